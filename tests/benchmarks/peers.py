@@ -1,0 +1,57 @@
+"""The modules that are measured beside each other: NVIDIA Warp and the workbench, on one kernel text."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PEERS = ("warp", "workbench")
+
+
+def peer(name: str) -> Any:
+    """The module, or None with a word on stderr where it cannot be imported or is not complete."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        print(f"{name}: left out ({error})", file=sys.stderr)
+        return None
+    if not hasattr(module, "kernel"):
+        print(f"{name}: left out (it has no `kernel` yet)", file=sys.stderr)
+        return None
+    return module
+
+
+def peers(names: Sequence[str] = PEERS) -> dict[str, Any]:
+    return {name: module for name in names if (module := peer(name)) is not None}
+
+
+def load(api: Any, file: str) -> types.ModuleType:
+    """Run a file of kernels with `wb` bound to the module; kernels need a file, to be read from."""
+    name = f"{Path(file).stem}_{api.__name__}"
+    spec = importlib.util.spec_from_file_location(name, HERE / file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    vars(module)["wb"] = api
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def use_cache(api: Any, folder: Path) -> None:
+    """Keep compiled kernels in a folder of our own."""
+    setattr(api.config, "kernel_cache_dir" if api.__name__ == "warp" else "cache_dir", str(folder))
+
+
+def accepts(api: Any, parameter: str) -> bool:
+    """Whether `launch` of this module names the parameter."""
+    return parameter in inspect.signature(api.launch).parameters

@@ -1,0 +1,279 @@
+"""A real JupyterLab and a real Chromium for tests: start, open a notebook, run it, look at it from outside.
+
+The kernel is read through a second client on its connection file: no extra cell and no race with the page.
+Nothing here sleeps for a fixed time; `eventually` asks until the answer is right or time is up.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import nbformat
+from jupyter_client.blocking.client import BlockingKernelClient
+from playwright.sync_api import Browser, ConsoleMessage, Page, Route
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM_FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
+LOOPBACK = ("http://127.0.0.1", "ws://127.0.0.1", "http://localhost", "data:", "blob:", "file:", "about:")
+FLAGS = [
+    "--allow-root",
+    "--no-browser",
+    "--ServerApp.ip=127.0.0.1",
+    "--ServerApp.port_retries=0",
+    "--IdentityProvider.token=",
+    "--ServerApp.password=",
+    "--ServerApp.disable_check_xsrf=True",
+    "--ServerApp.terminals_enabled=False",
+    "--LabApp.expose_app_in_browser=True",
+    "--LabApp.news_url=",
+    "--LabApp.extension_manager=readonly",
+]
+SETTINGS = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "notebook-extension/tracker": {"windowingMode": "none"},
+}
+T = TypeVar("T")
+
+
+def eventually(ask: Callable[[], T], right: Callable[[T], bool] = bool, timeout: float = 30.0) -> T:
+    """Ask again until the answer is right; an AssertionError with the last answer when time is up."""
+    end = time.monotonic() + timeout
+    while not right(answer := ask()):
+        assert time.monotonic() < end, f"not within {timeout} s; the last answer was {answer!r}"
+        time.sleep(0.05)
+    return answer
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def write_notebook(path: Path, cells: list[str]) -> None:
+    """A notebook of code cells, without outputs."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    path.write_text(nbformat.writes(notebook), "utf-8")
+
+
+class JupyterLab:
+    """One server in a home of its own. `files` is the folder it serves."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.files, self.runtime = home, home / "files", home / "runtime"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        # Without proxies: a proxy from the environment would be asked for the loopback address.
+        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self.log = home / "server.log"
+
+    def environment(self) -> dict[str, str]:
+        folders = {
+            "HOME": self.home,
+            "JUPYTER_CONFIG_DIR": self.home / "config",
+            "JUPYTER_DATA_DIR": self.home / "data",
+            "JUPYTER_RUNTIME_DIR": self.runtime,
+            "JUPYTERLAB_SETTINGS_DIR": self.home / "settings",
+            "JUPYTERLAB_WORKSPACES_DIR": self.home / "workspaces",
+            "IPYTHONDIR": self.home / "ipython",
+        }
+        for folder in folders.values():
+            folder.mkdir(parents=True, exist_ok=True)
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        return {**os.environ, **{name: str(folder) for name, folder in folders.items()}, "PYTHONPATH": path}
+
+    def start(self) -> None:
+        environment = self.environment()
+        self.files.mkdir(exist_ok=True)
+        for name, values in SETTINGS.items():
+            file = self.home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(values), "utf-8")
+        place = [f"--ServerApp.port={self.port}", f"--ServerApp.root_dir={self.files}"]
+        command = [sys.executable, "-m", "jupyterlab", *FLAGS, *place]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        eventually(self.is_up, timeout=90)
+
+    def is_up(self) -> bool:
+        assert self.process.poll() is None, f"JupyterLab ended:\n{self.log.read_text('utf-8')}"
+        try:
+            return bool(self.api("status"))
+        except OSError:
+            return False
+
+    def api(self, path: str, method: str = "GET") -> Any:
+        request = urllib.request.Request(f"{self.url}/api/{path}", method=method)
+        with self.opener.open(request, timeout=10) as reply:
+            text = reply.read()
+        return json.loads(text) if text else None
+
+    def stop(self) -> None:
+        for kernel in self.api("kernels"):
+            self.api(f"kernels/{kernel['id']}", "DELETE")
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(10)
+
+    @contextmanager
+    def kernel_of(self, name: str) -> Iterator[KernelProbe]:
+        """A second client of the kernel that runs the notebook `name`."""
+        (session,) = [s for s in self.api("sessions") if s["path"] == name]
+        client = BlockingKernelClient(connection_file=str(self.runtime / f"kernel-{session['kernel']['id']}.json"))
+        client.load_connection_file()
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=30)
+            yield KernelProbe(client)
+        finally:
+            client.stop_channels()
+
+
+@dataclass
+class KernelProbe:
+    client: BlockingKernelClient
+
+    def value(self, expression: str, timeout: float = 30.0) -> Any:
+        """The value of an expression in the kernel, which must have a literal as its repr."""
+        message = self.client.execute("", silent=True, store_history=False, user_expressions={"value": expression})
+        while True:
+            reply = self.client.get_shell_msg(timeout=timeout)
+            if reply["parent_header"].get("msg_id") == message:
+                break
+        found = reply["content"]["user_expressions"]["value"]
+        assert found["status"] == "ok", f"{expression}: {found.get('ename')}: {found.get('evalue')}"
+        return ast.literal_eval(found["data"]["text/plain"])
+
+
+@dataclass
+class NotebookPage:
+    """A notebook that is open in the browser, with what its page complained about and asked for."""
+
+    page: Page
+    lab: JupyterLab
+    name: str
+    complaints: list[str] = field(default_factory=list)
+    off_site: list[str] = field(default_factory=list)
+
+    def open(self) -> None:
+        self.page.route("**/*", self.guard)
+        self.page.on("console", self.hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(f"{self.lab.url}/lab/tree/{self.name}?reset", wait_until="commit")
+        self.page.wait_for_function("window.jupyterapp !== undefined", timeout=90_000)
+        self.page.evaluate(
+            """async () => {
+                const app = window.jupyterapp;
+                await app.restored;
+            }"""
+        )
+        self.page.wait_for_function(f"({PANEL})({json.dumps(self.name)}) !== undefined", timeout=60_000)
+        self.page.evaluate(
+            f"""async (name) => {{
+                const panel = ({PANEL})(name);
+                await panel.context.ready;
+                await panel.revealed;
+                await panel.sessionContext.ready;
+                window.jupyterapp.shell.activateById(panel.id);
+            }}""",
+            self.name,
+        )
+        self.wait_idle()
+
+    def guard(self, route: Route) -> None:
+        """Nothing may leave this machine: what tries is stopped and remembered."""
+        if route.request.url.startswith(LOOPBACK):
+            route.continue_()
+        else:
+            self.off_site.append(route.request.url)
+            route.abort()
+
+    def hear(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.complaints.append(f"{message.text} ({message.location.get('url', '')})")
+
+    def status(self) -> str:
+        return self.page.evaluate(f"name => ({PANEL})(name).sessionContext.session?.kernel?.status", self.name)
+
+    def wait_idle(self, timeout: float = 60.0) -> None:
+        eventually(self.status, lambda status: status == "idle", timeout)
+
+    def run_all(self, timeout: float = 120.0) -> None:
+        """Run every cell and wait until the last one is done or one has failed."""
+        # The promise is not returned: a long cell would block every other call to the page.
+        self.page.evaluate(
+            """() => {
+                window.ranAll = undefined;
+                window.jupyterapp.commands.execute('notebook:run-all-cells').then(
+                    () => { window.ranAll = 'done'; }, (error) => { window.ranAll = `failed: ${error}`; });
+            }"""
+        )
+        ended = eventually(lambda: self.page.evaluate("window.ranAll ?? ''"), bool, timeout)
+        assert ended == "done", ended
+        self.wait_idle()
+
+    def cells(self) -> list[dict[str, Any]]:
+        """The notebook's cells with their outputs, as the page holds them."""
+        return self.page.evaluate(f"name => ({PANEL})(name).content.model.toJSON().cells", self.name)
+
+    def errors(self) -> list[str]:
+        """What the cells raised, except where a cell is tagged as one that shows an error."""
+        cells = [c for c in self.cells() if "raises-exception" not in c.get("metadata", {}).get("tags", [])]
+        outputs = [output for cell in cells for output in cell.get("outputs", [])]
+        return [f"{o['ename']}: {o['evalue']}" for o in outputs if o["output_type"] == "error"]
+
+    def save(self) -> None:
+        self.page.evaluate(f"async name => {{ await ({PANEL})(name).context.save(); }}", self.name)
+
+    def theme(self, name: str) -> None:
+        self.page.evaluate(
+            "async theme => { await window.jupyterapp.commands.execute('apputils:change-theme', {theme}); }", name
+        )
+        self.page.wait_for_selector(f"body[data-jp-theme-name='{name}']", state="attached")
+        # The splash covers the page while the style sheet loads, and fades out.
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached")
+
+    def screenshots(self, folder: Path, stem: str) -> list[Path]:
+        """The page in the light and in the dark theme; for people, nothing compares pixels."""
+        files = []
+        for theme, suffix in ((DARK, "dark"), (LIGHT, "light")):
+            self.theme(theme)
+            files.append(folder / f"{stem}-{suffix}.png")
+            self.page.screenshot(path=str(files[-1]))
+        return files
+
+
+PANEL = """(name) => Array.from(window.jupyterapp.shell.widgets('main'))
+    .find((widget) => widget.context && widget.sessionContext && widget.context.path === name)"""
+
+
+@contextmanager
+def opened(browser: Browser, lab: JupyterLab, name: str) -> Iterator[NotebookPage]:
+    """A notebook of the lab's folder in a fresh browser profile."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion="reduce")
+    try:
+        notebook = NotebookPage(context.new_page(), lab, name)
+        notebook.open()
+        yield notebook
+    finally:
+        context.close()

@@ -1,0 +1,90 @@
+"""What a test may need (a compiler, a GPU, a browser), found once, and a loud word where it is missing.
+
+A marker `needs_x` skips a test where x is missing, unless WORKBENCH_REQUIRE_X=1 turns the absence into a failure:
+continuous integration sets these variables, so that nothing goes untested there without being seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
+
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
+# The binaries themselves come first: Debian's wrapper scripts add flags and complain on stderr.
+BROWSER_FILES = ("/usr/lib/chromium/chromium-headless-shell", "/usr/lib/chromium/chromium")
+
+
+def find_browser() -> str | None:
+    """The Chromium to drive: WORKBENCH_CHROMIUM, else Debian's binary, else what is on the PATH."""
+    named = os.environ.get("WORKBENCH_CHROMIUM")
+    files = [named] if named else [file for file in BROWSER_FILES if Path(file).exists()]
+    return next(iter(files), None) or next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def has_compiler() -> bool:
+    return any(shutil.which(name) for name in ("cc", "gcc", "clang"))
+
+
+def has_browser() -> bool:
+    return importlib.util.find_spec("playwright") is not None and find_browser() is not None
+
+
+def has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
+def has_nvrtc() -> bool:
+    try:
+        from cupy_backends.cuda.libs import nvrtc
+
+        return nvrtc.getVersion() is not None
+    except (ImportError, OSError, RuntimeError):
+        return False
+
+
+def has_gpu() -> bool:
+    try:
+        import cupy
+
+        return cupy.cuda.runtime.getDeviceCount() > 0
+    except (ImportError, OSError, RuntimeError):
+        return False
+
+
+NEEDS: dict[str, tuple[Callable[[], bool], str, str]] = {
+    "needs_cc": (has_compiler, "WORKBENCH_REQUIRE_CC", "no C compiler (cc, gcc, clang) on the PATH"),
+    "needs_nvrtc": (has_nvrtc, "WORKBENCH_REQUIRE_NVRTC", "NVRTC cannot be loaded (pip install '.[cuda12]')"),
+    "needs_torch": (has_torch, "WORKBENCH_REQUIRE_TORCH", "PyTorch is not installed"),
+    "needs_gpu": (has_gpu, "WORKBENCH_REQUIRE_GPU", "no CUDA device"),
+    "browser": (has_browser, "WORKBENCH_REQUIRE_BROWSER", "NO BROWSER TEST RAN: playwright or Chromium is missing"),
+}
+
+
+@functools.cache
+def available(marker: str) -> bool:
+    return NEEDS[marker][0]()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker, (_, variable, reason) in NEEDS.items():
+        if item.get_closest_marker(marker) is None or available(marker):
+            continue
+        if os.environ.get(variable) == "1":
+            pytest.fail(f"{reason}, and {variable}=1 demands it", pytrace=False)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of the browser binary; only for tests marked `browser`."""
+    found = find_browser()
+    assert found is not None, "mark the test with pytest.mark.browser"
+    return found

@@ -1,0 +1,396 @@
+"""Compilers, the cache on disk and the pool of threads: what is built once is found again, and nothing breaks it."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from workbench.kernels import compile_c, compile_cuda
+
+ROOT = Path(__file__).resolve().parents[1]
+
+ADD = """
+typedef __INT64_TYPE__ int64_t;
+/* line 1 */
+void add(const void *block, int64_t begin, int64_t end) {
+    double *x = *(double *const *)block;
+    for (int64_t i = begin; i < end; ++i) x[i] += i;
+}
+"""
+
+
+def arguments(x):
+    return np.array([x.ctypes.data], np.int64).tobytes()
+
+
+def text(number):
+    return ADD + f"int number(void) {{ return {number}; }}\n"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache of this test's own."""
+    path = tmp_path / "cache"
+    monkeypatch.setenv("WORKBENCH_CACHE", str(path))
+    monkeypatch.setattr(compile_c, "_loaded", {})
+    return path
+
+
+def in_process(code, cache, **more):
+    """Start a Python process that builds in the same cache."""
+    environment = {**os.environ, "WORKBENCH_CACHE": str(cache), "PYTHONPATH": str(ROOT), **more}
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+BUILD = f"""
+from workbench.kernels import compile_c
+import numpy as np
+text = {ADD!r}
+path = compile_c.build(text)
+x = np.zeros(5)
+compile_c.load(text, "add")(np.array([x.ctypes.data], np.int64).tobytes(), 0, 5)
+assert x.tolist() == [0, 1, 2, 3, 4], x
+print(path.name)
+"""
+
+
+# ---- compiling and caching
+
+
+@pytest.mark.needs_cc
+def test_a_text_is_compiled_once_and_loaded_once(cache, monkeypatch):
+    first = compile_c.load(text(1), "add")
+    assert compile_c.load(text(1), "add") is first
+    monkeypatch.setattr(compile_c, "_compile", lambda *a: pytest.fail("compiled again"))
+    monkeypatch.setattr(compile_c, "_loaded", {})
+    x = np.zeros(4)
+    compile_c.load(text(1), "add")(arguments(x), 1, 3)
+    assert x.tolist() == [0, 1, 2, 0]
+
+
+@pytest.mark.needs_cc
+def test_a_warm_load_takes_less_than_five_milliseconds(cache, monkeypatch):
+    compile_c.build(text(2))
+    times = []
+    for _ in range(5):
+        monkeypatch.setattr(compile_c, "_loaded", {})
+        start = time.perf_counter()
+        compile_c.load(text(2), "add")
+        times.append(time.perf_counter() - start)
+    assert min(times) < 5e-3
+
+
+@pytest.mark.needs_cc
+def test_comments_do_not_count_but_flags_and_text_do(cache):
+    plain = compile_c.key(ADD)
+    assert compile_c.key(ADD.replace("/* line 1 */", "/* line 9: x */")) == plain
+    assert compile_c.key(ADD, ("-g",)) != plain
+    assert compile_c.key(ADD.replace("+= i", "-= i")) != plain
+
+
+@pytest.mark.needs_cc
+def test_the_key_depends_on_the_compiler_and_the_processor(cache, monkeypatch):
+    plain = compile_c.key(ADD)
+    monkeypatch.setattr(compile_c, "processor", lambda: "another")
+    other = compile_c.key(ADD)
+    monkeypatch.setattr(compile_c, "compiler", lambda: compile_c.Compiler(("cc",), "cc 99"))
+    assert len({plain, other, compile_c.key(ADD)}) == 3
+
+
+@pytest.mark.needs_cc
+@pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "text"])
+def test_a_damaged_file_is_built_again(cache, damage):
+    path = compile_c.build(text(3))
+    good = path.read_bytes()
+    path.write_bytes({
+        "truncated": good[: len(good) // 2], "empty": b"", "text": b"no library",
+        "flipped": good[:1000] + bytes([good[1000] ^ 1]) + good[1001:],
+    }[damage])  # fmt: skip
+    assert compile_c.build(text(3)) == path
+    assert compile_c.read_sealed(path) is not None
+    x = np.zeros(2)
+    compile_c.load(text(3), "add")(arguments(x), 0, 2)
+    assert x.tolist() == [0, 1]
+
+
+@pytest.mark.needs_cc
+def test_a_refused_text_says_what_the_compiler_said(cache):
+    with pytest.raises(compile_c.CompileError, match=r"(?s)fault of workbench.*   2 int f\(void\).*undeclared.*\[compiler\]"):
+        compile_c.build("\nint f(void) { return nothing_of_that_name; }\n")
+    assert not list(cache.glob("*"))
+
+
+@pytest.mark.needs_cc
+def test_many_processes_may_compile_one_text_at_once(cache):
+    started = [in_process(BUILD, cache) for _ in range(4)]
+    names = set()
+    for process in started:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        names.add(out.strip())
+    assert len(names) == 1
+    assert [p.name for p in cache.iterdir()] == list(names)
+
+
+@pytest.mark.needs_cc
+def test_a_process_killed_while_compiling_leaves_nothing_broken(cache, tmp_path):
+    slow = tmp_path / "slow_cc"
+    slow.write_text('#!/bin/sh\ncase "$1" in --version) echo slow;; *) cc "$@"; touch "$WORKBENCH_CACHE/reached"; sleep 60;; esac\n')
+    slow.chmod(0o755)
+    process = in_process(BUILD, cache, CC=str(slow))
+    deadline = time.monotonic() + 60
+    while not (cache / "reached").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    left = list(cache.glob("*.tmp"))
+    assert left and not list(cache.glob("*.so"))
+    again = in_process(BUILD, cache)
+    out, err = again.communicate(timeout=120)
+    assert again.returncode == 0, err
+    for file in left:
+        os.utime(file, (0, 0))
+    third = in_process(BUILD, cache)
+    assert third.wait(timeout=120) == 0
+    third.communicate()
+    assert not list(cache.glob("*.tmp"))
+
+
+@pytest.mark.needs_cc
+def test_a_kill_at_any_moment_leaves_nothing_broken(cache):
+    for delay in (0.0, 0.12, 0.16, 0.2, 0.24, 0.3):
+        process = in_process(BUILD, cache)
+        time.sleep(delay)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=60)
+    process = in_process(BUILD, cache)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+
+
+# ---- the directory
+
+
+@pytest.mark.needs_cc
+def test_the_cache_is_private(cache):
+    path = compile_c.build(text(4))
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert not path.stat().st_mode & 0o077
+
+
+@pytest.mark.needs_cc
+def test_a_cache_that_others_could_write_is_emptied_and_closed(cache):
+    cache.mkdir()
+    cache.chmod(0o777)
+    planted = cache / f"{compile_c.key(text(5))}.so"
+    planted.write_bytes(compile_c.sealed(b"planted"))
+    planted.chmod(0o700)
+    compile_c.load(text(5), "add")
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert b"planted" not in planted.read_bytes()
+
+
+def test_a_cache_of_another_user_is_refused(cache, monkeypatch):
+    cache.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(compile_c.CompileError, match="cache-owner"):
+        compile_c.cache_directory()
+
+
+def test_a_cache_that_cannot_be_made_gives_way_to_a_temporary_one(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "file" / "cache"))
+    directory = compile_c.cache_directory()
+    assert directory.is_dir() and stat.S_IMODE(directory.stat().st_mode) == 0o700
+    directory.rmdir()
+
+
+def test_the_cache_lies_where_the_user_says(monkeypatch):
+    monkeypatch.delenv("WORKBENCH_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert compile_c.cache_path() == Path("/somewhere/workbench")
+    monkeypatch.setenv("WORKBENCH_CACHE", "/elsewhere")
+    assert compile_c.cache_path() == Path("/elsewhere")
+
+
+# ---- which compiler
+
+
+def _fresh(monkeypatch, **environment):
+    compile_c.compiler.cache_clear()
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def fresh_compiler(monkeypatch):
+    yield lambda **environment: _fresh(monkeypatch, **environment)
+    compile_c.compiler.cache_clear()
+
+
+@pytest.mark.needs_cc
+def test_cc_names_the_compiler_and_its_flags(fresh_compiler):
+    fresh_compiler(CC="gcc -g0")
+    used = compile_c.compiler()
+    assert Path(used.command[0]).name == "gcc" and used.command[1:] == ("-g0",)
+
+
+def test_without_any_compiler_the_error_says_what_to_install(fresh_compiler, tmp_path, monkeypatch):
+    fresh_compiler(CC="", PATH=str(tmp_path))
+    monkeypatch.setattr(compile_c.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(compile_c.CompileError, match="pip install ziglang"):
+        compile_c.compiler()
+    assert not compile_c.available()
+
+
+def test_without_any_compiler_the_ziglang_wheel_is_taken(fresh_compiler, tmp_path):
+    pytest.importorskip("ziglang", reason="the ziglang wheel is not installed")
+    fresh_compiler(CC="", PATH=str(tmp_path))
+    assert compile_c.compiler().command[1:] == ("-m", "ziglang", "cc")
+
+
+@pytest.mark.slow
+def test_ziglang_compiles_kernels(cache, fresh_compiler, tmp_path):
+    pytest.importorskip("ziglang", reason="the ziglang wheel is not installed")
+    fresh_compiler(CC="", PATH=str(tmp_path))
+    x = np.zeros(3)
+    compile_c.load(text(6), "add")(arguments(x), 0, 3)
+    assert x.tolist() == [0, 1, 2]
+
+
+# ---- the pool
+
+
+@pytest.mark.needs_cc
+@pytest.mark.parametrize("cells", [0, 1, 2, 3, 7, 1000])
+def test_the_pool_runs_every_cell_once(cells):
+    compiled = compile_c.load(ADD, "add")
+    x = np.zeros(cells + 1)
+    for threads in (1, 2, 3, 8):
+        x[:] = 0
+        for _ in range(50):
+            compiled(arguments(x), 0, cells, threads)
+        np.testing.assert_array_equal(x, [*(50.0 * np.arange(cells)), 0])
+
+
+@pytest.mark.needs_cc
+def test_the_pool_sleeps_when_there_is_no_work():
+    compiled = compile_c.load(ADD, "add")
+    compiled(arguments(np.zeros(100)), 0, 100, 4)
+    start = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - start < 0.1
+
+
+@pytest.mark.needs_cc
+def test_two_python_threads_may_use_the_pool_at_once():
+    from concurrent.futures import ThreadPoolExecutor
+
+    compiled = compile_c.load(ADD, "add")
+    arrays = [np.zeros(1000) for _ in range(4)]
+
+    def work(x):
+        for _ in range(200):
+            compiled(arguments(x), 0, 1000, 3)
+
+    with ThreadPoolExecutor(4) as executor:
+        list(executor.map(work, arrays))
+    for x in arrays:
+        np.testing.assert_array_equal(x, 200.0 * np.arange(1000))
+
+
+@pytest.mark.needs_cc
+def test_a_forked_child_makes_a_pool_of_its_own(cache):
+    process = in_process(
+        BUILD + """
+import os
+compiled = compile_c.load(text, "add")
+def run():
+    x = np.zeros(1000)
+    compiled(np.array([x.ctypes.data], np.int64).tobytes(), 0, 1000, 4)
+    return x.tolist() == list(range(1000))
+assert run()
+child = os.fork()
+if child == 0:
+    os._exit(0 if run() else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert run()
+""", cache)  # fmt: skip
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+
+
+# ---- CUDA, as far as it goes without a GPU
+
+CUDA = 'extern "C" __global__ void add(double *x) { x[threadIdx.x] += 1.0; }\n'
+
+
+@pytest.mark.needs_nvrtc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_nvrtc_makes_a_cubin_without_a_gpu(cache, arch):
+    code = compile_cuda.to_cubin(CUDA, arch)
+    assert code[:4] == b"\x7fELF" and b"add" in code
+
+
+@pytest.mark.needs_nvrtc
+def test_a_cubin_is_kept_on_disk(cache, monkeypatch):
+    code = compile_cuda.to_cubin(CUDA, "sm_80")
+    monkeypatch.setattr(compile_cuda, "_compile", lambda *a: pytest.fail("compiled again"))
+    assert compile_cuda.to_cubin("/* moved */\n" + CUDA, "sm_80") == code
+
+
+@pytest.mark.needs_nvrtc
+def test_what_nvrtc_refuses_is_told_with_its_log(cache):
+    with pytest.raises(compile_c.CompileError, match=r"(?s)   1 broken.*\[compiler\]"):
+        compile_cuda.to_cubin("broken\n", "sm_80")
+
+
+@pytest.mark.needs_nvrtc
+def test_nvrtc_of_the_wheel_does_without_cupy(cache, monkeypatch):
+    paths = compile_cuda.wheel_libraries()
+    if not paths:
+        pytest.skip("no libnvrtc in a wheel or on the system: CuPy brings its own")
+    monkeypatch.setattr(compile_cuda, "nvrtc", lambda: compile_cuda.WheelNvrtc(paths[0]))
+    assert compile_cuda.to_cubin(CUDA, "sm_90")[:4] == b"\x7fELF"
+    with pytest.raises(compile_c.CompileError, match="kernel.cu"):
+        compile_cuda.to_cubin("broken\n", "sm_80")
+
+
+def test_the_compilers_import_without_cupy(cache):
+    process = in_process(
+        """
+        import sys
+        sys.modules["cupy"] = sys.modules["cupy_backends"] = None
+        from workbench.kernels import compile_c, compile_cuda, emit_cuda
+        compile_cuda.available()
+        """, cache)  # fmt: skip
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+
+
+@pytest.mark.needs_gpu
+def test_a_kernel_runs_on_a_gpu():
+    import cupy
+
+    x = cupy.zeros(1000)
+    code = """
+    struct block { double *x; long long n; };
+    extern "C" __global__ void add(const block args) {
+        for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < args.n; i += gridDim.x * blockDim.x) args.x[i] += i;
+    }
+    """
+    loaded = compile_cuda.load(code, "add")
+    packed = np.array([x.data.ptr, 1000], np.int64).tobytes()
+    loaded.launch(packed, 1000)
+    loaded.launch(packed, 1000, most_threads=256)
+    np.testing.assert_array_equal(x.get(), 2.0 * np.arange(1000))

@@ -1,0 +1,303 @@
+"""The rules of the house: imports point down, files stay small and nouns, nothing is printed, the wheel is whole."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import importlib
+import inspect
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "workbench"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in SOURCES}
+PACKAGES = {".".join(p.parent.relative_to(ROOT).parts) for p in SOURCES}
+NOTEBOOKS = sorted(p for p in (ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+has_init = pytest.mark.skipif("workbench" not in MODULES, reason="workbench/__init__.py is not written yet")
+
+# Lowest first. A module imports from layers below; inside a layer anything goes that makes no cycle.
+# The first pattern that fits counts, except that an exact name beats a pattern with a star.
+LAYERS = (
+    ("errors",),
+    ("config",),
+    ("kernels.types",),
+    ("kernels.ir",),
+    ("kernels.ops.row",),
+    ("kernels.ops.*",),
+    ("kernels.ops",),
+    ("kernels.*",),
+    ("kernels.kernel",),
+    ("kernels",),
+    ("device",),
+    ("memory",),
+    ("array",),
+    ("launch",),
+    ("tape",),
+    ("verify", "diagnose", "pitfalls"),
+    ("interop", "interop.*"),
+    ("viz", "viz.*"),
+    ("",),
+)
+EVERYWHERE = {"numpy"}
+SHOWING = {"anywidget", "ipywidgets", "traitlets", "IPython", "matplotlib", "tqdm"}
+ON_DEMAND = {"cupy", "cupy_backends", "torch", "jax", "jaxlib", "ziglang"}
+BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
+MACHINE_PATH = re.compile(r"(?<![A-Za-z0-9_.])/(?:work|tmp|root|farm|home/[a-z]+)/")
+TEXT = {".py", ".js", ".css", ".md", ".toml", ".yaml", ".yml", ".ipynb", ".svg", ".txt", ".c", ".cu", ""}
+
+
+@dataclass(frozen=True)
+class Import:
+    module: str
+    line: int
+    in_function: bool
+
+
+def layer(module: str) -> int:
+    """Height of a module in the stack; raises LookupError for a module that nobody has placed."""
+    name = module.removeprefix("workbench").removeprefix(".")
+    exact = [i for i, names in enumerate(LAYERS) if name in names]
+    fits = exact or [i for i, names in enumerate(LAYERS) if any(fnmatch.fnmatchcase(name, n) for n in names)]
+    if not fits:
+        raise LookupError(f"{module} has no layer: give it one in LAYERS of tests/test_house.py")
+    return fits[0]
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def import_nodes(node: ast.AST, in_function: bool = False) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """Every import that can run; those for the type checker never do."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, in_function
+        elif is_type_checking(child):
+            continue
+        else:
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from import_nodes(child, in_function or inside)
+
+
+def base_of(node: ast.ImportFrom, module: str, is_package: bool) -> str:
+    """The absolute name that `from ... import` starts from."""
+    if not node.level:
+        return node.module or ""
+    parts = module.split(".")
+    kept = parts[: len(parts) - node.level + is_package]
+    return ".".join(kept + ([node.module] if node.module else []))
+
+
+def imports(module: str, text: str, is_package: bool, known: set[str]) -> list[Import]:
+    found = []
+    for node, inside in import_nodes(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        else:
+            base = base_of(node, module, is_package)
+            whole = [f"{base}.{alias.name}" for alias in node.names]
+            targets = [name if name in known else base for name in whole]
+        found += [Import(target, node.lineno, inside) for target in dict.fromkeys(targets)]
+    return found
+
+
+def imports_of(module: str) -> list[Import]:
+    path = MODULES[module]
+    return imports(module, path.read_text("utf-8"), path.name == "__init__.py", set(MODULES) | PACKAGES)
+
+
+def cycle_in(graph: dict[str, set[str]]) -> list[str]:
+    """One cycle as a path, or nothing."""
+    done: set[str] = set()
+
+    def walk(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return []
+        for other in sorted(graph.get(name, ())):
+            if found := walk(other, [*path, name]):
+                return found
+        done.add(name)
+        return []
+
+    return next(filter(None, (walk(name, []) for name in sorted(graph))), [])
+
+
+def committed_files() -> list[Path]:
+    """What belongs to the project: no caches, no environments, no build results."""
+    kept_dots = {".ci", ".gitignore", ".pre-commit-config.yaml"}
+    skipped = {"__pycache__", "build", "dist", "node_modules"}
+
+    def belongs(path: Path) -> bool:
+        parts = path.relative_to(ROOT).parts
+        if any(part in skipped or part.endswith(".egg-info") for part in parts):
+            return False
+        # A virtual environment may have any name.
+        return not any(part.startswith(".") and part not in kept_dots for part in parts)
+
+    tops = [top for top in sorted(ROOT.iterdir()) if belongs(top) and not (top / "pyvenv.cfg").exists()]
+    tops = [top for top in tops if top.name != "shared"]
+    files = [path for top in tops for path in ([top] if top.is_file() else sorted(top.rglob("*"))) if path.is_file()]
+    return [path for path in files if belongs(path)]
+
+
+# --- imports
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_imports_point_down(module: str) -> None:
+    wrong = []
+    for target in imports_of(module):
+        inside = target.module == "workbench" or target.module.startswith("workbench.")
+        if inside and target.module != module and layer(target.module) > layer(module):
+            wrong.append(f"{MODULES[module].relative_to(ROOT)}:{target.line} imports {target.module}, which lies above")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {module: {i.module for i in imports_of(module)} & (set(MODULES) - {module}) for module in MODULES}
+    assert cycle_in(graph) == []
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_only_declared_packages_are_imported(module: str) -> None:
+    showing = ".viz" in module or ".interop" in module
+    wrong = []
+    for target in imports_of(module):
+        top = target.module.split(".")[0]
+        fine = top in sys.stdlib_module_names or top == "workbench" or top in EVERYWHERE or (showing and top in SHOWING)
+        on_demand = (top in ON_DEMAND | SHOWING) and (target.in_function or ".interop" in module)
+        if not fine and not (on_demand and not (top in SHOWING and ".kernels" in module)):
+            wrong.append(f"{MODULES[module].relative_to(ROOT)}:{target.line} imports {target.module}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_import_reader_sees_what_runs_and_only_that() -> None:
+    text = (
+        "from . import ir\nfrom .ops import row\nif TYPE_CHECKING:\n    from .. import tape\n"
+        "def f():\n    import cupy\n    from ..errors import X\n"
+    )
+    known = {"workbench.kernels.ir", "workbench.kernels.ops", "workbench.errors", "workbench.tape"}
+    assert imports("workbench.kernels.read", text, False, known) == [
+        Import("workbench.kernels.ir", 1, False),
+        Import("workbench.kernels.ops", 2, False),
+        Import("cupy", 6, True),
+        Import("workbench.errors", 7, True),
+    ]
+
+
+def test_the_layers_are_ordered_as_designed() -> None:
+    order = ["errors", "kernels.types", "kernels.ir", "kernels.ops.row", "kernels.ops", "kernels.adjoint"]
+    order += ["kernels.kernel", "device", "memory", "array", "launch", "tape", "verify", "interop.torch", "viz.svg"]
+    heights = [layer(f"workbench.{name}") for name in order] + [layer("workbench")]
+    assert heights == sorted(set(heights))
+    with pytest.raises(LookupError, match="give it one"):
+        layer("workbench.surprise")
+
+
+def test_a_circle_of_imports_is_found() -> None:
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+    assert cycle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+# --- files
+
+
+def test_no_file_is_called_utils() -> None:
+    stems = {
+        path: path.stem for path in [*SOURCES, *PACKAGE.rglob("*.js"), *(p for p in PACKAGE.rglob("*") if p.is_dir())]
+    }
+    assert [str(path) for path, stem in stems.items() if stem.strip("_") in BANNED_NAMES] == []
+
+
+def test_no_file_is_longer_than_1500_lines() -> None:
+    sources = [p for p in committed_files() if p.suffix in (".py", ".js", ".css", ".c", ".cu")]
+    long = {str(p.relative_to(ROOT)): count for p in sources if (count := p.read_text("utf-8").count("\n")) > 1500}
+    assert long == {}
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_every_module_says_what_it_is_in_at_most_12_lines(module: str) -> None:
+    said = ast.get_docstring(ast.parse(MODULES[module].read_text("utf-8")))
+    assert said, "a module docstring says what the file is and its one idea"
+    assert said.count("\n") < 12
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_nothing_is_printed_on_stdout(module: str) -> None:
+    tree = ast.parse(MODULES[module].read_text("utf-8"))
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    assert [n.lineno for n in calls if ast.unparse(n.func) == "print"] == []
+
+
+def test_no_committed_text_names_a_path_of_somebody_s_machine() -> None:
+    found = []
+    for path in committed_files():
+        if path.suffix not in TEXT or path.stat().st_size > 3_000_000:
+            continue
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+        found += [f"{path.relative_to(ROOT)}:{n}" for n, line in enumerate(lines, 1) if MACHINE_PATH.search(line)]
+    assert found == []
+
+
+def test_machine_paths_are_recognised() -> None:
+    assert MACHINE_PATH.search('File "/' + 'root/x.py"')
+    assert MACHINE_PATH.search("cd /" + "home/ada/project")
+    assert not MACHINE_PATH.search("https://example.org/work/page and ./tmp/x and notebooks/work/")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
+def test_notebooks_hold_no_errors_and_no_widget_state(path: Path) -> None:
+    notebook = json.loads(path.read_text("utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    # A cell tagged `raises-exception` shows an error on purpose: there the message is the lesson.
+    plain = [cell for cell in cells if "raises-exception" not in cell["metadata"].get("tags", [])]
+    errors = [out for cell in plain for out in cell["outputs"] if out["output_type"] == "error"]
+    assert errors == []
+    assert "widgets" not in notebook["metadata"], "saved widget state makes notebooks blank offline"
+
+
+# --- the package
+
+
+@has_init
+def test_every_public_name_has_a_docstring() -> None:
+    package = importlib.import_module("workbench")
+    names = {name: getattr(package, name) for name in package.__all__}
+    constants = (bool, int, float, str, tuple, frozenset)
+    bare = [n for n, v in names.items() if not isinstance(v, constants) and not (inspect.getdoc(v) or "").strip()]
+    assert bare == []
+
+
+@has_init
+def test_all_is_complete_and_sorted_by_nothing_hidden() -> None:
+    package = importlib.import_module("workbench")
+    assert len(package.__all__) == len(set(package.__all__))
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
+
+
+def test_the_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    files = [p for p in PACKAGE.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    assert sorted({p.relative_to(ROOT).as_posix() for p in files} - inside) == []
+
+
+def test_the_readme_s_test_command_is_the_one_that_is_run_by_ci() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    (command,) = re.findall(r"^python3 .* && \.venv/bin/python -m pytest$", readme, re.MULTILINE)
+    assert "pip install" in command

@@ -1,0 +1,538 @@
+"""The static tape view: scenes as data, valid SVG, the same facts as a table, and a display that never raises."""
+
+from __future__ import annotations
+
+import base64
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import viz_samples as samples
+
+from workbench.viz import layout as layout_module
+from workbench.viz.figure import TapeFigure
+from workbench.viz.layout import arrange, both_ends
+from workbench.viz.scene import Mark, Scene, clean, draw, fit, text_width, thickness
+from workbench.viz.svg import DARK, LIGHT, render
+from workbench.viz.text import event_rows, table
+from workbench.viz.trace import (
+    AdjointLevel,
+    AllocationTrack,
+    EventColumn,
+    Seed,
+    TouchMark,
+    Trace,
+    event_flags,
+    fold_flags,
+    join_levels,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "<script>alert('1')</script>&\"]]>\x00\x1b[31m\u202eevil\ud800\n長い名前"
+
+
+def hostile() -> Trace:
+    track = AllocationTrack(HOSTILE, 64, [(HOSTILE, 0, 64), (HOSTILE, 8, 16, True)], HOSTILE, 4)
+    touches = [samples.read(HOSTILE, HOSTILE, 0, hi=64), samples.write(HOSTILE, HOSTILE, 1, hi=32)]
+    event = EventColumn(HOSTILE, 0, "launch", HOSTILE, HOSTILE, HOSTILE, touches, [(HOSTILE, 0, 32, 32, HOSTILE)],
+                        [samples.level(HOSTILE, 1.0, 2, hi=64)])
+    return Trace([track], [event], [HOSTILE], 0, HOSTILE)
+
+
+def crowd(number: int) -> Trace:
+    tracks = [AllocationTrack(f"m{n}", 8, [(f"a{n}", 0, 8)]) for n in range(number)]
+    events = [EventColumn(f"L{n}", n, "launch", "step", touches=[samples.read(f"m{n}", f"a{n}", 0, hi=8)])
+              for n in range(number)]
+    return Trace(tracks, events)
+
+
+def family(number: int) -> Trace:
+    """One allocation with very many names."""
+    names = [(f"state[{n}].q", 8 * n, 8 * n + 8) for n in range(number)]
+    return Trace([AllocationTrack("m0", 8 * number, names, "float64", 8)], [])
+
+
+TRACES = {
+    "springs": samples.springs, "overlap": samples.overlap, "ill": samples.ill, "hostile": hostile,
+    "empty": lambda: Trace([], []), "long": lambda: samples.long(1000), "narrow": lambda: samples.long(60),
+    "many": lambda: samples.many_names("integrate_semi_implicit", 40), "crowd": lambda: crowd(300),
+    "wide": lambda: samples.many_names("f", 24), "family": lambda: family(100),
+    "one": lambda: samples.many_names("a_kernel_with_a_name_that_nobody_would_want_to_read_in_full", 1),
+}
+
+
+@pytest.fixture(params=TRACES)
+def trace(request: pytest.FixtureRequest) -> Trace:
+    return TRACES[request.param]()
+
+
+def marks(scene: Scene, prefix: str) -> list[Mark]:
+    return [mark for mark in scene.marks if mark.id.startswith(prefix)]
+
+
+def looks(scene: Scene, cls: str) -> list[Mark]:
+    return [mark for mark in scene.marks if set(cls.split()) <= set(mark.cls.split()) and "legend" not in mark.id]
+
+
+def mark(scene: Scene, key: str) -> Mark:
+    found = [item for item in scene.marks if item.id == key]
+    assert len(found) == 1, f"{key}: {[item.id for item in scene.marks]}"
+    return found[0]
+
+
+def everything(trace: Trace) -> layout_module.Layout:
+    return arrange(trace, both_ends(trace, len(trace.events), 0))
+
+
+def overlap_of(a: Mark, b: Mark) -> bool:
+    (al, at, ar, ab), (bl, bt, br, bb) = a.box(), b.box()
+    return al < br and bl < ar and at < bb and bt < ab
+
+
+# ---- the scene as data
+
+
+def test_ids_are_unique_and_the_same_trace_gives_the_same_picture(trace: Trace) -> None:
+    scene = draw(trace)
+    assert [key for key, number in Counter(item.id for item in scene.marks).items() if number > 1] == []
+    assert render(draw(trace)) == render(scene)
+
+
+def test_no_two_labels_overlap_and_none_leaves_the_picture(trace: Trace) -> None:
+    scene = draw(trace)
+    labels = scene.labels()
+    for n, a in enumerate(labels):
+        left, top, right, bottom = a.box()
+        assert left >= 0 and top >= 0 and right <= scene.width and bottom <= scene.height, a
+        assert not [b for b in labels[n + 1:] if overlap_of(a, b)], a
+
+
+def test_version_labels_and_read_marks_do_not_collide(trace: Trace) -> None:
+    scene = draw(trace)
+    labels = [item for item in scene.labels() if item.id.startswith("block-")]
+    signs = [item for item in scene.marks if item.kind in ("circle", "square", "diamond") and "meet" not in item.cls]
+    assert not [(a.text, b.id) for a in labels for b in signs if overlap_of(a, b)]
+
+
+def test_drawing_order_is_ground_values_adjoints_accesses() -> None:
+    order = [item.id.split("-")[0] for item in draw(samples.springs()).marks]
+    first = {key: order.index(key) for key in ("ground", "title", "event", "block", "bar", "arrow", "meet", "read")}
+    assert sorted(first, key=first.__getitem__) == list(first)
+
+
+def test_every_access_is_a_mark_of_its_own_shape_at_its_event() -> None:
+    trace = samples.springs()
+    scene, columns = draw(trace), {}
+    for n in range(5):
+        box = mark(scene, f"event-{n}")
+        columns[n] = box.x + box.w / 2
+    kinds = {"read": "circle", "write": "square", "accumulate": "diamond"}
+    for n, event in enumerate(trace.events):
+        for k, touch in enumerate(event.touches):
+            sign = mark(scene, f"{touch.how}-{n}-{k}")
+            assert sign.kind == kinds[touch.how] and touch.name in sign.title
+            middle = sign.x + sign.w / 2
+            assert (middle < columns[n]) if touch.how == "read" else (middle > columns[n])
+            assert abs(middle - columns[n]) < 30
+
+
+def test_a_new_block_starts_at_every_write_and_ends_at_the_next() -> None:
+    layout = everything(samples.springs())
+    found = [block for block in layout.blocks if block.allocation == "m0"]
+    assert [block.version.number for block in found] == [0, 1, 2]
+    x = {column.position: column.x for column in layout.columns}
+    assert [block.x1 for block in found] == [x[1] - 3, x[3] - 3, layout.right]
+    assert [block.x0 for block in found[1:]] == [x[1] + 3, x[3] + 3]
+
+
+def test_contents_that_nobody_read_before_they_were_overwritten_are_no_version() -> None:
+    found = [block.version.number for block in everything(samples.springs()).blocks if block.allocation == "m2"]
+    assert found == [1, 2]
+
+
+def test_a_part_of_the_memory_is_a_band_at_its_own_height() -> None:
+    layout = everything(samples.overlap())
+    lane = layout.lanes["m0"]
+    top, tall = lane.value_span(0, 48)
+    assert (top, tall) == (lane.value_top, lane.value_height / 2)
+    assert lane.value_span(32, 96) == pytest.approx((lane.value_top + lane.value_height / 3, lane.value_height * 2 / 3))
+    scene = draw(samples.overlap())
+    sign, = [item for item in marks(scene, "write-1-") if item.kind == "square"]
+    block, = [item for item in marks(scene, "block-m0") if item.cls == "block" and "[0:8)" in item.title]
+    assert block.y <= sign.y + sign.h / 2 <= block.y + 24
+
+
+def test_a_write_of_a_part_leaves_the_version_of_the_rest() -> None:
+    blocks = [block for block in everything(samples.overlap()).blocks if block.allocation == "m0"]
+    halves = {(block.lo, block.hi, block.version.number) for block in blocks}
+    assert (48, 96, 0) in halves and (32, 48, 1) in halves
+    assert not [block for block in blocks if block.version.number == 1 and block.hi > 48]
+
+
+def test_names_of_one_memory_are_hatched_and_said() -> None:
+    scene = draw(samples.springs())
+    assert {mark(scene, f"name-m0-{n}").cls for n in (0, 1)} == {"chip shared"}
+    assert mark(scene, "note-m0").text == "one memory, two names"
+    assert mark(scene, "name-m1-0").cls == "chip"
+    assert mark(draw(samples.overlap()), "note-m0").text == "one memory, three names"
+
+
+def test_a_name_of_a_part_shows_its_range() -> None:
+    scene = draw(samples.overlap())
+    texts = [item.text for item in scene.labels() if item.id.startswith("name-m0")]
+    assert texts == ["x", "left [0:12)", "right [8:24)"]
+    bytes_only = AllocationTrack("m", 96, [("a", 0, 96), ("b", 0, 48)])
+    assert bytes_only.range_text(0, 48) == "[0:48) B"
+
+
+def test_a_strided_write_is_hatched_and_never_solid() -> None:
+    scene = draw(samples.overlap())
+    strided = looks(scene, "block strided")
+    assert len(strided) >= 1 and all("strided" in item.title for item in strided)
+    assert "strided" in mark(scene, "extent-m1-0").cls
+
+
+def test_many_names_become_one_label_that_counts_them() -> None:
+    texts = [item.text for item in draw(family(100)).labels() if item.id.startswith("name-")]
+    assert len(texts) == 7 and texts[-1] == "+94 names"
+
+
+def test_a_kept_version_says_bytes_and_reason() -> None:
+    title = mark(draw(samples.springs()), "kept-1-0").title
+    assert title == "kept for the reverse pass, 384 B: forces #0 reads positions v0"
+
+
+def test_the_title_line_counts_and_names_the_seed() -> None:
+    scene = draw(samples.springs())
+    assert mark(scene, "summary").text == "5 launches · 4 allocations · 5 names"
+    assert mark(scene, "seed").text == "seed  loss[0] = 1"
+    assert mark(scene, "cursor-label").text == "reverse 3/5"
+    assert "1 copy · 1 fill" in mark(draw(samples.overlap()), "summary").text
+
+
+# ---- the adjoint track
+
+
+def test_a_level_holds_to_the_left_of_its_event_until_another_event_changes_it() -> None:
+    layout = everything(samples.springs())
+    x = {column.position: column.x for column in layout.columns}
+    bars = {(bar.x0, bar.x1): bar.level and bar.level.max_abs for bar in layout.bars if bar.allocation == "m1"}
+    assert bars[layout_module.LEFT, x[1] - 3] == 0.4
+    assert bars[x[1] + 3, x[3] - 3] == 2.0
+    assert bars[x[3] + 3, x[4] - 3] == 0.02
+    assert bars[x[4] + 3, layout.right] is None
+
+
+def test_the_seed_is_the_level_after_the_last_event() -> None:
+    layout = everything(samples.springs())
+    last = max((bar for bar in layout.bars if bar.allocation == "m3"), key=lambda bar: bar.x1)
+    assert last.x1 == layout.right and last.level is not None and last.level.max_abs == 1.0
+
+
+def test_thickness_is_the_clamped_logarithm() -> None:
+    sizes = [thickness(AdjointLevel("m", 0, 4, size)) for size in (1e-30, 1e-6, 1e-3, 1.0, 1e3, 1e30)]
+    assert sizes == pytest.approx([2.5, 2.5, 2.5 + 11.5 / 3, 2.5 + 23 / 3, 14, 14])
+
+
+def test_nan_inf_zero_and_nothing_are_four_different_looks() -> None:
+    scene = draw(samples.ill())
+    nan, = looks(scene, "bar nan")
+    inf, = looks(scene, "bar inf")
+    assert "NaN and Inf" in nan.title and "Inf" in inf.title
+    assert mark(scene, f"{nan.id}-sign").cls == "sign nan" and mark(scene, f"{inf.id}-sign").cls == "sign inf"
+    assert looks(scene, "bar zero") and all("0 exactly" in item.title for item in looks(scene, "bar zero"))
+    assert looks(scene, "absent") and all("no adjoint" in item.title for item in looks(scene, "absent"))
+
+
+def test_a_level_without_a_number_worth_a_logarithm_still_draws() -> None:
+    level = AdjointLevel("m0", 0, 64, 0.0, 0.0)
+    trace = samples.many_names("f", 1)
+    assert render(draw(Trace(trace.allocations, trace.events, [Seed("f", level)])))
+
+
+def test_arrows_run_from_right_to_left_along_what_the_event_says() -> None:
+    scene = draw(samples.springs())
+    found = {item.id for item in looks(scene, "arrow")}
+    assert found == {"arrow-0-1-0", "arrow-1-4-0", "arrow-1-3-1", "arrow-2-1-0", "arrow-3-4-0", "arrow-3-3-1",
+                     "arrow-4-2-0", "arrow-4-2-1"}
+    for arrow in looks(scene, "arrow"):
+        numbers = [float(number) for number in re.findall(r"-?[\d.]+", arrow.path)]
+        assert numbers[0] > numbers[-2]
+
+
+def test_no_arrow_where_no_adjoint_arrives_and_a_dotted_one_where_it_dies() -> None:
+    scene = draw(samples.ill())
+    assert mark(scene, "arrow-4-1-0").cls == "arrow dead"
+    assert mark(scene, "arrow-0-1-0").cls == "arrow ill"
+    events = [EventColumn("L0", 0, "launch", "f", touches=[
+        TouchMark("m0", "a", 0, 64), TouchMark("m1", "b", 0, 64, "write")])]
+    tracks = [AllocationTrack("m0", 64, [("a", 0, 64)]), AllocationTrack("m1", 64, [("b", 0, 64)])]
+    assert not looks(draw(Trace(tracks, events)), "arrow")
+
+
+def test_contributions_that_meet_are_counted_once_per_level() -> None:
+    assert [item.text for item in draw(samples.springs()).labels() if item.id.startswith("meet")] == ["+2"] * 3
+    assert len(looks(draw(samples.overlap()), "meet")) == 2
+
+
+# ---- flags and folding
+
+
+def test_flags_come_from_the_levels_and_from_the_tape() -> None:
+    flags = [event_flags(event) for event in samples.ill().events]
+    assert flags == [{"nan", "inf"}, {"inf"}, set(), set(), {"died"}]
+    assert event_flags(samples.overlap().events[1]) == {"kept", "aliased"}
+    assert "aliased" not in event_flags(samples.springs().events[1])
+
+
+def test_the_hidden_middle_says_how_many_and_keeps_its_flags() -> None:
+    trace = samples.long(1000)
+    scene = draw(trace)
+    shown = len([item for item in marks(scene, "event-") if not item.id.endswith("label")])
+    assert mark(scene, "gap-label").text == f"… {1000 - shown} more launches"
+    assert mark(scene, "gap-flag-label").text == "NaN ×1"
+    assert fold_flags(trace.events)["nan"] == 1
+
+
+def test_the_mark_budget_holds_however_long_or_wide_the_tape_is() -> None:
+    for trace in (samples.long(5000), crowd(1000), samples.many_names("f", 5000)):
+        scene = draw(trace)
+        assert len(scene.marks) <= 2000 and scene.width <= 3300
+        assert marks(scene, "event-0") and marks(scene, f"event-{len(trace.events) - 1}")
+
+
+def test_the_cursor_is_shown_even_where_its_event_is_not() -> None:
+    trace = samples.long(1000)
+    scene = draw(Trace(trace.allocations, trace.events, trace.seeds, 500))
+    box, gap = mark(scene, "cursor-box"), mark(scene, "gap")
+    assert mark(scene, "cursor-label").text == "reverse 500/1000"
+    assert gap.x < box.x and box.x + box.w < gap.x + gap.w
+
+
+def test_the_cursor_hides_no_scope() -> None:
+    scene = draw(samples.springs())
+    box = mark(scene, "cursor-box")
+    assert not [item for item in scene.labels() if item.id.startswith("scope") and overlap_of(item, box)]
+
+
+def test_allocations_without_room_are_counted() -> None:
+    scene = draw(crowd(300))
+    lanes = len(marks(scene, "value-"))
+    assert mark(scene, "more-lanes").text == f"… {300 - lanes} more allocations, in the table"
+
+
+def test_what_hidden_events_did_shows_to_the_right_of_the_gap() -> None:
+    tracks = [AllocationTrack("m0", 8, [("a", 0, 8)])]
+    events = [EventColumn(f"L{n}", n, "launch", "f", touches=[TouchMark("m0", "a", 0, 8, "accumulate", n)],
+                          adjoint=[AdjointLevel("m0", 0, 8, float(n), 1.0)]) for n in range(1000)]
+    trace = Trace(tracks, events, [Seed("a", AdjointLevel("m0", 0, 8, 1000.0))])
+    layout = arrange(trace, both_ends(trace, 2, 2))
+    assert layout.gap is not None
+    assert [block.version.number for block in layout.blocks] == [0, 1, 2, 998, 999, 1000]
+    levels = [bar.level.max_abs for bar in sorted(layout.bars, key=lambda bar: bar.x0) if bar.level]
+    assert levels == [0, 1, 2, 998, 999, 1000]
+
+
+def test_partly_changed_pieces_are_only_bounds_and_say_so() -> None:
+    rows = event_rows(samples.long(100), 10)
+    scene = draw(samples.long(1000))
+    assert any("v≤" in item.title for item in marks(scene, "block-m0"))
+    assert rows
+
+
+def test_the_work_grows_linearly_with_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Counter[str]()
+    for name in ("pieces", "runs", "_bars", "_close"):
+        real = getattr(layout_module, name)
+
+        def counted(*args: object, real: object = real, name: str = name) -> object:
+            calls[name] += 1
+            return real(*args)  # type: ignore[operator]
+
+        monkeypatch.setattr(layout_module, name, counted)
+    work = []
+    for number in (1000, 2000, 4000):
+        calls.clear()
+        scene = draw(samples.long(number))
+        work.append(sum(calls.values()))
+        assert len(scene.marks) <= 2000
+    assert work[2] - work[1] == pytest.approx(2 * (work[1] - work[0]), rel=0.01)
+
+
+def test_joined_levels_keep_the_worst() -> None:
+    a, b = AdjointLevel("m", 0, 4, 3.0, 3.0, inf=True), AdjointLevel("m", 4, 8, 4.0, 4.0, nan=True)
+    both = join_levels([a, b])
+    assert both is not None and (both.lo, both.hi, both.max_abs, both.l2) == (0, 8, 4.0, 5.0)
+    assert both.nan and both.inf and not both.zero and join_levels([]) is None
+
+
+# ---- SVG
+
+
+def test_the_svg_is_valid_and_labelled(trace: Trace) -> None:
+    root = ElementTree.fromstring(render(draw(trace)).encode("utf-8"))
+    assert root.get("role") == "img" and len(root.get("aria-label", "")) > 20
+    assert len(root.findall(f".//{SVG}title")) > 0
+
+
+def test_hostile_names_stay_text() -> None:
+    svg = render(draw(hostile()))
+    root = ElementTree.fromstring(svg.encode("utf-8"))
+    tags = {element.tag.removeprefix(SVG) for element in root.iter()}
+    assert tags <= {"svg", "style", "defs", "pattern", "marker", "rect", "circle", "path", "text", "title"}
+    assert "<script" not in svg
+    for bad in ("\x00", "\x1b", "\u202e", "\ud800"):
+        assert bad not in svg and bad not in table(hostile())
+    assert "<script" not in TapeFigure(hostile()).html
+    assert not {key for element in root.iter() for key in element.attrib if key.startswith("on")}
+
+
+def test_the_svg_needs_nothing_from_outside() -> None:
+    svg = render(draw(samples.overlap())).replace("http://www.w3.org/2000/svg", "")
+    assert "http" not in svg and "@import" not in svg and "@font-face" not in svg and "<script" not in svg
+
+
+def test_auto_holds_both_themes_and_the_others_one() -> None:
+    scene = draw(samples.springs())
+    auto, light, dark = (render(scene, theme) for theme in ("auto", "light", "dark"))
+    assert "prefers-color-scheme:dark" in auto and "prefers-color-scheme" not in light + dark
+    assert LIGHT["ground"] in light and DARK["ground"] not in light
+    assert DARK["ground"] in dark and LIGHT["tint"] not in dark and DARK["tint"] in auto
+    with pytest.raises(ValueError, match="auto"):
+        render(scene, "sepia")
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
+def test_colours_stand_out_from_the_ground(palette: dict[str, str]) -> None:
+    for key in ("read", "write", "accumulate", "kept", "hot", "cursor", "version", "absent"):
+        assert contrast(palette[key], palette["ground"]) >= 2.9, key
+    for key in ("ink", "muted", "hottext", "note"):
+        assert contrast(palette[key], palette["ground"]) >= 4.5, key
+
+
+def contrast(a: str, b: str) -> float:
+    """WCAG 2 contrast ratio."""
+    def luminance(colour: str) -> float:
+        parts = [int(colour[k:k + 2], 16) / 255 for k in (1, 3, 5)]
+        r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_that_has_no_room_is_shortened() -> None:
+    assert fit("integrate", 1000, 12) == "integrate"
+    short = fit("integrate", 40, 12)
+    assert short.endswith("…") and text_width(short, 12) <= 40
+    assert fit("integrate", 2, 12) == "" and text_width("長", 10) == 2 * text_width("a", 10)
+
+
+# ---- the table
+
+
+def test_the_table_has_the_facts_of_the_picture() -> None:
+    text = table(samples.springs())
+    row = next(line for line in text.splitlines() if line.startswith("#4 energy"))
+    assert re.search(r"springs\.py:35\s+positions v2\s+loss v0→v1 accumulate", row)
+    assert "384 B: forces #0 reads positions v0" in text and "seed  loss[0] = 1" in text
+    assert "(2 names, one memory)" in text and "5 launches · 4 allocations · 5 names" in text
+
+
+def test_the_table_gives_the_adjoint_after_and_before_each_event() -> None:
+    row = event_rows(samples.springs())[2]
+    assert row[0] == ("#2 forces",)
+    assert row[5] == ("positions 0.6", "forces 0.1") and row[6] == ("positions 3", "forces 0 exactly")
+    ill = event_rows(samples.ill())
+    assert ill[0][6] == ("x NaN and Inf", "distance 0 exactly") and ill[4][7] == ("died",)
+    assert ill[0][5][0] == "x none"
+
+
+def test_the_table_names_parts_by_their_range() -> None:
+    rows = event_rows(samples.overlap())
+    assert rows[1][2] == ("right [8:24) v0",) and rows[1][3] == ("left [0:12) v0→v1",)
+    assert rows[2][3] == ("grid[:, 0] [0:23) strided v1→v2",)
+
+
+def test_columns_of_the_table_are_aligned() -> None:
+    lines = table(samples.springs()).splitlines()[2:]
+    rule = lines[1]
+    starts = [n for n, c in enumerate(rule) if c == "─" and (n == 0 or rule[n - 1] == " ")]
+    for line in lines[2:lines.index("")]:
+        assert all(n >= len(line) or n == 0 or line[n - 1] == " " for n in starts), line
+
+
+def test_a_long_table_is_cut_and_says_so() -> None:
+    rows = event_rows(samples.long(1000), 20)
+    assert len(rows) == 21 and rows[10][0] == ("… 980 more launches",) and rows[10][7] == ("nan ×1",)
+    assert "… 100 more" in table(crowd(300))
+
+
+# ---- the figure
+
+
+def test_the_bundle_is_an_image_with_its_table_and_no_widget() -> None:
+    bundle = TapeFigure(samples.springs())._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "text/html"}
+    assert bundle["text/plain"] == TapeFigure(samples.springs()).text
+    html = bundle["text/html"]
+    assert 'alt="tape: 5 launches' in html and "<details>" in html and html.count("<table>") == 2
+    data = re.search(r"data:image/svg\+xml;base64,([^\"]+)", html)
+    assert data and base64.b64decode(data[1]).decode("utf-8") == TapeFigure(samples.springs()).svg
+    assert "<svg" not in html and "<script" not in html
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no message either")
+
+
+class Trap:
+    """Raises whatever is asked of it."""
+
+    def __getattr__(self, name: str) -> object:
+        raise AttributeError(name) if name.startswith("__") else Unprintable()
+
+
+@pytest.mark.parametrize("broken", [None, 3, Trap(), Trace([], [None])])  # type: ignore[list-item]
+def test_showing_never_raises_and_shows_the_reason_in_the_frame(broken: object) -> None:
+    figure = TapeFigure(broken)  # type: ignore[arg-type]
+    bundle = figure._repr_mimebundle_()
+    assert "could not be drawn" in bundle["text/html"] and "data:image/svg+xml" in bundle["text/html"]
+    assert "Error" in bundle["text/plain"] or "Unprintable" in bundle["text/plain"]
+
+
+def test_events_on_unknown_memory_are_left_out_of_the_picture_and_explained_in_the_frame() -> None:
+    event = EventColumn("L0", 0, "launch", "f", touches=[TouchMark("nowhere", "a", 0, 4)])
+    assert render(draw(Trace([], [event])))
+    assert TapeFigure(Trace([], [event]))._repr_mimebundle_()["text/html"]
+
+
+def test_saving_writes_svg_or_a_page(tmp_path: Path) -> None:
+    figure = TapeFigure(samples.ill(), theme="dark")
+    assert figure.save(tmp_path / "t.svg").read_text(encoding="utf-8") == figure.svg
+    page = figure.save(str(tmp_path / "t.html")).read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>") and "color-scheme:dark" in page
+    with pytest.raises(ValueError, match=r"\.png"):
+        figure.save(tmp_path / "t.png")
+    with pytest.raises(ValueError, match="theme"):
+        TapeFigure(samples.ill(), theme="blue")
+
+
+def test_wrong_words_are_refused_where_they_are_written() -> None:
+    with pytest.raises(ValueError, match="touch"):
+        TouchMark("m0", "a", 0, 4, "peek")
+    with pytest.raises(ValueError, match="event"):
+        EventColumn("L0", 0, "party", "f")
+    assert EventColumn("F0", 0, "zero_", "zero_").kind == "zero"
+
+
+def test_clean_text_can_go_anywhere() -> None:
+    assert clean("a\x00b\nc\u202e\ud800") == "a\ufffdb\ufffdc\ufffd\ufffd"
+    assert clean("δx 長い") == "δx 長い"

@@ -1,0 +1,98 @@
+"""Switches of the whole program, as plain attributes: `wb.config.check_bounds = True`.
+
+Every switch is validated when set; an unknown name is an error, so that a typo never goes unnoticed.
+`python -c "import workbench as wb; help(wb.config)"` prints the table below.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .errors import LaunchError
+
+
+def _flag(value: Any) -> bool:
+    if value not in (True, False):
+        raise ValueError("takes True or False")
+    return bool(value)
+
+
+def _backend(value: Any) -> str | None:
+    if value not in (None, "c", "cuda", "numpy"):
+        raise ValueError('takes "c", "cuda", "numpy", or None for the fastest that works')
+    return value
+
+
+def _threads(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("takes a whole number of at least 1")
+    return value
+
+
+def _folder(value: Any) -> Path | None:
+    return None if value is None else Path(value).expanduser()
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "backend": _backend,
+    "threads": _threads,
+    "cache_dir": _folder,
+    "check_bounds": _flag,
+    "check_races": _flag,
+    "race_guard": _flag,
+    "verbose": _flag,
+}
+
+
+class Config:
+    """The switches.
+
+    backend       None | "c" | "cuda" | "numpy": how kernels run; None takes the fastest that works.
+    threads       worker threads of the "c" backend.
+    cache_dir     folder of compiled kernels; None is a private folder in the user's cache directory.
+    check_bounds  also check indices that depend on data (affine ones are always checked).
+    check_races   look for two threads storing to one element at every launch.
+    race_guard    under a tape, check stores that are not proven apart before the first backward.
+                  Off: the promise of exact gradients then excludes programs with races.
+    verbose       log each compilation and launch on the logger "workbench".
+    """
+
+    backend: str | None
+    threads: int
+    cache_dir: Path | None
+    check_bounds: bool
+    check_races: bool
+    race_guard: bool
+    verbose: bool
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to the defaults."""
+        self.backend = None
+        self.threads = os.cpu_count() or 1
+        self.cache_dir = None
+        self.check_bounds = False
+        self.check_races = False
+        self.race_guard = True
+        self.verbose = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        check = _CHECKS.get(name)
+        if check is None:
+            raise LaunchError(f"there is no switch config.{name}", slug="config", why=f"Known: {', '.join(_CHECKS)}.")
+        try:
+            value = check(value)
+        except (TypeError, ValueError) as error:
+            raise LaunchError(f"config.{name} = {value!r}: {error}", slug="config") from None
+        super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"config.{name} = {getattr(self, name)!r}" for name in _CHECKS)
+
+
+config = Config()

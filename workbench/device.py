@@ -1,0 +1,120 @@
+"""What is here: the CPU always, `cuda:0` ... where CuPy finds a GPU.
+
+A device is named by a string everywhere in the API; `get_device` turns the name into the one object for it.
+`xp(device)` is the array module of that device (NumPy or CuPy). CuPy is imported on first need, never at import.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import ModuleType
+
+import numpy as np
+
+from .errors import LaunchError
+
+
+class Device:
+    """One processor with its memory. There is one object per device; compares equal to its name."""
+
+    __slots__ = ("name", "is_cuda", "ordinal", "is_cpu")
+
+    def __init__(self, name: str, ordinal: int = -1):
+        self.name, self.ordinal = name, ordinal
+        self.is_cuda, self.is_cpu = ordinal >= 0, ordinal < 0
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, str) and _full_name(other) == self.name)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    __repr__ = __str__
+
+    @property
+    def alias(self) -> str:
+        return self.name
+
+
+cpu = Device("cpu")
+_cuda: dict[int, Device] = {}
+_default: Device = cpu
+
+
+def _full_name(name: str) -> str:
+    return "cuda:0" if name == "cuda" else name
+
+
+@cache
+def cuda_count() -> int:
+    """How many GPUs CuPy can use; 0 without CuPy, driver or GPU."""
+    try:
+        return int(importlib.import_module("cupy").cuda.runtime.getDeviceCount())
+    except (ImportError, RuntimeError, OSError, AttributeError):  # no CuPy, no driver, one too old: all mean "no GPU"
+        return 0
+
+
+def is_cuda_available() -> bool:
+    """Is there a GPU that kernels can run on."""
+    return cuda_count() > 0
+
+
+def get_devices() -> list[Device]:
+    """Every device here, the CPU first."""
+    return [cpu, *(get_device(f"cuda:{i}") for i in range(cuda_count()))]
+
+
+def get_device(name: str | Device | None = None) -> Device:
+    """The device of this name; the default device for None. Raises LaunchError for one that is not here."""
+    if name is None:
+        return _default
+    if isinstance(name, Device):
+        return name
+    full = _full_name(str(name))
+    if full == "cpu":
+        return cpu
+    kind, _, number = full.partition(":")
+    if kind == "cuda" and number.isdigit() and int(number) < cuda_count():
+        return _cuda.setdefault(int(number), Device(full, int(number)))
+    here = ", ".join(["cpu", *(f"cuda:{i}" for i in range(cuda_count()))])
+    raise LaunchError(f"there is no device {name!r}", slug="device", why=f"Here: {here}.", instead='device="cpu"')
+
+
+def set_device(name: str | Device) -> None:
+    """Make this the default device of arrays and launches."""
+    global _default
+    _default = get_device(name)
+
+
+@contextmanager
+def ScopedDevice(name: str | Device) -> Iterator[Device]:
+    """`with wb.ScopedDevice("cuda:0"):` arrays made inside live there unless they say otherwise."""
+    before = _default
+    set_device(name)
+    try:
+        yield _default
+    finally:
+        set_device(before)
+
+
+def xp(device: Device) -> ModuleType:
+    """The array module of the device: `numpy` or `cupy`."""
+    return importlib.import_module("cupy") if device.is_cuda else np
+
+
+def synchronize(device: str | Device | None = None) -> None:
+    """Wait until everything launched on the device has finished."""
+    where = get_device(device)
+    if where.is_cuda:
+        with xp(where).cuda.Device(where.ordinal):
+            xp(where).cuda.get_current_stream().synchronize()
+
+
+def init() -> None:
+    """Does nothing: the workbench needs no start. Kept because programs written for Warp call it."""

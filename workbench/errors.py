@@ -1,0 +1,72 @@
+"""Every error a user sees: what is wrong, at which line, why, the line to write instead, a slug.
+
+`KernelError` is a real `SyntaxError`, so IPython names the cell and draws the caret by itself.
+`Where` is the one notion of a place in the user's source; it travels on every IR statement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Where:
+    """A place in the user's source. Columns are zero-based; `caller` is set inside an inlined function."""
+
+    file: str
+    line: int
+    col: int = 0
+    end_col: int = 0
+    text: str = ""
+    function: str = ""
+    caller: Where | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def compose(what: str, where: Where | None, why: str, instead: str, slug: str) -> str:
+    """The one look of all messages."""
+    lines = [what.rstrip()]
+    if why:
+        lines.append(why.rstrip())
+    if where is not None and where.text:
+        lines.append(f"  {where}: {where.text.strip()}")
+    if instead:
+        lines.append(f"Write instead:   {instead}")
+    lines.append(f"[{slug}]")
+    return "\n".join(lines)
+
+
+class WorkbenchError(Exception):
+    """Base of the errors raised on purpose. `slug` is the stable name that docs and tests use."""
+
+    def __init__(self, what: str, *, slug: str, where: Where | None = None, why: str = "", instead: str = ""):
+        self.what, self.slug, self.where, self.why, self.instead = what, slug, where, why, instead
+        super().__init__(compose(what, where, why, instead, slug))
+
+
+class KernelError(SyntaxError):
+    """The kernel's source is refused: raised while a function is read, typed or differentiated."""
+
+    def __init__(self, what: str, *, slug: str, where: Where | None = None, why: str = "", instead: str = ""):
+        self.what, self.slug, self.where, self.why, self.instead = what, slug, where, why, instead
+        tail = [part for part in (why, f"Write instead:   {instead}" if instead else "", f"[{slug}]") if part]
+        message = "\n".join([what, *tail])
+        if where is None:
+            super().__init__(message)
+        else:
+            text = where.text + "\n"
+            super().__init__(message, (where.file, where.line, where.col + 1, text, where.line, where.end_col + 1))
+
+
+class LaunchError(WorkbenchError, ValueError):
+    """A launch, an array operation or an argument is refused before anything ran."""
+
+
+class BoundsError(LaunchError):
+    """An index lies outside its array: names line, thread, index and shape."""
+
+
+class GradientError(WorkbenchError, RuntimeError):
+    """A gradient cannot be exact, so it is refused."""

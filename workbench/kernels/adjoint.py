@@ -1,0 +1,549 @@
+"""The adjoint of a kernel, IR -> IR: replay what the thread did, then walk its statements backwards.
+
+Forward sweep: the primal statements again, without side effects. A branch hands the values made inside it to the
+outside, so its reverse finds them; a loop pushes the values it carries at the start of every turn.
+Reverse sweep: every row's adjoint rule, last statement first. A reversed loop pops the carried values, replays one
+turn and reverses it; adjoints of outer values are carried through regions, so there is no mutable state but memory.
+
+Memory: the replay reads what the launch read. Where a thread reads memory that it also wrote (and the value is not
+known from the store itself) the parameter is `private`: the replay repeats its stores on a copy that the tape lends,
+with an undo log when there are loops. Everything built here is then pruned: `simplify` keeps what a gradient needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..errors import KernelError
+from . import simplify
+from .ir import Builder, Function, Region, Stmt, Value, is_value, walk
+from .ops import control as c
+from .ops import memory as mem
+from .ops.row import NO_GRADIENT, ROWS, Effect
+from .types import Array, Composite, Matrix, Quat, Scalar, Stack, Type, Vector
+from .types import float16, float32, int32, int64, is_float, matrix, quaternion
+from .types import vector as vector_type
+
+
+@dataclass(frozen=True)
+class Reverse:
+    """An adjoint and what it asks of the tape.
+
+    `needs`: array parameters whose contents at the launch the replay reads. `private`: those it also writes, to be
+    lent as copies. `ordered`: the result of an atomic is reused, so threads must run one after the other, in order.
+    """
+
+    function: Function
+    active: frozenset[str]
+    needs: frozenset[str]
+    private: frozenset[str]
+    ordered: bool
+
+
+def shadow_type(type: Type) -> Type:
+    """The type of an adjoint: the value's own, but float32 for float16."""
+    if isinstance(type, Array):
+        return Array(shadow_type(type.dtype), type.ndim)
+    if isinstance(type, Scalar):
+        return float32 if type is float16 else type
+    if isinstance(type, Composite) and type.scalar is float16:
+        if isinstance(type, Vector):
+            return vector_type(type.length, float32)
+        if isinstance(type, Matrix):
+            return matrix(type.shape, float32)
+        assert isinstance(type, Quat)
+        return quaternion(float32)
+    return type
+
+
+def adjoint(function: Function, active: frozenset[str], groups: tuple[frozenset[str], ...] = ()) -> Reverse:
+    """The adjoint of `function` for the parameters named in `active`.
+
+    `groups` are sets of array parameters that share memory at this launch; all others are taken as disjoint.
+    Raises KernelError where an operation on an active path has no derivative.
+    """
+    return _Adjoint(simplify.forward(function, groups), active, groups).build()
+
+
+def root(array: Value) -> Value:
+    """The parameter behind an array value."""
+    while array.stmt is not None:
+        array = array.stmt.args[0]
+    return array
+
+
+_MEMORY_WRITES = (mem.STORE, *mem.ATOMICS)
+Key = object  # a primal Value, or (stmt, "trips") for the number of turns a loop made
+
+
+@dataclass
+class _Adjoint:
+    primal: Function
+    active: frozenset[str]
+    groups: tuple[frozenset[str], ...]
+    builder: Builder = field(default_factory=Builder)
+    shadows: dict[str, Value] = field(default_factory=dict)
+    stacks: dict[object, Value] = field(default_factory=dict)
+
+    def build(self) -> Reverse:
+        self.varied = _varied(self.primal, self.active)
+        self.risky = _risky(self.primal)
+        self.private = self._private()
+        self.logging = bool(self.private) and any(s.row in (c.FOR, c.WHILE) for s in walk(self.primal.body))
+        body = self.builder.region
+        known: dict[Key, Value] = {}
+        for p in self.primal.params:
+            known[p] = Value(p.type, p.name, p.where)
+            body.params.append(known[p])
+        for p in self.primal.params:
+            if p.name in self.active:
+                type = shadow_type(p.type) if isinstance(p.type, Array) else Array(shadow_type(p.type), 1)
+                self.shadows[p.name] = Value(type, f"d_{p.name}", p.where)
+                body.params.append(self.shadows[p.name])
+        with self.builder.open():
+            self.builder.role = "replay"
+            self.replay(self.primal.body, known, True)
+            self.builder.role = "adjoint"
+            adjoints: dict[Value, Value] = {}
+            self.reverse(self.primal.body, known, adjoints)
+            for p, g in adjoints.items():
+                if p.name in self.shadows:
+                    self.builder.emit(mem.ACCUMULATE, self.shadows[p.name], self.number(int32, 0), g)
+        body.body[:0] = [v.stmt for v in self.stacks.values() if v.stmt]
+        source = self.primal
+        made = Function(f"{source.name}_adjoint", body, source.rank, source.where, source.source, source.first_line)
+        made.file = source.file
+        made = simplify.adjoint(made)
+        return self._describe(made)
+
+    def _describe(self, made: Function) -> Reverse:
+        shadows = {s.name for s in self.shadows.values()}
+        loads = {root(s.args[0]).name for s in walk(made.body) if s.row is mem.LOAD} - shadows
+        written = {root(s.args[0]).name for s in walk(made.body) if s.role == "replay" and s.row in _REPLAYED_STORES}
+        ordered = any(s.row in mem.ATOMICS and s.outs and _used(s.outs[0], self.primal) for s in walk(self.primal.body))
+        return Reverse(made, self.active, frozenset(loads), frozenset(written), ordered)
+
+    # ---- what shares memory
+
+    def group(self, name: str) -> frozenset[str]:
+        for g in self.groups:
+            if name in g:
+                return g
+        return frozenset((name,))
+
+    def _private(self) -> frozenset[str]:
+        """Parameters that are both read and written by a thread, directly or under another name."""
+        stmts = list(walk(self.primal.body))
+        written = {root(s.args[0]).name for s in stmts if s.row in _MEMORY_WRITES}
+        read = {root(s.args[0]).name for s in stmts if s.row is mem.LOAD}
+        read |= {root(s.args[0]).name for s in stmts if s.row in mem.ATOMICS and _used(s.outs[0], self.primal)}
+        return frozenset(n for n in written if self.group(n) & read)
+
+    # ---- small pieces
+
+    def number(self, type: Type, value: object) -> Value:
+        return self.builder.append(c.CONST, (), (type,), attr=value).outs[0]
+
+    def zero(self, type: Type) -> Value:
+        return self.number(type, 0)
+
+    def array(self, primal: Value, known: dict) -> Value:
+        """The replayed array value; `components` views are made where they are used."""
+        if primal in known:
+            return known[primal]
+        assert primal.stmt is not None and primal.stmt.row is mem.COMPONENTS
+        return self.builder.emit(mem.COMPONENTS, self.array(primal.stmt.args[0], known))
+
+    def shadow(self, primal: Value) -> Value:
+        if primal.stmt is None:
+            return self.shadows[primal.name]
+        return self.builder.emit(mem.COMPONENTS, self.shadow(primal.stmt.args[0]))
+
+    def is_active(self, array: Value) -> bool:
+        return root(array).name in self.active
+
+    def add(self, adjoints: dict, value: Value, g: Value | None) -> None:
+        """Add a contribution to the adjoint of a primal value, if it has one."""
+        if g is None or value not in self.varied:
+            return
+        adjoints[value] = g if value not in adjoints else ROWS["add"](adjoints[value], g)
+
+    # ---- forward sweep
+
+    def replay(self, region: Region, known: dict, record: bool) -> None:
+        """Write the statements again. With `record`, what the reverse sweep will ask for is kept."""
+        for stmt in region.body:
+            with self.builder.at(stmt.where, stmt):
+                _REPLAY.get(stmt.row.name, _Adjoint.replay_value)(self, stmt, known, record)
+
+    def replay_value(self, stmt: Stmt, known: dict, record: bool) -> None:
+        if stmt.row is mem.COMPONENTS:
+            return
+        args = [self.array(a, known) if isinstance(a.type, Array) else known[a] for a in stmt.args]
+        types = [o.type for o in stmt.outs]
+        made = self.builder.append(stmt.row, args, types, attr=stmt.attr)
+        for out, new in zip(stmt.outs, made.outs, strict=True):
+            new.name = out.name
+            known[out] = new
+
+    def replay_nothing(self, stmt: Stmt, known: dict, record: bool) -> None:
+        """Output to the user is not repeated."""
+
+    def replay_store(self, stmt: Stmt, known: dict, record: bool) -> None:
+        if root(stmt.args[0]).name in self.private:
+            self.replay_write(self.array(stmt.args[0], known), [known[a] for a in stmt.args[1:]])
+
+    def replay_write(self, array: Value, rest: list[Value]) -> None:
+        self.builder.emit(mem.LOG_STORE if self.logging else mem.STORE, array, *rest)
+
+    def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
+        """On the private copy; only a thread that has the cell to itself can tell the difference."""
+        if root(stmt.args[0]).name not in self.private:
+            return
+        array = self.array(stmt.args[0], known)
+        ndim = array.type.ndim  # type: ignore[attr-defined]
+        indices = [known[a] for a in stmt.args[1 : 1 + ndim]]
+        operands = [known[a] for a in stmt.args[1 + ndim :]]
+        old = self.builder.emit(mem.LOAD, array, *indices)
+        self.replay_write(array, [*indices, _atomic_result(stmt.row.name, old, operands)])
+        known[stmt.outs[0]] = old
+
+    def replay_if(self, stmt: Stmt, known: dict, record: bool) -> None:
+        regions, inner = [], []
+        for region in stmt.regions:
+            new, scope = Region(), dict(known)
+            with self.builder.inside(new):
+                self.replay(region, scope, record)
+            regions.append(new)
+            inner.append(scope)
+        columns = [tuple(scope[r.results[j]] for scope, r in zip(inner, stmt.regions, strict=True))
+                   for j in range(len(stmt.outs))]  # fmt: skip
+        keys: list[Key] = list(stmt.outs)
+        if record:
+            for side in (0, 1):
+                for key, value in inner[side].items():
+                    if key not in known and is_value(value.type):
+                        with self.builder.inside(regions[1 - side]):
+                            other = self.zero(value.type)
+                        columns.append((value, other) if side == 0 else (other, value))
+                        keys.append(key)
+        for side in (0, 1):
+            regions[side].results = tuple(column[side] for column in columns)
+        types = [column[0].type for column in columns]
+        made = self.builder.append(c.IF, (known[stmt.args[0]],), types, tuple(regions))
+        for key, out in zip(keys, made.outs, strict=True):
+            out.name = key.name if isinstance(key, Value) else "trips"
+            known[key] = out
+
+    def replay_loop(self, stmt: Stmt, known: dict, record: bool) -> None:
+        """A loop again; with `record` it pushes what it carries and counts its turns where they are not known."""
+        counted = record and (stmt.row is c.WHILE or stmt.attr.breaks)
+        fixed = 3 if stmt.row is c.FOR else 0
+        args = [known[a] for a in stmt.args]
+        regions = []
+        for region in stmt.regions:
+            is_body = region is stmt.regions[-1]
+            new, scope = Region(), dict(known)
+            for p in region.params:
+                scope[p] = Value(p.type, p.name, p.where)
+                new.params.append(scope[p])
+            with self.builder.inside(new):
+                if is_body and record:
+                    for stack, p in self.carried(stmt):
+                        self.builder.emit(c.PUSH, stack, self.builder.emit(mem.MARK) if p is None else scope[p])
+                self.replay(region, scope, False)
+                results = [scope[r] for r in region.results]
+                if counted:
+                    turns = Value(int32, "turns")
+                    new.params.append(turns)
+                    if is_body:
+                        results.append(ROWS["add"](turns, self.number(int32, 1)))
+            new.results = tuple(results)
+            regions.append(new)
+        if counted:
+            args.append(self.number(int32, 0))
+        types = [a.type for a in args[fixed:]]
+        made = self.builder.append(stmt.row, args, types, tuple(regions), attr=stmt.attr)
+        for out, new_out in zip(stmt.outs, made.outs, strict=False):
+            new_out.name = out.name
+            known[out] = new_out
+        if record:
+            known[(stmt, "trips")] = made.outs[-1] if counted else self.builder.emit(mem.TRIPS, *args[:3])
+
+    def carried(self, stmt: Stmt) -> list[tuple[Value, Value | None]]:
+        """The stacks of a loop with what goes on each: its carried values, and the height of the undo log (None)."""
+        body = stmt.regions[-1]
+        params: list[Value | None] = [*body.params[1:]] if stmt.row is c.FOR else [*body.params]
+        if self.logging:
+            params.insert(0, None)
+        out = []
+        for k, p in enumerate(params):
+            key = (stmt, k)
+            if key not in self.stacks:
+                type = Stack(int64 if p is None else p.type, stmt.attr.trips)
+                with self.builder.inside(Region()):
+                    self.stacks[key] = self.builder.append(c.STACK, (), (type,), attr=type).outs[0]
+            out.append((self.stacks[key], p))
+        return out
+
+    # ---- reverse sweep
+
+    def reverse(self, region: Region, known: dict, adjoints: dict) -> None:
+        for stmt in reversed(region.body):
+            with self.builder.at(stmt.where, stmt):
+                _REVERSE.get(stmt.row.name, _Adjoint.reverse_value)(self, stmt, known, adjoints)
+
+    def reverse_value(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
+        if not stmt.outs or stmt.outs[0] not in adjoints:
+            return
+        y = stmt.outs[0]
+        g = adjoints.pop(y)
+        row = stmt.row
+        if row.adjoint is NO_GRADIENT:
+            raise KernelError(
+                f"`{row.name}` has no derivative, and its result reaches an array whose gradient is asked for.",
+                slug="no-derivative", where=stmt.where,
+                why="A wrong or zero gradient would be silent; so this is refused.",
+                instead="a differentiable expression, or keep the value out of arrays that need a gradient",
+            )  # fmt: skip
+        if row.adjoint is None:
+            return
+        operands = [self.widened(known[a]) for a in stmt.args]
+        extra = {"attr": stmt.attr} if row.typed_by_attr else {}
+        grads = row.adjoint(g, self.widened(known[y]), *operands, **extra)
+        guard = row.unbounded or any(a in self.risky for a in stmt.args)
+        for a, d in zip(stmt.args, grads, strict=True):
+            if d is not None and a in self.varied:
+                self.add(adjoints, a, self.gate(row, g, d) if guard and row.name not in _LINEAR else d)
+
+    def widened(self, value: Value) -> Value:
+        """Adjoint rules compute in the type of the adjoint."""
+        if is_float(value.type) and shadow_type(value.type) != value.type:
+            wide = shadow_type(value.type)
+            return ROWS["cast"](value, attr=wide.scalar)  # type: ignore[attr-defined]
+        return value
+
+    def gate(self, row, g: Value, d: Value) -> Value:
+        """A possibly infinite partial does not count where the incoming adjoint is exactly zero."""
+        if row.elementwise and g.type == d.type:
+            return ROWS["gate"](g, d)
+        return ROWS["where"](ROWS["eq"](g, self.zero(g.type)), self.zero(d.type), d)
+
+    def reverse_nothing(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
+        """Nothing flows through this statement."""
+
+    def indices(self, stmt: Stmt, known: dict) -> list[Value]:
+        ndim = stmt.args[0].type.ndim  # type: ignore[attr-defined]
+        return [known[a] for a in stmt.args[1 : 1 + ndim]]
+
+    def reverse_load(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
+        g = adjoints.pop(stmt.outs[0], None)
+        if g is not None:
+            self.builder.emit(mem.ACCUMULATE, self.shadow(stmt.args[0]), *self.indices(stmt, known), g)
+
+    def reverse_store(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
+        """A store consumes the adjoint of what it overwrote: read it, and clear it."""
+        if not self.is_active(stmt.args[0]):
+            self.assert_inactive(stmt, stmt.args[-1])
+            return
+        shadow, indices = self.shadow(stmt.args[0]), self.indices(stmt, known)
+        g = self.builder.emit(mem.LOAD, shadow, *indices)
+        self.builder.emit(mem.STORE, shadow, *indices, self.zero(g.type))
+        self.add(adjoints, stmt.args[-1], g)
+
+    def reverse_atomic_add(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
+        if not self.is_active(stmt.args[0]):
+            self.assert_inactive(stmt, stmt.args[-1])
+            return
+        shadow, indices = self.shadow(stmt.args[0]), self.indices(stmt, known)
+        if stmt.args[-1] in self.varied:
+            g = self.builder.emit(mem.LOAD, shadow, *indices)
+            self.add(adjoints, stmt.args[-1], ROWS["neg"](g) if stmt.row is mem.ATOMIC_SUB else g)
+        old = adjoints.pop(stmt.outs[0], None)
+        if old is not None:
+            self.builder.emit(mem.ACCUMULATE, shadow, *indices, old)
+
+    def reverse_atomic_other(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
+        if self.is_active(stmt.args[0]):
+            raise KernelError(
+                f"`{stmt.row.name}` on an array whose gradient is asked for cannot be differentiated yet.",
+                slug="atomic-gradient", where=stmt.where,
+                instead="atomic_add, or a kernel in which one thread visits the elements in a loop",
+            )  # fmt: skip
+
+    def assert_inactive(self, stmt: Stmt, value: Value) -> None:
+        assert value not in self.varied, f"an active value is stored into inactive {root(stmt.args[0]).name}"
+
+    def has_effect(self, stmt: Stmt) -> bool:
+        """Does reversing this statement touch a shadow even if no result of it has an adjoint."""
+        return any(s.row in _MEMORY_WRITES and self.is_active(s.args[0]) for r in stmt.regions for s in walk(r))
+
+    def reverse_if(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
+        gs = [adjoints.pop(o, None) for o in stmt.outs]
+        if not any(gs) and not self.has_effect(stmt):
+            return
+        regions, found = [], []
+        for region in stmt.regions:
+            new, inner = Region(), {}
+            with self.builder.inside(new):
+                for r, g in zip(region.results, gs, strict=True):
+                    self.add(inner, r, g)
+                self.reverse(region, known, inner)
+            regions.append(new)
+            found.append(inner)
+        outer = list(dict.fromkeys([*found[0], *found[1]]))
+        for new, inner in zip(regions, found, strict=True):
+            with self.builder.inside(new):
+                new.results = tuple(inner[v] if v in inner else self.zero(shadow_type(v.type)) for v in outer)
+        made = self.builder.append(c.IF, (known[stmt.args[0]],), [shadow_type(v.type) for v in outer], tuple(regions))
+        for v, out in zip(outer, made.outs, strict=True):
+            out.name = f"d_{v.name}" if v.name else ""
+            self.add(adjoints, v, out)
+
+    def reverse_loop(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
+        """Turn by turn, last first: pop what the turn started from, replay it, reverse it."""
+        gs = [adjoints.pop(o, None) for o in stmt.outs]
+        if not any(gs) and not self.has_effect(stmt):
+            return
+        body = stmt.regions[-1]
+        fixed = 3 if stmt.row is c.FOR else 0
+        params = body.params[1:] if fixed else body.params
+        results = body.results[1:] if stmt.attr.breaks else body.results
+        carried = [j for j, p in enumerate(params) if p in self.varied]
+        new = Region([Value(int32, "turn")])
+        new.params += [Value(shadow_type(params[j].type), f"d_{params[j].name}") for j in carried]
+        init = [gs[j] if gs[j] is not None else self.zero(shadow_type(params[j].type)) for j in carried]
+        inner: dict[Value, Value] = {}
+        with self.builder.inside(new):
+            scope = self.reenter(stmt, known, new.params[0])
+            mark = scope.get((stmt, "mark"))
+            self.builder.role = "replay"
+            self.replay(body, scope, True)
+            self.builder.role = "adjoint"
+            for j, g in zip(carried, new.params[1:], strict=True):
+                self.add(inner, results[j], g)
+            self.reverse(body, scope, inner)
+            if mark is not None:
+                self.builder.emit(mem.ROLLBACK, mark)
+            after = [inner.pop(params[j], None) or self.zero(shadow_type(params[j].type)) for j in carried]
+            outer = list(inner)
+            sums = [Value(shadow_type(v.type), f"d_{v.name}") for v in outer]
+            after += [ROWS["add"](s, inner[v]) for s, v in zip(sums, outer, strict=True)]
+        new.params += sums
+        new.results = tuple(after)
+        init += [self.zero(s.type) for s in sums]
+        last = ROWS["sub"](known[(stmt, "trips")], self.number(int32, 1))
+        bounds = [last, self.number(int32, -1), self.number(int32, -1)]
+        types = [v.type for v in init]
+        loop = c.Loop(breaks=False, trips=None if stmt.attr.breaks else stmt.attr.trips)
+        made = self.builder.append(c.FOR, [*bounds, *init], types, (new,), attr=loop)
+        for v, out in zip([*(stmt.args[fixed + j] for j in carried), *outer], made.outs, strict=True):
+            self.add(adjoints, v, out)
+
+    def reenter(self, stmt: Stmt, known: dict, turn: Value) -> dict:
+        """The scope of one turn: the loop variable, and the carried values it started from."""
+        scope = dict(known)
+        role, self.builder.role = self.builder.role, "replay"
+        body = stmt.regions[-1]
+        if stmt.row is c.FOR:
+            start, step = known[stmt.args[0]], known[stmt.args[2]]
+            i = body.params[0]
+            if turn.type != i.type:
+                turn = ROWS["cast"](turn, attr=i.type)
+            scope[i] = ROWS["add"](start, ROWS["mul"](turn, step))
+            scope[i].name = i.name
+        for stack, p in reversed(self.carried(stmt)):
+            value = self.builder.emit(c.POP, stack, name="" if p is None else p.name)
+            if p is None:
+                self.builder.emit(mem.ROLLBACK, value)
+            scope[(stmt, "mark") if p is None else p] = value
+        self.builder.role = role
+        return scope
+
+
+_LINEAR = {"add", "sub", "neg", "pos", "where", "cast", "extract", "insert", "construct", "transpose"}
+_REPLAYED_STORES = (mem.STORE, mem.LOG_STORE)
+
+
+def _used(value: Value, function: Function) -> bool:
+    for stmt in walk(function.body):
+        if value in stmt.args or any(value in r.results for r in stmt.regions):
+            return True
+    return False
+
+
+def _atomic_result(name: str, old: Value, operands: list[Value]) -> Value:
+    """What the cell holds after an atomic."""
+    if name == "atomic_cas":
+        return ROWS["where"](ROWS["eq"](old, operands[0]), operands[1], old)
+    if name == "atomic_exch":
+        return operands[0]
+    return ROWS[name.removeprefix("atomic_")](old, operands[0])
+
+
+def _varied(function: Function, active: frozenset[str]) -> set[Value]:
+    """The values with a derivative: those that depend, through rows with a derivative, on active memory."""
+    varied = {p for p in function.params if p.name in active and not isinstance(p.type, Array)}
+    size = -1
+    while size != len(varied):
+        size = len(varied)
+        for stmt in walk(function.body):
+            varied.update(_varied_by(stmt, varied, active))
+    return varied
+
+
+def _varied_by(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> list[Value]:
+    row = stmt.row
+    if row is mem.LOAD or row in mem.ATOMICS:
+        return [o for o in stmt.outs if is_float(o.type) and root(stmt.args[0]).name in active]
+    if row is c.IF:
+        pairs = zip(stmt.outs, *(r.results for r in stmt.regions), strict=True)
+        return [out for out, *results in pairs if is_float(out.type) and any(r in varied for r in results)]
+    if row in (c.FOR, c.WHILE):
+        body = stmt.regions[-1]
+        init = stmt.args[3:] if row is c.FOR else stmt.args
+        params = body.params[1:] if row is c.FOR else body.params
+        results = body.results[1:] if stmt.attr.breaks else body.results
+        made = []
+        for group in zip(stmt.outs, init, params, results, strict=True):
+            if is_float(group[0].type) and any(v in varied for v in group[1:]):
+                made += [group[0], group[2]]
+        return made
+    if row.adjoint is None or row.effect is not Effect.PURE:
+        return []
+    return [o for o in stmt.outs if is_float(o.type) and any(a in varied for a in stmt.args)]
+
+
+def _risky(function: Function) -> set[Value]:
+    """Values that may be infinite or NaN although the memory they come from is not."""
+    risky: set[Value] = set()
+    size = -1
+    while size != len(risky):
+        size = len(risky)
+        for stmt in walk(function.body):
+            sources = [*stmt.args, *(v for r in stmt.regions for v in r.results)]
+            if (stmt.row.unbounded and is_float(stmt.outs[0].type)) or any(s in risky for s in sources):
+                risky.update(o for o in stmt.outs if is_float(o.type))
+                risky.update(p for r in stmt.regions for p in r.params if is_float(p.type))
+    return risky
+
+
+_REPLAY = {
+    "if": _Adjoint.replay_if,
+    "for": _Adjoint.replay_loop,
+    "while": _Adjoint.replay_loop,
+    "store": _Adjoint.replay_store,
+    "printf": _Adjoint.replay_nothing,
+    **{r.name: _Adjoint.replay_atomic for r in mem.ATOMICS},
+}
+_REVERSE = {
+    "if": _Adjoint.reverse_if,
+    "for": _Adjoint.reverse_loop,
+    "while": _Adjoint.reverse_loop,
+    "load": _Adjoint.reverse_load,
+    "store": _Adjoint.reverse_store,
+    "printf": _Adjoint.reverse_nothing,
+    **{r.name: _Adjoint.reverse_atomic_other for r in mem.ATOMICS},
+    "atomic_add": _Adjoint.reverse_atomic_add,
+    "atomic_sub": _Adjoint.reverse_atomic_add,
+}

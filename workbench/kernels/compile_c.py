@@ -1,0 +1,344 @@
+"""C text -> callable, by the machine's own compiler, a cache on disk and a pool of threads.
+
+A cached file is named by the hash of everything it depends on and carries the hash of its own bytes at its end, so
+that a file cut short by a crash is seen and built again. Files are written beside their place and moved into it: two
+processes, or one killed in the middle, leave nothing broken. The directory is private, as what is in it gets executed.
+The pool never spins: its threads sleep on a condition until there is work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.metadata
+import importlib.util
+import logging
+import os
+import platform
+import re
+import secrets
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+log = logging.getLogger("workbench")
+
+FLAGS = (
+    "-O3 -march=native -fPIC -shared -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math "
+    "-fno-strict-aliasing -w -pipe"
+).split()  # fmt: skip
+SEAL = b"workbench"
+SEAL_SIZE = len(SEAL) + 32
+STALE_S = 3600.0
+
+
+class CompileError(RuntimeError):
+    """The compiler refused text that we wrote: a fault of the workbench, never of the user's kernel."""
+
+
+# ---- the compiler
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A command that compiles C, what identifies it, and the flags it takes beyond `FLAGS`."""
+
+    command: tuple[str, ...]
+    identity: str
+    flags: tuple[str, ...] = ()
+
+
+@lru_cache(None)
+def compiler() -> Compiler:
+    """The C compiler in use: `CC`, else cc, gcc, clang, else the `ziglang` wheel. Raises CompileError without one."""
+    wishes = [shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"]]
+    for wish in wishes:
+        found = shutil.which(wish[0]) if wish else None
+        if found:
+            return _native((found, *wish[1:]))
+    if importlib.util.find_spec("ziglang") is not None:
+        return _zig()
+    raise CompileError(
+        "no C compiler was found. Kernels run on the NumPy interpreter instead, slowly.\n"
+        "Write instead:   pip install ziglang   (or install gcc or clang, or set CC)\n[no-compiler]"
+    )
+
+
+def available() -> bool:
+    try:
+        compiler()
+    except CompileError:
+        return False
+    return True
+
+
+def _native(command: tuple[str, ...]) -> Compiler:
+    real = os.path.realpath(command[0])
+    seen = os.stat(real)
+    said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+    return Compiler(command, f"{real} {seen.st_size} {seen.st_mtime_ns} {' '.join(command[1:])} {said}")
+
+
+def _zig() -> Compiler:
+    version = importlib.metadata.version("ziglang")
+    log.info("compiling with ziglang %s: its very first kernel takes a few seconds", version)
+    return Compiler((sys.executable, "-m", "ziglang", "cc"), f"ziglang {version}", ("-fno-sanitize=undefined",))
+
+
+@lru_cache(None)
+def processor() -> str:
+    """What `-march=native` depends on."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    found = re.search(r"^(flags|Features)\s*:.*$", text, re.MULTILINE)
+    model = re.search(r"^model name\s*:.*$", text, re.MULTILINE)
+    return " ".join(m.group(0) for m in (found, model) if m) or platform.machine()
+
+
+# ---- the cache on disk
+
+
+def cache_path() -> Path:
+    """Where compiled kernels are kept: $WORKBENCH_CACHE, else workbench in $XDG_CACHE_HOME or ~/.cache."""
+    wish = os.environ.get("WORKBENCH_CACHE")
+    if wish:
+        return Path(wish)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "workbench"
+
+
+def cache_directory() -> Path:
+    """The cache directory, made if need be, private to this user. Raises CompileError [cache-owner] if it is not ours."""
+    return _prepared(cache_path())
+
+
+@lru_cache(None)
+def _prepared(path: Path) -> Path:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private(path)
+    except OSError as e:
+        log.warning("the cache %s cannot be used (%s): kernels are kept for this process only", path, e)
+        return Path(tempfile.mkdtemp(prefix="workbench-"))
+    _sweep(path)
+    return path
+
+
+def _make_private(path: Path) -> None:
+    seen = os.lstat(path)
+    if not stat.S_ISDIR(seen.st_mode) and not stat.S_ISLNK(seen.st_mode):
+        raise OSError(f"{path} is not a directory")
+    seen = os.stat(path)
+    if hasattr(os, "geteuid") and seen.st_uid != os.geteuid():
+        raise CompileError(
+            f"the cache directory {path} belongs to another user, who could put code into it.\n"
+            f"Write instead:   WORKBENCH_CACHE=/a/directory/of/yours\n[cache-owner]"
+        )
+    if seen.st_mode & 0o077:
+        if seen.st_mode & 0o022:  # others could have planted files: their seals prove nothing
+            for file in path.glob("*.*"):
+                file.unlink(missing_ok=True)
+        os.chmod(path, 0o700)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed compilations left behind."""
+    for file in path.glob("*.tmp"):
+        try:
+            if time.time() - file.stat().st_mtime > STALE_S:
+                file.unlink(missing_ok=True)
+        except OSError:
+            continue
+
+
+def sealed(data: bytes) -> bytes:
+    return data + SEAL + hashlib.sha256(data).digest()
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """What was written to `path`, if it is all there and was written by us."""
+    try:
+        with open(path, "rb") as file:
+            seen = os.fstat(file.fileno())
+            data = file.read()
+    except OSError:
+        return None
+    ours = not hasattr(os, "geteuid") or (seen.st_uid == os.geteuid() and not seen.st_mode & 0o022)
+    whole = ours and len(data) > SEAL_SIZE and sealed(data[:-SEAL_SIZE]) == data
+    return data[:-SEAL_SIZE] if whole else None
+
+
+def write_sealed(made: Path, path: Path, data: bytes) -> None:
+    """Put `data` at `path` in one step, by way of the file `made` beside it."""
+    made.write_bytes(sealed(data))
+    made.chmod(0o700)
+    os.replace(made, path)
+
+
+def without_comments(text: str) -> str:
+    """What counts of a text: a kernel that moved in its file stays compiled."""
+    return re.sub(r"[ \t]*/\*.*?\*/\n?", "", text, flags=re.DOTALL)
+
+
+def key(text: str, flags: tuple[str, ...] = ()) -> str:
+    """The name of what `text` compiles to, here."""
+    used = compiler()
+    parts = [without_comments(text), used.identity, " ".join([*FLAGS, *used.flags, *flags]), processor()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+
+
+def build(text: str, flags: tuple[str, ...] = ()) -> Path:
+    """The shared library of `text`: from the cache, else compiled into it. Raises CompileError."""
+    path = cache_directory() / f"{key(text, flags)}.so"
+    if read_sealed(path) is None:
+        _compile(text, path, flags)
+    return path
+
+
+def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
+    made = path.with_name(f"{path.stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    used = compiler()
+    command = [*used.command, *FLAGS, *used.flags, *flags, "-x", "c", "-", "-o", str(made), "-lm"]
+    try:
+        done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
+        if done.returncode != 0:
+            raise refused(text, shlex.join(command), done.stderr.decode(errors="replace"))
+        write_sealed(made, path, made.read_bytes())
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def refused(text: str, command: str, said: str) -> CompileError:
+    """The error for text that a compiler did not take: the text with line numbers, and what was said of it."""
+    numbered = "\n".join(f"{i:4d} {line}" for i, line in enumerate(text.splitlines(), 1))
+    tail = "\n".join(said.splitlines()[-30:])
+    return CompileError(
+        f"the compiler refused generated code: a fault of workbench, please report it.\n"
+        f"{numbered}\n\n{command}\n{tail}\n[compiler]"
+    )
+
+
+# ---- callables
+
+
+class Compiled:
+    """A kernel in machine code. `call(packed, begin, end)` runs on the calling thread, without the interpreter's lock."""
+
+    def __init__(self, path: Path, name: str):
+        self.path, self.name = path, name
+        self.library = ctypes.CDLL(str(path))
+        self.call = getattr(self.library, name)
+        self.call.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64]
+        self.call.restype = None
+        self.address = ctypes.cast(self.call, ctypes.c_void_p).value
+
+    def __call__(self, packed: bytes, begin: int, end: int, threads: int = 1) -> None:
+        """Run the cells [begin, end) of the outermost launch dimension on up to `threads` threads."""
+        if threads <= 1 or end - begin <= 1:
+            self.call(packed, begin, end)
+        else:
+            pool()(self.address, packed, begin, end, threads)
+
+
+_loaded: dict[tuple[str, str, tuple[str, ...]], Compiled] = {}
+_lock = threading.Lock()
+
+
+def load(text: str, name: str, flags: tuple[str, ...] = ()) -> Compiled:
+    """The function `name` of `text`, compiled at most once per machine and loaded at most once per process."""
+    found = _loaded.get((text, name, flags))
+    if found is None:
+        made = Compiled(build(text, flags), name)
+        with _lock:
+            found = _loaded.setdefault((text, name, flags), made)
+    return found
+
+
+# ---- the pool of threads
+
+POOL = """\
+#include <pthread.h>
+#include <stdint.h>
+typedef void (*wb_kernel)(const void *, int64_t, int64_t);
+static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
+static int workers, seats, running, prepared;
+static struct { wb_kernel kernel; const void *args; int64_t next, end, chunk; } job;
+
+static void work(void) {
+    for (;;) {
+        int64_t begin = __atomic_fetch_add(&job.next, job.chunk, __ATOMIC_RELAXED);
+        if (begin >= job.end) return;
+        job.kernel(job.args, begin, begin + job.chunk < job.end ? begin + job.chunk : job.end);
+    }
+}
+
+static void *worker(void *unused) {
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (seats == 0) pthread_cond_wait(&wake, &lock);
+        --seats; ++running;
+        pthread_mutex_unlock(&lock);
+        work();
+        pthread_mutex_lock(&lock);
+        if (--running == 0) pthread_cond_signal(&done);
+    }
+    return unused;
+}
+
+/* The threads of the parent do not exist in a forked child. */
+static void forked(void) {
+    pthread_mutex_init(&owner, 0); pthread_mutex_init(&lock, 0);
+    pthread_cond_init(&wake, 0); pthread_cond_init(&done, 0);
+    workers = seats = running = 0;
+}
+
+static void grow(int wanted) {
+    pthread_attr_t attributes;
+    pthread_t made;
+    if (!prepared) { prepared = 1; pthread_atfork(0, 0, forked); }
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    while (workers < wanted && pthread_create(&made, &attributes, worker, 0) == 0) ++workers;
+    pthread_attr_destroy(&attributes);
+}
+
+/* The caller works too; a second caller at the same time does its own work alone. */
+void wb_parallel(wb_kernel kernel, const void *args, int64_t begin, int64_t end, int64_t threads) {
+    if (threads > end - begin) threads = end - begin;
+    if (threads <= 1 || pthread_mutex_trylock(&owner)) { kernel(args, begin, end); return; }
+    grow((int)threads - 1);
+    pthread_mutex_lock(&lock);
+    job.kernel = kernel; job.args = args; job.next = begin; job.end = end;
+    job.chunk = (end - begin + 4 * threads - 1) / (4 * threads);
+    seats = threads - 1 < workers ? (int)threads - 1 : workers;
+    pthread_cond_broadcast(&wake);
+    pthread_mutex_unlock(&lock);
+    work();
+    pthread_mutex_lock(&lock);
+    seats = 0;
+    while (running) pthread_cond_wait(&done, &lock);
+    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&owner);
+}
+"""
+
+
+@lru_cache(None)
+def pool():
+    """wb_parallel(kernel address, packed, begin, end, threads)."""
+    library = ctypes.CDLL(str(build(POOL, ("-pthread",))))
+    run = library.wb_parallel
+    run.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]
+    run.restype = None
+    return run

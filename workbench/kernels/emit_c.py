@@ -1,0 +1,186 @@
+"""IR -> C for the machine's own processor: a loop nest over the launch grid around the statements of one thread.
+
+One loop per launch dimension, the outermost cut into [begin, end) by the launch; `tid()` is the loop variable, so the
+innermost loop is one the compiler can vectorise. Arrays arrive as parameters of a function of their own because gcc
+honours `restrict` on parameters only. No header is included: reading one costs more time than compiling a kernel.
+"""
+
+from __future__ import annotations
+
+from ..errors import Where
+from .emit import _MATH1, _MATH2, Body, Signature, Variant, composites, typedef
+from .ir import Function
+from .ops.scalar import prelude
+from .types import Scalar
+
+
+def _prototypes() -> str:
+    lines = []
+    for type, f in (("double", ""), ("float", "f")):
+        one = [f"{n}{f}({type})" for n in _MATH1 if n not in ("erfinv", "erfcinv")]
+        two = [f"{n}{f}({type}, {type})" for n in _MATH2]
+        lines.append(f"{type} {', '.join([*one, *two, f'fma{f}({type}, {type}, {type})'])};")
+    return "\n".join(lines)
+
+
+TYPES = """\
+typedef __INT8_TYPE__ int8_t; typedef __INT16_TYPE__ int16_t; typedef __INT32_TYPE__ int32_t;
+typedef __INT64_TYPE__ int64_t; typedef __UINT8_TYPE__ uint8_t; typedef __UINT16_TYPE__ uint16_t;
+typedef __UINT32_TYPE__ uint32_t; typedef __UINT64_TYPE__ uint64_t;
+#define bool _Bool
+#define true ((bool)1)
+#define false ((bool)0)
+#define WB_FN static inline __attribute__((unused))
+#define WB_INF __builtin_inf()
+#define WB_INFF __builtin_inff()
+#define WB_NAN __builtin_nan("")
+#define WB_NANF __builtin_nanf("")
+#define WB_AT(T, p, offset) (*(T *)((char *)(p) + (offset)))
+int printf(const char *, ...);
+void *realloc(void *, __SIZE_TYPE__);
+void free(void *);
+"""
+
+CHECKS = """\
+#define wb_in(i, n) ((i) >= 0 && (int64_t)(i) < (int64_t)(n))
+static __attribute__((noinline, cold, unused)) void wb_fail(
+    int64_t *status, int64_t code, int64_t access, int64_t thread, int64_t count, int64_t i0, int64_t i1, int64_t i2,
+    int64_t i3, int64_t i4, int64_t i5, int64_t n0, int64_t n1, int64_t n2, int64_t n3, int64_t n4, int64_t n5) {
+    int64_t none = 0, all[15] = {access, thread, count, i0, i1, i2, i3, i4, i5, n0, n1, n2, n3, n4, n5};
+    if (!__atomic_compare_exchange_n(status, &none, code, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return;
+    for (int k = 0; k < 15; ++k) status[1 + k] = all[k];
+}
+"""
+
+TURNS = """\
+WB_FN int64_t wb_turns(int64_t start, int64_t stop, int64_t step) {
+    if (step > 0) return start < stop ? (stop - start - 1) / step + 1 : 0;
+    if (step < 0) return start > stop ? (start - stop - 1) / -step + 1 : 0;
+    return 0;
+}
+"""
+
+STACK = """\
+typedef struct { char *base; int64_t top, capacity; bool failed; } wb_bytes;
+static __attribute__((noinline)) bool wb_grow(wb_bytes *s, int64_t size) {
+    int64_t capacity = 2 * (s->capacity + size) + 4096;
+    char *base = realloc(s->base, capacity);
+    if (!base) { s->failed = 1; return 0; }
+    s->base = base; s->capacity = capacity;
+    return 1;
+}
+WB_FN bool wb_room(wb_bytes *s, int64_t size) {
+    return !s->failed && (s->top + size <= s->capacity || wb_grow(s, size));
+}
+WB_FN bool wb_left(wb_bytes *s, int64_t size) { return !s->failed && s->top >= size; }
+#define WB_PUSH(T, v) \\
+    (__builtin_memcpy(wb_stack.base + wb_stack.top, &(v), sizeof(T)), wb_stack.top += (int64_t)sizeof(T))
+#define WB_POP(T, v) \\
+    (wb_stack.top -= (int64_t)sizeof(T), __builtin_memcpy(&(v), wb_stack.base + wb_stack.top, sizeof(T)))
+typedef struct { char *place; int64_t size; } wb_entry;
+WB_FN int64_t wb_mark(wb_bytes *s) { return s->top; }
+WB_FN bool wb_keep(wb_bytes *s, void *place, int64_t size) {
+    wb_entry entry = {place, size};
+    if (!wb_room(s, size + (int64_t)sizeof entry)) return 0;
+    __builtin_memcpy(s->base + s->top, place, size);
+    __builtin_memcpy(s->base + s->top + size, &entry, sizeof entry);
+    s->top += size + (int64_t)sizeof entry;
+    return 1;
+}
+WB_FN void wb_rollback(wb_bytes *s, int64_t mark) {
+    wb_entry entry;
+    while (s->top > mark) {
+        __builtin_memcpy(&entry, s->base + (s->top -= (int64_t)sizeof entry), sizeof entry);
+        __builtin_memcpy(entry.place, s->base + (s->top -= entry.size), entry.size);
+    }
+}
+"""
+
+HEADER = TYPES + _prototypes() + "\n" + TURNS
+
+NEXT = {
+    "add": "({T})(old + v)", "sub": "({T})(old - v)", "min": "v < old ? v : old", "max": "v > old ? v : old",
+    "exch": "v", "cas": "old == expected ? v : old",
+}  # fmt: skip
+
+
+def head(name: str, op: str, scalar: Scalar) -> str:
+    expected = f"{scalar.c} expected, " if op == "cas" else ""
+    return f"WB_FN {scalar.c} {name}({scalar.c} *p, {expected}{scalar.c} v)"
+
+
+def plain(name: str, op: str, scalar: Scalar) -> str:
+    """A read-modify-write of memory that no other worker touches."""
+    value = NEXT[op].format(T=scalar.c)
+    return f"{head(name, op, scalar)} {{ {scalar.c} old = *p; *p = {value}; return old; }}"
+
+
+def update(name: str, op: str, scalar: Scalar, shared: bool, where: Where | None) -> str:
+    """One read-modify-write as a C function returning the old value; `shared`: other workers may touch the cell."""
+    if not shared:
+        return plain(name, op, scalar)
+    bits, T = f"uint{max(scalar.bits, 8)}_t", scalar.c
+    return f"""{head(name, op, scalar)} {{
+    union {{ {T} v; {bits} b; }} seen, next;
+    {T} old;
+    seen.b = __atomic_load_n(({bits} *)p, __ATOMIC_RELAXED);
+    do {{ old = seen.v; next.v = {NEXT[op].format(T=T)}; }}
+    while (!__atomic_compare_exchange_n(({bits} *)p, &seen.b, next.b, 1, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+    return old;
+}}"""
+
+
+def text(function: Function, variant: Variant = Variant()) -> str:
+    """The whole C text; its entry is `void NAME(const void *args, int64_t begin, int64_t end)`."""
+    signature = Signature(function)
+    body = Body(function, variant, signature, update)
+    pointers = body.pointer_parameters()
+    body.unpack()
+    if body.fails:
+        body.put("int64_t *status = args->status;")
+    kept = [f"wb_{n}" for n, used in (("stack", body.grows), ("log", body.logs)) if used]
+    for name in kept:
+        body.put(f"wb_bytes {name} = {{0}};")
+    _nest(body, 0, kept)
+    for name in kept:
+        body.put(f"free({name}.base);")
+    return "\n".join([*_top(function, body, signature), *_entry(signature, body, pointers)])
+
+
+def _nest(body: Body, axis: int, kept: list[str]) -> None:
+    if axis == len(body.axes):
+        for name in kept:
+            body.put(f"{name}.top = 0;")
+        body.region(body.function.body)
+        return
+    i = body.axes[axis]
+    low, high = ("(int32_t)begin", "(int32_t)end") if axis == 0 else ("0", body.dims[axis])
+    with body.block(f"for (int32_t {i} = {low}; {i} < {high}; ++{i})"):
+        _nest(body, axis + 1, kept)
+
+
+def _top(function: Function, body: Body, signature: Signature) -> list[str]:
+    lines = [HEADER, prelude("\n".join(body.lines))]
+    if body.fails:
+        lines.append(CHECKS)
+    if body.grows or body.logs:
+        lines.append(STACK)
+    return [*lines, *map(typedef, composites(function)), *body.helpers.values(), signature.c_declaration, ""]
+
+
+def _entry(signature: Signature, body: Body, pointers: list[tuple[str, str]]) -> list[str]:
+    name = signature.name
+    parameters = "".join(f", {declared}" for declared, _ in pointers)
+    arguments = "".join(f", {argument}" for _, argument in pointers)
+    return [
+        f"static __attribute__((noinline)) void {name}_cells(",
+        f"    const {name}_args *args, int64_t begin, int64_t end{parameters}) {{",
+        *body.lines,
+        "}",
+        "",
+        f"void {name}(const void *block, int64_t begin, int64_t end) {{",
+        f"    const {name}_args *args = block;",
+        f"    {name}_cells(args, begin, end{arguments});",
+        "}",
+        "",
+    ]

@@ -1,0 +1,171 @@
+"""Structured SSA: statements with regions, no mutable locals, no goto, a place in the source on every statement.
+
+A `Value` is assigned once. A `Stmt` is one row of the operation table applied to values. Control flow is three rows
+with regions (`ops.control`): `if` has two regions without parameters; `for` and `while` carry values in and out.
+No statement is made except by `Builder`. Rules and passes write through the builder that is `current()`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..errors import KernelError, Where
+from .types import Array, Stack, Type
+
+if TYPE_CHECKING:
+    from .ops import Row
+
+
+@dataclass(eq=False)
+class Value:
+    """Assigned once; `name` is the user's name for it where there is one (may repeat: `show` numbers them)."""
+
+    type: Type
+    name: str = ""
+    where: Where | None = None
+    stmt: Stmt | None = field(default=None, repr=False)  # the statement that makes it; None for parameters
+
+    # Operators write IR through the current builder; `ops` fills them in, so that a rule is plain arithmetic.
+
+
+@dataclass(eq=False)
+class Stmt:
+    """One row applied to values. `of` is the primal statement that an adjoint or replayed statement stems from."""
+
+    row: Row
+    args: tuple[Value, ...]
+    outs: tuple[Value, ...] = ()
+    regions: tuple[Region, ...] = ()
+    attr: Any = None
+    where: Where | None = None
+    of: Stmt | None = None
+    role: str = "primal"  # primal | replay | adjoint | tangent: what the views colour by
+
+
+@dataclass(eq=False)
+class Region:
+    """Parameters in, results out."""
+
+    params: list[Value] = field(default_factory=list)
+    body: list[Stmt] = field(default_factory=list)
+    results: tuple[Value, ...] = ()
+
+
+@dataclass(eq=False)
+class Function:
+    """One kernel as IR. `body.params` are the flat parameters: arrays and value types, structs taken apart.
+
+    Parameter names are paths (`s.x`). `rank` is the number of launch dimensions that `tid()` unpacks (1 to 4).
+    """
+
+    name: str
+    body: Region
+    rank: int = 1
+    where: Where | None = None
+    source: str = ""
+    first_line: int = 1
+    file: str = ""
+
+    @property
+    def params(self) -> list[Value]:
+        return self.body.params
+
+    @property
+    def arrays(self) -> list[Value]:
+        return [p for p in self.params if isinstance(p.type, Array)]
+
+
+def walk(region: Region) -> Iterator[Stmt]:
+    """Every statement of a region in program order, outer before inner."""
+    for stmt in region.body:
+        yield stmt
+        for inner in stmt.regions:
+            yield from walk(inner)
+
+
+_local = threading.local()
+
+
+def current() -> Builder:
+    """The builder that operators and rows write to."""
+    stack = getattr(_local, "stack", None)
+    if not stack:
+        raise RuntimeError("no builder is open: IR values can only be combined while a kernel is being built")
+    return stack[-1]
+
+
+class Builder:
+    """Writes statements into one region at a time. `where`, `of` and `role` are stamped on what is written."""
+
+    def __init__(self, region: Region | None = None):
+        self.region = region if region is not None else Region()
+        self.where: Where | None = None
+        self.of: Stmt | None = None
+        self.role = "primal"
+
+    @contextmanager
+    def open(self) -> Iterator[Builder]:
+        """Make this the current builder."""
+        stack = _local.__dict__.setdefault("stack", [])
+        stack.append(self)
+        try:
+            yield self
+        finally:
+            stack.pop()
+
+    @contextmanager
+    def inside(self, region: Region) -> Iterator[Region]:
+        """Write into `region` for a while."""
+        outer, self.region = self.region, region
+        try:
+            yield region
+        finally:
+            self.region = outer
+
+    @contextmanager
+    def at(self, where: Where | None, of: Stmt | None = None) -> Iterator[None]:
+        """Stamp what follows with a place in the source and the primal statement it stems from."""
+        before = self.where, self.of
+        self.where, self.of = where, of
+        try:
+            yield
+        finally:
+            self.where, self.of = before
+
+    def emit(self, row: Row, *args: Value, attr: Any = None, name: str = "") -> Any:
+        """Append one statement of a row without regions; its type rule decides the result."""
+        try:
+            type = row.type(*[a.type for a in args], **({"attr": attr} if row.typed_by_attr else {}))
+        except TypeError as e:
+            raise KernelError(
+                str(e), slug=getattr(e, "slug", "type"), where=self.where, instead=getattr(e, "instead", "")
+            ) from None
+        types = type if isinstance(type, tuple) else () if type is None else (type,)
+        stmt = self.append(row, args, types, attr=attr, name=name)
+        return stmt.outs[0] if len(stmt.outs) == 1 else stmt.outs or None
+
+    def append(
+        self,
+        row: Row,
+        args: tuple[Value, ...] | list[Value],
+        types: tuple[Type, ...] | list[Type],
+        regions: tuple[Region, ...] = (),
+        attr: Any = None,
+        name: str = "",
+    ) -> Stmt:
+        """Append a statement whose result types are given (control flow, constants)."""
+        outs = tuple(Value(t, name, self.where) for t in types)
+        stmt = Stmt(row, tuple(args), outs, regions, attr, self.where, self.of, self.role)
+        for out in outs:
+            out.stmt = stmt
+        self.region.body.append(stmt)
+        return stmt
+
+
+def is_value(type: Type) -> bool:
+    """May a value of this type be carried through control flow."""
+    return not isinstance(type, (Array, Stack))

@@ -1,0 +1,177 @@
+"""A kernel: the user's function, and the programs read from it.
+
+`Kernel` is what the decorator returns. `Program` is one reading of it, fixed for ever: its IR, its adjoints and their
+compiled forms. When a func or constant that the kernel uses is redefined, the next launch reads a new program; events
+on a tape keep the one they ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import check, compile_c, emit_c, emit_cuda, fence, show, simplify
+from .adjoint import Reverse, adjoint
+from .emit import Variant, c_name
+from .ir import Function
+from .read import Reading, read
+from .types import Array, Struct, Type, is_float
+
+Groups = tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One flat parameter: where in the user's arguments it comes from."""
+
+    name: str
+    type: Type
+    arg: int
+    path: tuple[str, ...]  # fields to follow from the argument; for an array of structs, from its elements
+    of_struct_array: bool = False
+
+
+def leaves(name: str, type: Type, arg: int, path: tuple[str, ...] = ()) -> list[Leaf]:
+    """The flat parameters of one user parameter, in the order of the IR's parameters."""
+    if isinstance(type, Struct):
+        return [leaf for f, t in type.fields for leaf in leaves(f"{name}.{f}", t, arg, (*path, f))]
+    if isinstance(type, Array) and isinstance(type.dtype, Struct):
+        inner = leaves(name, type.dtype, arg)
+        if path:
+            raise TypeError(f"{name}: an array of structs inside a struct is not supported")
+        return [Leaf(x.name, Array(x.type, type.ndim), arg, x.path, True) for x in inner]
+    return [Leaf(name, type, arg, path)]
+
+
+@dataclass(eq=False)
+class Program:
+    """One reading of a kernel, and everything derived from it."""
+
+    name: str
+    function: Function
+    params: tuple[tuple[str, Type], ...]
+    leaves: tuple[Leaf, ...]
+    enable_backward: bool = True
+    reverses: dict[tuple[frozenset[str], Groups], Reverse] = field(default_factory=dict)
+    compiled: dict[tuple, Any] = field(default_factory=dict)
+    plans: dict[tuple, Any] = field(default_factory=dict)
+
+    def reverse(self, active: frozenset[str], groups: Groups = ()) -> Reverse:
+        """The adjoint for these active parameters. Raises KernelError where there is none."""
+        key = active, groups
+        found = self.reverses.get(key)
+        if found is None:
+            found = self.reverses[key] = adjoint(self.function, active, groups)
+            check.check(found.function)
+        return found
+
+    @property
+    def floats(self) -> frozenset[str]:
+        """The array parameters that can have a gradient."""
+        return frozenset(p.name for p in self.function.arrays if is_float(p.type))
+
+    def executable(self, function: Function, backend: str, variant: Variant) -> Any:
+        """The compiled form of the primal or of one of its adjoints."""
+        key = function, backend, variant
+        found = self.compiled.get(key)
+        if found is None:
+            if backend == "c":
+                found = compile_c.load(emit_c.text(function, variant), c_name(function.name))
+            else:
+                from . import compile_cuda
+
+                found = compile_cuda.load(emit_cuda.text(function, variant), c_name(function.name))
+            self.compiled[key] = found
+        return found
+
+
+class Kernel:
+    """A function over a launch grid. Launch it with `launch(kernel, dim, inputs, outputs)`.
+
+    `source`, `ir`, `adjoint`, `c`, `cuda`, `steps` show every stage of it; they print in a terminal and in a notebook.
+    """
+
+    def __init__(self, func: Callable, key: str | None = None, enable_backward: bool | None = None):
+        self.func = func
+        self.key = key or func.__qualname__.replace("<locals>.", "")
+        self.module = func.__module__
+        self.enable_backward = enable_backward is not False
+        self.__name__, self.__doc__ = func.__name__, func.__doc__
+        self._reading: Reading | None = None
+        self._program: Program | None = None
+        fence.check(func)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.key}>"
+
+    def __call__(self, *args, **kwargs):
+        raise TypeError(f"a kernel is launched, not called: wb.launch({self.__name__}, dim=n, inputs=[...])")
+
+    def program(self) -> Program:
+        """The present reading. Raises KernelError."""
+        if self._program is not None and self._reading is not None and self._reading.current():
+            return self._program
+        reading = read(self.func, name=self.__name__)
+        function = simplify.primal(reading.function)
+        check.check(function)
+        flat = [leaf for k, (n, t) in enumerate(reading.params) for leaf in leaves(n, t, k)]
+        self._reading = reading
+        self._program = Program(self.__name__, function, tuple(reading.params), tuple(flat), self.enable_backward)
+        return self._program
+
+    # ---- every stage, to look at
+
+    def _reverse(self) -> Reverse:
+        program = self.program()
+        return program.reverse(program.floats)
+
+    @property
+    def source(self) -> show.Listing:
+        """The user's text."""
+        return show.Listing(self.program().function.source)
+
+    @property
+    def ir(self) -> show.Listing:
+        """What was read: typed, structured SSA."""
+        return show.Listing(show.text(self.program().function))
+
+    @property
+    def adjoint(self) -> show.Beside:
+        """The adjoint program, beside the user's lines: primal statement, replayed or recorded values, adjoint."""
+        program = self.program()
+        return show.beside(program.function, self._reverse().function)
+
+    @property
+    def c(self) -> show.Listing:
+        """The C text of the kernel and its adjoint, for contiguous arrays that do not overlap."""
+        return self._text(emit_c.text)
+
+    @property
+    def cuda(self) -> show.Listing:
+        """The CUDA text of the kernel and its adjoint, for contiguous arrays that do not overlap."""
+        return self._text(emit_cuda.text)
+
+    def _text(self, emit: Callable) -> show.Listing:
+        texts = []
+        for function in (self.program().function, self._reverse().function):
+            names = frozenset(p.name for p in function.arrays)
+            atomic = frozenset(n for n in names if n.startswith("d_")) if emit is emit_cuda.text else frozenset()
+            texts.append(emit(function, Variant(contiguous=names, restrict=True, atomic=atomic)))
+        return show.Listing("\n\n".join(texts))
+
+    @property
+    def steps(self) -> list[tuple[str, show.Listing]]:
+        """Every stage by name, first to last."""
+        names = ("source", "ir", "adjoint", "c", "cuda")
+        return [(name, show.Listing(str(getattr(self, name)))) for name in names]
+
+
+def kernel(func: Callable | None = None, *, enable_backward: bool | None = None, **options: Any) -> Any:
+    """Decorator: make a Python function a kernel.
+
+    Raises KernelError for what the language does not have, with the line to write instead.
+    """
+    if func is None:
+        return lambda f: Kernel(f, enable_backward=enable_backward)
+    return Kernel(func, enable_backward=enable_backward)

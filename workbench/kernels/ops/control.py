@@ -1,0 +1,58 @@
+"""Rows without arithmetic: constants, the thread index, control flow, the stacks of a reversed loop.
+
+`if`    args (condition,), regions (then, else) without parameters; results of both regions are the outs.
+`for`   args (start, stop, step, *init), region params (i, *carried), results (*next); attr Loop.
+        With `attr.breaks` the first result is a bool `go`: false leaves after this turn.
+        The bounds are evaluated once; trips = max(0, ceil((stop - start) / step)); step 0 means no trip.
+`while` args (*init), regions: (params carried -> results (go,)), (params carried -> results (*next)); attr Loop.
+        With `attr.breaks` the body's first result is `go` too.
+`call`  args, one region (params = the arguments); attr is the user's func with its own adjoint or replay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..types import Stack, Type, bool_, int32
+from .row import Effect, row
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What is known of a loop. `trips`: the number of turns where it is a constant, `max_trips` a constant bound."""
+
+    breaks: bool = False
+    trips: int | None = None
+
+
+@dataclass(frozen=True)
+class Tid:
+    """Attribute of `tid`: which launch dimension."""
+
+    axis: int = 0
+
+
+# attr: a Python number for scalars; for composites one number for all components or a flat tuple of them
+CONST = row("const", type=lambda attr: None, typed_by_attr=True)
+TID = row("tid", type=lambda attr: int32, typed_by_attr=True, doc="Index of this thread along axis `attr.axis`.")
+DIM = row("dim", type=lambda attr: int32, typed_by_attr=True, doc="Extent of the launch grid along `attr.axis`.")
+IF = row("if", type=lambda *t: None)
+FOR = row("for", type=lambda *t: None)
+WHILE = row("while", type=lambda *t: None)
+CALL = row("call", type=lambda *t: None)
+
+# attr of `stack`: the Stack type. push(stack, v); pop(stack) -> v. Strictly last in, first out over all stacks.
+STACK = row("stack", type=lambda attr: attr, typed_by_attr=True, effect=Effect.IO)
+PUSH = row("push", type=lambda stack, v: None, effect=Effect.IO)
+POP = row("pop", type=lambda stack: _element(stack), effect=Effect.IO)
+
+# attr: (format, names of the arguments)
+PRINTF = row("printf", type=lambda *t, attr: None, typed_by_attr=True, effect=Effect.IO)
+
+
+def _element(stack: Type) -> Type:
+    assert isinstance(stack, Stack)
+    return stack.dtype
+
+
+BOOL = bool_

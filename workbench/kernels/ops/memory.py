@@ -1,0 +1,115 @@
+"""Rows that touch arrays. Indices are integer scalars, one per axis, already wrapped where they may be negative.
+
+load(a, *i) -> element;  store(a, *i, v);  atomics (a, *i, v) -> the cell's old value;  cas(a, *i, expected, new) -> old.
+`components(a)` sees an array of vectors as an array of scalars with the component axes appended: the same memory.
+`accumulate(a, *i, v)` is `atomic_add` whose old value nobody reads: the update of a shadow. How it is made safe
+(plain, private, atomic) is chosen by the emitter and the launch, never by the adjoint.
+`wrap(i, n)` is i + n where i < 0: negative indices count from the end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..types import Array, Composite, Scalar, Type, int32, int64, is_int
+from .row import NO_GRADIENT, Effect, refuse, row
+
+
+def _indexed(array: Type, indices: tuple[Type, ...]) -> Array:
+    if not isinstance(array, Array):
+        raise refuse(f"{array} is not an array", slug="not-an-array")
+    if len(indices) != array.ndim:
+        raise refuse(f"{array} takes {array.ndim} indices, got {len(indices)}", slug="rank")
+    for i in indices:
+        if not is_int(i):
+            raise refuse(f"an index must be an integer, not {i}", slug="index-type", instead="int(...)")
+    return array
+
+
+def _load(array: Type, *indices: Type) -> Type:
+    return _indexed(array, indices).dtype
+
+
+def _value(array: Type, *rest: Type) -> Array:
+    a = _indexed(array, rest[:-1])
+    if rest[-1] != a.dtype:
+        raise refuse(
+            f"a value of type {rest[-1]} cannot go into {a}", slug="store-type", instead=f"{a.dtype}(...)"
+        )
+    return a
+
+
+def _store(array: Type, *rest: Type) -> None:
+    _value(array, *rest)
+
+
+def _atomic(array: Type, *rest: Type) -> Type:
+    return _value(array, *rest).dtype
+
+
+def _cas(array: Type, *rest: Type) -> Type:
+    if rest[-1] != rest[-2]:
+        raise refuse(f"compare and new value differ in type: {rest[-2]} and {rest[-1]}", slug="store-type")
+    return _value(array, *rest[:-1]).dtype
+
+
+def _components(array: Type) -> Type:
+    assert isinstance(array, Array) and isinstance(array.dtype, Composite)
+    return Array(array.dtype.scalar, array.ndim + len(array.dtype.shape))
+
+
+def _shape(array: Type, attr: int) -> Type:
+    assert isinstance(array, Array) and 0 <= attr < array.ndim
+    return int32
+
+
+LOAD = row("load", type=_load, effect=Effect.READS)
+STORE = row("store", type=_store, effect=Effect.WRITES)
+COMPONENTS = row("components", type=_components)
+SHAPE = row("shape", type=_shape, typed_by_attr=True, doc="Extent of an array along axis `attr`.")
+ACCUMULATE = row("accumulate", type=_store, effect=Effect.ACCUMULATES)
+
+ATOMIC_ADD = row("atomic_add", type=_atomic, effect=Effect.ACCUMULATES,
+                 doc="a[i] += v, atomically; returns the old value. Usage: atomic_add(a, i, ..., v).")  # fmt: skip
+ATOMIC_SUB = row("atomic_sub", type=_atomic, effect=Effect.ACCUMULATES,
+                 doc="a[i] -= v, atomically; returns the old value.")  # fmt: skip
+ATOMIC_MIN = row("atomic_min", type=_atomic, effect=Effect.ACCUMULATES,
+                 doc="a[i] = min(a[i], v), atomically; returns the old value.")  # fmt: skip
+ATOMIC_MAX = row("atomic_max", type=_atomic, effect=Effect.ACCUMULATES,
+                 doc="a[i] = max(a[i], v), atomically; returns the old value.")  # fmt: skip
+ATOMIC_EXCH = row("atomic_exch", type=_atomic, effect=Effect.WRITES, adjoint=NO_GRADIENT,
+                  doc="a[i] = v, atomically; returns the old value.")  # fmt: skip
+ATOMIC_CAS = row("atomic_cas", type=_cas, effect=Effect.WRITES, adjoint=NO_GRADIENT,
+                 doc="a[i] = v where a[i] == compare, atomically; returns the old value.")  # fmt: skip
+
+# The private copy of a replay: `log_store` remembers what it overwrites; `rollback(mark())` puts it back.
+LOG_STORE = row("log_store", type=_store, effect=Effect.WRITES)
+MARK = row("mark", type=lambda: int64, effect=Effect.IO)
+ROLLBACK = row("rollback", type=lambda mark: None, effect=Effect.IO)
+
+ATOMICS = (ATOMIC_ADD, ATOMIC_SUB, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_EXCH, ATOMIC_CAS)
+
+
+def _wrap(i: Type, n: Type) -> Type:
+    assert isinstance(i, Scalar)
+    return i
+
+
+WRAP = row(
+    "wrap", type=_wrap,
+    meaning=lambda i, n: i + type(i)(n) if i < 0 else i,
+    c="({0} < 0 ? {0} + {1} : {0})",
+    doc="A negative index counts from the end.",
+)  # fmt: skip
+
+# turns of `for`: max(0, ceil((stop - start) / step)), 0 for step 0
+TRIPS = row(
+    "trips", type=lambda start, stop, step: int32,
+    meaning=lambda start, stop, step: np.int32(
+        0 if step == 0 else max(0, -((int(start) - int(stop)) // int(step)))
+    ),
+    c=lambda types, a, b, s: (
+        f"({s} > 0 ? ({b} > {a} ? (int32_t)(((int64_t){b} - {a} + {s} - 1) / {s}) : 0)"
+        f" : {s} < 0 ? ({b} < {a} ? (int32_t)(((int64_t){a} - {b} - {s} - 1) / -(int64_t){s}) : 0) : 0)"
+    ),
+)  # fmt: skip

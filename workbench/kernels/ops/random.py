@@ -1,0 +1,87 @@
+"""Random numbers from a counter: permuted congruential steps on a uint32 state, as NVIDIA Warp makes them.
+
+A state is an ordinary value. `randf(state)` and the like give (result, next state); the reader rebinds the user's
+name, so a replay repeats them exactly. Nothing here has a derivative by the state; bounds have one.
+Source of the generator: M. E. O'Neill, PCG (2014), the 32-bit RXS-M-XS permutation.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..types import Scalar, Type, float32, int32, is_int, uint32
+from .row import kind, refuse, row, stop
+from .scalar import ADD, CAST, COS, LOG, PYMOD, RSHIFT, SQRT, SUB, helper
+
+helper(
+    "wb_pcg",
+    "uint32_t wb_pcg(uint32_t s) { uint32_t b = s * 747796405u + 2891336453u; "
+    "uint32_t c = ((b >> ((b >> 28) + 4)) ^ b) * 277803737u; return (c >> 22) ^ c; }",
+)
+
+
+def _pcg_type(state: Type) -> Type:
+    if state is not uint32:
+        raise refuse(f"a random state is a uint32, not {state}", slug="operand-type", instead="rand_init(seed)")
+    return uint32
+
+
+def _pcg(state):
+    b = (int(state) * 747796405 + 2891336453) & 0xFFFFFFFF
+    c = (((b >> ((b >> 28) + 4)) ^ b) * 277803737) & 0xFFFFFFFF
+    return np.uint32((c >> 22) ^ c)
+
+
+PCG = row("pcg", type=_pcg_type, meaning=_pcg, c="wb_pcg({0})", doc="The next random state.")
+
+
+def _unsigned(seed: Any) -> Any:
+    if isinstance(seed, int) and not isinstance(seed, np.generic):
+        return np.uint32(seed & 0xFFFFFFFF)
+    if not isinstance(kind(seed), Scalar) or not is_int(kind(seed)):
+        raise stop((seed,), f"a seed is an integer, not {kind(seed)}", slug="operand-type", instead="int(...)")
+    return seed if kind(seed) is uint32 else CAST(seed, attr=uint32)
+
+
+def rand_init(seed, offset=None):
+    """rand_init(seed: int, offset: int = 0) -> uint32 state: equal arguments start equal sequences."""
+    if offset is None:
+        return PCG(_unsigned(seed))
+    return PCG(ADD(_unsigned(seed), PCG(_unsigned(offset))))
+
+
+def randi(state, low=None, high=None):
+    """randi(state) -> int32, any; randi(state, low: int32, high: int32) -> int32 in [low, high)."""
+    state = PCG(state)
+    if low is None:
+        return CAST(state, attr=int32), state
+    span = CAST(SUB(high, low), attr=uint32)
+    return ADD(low, CAST(PYMOD(state, span), attr=int32)), state
+
+
+def randu(state, low=None, high=None):
+    """randu(state) -> uint32, any; randu(state, low: uint32, high: uint32) -> uint32 in [low, high)."""
+    state = PCG(state)
+    if low is None:
+        return state, state
+    return ADD(low, PYMOD(state, SUB(high, low))), state
+
+
+def randf(state, low=None, high=None):
+    """randf(state) -> float32 in [0, 1); randf(state, low: float32, high: float32) -> float32 in [low, high)."""
+    state = PCG(state)
+    unit = CAST(RSHIFT(state, np.uint32(8)), attr=float32) * (1.0 / 16777216.0)
+    return (unit if low is None else SUB(high, low) * unit + low), state
+
+
+def randn(state):
+    """randn(state) -> float32, normally distributed with mean 0 and variance 1 (Box and Muller)."""
+    a, state = randf(state)
+    b, state = randf(state)
+    return SQRT(-2.0 * LOG(a + 1e-15)) * COS(b * (2.0 * math.pi)), state
+
+
+STATEFUL = {"randf": randf, "randi": randi, "randn": randn, "randu": randu}

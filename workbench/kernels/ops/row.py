@@ -1,0 +1,270 @@
+"""One row per operation: the only place that knows it, and the builtin that users call.
+
+A row says its type rule, its meaning, its C text, its adjoint, its tangent and its effect. Meaning and adjoint are
+plain Python over overloaded operands: applied to IR values a row writes IR, to C expressions it writes C, to numbers
+it computes, so every rule can be tested with no compiler.
+
+Two shapes of value rows:
+* scalar rows have `meaning` (on NumPy scalars) and `c` (a template); `elementwise` ones also map over components;
+* linear rows have `expand`: components in, components out, written once with `+ * sqrt(...)`; NumPy meaning and
+  C text both come from it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import KernelError
+from .. import ir
+from ..types import Composite, Scalar, Small, Type, matrix, scalar_of, vector
+
+
+class Effect(enum.Enum):
+    """What a statement does beyond its results."""
+
+    PURE = "pure"
+    READS = "reads"
+    WRITES = "writes"
+    ACCUMULATES = "accumulates"
+    IO = "io"
+
+
+class _NoGradient:
+    """Marks an operation that has no derivative (refused on an active path), as against a derivative of zero."""
+
+    def __repr__(self) -> str:
+        return "NO_GRADIENT"
+
+
+NO_GRADIENT = _NoGradient()
+
+
+def refuse(text: str, slug: str = "type", instead: str = "") -> TypeError:
+    """The error that a type rule raises; the builder adds the user's line."""
+    error = TypeError(text)
+    error.slug, error.instead = slug, instead  # type: ignore[attr-defined]
+    return error
+
+
+def stop(operands: tuple, text: str, slug: str = "type", instead: str = "") -> Exception:
+    """The error that a builtin raises before it reaches a row: the user's line is known where operands are IR."""
+    if any(isinstance(a, ir.Value) for a in operands):
+        return KernelError(text, slug=slug, where=ir.current().where, instead=instead)
+    return refuse(text, slug, instead)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One operation.
+
+    type(*types, attr?)      -> result Type, tuple of Types, or None; raises TypeError (see `refuse`)
+    meaning(*args, attr?)    -> result on NumPy scalars (arrays of components too where `elementwise`)
+    c                        template over {0} {1} ... and {T} (C name of the result's scalar) {f} (suffix '' or 'f')
+                             or a callable (types, *texts, attr?) -> text; `types` are the arguments' scalar types.
+                             float16: the emitter hands in arguments converted to float and casts the result
+    expand(*operands, types=, out=, attr?)  for linear rows: a composite comes as the list of its components, a scalar
+                             as itself; -> list of the result's components (or one scalar); Python numbers may be
+                             among them
+    adjoint(g, y, *args, attr?)  -> one gradient per argument (None: no gradient flows there), NO_GRADIENT, or None when
+                             the derivative is zero everywhere
+    tangent(ts, y, *args, attr?) -> tangent of the result (None: zero); ts holds None for arguments without a tangent.
+                             Scalar and elementwise rows without one get it from the adjoint (see `diagonal`)
+    elementwise              maps over components; a scalar argument beside composites serves every component
+    unbounded                a partial derivative may be infinite: it is skipped where its incoming adjoint is exactly 0
+    whole                    the row that takes over for composites (`eq` of vectors is one bool)
+
+    `attr?`: the keyword `attr=` is passed to every function of a row with `typed_by_attr`, and to no other.
+    """
+
+    name: str
+    type: Callable[..., Any]
+    meaning: Callable[..., Any] | None = None
+    c: str | Callable[..., str] | None = None
+    expand: Callable[..., Any] | None = None
+    adjoint: Any = None
+    tangent: Callable[..., Any] | None = None
+    effect: Effect = Effect.PURE
+    elementwise: bool = False
+    unbounded: bool = False
+    typed_by_attr: bool = False
+    whole: Row | None = None
+    doc: str = ""
+
+    def __post_init__(self) -> None:
+        """Named and documented as a function is: users call rows."""
+        self.__dict__.update(__name__=self.name, __doc__=self.doc or None)
+
+    def __call__(self, *args, **kwargs):
+        """Apply to IR values or C expressions (writes code) or to numbers (computes)."""
+        attr = kwargs.pop("attr", None)
+        for a in args:
+            apply = getattr(type(a), "apply_row", None)
+            if apply is not None:
+                return apply(a, self, args, attr)
+        return self.compute(*args, attr=attr)
+
+    def __repr__(self) -> str:
+        return f"<row {self.name}>"
+
+    def compute(self, *args, attr=None, types=None):
+        """The meaning on numbers: NumPy scalars, or arrays of components for composites.
+
+        Python numbers take the type of the NumPy values beside them. `types` says what plain arrays stand for
+        (a quaternion looks like a vec4).
+        """
+        extra = {"attr": attr} if self.typed_by_attr else {}
+        if types is None:
+            args = weak(args)
+            types = [type_of(a) for a in args]
+        if self.whole is not None and isinstance(types[0], Composite):
+            return self.whole.compute(*args, attr=attr, types=types)
+        out = self.type(*types, **extra)
+        with np.errstate(all="ignore"):
+            if self.expand is None:
+                assert self.meaning is not None, f"{self.name} has no value on the host"
+                return host(out, self.meaning(*args, **extra))
+            parts = [list(np.ravel(a)) if isinstance(t, Composite) else a for a, t in zip(args, types, strict=True)]
+            return host(out, self.expand(*parts, types=types, out=out, **extra))
+
+
+def host(type: Any, value: Any) -> Any:
+    """`value` as the host holds a value of `type`."""
+    if isinstance(type, Composite):
+        return type(np.array(value, type.numpy).reshape(type.shape))
+    if isinstance(type, Scalar):
+        return type.numpy.type(value)
+    return value
+
+
+def weak_type(value: Any, beside: list[Type]) -> Scalar:
+    """The type of a Python number: that of the values beside it, else that of a literal."""
+    wanted = "b" if isinstance(value, bool) else "f" if isinstance(value, float) else "fiu"
+    for t in beside:
+        if isinstance(t, (Scalar, Composite)) and t.scalar.kind in wanted:
+            return t.scalar
+    return scalar_of(type(value))
+
+
+def weak(args: tuple) -> tuple:
+    """Python numbers among `args` turned into NumPy scalars of the type beside them."""
+    beside = [type_of(a) for a in args if isinstance(a, (np.generic, np.ndarray))]
+    return tuple(weak_type(a, beside)(a) if isinstance(a, (bool, int, float)) and not isinstance(a, np.generic) else a
+                 for a in args)  # fmt: skip
+
+
+def type_of(x: Any) -> Type:
+    """The type of a host number: Python's bool, int and float are bool, int32 and float32, as literals are."""
+    if isinstance(x, Small) and x.type is not None and x.shape == x.type.shape:
+        return x.type
+    if isinstance(x, np.ndarray):
+        if x.ndim == 1:
+            return vector(len(x), scalar_of(x.dtype))
+        if x.ndim == 2:
+            return matrix(x.shape, scalar_of(x.dtype))
+    if isinstance(x, np.generic):
+        return scalar_of(x.dtype)
+    if isinstance(x, (bool, int, float)):
+        return scalar_of(type(x))
+    raise TypeError(f"{x!r} is not a value of the kernel language")
+
+
+ROWS: dict[str, Row] = {}
+
+
+def diagonal(adjoint: Callable[..., Any]) -> Callable[..., Any]:
+    """The tangent of a rule whose Jacobians are diagonal: each of them equals its transpose."""
+
+    def tangent(ts, y, *args, **attr):
+        total = None
+        for i, t in enumerate(ts):
+            part = None if t is None else adjoint(t, y, *args, **attr)[i]
+            if part is not None:
+                total = part if total is None else ROWS["add"](total, part)
+        return total
+
+    return tangent
+
+
+def row(name: str, **fields: Any) -> Row:
+    """Make a row and enter it in the table."""
+    adjoint = fields.get("adjoint")
+    if callable(adjoint) and fields.get("expand") is None:
+        fields.setdefault("tangent", diagonal(adjoint))
+    made = Row(name, **fields)
+    assert name not in ROWS, f"two rows named {name}"
+    ROWS[name] = made
+    return made
+
+
+# what an operator means where it is more than the row of that name (products); filled by `ops`
+OPERATORS: dict[str, Callable[..., Any]] = {}
+
+
+def overload(method: str, name: str, reflected: bool = False) -> None:
+    """Let an operator of `ir.Value` write the row called `name` (looked up when used)."""
+
+    def operator(self, *others):
+        values = [o if isinstance(o, ir.Value) else constant(self.type, o) for o in others]
+        args = (*values, self) if reflected else (self, *values)
+        return (OPERATORS.get(name) or ROWS[name])(*args)
+
+    setattr(ir.Value, method, operator)
+
+
+def constant(type: Type, value: Any) -> ir.Value:
+    """A constant beside a value of `type`: a Python number takes its scalar type, so that `2.0 * v` scales a vector."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return literal(type_of(value), value)
+    return literal(weak_type(value, [type]), value)
+
+
+def literal(type: Type, value: Any) -> ir.Value:
+    """A constant of `type`: `value` is one number, or all components."""
+    flat = np.ravel(value).tolist()
+    attr = flat[0] if len(flat) == 1 else tuple(flat)
+    return ir.current().append(ROWS["const"], (), (type,), attr=attr).outs[0]
+
+
+def kind(x: Any) -> Type:
+    """The type of an operand of a rule: IR value or number."""
+    return x.type if isinstance(x, ir.Value) else type_of(x)
+
+
+def like(x: Any, type: Type, value: Any = 0) -> Any:
+    """A constant of `type` where `x` lives: in IR beside IR values, on the host beside numbers."""
+    if isinstance(x, ir.Value):
+        return literal(type, value)
+    return type(value) if isinstance(type, Scalar) else type(*np.ravel(value))
+
+
+def zero(x: Any) -> Any:
+    """Zero of the type of `x`."""
+    return like(x, kind(x))
+
+
+def _apply(self: ir.Value, row: Row, args: tuple, attr: Any) -> Any:
+    beside = [kind(a) for a in args if isinstance(a, (ir.Value, np.generic, np.ndarray))]
+    values = []
+    for a in args:
+        if isinstance(a, (bool, int, float)) and not isinstance(a, np.generic):
+            a = literal(weak_type(a, beside), a)
+        values.append(a if isinstance(a, ir.Value) else literal(type_of(a), a))
+    if row.whole is not None and isinstance(values[0].type, Composite):
+        row = row.whole
+    return ir.current().emit(row, *values, attr=attr)
+
+
+ir.Value.apply_row = _apply  # type: ignore[attr-defined]
+
+for _method, _name in {
+    "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div", "__neg__": "neg",
+    "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
+}.items():  # fmt: skip
+    overload(_method, _name)
+for _method, _name in {"__radd__": "add", "__rsub__": "sub", "__rmul__": "mul", "__rtruediv__": "div"}.items():
+    overload(_method, _name, reflected=True)

@@ -1,0 +1,529 @@
+"""Arithmetic, comparisons, casts, bits and elementary functions of scalars.
+
+Meaning, C and derivative of each function stand side by side. All backends agree on the corners: integer arithmetic
+wraps, division by zero and INT_MIN / -1 never trap (0 and INT_MIN), shifts use the low bits of their count, float to
+integer saturates and NaN becomes 0. Integers divide with `//`; `%` follows Python, `mod` follows C.
+Kinks: abs has slope 0 at 0, min and max give a tie to the first operand, clamp passes to x on its bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..types import SCALARS, Composite, Scalar, Type, bool_, float32, float64, is_float, is_int
+from .row import Row, kind, refuse, row, zero
+
+# ---- type rules
+
+
+def _shown(types: tuple[Type, ...]) -> str:
+    return " and ".join(str(t) for t in types)
+
+
+def same_type(name: str, types: tuple[Type, ...]) -> Type:
+    """All of one value type; the message names the cast to write."""
+    first = types[0]
+    for t in types:
+        if not isinstance(t, (Scalar, Composite)):
+            raise refuse(f"`{name}` takes numbers, not {t}", slug="operand-type")
+    if any(t != first for t in types):
+        scalars = [t for t in types if isinstance(t, Scalar)]
+        if len(scalars) == len(types):
+            wide = max(scalars, key=lambda t: (t.kind == "f", t.bits))
+            hint = f"{wide}(...) around the operand that is not {wide}"
+        else:
+            hint = "operands of one type"
+        raise refuse(f"`{name}` takes operands of one type, got {_shown(types)}: nothing is converted silently",
+                     slug="mixed-types", instead=hint)  # fmt: skip
+    return first
+
+
+def _not_bool(name: str, type: Type) -> Type:
+    if isinstance(type, (Scalar, Composite)) and type.scalar is bool_:
+        raise refuse(f"`{name}` takes numbers, not {type}", slug="operand-type", instead="int(...)")
+    return type
+
+
+def _rule_numbers(name: str) -> Callable[..., Type]:
+    """Scalars or composites of one type, which is the result."""
+    return lambda *types: _not_bool(name, same_type(name, types))
+
+
+def _rule_scalars(name: str) -> Callable[..., Type]:
+    def rule(*types: Type) -> Type:
+        first = same_type(name, types)
+        if not isinstance(first, Scalar):
+            raise refuse(f"`{name}` takes scalars, not {first}", slug="operand-type", instead="one call per component")
+        return _not_bool(name, first)
+
+    return rule
+
+
+def _rule_floats(name: str, composite: bool = False) -> Callable[..., Type]:
+    def rule(*types: Type) -> Type:
+        first = same_type(name, types)
+        if not is_float(first) or not (composite or isinstance(first, Scalar)):
+            instead = f"{name}(float(...))" if is_int(first) else ""
+            raise refuse(f"`{name}` takes floats, not {first}", slug="operand-type", instead=instead)
+        return first
+
+    return rule
+
+
+def _rule_compare(name: str, ordered: bool) -> Callable[..., Type]:
+    def rule(*types: Type) -> Type:
+        first = same_type(name, types)
+        if ordered and not isinstance(first, Scalar):
+            raise refuse(
+                f"`{name}` orders scalars, not {first}", slug="operand-type", instead="a comparison per component"
+            )
+        return bool_
+
+    return rule
+
+
+def _rule_bools(name: str) -> Callable[..., Type]:
+    def rule(*types: Type) -> Type:
+        for t in types:
+            if t is not bool_:
+                raise refuse(f"`{name}` takes bools, not {t}", slug="operand-type", instead="a comparison, as x != 0")
+        return bool_
+
+    return rule
+
+
+def _rule_bits(name: str, bools: bool = True) -> Callable[..., Type]:
+    def rule(*types: Type) -> Type:
+        first = same_type(name, types)
+        if not (is_int(first) or (bools and first is bool_)):
+            raise refuse(f"`{name}` takes integers, not {first}", slug="operand-type", instead="int(...)")
+        return first
+
+    return rule
+
+
+def _rule_shift(name: str) -> Callable[..., Type]:
+    def rule(a: Type, count: Type) -> Type:
+        if not (is_int(a) and is_int(count)):
+            raise refuse(f"`{name}` takes integers, not {a} and {count}", slug="operand-type", instead="int(...)")
+        return a
+
+    return rule
+
+
+# ---- C text
+
+PRELUDES: dict[str, str] = {}
+
+
+def helper(name: str, text: str) -> None:
+    """Enter a C function; `WB_FN` is defined by the emitter: static inline, or __device__ too."""
+    PRELUDES[name] = f"WB_FN {text}\n"
+
+
+def prelude(text: str) -> str:
+    """The helper functions that `text` calls, in the order in which they may stand."""
+    return "".join(code for name, code in PRELUDES.items() if f"{name}(" in text)
+
+
+def _conversions() -> None:
+    for source, suffix in ((float32, "f"), (float64, "")):
+        for t in SCALARS:
+            if t.kind not in "iu":
+                continue
+            top = 2 ** (t.bits - (t.kind == "i"))
+            low = (
+                f"x < -{float(top)!r}{suffix} ? ({t.c})({-top + 1}LL - 1)" if t.kind == "i" else f"x <= 0.0{suffix} ? 0"
+            )
+            high = f"x >= {float(top)!r}{suffix} ? ({t.c}){top - 1}{'ULL' if t.kind == 'u' else 'LL'}"
+            name = f"wb_{t.name}_from_{source.name}"
+            helper(name, f"{t.c} {name}({source.c} x) {{ return x != x ? 0 : {low} : {high} : ({t.c})x; }}")
+
+
+def _float_division() -> None:
+    for c, f in (("float", "f"), ("double", "")):
+        helper(
+            f"wb_pymod{f}",
+            f"{c} wb_pymod{f}({c} a, {c} b) {{ {c} r = fmod{f}(a, b); "
+            f"return r == 0 ? copysign{f}(r, b) : (b < 0) != (r < 0) ? r + b : r; }}",
+        )
+        helper(
+            f"wb_floordiv{f}",
+            f"{c} wb_floordiv{f}({c} a, {c} b) {{ if (b == 0) return a / b; {c} r = fmod{f}(a, b), q = (a - r) / b; "
+            f"if (r != 0 && (b < 0) != (r < 0)) q -= 1; {c} n = floor{f}(q); if (q - n > ({c})0.5) n += 1; "
+            f"return q == 0 ? copysign{f}(({c})0, a / b) : n; }}",
+        )
+
+
+_conversions()
+_float_division()
+
+
+def _c_small(template: str) -> Callable[..., str]:
+    """C computes small integers as int: bring the result back."""
+
+    def c(types, *texts):
+        text = template.format(*texts)
+        return f"({types[0].c})({text})" if types[0].kind in "iu" and types[0].bits < 32 else text
+
+    return c
+
+
+def _c_div(quotient: str, at_minus_one: str, float_c: str) -> Callable[..., str]:
+    """Integer division without traps: 0 for a zero divisor; -1 apart, as INT_MIN / -1 does not fit."""
+
+    def c(types, a, b):
+        t = types[0]
+        if t.kind == "f":
+            return float_c.format(a, b, f="" if t.bits == 64 else "f")
+        body = quotient.format(a, b)
+        if t.kind == "i":
+            negated = f"({t.c})(0u - (u{t.c}){a})" if t.bits <= 32 else f"({t.c})(0ull - (u{t.c}){a})"
+            body = f"{b} == -1 ? {at_minus_one.format(negated)} : {body}"
+        return f"({t.c})({b} == 0 ? 0 : {body})"
+
+    return c
+
+
+def _c_floordiv(types, a, b):
+    floor = "{0} / {1}" if types[0].kind == "u" else "{0} / {1} - ({0} % {1} != 0 && ({0} < 0) != ({1} < 0))"
+    return _c_div(floor, "{0}", "wb_floordiv{f}({0}, {1})")(types, a, b)
+
+
+def _c_pymod(types, a, b):
+    mod = "{0} % {1}" if types[0].kind == "u" else "{0} % {1} + ({0} % {1} != 0 && ({0} < 0) != ({1} < 0) ? {1} : 0)"
+    return _c_div(mod, "0", "wb_pymod{f}({0}, {1})")(types, a, b)
+
+
+def _c_cast(types, x, attr):
+    source, target = types[0], attr
+    if source is target:
+        return x
+    if target.kind == "b":
+        return f"({x} != 0)"
+    if source.kind == "f" and target.kind in "iu":
+        return f"wb_{target.name}_from_{'float64' if source.bits == 64 else 'float32'}({x})"
+    return f"({target.c}){x}"
+
+
+def _c_lshift(types, a, n):
+    t = types[0]
+    wide = "uint64_t" if t.bits == 64 else "uint32_t"
+    return f"({t.c})(({wide}){a} << ({n} & {t.bits - 1}))"
+
+
+def _c_rshift(types, a, n):
+    return f"({types[0].c})({a} >> ({n} & {types[0].bits - 1}))"
+
+
+def _c_abs(types, x):
+    t = types[0]
+    if t.kind == "f":
+        return f"fabs{'' if t.bits == 64 else 'f'}({x})"
+    return x if t.kind == "u" else f"({t.c})({x} < 0 ? -{x} : {x})"
+
+
+# ---- choices between values, by which kinks are written
+
+LT = row("lt", type=_rule_compare("<", True), meaning=lambda a, b: a < b, c="{0} < {1}")
+LE = row("le", type=_rule_compare("<=", True), meaning=lambda a, b: a <= b, c="{0} <= {1}")
+GT = row("gt", type=_rule_compare(">", True), meaning=lambda a, b: a > b, c="{0} > {1}")
+GE = row("ge", type=_rule_compare(">=", True), meaning=lambda a, b: a >= b, c="{0} >= {1}")
+LOGICAL_AND = row("logical_and", type=_rule_bools("and"), meaning=lambda a, b: bool(a) and bool(b), c="{0} && {1}")
+LOGICAL_OR = row("logical_or", type=_rule_bools("or"), meaning=lambda a, b: bool(a) or bool(b), c="{0} || {1}")
+LOGICAL_NOT = row("logical_not", type=_rule_bools("not"), meaning=lambda a: not a, c="!{0}")
+
+
+def _all_equal(a, b, types, out):
+    total = None
+    for x, y in zip(a, b, strict=True):
+        total = EQ(x, y) if total is None else LOGICAL_AND(total, EQ(x, y))
+    return total
+
+
+ALL_EQ = row("all_eq", type=_rule_compare("==", False), expand=_all_equal, doc="Are all components equal.")
+ALL_NE = row("any_ne", type=_rule_compare("!=", False), doc="Does any component differ.",
+             expand=lambda a, b, types, out: LOGICAL_NOT(_all_equal(a, b, types, out)))  # fmt: skip
+EQ = row("eq", type=_rule_compare("==", False), meaning=lambda a, b: a == b, c="{0} == {1}", whole=ALL_EQ)
+NE = row("ne", type=_rule_compare("!=", False), meaning=lambda a, b: a != b, c="{0} != {1}", whole=ALL_NE)
+
+
+def _where_type(cond: Type, a: Type, b: Type) -> Type:
+    if cond is not bool_:
+        raise refuse(
+            f"the condition of `where` is a bool, not {cond}", slug="operand-type", instead="where(x != 0, a, b)"
+        )
+    return same_type("where", (a, b))
+
+
+WHERE = row(
+    "where", type=_where_type, elementwise=True,
+    meaning=lambda cond, a, b: a if cond else b, c="{0} ? {1} : {2}",
+    adjoint=lambda g, y, cond, a, b: (None, WHERE(cond, g, zero(g)), WHERE(cond, zero(g), g)),
+    doc="where(cond: bool, a: T, b: T) -> T: a where cond holds, else b. Both sides are computed.",
+)  # fmt: skip
+PICK_LT = row(
+    "pick_lt", elementwise=True,
+    type=lambda a, b, x, y: (same_type("pick_lt", (a, b)), same_type("pick_lt", (x, y)))[1],
+    meaning=lambda a, b, x, y: np.where(a < b, x, y), c="{0} < {1} ? {2} : {3}",
+    adjoint=lambda g, out, a, b, x, y: (None, None, PICK_LT(a, b, g, zero(g)), PICK_LT(a, b, zero(g), g)),
+    doc="x where a < b, else y, component by component.",
+)  # fmt: skip
+GATE = row(
+    "gate", type=_rule_numbers("gate"), elementwise=True,
+    meaning=lambda g, d: np.where(g == 0, np.zeros_like(d), d), c="{0} == 0 ? 0 : {1}",
+    adjoint=lambda h, y, g, d: (None, GATE(g, h)),
+    doc="d, but 0 where g is 0: an infinite partial derivative counts for nothing where nothing comes in.",
+)  # fmt: skip
+
+# ---- arithmetic
+
+ADD = row("add", type=_rule_numbers("+"), elementwise=True, meaning=lambda a, b: a + b, c=_c_small("{0} + {1}"),
+          adjoint=lambda g, y, a, b: (g, g), doc="add(a: T, b: T) -> T; whole numbers wrap.")  # fmt: skip
+SUB = row("sub", type=_rule_numbers("-"), elementwise=True, meaning=lambda a, b: a - b, c=_c_small("{0} - {1}"),
+          adjoint=lambda g, y, a, b: (g, NEG(g)), doc="sub(a: T, b: T) -> T; whole numbers wrap.")  # fmt: skip
+NEG = row("neg", type=_rule_numbers("-"), elementwise=True, meaning=np.negative, c=_c_small("-{0}"),
+          adjoint=lambda g, y, a: (NEG(g),), doc="neg(a: T) -> T: -a.")  # fmt: skip
+POS = row("pos", type=_rule_numbers("+"), elementwise=True, meaning=lambda a: a, c="{0}",
+          adjoint=lambda g, y, a: (g,), doc="pos(a: T) -> T: a.")  # fmt: skip
+MUL = row("mul", type=_rule_numbers("*"), elementwise=True, meaning=lambda a, b: a * b, c=_c_small("{0} * {1}"),
+          adjoint=lambda g, y, a, b: (MUL(g, b), MUL(g, a)),
+          doc="Product of two scalars; of two composites component by component.")  # fmt: skip
+
+
+def _div_type(*types: Type) -> Type:
+    if is_int(types[0]):
+        raise refuse("`/` divides floats, and these are integers", slug="int-division",
+                     instead="a // b (rounds down), or float(a) / float(b)")  # fmt: skip
+    return _rule_floats("/", composite=True)(*types)
+
+
+DIV = row("div", type=_div_type, elementwise=True, unbounded=True,
+          meaning=lambda a, b: a / b, c="{0} / {1}",
+          adjoint=lambda g, y, a, b: (DIV(g, b), NEG(DIV(MUL(g, y), b))),
+          doc="Quotient of two floats; of two composites component by component. Integers divide with //.")  # fmt: skip
+
+
+def _floordiv(a, b):
+    if a.dtype.kind != "f":
+        return np.floor_divide(a, b)
+    if b == 0:
+        return a / b
+    r = np.fmod(a, b)
+    q = (a - r) / b
+    if r != 0 and (b < 0) != (r < 0):
+        q -= 1
+    n = np.floor(q)
+    return np.copysign(0 * n, a / b) if q == 0 else n + 1 if q - n > 0.5 else n
+
+
+def _pymod(a, b):
+    if a.dtype.kind != "f":
+        return np.remainder(a, b)
+    r = np.fmod(a, b)
+    return np.copysign(r, b) if r == 0 else r + b if (b < 0) != (r < 0) else r
+
+
+def _adjoint_mod(g, y, a, b):
+    """a - n b with a whole number n, constant between the jumps."""
+    return g, -(g * RINT((a - y) / b)) if is_float(kind(a)) else None
+
+
+FLOORDIV = row("floordiv", type=_rule_scalars("//"), meaning=_floordiv, c=_c_floordiv,
+               doc="floordiv(a, b): rounds down, as in Python; 0 for an integer divided by 0.")  # fmt: skip
+PYMOD = row("pymod", type=_rule_scalars("%"), meaning=_pymod, c=_c_pymod, adjoint=_adjoint_mod,
+            doc="a % b: has the sign of b, as in Python; 0 for an integer modulo 0.")  # fmt: skip
+MOD = row("mod", type=_rule_scalars("mod"), meaning=np.fmod, c=_c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"),
+          adjoint=_adjoint_mod, doc="mod(a: T, b: T) -> T, T scalar: has the sign of a, as in C.")  # fmt: skip
+
+
+def _adjoint_pow(g, y, x, p):
+    dx = WHERE(EQ(p, 0.0), zero(g), p * POW(x, p - 1.0))
+    flat = LOGICAL_AND(EQ(x, 0.0), GT(p, 0.0))
+    return g * dx, g * WHERE(flat, zero(g), y * LOG(x))
+
+
+def _pow(x, p):
+    """NumPy takes p = 0.5 for a square root, which C's pow is not at minus infinity."""
+    return -x if p == 0.5 and x == -np.inf else np.power(x, p)
+
+
+POW = row("pow", type=_rule_floats("pow"), meaning=_pow, c="pow{f}({0}, {1})", adjoint=_adjoint_pow, unbounded=True,
+          doc="pow(x: F, p: F) -> F, F float. By p it has a derivative where x > 0 (0 at x = 0 < p).")  # fmt: skip
+
+MIN = row(
+    "min", type=_rule_numbers("min"), elementwise=True,
+    meaning=lambda a, b: np.where(b < a, b, a), c="{1} < {0} ? {1} : {0}",
+    adjoint=lambda g, y, a, b: (PICK_LT(b, a, zero(g), g), PICK_LT(b, a, g, zero(g))),
+    doc="min(a: T, b: T) -> T, component by component. At a tie the gradient goes to a.",
+)  # fmt: skip
+MAX = row(
+    "max", type=_rule_numbers("max"), elementwise=True,
+    meaning=lambda a, b: np.where(a < b, b, a), c="{0} < {1} ? {1} : {0}",
+    adjoint=lambda g, y, a, b: (PICK_LT(a, b, zero(g), g), PICK_LT(a, b, g, zero(g))),
+    doc="max(a: T, b: T) -> T, component by component. At a tie the gradient goes to a.",
+)  # fmt: skip
+
+
+def _adjoint_clamp(g, y, x, lo, hi):
+    """The bound hi wins where the bounds are crossed; on a bound the gradient is x's."""
+    o = zero(g)
+    over = LOGICAL_OR(LT(hi, lo), LT(hi, x))
+    under = LT(x, lo)
+    return WHERE(over, o, WHERE(under, o, g)), WHERE(over, o, WHERE(under, g, o)), WHERE(over, g, o)
+
+
+CLAMP = row(
+    "clamp", type=_rule_scalars("clamp"), adjoint=_adjoint_clamp,
+    meaning=lambda x, lo, hi: hi if hi < lo or hi < x else lo if x < lo else x,
+    c="({2} < {1} || {2} < {0}) ? {2} : {0} < {1} ? {1} : {0}",
+    doc="clamp(x: T, lo: T, hi: T) -> T: min(max(lo, x), hi). On a bound the gradient goes to x.",
+)  # fmt: skip
+ABS = row(
+    "abs", type=_rule_numbers("abs"), elementwise=True, meaning=np.abs, c=_c_abs,
+    adjoint=lambda g, y, x: (PICK_LT(x, zero(x), NEG(g), PICK_LT(zero(x), x, g, zero(g))),),
+    doc="abs(x: T) -> T, component by component. Slope 0 at 0.",
+)  # fmt: skip
+SIGN = row("sign", type=_rule_numbers("sign"), elementwise=True, meaning=lambda x: np.where(x < 0, -1, 1),
+           c="({T})({0} < 0 ? -1 : 1)", doc="sign(x: T) -> T: -1 where x < 0, else 1, at 0 too.")  # fmt: skip
+STEP = row("step", type=_rule_scalars("step"), meaning=lambda x: x < 0, c="({T})({0} < 0)",
+           doc="step(x: T) -> T: 1 where x < 0, else 0.")  # fmt: skip
+NONZERO = row("nonzero", type=_rule_scalars("nonzero"), meaning=lambda x: x != 0, c="({T})({0} != 0)",
+              doc="nonzero(x: T) -> T: 1 where x != 0, else 0.")  # fmt: skip
+
+# ---- casts
+
+
+def _cast_type(source: Type, attr: Scalar) -> Type:
+    from .linear import with_scalar
+
+    if isinstance(source, Composite):
+        return with_scalar(source, attr)
+    if not isinstance(source, Scalar):
+        raise refuse(f"{source} cannot be converted to {attr}", slug="cast")
+    return attr
+
+
+def _saturated(x, attr: Scalar):
+    """Float to integer: towards zero, held at the ends of the range, NaN to 0."""
+    top = 2 ** (attr.bits - (attr.kind == "i"))
+    low = -top if attr.kind == "i" else 0
+    x = np.asarray(x)
+    inside = np.where((x > low) & (x < top), x, 0).astype(attr.numpy)
+    return np.where(x >= top, attr.numpy.type(top - 1), np.where(x <= low, attr.numpy.type(low), inside))
+
+
+def _cast(x, attr: Scalar):
+    x = np.asarray(x)
+    return _saturated(x, attr) if x.dtype.kind == "f" and attr.kind in "iu" else x.astype(attr.numpy)
+
+
+def _adjoint_cast(g, y, x, attr):
+    return (CAST(g, attr=kind(x).scalar) if is_float(kind(x)) and attr.kind == "f" else None,)  # type: ignore[attr-defined]
+
+
+CAST = row(
+    "cast", type=_cast_type, typed_by_attr=True, elementwise=True, meaning=_cast, c=_c_cast, adjoint=_adjoint_cast,
+    tangent=lambda ts, y, x, attr: None if ts[0] is None or attr.kind != "f" else CAST(ts[0], attr=attr),
+    doc="Conversion to the scalar type `attr`, also of every component of a vector or matrix.",
+)  # fmt: skip
+
+# ---- bits
+
+BIT_AND = row("bit_and", type=_rule_bits("&"), meaning=lambda a, b: a & b, c="({T})({0} & {1})",
+              doc="bit_and(a: I, b: I) -> I, I integer or bool: a & b.")  # fmt: skip
+BIT_OR = row("bit_or", type=_rule_bits("|"), meaning=lambda a, b: a | b, c="({T})({0} | {1})",
+              doc="bit_or(a: I, b: I) -> I, I integer or bool: a | b.")  # fmt: skip
+BIT_XOR = row("bit_xor", type=_rule_bits("^"), meaning=lambda a, b: a ^ b, c="({T})({0} ^ {1})",
+              doc="bit_xor(a: I, b: I) -> I, I integer or bool: a ^ b.")  # fmt: skip
+INVERT = row("invert", type=_rule_bits("~", bools=False), meaning=np.invert, c="({T})~{0}",
+             doc="invert(a: I) -> I: ~a.")  # fmt: skip
+LSHIFT = row("lshift", type=_rule_shift("<<"), c=_c_lshift,
+             meaning=lambda a, n: a << a.dtype.type(int(n) & (a.dtype.itemsize * 8 - 1)),
+             doc="a << n: n counts modulo the width of a.")  # fmt: skip
+RSHIFT = row("rshift", type=_rule_shift(">>"), c=_c_rshift,
+             meaning=lambda a, n: a >> a.dtype.type(int(n) & (a.dtype.itemsize * 8 - 1)),
+             doc="a >> n: n counts modulo the width of a; keeps the sign.")  # fmt: skip
+
+# ---- elementary functions of floats
+
+
+def _function(name: str, meaning: Any, adjoint: Any = None, c: str = "", doc: str = "", unbounded: bool = False) -> Row:
+    return row(name, type=_rule_floats(name), meaning=meaning, adjoint=adjoint, c=c or name + "{f}({0})",
+               unbounded=unbounded, doc=doc or f"{name}(x: F) -> F, F float.")  # fmt: skip
+
+
+def _round(x):
+    t = np.trunc(x)
+    return t + np.copysign(x * 0 + 1, x) if abs(x - t) >= 0.5 else t
+
+
+def _of_python(f: Callable[[float], float]) -> Callable[[Any], Any]:
+    return lambda x: type(x)(f(float(x)))
+
+
+SIN = _function("sin", np.sin, lambda g, y, x: (g * COS(x),))
+COS = _function("cos", np.cos, lambda g, y, x: (-(g * SIN(x)),))
+TAN = _function("tan", np.tan, lambda g, y, x: (g * (1.0 + y * y),))
+ASIN = _function("asin", np.arcsin, lambda g, y, x: (g / SQRT((1.0 - x) * (1.0 + x)),), unbounded=True)
+ACOS = _function("acos", np.arccos, lambda g, y, x: (-(g / SQRT((1.0 - x) * (1.0 + x))),), unbounded=True)
+ATAN = _function("atan", np.arctan, lambda g, y, x: (g / (1.0 + x * x),))
+SINH = _function("sinh", np.sinh, lambda g, y, x: (g * COSH(x),))
+COSH = _function("cosh", np.cosh, lambda g, y, x: (g * SINH(x),))
+TANH = _function("tanh", np.tanh, lambda g, y, x: (g * (1.0 - y * y),))
+EXP = _function("exp", np.exp, lambda g, y, x: (g * y,))
+LOG = _function("log", np.log, lambda g, y, x: (g / x,), unbounded=True, doc="log(x: F) -> F: natural logarithm.")
+LOG2 = _function("log2", np.log2, lambda g, y, x: (g / (x * math.log(2.0)),), unbounded=True)
+LOG10 = _function("log10", np.log10, lambda g, y, x: (g / (x * math.log(10.0)),), unbounded=True)
+LOG1P = _function("log1p", np.log1p, lambda g, y, x: (g / (1.0 + x),), unbounded=True)
+EXPM1 = _function("expm1", np.expm1, lambda g, y, x: (g * (y + 1.0),))
+SQRT = _function("sqrt", np.sqrt, lambda g, y, x: (g * 0.5 / y,), unbounded=True)
+RSQRT = _function("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (g * -0.5 * y / x,), "1 / sqrt{f}({0})",
+                  "rsqrt(x: F) -> F: 1 / sqrt(x).", unbounded=True)  # fmt: skip
+CBRT = _function("cbrt", np.cbrt, lambda g, y, x: (g / (3.0 * (y * y)),), unbounded=True)
+ERF = _function("erf", _of_python(math.erf), lambda g, y, x: (g * (2.0 / math.sqrt(math.pi)) * EXP(-(x * x)),))
+ERFC = _function("erfc", _of_python(math.erfc), lambda g, y, x: (g * (-2.0 / math.sqrt(math.pi)) * EXP(-(x * x)),))
+DEGREES = _function("degrees", lambda x: x * type(x)(180 / math.pi), lambda g, y, x: (g * (180 / math.pi),),
+                    "{0} * ({T})57.29577951308232", "degrees(x: F) -> F: radians to degrees.")  # fmt: skip
+RADIANS = _function("radians", lambda x: x * type(x)(math.pi / 180), lambda g, y, x: (g * (math.pi / 180),),
+                    "{0} * ({T})0.017453292519943295", "radians(x: F) -> F: degrees to radians.")  # fmt: skip
+FLOOR = _function("floor", np.floor)
+CEIL = _function("ceil", np.ceil)
+TRUNC = _function("trunc", np.trunc)
+ROUND = _function("round", _round, doc="round(x: F) -> F: to the nearest whole number, halves away from zero, as in C.")
+RINT = _function("rint", np.rint, doc="rint(x: F) -> F: to the nearest whole number, halves to even.")
+FRAC = _function("frac", lambda x: x - np.trunc(x), lambda g, y, x: (g,), "{0} - trunc{f}({0})",
+                 "frac(x: F) -> F: x - trunc(x).")  # fmt: skip
+
+
+def _rule_test(name: str) -> Callable[..., Type]:
+    return lambda x: (_rule_floats(name)(x), bool_)[1]
+
+
+ISNAN = row("isnan", type=_rule_test("isnan"), meaning=np.isnan, c="{0} != {0}", doc="isnan(x: F) -> bool.")
+ISINF = row("isinf", type=_rule_test("isinf"), meaning=np.isinf, c="(!({0} - {0} == 0) && {0} == {0})",
+            doc="isinf(x: F) -> bool.")  # fmt: skip
+ISFINITE = row("isfinite", type=_rule_test("isfinite"), meaning=np.isfinite, c="({0} - {0} == 0)",
+               doc="isfinite(x: F) -> bool.")  # fmt: skip
+
+
+def _adjoint_atan2(g, out, y, x):
+    d = x * x + y * y
+    return g * x / d, -(g * y / d)
+
+
+ATAN2 = row("atan2", type=_rule_floats("atan2"), meaning=np.arctan2, c="atan2{f}({0}, {1})", adjoint=_adjoint_atan2,
+            unbounded=True, doc="atan2(y: F, x: F) -> F: angle of the point (x, y).")  # fmt: skip
+COPYSIGN = row("copysign", type=_rule_floats("copysign"), meaning=np.copysign, c="copysign{f}({0}, {1})",
+               adjoint=lambda g, y, a, b: (WHERE(EQ(a, y), g, -g), None),
+               doc="copysign(a: F, b: F) -> F: |a| with the sign of b.")  # fmt: skip
+
+
+def smoothstep(lo, hi, x):
+    """smoothstep(lo: F, hi: F, x: F) -> F: 0 below lo, 1 above hi, a cubic with flat ends between."""
+    t = CLAMP((x - lo) / (hi - lo), 0.0, 1.0)
+    return t * t * (3.0 - 2.0 * t)

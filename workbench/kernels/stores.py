@@ -1,0 +1,74 @@
+"""What a piece of syntax assigns, and whether it certainly leaves its block: read off the tree before any IR exists."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+
+
+def targets(node: ast.AST) -> Iterator[ast.expr]:
+    """Every expression that is assigned somewhere below `node`, tuples taken apart."""
+    for n in ast.walk(node):
+        if isinstance(n, ast.Assign):
+            found = n.targets
+        elif isinstance(n, (ast.AugAssign, ast.AnnAssign, ast.For)):
+            found = [n.target]
+        else:
+            continue
+        for target in found:
+            yield from parts(target)
+
+
+def parts(target: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for item in target.elts:
+            yield from parts(item)
+    else:
+        yield target
+
+
+def base(node: ast.expr) -> str | None:
+    """The name under components, fields and elements: `s` of `s.v[0].x`."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def stores(node: ast.AST, changed_by: Callable[[ast.Call], Sequence[ast.expr]]) -> tuple[set[str], set[str]]:
+    """Names rebound, and names of which a part is written, below `node`. Calls say which arguments they change."""
+    rebound: set[str] = set()
+    updated: set[str] = set()
+    for target in targets(node):
+        name = base(target)
+        if name:
+            (rebound if isinstance(target, ast.Name) else updated).add(name)
+    for n in ast.walk(node):
+        if isinstance(n, ast.Call):
+            updated.update(arg.id for arg in changed_by(n) if isinstance(arg, ast.Name))
+    return rebound, updated
+
+
+def leaves_always(body: Sequence[ast.stmt]) -> bool:
+    """Does every path through these statements end in return, break or continue."""
+    return any(_leaves(stmt) for stmt in body)
+
+
+def _leaves(stmt: ast.stmt) -> bool:
+    if isinstance(stmt, (ast.Return, ast.Break, ast.Continue)):
+        return True
+    return isinstance(stmt, ast.If) and leaves_always(stmt.body) and leaves_always(stmt.orelse)
+
+
+def has_break(body: Sequence[ast.stmt]) -> bool:
+    """Is there a `break` that belongs to the loop with this body."""
+    for stmt in body:
+        if isinstance(stmt, ast.Break):
+            return True
+        if isinstance(stmt, ast.If) and (has_break(stmt.body) or has_break(stmt.orelse)):
+            return True
+    return False
+
+
+def reads(node: ast.AST, name: str) -> int:
+    """How often `name` is read below `node`."""
+    return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))

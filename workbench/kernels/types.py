@@ -1,0 +1,287 @@
+"""The types of the kernel language. A type is an immutable object, equal by content, shown as users write it.
+
+`Scalar`, `Vector`, `Matrix`, `Quat` are value types; `Array` names memory; `Struct` exists only in the user's
+source and at the launch: the reader takes structs apart, so IR never holds one. `Stack` is made by `adjoint` alone.
+A type is callable on the host: `vec3(1.0, 2.0, 3.0)` is a small NumPy array that knows its type.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+
+class Type:
+    """Base of all types."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclass(frozen=True, repr=False)
+class Scalar(Type):
+    """One number. `kind` is NumPy's: f float, i signed, u unsigned, b bool."""
+
+    name: str
+    kind: str
+    bits: int
+    c: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    @cached_property
+    def numpy(self) -> np.dtype:
+        return np.dtype(self.name)
+
+    @property
+    def scalar(self) -> Scalar:
+        return self
+
+    shape = ()
+    size = 1
+
+    @property
+    def itemsize(self) -> int:
+        return max(self.bits // 8, 1)
+
+    def __call__(self, value=0):
+        return self.numpy.type(value)
+
+
+class Composite(Type):
+    """Vector, matrix or quaternion: `size` components of `scalar`, laid out row by row."""
+
+    scalar: Scalar
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def numpy(self) -> np.dtype:
+        return self.scalar.numpy
+
+    @property
+    def itemsize(self) -> int:
+        return self.size * self.scalar.itemsize
+
+    def __call__(self, *components) -> Small:
+        """Host value from components, from one scalar for all of them, from nested rows, or zeros."""
+        if not components:
+            data = np.zeros(self.shape, self.numpy)
+        elif len(components) == 1 and np.ndim(components[0]) == 0:
+            data = np.full(self.shape, components[0], self.numpy)
+        else:
+            flat = np.array(components[0] if len(components) == 1 else components, self.numpy)
+            if flat.size != self.size:
+                raise ValueError(f"{self} takes {self.size} components, got {flat.size}")
+            data = flat.reshape(self.shape)
+        small = data.view(Small)
+        small.type = self
+        return small
+
+
+_SUFFIX = {
+    "float32": "", "float64": "d", "float16": "h", "int32": "i", "int64": "l", "int16": "s", "int8": "b",
+    "uint32": "ui", "uint64": "ul", "uint16": "us", "uint8": "ub", "bool": "bool",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False)
+class Vector(Composite):
+    length: int
+    scalar: Scalar
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.length,)
+
+    def __str__(self) -> str:
+        if self.length in (2, 3, 4):
+            return f"vec{self.length}{_SUFFIX[self.scalar.name]}"
+        return f"vector(length={self.length}, dtype={self.scalar})"
+
+
+@dataclass(frozen=True, repr=False)
+class Matrix(Composite):
+    rows: int
+    cols: int
+    scalar: Scalar
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.rows, self.cols)
+
+    def __str__(self) -> str:
+        if self.rows == self.cols and self.rows in (2, 3, 4):
+            return f"mat{self.rows}{self.cols}{_SUFFIX[self.scalar.name]}"
+        return f"matrix(shape=({self.rows}, {self.cols}), dtype={self.scalar})"
+
+
+@dataclass(frozen=True, repr=False)
+class Quat(Composite):
+    """Quaternion (x, y, z, w), w the real part."""
+
+    scalar: Scalar
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (4,)
+
+    def __str__(self) -> str:
+        return f"quat{_SUFFIX[self.scalar.name]}"
+
+
+@dataclass(frozen=True, repr=False)
+class Array(Type):
+    """Memory of `ndim` axes holding `dtype`. Not a value: arrays are parameters, never results."""
+
+    dtype: Type
+    ndim: int = 1
+
+    def __str__(self) -> str:
+        return f"array{'' if self.ndim == 1 else f'{self.ndim}d'}(dtype={self.dtype})"
+
+
+@dataclass(frozen=True, repr=False)
+class Struct(Type):
+    """A user's struct: named fields in order. `host` is the class whose instances carry values (not compared)."""
+
+    name: str
+    fields: tuple[tuple[str, Type], ...]
+    host: type | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @cached_property
+    def numpy(self) -> np.dtype:
+        """Aligned C layout; components of composites are sub-array axes. Fields may not be arrays."""
+        parts = []
+        for name, type in self.fields:
+            if isinstance(type, Array):
+                raise TypeError(f"field {name!r} of {self.name} is an array: an array of this struct has no layout")
+            parts.append((name, type.numpy, getattr(type, "shape", ())))
+        return np.dtype(parts, align=True)
+
+    def __call__(self, *args, **fields):
+        assert self.host is not None
+        return self.host(*args, **fields)
+
+
+@dataclass(frozen=True, repr=False)
+class Stack(Type):
+    """Last in, first out storage of one thread, for loop-carried values. `capacity` None: known only at run time."""
+
+    dtype: Type
+    capacity: int | None = None
+
+    def __str__(self) -> str:
+        return f"stack(dtype={self.dtype}, capacity={self.capacity})"
+
+
+class Small(np.ndarray):
+    """Host value of a composite type: a NumPy array with `.type` and component names."""
+
+    type: Composite
+
+    def __array_finalize__(self, obj):
+        self.type = getattr(obj, "type", None)  # type: ignore[assignment]
+
+
+def _component(i: int) -> property:
+    def read(self):
+        return self[i]
+
+    def write(self, value):
+        self[i] = value
+
+    return property(read, write)
+
+
+for _i, _name in enumerate("xyzw"):
+    setattr(Small, _name, _component(_i))
+
+float16 = Scalar("float16", "f", 16, "_Float16")
+float32 = Scalar("float32", "f", 32, "float")
+float64 = Scalar("float64", "f", 64, "double")
+int8 = Scalar("int8", "i", 8, "int8_t")
+int16 = Scalar("int16", "i", 16, "int16_t")
+int32 = Scalar("int32", "i", 32, "int32_t")
+int64 = Scalar("int64", "i", 64, "int64_t")
+uint8 = Scalar("uint8", "u", 8, "uint8_t")
+uint16 = Scalar("uint16", "u", 16, "uint16_t")
+uint32 = Scalar("uint32", "u", 32, "uint32_t")
+uint64 = Scalar("uint64", "u", 64, "uint64_t")
+bool_ = Scalar("bool", "b", 8, "bool")
+
+SCALARS = (float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool_)
+FLOATS = (float16, float32, float64)
+
+
+def is_float(type: Type) -> bool:
+    """Has this type a derivative: a float scalar, or a composite or array of one."""
+    if isinstance(type, Array):
+        return is_float(type.dtype)
+    return isinstance(type, (Scalar, Composite)) and type.scalar.kind == "f"
+
+
+def is_int(type: Type) -> bool:
+    return isinstance(type, Scalar) and type.kind in "iu"
+
+
+def scalar_of(dtype) -> Scalar:
+    """The scalar type that a user's name stands for: ours, Python's, or NumPy's."""
+    if isinstance(dtype, Scalar):
+        return dtype
+    if dtype is float:
+        return float32
+    if dtype is int:
+        return int32
+    if dtype is bool:
+        return bool_
+    name = np.dtype(dtype).name
+    for s in SCALARS:
+        if s.name == name:
+            return s
+    raise TypeError(f"{dtype!r} is not a scalar type of the kernel language")
+
+
+@lru_cache(None)
+def vector(length: int, dtype) -> Vector:
+    """The vector type of `length` components of scalar `dtype`."""
+    return Vector(int(length), scalar_of(dtype))
+
+
+@lru_cache(None)
+def matrix(shape: tuple[int, int], dtype) -> Matrix:
+    """The matrix type of `shape` (rows, cols) and scalar `dtype`."""
+    return Matrix(int(shape[0]), int(shape[1]), scalar_of(dtype))
+
+
+@lru_cache(None)
+def quaternion(dtype) -> Quat:
+    """The quaternion type over float scalar `dtype`."""
+    return Quat(scalar_of(dtype))
+
+
+def names() -> dict[str, Type]:
+    """Every predefined composite name a user may write: vec3, vec3f, vec3d, vec3i, mat33, quatd ..."""
+    out: dict[str, Type] = {}
+    for s in SCALARS:
+        suffixes = [_SUFFIX[s.name]] if s is not bool_ else []
+        if s is float32:
+            suffixes.append("f")
+        for suffix in suffixes:
+            for n in (2, 3, 4):
+                out[f"vec{n}{suffix}"] = vector(n, s)
+                if s.kind == "f":
+                    out[f"mat{n}{n}{suffix}"] = matrix((n, n), s)
+            if s.kind == "f":
+                out[f"quat{suffix}"] = quaternion(s)
+    return out

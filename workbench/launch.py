@@ -1,0 +1,497 @@
+"""Launches: arguments are checked, a plan is made once and kept, and the kernel runs.
+
+A `Plan` is everything that depends only on layouts, grid and the numbers that indices use: bounds are checked, races
+that are certain are refused, the touched ranges, the variant of the text and the number of workers are chosen.
+The second launch of the same form looks its plan up and costs a few microseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import memory
+from .array import array
+from .config import config
+from .device import Device, get_device
+from .errors import BoundsError, LaunchError
+from .kernels import compile_c, ranges, run
+from .kernels.adjoint import Reverse
+from .kernels.emit import BOUNDS, STATUS_WORDS, Signature, Variant, access_table
+from .kernels.ir import Function, walk
+from .kernels.kernel import Groups, Kernel, Leaf, Program
+from .kernels.ops import memory as rows
+from .kernels.types import Array, Composite, Scalar, Struct, Type, is_float
+from .memory import Span
+
+PARALLEL_FROM = 16_384  # threads of a launch below which one worker is faster than waking others
+
+# interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
+foreign: list[Any] = []
+
+
+@dataclass(eq=False)
+class Executable:
+    """One function, ready to run for one variant on one backend."""
+
+    function: Function
+    backend: str
+    variant: Variant
+    workers: int
+    signature: Signature = field(init=False)
+    call: Any = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.signature = Signature(self.function)
+
+    def run(self, program: Program, dims: tuple[int, ...], values: list, views: Any) -> None:
+        """`values`: flat, as `Signature.pack` takes them; `views()`: NumPy views, for the interpreter."""
+        if 0 in dims:
+            return
+        if self.backend == "numpy":
+            run.run(self.function, dims, views())
+            return
+        if self.call is None:
+            self.call = program.executable(self.function, self.backend, self.variant)
+        status = _status() if self.variant.check_bounds or self.variant.atomic or self.needs_status else None
+        packed = self.signature.pack(dims, values, 0 if status is None else ctypes.addressof(status))
+        if self.backend == "c":
+            self.call(packed, 0, dims[0], self.workers)
+        else:
+            self.call(packed, dims)
+        if status is not None and status[0]:
+            self.fail(list(status))
+
+    @property
+    def needs_status(self) -> bool:
+        found = self.__dict__.get("_needs_status")
+        if found is None:
+            found = any(s.row.name in ("stack", "log_store") for s in walk(self.function.body))
+            self.__dict__["_needs_status"] = found
+        return found
+
+    def fail(self, status: list[int]) -> None:
+        """The device wrote an error record: code, access, thread, number of indices, indices, extents."""
+        code, access, thread, n = status[:4]
+        where, name, row = access_table(self.function)[access]
+        if code == BOUNDS:
+            raise BoundsError(
+                f"Kernel {self.function.name!r}: `{row}` outside array {name!r}: thread {thread} uses index"
+                f" {tuple(status[4 : 4 + n])} of shape {tuple(status[10 : 10 + n])}.",
+                slug="bounds", where=where, instead="check the index with `if 0 <= index < array.shape[0]:`",
+            )  # fmt: skip
+        raise memory_exhausted(self.function.name, where)
+
+
+def memory_exhausted(name: str, where: Any) -> LaunchError:
+    return LaunchError(
+        f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values.", slug="stack-full",
+        where=where, why="A gradient from what is left would be wrong.", instead="fewer turns per launch",
+    )  # fmt: skip
+
+
+def _status() -> Any:
+    return (ctypes.c_int64 * STATUS_WORDS)()
+
+
+@dataclass(eq=False)
+class Plan:
+    """What all launches of one form share. Positions are those of flat parameters."""
+
+    program: Program
+    dims: tuple[int, ...]
+    backend: str
+    groups: Groups
+    contiguous: frozenset[str]
+    index32: bool
+    forward: Executable
+    reads: tuple[tuple[int, Any], ...]  # (position, box or None for the whole array)
+    writes: tuple[tuple[int, Any], ...]
+    accumulates_only: frozenset[int]
+    float_reads: tuple[int, ...]
+    float_writes: tuple[int, ...]
+    floats: tuple[int, ...]
+    scalars: dict[str, Any]
+    shapes: dict[str, tuple[int, ...]]
+    reverses: dict[frozenset[str], Backward] = field(default_factory=dict)
+
+    def backward(self, active: frozenset[str]) -> Backward:
+        """The adjoint for these active parameters, with how to run it."""
+        found = self.reverses.get(active)
+        if found is None:
+            found = self.reverses[active] = _backward(self, active)
+        return found
+
+
+@dataclass(eq=False)
+class Backward:
+    """An adjoint and its executable. `shadows`: positions of the active parameters, in order."""
+
+    reverse: Reverse
+    executable: Executable
+    shadows: tuple[int, ...]
+    needs: tuple[tuple[int, Any], ...]
+    private: tuple[int, ...]
+
+
+# ---- arguments
+
+
+def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
+    """Arrays and numbers in the order of the flat parameters. Raises LaunchError."""
+    params = program.params
+    if len(args) != len(params):
+        names = ", ".join(f"{n}: {t}" for n, t in params)
+        raise LaunchError(
+            f"Kernel {kernel!r} takes {len(params)} arguments, got {len(args)}.", slug="argument-count",
+            where=program.function.where, why=f"Its parameters are ({names}).",
+        )  # fmt: skip
+    flat = []
+    for leaf in program.leaves:
+        arg = args[leaf.arg]
+        type = leaf.type
+        if arg.__class__ is array and not leaf.path:
+            if arg.dtype is not type.dtype or arg.ndim != type.ndim:  # type: ignore[attr-defined]
+                _check_array(kernel, program, leaf, arg)
+            flat.append(arg)
+        else:
+            flat.append(_argument(kernel, program, leaf, arg))
+    return flat
+
+
+def _refuse(kernel: str, program: Program, leaf: Leaf, text: str, slug: str, instead: str = "") -> LaunchError:
+    where = next((p.where for p in program.function.params if p.name == leaf.name), None)
+    return LaunchError(
+        f"Kernel {kernel!r}, argument {leaf.name!r}: {text}", slug=slug, where=where or program.function.where,
+        instead=instead,
+    )  # fmt: skip
+
+
+def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
+    if leaf.of_struct_array:
+        if not isinstance(arg, array) or not isinstance(arg.dtype, Struct):
+            raise _refuse(kernel, program, leaf, f"takes an array of structs, got {_say(arg)}", "argument-type")
+        return arg.field(".".join(leaf.path))
+    for name in leaf.path:
+        try:
+            arg = getattr(arg, name)
+        except AttributeError:
+            raise _refuse(kernel, program, leaf, f"takes a struct with {name!r}, got {_say(arg)}", "argument-type") from None
+    if isinstance(leaf.type, Array):
+        for wrap in foreign if not isinstance(arg, array) else ():
+            wrapped = wrap(arg, leaf.type)
+            if wrapped is not None:
+                arg = wrapped
+                break
+        _check_array(kernel, program, leaf, arg)
+        return arg
+    return _number(kernel, program, leaf, arg)
+
+
+def _say(value: Any) -> str:
+    return f"{type(value).__name__} {value!r}"[:80]
+
+
+def _check_array(kernel: str, program: Program, leaf: Leaf, arg: Any) -> None:
+    want = leaf.type
+    assert isinstance(want, Array)
+    if not isinstance(arg, array):
+        hint = "" if arg is not None else "; a struct's array field must be assigned before the launch"
+        made = f"wb.array(..., dtype=wb.{want.dtype})"
+        raise _refuse(kernel, program, leaf, f"takes {want}, got {_say(arg)}{hint}", "argument-type", made)
+    if arg.dtype != want.dtype:
+        made = f"wb.array(..., dtype=wb.{want.dtype})"
+        raise _refuse(kernel, program, leaf, f"takes {want}, got dtype {arg.dtype}", "argument-dtype", made)
+    if arg.ndim != want.ndim:
+        text = f"takes {want.ndim} axes, got {arg.ndim} (shape {arg.shape})"
+        raise _refuse(kernel, program, leaf, text, "argument-rank", f"{leaf.name}.flatten() or .reshape(...)")
+
+
+def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
+    """A number or composite as the parameter's type holds it; nothing is rounded to an integer in silence."""
+    type = leaf.type
+    assert isinstance(type, Scalar | Composite)
+    try:
+        if isinstance(type, Composite):
+            data = np.asarray(arg, dtype=type.numpy)
+            if data.size != type.size:
+                raise ValueError
+            return data.reshape(type.shape)
+        if isinstance(arg, array | str) or np.ndim(arg) != 0:
+            raise TypeError
+        if type.kind in "iu":
+            if int(arg) != arg or not np.iinfo(type.numpy).min <= arg <= np.iinfo(type.numpy).max:
+                raise ValueError
+            return int(arg)
+        return bool(arg) if type.kind == "b" else float(arg)
+    except (TypeError, ValueError, OverflowError):
+        text = f"takes {type}, got {_say(arg)}"
+        raise _refuse(kernel, program, leaf, text, "argument-type", f"wb.{type}(...)") from None
+
+
+def pack_values(flat: Sequence[Any]) -> list:
+    """What `Signature.pack` takes: pointer, shape and strides of arrays, components of values."""
+    values: list = []
+    for a in flat:
+        if a.__class__ is array:
+            values.append(a._address)
+            values += a.shape
+            values += a.strides
+        elif a.__class__ is np.ndarray:
+            values += a.ravel().tolist()
+        else:
+            values.append(a)
+    return values
+
+
+def views(function: Function, flat: Sequence[Any]) -> list:
+    """What the interpreter takes."""
+    out = []
+    for p, a in zip(function.params, flat, strict=True):
+        out.append(a.data if isinstance(a, array) else p.type.numpy.type(a) if isinstance(p.type, Scalar) else a)
+    return out
+
+
+# ---- plans
+
+
+def grid(kernel: str, dim: Any) -> tuple[int, ...]:
+    """The launch grid as a tuple. Raises LaunchError."""
+    dims = (dim,) if isinstance(dim, int | np.integer) else dim
+    try:
+        dims = tuple(int(d) for d in dims)
+    except (TypeError, ValueError):
+        raise LaunchError(f"Kernel {kernel!r}: dim={dim!r} is not a grid.", slug="dim", instead="dim=n or dim=(n, m)") from None
+    if not 1 <= len(dims) <= 4 or min(dims) < 0 or max(dims) >= 2**31:
+        raise LaunchError(f"Kernel {kernel!r}: dim={dim!r} must be 1 to 4 extents from 0 to 2**31 - 1.", slug="dim")
+    return dims
+
+
+def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], device: Device | None) -> Plan:
+    """The plan of this form, made when it is new."""
+    relevant = program.compiled.get("scalars")
+    if relevant is None:
+        wanted = set(ranges.relevant_scalars(program.function))
+        relevant = tuple(k for k, leaf in enumerate(program.leaves) if leaf.name in wanted)
+        arrays = tuple(k for k, leaf in enumerate(program.leaves) if isinstance(leaf.type, Array))
+        program.compiled["scalars"], program.compiled["arrays"] = relevant, arrays
+    positions = program.compiled["arrays"]
+    layouts = tuple([id(flat[k]._layout) for k in positions])  # interned: equal layouts are one object
+    memories = [flat[k].allocation for k in positions]
+    groups = () if len(set(memories)) == len(memories) else _groups(program, positions, flat)
+    key = (dims, layouts, tuple([flat[k] for k in relevant]), groups, config.backend, config.check_bounds, device)
+    found = program.plans.get(key)
+    if found is None:
+        found = program.plans[key] = _make(kernel, program, dims, flat, positions, groups, device)
+    return found
+
+
+def _groups(program: Program, positions: tuple[int, ...], flat: list[Any]) -> Groups:
+    """Sets of array parameters that may share bytes."""
+    groups: list[set[int]] = []
+    for n, k in enumerate(positions):
+        for j in positions[:n]:
+            if flat[j].span.overlaps(flat[k].span) is not False:
+                joined = [g for g in groups if j in g or k in g]
+                groups = [g for g in groups if g not in joined] + [{j, k}.union(*joined)]
+    return tuple(sorted((frozenset(program.leaves[k].name for k in g) for g in groups), key=sorted))
+
+
+def backend_for(arrays: Sequence[array], device: Device | None, kernel: str) -> str:
+    """Where the launch runs. Raises LaunchError if arrays live on different devices."""
+    devices = {a.device for a in arrays}
+    if len(devices) > 1 or (device is not None and devices and devices != {device}):
+        listed = ", ".join(sorted(str(d) for d in devices))
+        raise LaunchError(
+            f"Kernel {kernel!r}: arrays on {listed}" + (f", launch on {device}" if device else "") + ".",
+            slug="device", instead='a.to("cpu") or a.to("cuda:0")',
+        )  # fmt: skip
+    where = devices.pop() if devices else device or get_device(None)
+    if where.is_cuda:
+        return "cuda"
+    if config.backend in ("c", "numpy"):
+        return config.backend
+    return "c" if compile_c.available() else "numpy"
+
+
+def _make(
+    kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], positions: tuple[int, ...],
+    groups: Groups, device: Device | None,
+) -> Plan:  # fmt: skip
+    function = program.function
+    if function.rank > len(dims):
+        raise LaunchError(
+            f"Kernel {kernel!r} unpacks {function.rank} thread indices, dim={dims} has {len(dims)}.",
+            slug="dim-rank", where=function.where, instead=f"dim=({', '.join('nmkl'[: function.rank])})",
+        )  # fmt: skip
+    backend = backend_for([flat[k] for k in positions], device, kernel)
+    shapes = {program.leaves[k].name: flat[k].shape for k in positions}
+    scalars = {leaf.name: a for leaf, a in zip(program.leaves, flat, strict=True) if not isinstance(a, array)}
+    ranges.check(function, dims, scalars, shapes)
+    _refuse_race(kernel, function, dims, scalars, shapes)
+    boxes = ranges.boxes(function)
+    touched = {
+        how: tuple((k, _box(getattr(boxes[program.leaves[k].name], how), dims, scalars, flat[k].shape, shapes))
+                   for k in positions if getattr(boxes.get(program.leaves[k].name), how, ()))
+        for how in ("reads", "writes")
+    }  # fmt: skip
+    contiguous = frozenset(program.leaves[k].name for k in positions if flat[k].is_contiguous)
+    index32 = all(flat[k].size * getattr(flat[k].dtype, "size", 1) < 2**31 for k in positions)
+    floats = tuple(k for k in positions if is_float(program.leaves[k].type))
+    plain = {_root_name(s) for s in walk(function.body) if s.row is rows.STORE}
+    return Plan(
+        program, dims, backend, groups, contiguous, index32,
+        forward=_executable(program, function, backend, dims, scalars, shapes, contiguous, groups, index32),
+        reads=touched["reads"], writes=touched["writes"],
+        accumulates_only=frozenset(k for k, _ in touched["writes"] if program.leaves[k].name not in plain),
+        float_reads=tuple(k for k, _ in touched["reads"] if k in floats),
+        float_writes=tuple(k for k, _ in touched["writes"] if k in floats), floats=floats, scalars=scalars, shapes=shapes,
+    )  # fmt: skip
+
+
+def _root_name(stmt: Any) -> str:
+    value = stmt.args[0]
+    while value.stmt is not None:
+        value = value.stmt.args[0]
+    return value.name
+
+
+def _box(accesses: Sequence, dims: tuple, scalars: dict, shape: tuple, shapes: dict) -> Any:
+    """The hull of what these accesses touch; None for the whole array."""
+    hull: list[tuple[int, int]] | None = None
+    for access in accesses:
+        found = ranges.box(access, dims, scalars, shapes)
+        if found is None:
+            return None
+        if found == ranges.EMPTY:
+            continue
+        hull = list(found) if hull is None else [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(hull, found, strict=True)]
+    if hull is None:
+        return tuple((0, 0) for _ in shape)
+    ends = tuple((lo, hi + 1) for lo, hi in hull)
+    return None if ends == tuple((0, n) for n in shape) else ends
+
+
+def _refuse_race(kernel: str, function: Function, dims: tuple, scalars: dict, shapes: dict) -> None:
+    race = ranges.write_race(function, dims, scalars, shapes)
+    if race is not None:
+        stmt, one, other = race
+        name = _root_name(stmt)
+        raise LaunchError(
+            f"Kernel {kernel!r}: threads {one} and {other} both store to one element of {name!r}.", slug="race",
+            where=stmt.where, why="Threads have no order, so the result, and its gradient, would be a matter of luck.",
+            instead=f"wb.atomic_add({name}, ..., value), or an index that differs between threads",
+        )  # fmt: skip
+
+
+def _executable(
+    program: Program, function: Function, backend: str, dims: tuple, scalars: dict, shapes: dict,
+    contiguous: frozenset[str], groups: Groups, index32: bool,
+) -> Executable:  # fmt: skip
+    """Choose the text and the workers: in parallel only if no two threads update one address."""
+    contested = frozenset() if backend == "numpy" else _contested(function, dims, scalars, shapes, groups)
+    ordered = any(s.row in rows.ATOMICS and _is_used(function, s.outs[0]) for s in walk(function.body))
+    wide = backend == "c" and int(np.prod(dims)) >= PARALLEL_FROM and not contested and not ordered
+    variant = Variant(
+        contiguous=contiguous, restrict=not groups, check_bounds=config.check_bounds,
+        atomic=contested if backend == "cuda" else frozenset(), index32=index32,
+    )  # fmt: skip
+    return Executable(function, backend, variant, config.threads if wide else 1)
+
+
+def _is_used(function: Function, value: Any) -> bool:
+    return any(value in s.args or any(value in r.results for r in s.regions) for s in walk(function.body))
+
+
+def _contested(function: Function, dims: tuple, scalars: dict, shapes: dict, groups: Groups) -> frozenset[str]:
+    """Arrays whose accumulations may meet in one element."""
+    names = {_root_name(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS}
+    shared = set().union(*groups) if groups else set()
+    return frozenset(n for n in names if n.removeprefix("d_") in shared or not ranges.private(function, n, dims, scalars, shapes))
+
+
+def _backward(plan: Plan, active: frozenset[str]) -> Backward:
+    program = plan.program
+    groups = tuple(g for g in plan.groups if g & _written_names(plan))
+    reverse = program.reverse(active, groups)
+    position = {leaf.name: k for k, leaf in enumerate(program.leaves)}
+    shadows = tuple(position[p.name] for p in program.function.params if p.name in active)
+    needed = dict(plan.reads)
+    contiguous = plan.contiguous | {f"d_{n}" for n in plan.contiguous & active}
+    shapes = plan.shapes | {f"d_{n}": shape for n, shape in plan.shapes.items() if n in active}
+    return Backward(
+        reverse,
+        _executable(
+            program, reverse.function, plan.backend, plan.dims, plan.scalars, shapes, contiguous, plan.groups,
+            plan.index32,
+        ),
+        shadows,
+        tuple((position[n], needed.get(position[n])) for n in sorted(reverse.needs)),
+        tuple(position[n] for n in sorted(reverse.private)),
+    )
+
+
+def _written_names(plan: Plan) -> set[str]:
+    return {plan.program.leaves[k].name for k, _ in plan.writes}
+
+
+def span_of(a: array, box: Any) -> Span:
+    """The bytes of a box of an array."""
+    return a.span if box is None else a.span.box(box)
+
+
+# ---- the launch
+
+
+def launch(
+    kernel: Kernel, dim: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *,
+    device: Any = None, record_tape: bool = True, record_cmd: bool = False, **ignored: Any,
+) -> Any:  # fmt: skip
+    """Run `kernel` once per cell of the grid `dim` (an int, or a tuple of 1 to 4).
+
+    `inputs` then `outputs` are its arguments: arrays, torch tensors, numbers, vectors, structs. Under an open `Tape` the
+    launch becomes an event. Raises LaunchError or BoundsError before anything runs, KernelError for its source.
+    """
+    if kernel.__class__ is not Kernel:
+        raise LaunchError(f"launch takes a kernel, got {_say(kernel)}", slug="not-a-kernel", instead="@wb.kernel above it")
+    program = kernel.program()
+    name = program.name
+    flat = flatten(name, program, (*inputs, *outputs))
+    where = None if device is None else get_device(device)
+    command = Command(program, plan(name, program, grid(name, dim), flat, where), flat)
+    if record_cmd:
+        return command
+    command.launch(record_tape, sys._getframe(1))
+    return None
+
+
+class Command:
+    """A launch with its arguments, ready to be repeated: `launch(..., record_cmd=True)` returns one."""
+
+    __slots__ = ("program", "plan", "flat", "values")
+
+    def __init__(self, program: Program, plan: Plan, flat: list[Any]):
+        self.program, self.plan, self.flat = program, plan, flat
+        self.values = pack_values(flat)
+
+    def launch(self, record_tape: bool = True, frame: Any = None) -> None:
+        """Run it, recorded if a tape is open."""
+        frame = frame or sys._getframe(1)
+        plan, flat = self.plan, self.flat
+        with memory.LOCK:
+            tape = memory.recorder() if record_tape else None
+            event = None if tape is None else tape.before_launch(self, frame)
+            for k, box in plan.writes:
+                memory_of = flat[k].allocation
+                memory_of.about_to_write(span_of(flat[k], box), self.program.name, None, tape)
+            plan.forward.run(self.program, plan.dims, self.values, self.views)
+            if event is not None:
+                tape.after_launch(event)
+
+    def views(self) -> list:
+        return views(self.program.function, self.flat)

@@ -1,0 +1,749 @@
+"""The tape: events in order, what must be kept to walk them backwards, and the walk itself.
+
+An event owns what it needs: its program, its arrays (strong references), its numbers by value. Before an event
+overwrites bytes that an adjoint will read, the tape keeps them; the walk puts them back as it passes and the final
+contents at the end. The walk is a function from (events, seeds) to a private workspace of shadows, one per allocation;
+`backward` then publishes the workspace into `.grad`. What changed behind the tape's back is refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import sys
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import launch as launching
+from . import memory
+from .array import array
+from .device import xp
+from .errors import GradientError, Where
+from .kernels.declare import Instance
+from .kernels.types import Scalar, Struct, is_float
+from .memory import Allocation, Marks, Span
+
+_ids = itertools.count()
+_clock = itertools.count(1)  # orders recordings and publications of all tapes
+
+
+# ---- events
+
+
+@dataclass(eq=False, slots=True)
+class Kept:
+    """Bytes saved before an event overwrote them."""
+
+    span: Span
+    data: Any
+    reason: str
+
+
+@dataclass(eq=False, slots=True)
+class Event:
+    """One thing that happened to memory. `reads` and `writes` are the spans it touched."""
+
+    id: int
+    kind: str  # launch | copy | assign | fill_ | zero_ | func | foreign
+    label: str
+    place: Any  # Where, or (code, line) until somebody asks
+    reads: tuple[Span, ...] = ()
+    writes: tuple[Span, ...] = ()
+    kept: list[Kept] = field(default_factory=list)
+    command: Any = None
+    reverse: Any = None  # launching.Backward where the event is on an active path
+    callback: Callable[[], None] | None = None
+    arrays: tuple[array, ...] = ()
+
+    @property
+    def where(self) -> Where | None:
+        """The user's line that made this event."""
+        if isinstance(self.place, tuple):
+            code, line = self.place
+            text = linecache.getline(code.co_filename, line).rstrip("\n")
+            self.place = Where(code.co_filename, line, text=text, function=code.co_name)
+        return self.place
+
+    def __repr__(self) -> str:
+        return f"<L{self.id} {self.label}>"
+
+
+@dataclass(eq=False, slots=True)
+class Need:
+    """Bytes that the adjoint of an event will read, with a checksum if somebody else can change them unseen."""
+
+    span: Span
+    event: Event
+    name: str
+    checksum: int | None = None
+
+    def verify(self) -> bool:
+        return self.checksum is None or self.checksum == _checksum(self.span)
+
+
+def _checksum(span: Span) -> int:
+    data = span.words()
+    data = data.get() if span.allocation.device.is_cuda else data
+    return zlib.crc32(np.ascontiguousarray(data))
+
+
+# ---- the workspace of one walk
+
+
+class Shadow:
+    """The adjoint of one allocation: zeros to begin with, indexed like the memory. `scale`: bytes per byte of it."""
+
+    __slots__ = ("data", "address", "scale", "allocation", "owner")
+
+    def __init__(self, allocation: Allocation):
+        self.allocation, self.scale = allocation, allocation.grad_scale or 1
+        n = allocation.nbytes * self.scale
+        if allocation.device.is_cuda:
+            self.data = xp(allocation.device).zeros(n, np.uint8)
+            self.address = int(self.data.data.ptr)
+        else:
+            self.data = np.zeros(n, np.uint8)
+            self.address = self.data.__array_interface__["data"][0]
+
+    def view(self, span: Span, dtype: Any) -> Any:
+        """The adjoint of a span as an array of `dtype`."""
+        k = self.scale
+        count = span.itemsize * k // np.dtype(dtype).itemsize
+        shape, strides = span.shape, tuple(s * k for s in span.strides)
+        if count != 1:
+            shape, strides = (*shape, count), (*strides, np.dtype(dtype).itemsize)
+        if self.allocation.device.is_cuda:
+            return type(self.data)(shape, dtype, self.data.data + span.offset * k, strides)
+        return np.ndarray(shape, dtype, self.data, span.offset * k, strides)
+
+
+class Workspace(dict):
+    """Shadows by allocation, made when first asked for."""
+
+    def __missing__(self, allocation: Allocation) -> Shadow:
+        made = self[allocation] = Shadow(allocation)
+        return made
+
+
+# ---- the tape
+
+
+class Tape:
+    """Records launches and writes while it is open (`with wb.Tape() as tape:`), and walks them backwards.
+
+    keep="all" keeps every version of all memory the tape touched: gradients stay exact whatever is overwritten later,
+    at the price of memory. By default only what an adjoint reads is kept, and changes made behind the tape's back
+    are refused with a GradientError.
+    """
+
+    def __init__(self, keep: str = "needed"):
+        if keep not in ("needed", "all"):
+            raise ValueError('keep is "needed" or "all"')
+        self.keep = keep
+        self.events: list[Event] = []
+        self.arrays: dict[int, array] = {}
+        self.names: dict[int, str] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self.events.clear()
+        self.arrays.clear()
+        self.names.clear()
+        self.last_seeds: dict[Allocation, Any] = {}
+        self.active: dict[Allocation, None] = {}
+        self.needs: dict[Allocation, list[Need]] = {}
+        self.written: dict[Allocation, Marks] = {}
+        self.touched: dict[Allocation, Marks] = {}
+        self.scalars: dict[Allocation, Any] = {}
+        self.stamps: dict[Allocation, int] = {}
+        self.conflicts: list[tuple[Need, str, Where | None]] = []
+
+    # ---- recording
+
+    def __enter__(self) -> Tape:
+        memory.push_recorder(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        memory.pop_recorder(self)
+        self._name_arrays(sys._getframe(1))
+
+    def _name_arrays(self, frame: Any) -> None:
+        """What the user's variables call the arrays of this tape: for pictures only."""
+        scope = {**frame.f_globals, **frame.f_locals}
+        for name, value in scope.items():
+            if not name.startswith("_"):
+                for label, a in _named(name, value):
+                    if id(a) in self.arrays:
+                        self.names.setdefault(id(a), label)
+
+    def before_launch(self, command: Any, frame: Any) -> Event:
+        """Called under LOCK before a launch runs: keep what it overwrites, note what its adjoint needs."""
+        plan, flat = command.plan, command.flat
+        reads = tuple([launching.span_of(flat[k], box) for k, box in plan.reads])
+        writes = tuple([launching.span_of(flat[k], box) for k, box in plan.writes])
+        event = Event(next(_ids), "launch", command.program.name, (frame.f_code, frame.f_lineno), reads, writes)
+        event.command = command
+        active = self.active
+        for k in plan.float_reads:
+            a = flat[k].allocation
+            if a in active or a.required:
+                for j in plan.float_writes:
+                    active[flat[j].allocation] = None
+                active[a] = None
+        mask = []
+        for k in plan.floats:
+            a = flat[k].allocation
+            if a in active or a.required or a.retained:
+                active[a] = None
+                self._scalar(flat[k], command.program.name)
+                mask.append(plan.program.leaves[k].name)
+        if mask and any(flat[j].allocation in active for j in plan.float_writes):
+            self._differentiable(plan)
+            event.reverse = plan.backward(frozenset(mask))
+            for k, box in event.reverse.needs:
+                self._need(launching.span_of(flat[k], box), event, plan.program.leaves[k].name)
+        for a in flat:
+            if a.__class__ is array:
+                self.arrays[id(a)] = a
+        self._before_writes(event)
+        return event
+
+    def _differentiable(self, plan: Any) -> None:
+        if not plan.program.enable_backward:
+            raise GradientError(
+                f"Kernel {plan.program.name!r} has enable_backward=False, and it lies between an array with"
+                " requires_grad and what is computed from it.",
+                slug="no-backward", where=plan.program.function.where,
+                why="Its gradient would be lost in silence.", instead="@wb.kernel, or launch it outside the tape",
+            )  # fmt: skip
+
+    def after_launch(self, event: Event) -> None:
+        """Called under LOCK when a launch has run."""
+        self.events.append(event)
+
+    def host_event(
+        self, kind: str, dst: array, src: array | None, value: Any, perform: Callable[[], None], where: Where | None
+    ) -> None:
+        """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
+        target = dst.allocation
+        starts_leaf = kind == "assign" and not self._touched(dst.span) and bool(target.required)
+        reads = () if src is None else (src.span,)
+        event = Event(next(_ids), kind, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
+        if not starts_leaf and not target.is_gradient:
+            if src is not None and is_float_memory(src) and (src.allocation in self.active or src.allocation.required):
+                self.active[src.allocation] = self.active[target] = None
+                self._scalar(src, kind)
+            if is_float_memory(dst) and (target.required or target.retained):
+                self.active[target] = None
+            if target in self.active:
+                self._scalar(dst, kind)
+            for a in event.arrays:
+                self.arrays[id(a)] = a
+            self._before_writes(event)
+            self.events.append(event)
+        target.about_to_write(dst.span, kind, where, self)
+        perform()
+
+    def record_func(self, backward: Callable[[], None], arrays: Sequence[array]) -> None:
+        """Record a function of yours at this place: `backward()` is called when the walk passes it.
+
+        Inside it `a.grad` of each of `arrays` is the live adjoint. What your code changed in `arrays` since the last
+        event counts as written here.
+        """
+        with memory.LOCK:
+            event = Event(next(_ids), "func", getattr(backward, "__name__", "func"), memory.caller_where())
+            event.callback, event.arrays = backward, tuple(arrays)
+            for a in arrays:
+                self.arrays[id(a)] = a
+                self.active[a.allocation] = None
+                self._scalar(a, "record_func")
+            event.writes = tuple(a.span for a in arrays)
+            self._note(event)
+            self.events.append(event)
+
+    def _scalar(self, a: array, what: str) -> None:
+        """Memory on an active path has one floating-point type."""
+        dtype = a.dtype if isinstance(a.dtype, Struct) else a.dtype.scalar  # type: ignore[attr-defined]
+        known = self.scalars.setdefault(a.allocation, dtype)
+        if known is dtype or isinstance(known, Struct):
+            return
+        if isinstance(dtype, Struct):
+            self.scalars[a.allocation] = dtype
+            return
+        raise GradientError(
+            f"{a.label} is used as {dtype} and as {known}, both with gradients.", slug="two-types",
+            why="Memory has one gradient, of one scalar type.", instead="two arrays, and a kernel that converts",
+        )  # fmt: skip
+
+    def _touched(self, span: Span) -> bool:
+        marks = self.touched.get(span.allocation)
+        return marks is not None and marks.touch(span)
+
+    def _note(self, event: Event) -> None:
+        for spans, into in ((event.reads, self.touched), (event.writes, self.touched), (event.writes, self.written)):
+            for span in spans:
+                marks = into.get(span.allocation)
+                if marks is None:
+                    marks = into[span.allocation] = Marks()
+                marks.add(span)
+        for span in event.writes:
+            self.stamps[span.allocation] = next(_clock)
+
+    def _need(self, span: Span, event: Event, name: str) -> None:
+        a = span.allocation
+        if a not in self.needs:
+            self.needs[a] = []
+            a.watchers.add(self)
+        self.needs[a].append(Need(span, event, name, _checksum(span) if a.exposed else None))
+
+    def _before_writes(self, event: Event) -> None:
+        """Keep what this event is about to overwrite, if an adjoint needs it."""
+        for span in event.writes:
+            needs = self.needs.get(span.allocation)
+            if needs or self.keep == "all":
+                self._keep(span, event, needs or [])
+        self._note(event)
+
+    def _keep(self, span: Span, event: Event, needs: list[Need]) -> None:
+        hit = [n for n in needs if n.span.overlaps(span) is not False]
+        if not hit and self.keep != "all":
+            return
+        for need in hit:
+            if not need.verify():
+                self.conflicts.append((need, "a write that the tape could not see", event.where))
+        reason = ", ".join(sorted({f"adjoint of {n.event.label} reads {n.name}" for n in hit})) or 'keep="all"'
+        event.kept.append(Kept(span, span.copy_out(), reason))
+        needs[:] = [n for n in needs if not span.contains(n.span)]
+
+    # ---- told by memory
+
+    def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
+        """Something that this tape does not record is about to change bytes."""
+        needs = self.needs.get(span.allocation, [])
+        if self.keep == "all":
+            event = Event(next(_ids), "foreign", what, where, (), (span,))
+            self._keep(span, event, needs)
+            self.events.append(event)
+            return
+        for need in needs:
+            if need.span.overlaps(span) is not False:
+                self.conflicts.append((need, what, where))
+
+    def exposing(self, allocation: Allocation) -> None:
+        """From now on bytes may change unseen: take checksums of what is needed."""
+        for need in self.needs.get(allocation, ()):
+            need.checksum = _checksum(need.span)
+
+    def _verify(self) -> None:
+        for needs in self.needs.values():
+            for need in needs:
+                if not need.verify():
+                    self.conflicts.append((need, "a write through its raw memory (numpy(), ptr, another library)", None))
+                    need.checksum = None
+        if self.conflicts:
+            need, what, where = self.conflicts[0]
+            line = f" at {where}: {where.text.strip()}" if where else ""
+            raise GradientError(
+                f"{need.name!r} was changed by {what}{line}, after {need.event.label!r} had read it.",
+                slug="overwritten", where=need.event.where,
+                why=f"The adjoint of {need.event.label!r} needs the value it read, and that is gone.",
+                instead='wb.Tape(keep="all"), or make the change inside the tape or after backward()',
+            )  # fmt: skip
+
+    # ---- backward
+
+    def backward(self, loss: array | None = None, grads: dict[array, array] | None = None) -> None:
+        """Publish the gradient of the seeds with respect to what the tape started from.
+
+        loss    an array of one element: its seed is one.
+        grads   {array: seed}, seeds of the same shape and dtype (float32 for float16). They are copied.
+        Without either, the seeds are the `.grad` bytes written since they were last published.
+        Raises GradientError where the gradient would not be exact, or a seed does not fit.
+        """
+        with memory.LOCK, memory.unrecorded():
+            space = self._seeds(loss, grads)
+            self.last_seeds = {a: shadow.data.copy() for a, shadow in space.items()}
+            self._publish(*self._walk(space))
+
+    def replay(self, observe: Callable[[Event, Workspace], None]) -> Workspace:
+        """Walk with the seeds of the last `backward`, publishing nothing; `observe(event, space)` after every step."""
+        with memory.LOCK, memory.unrecorded():
+            space = Workspace()
+            for a, data in self.last_seeds.items():
+                space[a].data[...] = data
+            return self._walk(space, observe)[0]
+
+    def _seeds(self, loss: array | None, grads: dict[array, array] | None) -> Workspace:
+        space = Workspace()
+        if loss is None and grads is None:
+            self._written_seeds(space)
+            return space
+        if loss is not None:
+            self._check_seed(loss)
+            if loss.size != 1 or loss.dtype.size != 1:  # type: ignore[attr-defined]
+                raise GradientError(
+                    f"backward(loss) takes an array of one element, {loss.label} is {loss.dtype} of shape {loss.shape}.",
+                    slug="loss-shape", instead=f"backward(grads={{{loss.label}: seed}})",
+                )  # fmt: skip
+            space[loss.allocation].view(loss.span, _gradient_dtype(loss))[...] += 1
+        for a, seed in (grads or {}).items():
+            self._check_seed(a)
+            _add_seed(space, a, seed)
+        return space
+
+    def _check_seed(self, a: Any) -> None:
+        if not isinstance(a, array):
+            raise GradientError(f"a seed belongs to an array, not to {type(a).__name__}", slug="seed-type")
+        if not self._touched(a.span):
+            raise GradientError(
+                f"{a.label} was neither read nor written while this tape recorded.", slug="seed-untouched",
+                why="A seed must lie on memory that the tape has seen.",
+                instead="a seed of an output of one of its launches",
+            )  # fmt: skip
+
+    def _written_seeds(self, space: Workspace) -> None:
+        """The gradient bytes that the user, or a later tape, wrote into what this tape computed."""
+        for a, marks in self.written.items():
+            grad = a.grad
+            if grad is None or a not in self.active:
+                continue
+            mask = grad.user_written_mask(grad.span())
+            later = _published.get(grad, 0) > self.stamps.get(a, 0)
+            if mask is None and not later:
+                continue
+            k = a.grad_scale or 1
+            chosen = np.ones(grad.nbytes, bool) if later else mask.reshape(-1)
+            inside = np.zeros(grad.nbytes, bool)
+            for span in marks:
+                memory._bits(Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides),
+                                  span.itemsize * k), inside)[...] = True  # fmt: skip
+            picked = np.flatnonzero(chosen & inside)
+            if len(picked):
+                space[a].data[picked] = grad.bytes[picked]
+
+    def _walk(
+        self, space: Workspace, observe: Callable[[Event, Workspace], None] | None = None
+    ) -> tuple[Workspace, dict]:
+        """Reverse every event on an active path. Memory is as it was when this returns."""
+        self._verify()
+        undone: list[tuple[Span, Any]] = []
+        retained: dict[Span, Any] = {}
+        try:
+            for event in reversed(self.events):
+                self._rewind(event, undone)
+                self._retain(event, space, retained)
+                _REVERSE[event.kind](self, event, space)
+                if observe is not None:
+                    observe(event, space)
+        finally:
+            for span, data in reversed(undone):
+                span.copy_in(data)
+        return space, retained
+
+    def _rewind(self, event: Event, undone: list) -> None:
+        for kept in reversed(event.kept):
+            undone.append((kept.span, kept.span.copy_out()))
+            kept.span.copy_in(kept.data)
+
+    def _retain(self, event: Event, space: Workspace, retained: dict) -> None:
+        """The full adjoint by the final contents: as it stands before the last write is reversed."""
+        for span in event.writes:
+            a = span.allocation
+            if a.retained and a in space:
+                for wanted in a.retained:
+                    if wanted not in retained and wanted.overlaps(span) is not False:
+                        k = a.grad_scale or 1
+                        retained[wanted] = space[a].view(wanted, f"u{_word(wanted.itemsize * k)}").copy()
+
+    def _reverse_launch(self, event: Event, space: Workspace) -> None:
+        command, back = event.command, event.reverse
+        plan, flat = command.plan, command.flat
+        if back is None or len(back.shadows) != len(plan.floats):
+            self._refuse_late(event, plan, flat, back)
+        if back is None or not any(flat[k].allocation in space for k in back.shadows):
+            return
+        if back.reverse.ordered and plan.backend == "cuda" and np.prod(plan.dims) > 1:
+            raise GradientError(
+                f"Kernel {event.label!r} uses what an atomic returned, which on a GPU depends on the order of threads.",
+                slug="atomic-order", where=event.where, instead="device='cpu' for this launch",
+            )  # fmt: skip
+        copies = _private_copies(back, flat)
+        values = list(command.values)
+        shadows = [space[flat[k].allocation] for k in back.shadows]
+        if copies:
+            values = _moved_values(flat, copies)
+        for k, shadow in zip(back.shadows, shadows, strict=True):
+            a = flat[k]
+            s = shadow.scale
+            values.append(shadow.address + a._offset * s)
+            values += a.shape
+            values += a.strides if s == 1 else [n * s for n in a.strides]
+
+        def views() -> list:
+            arrays = launching.views(plan.program.function, flat)
+            for k, (data, first) in copies.items():
+                arrays[k] = _moved_view(flat[k], data, first)
+            for k, shadow in zip(back.shadows, shadows, strict=True):
+                arrays.append(_shadow_view(flat[k], shadow))
+            return arrays
+
+        back.executable.run(plan.program, plan.dims, values, views)
+
+    def _refuse_late(self, event: Event, plan: Any, flat: list, back: Any) -> None:
+        for k in plan.floats:
+            if (back is None or k not in back.shadows) and flat[k].allocation.required and k in plan.float_reads:
+                name = plan.program.leaves[k].name
+                raise GradientError(
+                    f"{name!r} got requires_grad after {event.label!r} had been recorded.", slug="late-grad",
+                    where=event.where, why="What its adjoint needs was not kept.",
+                    instead="set requires_grad=True before the tape records",
+                )  # fmt: skip
+
+    def _reverse_host(self, event: Event, space: Workspace) -> None:
+        """copy: the source gets the adjoint of the target; every host write clears what it overwrote."""
+        dst = event.arrays[0]
+        if dst.allocation not in space:
+            return
+        for part in _float_parts(dst):
+            g = space[dst.allocation].view(part.span, _gradient_dtype(part))
+            if len(event.arrays) == 2 and event.arrays[1].allocation in self.active:
+                src = event.arrays[1] if part is dst else event.arrays[1].field(part._name)
+                got = g.copy()
+                g[...] = 0
+                space[src.allocation].view(src.span, _gradient_dtype(src))[...] += got
+            else:
+                g[...] = 0
+
+    def _reverse_func(self, event: Event, space: Workspace) -> None:
+        """The callback sees the live adjoint as `.grad`."""
+        allocations = list(dict.fromkeys(a.allocation for a in event.arrays))
+        before = [a.gradient().bytes.copy() for a in allocations]
+        for a in allocations:
+            a.gradient().bytes[...] = space[a].data
+        try:
+            assert event.callback is not None
+            event.callback()
+            for a in allocations:
+                space[a].data[...] = a.gradient().bytes
+        finally:
+            for a, data in zip(allocations, before, strict=True):
+                a.gradient().bytes[...] = data
+
+    def _reverse_nothing(self, event: Event, space: Workspace) -> None:
+        """Not ours: only rewound."""
+
+    # ---- publishing
+
+    def _publish(self, space: Workspace, retained: dict[Span, Any]) -> None:
+        for a in list(space):
+            if a.required or a.retained:
+                self._publish_one(a, space[a], retained)
+        for port in ports:
+            port(self, space)
+
+    def _publish_one(self, a: Allocation, shadow: Shadow, retained: dict[Span, Any]) -> None:
+        """Leaves accumulate; what an event wrote is replaced."""
+        grad, k = a.gradient(), a.grad_scale or 1
+        dtype = self.scalars.get(a)
+        written = self.written.get(a)
+        _accumulate(grad, shadow, dtype)
+        for span in written or ():
+            at = Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
+            at.words()[...] = shadow.view(span, f"u{_word(span.itemsize * k)}")
+        for wanted, data in retained.items():
+            if wanted.allocation is a:
+                a.gradient_span(wanted).words()[...] = data
+        grad.version += 1
+        grad.mark_published()
+        if not written:
+            _published[grad] = next(_clock)
+        else:
+            _published.pop(grad, None)
+
+    @property
+    def gradients(self) -> dict[array, array]:
+        """{array: its gradient} for every array of the tape that has one."""
+        return {a: a.grad for a in self.arrays.values() if a.grad is not None}
+
+    @property
+    def launches(self) -> list[Event]:
+        """The recorded launches, in order."""
+        return [e for e in self.events if e.kind == "launch"]
+
+    def zero(self) -> None:
+        """Set the gradients of every array of this tape to zero."""
+        with memory.LOCK, memory.unrecorded():
+            for allocation in {a.allocation: None for a in self.arrays.values()}:
+                grad = allocation.grad
+                if grad is not None:
+                    grad.bytes[...] = 0
+                    grad.version += 1
+                    grad.mark_published()
+                    _published.pop(grad, None)
+
+    def reset(self) -> None:
+        """Forget every event and zero the gradients."""
+        self.zero()
+        self._clear()
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def show(self) -> Any:
+        """The static picture of the tape: lanes of memory by launches, with a table beside it."""
+        return pictures["show"](self)
+
+
+_REVERSE: dict[str, Callable[[Tape, Event, Workspace], None]] = {
+    "launch": Tape._reverse_launch,
+    "copy": Tape._reverse_host,
+    "assign": Tape._reverse_host,
+    "fill_": Tape._reverse_host,
+    "zero_": Tape._reverse_host,
+    "func": Tape._reverse_func,
+    "foreign": Tape._reverse_nothing,
+}
+
+# filled by `viz`, which lies above: name -> function of a tape
+pictures: dict[str, Callable[[Tape], Any]] = {}
+
+# called after every publishing with (tape, workspace): output ports of other libraries
+ports: list[Callable[[Tape, Workspace], None]] = []
+
+_published: Any = weakref.WeakKeyDictionary()  # gradient memory -> when a tape last added to it as a leaf
+
+
+# ---- pieces
+
+
+def _named(name: str, value: Any) -> Iterator[tuple[str, array]]:
+    """The arrays that a variable holds: itself, a few items of a list, the fields of a struct."""
+    if isinstance(value, array):
+        yield name, value
+    elif isinstance(value, list | tuple):
+        for k, item in enumerate(value[:1000]):
+            if isinstance(item, array):
+                yield f"{name}[{k}]", item
+    elif isinstance(value, Instance):
+        for key, item in vars(value).items():
+            yield from _named(f"{name}.{key}", item)
+
+
+def is_float_memory(a: array) -> bool:
+    """Has this array any float in it."""
+    return a._differentiable
+
+
+def _word(itemsize: int) -> int:
+    return next(w for w in (8, 4, 2, 1) if itemsize % w == 0)
+
+
+def _gradient_dtype(a: array) -> np.dtype:
+    scalar = a.dtype.scalar  # type: ignore[attr-defined]
+    return np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
+
+
+def _float_parts(a: array) -> list[array]:
+    """The float arrays that an array consists of: itself, or the float fields of its structs."""
+    if not isinstance(a.dtype, Struct):
+        return [a] if is_float(a.dtype) else []
+    return list(_float_fields(a, a.dtype, ""))
+
+
+def _float_fields(a: array, dtype: Struct, path: str) -> Iterator[array]:
+    for name, type in dtype.fields:
+        inner = f"{path}{name}"
+        if isinstance(type, Struct):
+            yield from _float_fields(a, type, inner + ".")
+        elif is_float(type):
+            part = a.field(inner)
+            part._name = inner
+            yield part
+
+
+def _add_seed(space: Workspace, a: array, seed: Any) -> None:
+    if not isinstance(seed, array):
+        raise GradientError(
+            f"the seed of {a.label} is a {type(seed).__name__}, it must be an array.", slug="seed-type",
+            instead=f"wb.array(seed, dtype=wb.{a.dtype})",
+        )  # fmt: skip
+    want = a.dtype if isinstance(a.dtype, Struct) else None
+    dtype_fits = seed.dtype == a.dtype or (want is None and seed.data.dtype == _gradient_dtype(a))
+    if seed.shape != a.shape or not dtype_fits:
+        raise GradientError(
+            f"the seed of {a.label} is {seed.dtype} of shape {seed.shape}; it must be {a.dtype} of shape {a.shape}.",
+            slug="seed-shape" if dtype_fits else "seed-dtype", instead=f"wb.ones_like({a.label})",
+        )  # fmt: skip
+    for part in _float_parts(a):
+        values = seed.data if part is a else seed.field(part._name).data
+        view = space[a.allocation].view(part.span, _gradient_dtype(part))
+        view[...] += values.reshape(view.shape)
+
+
+def _accumulate(grad: Allocation, shadow: Shadow, dtype: Any) -> None:
+    """grad += shadow, in the memory's floating-point type."""
+    if isinstance(dtype, Scalar):
+        wide = np.float32 if dtype.bits == 16 else dtype.numpy
+        mine, theirs = grad.bytes.view(wide), shadow.data.view(wide)
+        mine += theirs
+    elif isinstance(dtype, Struct):
+        n = grad.nbytes // dtype.numpy.itemsize * dtype.numpy.itemsize
+        _add_records(grad.bytes[:n].view(dtype.numpy), shadow.data[:n].view(dtype.numpy))
+
+
+def _add_records(mine: Any, theirs: Any) -> None:
+    for name in mine.dtype.names:
+        if mine.dtype[name].names:
+            _add_records(mine[name], theirs[name])
+        elif mine.dtype[name].base.kind == "f":
+            mine[name] += theirs[name]
+
+
+def _private_copies(back: Any, flat: list) -> dict[int, tuple[Any, int]]:
+    """Copies of the memory that a replay writes to: position -> (bytes, offset of the first one)."""
+    copies: dict[int, tuple[Any, int]] = {}
+    if not back.private:
+        return copies
+    made: dict[Allocation, tuple[Any, int]] = {}
+    touched = {flat[k].allocation for k in back.private}
+    for k, a in enumerate(flat):
+        if isinstance(a, array) and a.allocation in touched:
+            if a.allocation not in made:
+                hulls = [b.span.hull() for b in flat if isinstance(b, array) and b.allocation is a.allocation]
+                low, high = min(h[0] for h in hulls), max(h[1] for h in hulls)
+                made[a.allocation] = (a.allocation.bytes[low:high].copy(), low)
+            copies[k] = made[a.allocation]
+    return copies
+
+
+def _moved_values(flat: list, copies: dict[int, tuple[Any, int]]) -> list:
+    values: list = []
+    for k, a in enumerate(flat):
+        packed = launching.pack_values((a,))
+        if k in copies:
+            data, first = copies[k]
+            start = int(data.data.ptr) if a.device.is_cuda else data.__array_interface__["data"][0]
+            packed[0] = start + a._offset - first
+        values += packed
+    return values
+
+
+def _moved_view(a: array, data: Any, first: int) -> Any:
+    whole = a.data
+    return np.ndarray(whole.shape, whole.dtype, data, a._offset - first, whole.strides)
+
+
+def _shadow_view(a: array, shadow: Shadow) -> Any:
+    dtype, s = _gradient_dtype(a), shadow.scale
+    inner = a.data.shape[a.ndim :]
+    strides = tuple(n * s for n in a.data.strides)
+    return np.ndarray((*a.shape, *inner), dtype, shadow.data, a._offset * s, strides)

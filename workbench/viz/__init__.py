@@ -1,0 +1,16 @@
+"""The tape view: gather (tape -> plain data) -> layout (positions) -> scene (marks) -> svg or text.
+
+Nothing in this package computes a derivative: every number comes in with the trace.
+"""
+
+from ..tape import Tape, pictures
+from .figure import TapeFigure
+from .gather import gather
+
+
+def show(tape: Tape) -> TapeFigure:
+    """The static tape view: a picture and a table that survive wherever a notebook is rendered."""
+    return TapeFigure(gather(tape))
+
+
+pictures["show"] = show

@@ -1,0 +1,152 @@
+"""From a tape to a `Trace`: what was touched, kept and aliased, and how large the adjoint was at each step.
+
+Adjoint levels are read off the workspace of a real walk with the seeds of the last `backward`; nothing is computed
+here but maxima and norms of numbers that the walk left in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..kernels.types import Scalar
+from ..memory import Allocation, Span
+from ..tape import Event, Tape, Workspace
+from .trace import AdjointLevel, AllocationTrack, EventColumn, Kept, NameRange, Seed, TouchMark, Trace
+
+_KINDS = {"fill_": "fill", "zero_": "fill", "foreign": "assign"}
+
+
+def gather(tape: Tape) -> Trace:
+    """The trace of a tape as it stands. Reads memory under the lock; changes nothing."""
+    return _Gather(tape).trace()
+
+
+def _range(span: Span) -> tuple[int, int, bool]:
+    low, high = span.hull()
+    return low, high, not span.dense
+
+
+class _Gather:
+    def __init__(self, tape: Tape):
+        self.tape = tape
+        self.versions: dict[Allocation, int] = {}
+        self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
+        self.levels: dict[Event, list[AdjointLevel]] = {}
+
+    def trace(self) -> Trace:
+        tape = self.tape
+        for a in tape.arrays.values():
+            self.name(a.span, tape.names.get(id(a)) or a.name or "")
+        seeds = self.walk() if tape.last_seeds else []
+        events = [self.column(n, e) for n, e in enumerate(tape.events)]
+        tracks = [self.track(a) for a in self.names]
+        return Trace(tracks, events, seeds)
+
+    def name(self, span: Span, name: str) -> None:
+        if span.nbytes:
+            known = self.names.setdefault(span.allocation, {})
+            key = _range(span)
+            if not known.get(key):
+                known[key] = name
+            elif name and name not in known[key].split(", "):
+                known[key] += f", {name}"
+
+    def track(self, a: Allocation) -> AllocationTrack:
+        names = []
+        for (low, high, strided), text in self.names[a].items():
+            names += [NameRange(name or f"{a}", low, high, strided) for name in text.split(", ")]
+        scalar = self.tape.scalars.get(a)
+        itemsize = scalar.itemsize if isinstance(scalar, Scalar) else 0
+        text = next((f"{x.dtype} {x.shape}" for x in self.tape.arrays.values() if x.allocation is a), "")
+        return AllocationTrack(str(a), a.nbytes, names, text, itemsize)
+
+    def touches(self, event: Event) -> list[TouchMark]:
+        """Reads first, with the version they saw; then writes, each making a new version."""
+        marks = []
+        accumulated = event.command.plan.accumulates_only if event.command is not None else frozenset()
+        labels = self.labels(event)
+        for how, spans in (("read", event.reads), ("write", event.writes)):
+            for k, span in enumerate(spans):
+                if not span.nbytes:
+                    continue
+                position, name = labels[how][k]
+                kind = "accumulate" if how == "write" and position in accumulated else how
+                low, high, strided = _range(span)
+                before = self.versions.get(span.allocation, 0)
+                if how == "write":
+                    self.versions[span.allocation] = before + 1
+                marks.append(TouchMark(str(span.allocation), name, low, high, kind, before, None, strided))
+        return marks
+
+    def labels(self, event: Event) -> dict[str, list[tuple[int, str]]]:
+        if event.command is None:
+            arrays = list(event.arrays)
+            both = {"write": arrays[:1], "read": arrays[1:]} if event.kind != "func" else {"write": arrays, "read": []}
+            return {how: [(-1, self.label(a, "")) for a in found] for how, found in both.items()}
+        plan, flat = event.command.plan, event.command.flat
+        return {
+            how: [(k, self.label(flat[k], plan.program.leaves[k].name)) for k, _ in found]
+            for how, found in (("read", plan.reads), ("write", plan.writes))
+        }
+
+    def label(self, a: Any, parameter: str) -> str:
+        name = self.tape.names.get(id(a)) or a.name or parameter or str(a.allocation)
+        self.name(a.span, name)
+        return name
+
+    def column(self, n: int, event: Event) -> EventColumn:
+        kept = [Kept(str(k.span.allocation), *k.span.hull(), k.span.nbytes, k.reason) for k in event.kept]
+        where = event.where
+        return EventColumn(
+            f"L{event.id}", n, _KINDS.get(event.kind, event.kind), event.label, str(where) if where else "",
+            touches=self.touches(event), kept=kept, adjoint=self.levels.get(event, ()),
+        )  # fmt: skip
+
+    # ---- the walk
+
+    def walk(self) -> list[Seed]:
+        """Walk once more with the last seeds, and note how large the adjoint is after each step."""
+        seeds = []
+        for a, data in self.tape.last_seeds.items():
+            level = self.level(a, Span(a, 0, (a.nbytes,), (1,), 1), data)
+            seeds.append(Seed(f"{self.any_name(a)}: |seed| = {level.l2:.3g}", level))
+        self.tape.replay(self.observe)
+        return seeds
+
+    def any_name(self, a: Allocation) -> str:
+        return next((n for n in self.names.get(a, {}).values() if n), str(a))
+
+    def observe(self, event: Event, space: Workspace) -> None:
+        seen: dict[Allocation, int] = {}
+        for span in (*event.reads, *event.writes):
+            if span.allocation in space:
+                seen[span.allocation] = seen.get(span.allocation, 0) + 1
+        levels = []
+        for a in seen:
+            spans = [s for s in (*event.reads, *event.writes) if s.allocation is a and s.nbytes]
+            for span in dict.fromkeys(spans):
+                levels.append(self.level(a, span, space[a].data))
+        self.levels[event] = levels
+
+    def level(self, a: Allocation, span: Span, data: Any) -> AdjointLevel:
+        scalar = self.tape.scalars.get(a)
+        low, high, _ = _range(span)
+        if not isinstance(scalar, Scalar):
+            return AdjointLevel(str(a), low, high)
+        k = a.grad_scale or 1
+        dtype = np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
+        values = _host(data)[low * k : high * k].view(dtype).astype(np.float64)
+        finite = values[np.isfinite(values)]
+        most = float(np.abs(finite).max(initial=0.0))
+        return AdjointLevel(
+            str(a), low, high, most, float(np.sqrt((finite**2).sum())), bool(np.isnan(values).any()),
+            bool(np.isinf(values).any()), not values.any(), 0,
+        )  # fmt: skip
+
+
+def _host(data: Any) -> np.ndarray:
+    get: Callable[[], np.ndarray] | None = getattr(data, "get", None)
+    return get() if get is not None else data

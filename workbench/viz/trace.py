@@ -1,0 +1,249 @@
+"""What the tape view draws, as plain data: the contract between the tape and the pictures.
+
+One idea: memory, not array objects. Ranges are half-open byte intervals of one allocation, so two names of
+the same bytes are seen to be the same bytes. Invariants: everything is frozen and hashable by value; a level
+says what the shadow held *before* its event ran forward, that is after the event's reverse step; an event
+lists only the levels that its reverse step changed, and the others carry on from the event to its right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+FLAGS = ("nan", "inf", "died", "kept", "aliased")
+KINDS = {
+    "launch": ("launch", "launches"), "copy": ("copy", "copies"), "fill": ("fill", "fills"), "zero": ("zero", "zeros"),
+    "assign": ("assign", "assigns"), "func": ("func", "funcs"), "foreign": ("foreign write", "foreign writes"),
+}
+HOW = ("read", "write", "accumulate")
+
+
+class NameRange(NamedTuple):
+    """One name of a piece of memory: bytes [lo, hi) of the allocation; `strided` if it skips bytes in between."""
+
+    name: str
+    lo: int
+    hi: int
+    strided: bool = False
+
+
+class Kept(NamedTuple):
+    """Bytes [lo, hi) that the tape saved before an event overwrote them, what that cost and why."""
+
+    allocation: str
+    lo: int
+    hi: int
+    nbytes: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TouchMark:
+    """One access of an event to bytes [lo, hi) of an allocation, under the name the user passed."""
+
+    allocation: str
+    name: str
+    lo: int
+    hi: int
+    how: str = "read"
+    version_before: int = 0
+    version_after: int | None = None
+    strided: bool = False
+
+    def __post_init__(self) -> None:
+        if self.how not in HOW:
+            raise ValueError(f"a touch is one of {HOW}, not {self.how!r}")
+        if self.version_after is None:
+            object.__setattr__(self, "version_after", self.version_before + (self.how != "read"))
+
+
+@dataclass(frozen=True, slots=True)
+class AdjointLevel:
+    """The size of the adjoint of bytes [lo, hi) before an event ran forward; `contributions` is how many met there."""
+
+    allocation: str
+    lo: int
+    hi: int
+    max_abs: float = 0.0
+    l2: float = 0.0
+    nan: bool = False
+    inf: bool = False
+    zero: bool = False
+    contributions: int = 0
+
+    @property
+    def state(self) -> str:
+        """`nan`, `inf`, `zero` or `value`, the worst first."""
+        return "nan" if self.nan else "inf" if self.inf else "zero" if self.zero else "value"
+
+
+class Seed(NamedTuple):
+    """One seed of the reverse pass as text (`loss[0] = 1`), and the adjoint level it put after the last event."""
+
+    text: str
+    level: AdjointLevel | None = None
+
+
+@dataclass(frozen=True)
+class AllocationTrack:
+    """One owner's buffer: every name of it with its bytes, and a text such as `float32 (32, 3)`.
+
+    `itemsize`, if given, lets partial ranges be shown in elements instead of bytes.
+    """
+
+    id: str
+    nbytes: int
+    names: Sequence[NameRange | tuple]
+    text: str = ""
+    itemsize: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(NameRange(*name) for name in self.names))
+
+    @property
+    def aliased(self) -> bool:
+        return len(self.names) > 1
+
+    def partial(self, lo: int, hi: int) -> bool:
+        return lo > 0 or hi < self.nbytes
+
+    def range_text(self, lo: int, hi: int) -> str:
+        """`[0:96) B`, or `[0:24)` in elements where both ends are whole elements."""
+        size = self.itemsize
+        if size and lo % size == 0 and hi % size == 0:
+            return f"[{lo // size}:{hi // size})"
+        return f"[{lo}:{hi}) B"
+
+
+@dataclass(frozen=True)
+class EventColumn:
+    """One event of the tape, of a kind in `KINDS` (`fill_` and `zero_` too). `arrows` are pairs (written touch, read touch), by position in `touches`, along which
+    the adjoint flows back; None means from every written to every read touch. `scope` names the loop or block."""
+
+    id: str
+    index: int
+    kind: str
+    label: str
+    where: str = ""
+    scope: str = ""
+    touches: Sequence[TouchMark] = ()
+    kept: Sequence[Kept | tuple] = ()
+    adjoint: Sequence[AdjointLevel] = ()
+    arrows: Sequence[tuple[int, int]] | None = None
+    flags: Iterable[str] = field(default_factory=frozenset)
+
+    def __post_init__(self) -> None:
+        kind = self.kind.rstrip("_")
+        if kind not in KINDS:
+            raise ValueError(f"an event is one of {tuple(KINDS)}, not {self.kind!r}")
+        arrows = self._all_arrows() if self.arrows is None else self.arrows
+        put = object.__setattr__
+        put(self, "kind", kind)
+        put(self, "touches", tuple(self.touches))
+        put(self, "kept", tuple(Kept(*kept) for kept in self.kept))
+        put(self, "adjoint", tuple(self.adjoint))
+        put(self, "arrows", tuple(tuple(pair) for pair in arrows))
+        put(self, "flags", frozenset(self.flags))
+
+    def _all_arrows(self) -> list[tuple[int, int]]:
+        written = [n for n, touch in enumerate(self.touches) if touch.how != "read"]
+        read = [n for n, touch in enumerate(self.touches) if touch.how == "read"]
+        return [(w, r) for w in written for r in read]
+
+    @property
+    def heading(self) -> str:
+        return f"#{self.index} {self.label}"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Everything the tape view shows. `cursor` is the position (in `events`) that the reverse pass has reached."""
+
+    allocations: Sequence[AllocationTrack]
+    events: Sequence[EventColumn]
+    seeds: Sequence[Seed | tuple | str] = ()
+    cursor: int | None = None
+    title: str = "tape"
+
+    def __post_init__(self) -> None:
+        seeds = tuple(Seed(seed) if isinstance(seed, str) else Seed(*seed) for seed in self.seeds)
+        object.__setattr__(self, "allocations", tuple(self.allocations))
+        object.__setattr__(self, "events", tuple(self.events))
+        object.__setattr__(self, "seeds", seeds)
+
+    @property
+    def summary(self) -> str:
+        """`5 launches · 4 allocations · 6 names`."""
+        parts = events_text(self.events)
+        parts.append(count(len(self.allocations), "allocation", "allocations"))
+        parts.append(count(sum(len(track.names) for track in self.allocations), "name", "names"))
+        return " · ".join(parts)
+
+    @property
+    def seed_text(self) -> str:
+        return ", ".join(seed.text for seed in self.seeds)
+
+
+def count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}".replace(",", "\u202f")
+
+
+def events_text(events: Sequence[EventColumn]) -> list[str]:
+    """How many events of each kind, as words; an empty tape has `0 launches`."""
+    tally = Counter(event.kind for event in events)
+    return [count(tally[kind], *words) for kind, words in KINDS.items() if tally[kind]] or ["0 launches"]
+
+
+def join_levels(levels: Sequence[AdjointLevel]) -> AdjointLevel | None:
+    """One level for several: the largest value, every flag; zero only if all are. None for no level."""
+    if len(levels) < 2:
+        return levels[0] if levels else None
+    return AdjointLevel(
+        levels[0].allocation,
+        min(level.lo for level in levels),
+        max(level.hi for level in levels),
+        max((level.max_abs for level in levels if not math.isnan(level.max_abs)), default=math.nan),
+        math.hypot(*(level.l2 for level in levels)),
+        any(level.nan for level in levels),
+        any(level.inf for level in levels),
+        all(level.zero for level in levels),
+        max(level.contributions for level in levels),
+    )
+
+
+def event_flags(event: EventColumn) -> frozenset[str]:
+    """What the tape said plus what shows in the event itself."""
+    found = set(event.flags)
+    found.update("nan" for level in event.adjoint if level.nan)
+    found.update("inf" for level in event.adjoint if level.inf)
+    if event.kept:
+        found.add("kept")
+    if _touches_twice(event.touches):
+        found.add("aliased")
+    return frozenset(found)
+
+
+def _touches_twice(touches: Sequence[TouchMark]) -> bool:
+    """Do two differently named accesses share bytes?"""
+    ordered = sorted(touches, key=lambda touch: (touch.allocation, touch.lo))
+    reach: dict[str, tuple[str, int]] = {}
+    for touch in ordered:
+        name, end = reach.get(touch.allocation, (touch.name, 0))
+        if touch.lo < end and touch.name != name:
+            return True
+        if touch.hi > end:
+            reach[touch.allocation] = (touch.name, touch.hi)
+    return False
+
+
+def fold_flags(events: Iterable[EventColumn]) -> dict[str, int]:
+    """How many of the events carry each flag: what a folded or hidden group must still say."""
+    tally = dict.fromkeys(FLAGS, 0)
+    for event in events:
+        for flag in event_flags(event):
+            tally[flag] = tally.get(flag, 0) + 1
+    return {flag: number for flag, number in tally.items() if number}
