@@ -347,7 +347,7 @@ def test_half_precision_has_single_precision_gradients():
     assert h.T.grad.strides == (4, 12)
     pairs = zeros(4, dtype=float16, requires_grad=True).view(float32)
     with refused("two-types"):
-        pairs.grad  # noqa: B018
+        pairs.grad
     with refused("two-types"):
         pairs.requires_grad = True
 

@@ -125,7 +125,7 @@ def test_a_damaged_file_is_built_again(cache, damage):
 
 @pytest.mark.needs_cc
 def test_a_refused_text_says_what_the_compiler_said(cache):
-    with pytest.raises(compile_c.CompileError, match=r"(?s)fault of workbench.*   2 int f\(void\).*undeclared.*\[compiler\]"):
+    with pytest.raises(compile_c.CompileError, match=r"(?s)fault.* 2 int f\(void\).*undeclared.*\[compiler\]"):
         compile_c.build("\nint f(void) { return nothing_of_that_name; }\n")
     assert not list(cache.glob("*"))
 
@@ -145,7 +145,8 @@ def test_many_processes_may_compile_one_text_at_once(cache):
 @pytest.mark.needs_cc
 def test_a_process_killed_while_compiling_leaves_nothing_broken(cache, tmp_path):
     slow = tmp_path / "slow_cc"
-    slow.write_text('#!/bin/sh\ncase "$1" in --version) echo slow;; *) cc "$@"; touch "$WORKBENCH_CACHE/reached"; sleep 60;; esac\n')
+    work = 'cc "$@"; touch "$WORKBENCH_CACHE/reached"; sleep 60'
+    slow.write_text(f'#!/bin/sh\ncase "$1" in --version) echo slow;; *) {work};; esac\n')
     slow.chmod(0o755)
     process = in_process(BUILD, cache, CC=str(slow))
     deadline = time.monotonic() + 60
@@ -362,7 +363,7 @@ def test_nvrtc_of_the_wheel_does_without_cupy(cache, monkeypatch):
         pytest.skip("no libnvrtc in a wheel or on the system: CuPy brings its own")
     monkeypatch.setattr(compile_cuda, "nvrtc", lambda: compile_cuda.WheelNvrtc(paths[0]))
     assert compile_cuda.to_cubin(CUDA, "sm_90")[:4] == b"\x7fELF"
-    with pytest.raises(compile_c.CompileError, match="kernel.cu"):
+    with pytest.raises(compile_c.CompileError, match=r"kernel\.cu"):
         compile_cuda.to_cubin("broken\n", "sm_80")
 
 
@@ -386,7 +387,8 @@ def test_a_kernel_runs_on_a_gpu():
     code = """
     struct block { double *x; long long n; };
     extern "C" __global__ void add(const block args) {
-        for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < args.n; i += gridDim.x * blockDim.x) args.x[i] += i;
+        long long step = gridDim.x * blockDim.x;
+        for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < args.n; i += step) args.x[i] += i;
     }
     """
     loaded = compile_cuda.load(code, "add")

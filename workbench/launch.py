@@ -137,6 +137,8 @@ class Backward:
     shadows: tuple[int, ...]
     needs: tuple[tuple[int, Any], ...]
     private: tuple[int, ...]
+    extremal: tuple[int, ...] = ()
+    count: Executable | None = None
 
 
 # ---- arguments
@@ -218,7 +220,7 @@ def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
     assert isinstance(type, Scalar | Composite)
     try:
         if isinstance(type, Composite):
-            data = np.asarray(arg, dtype=type.numpy)
+            data = np.array(arg, dtype=type.numpy)  # a copy: the user may change theirs
             if data.size != type.size:
                 raise ValueError
             return data.reshape(type.shape)
@@ -412,7 +414,7 @@ def _contested(function: Function, dims: tuple, scalars: dict, shapes: dict, gro
     """Arrays whose accumulations may meet in one element."""
     names = {_root_name(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS}
     shared = set().union(*groups) if groups else set()
-    return frozenset(n for n in names if n.removeprefix("d_") in shared or not ranges.private(function, n, dims, scalars, shapes))
+    return frozenset(n for n in names if _mirrors(n) in shared or not ranges.private(function, n, dims, scalars, shapes))
 
 
 def _backward(plan: Plan, active: frozenset[str]) -> Backward:
@@ -422,18 +424,29 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     position = {leaf.name: k for k, leaf in enumerate(program.leaves)}
     shadows = tuple(position[p.name] for p in program.function.params if p.name in active)
     needed = dict(plan.reads)
-    contiguous = plan.contiguous | {f"d_{n}" for n in plan.contiguous & active}
-    shapes = plan.shapes | {f"d_{n}": shape for n, shape in plan.shapes.items() if n in active}
+    mirrored = [f"{prefix}{n}" for n in plan.shapes for prefix in ("", "d_", "after_", "ties_")]
+    contiguous = frozenset(m for m in mirrored if _mirrors(m) in plan.contiguous)
+    shapes = {m: plan.shapes[_mirrors(m)] for m in mirrored}
+
+    def ready(function: Function) -> Executable:
+        return _executable(
+            program, function, plan.backend, plan.dims, plan.scalars, shapes, contiguous, plan.groups, plan.index32
+        )
+
     return Backward(
-        reverse,
-        _executable(
-            program, reverse.function, plan.backend, plan.dims, plan.scalars, shapes, contiguous, plan.groups,
-            plan.index32,
-        ),
-        shadows,
+        reverse, ready(reverse.function), shadows,
         tuple((position[n], needed.get(position[n])) for n in sorted(reverse.needs)),
         tuple(position[n] for n in sorted(reverse.private)),
-    )
+        tuple(position[n] for n in reverse.extremal), ready(reverse.count) if reverse.count else None,
+    )  # fmt: skip
+
+
+def _mirrors(name: str) -> str:
+    """The array that a parameter of an adjoint is laid out like."""
+    for prefix in ("d_", "after_", "ties_"):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name
 
 
 def _written_names(plan: Plan) -> set[str]:

@@ -100,15 +100,11 @@ class Shadow:
 
     __slots__ = ("data", "address", "scale", "allocation", "owner")
 
-    def __init__(self, allocation: Allocation):
-        self.allocation, self.scale = allocation, allocation.grad_scale or 1
-        n = allocation.nbytes * self.scale
-        if allocation.device.is_cuda:
-            self.data = xp(allocation.device).zeros(n, np.uint8)
-            self.address = int(self.data.data.ptr)
-        else:
-            self.data = np.zeros(n, np.uint8)
-            self.address = self.data.__array_interface__["data"][0]
+    def __init__(self, allocation: Allocation, copy: Any = None):
+        self.allocation, self.scale = allocation, (allocation.grad_scale or 1) if copy is None else 1
+        self.data = xp(allocation.device).zeros(allocation.nbytes * self.scale, np.uint8) if copy is None else copy
+        on_gpu = allocation.device.is_cuda
+        self.address = int(self.data.data.ptr) if on_gpu else self.data.__array_interface__["data"][0]
 
     def view(self, span: Span, dtype: Any) -> Any:
         """The adjoint of a span as an array of `dtype`."""
@@ -226,6 +222,10 @@ class Tape:
     def after_launch(self, event: Event) -> None:
         """Called under LOCK when a launch has run."""
         self.events.append(event)
+        if event.reverse is not None:
+            for k in event.reverse.extremal:
+                a = event.command.flat[k]
+                self._need(a.span, event, event.command.program.leaves[k].name)
 
     def host_event(
         self, kind: str, dst: array, src: array | None, value: Any, perform: Callable[[], None], where: Where | None
@@ -436,9 +436,10 @@ class Tape:
         retained: dict[Span, Any] = {}
         try:
             for event in reversed(self.events):
+                after = _extremal_memory(event)
                 self._rewind(event, undone)
                 self._retain(event, space, retained)
-                _REVERSE[event.kind](self, event, space)
+                _REVERSE[event.kind](self, event, space, after)
                 if observe is not None:
                     observe(event, space)
         finally:
@@ -461,7 +462,7 @@ class Tape:
                         k = a.grad_scale or 1
                         retained[wanted] = space[a].view(wanted, f"u{_word(wanted.itemsize * k)}").copy()
 
-    def _reverse_launch(self, event: Event, space: Workspace) -> None:
+    def _reverse_launch(self, event: Event, space: Workspace, after: dict) -> None:
         command, back = event.command, event.reverse
         plan, flat = command.plan, command.flat
         if back is None or len(back.shadows) != len(plan.floats):
@@ -478,22 +479,45 @@ class Tape:
         shadows = [space[flat[k].allocation] for k in back.shadows]
         if copies:
             values = _moved_values(flat, copies)
-        for k, shadow in zip(back.shadows, shadows, strict=True):
-            a = flat[k]
-            s = shadow.scale
-            values.append(shadow.address + a._offset * s)
-            values += a.shape
-            values += a.strides if s == 1 else [n * s for n in a.strides]
+        extras = [(k, shadow) for k, shadow in zip(back.shadows, shadows, strict=True)]
+        helpers = self._ties(event, after) if back.extremal else []
 
-        def views() -> list:
+        def views(extras: list) -> list:
             arrays = launching.views(plan.program.function, flat)
             for k, (data, first) in copies.items():
                 arrays[k] = _moved_view(flat[k], data, first)
-            for k, shadow in zip(back.shadows, shadows, strict=True):
-                arrays.append(_shadow_view(flat[k], shadow))
-            return arrays
+            return arrays + [_shadow_view(flat[k], shadow) for k, shadow in extras]
 
-        back.executable.run(plan.program, plan.dims, values, views)
+        extras += helpers
+        packed = values + _mirrored_values(flat, extras)
+        back.executable.run(plan.program, plan.dims, packed, lambda: views(extras))
+        for k in back.extremal:
+            self._consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)
+
+    def _ties(self, event: Event, after: dict) -> list:
+        """Per extremal array: what it held after the launch, and how many share each cell's adjoint."""
+        command, back = event.command, event.reverse
+        flat, helpers = command.flat, []
+        for k in back.extremal:
+            ties = Shadow(flat[k].allocation)
+            helpers += [(k, after[flat[k].allocation]), (k, ties)]
+
+        def views() -> list:
+            return launching.views(command.program.function, flat) + [_shadow_view(flat[k], s) for k, s in helpers]
+
+        values = command.values + _mirrored_values(flat, helpers)
+        back.count.run(command.program, command.plan.dims, values, views)
+        for k, ties in helpers[1::2]:
+            a = flat[k]
+            _shadow_view(a, ties)[...] += a.data == _shadow_view(a, after[a.allocation])
+        return helpers
+
+    def _consume_extreme(self, a: array, space: Workspace, ties: Shadow, after: dict) -> None:
+        """What was there before the launch keeps its share; elsewhere the adjoint is used up."""
+        g = _shadow_view(a, space[a.allocation])
+        kept = a.data == _shadow_view(a, after[a.allocation])
+        share = g / _shadow_view(a, ties).clip(1)
+        g[...] = np.where(kept, share, 0) if isinstance(g, np.ndarray) else share * kept
 
     def _refuse_late(self, event: Event, plan: Any, flat: list, back: Any) -> None:
         for k in plan.floats:
@@ -505,7 +529,7 @@ class Tape:
                     instead="set requires_grad=True before the tape records",
                 )  # fmt: skip
 
-    def _reverse_host(self, event: Event, space: Workspace) -> None:
+    def _reverse_host(self, event: Event, space: Workspace, after: dict) -> None:
         """copy: the source gets the adjoint of the target; every host write clears what it overwrote."""
         dst = event.arrays[0]
         if dst.allocation not in space:
@@ -520,7 +544,7 @@ class Tape:
             else:
                 g[...] = 0
 
-    def _reverse_func(self, event: Event, space: Workspace) -> None:
+    def _reverse_func(self, event: Event, space: Workspace, after: dict) -> None:
         """The callback sees the live adjoint as `.grad`."""
         allocations = list(dict.fromkeys(a.allocation for a in event.arrays))
         before = [a.gradient().bytes.copy() for a in allocations]
@@ -535,7 +559,7 @@ class Tape:
             for a, data in zip(allocations, before, strict=True):
                 a.gradient().bytes[...] = data
 
-    def _reverse_nothing(self, event: Event, space: Workspace) -> None:
+    def _reverse_nothing(self, event: Event, space: Workspace, after: dict) -> None:
         """Not ours: only rewound."""
 
     # ---- publishing
@@ -603,7 +627,7 @@ class Tape:
         return pictures["show"](self)
 
 
-_REVERSE: dict[str, Callable[[Tape, Event, Workspace], None]] = {
+_REVERSE: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "launch": Tape._reverse_launch,
     "copy": Tape._reverse_host,
     "assign": Tape._reverse_host,
@@ -725,6 +749,28 @@ def _private_copies(back: Any, flat: list) -> dict[int, tuple[Any, int]]:
     return copies
 
 
+def _extremal_memory(event: Event) -> dict[Allocation, Shadow]:
+    """A copy of what the arrays under atomic_min and atomic_max hold after an event."""
+    if event.reverse is None or not event.reverse.extremal:
+        return {}
+    found = {}
+    for k in event.reverse.extremal:
+        a = event.command.flat[k].allocation
+        found[a] = Shadow(a, a.bytes.copy())
+    return found
+
+
+def _mirrored_values(flat: list, mirrors: list) -> list:
+    """Pointer, shape and strides of shadows and their like, for `Signature.pack`."""
+    values: list = []
+    for k, shadow in mirrors:
+        a, s = flat[k], shadow.scale
+        values.append(shadow.address + a._offset * s)
+        values += a.shape
+        values += a.strides if s == 1 else [n * s for n in a.strides]
+    return values
+
+
 def _moved_values(flat: list, copies: dict[int, tuple[Any, int]]) -> list:
     values: list = []
     for k, a in enumerate(flat):
@@ -743,7 +789,8 @@ def _moved_view(a: array, data: Any, first: int) -> Any:
 
 
 def _shadow_view(a: array, shadow: Shadow) -> Any:
-    dtype, s = _gradient_dtype(a), shadow.scale
+    s = shadow.scale
+    dtype = a.data.dtype if s == 1 else _gradient_dtype(a)
     inner = a.data.shape[a.ndim :]
     strides = tuple(n * s for n in a.data.strides)
     return np.ndarray((*a.shape, *inner), dtype, shadow.data, a._offset * s, strides)

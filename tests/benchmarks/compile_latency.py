@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers import PEERS, load, peer, peers, use_cache
+from peers import PEERS, cache_environment, load, peer, peers
 from rounds import heading
 
 
@@ -42,12 +42,11 @@ def gradient_of_wave(api: Any, kernels: Any) -> None:
     assert u.grad.numpy().any()
 
 
-def child(name: str, cache: str) -> None:
+def child(name: str) -> None:
     """Time the stages in this process and write them on stdout as the last line."""
     start = time.perf_counter()
     api = peer(name)
     imported = time.perf_counter()
-    use_cache(api, Path(cache))
     gradient_of_ten_lines(api, load(api, "kernels_small.py"))
     first = time.perf_counter()
     gradient_of_wave(api, load(api, "kernels_wave.py"))
@@ -56,8 +55,8 @@ def child(name: str, cache: str) -> None:
 
 
 def measured(name: str, cache: str) -> dict[str, float]:
-    command = [sys.executable, __file__, "--child", name, "--cache", cache]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    command, environment = [sys.executable, __file__, "--child", name], {**os.environ, **cache_environment(cache)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.strip().splitlines()[-1])
 
@@ -66,11 +65,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--child", choices=PEERS)
-    parser.add_argument("--cache")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS)
     given = parser.parse_args()
     if given.child:
-        child(given.child, given.cache)
+        child(given.child)
         return
     print(heading("import, then first launch and backward of a ten-line kernel; medians in ms"))
     print("| | cache | import ms | first ms | second ms |\n|---|---|---|---|---|")

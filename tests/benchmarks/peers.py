@@ -47,9 +47,9 @@ def load(api: Any, file: str) -> types.ModuleType:
     return module
 
 
-def use_cache(api: Any, folder: Path) -> None:
-    """Keep compiled kernels in a folder of our own."""
-    setattr(api.config, "kernel_cache_dir" if api.__name__ == "warp" else "cache_dir", str(folder))
+def cache_environment(folder: str) -> dict[str, str]:
+    """Variables that make either module keep its compiled kernels in a folder of our own."""
+    return {"WARP_CACHE_PATH": folder, "WORKBENCH_CACHE": str(Path(folder) / "workbench")}
 
 
 def accepts(api: Any, parameter: str) -> bool:

@@ -12,7 +12,7 @@ with an undo log when there are loops. Everything built here is then pruned: `si
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import KernelError
 from . import simplify
@@ -21,7 +21,7 @@ from .ops import control as c
 from .ops import memory as mem
 from .ops.row import NO_GRADIENT, ROWS, Effect
 from .types import Array, Composite, Matrix, Quat, Scalar, Stack, Type, Vector
-from .types import float16, float32, int32, int64, is_float, matrix, quaternion
+from .types import bool_, float16, float32, int32, int64, is_float, matrix, quaternion
 from .types import vector as vector_type
 
 
@@ -31,6 +31,9 @@ class Reverse:
 
     `needs`: array parameters whose contents at the launch the replay reads. `private`: those it also writes, to be
     lent as copies. `ordered`: the result of an atomic is reused, so threads must run one after the other, in order.
+    `extremal`: arrays under atomic_min or atomic_max. For each, `function` takes two more parameters: `after_<name>`,
+    what it held after the launch, and `ties_<name>`, among how many contributors a cell's adjoint is shared; `count`
+    adds up the threads' part of the latter.
     """
 
     function: Function
@@ -38,6 +41,8 @@ class Reverse:
     needs: frozenset[str]
     private: frozenset[str]
     ordered: bool
+    extremal: tuple[str, ...] = ()
+    count: Function | None = None
 
 
 def shadow_type(type: Type) -> Type:
@@ -62,7 +67,10 @@ def adjoint(function: Function, active: frozenset[str], groups: tuple[frozenset[
     `groups` are sets of array parameters that share memory at this launch; all others are taken as disjoint.
     Raises KernelError where an operation on an active path has no derivative.
     """
-    return _Adjoint(simplify.forward(function, groups), active, groups).build()
+    forwarded = simplify.forward(function, groups)
+    made = _Adjoint(forwarded, active, groups)
+    reverse = made.build()
+    return replace(reverse, count=_Count(forwarded, active, groups).build_count()) if made.extremal else reverse
 
 
 def root(array: Value) -> Value:
@@ -84,22 +92,38 @@ class _Adjoint:
     builder: Builder = field(default_factory=Builder)
     shadows: dict[str, Value] = field(default_factory=dict)
     stacks: dict[object, Value] = field(default_factory=dict)
+    after: dict[str, Value] = field(default_factory=dict)
+    ties: dict[str, Value] = field(default_factory=dict)
 
-    def build(self) -> Reverse:
+    def __post_init__(self) -> None:
         self.varied = _varied(self.primal, self.active)
         self.risky = _risky(self.primal)
+        self.extremal = self._extremal()
         self.private = self._private()
         self.logging = bool(self.private) and any(s.row in (c.FOR, c.WHILE) for s in walk(self.primal.body))
-        body = self.builder.region
+
+    def parameters(self, shadows: bool) -> dict[Key, Value]:
+        """The parameters: the primal's, a shadow for each active one, two helpers for each extremal one."""
         known: dict[Key, Value] = {}
+        body = self.builder.region
         for p in self.primal.params:
             known[p] = Value(p.type, p.name, p.where)
             body.params.append(known[p])
-        for p in self.primal.params:
+        for p in self.primal.params if shadows else ():
             if p.name in self.active:
                 type = shadow_type(p.type) if isinstance(p.type, Array) else Array(shadow_type(p.type), 1)
                 self.shadows[p.name] = Value(type, f"d_{p.name}", p.where)
                 body.params.append(self.shadows[p.name])
+        for p in self.primal.params:
+            if p.name in self.extremal:
+                self.after[p.name] = Value(p.type, f"after_{p.name}", p.where)
+                self.ties[p.name] = Value(shadow_type(p.type), f"ties_{p.name}", p.where)
+                body.params += [self.after[p.name], self.ties[p.name]]
+        return known
+
+    def build(self) -> Reverse:
+        known = self.parameters(True)
+        body = self.builder.region
         with self.builder.open():
             self.builder.role = "replay"
             self.replay(self.primal.body, known, True)
@@ -110,18 +134,20 @@ class _Adjoint:
                 if p.name in self.shadows:
                     self.builder.emit(mem.ACCUMULATE, self.shadows[p.name], self.number(int32, 0), g)
         body.body[:0] = [v.stmt for v in self.stacks.values() if v.stmt]
-        source = self.primal
-        made = Function(f"{source.name}_adjoint", body, source.rank, source.where, source.source, source.first_line)
-        made.file = source.file
-        made = simplify.adjoint(made)
-        return self._describe(made)
+        return self._describe(simplify.adjoint(self.named("adjoint")))
+
+    def named(self, suffix: str) -> Function:
+        source, body = self.primal, self.builder.region
+        name = f"{source.name}_{suffix}"
+        return Function(name, body, source.rank, source.where, source.source, source.first_line, source.file)
 
     def _describe(self, made: Function) -> Reverse:
-        shadows = {s.name for s in self.shadows.values()}
-        loads = {root(s.args[0]).name for s in walk(made.body) if s.row is mem.LOAD} - shadows
+        names = {p.name for p in self.primal.params}
+        loads = {root(s.args[0]).name for s in walk(made.body) if s.row is mem.LOAD} & names
         written = {root(s.args[0]).name for s in walk(made.body) if s.role == "replay" and s.row in _REPLAYED_STORES}
         ordered = any(s.row in mem.ATOMICS and s.outs and _used(s.outs[0], self.primal) for s in walk(self.primal.body))
-        return Reverse(made, self.active, frozenset(loads), frozenset(written), ordered)
+        needs = frozenset(loads) | frozenset(self.extremal)
+        return Reverse(made, self.active, needs, frozenset(written), ordered, self.extremal)
 
     # ---- what shares memory
 
@@ -139,13 +165,31 @@ class _Adjoint:
         read |= {root(s.args[0]).name for s in stmts if s.row in mem.ATOMICS and _used(s.outs[0], self.primal)}
         return frozenset(n for n in written if self.group(n) & read)
 
+    def _extremal(self) -> tuple[str, ...]:
+        """Active arrays under atomic_min or atomic_max. Whatever else a kernel does with them is refused."""
+        stmts = [s for s in walk(self.primal.body) if s.args and isinstance(s.args[0].type, Array)]
+        found = {root(s.args[0]).name: s for s in stmts if s.row in _EXTREMAL and self.is_active(s.args[0])}
+        for s in stmts:
+            name = root(s.args[0]).name
+            shared = [n for n in found if n in self.group(name)]
+            if not shared or s.row in (mem.COMPONENTS, mem.SHAPE):
+                continue
+            if s.row is not found[shared[0]].row or name != shared[0] or _used(s.outs[0], self.primal):
+                raise KernelError(
+                    f"`{found[shared[0]].row.name}` on {shared[0]!r} and another use of the same memory in one kernel"
+                    " cannot be differentiated.",
+                    slug="atomic-mixed", where=s.where, why="Who wins depends on what happened between the two.",
+                    instead="two kernels: one with the atomic alone",
+                )  # fmt: skip
+        return tuple(p.name for p in self.primal.params if p.name in found)
+
     # ---- small pieces
 
     def number(self, type: Type, value: object) -> Value:
         return self.builder.append(c.CONST, (), (type,), attr=value).outs[0]
 
     def zero(self, type: Type) -> Value:
-        return self.number(type, 0)
+        return self.number(type, False if type is bool_ else 0)
 
     def array(self, primal: Value, known: dict) -> Value:
         """The replayed array value; `components` views are made where they are used."""
@@ -174,7 +218,8 @@ class _Adjoint:
         """Write the statements again. With `record`, what the reverse sweep will ask for is kept."""
         for stmt in region.body:
             with self.builder.at(stmt.where, stmt):
-                _REPLAY.get(stmt.row.name, _Adjoint.replay_value)(self, stmt, known, record)
+                method = _REPLAY.get(stmt.row.name, "replay_value")
+                getattr(self, method)(stmt, known, record)
 
     def replay_value(self, stmt: Stmt, known: dict, record: bool) -> None:
         if stmt.row is mem.COMPONENTS:
@@ -363,10 +408,28 @@ class _Adjoint:
         if old is not None:
             self.builder.emit(mem.ACCUMULATE, shadow, *indices, old)
 
+    def beside(self, array: Value, values: dict[str, Value]) -> Value:
+        """The helper parameter that belongs to an array value."""
+        if array.stmt is None:
+            return values[array.name]
+        return self.builder.emit(mem.COMPONENTS, self.beside(array.stmt.args[0], values))
+
+    def reverse_atomic_extreme(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
+        """The adjoint goes to those whose value the cell held after the launch, in equal shares."""
+        if not self.is_active(stmt.args[0]):
+            self.assert_inactive(stmt, stmt.args[-1])
+            return
+        indices = self.indices(stmt, known)
+        g = self.builder.emit(mem.LOAD, self.shadow(stmt.args[0]), *indices)
+        final = self.builder.emit(mem.LOAD, self.beside(stmt.args[0], self.after), *indices)
+        ties = self.builder.emit(mem.LOAD, self.beside(stmt.args[0], self.ties), *indices)
+        hit = ROWS["eq"](known[stmt.args[-1]], final)
+        self.add(adjoints, stmt.args[-1], ROWS["where"](hit, ROWS["div"](g, ties), self.zero(g.type)))
+
     def reverse_atomic_other(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
         if self.is_active(stmt.args[0]):
             raise KernelError(
-                f"`{stmt.row.name}` on an array whose gradient is asked for cannot be differentiated yet.",
+                f"`{stmt.row.name}` on an array whose gradient is asked for has no derivative.",
                 slug="atomic-gradient", where=stmt.where,
                 instead="atomic_add, or a kernel in which one thread visits the elements in a loop",
             )  # fmt: skip
@@ -461,6 +524,7 @@ class _Adjoint:
         return scope
 
 
+_EXTREMAL = (mem.ATOMIC_MIN, mem.ATOMIC_MAX)
 _LINEAR = {"add", "sub", "neg", "pos", "where", "cast", "extract", "insert", "construct", "transpose"}
 _REPLAYED_STORES = (mem.STORE, mem.LOG_STORE)
 
@@ -529,12 +593,12 @@ def _risky(function: Function) -> set[Value]:
 
 
 _REPLAY = {
-    "if": _Adjoint.replay_if,
-    "for": _Adjoint.replay_loop,
-    "while": _Adjoint.replay_loop,
-    "store": _Adjoint.replay_store,
-    "printf": _Adjoint.replay_nothing,
-    **{r.name: _Adjoint.replay_atomic for r in mem.ATOMICS},
+    "if": "replay_if",
+    "for": "replay_loop",
+    "while": "replay_loop",
+    "store": "replay_store",
+    "printf": "replay_nothing",
+    **{r.name: "replay_atomic" for r in mem.ATOMICS},
 }
 _REVERSE = {
     "if": _Adjoint.reverse_if,
@@ -546,4 +610,28 @@ _REVERSE = {
     **{r.name: _Adjoint.reverse_atomic_other for r in mem.ATOMICS},
     "atomic_add": _Adjoint.reverse_atomic_add,
     "atomic_sub": _Adjoint.reverse_atomic_add,
+    "atomic_min": _Adjoint.reverse_atomic_extreme,
+    "atomic_max": _Adjoint.reverse_atomic_extreme,
 }
+
+
+class _Count(_Adjoint):
+    """The forward sweep alone: every thread adds one to the ties of each cell whose extreme it holds."""
+
+    def build_count(self) -> Function:
+        known = self.parameters(False)
+        with self.builder.open():
+            self.replay(self.primal.body, known, False)
+        return simplify.primal(self.named("ties"))
+
+    def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
+        if root(stmt.args[0]).name not in self.extremal:
+            super().replay_atomic(stmt, known, record)
+            return
+        indices = self.indices(stmt, known)
+        final = self.builder.emit(mem.LOAD, self.beside(stmt.args[0], self.after), *indices)
+        hit = ROWS["eq"](known[stmt.args[-1]], final)
+        ties = self.beside(stmt.args[0], self.ties)
+        dtype = ties.type.dtype  # type: ignore[attr-defined]
+        share = ROWS["where"](hit, self.number(dtype, 1), self.number(dtype, 0))
+        self.builder.emit(mem.ACCUMULATE, ties, *indices, share)

@@ -22,7 +22,7 @@ from .facts import static_int
 from .flow import FRESH, missing_return
 from .ops import control, linear, memory
 from .ops.row import Row
-from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe, is_array, leaves
+from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe
 from .source import source
 from .types import Array, Composite, Scalar, Struct, Type, Vector, matrix, scalar_of, vector
 
@@ -355,15 +355,17 @@ class Calls:
             params = {name: self.argument(name, value) for name, value in bound.items()}
             self.state = State({**FRESH, **params}, dict(outer.cells))
             self.body()
-            names = self.state.names
-            complete = names["$return"] is True
-            result = names.get("$value")
+            result = self.returned()
         finally:
             self.pop()
         self.state = State(outer.names, self.state.cells)
-        if result is not None and not complete:
-            return Unusable(missing_return)
         return result
+
+    def returned(self) -> Any:
+        """What the function just read returns; a value that only some paths return cannot be used."""
+        names = self.state.names
+        result = names.get("$value")
+        return Unusable(missing_return) if result is not None and names["$return"] is not True else result
 
     def bound_arguments(self, fn: Callable[..., Any], node: ast.Call) -> dict[str, Any]:
         signature = inspect.signature(fn)
@@ -398,20 +400,6 @@ class Calls:
             )  # fmt: skip
         return value
 
-    # ---- funcs with an adjoint of their own
-
-    def call_custom(self, f: Func, bound: dict[str, Any], node: ast.Call) -> Any:
-        raise self.error(f"`{f.key}` has an adjoint of its own: not built yet", "custom-adjoint", node, "", "")
-
-    def is_gradient(self, node: ast.expr) -> bool:
-        return False
-
-    def gradient_read(self, node: ast.Subscript) -> Any:
-        raise NotImplementedError
-
-    def gradient_place(self, node: ast.Subscript) -> Any:
-        raise NotImplementedError
-
 
 def is_literal(x: Any) -> bool:
     """A Python number whose type in the kernel is not fixed yet."""
@@ -432,7 +420,3 @@ def type_of_value(x: Any) -> Type | None:
     if isinstance(x, Local):
         return Array(x.dtype, 1)
     return x.type if isinstance(x, (ir.Value, View, Fields, Record)) else None
-
-
-def carried_leaves(x: Any) -> list[ir.Value]:
-    return list(leaves(x)) if not is_array(x) else []

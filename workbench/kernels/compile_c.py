@@ -118,8 +118,12 @@ def cache_path() -> Path:
 
 
 def cache_directory() -> Path:
-    """The cache directory, made if need be, private to this user. Raises CompileError [cache-owner] if it is not ours."""
-    return _prepared(cache_path())
+    """The cache directory, made if need be, private. Raises CompileError [cache-owner] if it is not ours."""
+    path = _prepared(cache_path())
+    if not path.is_dir():  # removed meanwhile
+        _prepared.cache_clear()
+        path = _prepared(cache_path())
+    return path
 
 
 @lru_cache(None)
@@ -232,7 +236,7 @@ def refused(text: str, command: str, said: str) -> CompileError:
 
 
 class Compiled:
-    """A kernel in machine code. `call(packed, begin, end)` runs on the calling thread, without the interpreter's lock."""
+    """A kernel in machine code. `call(packed, begin, end)` runs on the calling thread, without Python's lock."""
 
     def __init__(self, path: Path, name: str):
         self.path, self.name = path, name

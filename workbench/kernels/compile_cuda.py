@@ -105,7 +105,9 @@ def nvrtc() -> Nvrtc:
             return WheelNvrtc(path)
         except OSError:
             continue
-    raise CompileError("NVRTC was not found.\nWrite instead:   pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12\n[no-nvrtc]")
+    raise CompileError(
+        "NVRTC was not found.\nWrite instead:   pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12\n[no-nvrtc]"
+    )
 
 
 def available() -> bool:
@@ -175,9 +177,7 @@ class Loaded:
             return
         blocks = max(1, min(-(-cells // block), most_threads // block, 2**31 - 1))
         parameter = (ctypes.c_char_p * 1)(packed)
-        self._launch(
-            self.function, blocks, 1, 1, block, 1, 1, 0, stream, ctypes.addressof(parameter), 0
-        )
+        self._launch(self.function, blocks, 1, 1, block, 1, 1, 0, stream, ctypes.addressof(parameter), 0)
 
 
 _loaded: dict[tuple[int, str, str], Loaded] = {}

@@ -7,13 +7,17 @@ A struct becomes a `types.Struct` whose `host` is the class of its instances on 
 from __future__ import annotations
 
 import numbers
+import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from . import fence
 from . import types as T
+from .ir import Region
 
 
 class Func:
@@ -43,7 +47,9 @@ class Func:
 
 
 def func(fn: Callable[..., Any]) -> Func:
-    """Decorator: a function that kernels and other funcs may call."""
+    """Decorator: a function that kernels and other funcs may call. Raises KernelError for what these do not have."""
+    fence.check(fn)
+    resolve(fn, sys._getframe(1).f_locals)
     return Func(fn)
 
 
@@ -52,6 +58,8 @@ def _attach(f: Func, slot: str) -> Callable[[Callable[..., Any]], Callable[..., 
         raise TypeError(f"func_{slot} takes a function decorated with func, not {f!r}")
 
     def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
+        fence.check(fn)
+        resolve(fn, sys._getframe(1).f_locals)
         setattr(f, slot, fn)
         return fn
 
@@ -66,6 +74,24 @@ def func_grad(f: Func) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def func_replay(f: Func) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: what the reverse pass runs in place of `f`; it must return what `f` returned."""
     return _attach(f, "replay")
+
+
+@dataclass(frozen=True, eq=False)
+class Custom:
+    """Attribute of a `call` statement: the func, and its own adjoint and replay as regions closed in themselves.
+
+    `replay` has the parameters and results of the call's region. `grad` has as parameters the call's arguments, one
+    shadow array per array argument in `arrays`, one gradient per result in `outs`; as results one gradient per
+    argument in `values`. These are positions among the arguments and results; all of them have float types.
+    `grad` adds to shadows by `accumulate`; its results are what this one call adds to the gradients.
+    """
+
+    func: Func
+    grad: Region | None
+    replay: Region | None
+    arrays: tuple[int, ...]
+    values: tuple[int, ...]
+    outs: tuple[int, ...]
 
 
 # ---- markers: names that the reader knows by identity
@@ -127,6 +153,19 @@ def type_from(annotation: Any) -> T.Type:
     if isinstance(annotation, np.dtype):
         return T.scalar_of(annotation)
     raise TypeError(f"{annotation!r} is not a type of the kernel language")
+
+
+def resolve(fn: Callable[..., Any], around: Mapping[str, Any]) -> None:
+    """Replace annotations that are text by what they mean where the function is defined, as far as they can be known.
+
+    Called by decorators: names of a surrounding function that stand in annotations alone are gone later.
+    """
+    for name, raw in fn.__annotations__.items():
+        if isinstance(raw, str):
+            try:
+                fn.__annotations__[name] = eval(raw, {**fn.__globals__, **around})
+            except Exception:  # noqa: BLE001  said with its place when the function is read
+                continue
 
 
 # ---- structs
@@ -191,9 +230,9 @@ def struct(cls: type) -> T.Struct:
     np.float32(2.0)
     """
     try:
-        hints = typing.get_type_hints(cls)
-    except NameError:
-        hints = cls.__annotations__
+        hints = typing.get_type_hints(cls, localns=dict(sys._getframe(1).f_locals))
+    except NameError as e:
+        raise TypeError(f"struct {cls.__name__}: {e}") from None
     fields = []
     for name, annotation in hints.items():
         try:

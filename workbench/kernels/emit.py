@@ -2,9 +2,9 @@
 
 `Signature` lays out one packed struct of arguments, the same bytes for C and CUDA. `Body` writes the statements of one
 thread, a line per statement, in the user's names. `emit_c` and `emit_cuda` put a loop over threads around it.
-Every SSA value becomes one C variable; values carried by loops become one mutable variable each. Constants are written
-in place, with all digits. What a launch knows about its arrays (`Variant`) selects the text of each access.
-Errors on the device go to `status`: code, access id, thread, number of indices, six indices, six extents; the first wins.
+Every SSA value becomes one C variable, what a loop carries one mutable variable. Constants are written in place, with
+all digits. What a launch knows about its arrays (`Variant`) selects the text of each access.
+Errors on the device go to `status`, the first wins: code, access id, thread, index count, six indices, six extents.
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ class Variant:
     index32: bool = False
 
 
+PLAIN = Variant()
+
+
 class Access(NamedTuple):
     """One statement that can fail on the device: its place, the array (or stack) it uses, the row."""
 
@@ -64,6 +67,9 @@ class Access(NamedTuple):
 
 
 _ACCESSES = {"load", "store", "log_store", "accumulate", "push", *(r.name for r in ATOMICS)}
+
+
+_LOGGING = {"log_store", "mark", "rollback"}
 
 
 def _root(array: Value) -> Value:
@@ -81,6 +87,12 @@ def _accesses(function: Function) -> list[Stmt]:
     return [s for s in walk(function.body) if s.row.name in _ACCESSES]
 
 
+def needs_scratch(function: Function) -> bool:
+    """Does a launch on a GPU need scratch memory: a stack of unknown height, or the log of a replay."""
+    stmts = list(walk(function.body))
+    return any(s.row.name in _LOGGING or (isinstance(s.attr, Stack) and s.attr.capacity is None) for s in stmts)
+
+
 def c_name(name: str) -> str:
     """A C identifier like the user's name."""
     text = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
@@ -90,23 +102,22 @@ def c_name(name: str) -> str:
 # ---- names and types of the text
 
 
-_KEYWORDS = set(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false "
-    "asm typeof class delete explicit export friend mutable namespace new operator private protected public template this "
-    "throw try catch typename using virtual and or not xor compl bitand bitor half main near far args status scratch "
-    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t nullptr alignas alignof decltype constexpr "
-    "threadIdx blockIdx blockDim gridDim warpSize linux unix signbit".split()
-)
-_MATH1 = (
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p sqrt cbrt floor ceil "
-    "round rint trunc fabs erf erfc erfinv erfcinv tgamma lgamma nearbyint"
-).split()
-_MATH2 = "pow fmod atan2 hypot copysign fmin fmax remainder nextafter".split()
-MATH_NAMES = [n + f for n in (*_MATH1, *_MATH2, "fma", "j0", "j1", "y0", "y1", "gamma", "abs", "min", "max") for f in ("", "f")]
-
-
-RESERVED = _KEYWORDS | set(MATH_NAMES)
+_KEYWORDS = """
+    auto break case char const continue default do double else enum extern float for goto if inline int long register
+    restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false
+    asm typeof class delete explicit export friend mutable namespace new operator private protected public template
+    this throw try catch typename using virtual and or not xor compl bitand bitor constexpr decltype alignas alignof
+    nullptr args begin end block status scratch int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
+    threadIdx blockIdx blockDim gridDim warpSize linux unix signbit printf realloc free memcpy memset memmove malloc main
+    abort exit
+""".split()
+MATH1 = """
+    sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p sqrt cbrt floor
+    ceil round rint trunc fabs erf erfc tgamma lgamma nearbyint
+""".split()
+MATH2 = "pow fmod atan2 hypot copysign fmin fmax remainder nextafter".split()
+_ALSO = "fma j0 j1 jn y0 y1 yn gamma abs labs min max index time erfinv norm rsqrt".split()
+RESERVED = {*_KEYWORDS, *(n + f for n in (*MATH1, *MATH2, *_ALSO) for f in ("", "f"))}
 
 
 class Names:
@@ -126,6 +137,15 @@ class Names:
             text = f"{base}_{self.last[base]}"
         self.used.add(text)
         return text
+
+    def family(self, wish: str, endings: Sequence[str]) -> str:
+        """A name such that it and it with each ending are all new."""
+        while True:
+            text = self.new(wish)
+            whole = {text + e for e in endings}
+            if not whole & self.used:
+                self.used |= whole
+                return text
 
 
 def type_name(type: Type) -> str:
@@ -188,10 +208,11 @@ def _float_literal(type: Scalar, value: float) -> str:
 
 
 def _int_literal(type: Scalar, value: int) -> str:
-    value = (value + (1 << type.bits - 1)) % (1 << type.bits) - (1 << type.bits - 1) if type.kind == "i" else value % (1 << type.bits)
+    low = -(1 << type.bits - 1) if type.kind == "i" else 0
+    value = (value - low) % (1 << type.bits) + low
     suffix = {("i", 64): "LL", ("u", 64): "ULL", ("u", 32): "u"}.get((type.kind, type.bits), "")
     text = f"{value}{suffix}"
-    if value == -(1 << type.bits - 1) and type.bits >= 32:
+    if value < 0 and value == low and type.bits >= 32:
         text = f"({value + 1}{suffix} - 1)"
     elif value < 0:
         text = f"({text})"
@@ -209,8 +230,9 @@ class Signature:
     def __init__(self, function: Function):
         names = Names()
         self.function = function
-        self.name = c_name(function.name)
-        self.fields = {p: names.new(p.name) for p in function.params}
+        self.name = Names().new(function.name)
+        names.used |= {"dim", "scratch_bytes"}
+        self.fields = {p: names.family(p.name, ("_shape", "_strides")) for p in function.params}
         parts = [self._part(p.type) for p in function.params]
         self.struct = struct.Struct("=4q" + "".join(parts) + "QQq")
         self.size = self.struct.size
@@ -340,10 +362,11 @@ class Body:
         self.stacks: dict[Value, StackText] = {}
         self.access_ids = {id(s): i for i, s in enumerate(_accesses(self.function))}
         self.line = 0
-        self.written = {_root(s.args[0]) for s in walk(self.function.body) if s.row.name in _ACCESSES - {"load", "push"}}
+        writing = _ACCESSES - {"load", "push"}
+        self.written = {_root(s.args[0]) for s in walk(self.function.body) if s.row.name in writing}
         self.grows = any(isinstance(s.attr, Stack) and s.attr.capacity is None for s in walk(self.function.body))
         kinds = {s.row.name for s in walk(self.function.body)}
-        self.logs = "log_store" in kinds
+        self.logs = not kinds.isdisjoint(_LOGGING)
         self.fails = self.variant.check_bounds or self.logs or "push" in kinds  # may anything be reported in `status`
         self._name_parameters()
         self._name_axes()
@@ -351,8 +374,7 @@ class Body:
     # -- what the frame around the statements declares
 
     def _name_parameters(self) -> None:
-        for p, name in self.signature.fields.items():
-            self.names.used.add(name)
+        self.names.used.update(self.signature.fields.values())
         for p, name in self.signature.fields.items():
             if not isinstance(p.type, Array):
                 self.texts[p] = name
@@ -753,7 +775,8 @@ class Body:
         if stack.data:
             self.put(f"if ({stack.top} < {stack.type.capacity}) {stack.data}[{stack.top}++] = {value}; else {full}")
             return
-        self.put(f"if (wb_room(&wb_stack, sizeof({name}))) {{ {name} wb_v = {value}; WB_PUSH({name}, wb_v); }} else {full}")
+        room = f"if (wb_room(&wb_stack, sizeof({name})))"
+        self.put(f"{room} {{ {name} wb_v = {value}; WB_PUSH({name}, wb_v); }} else {full}")
 
     def _full(self, stmt: Stmt) -> str:
         return f"wb_fail(status, {STACK_FULL}, {self.access_ids[id(stmt)]}, {self.thread}, 0{', 0' * 12});"
@@ -761,10 +784,11 @@ class Body:
     def row_pop(self, stmt: Stmt) -> None:
         stack, out = self.stacks[stmt.args[0]], stmt.outs[0]
         self.declare(out, zero(out.type))
+        name, type = self.text(out), type_name(out.type)
         if stack.data:
-            self.put(f"if ({stack.top} > 0) {self.text(out)} = {stack.data}[--{stack.top}];")
+            self.put(f"if ({stack.top} > 0) {name} = {stack.data}[--{stack.top}];")
         else:
-            self.put(f"if (wb_left(&wb_stack, sizeof({type_name(out.type)}))) WB_POP({type_name(out.type)}, {self.text(out)});")
+            self.put(f"if (wb_left(&wb_stack, sizeof({type}))) WB_POP({type}, {name});")
 
     # -- printing
 
@@ -802,9 +826,7 @@ def _conversion(match: re.Match, casts: list[str]) -> str:
 
 
 def _c_string(text: str) -> str:
-    out = "".join(
-        chr(b) if 32 <= b < 127 and chr(b) not in '"\\?*' else f"\\{b:03o}" for b in text.encode()
-    )
+    out = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?*' else f"\\{b:03o}" for b in text.encode())
     return f'"{out}"'
 
 

@@ -8,7 +8,7 @@ honours `restrict` on parameters only. No header is included: reading one costs 
 from __future__ import annotations
 
 from ..errors import Where
-from .emit import _MATH1, _MATH2, Body, Signature, Variant, composites, typedef
+from .emit import MATH1, MATH2, PLAIN, Body, Signature, Variant, composites, typedef
 from .ir import Function
 from .ops.scalar import prelude
 from .types import Scalar
@@ -17,8 +17,8 @@ from .types import Scalar
 def _prototypes() -> str:
     lines = []
     for type, f in (("double", ""), ("float", "f")):
-        one = [f"{n}{f}({type})" for n in _MATH1 if n not in ("erfinv", "erfcinv")]
-        two = [f"{n}{f}({type}, {type})" for n in _MATH2]
+        one = [f"{n}{f}({type})" for n in MATH1]
+        two = [f"{n}{f}({type}, {type})" for n in MATH2]
         lines.append(f"{type} {', '.join([*one, *two, f'fma{f}({type}, {type}, {type})'])};")
     return "\n".join(lines)
 
@@ -47,7 +47,7 @@ static __attribute__((noinline, cold, unused)) void wb_fail(
     int64_t *status, int64_t code, int64_t access, int64_t thread, int64_t count, int64_t i0, int64_t i1, int64_t i2,
     int64_t i3, int64_t i4, int64_t i5, int64_t n0, int64_t n1, int64_t n2, int64_t n3, int64_t n4, int64_t n5) {
     int64_t none = 0, all[15] = {access, thread, count, i0, i1, i2, i3, i4, i5, n0, n1, n2, n3, n4, n5};
-    if (!__atomic_compare_exchange_n(status, &none, code, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return;
+    if (!status || !__atomic_compare_exchange_n(status, &none, code, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return;
     for (int k = 0; k < 15; ++k) status[1 + k] = all[k];
 }
 """
@@ -130,7 +130,7 @@ def update(name: str, op: str, scalar: Scalar, shared: bool, where: Where | None
 }}"""
 
 
-def text(function: Function, variant: Variant = Variant()) -> str:
+def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole C text; its entry is `void NAME(const void *args, int64_t begin, int64_t end)`."""
     signature = Signature(function)
     body = Body(function, variant, signature, update)

@@ -8,7 +8,7 @@ thread, the replay's log at the far end of the same slice; a full slice is repor
 from __future__ import annotations
 
 from ..errors import KernelError, Where
-from .emit import Body, Signature, Variant, composites, typedef
+from .emit import PLAIN, Body, Signature, Variant, composites, typedef
 from .emit_c import NEXT, TURNS, head, plain
 from .ir import Function
 from .ops.scalar import prelude
@@ -51,7 +51,7 @@ static __device__ __noinline__ void wb_fail(
     int64_t *status, int64_t code, int64_t access, int64_t thread, int64_t count, int64_t i0, int64_t i1, int64_t i2,
     int64_t i3, int64_t i4, int64_t i5, int64_t n0, int64_t n1, int64_t n2, int64_t n3, int64_t n4, int64_t n5) {
     int64_t all[15] = {access, thread, count, i0, i1, i2, i3, i4, i5, n0, n1, n2, n3, n4, n5};
-    if (atomicCAS((unsigned long long *)status, 0ULL, (unsigned long long)code)) return;
+    if (!status || atomicCAS((unsigned long long *)status, 0ULL, (unsigned long long)code)) return;
     for (int k = 0; k < 15; ++k) status[1 + k] = all[k];
 }
 """
@@ -122,7 +122,7 @@ def update(name: str, op: str, scalar: Scalar, shared: bool, where: Where | None
 }}"""
 
 
-def text(function: Function, variant: Variant = Variant()) -> str:
+def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole CUDA text; its entry is `NAME(const NAME_args args)`, the packed block by value."""
     signature = Signature(function)
     body = Body(function, variant, signature, update, "int32_t" if variant.index32 else "int64_t")

@@ -6,9 +6,12 @@ A node without a `visit_` method in the reader is looked up here, so nothing is 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import KernelError, Where
+from .source import source
 
 
 @dataclass(frozen=True)
@@ -136,15 +139,22 @@ def name_of(node: ast.AST) -> str:
     return type(node).__name__
 
 
-def check(fn) -> None:
+def check(fn: Callable[..., Any]) -> None:
     """Refuse at decoration what the table refuses by syntax alone. Raises KernelError."""
-    from .source import source
-
-    src = source(fn)
-    for stmt in src.tree.body:
-        for node in ast.walk(stmt):
+    text = source(fn)
+    for stmt in text.tree.body:
+        for node in inside(stmt):
             if name_of(node) in SYNTAX:
-                raise refuse(name_of(node), src.where(node))
+                raise refuse(name_of(node), text.where(node))
+
+
+def inside(node: ast.AST) -> Iterator[ast.AST]:
+    """Nodes that the kernel runs: what stands in static(...) is Python's."""
+    yield node
+    if isinstance(node, ast.Call) and "static" in (getattr(node.func, "id", ""), getattr(node.func, "attr", "")):
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from inside(child)
 
 
 SYNTAX = frozenset(

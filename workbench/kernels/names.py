@@ -10,7 +10,6 @@ from typing import Any
 
 from ..errors import KernelError, Where
 from .declare import type_from
-from .types import Type
 
 
 def surroundings(fn: Callable[..., Any]) -> dict[str, Any]:
@@ -43,7 +42,7 @@ def lookup(name: str, around: Mapping[str, Any], known: list[str], where: Where)
 def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], where: Where) -> Any:
     """The annotation of a parameter: a Type, `typing.Any`, an Array of Any, or None where there is none."""
     raw = fn.__annotations__.get(name)
-    if isinstance(raw, str):
+    while isinstance(raw, str):  # text in text, where annotations are postponed
         try:
             raw = eval(raw, dict(around))  # the user's own annotation, written as text
         except Exception as e:
@@ -64,7 +63,3 @@ def _bad(name: str, raw: Any, why: str, where: Where) -> KernelError:
         why=why,
         instead=f"{name}: float   or   {name}: array(dtype=float)",
     )
-
-
-def is_type(x: Any) -> bool:
-    return isinstance(x, Type)

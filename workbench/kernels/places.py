@@ -376,6 +376,8 @@ class Places:
             self.store_struct(place, value, node)
         elif isinstance(place, Cells):
             for view, part in self.cell_parts(place, value):
+                if id(view.root) in self.shadows:
+                    raise self.gradient_assigned(node)
                 self.builder.emit(memory.STORE, view.root, *view.prefix, part)
         else:
             raise self.error("this cannot be assigned to", "assign", node, "", "")
@@ -395,6 +397,8 @@ class Places:
         return value
 
     def store_element(self, view: View, value: Any, node: ast.expr) -> None:
+        if id(view.root) in self.shadows:
+            raise self.gradient_assigned(node)
         if view.type.ndim:
             raise self.error(
                 f"a row cannot be assigned: {view.type.ndim} more indices are needed", "rank", node,
@@ -416,6 +420,8 @@ class Places:
         assert isinstance(type, Composite)
         full = place.pick + tuple(range(n) for n in type.shape[len(place.pick) :])
         root = self.builder.emit(memory.COMPONENTS, place.view.root)
+        if id(place.view.root) in self.shadows:
+            self.shadows[id(root)] = root
         spots = spread(full)
         one = len(spots) == 1 and not any(isinstance(p, range) for p in full)
         parts = [self.typed(value, type.scalar)] if one else self.split(value, len(spots), type.scalar)
@@ -447,6 +453,14 @@ class Places:
         name = node.target.id if isinstance(node.target, ast.Name) else ""
         place.store(self.settled(result, name) if name else self.fitting(old, result, node.target))
 
+    def add_to(self, row: Any, view: View, part: ir.Value) -> None:
+        """An atomic update; of a gradient, an accumulation whose old value nobody can ask for."""
+        if id(view.root) not in self.shadows:
+            self.builder.emit(row, view.root, *view.prefix, part)
+        else:
+            part = part if row is memory.ATOMIC_ADD else ops.unary("-", part)
+            self.builder.emit(memory.ACCUMULATE, view.root, *view.prefix, part)
+
     def update_memory(self, place: View | Cells, node: ast.AugAssign, op: str) -> None:
         """`a[i] += v` adds atomically; other operators load, compute and store."""
         if isinstance(place, View) and place.type.ndim:
@@ -456,7 +470,7 @@ class Places:
             value = self.visit(node.value)
             cells = self.cell_parts(place, value) if isinstance(place, Cells) else [(place, self.typed(value, place.type.dtype))]
             for view, part in cells:
-                self.builder.emit(row, view.root, *view.prefix, part)
+                self.add_to(row, view, part)
             return
         old = self.loaded(place) if isinstance(place, View) else self.component(self.loaded(place.view), place.pick)
         self.write(place, self.binary(node.op, old, self.visit(node.value)), node.target)

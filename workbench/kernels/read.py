@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import KernelError, Where
 from . import fence, ir, names, ops, stores
 from .calls import Calls, is_literal
-from .declare import Func
+from .custom import Custom
 from .facts import Facts
 from .flow import FRESH, Flow
 from .ops import control
@@ -69,9 +69,10 @@ class Frame:
     source: Source
     around: dict[str, Any]
     caller: Where | None
+    gradients: dict[str, Any] | None = None  # inside a func_grad: where the gradient of each argument is
 
 
-class Reader(Flow, Places, Calls):
+class Reader(Flow, Places, Calls, Custom):
     """Reads one kernel."""
 
     def __init__(self) -> None:
@@ -82,6 +83,7 @@ class Reader(Flow, Places, Calls):
         self.rank: int | None = None
         self.unpacking: int | None = None  # how many names take the result of tid()
         self.seen: list[tuple[Callable[..., Any], str, Any]] = []
+        self.shadows: dict[int, ir.Value] = {}  # arrays of gradients, by id
         self.count = 0
 
     # ---- functions
@@ -435,6 +437,3 @@ def fold(sign: str, a: Any, b: Any) -> Any:
 def default_type(x: Any) -> Scalar:
     return bool_ if isinstance(x, bool) else int32 if isinstance(x, int) else float32
 
-
-def is_func(x: Any) -> bool:
-    return isinstance(x, Func)

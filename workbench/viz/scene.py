@@ -469,7 +469,8 @@ def _arrow(scene: Scene, layout: Layout, place: int, column: Column, w: int, r: 
              f"to {clean(read.name)} ({level_text(before)})")
     look = {"value": "arrow", "zero": "arrow dead"}.get(before.state, "arrow ill")
     size = 1.4 + 0.14 * thickness(before) if before.state == "value" else 1.8
-    scene.add("path", f"arrow-{column.position}-{w}-{r}", look, path=path, title=title, size=round(size, 2))
+    crowd = 0.65 if len(column.event.arrows or ()) > 3 else 1.0
+    scene.add("path", f"arrow-{column.position}-{w}-{r}", look, path=path, title=title, size=round(size * crowd, 2))
 
 
 def _meet(scene: Scene, lane: Lane, lo: int, hi: int, x: float, met: int, key: str) -> None:

@@ -107,7 +107,7 @@ def _memory_row(track: AllocationTrack) -> Row:
 
 def _aligned(head: Sequence[str], rows: Sequence[Row]) -> str:
     """Columns two spaces apart; empty columns are left out."""
-    used = [n for n in range(len(head)) if n == 0 or any(row[n] and any(row[n]) for row in rows)]
+    used = _used(head, rows)
     lines = [[head[n] for n in used]]
     for row in rows:
         tall = max(1, *(len(row[n]) for n in used))
@@ -115,6 +115,10 @@ def _aligned(head: Sequence[str], rows: Sequence[Row]) -> str:
     widths = [max(_cells(line[k]) for line in lines) for k in range(len(used))]
     lines.insert(1, ["─" * width for width in widths])
     return "\n".join("  ".join(_padded(text, width) for text, width in zip(line, widths)).rstrip() for line in lines)
+
+
+def _used(head: Sequence[str], rows: Sequence[Row]) -> list[int]:
+    return [n for n in range(len(head)) if n == 0 or any(any(row[n]) for row in rows)]
 
 
 def _cells(text: str) -> int:
@@ -127,12 +131,14 @@ def _padded(text: str, width: int) -> str:
 
 
 def _html(caption: str, head: Sequence[str], rows: Sequence[Row]) -> str:
-    top = "".join(f'<th scope="col">{quoted(name)}</th>' for name in head)
-    body = "".join(f"<tr>{''.join(_cell(lines, n) for n, lines in enumerate(row))}</tr>" for row in rows)
-    return f"<table><caption>{caption}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    used = _used(head, rows)
+    top = "".join(f'<th scope="col" style="text-align:left">{quoted(head[n])}</th>' for n in used)
+    body = "".join(f"<tr>{''.join(_cell(row[n], n) for n in used)}</tr>" for row in rows)
+    table_ = f"<table><caption>{caption}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div style="overflow-x:auto">{table_}</div>'
 
 
 def _cell(lines: Sequence[str], n: int) -> str:
     inner = "<br>".join(quoted(line) for line in lines)
-    style = 'style="text-align:left;vertical-align:top"'
+    style = 'style="text-align:left;vertical-align:top;white-space:nowrap"'
     return f'<th scope="row" {style}>{inner}</th>' if n == 0 else f"<td {style}>{inner}</td>"

@@ -121,8 +121,11 @@ class AllocationTrack:
 
 @dataclass(frozen=True)
 class EventColumn:
-    """One event of the tape, of a kind in `KINDS` (`fill_` and `zero_` too). `arrows` are pairs (written touch, read touch), by position in `touches`, along which
-    the adjoint flows back; None means from every written to every read touch. `scope` names the loop or block."""
+    """One event of the tape, of a kind in `KINDS` (`fill_` and `zero_` too).
+
+    `arrows` are pairs (written touch, read touch), by position in `touches`, along which the adjoint flows back;
+    None means from every written to every read touch. `scope` names the loop or block. `flags` adds what cannot
+    be seen in the event itself, such as `died`: an adjoint came in, and exactly zero went out."""
 
     id: str
     index: int

@@ -17,10 +17,10 @@ import numpy as np
 from .. import ir
 from ..types import Composite, Matrix, Quat, Scalar, Type, Vector, bool_, float32, is_int, matrix, quaternion, scalar_of
 from . import control, linear, memory, random, scalar
-from .linear import CONSTRUCT, DOT, MATMUL, MATVEC, QUAT_MUL, SCALE, TRANSPOSE, UNSCALE, with_scalar
+from .linear import CONSTRUCT, DOT, MATMUL, MATVEC, QUAT_MUL, SCALE, TRANSPOSE, UNSCALE
 from .random import STATEFUL
 from .row import NO_GRADIENT, OPERATORS, ROWS, Effect, Row, kind, literal, refuse, row, stop
-from .scalar import CAST, PRELUDES, prelude
+from .scalar import CAST, PRELUDES, prelude, with_scalar
 
 __all__ = [
     "BUILTINS", "NO_GRADIENT", "PRELUDE", "PRELUDES", "PYTHON", "REFUSED", "ROWS", "STATEFUL", "Effect", "Row",

@@ -51,15 +51,6 @@ from .scalar import (
 # ---- type rules
 
 
-def with_scalar(type: Composite, scalar: Scalar) -> Composite:
-    """The same shape over another scalar."""
-    if isinstance(type, Vector):
-        return vector(type.length, scalar)
-    if isinstance(type, Matrix):
-        return matrix((type.rows, type.cols), scalar)
-    return quaternion(scalar)
-
-
 def _wants(name: str, type: Type, classes: Any, what: str) -> Any:
     if not isinstance(type, classes):
         raise refuse(f"`{name}` takes {what}, not {type}", slug="operand-type")

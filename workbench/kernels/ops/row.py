@@ -153,8 +153,12 @@ def weak_type(value: Any, beside: list[Type]) -> Scalar:
 def weak(args: tuple) -> tuple:
     """Python numbers among `args` turned into NumPy scalars of the type beside them."""
     beside = [type_of(a) for a in args if isinstance(a, (np.generic, np.ndarray))]
-    return tuple(weak_type(a, beside)(a) if isinstance(a, (bool, int, float)) and not isinstance(a, np.generic) else a
-                 for a in args)  # fmt: skip
+
+    def taken(a: Any) -> Any:
+        number = isinstance(a, (bool, int, float)) and not isinstance(a, np.generic)
+        return weak_type(a, beside).numpy.type(a) if number else a
+
+    return tuple(taken(a) for a in args)
 
 
 def type_of(x: Any) -> Type:
@@ -239,7 +243,7 @@ def like(x: Any, type: Type, value: Any = 0) -> Any:
     """A constant of `type` where `x` lives: in IR beside IR values, on the host beside numbers."""
     if isinstance(x, ir.Value):
         return literal(type, value)
-    return type(value) if isinstance(type, Scalar) else type(*np.ravel(value))
+    return type(value) if isinstance(type, Scalar) else type(*np.ravel(value))  # type: ignore[operator]
 
 
 def zero(x: Any) -> Any:

@@ -14,7 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from ..types import SCALARS, Composite, Scalar, Type, bool_, float32, float64, is_float, is_int
+from ..types import (
+    SCALARS,
+    Composite,
+    Matrix,
+    Scalar,
+    Type,
+    Vector,
+    bool_,
+    float32,
+    float64,
+    is_float,
+    is_int,
+    matrix,
+    quaternion,
+    vector,
+)  # fmt: skip
 from .row import Row, kind, refuse, row, zero
 
 # ---- type rules
@@ -398,9 +413,16 @@ NONZERO = row("nonzero", type=_rule_scalars("nonzero"), meaning=lambda x: x != 0
 # ---- casts
 
 
-def _cast_type(source: Type, attr: Scalar) -> Type:
-    from .linear import with_scalar
+def with_scalar(type: Composite, scalar: Scalar) -> Composite:
+    """The same shape over another scalar."""
+    if isinstance(type, Vector):
+        return vector(type.length, scalar)
+    if isinstance(type, Matrix):
+        return matrix((type.rows, type.cols), scalar)
+    return quaternion(scalar)
 
+
+def _cast_type(source: Type, attr: Scalar) -> Type:
     if isinstance(source, Composite):
         return with_scalar(source, attr)
     if not isinstance(source, Scalar):
