@@ -42,6 +42,8 @@ LAYERS = (
     ("memory",),
     ("array",),
     ("launch",),
+    ("operate",),
+    ("reduce",),
     ("tape",),
     ("verify", "diagnose", "pitfalls"),
     ("interop", "interop.*"),

@@ -201,9 +201,7 @@ def last_value(x: f64, y: f64):
     y[0] = t
 
 
-@pytest.mark.parametrize(
-    "fn", [early_return, conditions, after_both_leave], ids=lambda f: f.__name__
-)
+@pytest.mark.parametrize("fn", [early_return, conditions, after_both_leave], ids=lambda f: f.__name__)
 def test_branches_and_early_returns_mean_what_python_means(fn):
     agrees(fn, X, np.zeros(4), dim=4)
 

@@ -8,6 +8,9 @@
         y[i] = x[i] * x[i]
 """
 
+from builtins import float as float, int as int
+from math import e as e, inf as inf, nan as nan, pi as pi, tau as tau
+
 from . import viz as viz
 from .array import (
     array as array,
@@ -68,13 +71,20 @@ from .kernels.types import (
     int16 as int16,
     int32 as int32,
     int64 as int64,
+    matrix as matrix,
     uint8 as uint8,
     uint16 as uint16,
     uint32 as uint32,
     uint64 as uint64,
+    vector as vector,
 )
 from .launch import launch as launch
+from .operate import map as map
+from .reduce import utils as utils
 from .tape import Tape as Tape
+
+E, INF, NAN, PI, TAU = e, inf, nan, pi, tau
+HALF_PI = half_pi = pi / 2
 
 globals().update(types.names())
 globals().update({name: made for name, made in _BUILTINS.items() if name not in globals()})

@@ -585,7 +585,7 @@ def _operator(name: str) -> Callable[[array, Any], Any]:
     return apply
 
 
-for _name in ("add", "sub", "mul", "truediv"):
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
     for _kind in ("i", "", "r"):
         setattr(array, f"__{_kind}{_name}__", _operator(f"__{_kind}{_name}__"))
 array.__neg__ = lambda self: _operator("__neg__")(self, None)  # type: ignore[attr-defined]

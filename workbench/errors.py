@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 
@@ -22,7 +23,15 @@ class Where:
     caller: Where | None = None
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{_shown(self.file)}:{self.line}"
+
+
+def _shown(file: str) -> str:
+    """A notebook's cell by the number that stands beside it, any other file by its path."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    compiler = getattr(shell, "compile", None)
+    named = compiler.format_code_name(file) if hasattr(compiler, "format_code_name") else None
+    return named[1] if named else file
 
 
 def compose(what: str, where: Where | None, why: str, instead: str, slug: str) -> str:

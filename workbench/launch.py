@@ -8,6 +8,7 @@ The second launch of the same form looks its plan up and costs a few microsecond
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from .config import config
 from .device import Device, get_device
 from .errors import BoundsError, LaunchError
 from .kernels import compile_c, ranges, run
+from .kernels import gather as gathering
 from .kernels.adjoint import Reverse
 from .kernels.emit import BOUNDS, STATUS_WORDS, Signature, Variant, access_table
 from .kernels.ir import Function, walk
@@ -43,6 +45,7 @@ class Executable:
     backend: str
     variant: Variant
     workers: int
+    contested: frozenset[str] = frozenset()
     signature: Signature = field(init=False)
     call: Any = field(init=False, default=None)
 
@@ -139,6 +142,32 @@ class Backward:
     private: tuple[int, ...]
     extremal: tuple[int, ...] = ()
     count: Executable | None = None
+    gather: Gather | None = None
+
+
+@dataclass(eq=False)
+class Gather:
+    """The second half of an adjoint that was split into a map and a gather (`kernels.gather`), with room for its parts.
+
+    Parts keep their rim of zeros and are used by one walk at a time, so they are made once.
+    """
+
+    executable: Executable
+    targets: tuple[int, ...]
+    dims: tuple[int, ...]
+    parts: tuple[Any, ...]
+
+    @property
+    def part_values(self) -> list:
+        values: list = []
+        for data in self.parts:
+            values.append(data.__array_interface__["data"][0])
+            values += data.shape[: len(self.dims)]
+            values += data.strides[: len(self.dims)]
+        return values
+
+    def run(self, program: Program, shadow_values: list) -> None:
+        self.executable.run(program, self.dims, shadow_values + self.part_values, None)
 
 
 # ---- arguments
@@ -403,7 +432,7 @@ def _executable(
         contiguous=contiguous, restrict=not groups, check_bounds=config.check_bounds,
         atomic=contested if backend == "cuda" else frozenset(), index32=index32,
     )  # fmt: skip
-    return Executable(function, backend, variant, config.threads if wide else 1)
+    return Executable(function, backend, variant, config.threads if wide else 1, contested)
 
 
 def _is_used(function: Function, value: Any) -> bool:
@@ -428,17 +457,39 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     contiguous = frozenset(m for m in mirrored if _mirrors(m) in plan.contiguous)
     shapes = {m: plan.shapes[_mirrors(m)] for m in mirrored}
 
-    def ready(function: Function) -> Executable:
+    def ready(function: Function, dims: tuple[int, ...] = plan.dims) -> Executable:
         return _executable(
-            program, function, plan.backend, plan.dims, plan.scalars, shapes, contiguous, plan.groups, plan.index32
+            program, function, plan.backend, dims, plan.scalars, shapes, contiguous, plan.groups, plan.index32
         )
 
+    main = ready(reverse.function)
+    gather = None
+    if main.contested and plan.backend == "c" and math.prod(plan.dims) >= PARALLEL_FROM and not plan.groups:
+        halves = gathering.split(reverse.function, main.contested)
+        if halves is not None and len(plan.dims) == reverse.function.rank:
+            parts = {part.name for part in halves.parts}
+            contiguous, shapes = contiguous | parts, shapes | {n: plan.dims for n in parts}
+            main, gather = ready(halves.map), _gather(plan, halves, position, ready)
     return Backward(
-        reverse, ready(reverse.function), shadows,
+        reverse, main, shadows,
         tuple((position[n], needed.get(position[n])) for n in sorted(reverse.needs)),
         tuple(position[n] for n in sorted(reverse.private)),
         tuple(position[n] for n in reverse.extremal), ready(reverse.count) if reverse.count else None,
+        gather,
     )  # fmt: skip
+
+
+def _gather(plan: Plan, halves: gathering.Split, position: dict[str, int], ready: Any) -> Gather:
+    """Room for the parts, and the cells that can get something."""
+    rim = halves.rim
+    parts = []
+    for part in halves.parts:
+        shape = tuple(n + 2 * r for n, r in zip(plan.dims, rim, strict=True))
+        parts.append(np.zeros((*shape, *part.type.dtype.shape), part.type.dtype.numpy))  # type: ignore[attr-defined]
+    targets = tuple(position[_mirrors(t)] for t in halves.targets)
+    shape = plan.shapes[_mirrors(halves.targets[0])]
+    dims = tuple(min(n, d + h) for n, d, h in zip(shape, plan.dims, halves.high, strict=True))
+    return Gather(ready(halves.gather, dims), targets, dims, tuple(parts))
 
 
 def _mirrors(name: str) -> str:

@@ -102,7 +102,7 @@ class Shadow:
 
     def __init__(self, allocation: Allocation, copy: Any = None):
         self.allocation, self.scale = allocation, (allocation.grad_scale or 1) if copy is None else 1
-        self.data = xp(allocation.device).zeros(allocation.nbytes * self.scale, np.uint8) if copy is None else copy
+        self.data = _zeros(allocation, allocation.nbytes * self.scale) if copy is None else copy
         on_gpu = allocation.device.is_cuda
         self.address = int(self.data.data.ptr) if on_gpu else self.data.__array_interface__["data"][0]
 
@@ -124,6 +124,25 @@ class Workspace(dict):
     def __missing__(self, allocation: Allocation) -> Shadow:
         made = self[allocation] = Shadow(allocation)
         return made
+
+    def release(self) -> None:
+        """The walk is over: its buffers serve the next one (fresh pages from the system cost more than the walk)."""
+        _spare.clear()
+        for shadow in self.values():
+            _spare.setdefault((shadow.allocation.device, len(shadow.data)), []).append(shadow.data)
+        self.clear()
+
+
+_spare: dict[tuple[Any, int], list[Any]] = {}
+
+
+def _zeros(allocation: Allocation, n: int) -> Any:
+    spare = _spare.get((allocation.device, n))
+    if spare:
+        data = spare.pop()
+        data[...] = 0
+        return data
+    return xp(allocation.device).zeros(n, np.uint8)
 
 
 # ---- the tape
@@ -370,6 +389,7 @@ class Tape:
             space = self._seeds(loss, grads)
             self.last_seeds = {a: shadow.data.copy() for a, shadow in space.items()}
             self._publish(*self._walk(space))
+            space.release()
 
     def replay(self, observe: Callable[[Event, Workspace], None]) -> Workspace:
         """Walk with the seeds of the last `backward`, publishing nothing; `observe(event, space)` after every step."""
@@ -490,7 +510,11 @@ class Tape:
 
         extras += helpers
         packed = values + _mirrored_values(flat, extras)
-        back.executable.run(plan.program, plan.dims, packed, lambda: views(extras))
+        if back.gather is None:
+            back.executable.run(plan.program, plan.dims, packed, lambda: views(extras))
+        else:
+            back.executable.run(plan.program, plan.dims, packed + back.gather.part_values, None)
+            back.gather.run(plan.program, _mirrored_values(flat, [(k, space[flat[k].allocation]) for k in back.gather.targets]))
         for k in back.extremal:
             self._consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)
 

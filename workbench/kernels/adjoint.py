@@ -267,7 +267,9 @@ class _Adjoint:
         if record:
             for side in (0, 1):
                 for key, value in inner[side].items():
-                    if key not in known and is_value(value.type):
+                    if value.stmt is not None and value.stmt.row is c.CONST and key not in known:
+                        known[key] = self.number(value.type, value.stmt.attr)
+                    elif key not in known and is_value(value.type):
                         with self.builder.inside(regions[1 - side]):
                             other = self.zero(value.type)
                         columns.append((value, other) if side == 0 else (other, value))

@@ -20,10 +20,9 @@ from . import declare, fence, ir, names, ops
 from .declare import Func
 from .facts import static_int
 from .flow import FRESH, missing_return
-from .ops import control, linear, memory
+from .ops import control, memory
 from .ops.row import Row
 from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe
-from .source import source
 from .types import Array, Composite, Scalar, Struct, Type, Vector, matrix, scalar_of, vector
 
 UPDATES = {id(row): row for row in memory.ATOMICS}
@@ -84,12 +83,18 @@ class Calls:
         if reason:
             return self.error(f"`{name}` is not in the kernel language", "refused-builtin", node, reason, "")
         if isinstance(callee, FunctionType):
-            return self.error(f"`{name}` is a plain Python function", "not-a-func", node, OUTSIDE, f"@func above def {name}")
-        return self.error(f"`{name}` cannot be called in a kernel", "not-callable", node, OUTSIDE, "a func or a builtin")
+            return self.error(
+                f"`{name}` is a plain Python function", "not-a-func", node, OUTSIDE, f"@func above def {name}"
+            )
+        return self.error(
+            f"`{name}` cannot be called in a kernel", "not-callable", node, OUTSIDE, "a func or a builtin"
+        )
 
     def arguments(self, node: ast.Call) -> list[Any]:
         if node.keywords:
-            raise self.error("this takes no named arguments", "arguments", node.keywords[0].value, "", "the value alone")
+            raise self.error(
+                "this takes no named arguments", "arguments", node.keywords[0].value, "", "the value alone"
+            )
         return [self.visit(a) for a in node.args]
 
     # ---- launch, printing, static
@@ -148,7 +153,9 @@ class Calls:
     def exactly(self, count: int, node: ast.Call) -> list[Any]:
         given = self.arguments(node)
         if len(given) != count:
-            raise self.error(f"this takes {count} argument{'s' * (count > 1)}, got {len(given)}", "arguments", node, "", "")
+            raise self.error(
+                f"this takes {count} argument{'s' * (count > 1)}, got {len(given)}", "arguments", node, "", ""
+            )
         return given
 
     # ---- builtins
@@ -164,7 +171,11 @@ class Calls:
             name = getattr(f, "__name__", getattr(f, "name", "this"))
             doc = (getattr(f, "doc", "") or getattr(f, "__doc__", "") or "").strip().split("\n")[0]
             raise self.error(
-                f"`{name}` does not take these arguments: {', '.join(describe(a) for a in args)}", "arguments", node, doc, ""
+                f"`{name}` does not take these arguments: {', '.join(describe(a) for a in args)}",
+                "arguments",
+                node,
+                doc,
+                "",
             ) from None
 
     def operand(self, x: Any) -> Any:
@@ -214,7 +225,9 @@ class Calls:
         scalar = self.component_type(args, named.get("dtype"))
         length = static_int(named.get("length", len(args)))
         if length is None:
-            raise self.error("the length of a vector is a constant", "static-index", node, "", "vector(length=3, dtype=float)")
+            raise self.error(
+                "the length of a vector is a constant", "static-index", node, "", "vector(length=3, dtype=float)"
+            )
         return ops.construct(vector(length, scalar), *[self.typed(a, scalar) for a in args])
 
     def call_matrix(self, node: ast.Call) -> Any:
@@ -222,7 +235,9 @@ class Calls:
         scalar, shape = self.component_type(args, named.get("dtype")), named.get("shape")
         sizes = [static_int(n) for n in shape] if isinstance(shape, tuple) else []
         if len(sizes) != 2 or None in sizes:
-            raise self.error("the shape of a matrix is a constant", "static-index", node, "", "matrix(shape=(2, 2), dtype=float)")
+            raise self.error(
+                "the shape of a matrix is a constant", "static-index", node, "", "matrix(shape=(2, 2), dtype=float)"
+            )
         return ops.construct(matrix(tuple(sizes), scalar), *[self.typed(a, scalar) for a in args])
 
     def component_type(self, args: list[Any], dtype: Any) -> Scalar:
@@ -256,12 +271,15 @@ class Calls:
             place = self.place(node.args[0])
         view = place.view if hasattr(place, "view") else place
         if not isinstance(view, View):
-            raise self.error(f"{row.name}() works on an array", "not-an-array", node.args[0], row.doc, f"{row.name}(a, i, v)")
+            raise self.error(
+                f"{row.name}() works on an array", "not-an-array", node.args[0], row.doc, f"{row.name}(a, i, v)"
+            )
         count = 2 if row is memory.ATOMIC_CAS else 1
         given = node.args[1:]
         if len(given) <= count - 1 or len(given) - count != view.type.ndim:
             raise self.error(
-                f"{row.name}() on {view.type} takes {view.type.ndim} indices and {count} value{'s' * (count > 1)}", "rank",
+                f"{row.name}() on {view.type} takes {view.type.ndim} indices and {count} value{'s' * (count > 1)}",
+                "rank",
                 node, row.doc, "",
             )  # fmt: skip
         found = self.element(view, given[: view.type.ndim]) if view.type.ndim else place
@@ -299,7 +317,10 @@ class Calls:
         if isinstance(type, Array):
             return Unusable(
                 lambda at: KernelError(
-                    "this array field was never assigned", slug="array-field", where=at, why="A new struct has no arrays."
+                    "this array field was never assigned",
+                    slug="array-field",
+                    where=at,
+                    why="A new struct has no arrays.",
                 )
             )
         return self.zero(type)
@@ -376,7 +397,9 @@ class Calls:
         try:
             bound = signature.bind(*args, **named)
         except TypeError as e:
-            raise self.error(f"`{fn.__name__}`: {e}", "arguments", node, f"It is {fn.__name__}{signature}.", "") from None
+            raise self.error(
+                f"`{fn.__name__}`: {e}", "arguments", node, f"It is {fn.__name__}{signature}.", ""
+            ) from None
         bound.apply_defaults()
         return dict(bound.arguments)
 

@@ -34,7 +34,9 @@ class Custom:
         stmt = self.builder.append(control.CALL, flat, [v.type for v in outs], (region,), custom)
         return None if result is None else rebuild(result, iter(stmt.outs))
 
-    def customs(self, f: Func, args: dict[str, Any], flat: list[ir.Value], result: Any, node: ast.Call) -> declare.Custom:
+    def customs(
+        self, f: Func, args: dict[str, Any], flat: list[ir.Value], result: Any, node: ast.Call
+    ) -> declare.Custom:
         arrays = tuple(k for k, v in enumerate(flat) if isinstance(v.type, Array) and is_float(v.type))
         values = tuple(k for k, v in enumerate(flat) if not isinstance(v.type, Array) and is_float(v.type))
         outs = tuple(k for k, v in enumerate(leaves(result)) if is_float(v.type)) if result is not None else ()
@@ -44,7 +46,11 @@ class Custom:
             replay, again = self.closed(f.replay, args, flat, node)
             if describe(again) != describe(result):
                 raise self.error(
-                    f"the replay of `{f.key}` returns {describe(again)}, not {describe(result)}", "replay-type", node, "", ""
+                    f"the replay of `{f.key}` returns {describe(again)}, not {describe(result)}",
+                    "replay-type",
+                    node,
+                    "",
+                    "",
                 )
             replay.results = tuple(leaves(again)) if again is not None else ()
         return declare.Custom(f, grad, replay, arrays, values, outs)
@@ -55,14 +61,21 @@ class Custom:
             return [value.root, *value.prefix]
         if isinstance(value, ir.Value):
             return [value]
-        if isinstance(value, Record) and all(isinstance(v, ir.Value) for v in value.fields.values()) and not is_active(value):
+        if (
+            isinstance(value, Record)
+            and all(isinstance(v, ir.Value) for v in value.fields.values())
+            and not is_active(value)
+        ):
             return list(leaves(value))
         raise self.error(
-            f"`{name}` cannot be an argument of a func with its own adjoint: {describe(value)}", "custom-argument", node,
+            f"`{name}` cannot be an argument of a func with its own adjoint: {describe(value)}",
+            "custom-argument", node,
             "Numbers, vectors and arrays can.", "one argument per field",
         )  # fmt: skip
 
-    def closed(self, fn: Callable[..., Any], args: dict[str, Any], flat: list[ir.Value], node: ast.Call) -> tuple[ir.Region, Any]:
+    def closed(
+        self, fn: Callable[..., Any], args: dict[str, Any], flat: list[ir.Value], node: ast.Call
+    ) -> tuple[ir.Region, Any]:
         """Read a function into a region of its own, over parameters in place of its arguments."""
         region = ir.Region(params=[ir.Value(v.type, v.name, v.where) for v in flat])
         return region, self.enclosed(fn, region, self.inside_args(args, region.params), node)
@@ -134,7 +147,11 @@ class Custom:
     def seeds(self, result: Any, incoming: list[ir.Value]) -> list[Any]:
         """One gradient per returned value, zero for those that have none."""
         values = iter(incoming)
-        full = iter([next(values) if is_float(v.type) else self.zero(v.type) for v in leaves(result)]) if result is not None else iter(())
+        full = (
+            iter([next(values) if is_float(v.type) else self.zero(v.type) for v in leaves(result)])
+            if result is not None
+            else iter(())
+        )
         if result is None:
             return []
         tree = rebuild(result, full)
@@ -164,12 +181,13 @@ class Custom:
         where = self.where(tree)
         self.pop()
         named = {n.slice.id for n in found if isinstance(n.slice, ast.Name)}
-        for name in gradients:
+        for name, place in gradients.items():
             if name not in named:
+                instead = f"adjoint[{name}] += 0.0 * {name}" if isinstance(place, str) else f"adjoint[{name}][0] += ..."
                 raise KernelError(
                     f"the adjoint of `{f.key}` never adds to adjoint[{name}]", slug="adjoint-missing", where=where,
                     why=f"The gradient of `{name}` would be zero in silence.",
-                    instead=f"adjoint[{name}] += 0.0 * {name}" if isinstance(gradients[name], str) else f"adjoint[{name}][0] += ...",
+                    instead=instead,
                 )  # fmt: skip
 
     def is_gradient(self, node: ast.expr) -> bool:

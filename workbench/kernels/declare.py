@@ -116,7 +116,7 @@ class _Adjoint(Marker):
 
 
 tid = Marker("tid", "Index of this thread: `i = tid()`, or `i, j = tid()` for a launch over two dimensions.")
-printf = Marker("printf", "Print from a thread, with C's format: `printf(\"%d %f\\n\", i, x)`.")
+printf = Marker("printf", 'Print from a thread, with C\'s format: `printf("%d %f\\n", i, x)`.')
 adjoint = _Adjoint("adjoint", "Inside func_grad: `adjoint[a] += g` adds to the gradient of the argument `a`.")
 
 # Functions of the host that have a form inside kernels: the array module enters its `zeros` here.

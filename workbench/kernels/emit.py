@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +24,21 @@ from ..errors import KernelError, Where
 from .ir import Function, Region, Stmt, Value, walk
 from .ops.memory import ATOMICS
 from .ops.row import ROWS, Row, weak_type
-from .types import Array, Composite, Matrix, Quat, Scalar, Stack, Type, Vector, bool_, float16, float64, scalar_of
+from .types import (
+    Array,
+    Composite,
+    Matrix,
+    Quat,
+    Scalar,
+    Stack,
+    Type,
+    Vector,
+    bool_,
+    float16,
+    float32,
+    float64,
+    scalar_of,
+)
 
 STATUS_WORDS = 16
 MAX_RANK = 4
@@ -94,9 +109,11 @@ def needs_scratch(function: Function) -> bool:
 
 
 def c_name(name: str) -> str:
-    """A C identifier like the user's name."""
+    """A C identifier like the user's name, free in C and CUDA: s_x for s.x, exp_ for exp. A kernel's entry has it."""
     text = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
-    return text if text and not text[0].isdigit() else f"k{text}"
+    if not text or text[0].isdigit() or text.startswith("wb_"):
+        text = f"k{text}"
+    return f"{text}_" if text in RESERVED else text
 
 
 # ---- names and types of the text
@@ -108,8 +125,8 @@ _KEYWORDS = """
     asm typeof class delete explicit export friend mutable namespace new operator private protected public template
     this throw try catch typename using virtual and or not xor compl bitand bitor constexpr decltype alignas alignof
     nullptr args begin end block status scratch int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
-    threadIdx blockIdx blockDim gridDim warpSize linux unix signbit printf realloc free memcpy memset memmove malloc main
-    abort exit
+    threadIdx blockIdx blockDim gridDim warpSize linux unix signbit printf realloc free memcpy memset memmove malloc
+    main abort exit
 """.split()
 MATH1 = """
     sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p sqrt cbrt floor
@@ -128,10 +145,7 @@ class Names:
         self.last: dict[str, int] = {}
 
     def new(self, wish: str) -> str:
-        base = c_name(wish)
-        if base.startswith("wb_"):
-            base = "u" + base
-        text = base
+        text = base = c_name(wish)
         while text in self.used:
             self.last[base] = self.last.get(base, 0) + 1
             text = f"{base}_{self.last[base]}"
@@ -190,7 +204,8 @@ def literal(type: Scalar, value: Any) -> str:
     if type.kind == "b":
         return "true" if value else "false"
     if type.kind == "f":
-        return _float_literal(type, float(type.numpy.type(value)))
+        with np.errstate(over="ignore"):
+            return _float_literal(type, float(type.numpy.type(value)))
     return _int_literal(type, int(value))
 
 
@@ -201,10 +216,18 @@ def _float_literal(type: Scalar, value: float) -> str:
     elif math.isinf(value):
         text = f"{'-' if value < 0 else ''}WB_INF{suffix.upper()}"
     else:
-        text = repr(value) + suffix
+        text = _digits(type, value) + suffix
     if type.bits == 16:
         return f"(({type.c}){text})"
     return f"({text})" if text[0] == "-" else text
+
+
+def _digits(type: Scalar, value: float) -> str:
+    """The shortest digits, where they give the same float32 read directly and by way of a double."""
+    if type is not float32:
+        return repr(value)
+    short = str(np.float32(value))
+    return short if float(np.float32(float(short))) == value else repr(value)
 
 
 def _int_literal(type: Scalar, value: int) -> str:
@@ -230,7 +253,7 @@ class Signature:
     def __init__(self, function: Function):
         names = Names()
         self.function = function
-        self.name = Names().new(function.name)
+        self.name = c_name(function.name)
         names.used |= {"dim", "scratch_bytes"}
         self.fields = {p: names.family(p.name, ("_shape", "_strides")) for p in function.params}
         parts = [self._part(p.type) for p in function.params]
@@ -415,6 +438,13 @@ class Body:
                 self.put(f"const {self.index} {n} = ({self.index}){access}{name}_shape[{k}];")
             for k, s in enumerate([] if m.contiguous else m.strides):
                 self.put(f"const int64_t {s} = {access}{name}_strides[{k}];")
+
+    def used_lines(self) -> list[str]:
+        """The lines without the constants read from the argument block that nothing uses."""
+        count = Counter(re.findall(r"\w+", "\n".join(self.lines)))
+        unpacked = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
+        found = [(line, unpacked.match(line)) for line in self.lines]
+        return [line for line, m in found if m is None or count[m.group(1)] > 1]
 
     @property
     def thread(self) -> str:
@@ -779,7 +809,7 @@ class Body:
         self.put(f"{room} {{ {name} wb_v = {value}; WB_PUSH({name}, wb_v); }} else {full}")
 
     def _full(self, stmt: Stmt) -> str:
-        return f"wb_fail(status, {STACK_FULL}, {self.access_ids[id(stmt)]}, {self.thread}, 0{', 0' * 12});"
+        return f"wb_full(status, {self.access_ids[id(stmt)]}, {self.thread});"
 
     def row_pop(self, stmt: Stmt) -> None:
         stack, out = self.stacks[stmt.args[0]], stmt.outs[0]

@@ -50,6 +50,7 @@ static __attribute__((noinline, cold, unused)) void wb_fail(
     if (!status || !__atomic_compare_exchange_n(status, &none, code, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return;
     for (int k = 0; k < 15; ++k) status[1 + k] = all[k];
 }
+#define wb_full(status, access, thread) wb_fail(status, 2, access, thread, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 """
 
 TURNS = """\
@@ -175,7 +176,7 @@ def _entry(signature: Signature, body: Body, pointers: list[tuple[str, str]]) ->
     return [
         f"static __attribute__((noinline)) void {name}_cells(",
         f"    const {name}_args *args, int64_t begin, int64_t end{parameters}) {{",
-        *body.lines,
+        *body.used_lines(),
         "}",
         "",
         f"void {name}(const void *block, int64_t begin, int64_t end) {{",

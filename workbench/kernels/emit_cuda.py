@@ -54,6 +54,7 @@ static __device__ __noinline__ void wb_fail(
     if (!status || atomicCAS((unsigned long long *)status, 0ULL, (unsigned long long)code)) return;
     for (int k = 0; k < 15; ++k) status[1 + k] = all[k];
 }
+#define wb_full(status, access, thread) wb_fail(status, 2, access, thread, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 """
 
 STACK = """\
@@ -170,4 +171,4 @@ def _top(function: Function, body: Body, signature: Signature) -> list[str]:
 
 def _entry(signature: Signature, body: Body) -> list[str]:
     name = signature.name
-    return [f'extern "C" __global__ void {name}(const {name}_args args) {{', *body.lines, "}", ""]
+    return [f'extern "C" __global__ void {name}(const {name}_args args) {{', *body.used_lines(), "}", ""]

@@ -43,6 +43,7 @@ class Facts:
 
     def __init__(self) -> None:
         self.bounds: list[dict[Hashable, int]] = [{}]
+        self.kept: list[ir.Value] = []  # keys are ids: what they name must stay alive
 
     @contextmanager
     def assuming(self, condition: object, truth: bool) -> Iterator[None]:
@@ -58,6 +59,7 @@ class Facts:
     def set(self, v: ir.Value, low: int) -> None:
         """Note v >= low, in the innermost assumption."""
         k = key(v)
+        self.kept.append(v)
         self.bounds[-1][k] = max(low, self.bounds[-1].get(k, low))
 
     def known(self, v: ir.Value) -> int | None:
@@ -125,7 +127,11 @@ class Facts:
     def _cast(self, v, s):
         wide = is_int(s.args[0].type) and s.args[0].type.bits <= v.type.bits
         low = self.lower(s.args[0]) if wide else None
-        return low if low is not None and (s.args[0].type.kind == v.type.kind or v.type.bits > s.args[0].type.bits) else None
+        return (
+            low
+            if low is not None and (s.args[0].type.kind == v.type.kind or v.type.bits > s.args[0].type.bits)
+            else None
+        )
 
     def _if(self, v, s):
         k = next(i for i, out in enumerate(s.outs) if out is v)

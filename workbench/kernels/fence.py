@@ -28,7 +28,9 @@ NO_OBJECTS = "A kernel has numbers, vectors, matrices, structs and arrays; it ca
 NO_PYTHON = "A kernel is compiled; the Python interpreter is not there when it runs."
 
 FENCES: dict[str, Fence] = {
-    "Lambda": Fence("a lambda cannot be used in a kernel", NO_OBJECTS, "@func\ndef f(a: float): return a * a", "lambda"),
+    "Lambda": Fence(
+        "a lambda cannot be used in a kernel", NO_OBJECTS, "@func\ndef f(a: float): return a * a", "lambda"
+    ),
     "List": Fence("a list cannot be used in a kernel", NO_OBJECTS, "v = vec3(a, b, c)", "list"),
     "ListComp": Fence("a list comprehension cannot be used in a kernel", NO_OBJECTS, "for j in range(n): ...", "list"),
     "Dict": Fence("a dict cannot be used in a kernel", NO_OBJECTS, "a struct with named fields", "dict"),
@@ -52,7 +54,9 @@ FENCES: dict[str, Fence] = {
     ),
     "Try": Fence("`try` cannot be used in a kernel", "Kernels raise no exceptions.", "if b != 0.0: ...", "try"),
     "TryStar": Fence("`try` cannot be used in a kernel", "Kernels raise no exceptions.", "if b != 0.0: ...", "try"),
-    "Raise": Fence("`raise` cannot be used in a kernel", "Kernels raise no exceptions.", "write a flag to an array", "raise"),
+    "Raise": Fence(
+        "`raise` cannot be used in a kernel", "Kernels raise no exceptions.", "write a flag to an array", "raise"
+    ),
     "Assert": Fence(
         "`assert` cannot be used in a kernel", "Kernels raise no exceptions.", "write a flag to an array", "assert"
     ),
@@ -61,7 +65,9 @@ FENCES: dict[str, Fence] = {
     "AsyncFor": Fence("`async for` cannot be used in a kernel", NO_PYTHON, "for j in range(n): ...", "async"),
     "AsyncFunctionDef": Fence("a function cannot be defined in a kernel", NO_PYTHON, "a func outside", "nested-def"),
     "Await": Fence("`await` cannot be used in a kernel", NO_PYTHON, "the plain call", "async"),
-    "Yield": Fence("`yield` cannot be used in a kernel", "A thread runs once, from start to end.", "out[i] = v", "yield"),
+    "Yield": Fence(
+        "`yield` cannot be used in a kernel", "A thread runs once, from start to end.", "out[i] = v", "yield"
+    ),
     "YieldFrom": Fence(
         "`yield from` cannot be used in a kernel", "A thread runs once, from start to end.", "out[i] = v", "yield"
     ),
@@ -96,7 +102,10 @@ FENCES: dict[str, Fence] = {
     "Import": Fence("`import` cannot be used in a kernel", NO_PYTHON, "import outside the kernel", "import"),
     "ImportFrom": Fence("`import` cannot be used in a kernel", NO_PYTHON, "import outside the kernel", "import"),
     "NamedExpr": Fence(
-        "`:=` cannot be used in a kernel", "An assignment is a line of its own.", "n = f(x), on the line before", "walrus"
+        "`:=` cannot be used in a kernel",
+        "An assignment is a line of its own.",
+        "n = f(x), on the line before",
+        "walrus",
     ),
     "Slice": Fence(
         "a slice of an array cannot be taken in a kernel",
@@ -104,7 +113,9 @@ FENCES: dict[str, Fence] = {
         "a slice passed to launch, or a loop over indices",
         "slice",
     ),
-    "Match": Fence("`match` cannot be used in a kernel", "It needs Python objects.", "if k == 0: ... elif k == 1: ...", "match"),
+    "Match": Fence(
+        "`match` cannot be used in a kernel", "It needs Python objects.", "if k == 0: ... elif k == 1: ...", "match"
+    ),
     "TypeAlias": Fence("`type` cannot be used in a kernel", NO_PYTHON, "the line outside the kernel", "type-alias"),
     "Is": Fence("`is` cannot be used in a kernel", "Values have no identity.", "a == b", "is"),
     "IsNot": Fence("`is not` cannot be used in a kernel", "Values have no identity.", "a != b", "is"),
@@ -118,15 +129,21 @@ FENCES: dict[str, Fence] = {
     "Ellipsis": Fence("`...` cannot be used in a kernel", NO_OBJECTS, "pass", "ellipsis"),
     "Print": Fence("`print` cannot be called in a kernel", NO_PYTHON, 'printf("%f\\n", x)', "print"),
     "ForIter": Fence(
-        "a `for` in a kernel runs over range(...)", "Nothing else can be counted.", "for j in range(n): ...", "for-range"
+        "a `for` in a kernel runs over range(...)",
+        "Nothing else can be counted.",
+        "for j in range(n): ...",
+        "for-range",
     ),
     "Method": Fence(
-        "methods cannot be called in a kernel", "Values are numbers, not Python objects.", "a builtin: dot(a, b)", "method"
+        "methods cannot be called in a kernel",
+        "Values are numbers, not Python objects.",
+        "a builtin: dot(a, b)",
+        "method",
     ),
     "Expr": Fence(
         "this expression does nothing", "Its value is not used.", "assign it, or leave the line out", "no-effect"
     ),
-}  # fmt: skip
+}
 
 
 def refuse(name: str, where: Where | None) -> KernelError:

@@ -1,7 +1,7 @@
 """Branches, loops and early exits of the source as structured IR.
 
-An exit is data: `$stop` (skip the rest of this block), `$go` (the innermost loop goes on), `$return`, `$value`. They are
-names like the user's, Python bools while they are certain, and merge like the user's names where branches meet. So
+An exit is data: `$stop` (skip the rest of this block), `$go` (the innermost loop goes on), `$return`, `$value`. They
+are names like the user's, Python bools while they are certain, and merge like the user's names where branches meet. So
 `break`, `continue` and `return` anywhere need no rule of their own in the IR.
 Where one branch certainly leaves, the rest of the block is read into the other one, which keeps the IR plain.
 """
@@ -43,9 +43,12 @@ class Flow:
             if stop is True:
                 return
             if stop is not False:
-                if rest:
-                    self.branch(stmt, stop, lambda: self.stopped(stop), lambda: self.resume(rest))
-                return
+                return self.divide(stmt, stop, rest)
+
+    def divide(self, stmt: ast.stmt, stop: ir.Value, rest: list[ast.stmt]) -> None:
+        """Some paths have left the block: read the rest for the others."""
+        if rest:
+            self.branch(stmt, stop, lambda: self.stopped(stop), lambda: self.resume(rest))
 
     def stopped(self, stop: ir.Value) -> None:
         """The path on which `stop` holds: an exit that is the same value is certain here."""
@@ -112,7 +115,9 @@ class Flow:
         self.state = State(names, cells)
         if not join.pairs and not any(region.body for region in regions):
             return result
-        regions[0].results, regions[1].results = (tuple(side) for side in zip(*join.pairs, strict=True)) if join.pairs else ((), ())
+        regions[0].results, regions[1].results = (
+            (tuple(side) for side in zip(*join.pairs, strict=True)) if join.pairs else ((), ())
+        )
         with self.at(node):
             stmt = self.builder.append(control.IF, (condition,), [p[0].type for p in join.pairs], regions)
         for out, place in zip(stmt.outs, join.places, strict=True):
@@ -214,7 +219,8 @@ class Flow:
             if self.changed(before):
                 raise KernelError(
                     "the condition of `while` changes a variable", slug="while-condition", where=self.where(node.test),
-                    why="A random number drawn there would advance its state.", instead="while True: ..., with a `break`",
+                    why="A random number drawn there would advance its state.",
+                    instead="while True: ..., with a `break`",
                 )  # fmt: skip
             with self.facts.assuming(go, True):
                 for slot in loop.slots:
@@ -274,6 +280,8 @@ class Join:
         if a is None and b is None:
             return None
         some, region = (a, self.other) if a is not None else (b, self.then)
+        if escapes(some):
+            return self.array_choice("the returned array")
         if isinstance(some, Unusable) or is_array(some):
             return some
         blank = self.reader.zeros_like(some, region)
@@ -303,10 +311,9 @@ class Join:
             return a if _same_array(a, b) else self.array_choice(name)
         if isinstance(a, Record) and isinstance(b, Record) and a.type == b.type:
             parts = {k: self.tree(f"{name}.{k}", a.fields[k], b.fields[k]) for k in a.fields}
-            return next((p for p in parts.values() if isinstance(p, Unusable)), Record(a.type, parts))
+            return Record(a.type, parts)
         if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-            items = tuple(self.tree(name, p, q) for p, q in zip(a, b, strict=True))
-            return next((p for p in items if isinstance(p, Unusable)), items)
+            return tuple(self.tree(name, p, q) for p, q in zip(a, b, strict=True))
         return self.leaf(name, a, b)
 
     def leaf(self, name: str, a: Any, b: Any) -> Any:
@@ -362,6 +369,17 @@ def _same_array(a: Any, b: Any) -> bool:
     if isinstance(a, Fields) and isinstance(b, Fields):
         return a.type == b.type and all(_same_array(a.parts[k], b.parts[k]) for k in a.parts)
     return isinstance(a, Local) and a == b
+
+
+def escapes(tree: Any) -> bool:
+    """Does a tree hold a row of an array: its index may be known inside a region only."""
+    if isinstance(tree, View):
+        return bool(tree.prefix)
+    if isinstance(tree, Fields):
+        return any(map(escapes, tree.parts.values()))
+    if isinstance(tree, Record):
+        return any(map(escapes, tree.fields.values()))
+    return isinstance(tree, tuple) and any(map(escapes, tree))
 
 
 def maybe_unbound(name: str, bound: Where, at: Where | None) -> KernelError:
@@ -460,7 +478,10 @@ class Loop:
                 self.bind_new(name, tree)
         if self.returns:
             self.add("$return", self.reader.value(returns))
-            self.add("$value", end.names.get("$value"))
+            value = end.names.get("$value")
+            if escapes(value):
+                value = Unusable(lambda at: array_choice("the returned array", self.where, at))
+            self.add("$value", value)
 
     def retype(self, name: str, old: Any, new: Any, end: State) -> None:
         """A carried name that ends a turn as something else: an error if the next turn would read it."""
@@ -483,7 +504,7 @@ class Loop:
             return
         if isinstance(tree, Unusable):
             self.lost[name] = tree
-        elif is_array(tree) or not any(True for _ in leaves(tree)):
+        elif is_array(tree) or escapes(tree) or not any(True for _ in leaves(tree)):
             self.lost[name] = Unusable(lambda at: array_choice(name, self.where, at))
         elif self.runs and self.reader.read_outside(name, self.node):
             self.add(name, tree)
@@ -492,7 +513,10 @@ class Loop:
 
     def add(self, name: str, tree: Any) -> None:
         """A name that the loop only hands out: what it holds before the first turn is never read."""
-        self.new[name] = tree, [Slot(v, *(ir.Value(v.type, v.name, v.where) for _ in range(2)), v) for v in leaves(tree)]
+        self.new[name] = (
+            tree,
+            [Slot(v, *(ir.Value(v.type, v.name, v.where) for _ in range(2)), v) for v in leaves(tree)],
+        )
 
     # ---- after the loop
 
@@ -588,6 +612,7 @@ def substitute(region: ir.Region, new: dict[int, ir.Value]) -> None:
 
 def loop_type(name: str, before: str, after: str, at: Where) -> KernelError:
     return KernelError(
-        f"`{name}` changes type inside the loop: {before} before it, {after} after one turn", slug="loop-type", where=at,
+        f"`{name}` changes type inside the loop: {before} before it, {after} after one turn",
+        slug="loop-type", where=at,
         why="A value that a loop carries keeps one type.", instead=f"{name} = {after}(...), before the loop",
     )  # fmt: skip

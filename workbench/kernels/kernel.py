@@ -86,6 +86,14 @@ class Program:
         return found
 
 
+def program(reading: Reading, name: str, enable_backward: bool = True) -> Program:
+    """The program of a reading. Raises KernelError."""
+    function = simplify.primal(reading.function)
+    check.check(function)
+    flat = [leaf for k, (n, t) in enumerate(reading.params) for leaf in leaves(n, t, k)]
+    return Program(name, function, tuple(reading.params), tuple(flat), enable_backward)
+
+
 class Kernel:
     """A function over a launch grid. Launch it with `launch(kernel, dim, inputs, outputs)`.
 
@@ -113,11 +121,8 @@ class Kernel:
         if self._program is not None and self._reading is not None and self._reading.current():
             return self._program
         reading = read(self.func, name=self.__name__)
-        function = simplify.primal(reading.function)
-        check.check(function)
-        flat = [leaf for k, (n, t) in enumerate(reading.params) for leaf in leaves(n, t, k)]
+        self._program = program(reading, self.__name__, self.enable_backward)
         self._reading = reading
-        self._program = Program(self.__name__, function, tuple(reading.params), tuple(flat), self.enable_backward)
         return self._program
 
     # ---- every stage, to look at

@@ -16,7 +16,7 @@ from . import fence, ir, ops
 from .facts import static_int
 from .ops import linear, memory, scalar
 from .scope import Fields, Local, Record, Shape, Unusable, View, describe, is_array
-from .types import Array, Composite, Matrix, Struct, Vector, is_int
+from .types import Composite, Matrix, Struct, Vector, is_int
 
 NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}
 IN_PLACE = {"Add": memory.ATOMIC_ADD, "Sub": memory.ATOMIC_SUB}
@@ -95,7 +95,7 @@ class Places:
         if isinstance(base, Record):
             if node.attr not in base.fields:
                 raise self.no_field(base.type, node)
-            return base.fields[node.attr]
+            return self.checked(base.fields[node.attr], node)
         if isinstance(base, ir.Value) or isinstance(getattr(base, "type", None), Composite):
             whole = self.value(base)
             return self.component(whole, (self.component_named(whole.type, node),))
@@ -155,9 +155,7 @@ class Places:
         if not beyond:
             return found
         if isinstance(found, Fields) or not isinstance(found.type.dtype, Composite):
-            raise self.error(
-                f"{base.type} takes {base.type.ndim} indices, got {len(nodes)}", "rank", beyond[0], "", ""
-            )
+            raise self.error(f"{base.type} takes {base.type.ndim} indices, got {len(nodes)}", "rank", beyond[0], "", "")
         whole = self.loaded(found)
         return self.component(whole, self.picked(whole.type, beyond))
 
@@ -199,7 +197,9 @@ class Places:
         if k is None:
             return i
         if not -size <= k < size:
-            raise self.error(f"component {k} is outside the {size} there are", "component-range", node, "", f"{size - 1}")
+            raise self.error(
+                f"component {k} is outside the {size} there are", "component-range", node, "", f"{size - 1}"
+            )
         return k % size
 
     def static_slice(self, node: ast.Slice, size: int) -> range:
@@ -264,8 +264,20 @@ class Places:
         if not isinstance(target, (ast.Attribute, ast.Subscript)):
             raise fence.refuse(fence.name_of(target), self.where(target))
         with self.at(target):
-            place = self.place(target)
-            self.write(place, value, target)
+            if is_array(value) and isinstance(target, ast.Attribute):
+                return self.assign_array_field(target, value)
+            self.write(self.place(target), value, target)
+
+    def assign_array_field(self, target: ast.Attribute, value: Any) -> None:
+        """`s.x = a`: the field stands for that array from here on."""
+        base = self.place(target.value)
+        record = base.load() if isinstance(base, Slot) else None
+        wanted = dict(record.type.fields).get(target.attr) if isinstance(record, Record) else None
+        if wanted is None or isinstance(value, Local) or value.type != wanted:
+            raise self.error(
+                f"{describe(value)} cannot be assigned here", "assign", target, "", "a field of that array type"
+            )
+        base.store(record.with_field(target.attr, value))
 
     def assign_each(self, target: ast.Tuple | ast.List, value: Any) -> None:
         items = self.unpacked(value, target)
@@ -291,15 +303,15 @@ class Places:
     def place(self, node: ast.expr) -> Any:
         """What an assignment writes: a Slot of a local, a View or Fields (memory), Cells, or a Local's element."""
         if isinstance(node, ast.Name):
-            found = self.visit(node)
-            names, name = self.state.names, node.id
-            if is_array(found):
-                return found
-            if name not in names:
+            name = node.id
+            if name not in self.state.names and name in self.frame.around:
                 raise self.error(
                     f"`{name}` is a Python variable outside: a kernel cannot change it", "global", node,
                     "It is a constant for the kernel.", f"{name}_local = {name}, and change that",
                 )  # fmt: skip
+            found = self.visit(node)
+            if is_array(found):
+                return found
             return Slot(lambda: self.state.names[name], lambda v: self.state.names.__setitem__(name, v))
         if isinstance(node, ast.Attribute):
             with self.at(node):
@@ -314,7 +326,9 @@ class Places:
         found = self.visit(node)
         if is_array(found):
             return found
-        raise self.error("this cannot be assigned to", "assign", node, "It is no name, part of one, or array element.", "")
+        raise self.error(
+            "this cannot be assigned to", "assign", node, "It is no name, part of one, or array element.", ""
+        )
 
     def field_place(self, base: Any, node: ast.Attribute) -> Any:
         if isinstance(base, Fields):
@@ -426,7 +440,10 @@ class Places:
         one = len(spots) == 1 and not any(isinstance(p, range) for p in full)
         parts = [self.typed(value, type.scalar)] if one else self.split(value, len(spots), type.scalar)
         views = [
-            View(root, place.view.prefix + tuple(self.component_index(p, n) for p, n in zip(spot, type.shape, strict=True)))
+            View(
+                root,
+                place.view.prefix + tuple(self.component_index(p, n) for p, n in zip(spot, type.shape, strict=True)),
+            )
             for spot in spots
         ]
         return list(zip(views, parts, strict=True))
@@ -468,7 +485,11 @@ class Places:
         row = IN_PLACE.get(op)
         if row is not None:
             value = self.visit(node.value)
-            cells = self.cell_parts(place, value) if isinstance(place, Cells) else [(place, self.typed(value, place.type.dtype))]
+            cells = (
+                self.cell_parts(place, value)
+                if isinstance(place, Cells)
+                else [(place, self.typed(value, place.type.dtype))]
+            )
             for view, part in cells:
                 self.add_to(row, view, part)
             return
@@ -489,4 +510,3 @@ def part_type(type: Any, pick: tuple[Any, ...]) -> Any:
     if isinstance(type, Matrix) and len(pick) == 1:
         return Vector(type.cols, type.scalar)
     return type.scalar
-

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..errors import KernelError, Where
 from . import fence, ir, names, ops, stores
 from .calls import Calls, is_literal
 from .custom import Custom
+from .declare import Func, tid
 from .facts import Facts
 from .flow import FRESH, Flow
 from .ops import control
@@ -41,18 +43,20 @@ class Reading:
 
     function: ir.Function
     params: list[tuple[str, Type]]
-    seen: list[tuple[Callable[..., Any], str, Any]] = field(default_factory=list)
+    seen: list[tuple[dict[str, Any], str, Any]] = field(default_factory=list)
+    cells: list[tuple[Any, Any]] = field(default_factory=list)
 
     def current(self) -> bool:
         """Do the Python names that were used still mean the same: else a redefined func or constant is read anew."""
-        around: dict[Any, dict[str, Any]] = {}
-        for fn, name, then in self.seen:
-            if fn not in around:
-                around[fn] = names.surroundings(fn)
-            now = around[fn].get(name)
-            if now is not then and not (is_literal(now) and type(now) is type(then) and now == then):
+        for holder, name, then in self.seen:
+            now = holder.get(name, self)
+            if now is not then and not same_number(now, then):
                 return False
-        return True
+        return all(cell.cell_contents is then or same_number(cell.cell_contents, then) for cell, then in self.cells)
+
+
+def same_number(a: Any, b: Any) -> bool:
+    return is_literal(a) and type(a) is type(b) and a == b
 
 
 def read(fn: Callable[..., Any], *, name: str | None = None, generic_types: dict[str, Type] | None = None) -> Reading:
@@ -82,7 +86,8 @@ class Reader(Flow, Places, Calls, Custom):
         self.frames: list[Frame] = []
         self.rank: int | None = None
         self.unpacking: int | None = None  # how many names take the result of tid()
-        self.seen: list[tuple[Callable[..., Any], str, Any]] = []
+        self.seen: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
+        self.cells: dict[int, tuple[Any, Any]] = {}
         self.shadows: dict[int, ir.Value] = {}  # arrays of gradients, by id
         self.count = 0
 
@@ -99,7 +104,7 @@ class Reader(Flow, Places, Calls, Custom):
         function = ir.Function(
             name, self.builder.region, self.rank or 1, self.where(src.tree), src.text, src.first, src.file
         )
-        return Reading(function, params, self.seen)
+        return Reading(function, params, list(self.seen.values()), list(self.cells.values()))
 
     def parameters(self, tree: ast.FunctionDef) -> list[ast.arg]:
         a = tree.args
@@ -113,7 +118,9 @@ class Reader(Flow, Places, Calls, Custom):
         if isinstance(found, Type) and not isinstance(getattr(found, "dtype", found), type(Any)):
             return found
         why = "A kernel is compiled for the types of its parameters."
-        raise self.error(f"the parameter `{node.arg}` needs a type", "annotation", node, why, f"{node.arg}: array(dtype=float)")
+        raise self.error(
+            f"the parameter `{node.arg}` needs a type", "annotation", node, why, f"{node.arg}: array(dtype=float)"
+        )
 
     def parameter(self, name: str, type: Type, where: Where) -> Any:
         """Flat parameters for one parameter of the user."""
@@ -189,7 +196,8 @@ class Reader(Flow, Places, Calls, Custom):
 
     def right_side(self, node: ast.expr, target: ast.expr) -> Any:
         """The value of an assignment; `i, j = tid()` is the one call that depends on what it is assigned to."""
-        if isinstance(node, ast.Call) and isinstance(target, (ast.Tuple, ast.List)):
+        unpacks = isinstance(node, ast.Call) and isinstance(target, (ast.Tuple, ast.List))
+        if unpacks and self.python_object(node.func) is tid:
             self.unpacking = len(target.elts)
         try:
             return self.checked(self.visit(node), node)
@@ -206,7 +214,8 @@ class Reader(Flow, Places, Calls, Custom):
             value = self.typed(value, type)
             if value.type != type:
                 raise self.error(
-                    f"`{ast.unparse(node.target)}` is declared {type} but gets {value.type}", "annotation", node.value, "",
+                    f"`{ast.unparse(node.target)}` is declared {type} but gets {value.type}",
+                    "annotation", node.value, "",
                     f"{type}({ast.unparse(node.value)})",
                 )  # fmt: skip
         self.assign(node.target, value)
@@ -244,11 +253,26 @@ class Reader(Flow, Places, Calls, Custom):
         return any(isinstance(t, ast.Name) and t.id == name for t in stores.targets(self.frame.source.tree))
 
     def note(self, name: str, found: Any) -> None:
-        self.seen.append((self.frame.fn, name, found))
+        """Remember where a Python object came from, to notice when the name means another one."""
+        fn = self.frame.fn
+        if name in fn.__code__.co_freevars:
+            cell = fn.__closure__[fn.__code__.co_freevars.index(name)]
+            self.cells[id(cell)] = cell, found
+        elif name in fn.__globals__:
+            self.watch(fn.__globals__, name, found)
+        if isinstance(found, Func):
+            self.watch(vars(found), "grad", found.grad)
+            self.watch(vars(found), "replay", found.replay)
+
+    def watch(self, holder: dict[str, Any], name: str, found: Any) -> None:
+        self.seen[id(holder), name] = holder, name, found
 
     def python_attribute(self, base: Any, node: ast.Attribute) -> Any:
         try:
-            return getattr(base, node.attr)
+            found = getattr(base, node.attr)
+            if isinstance(base, ModuleType) and (is_literal(found) or isinstance(found, (np.generic, Func))):
+                self.watch(vars(base), node.attr, found)
+            return found
         except AttributeError:
             reason = ops.why_refused(node.attr)
             name = getattr(base, "__name__", describe(base))
@@ -303,7 +327,9 @@ class Reader(Flow, Places, Calls, Custom):
             held[0] = b
             return self.compared(op, a, b, node)
 
-        return self.chain(node, True, [lambda o=o, r=r: part(o, r) for o, r in zip(node.ops, node.comparators, strict=True)])
+        return self.chain(
+            node, True, [lambda o=o, r=r: part(o, r) for o, r in zip(node.ops, node.comparators, strict=True)]
+        )
 
     def compared(self, op: ast.cmpop, a: Any, b: Any, node: ast.Compare) -> Any:
         name = fence.name_of(op)
@@ -333,7 +359,9 @@ class Reader(Flow, Places, Calls, Custom):
         if isinstance(x, Unusable):
             raise x.error(self.where(node))
         if x is None:
-            raise self.error("this call returns no value", "missing-return", node, "Its value is used here.", "return ...")
+            raise self.error(
+                "this call returns no value", "missing-return", node, "Its value is used here.", "return ..."
+            )
         return x
 
     def valued(self, x: Any) -> bool:
@@ -354,7 +382,9 @@ class Reader(Flow, Places, Calls, Custom):
 
     def in_range(self, x: Any) -> Any:
         if isinstance(x, int) and not isinstance(x, bool) and not -(2**31) <= x < 2**31:
-            raise self.error(f"{x} does not fit int32", "literal-range", None, "An integer literal is int32.", f"int64({x})")
+            raise self.error(
+                f"{x} does not fit int32", "literal-range", None, "An integer literal is int32.", f"int64({x})"
+            )
         return x
 
     def not_a_value(self, x: Any) -> KernelError:
@@ -363,7 +393,9 @@ class Reader(Flow, Places, Calls, Custom):
         if isinstance(x, (View, Fields, Local, Record, Shape, tuple)):
             return self.error(f"{describe(x)} is not a number", "operand-type", None, "", "one element or field of it")
         why = "A kernel takes numbers, vectors, funcs and types from Python."
-        return self.error(f"a Python {type(x).__name__} is not a value of the kernel language", "constant", None, why, "")
+        return self.error(
+            f"a Python {type(x).__name__} is not a value of the kernel language", "constant", None, why, ""
+        )
 
     def typed(self, x: Any, type: Type) -> Any:
         """A literal as a constant of `type` where it is exact, else the value as it is."""
@@ -436,4 +468,3 @@ def fold(sign: str, a: Any, b: Any) -> Any:
 
 def default_type(x: Any) -> Scalar:
     return bool_ if isinstance(x, bool) else int32 if isinstance(x, int) else float32
-

@@ -401,5 +401,26 @@ class Listing(str):
         return str(self), self.language
 
     def _repr_html_(self) -> str:
-        style = f"{_FONT};margin:0;padding:6px 10px;overflow-x:auto;border-left:3px solid {_BORDER}"
-        return f'<pre style="{style}">{colour(self, self.language)}</pre>'
+        parts, last = [], 0
+        for match in _PREAMBLE.finditer(self) if self.language == "c" else ():
+            parts += [_block(self[last : match.start()], "c"), _folded(match.group())]
+            last = match.end()
+        return "".join([*parts, _block(self[last:], self.language)])
+
+
+# The same types and small functions stand above every C text, down to the struct of the kernel's own arguments.
+_ARGUMENTS = r"struct \{\n    int64_t dim\["
+_PREAMBLE = re.compile(rf"^typedef (?!{_ARGUMENTS})[\s\S]*?(?=^typedef {_ARGUMENTS})", re.MULTILINE)
+
+
+def _block(text: str, language: str) -> str:
+    if not text.strip():
+        return ""
+    style = f"{_FONT};margin:0;padding:6px 10px;overflow-x:auto;border-left:3px solid {_BORDER}"
+    return f'<pre style="{style}">{colour(text, language)}</pre>'
+
+
+def _folded(text: str) -> str:
+    title = f"{text.count(chr(10))} lines that every kernel shares: types, constants, small functions"
+    summary = f'<summary style="{_FONT};padding:2px 10px;opacity:.7;cursor:pointer">{title}</summary>'
+    return f"<details>{summary}{_block(text, 'c')}</details>"

@@ -345,15 +345,16 @@ def _pymod(a, b):
 
 def _adjoint_mod(g, y, a, b):
     """a - n b with a whole number n, constant between the jumps."""
-    return g, -(g * RINT((a - y) / b)) if is_float(kind(a)) else None
+    return g, NEG(MUL(g, RINT(DIV(SUB(a, y), b)))) if is_float(kind(a)) else None
 
 
 FLOORDIV = row("floordiv", type=_rule_scalars("//"), meaning=_floordiv, c=_c_floordiv,
                doc="floordiv(a, b): rounds down, as in Python; 0 for an integer divided by 0.")  # fmt: skip
 PYMOD = row("pymod", type=_rule_scalars("%"), meaning=_pymod, c=_c_pymod, adjoint=_adjoint_mod,
             doc="a % b: has the sign of b, as in Python; 0 for an integer modulo 0.")  # fmt: skip
-MOD = row("mod", type=_rule_scalars("mod"), meaning=np.fmod, c=_c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"),
-          adjoint=_adjoint_mod, doc="mod(a: T, b: T) -> T, T scalar: has the sign of a, as in C.")  # fmt: skip
+MOD = row("mod", type=_rule_numbers("mod"), elementwise=True, meaning=np.fmod, adjoint=_adjoint_mod,
+          c=_c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"),
+          doc="mod(a: T, b: T) -> T, component by component: has the sign of a, as in C.")  # fmt: skip
 
 
 def _adjoint_pow(g, y, x, p):
@@ -517,7 +518,8 @@ FLOOR = _function("floor", np.floor)
 CEIL = _function("ceil", np.ceil)
 TRUNC = _function("trunc", np.trunc)
 ROUND = _function("round", _round, doc="round(x: F) -> F: to the nearest whole number, halves away from zero, as in C.")
-RINT = _function("rint", np.rint, doc="rint(x: F) -> F: to the nearest whole number, halves to even.")
+RINT = row("rint", type=_rule_floats("rint", composite=True), elementwise=True, meaning=np.rint, c="rint{f}({0})",
+           doc="rint(x: F) -> F, component by component: to the nearest whole number, halves to even.")  # fmt: skip
 FRAC = _function("frac", lambda x: x - np.trunc(x), lambda g, y, x: (g,), "{0} - trunc{f}({0})",
                  "frac(x: F) -> F: x - trunc(x).")  # fmt: skip
 
