@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import math
 import types as python
 import typing
 
@@ -716,4 +718,61 @@ def test_an_adjoint_that_forgets_an_argument_is_refused():
         y[0] = product(x[0], x[1])
 
     with pytest.raises(KernelError, match=r"never adds to adjoint\[b\]"):
+        read(k)
+
+
+class Mode(enum.IntEnum):
+    FAST = 2
+
+
+@func
+def heaviest(p: T.Array(Ball), n: int):
+    m = p[0].m
+    for k in range(1, n):
+        m = max(m, p[k].m)
+    return m
+
+
+def test_python_builtins_enums_and_struct_arrays_in_funcs():
+    def k(p: T.Array(Ball), y: f64):
+        i = tid()
+        y[i] = heaviest(p, len(p)) + abs(F(-1.0)) + F(int(2.7)) + F(Mode.FAST) + F(math.pi)
+        atomic_add(p[i].m, F(1.0))
+        atomic_add(p[i].q.x, F(2.0))
+        atomic_max(p[i].q, 1, F(5.0)) if i < 0 else 0.0
+
+    with pytest.raises(KernelError, match="does nothing"):
+        read(k)
+
+    def k(p: T.Array(Ball), y: f64):
+        i = tid()
+        y[i] = heaviest(p, len(p)) + abs(F(-1.0)) + F(int(2.7)) + F(Mode.FAST) + F(math.pi)
+        atomic_add(p[i].m, F(1.0))
+        atomic_add(p[i].q.x, F(2.0))
+
+    q, m, y = ran(k, np.zeros((3, 3)), np.array([1.0, 5.0, 2.0]), np.zeros(1))
+    assert y[0] == pytest.approx(5 + 1 + 2 + 2 + np.pi)
+    assert m.tolist() == [2.0, 5.0, 2.0] and q[0].tolist() == [2.0, 0.0, 0.0]
+
+
+def test_an_array_field_of_a_local_struct_is_the_same_array():
+    def k(x: f64, y: f64):
+        i = tid()
+        s = Outer()
+        s.x = y
+        s.c = x[i]
+        if i > 0:
+            s.c *= F(2.0)
+        s.x[i] = s.c
+
+    agreed = ran(k, X, np.zeros(4), dim=4)[1]
+    np.testing.assert_allclose(agreed, [X[0], *(2 * X[1:])])
+
+
+def test_an_array_field_that_was_never_assigned_is_refused():
+    def k(y: f64):
+        s = Outer()
+        y[0] = s.x[0]
+
+    with pytest.raises(KernelError, match="never assigned"):
         read(k)

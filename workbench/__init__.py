@@ -11,6 +11,7 @@
 from builtins import float as float, int as int
 from math import e as e, inf as inf, nan as nan, pi as pi, tau as tau
 
+from . import interop as interop
 from . import viz as viz
 from .array import (
     array as array,
@@ -45,6 +46,14 @@ from .errors import (
     GradientError as GradientError,
     KernelError as KernelError,
     LaunchError as LaunchError,
+)
+from .interop import (
+    device_from_torch as device_from_torch,
+    device_to_torch as device_to_torch,
+    dtype_from_torch as dtype_from_torch,
+    dtype_to_torch as dtype_to_torch,
+    from_torch as from_torch,
+    to_torch as to_torch,
 )
 from .kernels import types as types
 from .kernels.declare import (

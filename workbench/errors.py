@@ -68,6 +68,10 @@ class KernelError(SyntaxError):
             text = where.text + "\n"
             super().__init__(message, (where.file, where.line, where.col + 1, text, where.line, where.end_col + 1))
 
+    def __str__(self) -> str:
+        # Python's own tracebacks draw the line and the caret; a program that prints the error has only this.
+        return compose(self.what, self.where, self.why, self.instead, self.slug)
+
 
 class LaunchError(WorkbenchError, ValueError):
     """A launch, an array operation or an argument is refused before anything ran."""

@@ -8,6 +8,7 @@ The second launch of the same form looks its plan up and costs a few microsecond
 from __future__ import annotations
 
 import ctypes
+import difflib
 import math
 import sys
 from collections.abc import Sequence
@@ -20,9 +21,10 @@ from . import memory
 from .array import array
 from .config import config
 from .device import Device, get_device
-from .errors import BoundsError, LaunchError
+from .errors import BoundsError, GradientError, LaunchError
 from .kernels import compile_c, ranges, run
 from .kernels import gather as gathering
+from .kernels import races as racing
 from .kernels.adjoint import Reverse
 from .kernels.emit import BOUNDS, STATUS_WORDS, Signature, Variant, access_table
 from .kernels.ir import Function, walk
@@ -35,6 +37,9 @@ PARALLEL_FROM = 16_384  # threads of a launch below which one worker is faster t
 
 # interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
 foreign: list[Any] = []
+
+# and here one that gives the arrays a foreign object has been wrapped as, for names in pictures
+known: list[Any] = []
 
 
 @dataclass(eq=False)
@@ -121,13 +126,22 @@ class Plan:
     floats: tuple[int, ...]
     scalars: dict[str, Any]
     shapes: dict[str, tuple[int, ...]]
-    reverses: dict[frozenset[str], Backward] = field(default_factory=dict)
+    touched: tuple[tuple[int, Any], ...] = field(init=False)  # reads, then writes from `split` on
+    split: int = field(init=False)
+    scalar_types: dict[int, Any] = field(init=False)
+    reverses: dict[tuple[int, ...], Backward] = field(default_factory=dict)
 
-    def backward(self, active: frozenset[str]) -> Backward:
-        """The adjoint for these active parameters, with how to run it."""
+    def __post_init__(self) -> None:
+        self.touched, self.split = self.reads + self.writes, len(self.reads)
+        leaves = self.program.leaves
+        self.scalar_types = {k: leaves[k].type.dtype.scalar for k in self.floats}  # type: ignore[attr-defined]
+
+    def backward(self, active: tuple[int, ...]) -> Backward:
+        """The adjoint for these active positions, with how to run it."""
         found = self.reverses.get(active)
         if found is None:
-            found = self.reverses[active] = _backward(self, active)
+            names = frozenset(self.program.leaves[k].name for k in active)
+            found = self.reverses[active] = _backward(self, names)
         return found
 
 
@@ -143,6 +157,37 @@ class Backward:
     extremal: tuple[int, ...] = ()
     count: Executable | None = None
     gather: Gather | None = None
+    races: Races | None = None
+
+
+@dataclass(eq=False)
+class Races:
+    """The race finder of a launch whose stores are not proven apart. `checked`, `private`: positions of parameters."""
+
+    guard: racing.Guard
+    executable: Executable
+    checked: tuple[int, ...]
+    private: tuple[int, ...]
+
+    def refuse(self, plan: Plan, found: Sequence[int]) -> GradientError:
+        """What the record says: two threads, two lines, one array."""
+        where, name, row = self.guard.table[found[0] - 1]
+        there, _, other_row = self.guard.table[found[3] - 1]
+        one, other = (_thread(n, plan.dims) for n in (found[1], found[2]))
+        lines = f"line {where.line if where else '?'} ({row}) and line {there.line if there else '?'} ({other_row})"
+        return GradientError(
+            f"Kernel {plan.program.name!r}: threads {one} and {other} touch one element of {name!r}, in {lines}.",
+            slug="race", where=where, why="Threads have no order, so the result, and its gradient, are a matter of luck.",
+            instead=f"wb.atomic_add({name}, ..., value), or another array for the results",
+        )  # fmt: skip
+
+
+def _thread(number: int, dims: tuple[int, ...]) -> Any:
+    """The index of thread `number` (from 1); -1 stands for several."""
+    if number < 1:
+        return "others"
+    index = tuple(int(i) for i in np.unravel_index(number - 1, dims))
+    return index[0] if len(index) == 1 else index
 
 
 @dataclass(eq=False)
@@ -293,6 +338,8 @@ def views(function: Function, flat: Sequence[Any]) -> list:
 
 def grid(kernel: str, dim: Any) -> tuple[int, ...]:
     """The launch grid as a tuple. Raises LaunchError."""
+    if dim.__class__ is int and 0 <= dim < 2**31:
+        return (dim,)
     dims = (dim,) if isinstance(dim, int | np.integer) else dim
     try:
         dims = tuple(int(d) for d in dims)
@@ -443,19 +490,25 @@ def _contested(function: Function, dims: tuple, scalars: dict, shapes: dict, gro
     """Arrays whose accumulations may meet in one element."""
     names = {_root_name(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS}
     shared = set().union(*groups) if groups else set()
-    return frozenset(n for n in names if _mirrors(n) in shared or not ranges.private(function, n, dims, scalars, shapes))
+    return frozenset(n for n in names if {n, _mirrors(n)} & shared or not ranges.private(function, n, dims, scalars, shapes))
 
 
 def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     program = plan.program
     groups = tuple(g for g in plan.groups if g & _written_names(plan))
     reverse = program.reverse(active, groups)
+    if reverse.returned is not None and int(np.prod(plan.dims)) > 1:
+        raise GradientError(
+            f"Kernel {program.name!r} computes with what `{reverse.returned.row.name}` returned, on the way to a gradient.",
+            slug="atomic-order", where=reverse.returned.where, why="Which value a thread gets depends on the order of threads.",
+            instead="dim=1 and a loop over the elements",
+        )  # fmt: skip
     position = {leaf.name: k for k, leaf in enumerate(program.leaves)}
     shadows = tuple(position[p.name] for p in program.function.params if p.name in active)
     needed = dict(plan.reads)
-    mirrored = [f"{prefix}{n}" for n in plan.shapes for prefix in ("", "d_", "after_", "ties_")]
-    contiguous = frozenset(m for m in mirrored if _mirrors(m) in plan.contiguous)
-    shapes = {m: plan.shapes[_mirrors(m)] for m in mirrored}
+    mirrored = {f"{prefix}{n}": n for prefix in ("d_", "after_", "ties_", "") for n in plan.shapes}
+    contiguous = frozenset(m for m, n in mirrored.items() if n in plan.contiguous)
+    shapes = {m: plan.shapes[n] for m, n in mirrored.items()}
 
     def ready(function: Function, dims: tuple[int, ...] = plan.dims) -> Executable:
         return _executable(
@@ -470,13 +523,42 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
             parts = {part.name for part in halves.parts}
             contiguous, shapes = contiguous | parts, shapes | {n: plan.dims for n in parts}
             main, gather = ready(halves.map), _gather(plan, halves, position, ready)
+    races = _races(plan, position, ready)
+    needs = reverse.needs | (races.guard.needs if races else frozenset())
     return Backward(
         reverse, main, shadows,
-        tuple((position[n], needed.get(position[n])) for n in sorted(reverse.needs)),
+        tuple((position[n], needed.get(position[n])) for n in sorted(needs)),
         tuple(position[n] for n in sorted(reverse.private)),
         tuple(position[n] for n in reverse.extremal), ready(reverse.count) if reverse.count else None,
-        gather,
+        gather, races,
     )  # fmt: skip
+
+
+def _races(plan: Plan, position: dict[str, int], ready: Any) -> Races | None:
+    """Stores of which `ranges` cannot tell that no other thread touches their element."""
+    function = plan.program.function
+    if not config.race_guard or math.prod(plan.dims) < 2:
+        return None
+    kinds: dict[str, set[str]] = {}
+    for s in walk(function.body):
+        if s.args and isinstance(s.args[0].type, Array) and s.row is not rows.COMPONENTS and s.row is not rows.SHAPE:
+            kinds.setdefault(_root_name(s), set()).add(s.row.name)
+    names = {n for n, found in kinds.items() if _may_clash(found)}
+    proven = {n for n in names if ranges.private(function, n, plan.dims, plan.scalars, plan.shapes)}
+    names = frozenset(n for n in names - proven if plan.program.function.rank == len(plan.dims))
+    if not names:
+        return None
+    guard = racing.guard(function, names)
+    return Races(
+        guard, ready(guard.function), tuple(position[n] for n in guard.checked),
+        tuple(position[n] for n in sorted(guard.private)),
+    )  # fmt: skip
+
+
+def _may_clash(kinds: set[str]) -> bool:
+    """Loads alone, or atomics of one kind alone, never race."""
+    adds = {"atomic_add", "atomic_sub"}
+    return kinds != {"load"} and not kinds <= adds and (len(kinds) > 1 or kinds == {"store"})
 
 
 def _gather(plan: Plan, halves: gathering.Split, position: dict[str, int], ready: Any) -> Gather:
@@ -514,13 +596,16 @@ def span_of(a: array, box: Any) -> Span:
 
 def launch(
     kernel: Kernel, dim: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *,
-    device: Any = None, record_tape: bool = True, record_cmd: bool = False, **ignored: Any,
+    device: Any = None, record_tape: bool = True, record_cmd: bool = False, **others: Any,
 ) -> Any:  # fmt: skip
     """Run `kernel` once per cell of the grid `dim` (an int, or a tuple of 1 to 4).
 
     `inputs` then `outputs` are its arguments: arrays, torch tensors, numbers, vectors, structs. Under an open `Tape` the
     launch becomes an event. Raises LaunchError or BoundsError before anything runs, KernelError for its source.
+    As in Warp, `block_dim` and `max_blocks` may be given; they change nothing, since the grid decides them here.
     """
+    if others:
+        _refuse_keywords(others)
     if kernel.__class__ is not Kernel:
         raise LaunchError(f"launch takes a kernel, got {_say(kernel)}", slug="not-a-kernel", instead="@wb.kernel above it")
     program = kernel.program()
@@ -532,6 +617,30 @@ def launch(
         return command
     command.launch(record_tape, sys._getframe(1))
     return None
+
+
+# keywords of Warp that cannot change a result -> the values that say nothing
+_SILENT: dict[str, Any] = {
+    "block_dim": int, "max_blocks": int, "stream": None, "adjoint": False, "adj_inputs": (), "adj_outputs": (),
+}  # fmt: skip
+
+
+def _refuse_keywords(others: dict[str, Any]) -> None:
+    for name, value in others.items():
+        if name not in _SILENT:
+            known = ["kernel", "dim", "inputs", "outputs", "device", "record_tape", "record_cmd", *_SILENT]
+            close = difflib.get_close_matches(name, known, n=1)
+            raise LaunchError(
+                f"launch has no argument {name!r}.", slug="launch-keyword", why=f"It has {', '.join(known)}.",
+                instead=f"{close[0]}=..." if close else "launch(kernel, dim=n, inputs=[...], outputs=[...])",
+            )  # fmt: skip
+        wanted = _SILENT[name]
+        if not (isinstance(value, int) if wanted is int else not value):
+            raise LaunchError(
+                f"launch(..., {name}={_say(value)}) is not supported.", slug="launch-keyword",
+                why="It would change what runs, so it is not ignored.",
+                instead="tape.backward(grads={y: seed})" if name.startswith("adj") else "",
+            )  # fmt: skip
 
 
 class Command:
@@ -549,11 +658,19 @@ class Command:
         plan, flat = self.plan, self.flat
         with memory.LOCK:
             tape = memory.recorder() if record_tape else None
-            event = None if tape is None else tape.before_launch(self, frame)
-            for k, box in plan.writes:
-                memory_of = flat[k].allocation
-                memory_of.about_to_write(span_of(flat[k], box), self.program.name, None, tape)
-            plan.forward.run(self.program, plan.dims, self.values, self.views)
+            if tape is None:
+                event, writes = None, [span_of(flat[k], box) for k, box in plan.writes]
+            else:
+                event = tape.before_launch(self, frame)
+                writes = event.writes
+            for span in writes:
+                span.allocation.about_to_write(span, self.program.name, None, tape)
+            try:
+                plan.forward.run(self.program, plan.dims, self.values, self.views)
+            except BaseException as failure:
+                if event is not None:
+                    tape.after_failure(event, failure)
+                raise
             if event is not None:
                 tape.after_launch(event)
 

@@ -303,7 +303,7 @@ class Allocation:
     """
 
     __slots__ = (
-        "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "required", "retained",
+        "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "watched", "required", "retained",
         "grad", "_of", "names", "grad_notes", "grad_scale", "_bytes", "_written", "_published", "__weakref__",
     )  # fmt: skip
 
@@ -313,6 +313,7 @@ class Allocation:
         self.version = 0
         self.exposed = exposed
         self.watchers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.watched = False
         self.required, self.retained = Marks(), Marks()
         self.grad: Allocation | None = None
         self._of: weakref.ref[Allocation] | None = None
@@ -368,12 +369,17 @@ class Allocation:
 
     # ---- writes
 
+    def watch(self, tape: Watcher) -> None:
+        """From now on the tape is told before bytes change."""
+        self.watchers.add(tape)
+        self.watched = True
+
     def about_to_write(self, span: Span, what: str, where: Where | None = None, by: Any = None) -> None:
         """Call under LOCK before bytes of `span` change. `by` is the tape that records this write, if one does.
 
         Every other watching tape is told (it may keep the old bytes, or raise to refuse the write).
         """
-        if self.watchers:
+        if self.watched:
             where = where or caller_where()
             for tape in list(self.watchers):
                 if tape is not by:

@@ -43,10 +43,15 @@ def map(f: Any, *args: Any, out: Any = None) -> Any:
     name = getattr(f, "__name__", None) or type(f).__name__
     if known is None:
         raise LaunchError(f"map takes a func, not {name}", slug="map-func", instead="@wb.func above its def")
+    return _mapped(known, name, args, out)
+
+
+def _mapped(f: Any, name: str, args: Sequence[Any], out: Any) -> Any:
+    """`map`, with `name` for messages."""
     arrays = [a for a in args if isinstance(a, array)]
     shape = _shape(name, arrays)
-    made = _made(known, tuple([_type(name, a) for a in args]), len(shape))
-    outs = _results(name, made.mapped, arrays, shape) if out is None else _given(name, made.mapped, out, shape)
+    made = _made(f, tuple([_type(name, a) for a in args]), len(shape))
+    outs = _results(made.mapped, arrays, shape) if out is None else _given(name, made.mapped, out, shape)
     run(made.program, shape, [*[_apart(a, outs) for a in args], *outs])
     return tuple(outs) if made.mapped.several else outs[0]
 
@@ -118,7 +123,7 @@ def _type(name: str, arg: Any) -> Type | type:
     )  # fmt: skip
 
 
-def _results(name: str, mapped: Mapped, arrays: list[array], shape: tuple[int, ...]) -> list[array]:
+def _results(mapped: Mapped, arrays: list[array], shape: tuple[int, ...]) -> list[array]:
     wanted = any(a.requires_grad for a in arrays)
     device = arrays[0].device
     return [empty(shape, t, device, requires_grad=wanted and differentiable(t)) for t in mapped.outs]
@@ -150,28 +155,29 @@ def _apart(arg: Any, outs: list[array]) -> Any:
 
 # ---- operators
 
-_BUILTINS: dict[str, Any] = {
-    "add": ops.BUILTINS["add"], "sub": ops.BUILTINS["sub"], "mul": ops.BUILTINS["mul"], "truediv": ops.BUILTINS["div"],
-    "floordiv": ops.BUILTINS["floordiv"], "mod": ops.ROWS["pymod"], "pow": ops.BUILTINS["pow"],
+_SIGNS: dict[str, tuple[str, Any]] = {
+    "add": ("+", ops.BUILTINS["add"]), "sub": ("-", ops.BUILTINS["sub"]), "mul": ("*", ops.BUILTINS["mul"]),
+    "truediv": ("/", ops.BUILTINS["div"]), "floordiv": ("//", ops.BUILTINS["floordiv"]),
+    "mod": ("%", ops.ROWS["pymod"]), "pow": ("**", ops.BUILTINS["pow"]),
 }  # fmt: skip
 
 
 def _operate(f: Any, sign: str, args: Sequence[Any], out: array | None = None) -> array:
     """One operator. What the table refuses (two dtypes, `/` of integers) is a mistake of this line, not of a kernel."""
     try:
-        return map(f, *args, out=out)
+        return _mapped(f, f"`{sign}`", args, out)
     except KernelError as e:
-        raise LaunchError(f"{sign} on arrays: {e.what}", slug=e.slug, why=e.why, instead=e.instead) from None
+        raise LaunchError(f"`{sign}` of arrays: {e.what}", slug=e.slug, why=e.why, instead=e.instead) from None
 
 
-def _operators(name: str, f: Any) -> dict[str, Callable[[Any, Any], Any]]:
+def _operators(name: str, sign: str, f: Any) -> dict[str, Callable[[Any, Any], Any]]:
     return {
-        f"__{name}__": lambda a, b: _operate(f, name, (a, b)),
-        f"__r{name}__": lambda a, b: _operate(f, name, (b, a)),
-        f"__i{name}__": lambda a, b: _operate(f, name, (a, b), a),
+        f"__{name}__": lambda a, b: _operate(f, sign, (a, b)),
+        f"__r{name}__": lambda a, b: _operate(f, sign, (b, a)),
+        f"__i{name}__": lambda a, b: _operate(f, f"{sign}=", (a, b), a),
     }
 
 
-for _name, _f in _BUILTINS.items():
-    operators.update(_operators(_name, _f))
-operators["__neg__"] = lambda a, _: _operate(ops.BUILTINS["neg"], "neg", (a,))
+for _name, (_sign, _f) in _SIGNS.items():
+    operators.update(_operators(_name, _sign, _f))
+operators["__neg__"] = lambda a, _: _operate(ops.BUILTINS["neg"], "-", (a,))

@@ -78,8 +78,8 @@ def array_inner(a: array, b: array, out: array | None = None) -> Any:
     _check("array_inner", b)
     if a.dtype != b.dtype or a.shape != b.shape:
         raise LaunchError(
-            f"array_inner of {a.dtype} {a.shape} and {b.dtype} {b.shape}", slug="shape" if a.dtype == b.dtype else "dtype",
-            instead="two arrays of one dtype and shape",
+            f"array_inner of {a.dtype} {a.shape} and {b.dtype} {b.shape}",
+            slug="shape" if a.dtype == b.dtype else "dtype", instead="two arrays of one dtype and shape",
         )  # fmt: skip
     return _reduced("array_inner", _inner_program(a.dtype), (a, b), a.dtype.scalar, out)  # type: ignore[attr-defined]
 
@@ -87,7 +87,8 @@ def array_inner(a: array, b: array, out: array | None = None) -> Any:
 def _check(name: str, a: Any) -> None:
     if not isinstance(a, array) or not isinstance(a.dtype, (Scalar, Composite)) or a.dtype.scalar is bool_:
         what = f"an array of {a.dtype}" if isinstance(a, array) else type(a).__name__
-        raise LaunchError(f"{name} takes an array of numbers, not {what}", slug="argument-type", instead="wb.array(data)")
+        text = f"{name} takes an array of numbers, not {what}"
+        raise LaunchError(text, slug="argument-type", instead="wb.array(data)")
 
 
 def _reduced(name: str, made: Program, args: tuple[array, ...], dtype: Type, out: array | None) -> Any:
@@ -99,7 +100,8 @@ def _reduced(name: str, made: Program, args: tuple[array, ...], dtype: Type, out
         return total.item()
     if not isinstance(out, array) or out.dtype != dtype or out.size != 1:
         shown = f"{out.dtype} of shape {out.shape}" if isinstance(out, array) else type(out).__name__
-        raise LaunchError(f"{name} writes one {dtype}, out is {shown}", slug="out", instead=f"wb.zeros(1, dtype=wb.{dtype})")
+        text = f"{name} writes one {dtype}, out is {shown}"
+        raise LaunchError(text, slug="out", instead=f"wb.zeros(1, dtype=wb.{dtype})")
     apart = tuple([clone(a, requires_grad=False) if a.span.overlaps(out.span) is not False else a for a in args])
     out.zero_()
     _launch(made, apart, out)

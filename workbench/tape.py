@@ -24,6 +24,7 @@ from . import memory
 from .array import array
 from .device import xp
 from .errors import GradientError, Where
+from .kernels import races as racing
 from .kernels.declare import Instance
 from .kernels.types import Scalar, Struct, is_float
 from .memory import Allocation, Marks, Span
@@ -59,6 +60,8 @@ class Event:
     reverse: Any = None  # launching.Backward where the event is on an active path
     callback: Callable[[], None] | None = None
     arrays: tuple[array, ...] = ()
+    stamp: int = field(default_factory=_clock.__next__)
+    checked: bool = False  # for races
 
     @property
     def where(self) -> Where | None:
@@ -81,9 +84,21 @@ class Need:
     event: Event
     name: str
     checksum: int | None = None
+    stamp: Any = None
 
     def verify(self) -> bool:
         return self.checksum is None or self.checksum == _checksum(self.span)
+
+    def culprit(self) -> str:
+        """Who can have changed the bytes."""
+        if self.stamp is not None and self.stamp != _stamp(self.span.allocation):
+            return "an in-place operation of torch"
+        return "a write through its raw memory (numpy(), ptr, another library)"
+
+
+def _stamp(a: Allocation) -> Any:
+    """How often another library says that it has changed this memory; None if none knows it."""
+    return next((found for stamper in stampers if (found := stamper(a)) is not None), None)
 
 
 def _checksum(span: Span) -> int:
@@ -176,6 +191,8 @@ class Tape:
         self.touched: dict[Allocation, Marks] = {}
         self.scalars: dict[Allocation, Any] = {}
         self.stamps: dict[Allocation, int] = {}
+        self.tallied = 0
+        self.failure: tuple[Event, BaseException] | None = None
         self.conflicts: list[tuple[Need, str, Where | None]] = []
 
     # ---- recording
@@ -200,34 +217,46 @@ class Tape:
     def before_launch(self, command: Any, frame: Any) -> Event:
         """Called under LOCK before a launch runs: keep what it overwrites, note what its adjoint needs."""
         plan, flat = command.plan, command.flat
-        reads = tuple([launching.span_of(flat[k], box) for k, box in plan.reads])
-        writes = tuple([launching.span_of(flat[k], box) for k, box in plan.writes])
-        event = Event(next(_ids), "launch", command.program.name, (frame.f_code, frame.f_lineno), reads, writes)
-        event.command = command
+        spans = [flat[k].span if box is None else flat[k].span.box(box) for k, box in plan.touched]
+        event = Event(
+            next(_ids), "launch", command.program.name, (frame.f_code, frame.f_lineno),
+            tuple(spans[: plan.split]), tuple(spans[plan.split :]), command=command,
+        )  # fmt: skip
+        mask = self._activate(plan, flat)
+        if mask and any([flat[j].allocation in self.active for j in plan.float_writes]):
+            back = plan.reverses.get(mask)
+            if back is None:
+                self._differentiable(plan)
+                back = plan.backward(mask)
+            event.reverse = back
+            for k, box in back.needs:
+                a = flat[k]
+                self._need(a.span if box is None else a.span.box(box), event, plan.program.leaves[k].name)
+        arrays = self.arrays
+        for a in flat:
+            if a.__class__ is array:
+                arrays[id(a)] = a
+        self._before_writes(event)
+        return event
+
+    def _activate(self, plan: Any, flat: list) -> tuple[int, ...]:
+        """What depends on something with requires_grad; the positions of the launch's arrays that do."""
         active = self.active
+        memories = [flat[k].allocation for k in plan.floats]
         for k in plan.float_reads:
             a = flat[k].allocation
             if a in active or a.required:
+                active[a] = None
                 for j in plan.float_writes:
                     active[flat[j].allocation] = None
-                active[a] = None
         mask = []
-        for k in plan.floats:
-            a = flat[k].allocation
+        for k, a in zip(plan.floats, memories, strict=True):
             if a in active or a.required or a.retained:
                 active[a] = None
-                self._scalar(flat[k], command.program.name)
-                mask.append(plan.program.leaves[k].name)
-        if mask and any(flat[j].allocation in active for j in plan.float_writes):
-            self._differentiable(plan)
-            event.reverse = plan.backward(frozenset(mask))
-            for k, box in event.reverse.needs:
-                self._need(launching.span_of(flat[k], box), event, plan.program.leaves[k].name)
-        for a in flat:
-            if a.__class__ is array:
-                self.arrays[id(a)] = a
-        self._before_writes(event)
-        return event
+                if self.scalars.get(a) is not plan.scalar_types[k]:
+                    self._scalar(flat[k], plan.program.name)
+                mask.append(k)
+        return tuple(mask)
 
     def _differentiable(self, plan: Any) -> None:
         if not plan.program.enable_backward:
@@ -245,6 +274,12 @@ class Tape:
             for k in event.reverse.extremal:
                 a = event.command.flat[k]
                 self._need(a.span, event, event.command.program.leaves[k].name)
+
+    def after_failure(self, event: Event, failure: BaseException) -> None:
+        """Called under LOCK when a launch broke off: what it has written by then nobody knows."""
+        event.kind, event.reverse = "foreign", None
+        self.events.append(event)
+        self.failure = self.failure or (event, failure)
 
     def host_event(
         self, kind: str, dst: array, src: array | None, value: Any, perform: Callable[[], None], where: Where | None
@@ -283,7 +318,6 @@ class Tape:
                 self.active[a.allocation] = None
                 self._scalar(a, "record_func")
             event.writes = tuple(a.span for a in arrays)
-            self._note(event)
             self.events.append(event)
 
     def _scalar(self, a: array, what: str) -> None:
@@ -301,25 +335,35 @@ class Tape:
         )  # fmt: skip
 
     def _touched(self, span: Span) -> bool:
+        self._tally()
         marks = self.touched.get(span.allocation)
         return marks is not None and marks.touch(span)
 
-    def _note(self, event: Event) -> None:
-        for spans, into in ((event.reads, self.touched), (event.writes, self.touched), (event.writes, self.written)):
-            for span in spans:
-                marks = into.get(span.allocation)
+    def _tally(self) -> None:
+        """Bring `touched`, `written` and `stamps` up to the last event: recording does not pay for them."""
+        for event in self.events[self.tallied :]:
+            for span in (*event.reads, *event.writes):
+                marks = self.touched.get(span.allocation)
                 if marks is None:
-                    marks = into[span.allocation] = Marks()
+                    marks = self.touched[span.allocation] = Marks()
                 marks.add(span)
-        for span in event.writes:
-            self.stamps[span.allocation] = next(_clock)
+            for span in event.writes:
+                marks = self.written.get(span.allocation)
+                if marks is None:
+                    marks = self.written[span.allocation] = Marks()
+                marks.add(span)
+                self.stamps[span.allocation] = event.stamp
+        self.tallied = len(self.events)
 
     def _need(self, span: Span, event: Event, name: str) -> None:
         a = span.allocation
-        if a not in self.needs:
-            self.needs[a] = []
-            a.watchers.add(self)
-        self.needs[a].append(Need(span, event, name, _checksum(span) if a.exposed else None))
+        known = self.needs.get(a)
+        if known is None:
+            known = self.needs[a] = []
+            a.watch(self)
+        if known and known[-1].span is span:
+            return
+        known.append(Need(span, event, name, _checksum(span) if a.exposed else None, _stamp(a) if a.exposed else None))
 
     def _before_writes(self, event: Event) -> None:
         """Keep what this event is about to overwrite, if an adjoint needs it."""
@@ -327,7 +371,6 @@ class Tape:
             needs = self.needs.get(span.allocation)
             if needs or self.keep == "all":
                 self._keep(span, event, needs or [])
-        self._note(event)
 
     def _keep(self, span: Span, event: Event, needs: list[Need]) -> None:
         hit = [n for n in needs if n.span.overlaps(span) is not False]
@@ -335,10 +378,14 @@ class Tape:
             return
         for need in hit:
             if not need.verify():
-                self.conflicts.append((need, "a write that the tape could not see", event.where))
+                self.conflicts.append((need, need.culprit(), None))
         reason = ", ".join(sorted({f"adjoint of {n.event.label} reads {n.name}" for n in hit})) or 'keep="all"'
-        event.kept.append(Kept(span, span.copy_out(), reason))
-        needs[:] = [n for n in needs if not span.contains(n.span)]
+        # A checksum speaks for all of its span: when a part is overwritten, all of it is kept and needs no checksum more.
+        partly = {n: n.span for n in hit if n.checksum is not None and not span.contains(n.span)}
+        wholes = dict.fromkeys(partly.values())
+        for whole in [*wholes, *([] if any(w.contains(span) for w in wholes) else [span])]:
+            event.kept.append(Kept(whole, whole.copy_out(), reason))
+        needs[:] = [n for n in needs if n not in partly and not span.contains(n.span)]
 
     # ---- told by memory
 
@@ -360,10 +407,16 @@ class Tape:
             need.checksum = _checksum(need.span)
 
     def _verify(self) -> None:
+        if self.failure is not None:
+            event, error = self.failure
+            raise GradientError(
+                f"{event.label!r} broke off while this tape recorded it: {error}", slug="failed-launch",
+                where=event.where, why="What it had written by then is not known.", instead="a new Tape",
+            ) from error  # fmt: skip
         for needs in self.needs.values():
             for need in needs:
                 if not need.verify():
-                    self.conflicts.append((need, "a write through its raw memory (numpy(), ptr, another library)", None))
+                    self.conflicts.append((need, need.culprit(), None))
                     need.checksum = None
         if self.conflicts:
             need, what, where = self.conflicts[0]
@@ -372,7 +425,8 @@ class Tape:
                 f"{need.name!r} was changed by {what}{line}, after {need.event.label!r} had read it.",
                 slug="overwritten", where=need.event.where,
                 why=f"The adjoint of {need.event.label!r} needs the value it read, and that is gone.",
-                instead='wb.Tape(keep="all"), or make the change inside the tape or after backward()',
+                instead='wb.Tape(keep="all"), or make the change inside the tape or after backward()'
+                if where else "make the change after backward(), or give the launch a copy",
             )  # fmt: skip
 
     # ---- backward
@@ -429,6 +483,7 @@ class Tape:
 
     def _written_seeds(self, space: Workspace) -> None:
         """The gradient bytes that the user, or a later tape, wrote into what this tape computed."""
+        self._tally()
         for a, marks in self.written.items():
             grad = a.grad
             if grad is None or a not in self.active:
@@ -452,6 +507,7 @@ class Tape:
     ) -> tuple[Workspace, dict]:
         """Reverse every event on an active path. Memory is as it was when this returns."""
         self._verify()
+        self._tally()
         undone: list[tuple[Span, Any]] = []
         retained: dict[Span, Any] = {}
         try:
@@ -494,7 +550,10 @@ class Tape:
                 f"Kernel {event.label!r} uses what an atomic returned, which on a GPU depends on the order of threads.",
                 slug="atomic-order", where=event.where, instead="device='cpu' for this launch",
             )  # fmt: skip
-        copies = _private_copies(back, flat)
+        if back.races is not None and not event.checked:
+            self._check_races(event)
+            event.checked = True
+        copies = _private_copies(back.private, flat)
         values = list(command.values)
         shadows = [space[flat[k].allocation] for k in back.shadows]
         if copies:
@@ -517,6 +576,32 @@ class Tape:
             back.gather.run(plan.program, _mirrored_values(flat, [(k, space[flat[k].allocation]) for k in back.gather.targets]))
         for k in back.extremal:
             self._consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)
+
+    def _check_races(self, event: Event) -> None:
+        """Run the race finder twice over the memory that the launch saw. Raises GradientError [race]."""
+        command, finder = event.command, event.reverse.races
+        plan, flat = command.plan, command.flat
+        module = xp(flat[finder.checked[0]].device)
+        marks = [module.zeros(flat[k].data.shape, np.int32) for k in finder.checked for _ in racing.MARKS]
+        marks.append(module.zeros(racing.FOUND, np.int32))
+        for _ in range(2):
+            copies = _private_copies(finder.private, flat)
+            values = _moved_values(flat, copies) if copies else list(command.values)
+            for data in marks:
+                values.append(int(data.data.ptr) if hasattr(data, "get") else data.__array_interface__["data"][0])
+                values += data.shape
+                values += data.strides
+
+            def views(copies: dict = copies) -> list:
+                arrays = launching.views(plan.program.function, flat)
+                for k, (data, first) in copies.items():
+                    arrays[k] = _moved_view(flat[k], data, first)
+                return arrays + marks
+
+            finder.executable.run(plan.program, plan.dims, values, views)
+        found = [int(n) for n in marks[-1]]
+        if found[0]:
+            raise finder.refuse(plan, found)
 
     def _ties(self, event: Event, after: dict) -> list:
         """Per extremal array: what it held after the launch, and how many share each cell's adjoint."""
@@ -667,6 +752,9 @@ pictures: dict[str, Callable[[Tape], Any]] = {}
 # called after every publishing with (tape, workspace): output ports of other libraries
 ports: list[Callable[[Tape, Workspace], None]] = []
 
+# functions of an allocation: a number that grows whenever the library that owns it changes it, None if it is not theirs
+stampers: list[Callable[[Allocation], Any]] = []
+
 _published: Any = weakref.WeakKeyDictionary()  # gradient memory -> when a tape last added to it as a leaf
 
 
@@ -684,6 +772,8 @@ def _named(name: str, value: Any) -> Iterator[tuple[str, array]]:
     elif isinstance(value, Instance):
         for key, item in vars(value).items():
             yield from _named(f"{name}.{key}", item)
+    else:
+        yield from ((name, a) for known in launching.known for a in known(value))
 
 
 def is_float_memory(a: array) -> bool:
@@ -756,13 +846,13 @@ def _add_records(mine: Any, theirs: Any) -> None:
             mine[name] += theirs[name]
 
 
-def _private_copies(back: Any, flat: list) -> dict[int, tuple[Any, int]]:
+def _private_copies(private: tuple[int, ...], flat: list) -> dict[int, tuple[Any, int]]:
     """Copies of the memory that a replay writes to: position -> (bytes, offset of the first one)."""
     copies: dict[int, tuple[Any, int]] = {}
-    if not back.private:
+    if not private:
         return copies
     made: dict[Allocation, tuple[Any, int]] = {}
-    touched = {flat[k].allocation for k in back.private}
+    touched = {flat[k].allocation for k in private}
     for k, a in enumerate(flat):
         if isinstance(a, array) and a.allocation in touched:
             if a.allocation not in made:

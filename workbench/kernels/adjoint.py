@@ -31,6 +31,7 @@ class Reverse:
 
     `needs`: array parameters whose contents at the launch the replay reads. `private`: those it also writes, to be
     lent as copies. `ordered`: the result of an atomic is reused, so threads must run one after the other, in order.
+    `returned`: the atomic whose result carries a derivative; that is exact for one thread only.
     `extremal`: arrays under atomic_min or atomic_max. For each, `function` takes two more parameters: `after_<name>`,
     what it held after the launch, and `ties_<name>`, among how many contributors a cell's adjoint is shared; `count`
     adds up the threads' part of the latter.
@@ -43,6 +44,7 @@ class Reverse:
     ordered: bool
     extremal: tuple[str, ...] = ()
     count: Function | None = None
+    returned: Stmt | None = None
 
 
 def shadow_type(type: Type) -> Type:
@@ -67,10 +69,23 @@ def adjoint(function: Function, active: frozenset[str], groups: tuple[frozenset[
     `groups` are sets of array parameters that share memory at this launch; all others are taken as disjoint.
     Raises KernelError where an operation on an active path has no derivative.
     """
+    _refuse_taken_names(function)
     forwarded = simplify.forward(function, groups)
     made = _Adjoint(forwarded, active, groups)
     reverse = made.build()
     return replace(reverse, count=_Count(forwarded, active, groups).build_count()) if made.extremal else reverse
+
+
+def _refuse_taken_names(function: Function) -> None:
+    """An adjoint names its own parameters after the kernel's: `d_x` belongs to `x`."""
+    names = {p.name for p in function.params}
+    for p in function.arrays:
+        for taken in names & {f"d_{p.name}", f"after_{p.name}", f"ties_{p.name}"}:
+            raise KernelError(
+                f"parameter {taken!r} has the name that the adjoint of this kernel gives to the companion of {p.name!r}.",
+                slug="taken-name", where=next(q.where for q in function.params if q.name == taken) or function.where,
+                instead=f"another name for {taken!r}",
+            )  # fmt: skip
 
 
 def root(array: Value) -> Value:
@@ -101,6 +116,8 @@ class _Adjoint:
         self.extremal = self._extremal()
         self.private = self._private()
         self.logging = bool(self.private) and any(s.row in (c.FOR, c.WHILE) for s in walk(self.primal.body))
+        used = {v for s in walk(self.primal.body) for v in (*s.args, *(r for g in s.regions for r in g.results))}
+        self.reused = [s for s in walk(self.primal.body) if s.row in mem.ATOMICS and s.outs[0] in used]
 
     def parameters(self, shadows: bool) -> dict[Key, Value]:
         """The parameters: the primal's, a shadow for each active one, two helpers for each extremal one."""
@@ -126,15 +143,21 @@ class _Adjoint:
         body = self.builder.region
         with self.builder.open():
             self.builder.role = "replay"
+            again, start = dict(known), self.builder.emit(mem.MARK) if self.reused and self.logging else None
             self.replay(self.primal.body, known, True)
             self.builder.role = "adjoint"
             adjoints: dict[Value, Value] = {}
             self.reverse(self.primal.body, known, adjoints)
+            if start is not None:  # the next thread's atomics go on from where this one's ended
+                self.builder.role = "replay"
+                self.builder.emit(mem.ROLLBACK, start)
+                self.replay(self.primal.body, again, False)
+                self.builder.role = "adjoint"
             for p, g in adjoints.items():
                 if p.name in self.shadows:
                     self.builder.emit(mem.ACCUMULATE, self.shadows[p.name], self.number(int32, 0), g)
         body.body[:0] = [v.stmt for v in self.stacks.values() if v.stmt]
-        return self._describe(simplify.adjoint(self.named("adjoint")))
+        return self._describe(simplify.adjoint(self.named("adjoint"), self.groups))
 
     def named(self, suffix: str) -> Function:
         source, body = self.primal, self.builder.region
@@ -145,9 +168,11 @@ class _Adjoint:
         names = {p.name for p in self.primal.params}
         loads = {root(s.args[0]).name for s in walk(made.body) if s.row is mem.LOAD} & names
         written = {root(s.args[0]).name for s in walk(made.body) if s.role == "replay" and s.row in _REPLAYED_STORES}
-        ordered = any(s.row in mem.ATOMICS and s.outs and _used(s.outs[0], self.primal) for s in walk(self.primal.body))
+        returned = next((s for s in self.reused if s.outs[0] in self.varied), None)
         needs = frozenset(loads) | frozenset(self.extremal)
-        return Reverse(made, self.active, needs, frozenset(written), ordered, self.extremal)
+        return Reverse(
+            made, self.active, needs, frozenset(written), bool(self.reused), self.extremal, returned=returned
+        )
 
     # ---- what shares memory
 
@@ -317,6 +342,15 @@ class _Adjoint:
         if record:
             known[(stmt, "trips")] = made.outs[-1] if counted else self.builder.emit(mem.TRIPS, *args[:3])
 
+    def replay_call(self, stmt: Stmt, known: dict, record: bool) -> None:
+        """A func with its own adjoint or replay: its body, or the replay in its place."""
+        region = stmt.attr.replay or stmt.regions[0]
+        for p, a in zip(region.params, stmt.args, strict=True):
+            known[p] = self.array(a, known) if isinstance(a.type, Array) else known[a]
+        self.replay(region, known, record)
+        for out, result in zip(stmt.outs, region.results, strict=True):
+            known[out] = known[result]
+
     def carried(self, stmt: Stmt) -> list[tuple[Value, Value | None]]:
         """The stacks of a loop with what goes on each: its carried values, and the height of the undo log (None)."""
         body = stmt.regions[-1]
@@ -465,11 +499,75 @@ class _Adjoint:
             out.name = f"d_{v.name}" if v.name else ""
             self.add(adjoints, v, out)
 
+    def reverse_call(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
+        """The user's adjoint in place of the whole call; without one, the adjoint of what was replayed."""
+        custom = stmt.attr
+        gs = [adjoints.pop(o, None) for o in stmt.outs]
+        if custom.grad is None:
+            self.reverse_replayed(stmt, known, adjoints, gs)
+            return
+        if not any(gs) and not any(self.is_active(stmt.args[k]) for k in custom.arrays):
+            return
+        self.refuse_overwritten(stmt, custom.grad)
+        env: dict[Value, Value | None] = {}
+        shadows = [self.shadow(stmt.args[k]) if self.is_active(stmt.args[k]) else None for k in custom.arrays]
+        seeds = [gs[k] if gs[k] is not None else self.zero(shadow_type(stmt.outs[k].type)) for k in custom.outs]
+        args = [self.array(a, known) if isinstance(a.type, Array) else known[a] for a in stmt.args]
+        env.update(zip(custom.grad.params, [*args, *shadows, *seeds], strict=True))
+        self.inline(custom.grad, env)
+        for k, result in zip(custom.values, custom.grad.results, strict=True):
+            self.add(adjoints, stmt.args[k], env[result])
+
+    def refuse_overwritten(self, stmt: Stmt, grad: Region) -> None:
+        """A func_grad runs when all is over: it must not read memory that the kernel changes."""
+        written = {root(s.args[0]).name for s in walk(self.primal.body) if s.row in _MEMORY_WRITES}
+        for s in walk(grad):
+            name = root(s.args[0]).name if s.row is mem.LOAD else ""
+            if name and not name.startswith("d_") and self.group(name) & written:
+                raise KernelError(
+                    f"the func_grad of `{stmt.attr.func.key}` reads {name!r}, which this kernel also writes.",
+                    slug="grad-reads-written", where=s.where, why="It would read what was written later.",
+                    instead="pass the value as an argument of the func",
+                )  # fmt: skip
+
+    def reverse_replayed(self, stmt: Stmt, known: dict, adjoints: dict, gs: list) -> None:
+        region = stmt.attr.replay or stmt.regions[0]
+        if stmt.attr.replay is not None and self.has_effect(stmt):
+            raise KernelError(
+                f"`{stmt.attr.func.key}` writes to arrays with gradients; its func_replay does not tell their adjoint.",
+                slug="replay-effect", where=stmt.where, instead="a func_grad for it too",
+            )  # fmt: skip
+        for result, g in zip(region.results, gs, strict=True):
+            self.add(adjoints, result, g)
+        self.reverse(region, known, adjoints)
+        for p, a in zip(region.params, stmt.args, strict=True):
+            self.add(adjoints, a, adjoints.pop(p, None))
+
+    def inline(self, region: Region, env: dict) -> None:
+        """Copy a region's statements here, effects included; what concerns an array without a shadow is left out."""
+        for stmt in region.body:
+            args = [env[a] for a in stmt.args]
+            if None in args:
+                env.update((o, None if isinstance(o.type, Array) else self.zero(o.type)) for o in stmt.outs)
+                continue
+            inner = []
+            for r in stmt.regions:
+                new = Region([Value(p.type, p.name, p.where) for p in r.params])
+                scope = {**env, **dict(zip(r.params, new.params, strict=True))}
+                with self.builder.inside(new):
+                    self.inline(r, scope)
+                new.results = tuple(scope[v] for v in r.results)
+                inner.append(new)
+            with self.builder.at(stmt.where, self.builder.of):
+                made = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], tuple(inner), stmt.attr)
+            env.update(zip(stmt.outs, made.outs, strict=True))
+
     def reverse_loop(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
         """Turn by turn, last first: pop what the turn started from, replay it, reverse it."""
         gs = [adjoints.pop(o, None) for o in stmt.outs]
         if not any(gs) and not self.has_effect(stmt):
             return
+        self.refuse_effect_in_test(stmt)
         body = stmt.regions[-1]
         fixed = 3 if stmt.row is c.FOR else 0
         params = body.params[1:] if fixed else body.params
@@ -504,6 +602,16 @@ class _Adjoint:
         made = self.builder.append(c.FOR, [*bounds, *init], types, (new,), attr=loop)
         for v, out in zip([*(stmt.args[fixed + j] for j in carried), *outer], made.outs, strict=True):
             self.add(adjoints, v, out)
+
+    def refuse_effect_in_test(self, stmt: Stmt) -> None:
+        """Only bodies are reversed, turn by turn: a condition must leave memory with gradients alone."""
+        for s in walk(stmt.regions[0]) if stmt.row is c.WHILE else ():
+            if s.row in _MEMORY_WRITES and self.is_active(s.args[0]):
+                raise KernelError(
+                    f"the condition of `while` writes to {root(s.args[0]).name!r}, whose gradient is asked for.",
+                    slug="while-effect", where=s.where, why="The reverse pass repeats the body of a loop only.",
+                    instead="while True: ..., with the write in the body and a `break`",
+                )  # fmt: skip
 
     def reenter(self, stmt: Stmt, known: dict, turn: Value) -> dict:
         """The scope of one turn: the loop variable, and the carried values it started from."""
@@ -575,9 +683,24 @@ def _varied_by(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> list[V
             if is_float(group[0].type) and any(v in varied for v in group[1:]):
                 made += [group[0], group[2]]
         return made
+    if row is c.CALL:
+        return _varied_by_call(stmt, varied, active)
     if row.adjoint is None or row.effect is not Effect.PURE:
         return []
     return [o for o in stmt.outs if is_float(o.type) and any(a in varied for a in stmt.args)]
+
+
+def _varied_by_call(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> list[Value]:
+    """Through a user's own adjoint everything may depend on everything."""
+    found = []
+    for region in (stmt.regions[0], stmt.attr.replay):
+        if region is not None:
+            found += [p for p, a in zip(region.params, stmt.args, strict=True) if a in varied]
+            found += [o for o, r in zip(stmt.outs, region.results, strict=True) if r in varied]
+    if stmt.attr.grad is not None:
+        inputs = [a in varied if not isinstance(a.type, Array) else root(a).name in active for a in stmt.args]
+        found += [o for o in stmt.outs if is_float(o.type) and any(inputs)]
+    return found
 
 
 def _risky(function: Function) -> set[Value]:
@@ -599,6 +722,7 @@ _REPLAY = {
     "for": "replay_loop",
     "while": "replay_loop",
     "store": "replay_store",
+    "call": "replay_call",
     "printf": "replay_nothing",
     **{r.name: "replay_atomic" for r in mem.ATOMICS},
 }
@@ -606,6 +730,7 @@ _REVERSE = {
     "if": _Adjoint.reverse_if,
     "for": _Adjoint.reverse_loop,
     "while": _Adjoint.reverse_loop,
+    "call": _Adjoint.reverse_call,
     "load": _Adjoint.reverse_load,
     "store": _Adjoint.reverse_store,
     "printf": _Adjoint.reverse_nothing,

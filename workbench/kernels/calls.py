@@ -54,7 +54,7 @@ class Calls:
         if isinstance(callee, Type) or (isinstance(callee, type) and is_number_type(callee)):
             return self.call_type(callee, node)
         if id(callee) in UPDATES:
-            return self.call_atomic(callee, node)
+            return self.call_atomic(UPDATES[id(callee)], node)
         if id(callee) in STATEFUL:
             return self.call_stateful(callee, node)
         if id(callee) in FUNCTIONS or isinstance(callee, Row):
@@ -162,7 +162,7 @@ class Calls:
 
     def call_builtin(self, f: Any, node: ast.Call) -> Any:
         args = [self.operand(self.visit(a)) for a in node.args]
-        named = {k.arg: self.operand(self.visit(k.value)) for k in node.keywords}
+        named = {str(k.arg): self.operand(self.visit(k.value)) for k in node.keywords}
         try:
             return f(*args, **named)
         except TypeError as e:

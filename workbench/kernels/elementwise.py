@@ -68,7 +68,8 @@ class _Mapper(Reader):
             labels = [f"out{k}" if several else "out" for k in range(len(parts))]
             outs = [self.stored(part, label, index, where) for part, label in zip(parts, labels, strict=True)]
         params += [(label, Array(t, ndim)) for label, t in zip(labels, outs, strict=True)]
-        return Mapped(Reading(self.written(f, where), params, self.seen), tuple(outs), several)
+        taken = list(self.seen.values()), list(self.cells.values())
+        return Mapped(Reading(self.written(f, where), params, *taken), tuple(outs), several)
 
     def written(self, f: Any, where: Where | None) -> ir.Function:
         region, rank, name = self.builder.region, self.rank or 1, getattr(f, "__name__", "map")
@@ -118,7 +119,8 @@ class _Mapper(Reader):
             self.body()
             result = self.returned()
         if result is None:
-            raise self.error(f"`{fn.__name__}` returns no value", "missing-return", tree, "map stores it.", "return ...")
+            text = f"`{fn.__name__}` returns no value"
+            raise self.error(text, "missing-return", tree, "map stores what it returns.", "return ...")
         return self.checked(result, tree)  # type: ignore[arg-type]
 
     def taken(self, name: str, value: Any) -> Any:

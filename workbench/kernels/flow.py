@@ -152,8 +152,8 @@ class Flow:
         if not isinstance(node.target, ast.Name):
             raise fence.refuse("ForIter", self.where(node.target))
         start, stop, step = self.range_bounds(node.iter)
-        bounds = [static_int(b) for b in (start, stop, step)]
-        trips = len(range(*bounds)) if None not in bounds and bounds[2] != 0 else None
+        bounds = [b for b in map(static_int, (start, stop, step)) if b is not None]
+        trips = len(range(*bounds)) if len(bounds) == 3 and bounds[2] != 0 else None
         loop = Loop(self, node, {node.target.id}, runs=bool(trips))
         index = ir.Value(start.type, node.target.id, self.where(node.target))
         with self.builder.inside(loop.body), self.facts.assuming(None, True):
@@ -513,10 +513,7 @@ class Loop:
 
     def add(self, name: str, tree: Any) -> None:
         """A name that the loop only hands out: what it holds before the first turn is never read."""
-        self.new[name] = (
-            tree,
-            [Slot(v, *(ir.Value(v.type, v.name, v.where) for _ in range(2)), v) for v in leaves(tree)],
-        )
+        self.new[name] = tree, [_slot(v, v) for v in leaves(tree)]
 
     # ---- after the loop
 
@@ -562,7 +559,7 @@ class Loop:
         reader, state = self.reader, self.before.copy()
         groups = {name: (self.trees[name], group) for name, group in self.groups.items()} | self.new
         for name, (tree, slots) in groups.items():
-            bindings(state, name)[name] = rebuild(tree, iter([slot.out for slot in slots]))
+            bindings(state, name)[name] = rebuild(tree, iter([slot.out or slot.init for slot in slots]))
         state.names.update(self.lost)
         reader.state = state
         if self.endless and not has_break(self.node.body):

@@ -115,7 +115,7 @@ class Reader(Flow, Places, Calls, Custom):
 
     def parameter_type(self, node: ast.arg, generic: dict[str, Type]) -> Type:
         found = generic.get(node.arg) or names.annotation(self.frame.fn, node.arg, self.frame.around, self.where(node))
-        if isinstance(found, Type) and not isinstance(getattr(found, "dtype", found), type(Any)):
+        if isinstance(found, Type) and getattr(found, "dtype", None) is not Any:
             return found
         why = "A kernel is compiled for the types of its parameters."
         raise self.error(
@@ -255,7 +255,7 @@ class Reader(Flow, Places, Calls, Custom):
     def note(self, name: str, found: Any) -> None:
         """Remember where a Python object came from, to notice when the name means another one."""
         fn = self.frame.fn
-        if name in fn.__code__.co_freevars:
+        if name in fn.__code__.co_freevars and fn.__closure__:
             cell = fn.__closure__[fn.__code__.co_freevars.index(name)]
             self.cells[id(cell)] = cell, found
         elif name in fn.__globals__:
@@ -385,7 +385,7 @@ class Reader(Flow, Places, Calls, Custom):
             raise self.error(
                 f"{x} does not fit int32", "literal-range", None, "An integer literal is int32.", f"int64({x})"
             )
-        return x
+        return x if isinstance(x, bool) else int(x) if isinstance(x, int) else float(x)
 
     def not_a_value(self, x: Any) -> KernelError:
         if isinstance(x, Unusable):
@@ -404,7 +404,7 @@ class Reader(Flow, Places, Calls, Custom):
                 return self.constant(type, float(x))
             low, high = (0, 2**type.bits) if type.kind == "u" else (-(2 ** (type.bits - 1)), 2 ** (type.bits - 1))
             if type.kind in "iu" and isinstance(x, int) and not isinstance(x, bool) and low <= x < high:
-                return self.constant(type, x)
+                return self.constant(type, int(x))
         return x if isinstance(x, Record) else self.value(x)
 
     def constant(self, type: Type, value: Any) -> ir.Value:

@@ -291,7 +291,7 @@ def _own_line(where: Where | None, function: ir.Function, first: int, count: int
     return None
 
 
-_TITLES = ("line", "source", "primal", "adjoint", "replayed")
+_TITLES = ("line", "source", "primal", "adjoint (~ replayed)")
 
 
 def text_beside(rows: Sequence[SourceLine]) -> str:
@@ -308,17 +308,20 @@ def text_beside(rows: Sequence[SourceLine]) -> str:
 
 
 def html_beside(rows: Sequence[SourceLine]) -> str:
-    """The same as an HTML table that follows the notebook's theme."""
-    cell = "padding:2px 10px;text-align:left;vertical-align:top;white-space:pre;border-bottom:1px solid " + _BORDER
-    head = "".join(f'<th scope="col" style="{cell}">{title}</th>' for title in _TITLES)
+    """The same as an HTML table that follows the notebook's theme; what is replayed stands back."""
+    cell = "padding:3px 12px;text-align:left;vertical-align:top;white-space:pre;border-top:1px solid " + _BORDER
+    head = "".join(f'<th scope="col" style="{cell};border-top:none">{title}</th>' for title in _TITLES)
     body = []
     for row in rows:
         numbered = f'<th scope="row" style="{cell};font-weight:normal;opacity:.6">{row.number}</th>'
-        texts = [colour(row.source, "python"), *(colour("\n".join(column), "ir") for column in row[2:])]
-        cells = "".join(f'<td style="{cell}">{text}</td>' for text in texts)
-        body.append(f"<tr>{numbered}{cells}</tr>")
+        replayed = "".join(f'<span style="opacity:.6">~ {colour(text, "ir")}</span>\n' for text in row.replayed)
+        texts = [colour(row.source, "python"), colour("\n".join(row.primal), "ir")]
+        texts.append((replayed + colour("\n".join(row.adjoint), "ir")).removesuffix("\n"))
+        wrap = ";white-space:pre-wrap;min-width:24em"  # else one long `def` line pushes the rest out of sight
+        cells = "".join(f'<td style="{cell}{"" if k else wrap}">{text}</td>' for k, text in enumerate(texts))
+        body.append(f'<tr style="background:none">{numbered}{cells}</tr>')
     return (
-        f'<div style="overflow-x:auto"><table style="border-collapse:collapse;{_FONT}">'
+        f'<div style="overflow-x:auto"><table style="border-collapse:collapse;margin:0;{_FONT}">'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
 
@@ -410,17 +413,17 @@ class Listing(str):
 
 # The same types and small functions stand above every C text, down to the struct of the kernel's own arguments.
 _ARGUMENTS = r"struct \{\n    int64_t dim\["
-_PREAMBLE = re.compile(rf"^typedef (?!{_ARGUMENTS})[\s\S]*?(?=^typedef {_ARGUMENTS})", re.MULTILINE)
+_PREAMBLE = re.compile(rf"\n*^typedef (?!{_ARGUMENTS})[\s\S]*?(?=^typedef {_ARGUMENTS})", re.MULTILINE)
 
 
 def _block(text: str, language: str) -> str:
     if not text.strip():
         return ""
-    style = f"{_FONT};margin:0;padding:6px 10px;overflow-x:auto;border-left:3px solid {_BORDER}"
+    style = f"{_FONT};margin:0;padding:6px 10px;overflow-x:auto;white-space:pre;border-left:3px solid {_BORDER}"
     return f'<pre style="{style}">{colour(text, language)}</pre>'
 
 
 def _folded(text: str) -> str:
-    title = f"{text.count(chr(10))} lines that every kernel shares: types, constants, small functions"
+    title = f"{text.strip().count(chr(10)) + 1} lines that every kernel shares: types, constants, small functions"
     summary = f'<summary style="{_FONT};padding:2px 10px;opacity:.7;cursor:pointer">{title}</summary>'
     return f"<details>{summary}{_block(text, 'c')}</details>"

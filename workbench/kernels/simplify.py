@@ -22,9 +22,9 @@ def primal(function: Function) -> Function:
     return prune(rewrite(function))
 
 
-def adjoint(function: Function) -> Function:
-    """Keep what a gradient needs."""
-    return prune(rewrite(prune(function)))
+def adjoint(function: Function, groups: tuple[frozenset[str], ...] = ()) -> Function:
+    """Keep what a gradient needs. `groups`: array parameters that share memory at this launch."""
+    return prune(rewrite(prune(function, groups)), groups)
 
 
 def forward(function: Function, groups: tuple[frozenset[str], ...] = ()) -> Function:
@@ -267,9 +267,9 @@ _FOLD = {
 # ---- pruning
 
 
-def prune(function: Function) -> Function:
-    """Drop, in place, what has no effect and no reader."""
-    live = _Live(function)
+def prune(function: Function, groups: tuple[frozenset[str], ...] = ()) -> Function:
+    """Drop, in place, what has no effect and no reader. `groups`: array parameters that share memory."""
+    live = _Live(function, groups)
     live.run()
     _sweep(function.body, live)
     return function
@@ -278,7 +278,8 @@ def prune(function: Function) -> Function:
 class _Live:
     """Marks backwards from the statements with an effect."""
 
-    def __init__(self, function: Function):
+    def __init__(self, function: Function, groups: tuple[frozenset[str], ...] = ()):
+        self.groups = groups
         self.values: set[Value] = set()
         self.stmts: set[Stmt] = set()
         self.work: list[Value] = []
@@ -345,7 +346,7 @@ class _Live:
         """A live read of private memory needs the writes before it; a live pop needs its pushes."""
         if stmt.row is mem.LOAD:
             name = _root(stmt.args[0]).name
-            if name in self.private:
+            if name in self.private or any(name in g and not g.isdisjoint(self.private) for g in self.groups):
                 for other in [*(s for group in self.private.values() for s in group), *self.undo]:
                     self.keep(other)
         elif stmt.row is c.POP:

@@ -252,16 +252,19 @@ def scalar_of(dtype) -> Scalar:
     raise TypeError(f"{dtype!r} is not a scalar type of the kernel language")
 
 
-@lru_cache(None)
+# one object per type, however it was asked for
+_vector, _matrix = lru_cache(None)(Vector), lru_cache(None)(Matrix)
+
+
 def vector(length: int, dtype) -> Vector:
     """The vector type of `length` components of scalar `dtype`."""
-    return Vector(int(length), scalar_of(dtype))
+    return _vector(int(length), scalar_of(dtype))
 
 
-@lru_cache(None)
 def matrix(shape: tuple[int, int], dtype) -> Matrix:
     """The matrix type of `shape` (rows, cols) and scalar `dtype`."""
-    return Matrix(int(shape[0]), int(shape[1]), scalar_of(dtype))
+    rows, cols = shape
+    return _matrix(int(rows), int(cols), scalar_of(dtype))
 
 
 @lru_cache(None)

@@ -1,0 +1,163 @@
+"""Every program of the corpus, on every backend, in every float type: what it computes, and its exact gradient.
+
+The gradient of <seed, contents after> by every float element before is compared with central differences of fourth
+order of the program itself, run in float64. All arrays are seeded and all are differentiated at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from corpus import Program, load
+
+import workbench as wb
+from workbench.kernels import compile_c
+
+PROGRAMS = load()
+BACKENDS = [pytest.param("numpy"), pytest.param("c", marks=pytest.mark.needs_cc)]
+GRADIENT_TOLERANCE = {wb.float64: 1e-6, wb.float32: 2e-3, wb.float16: 4e-2}
+FORWARD_TOLERANCE = {wb.float64: 1e-12, wb.float32: 3e-5, wb.float16: 2e-2}
+STEP = 3e-4
+
+
+@pytest.fixture(autouse=True)
+def defaults():
+    yield
+    wb.config.reset()
+
+
+def is_float(program: Program, name: str) -> bool:
+    return wb.types.is_float(program.contents[name].element(wb.float64))
+
+
+def after(program: Program, F, values) -> dict[str, np.ndarray]:
+    arrays = program.arrays(F, values)
+    program.run(F, arrays)
+    return {name: a.numpy().astype(np.float64) for name, a in arrays.items()}
+
+
+@functools.cache
+def seeds(program: Program) -> dict[str, np.ndarray]:
+    """One number per element: few digits, none alike."""
+    out = {}
+    for name, start in program.start().items():
+        if is_float(program, name):
+            rng = np.random.default_rng(len(name) + start.size)
+            out[name] = (rng.permutation(start.size).reshape(start.shape) + 1.0) / 16 - 0.25
+    return out
+
+
+@functools.cache
+def central_differences(program: Program) -> dict[str, np.ndarray]:
+    """The gradient by differences of the float64 program, on the fastest backend there is."""
+    backend, wb.config.backend = wb.config.backend, "c" if compile_c.available() else "numpy"
+    seed, start = seeds(program), program.start()
+
+    def loss() -> float:
+        made = after(program, wb.float64, start)
+        return sum(float(np.sum(seed[name] * made[name])) for name in seed)
+
+    out = {}
+    for name in seed:
+        grad, flat = np.zeros(start[name].shape), start[name].reshape(-1)
+        for k in range(flat.size):
+            here, total = flat[k], 0.0
+            for turn, weight in ((-2, 1.0), (-1, -8.0), (1, 8.0), (2, -1.0)):
+                flat[k] = here + turn * STEP
+                total += weight * loss()
+            flat[k] = here
+            grad.reshape(-1)[k] = total / (12 * STEP)
+        out[name] = grad
+    wb.config.backend = backend
+    return out
+
+
+@functools.cache
+def expected(program: Program) -> dict[str, np.ndarray]:
+    """The contents after: by the program's own NumPy reference, else by the interpreter in float64."""
+    start = program.start()
+    if program.reference is not None:
+        return {**start, **program.reference(**program.start())}
+    backend, wb.config.backend = wb.config.backend, "numpy"
+    made = after(program, wb.float64, start)
+    wb.config.backend = backend
+    return made
+
+
+@dataclass
+class Recorded:
+    """One run of a program under a tape."""
+
+    program: Program
+    F: Any
+    only: str | None = None  # the one array whose gradient is asked for; None: all of them
+
+    def __post_init__(self) -> None:
+        self.arrays = self.program.arrays(self.F, self.program.start(), self.only)
+        self.tape = wb.Tape()
+        with self.tape:
+            self.program.run(self.F, self.arrays)
+
+    def contents(self) -> dict[str, np.ndarray]:
+        return {name: a.numpy().astype(np.float64) for name, a in self.arrays.items()}
+
+    def backward(self) -> dict[str, np.ndarray]:
+        """The published gradients by name. A float16 array is seeded in float32."""
+        element = wb.float32 if self.F is wb.float16 else self.F
+        given = {}
+        for name, seed in seeds(self.program).items():
+            dtype = self.program.contents[name].element(element)
+            given[self.arrays[name]] = wb.array(seed.astype(dtype.numpy), dtype=dtype)
+        self.tape.zero()
+        self.tape.backward(grads=given)
+        asked = seeds(self.program) if self.only is None else [self.only]
+        return {name: self.arrays[name].grad.numpy().astype(np.float64) for name in asked}
+
+
+def close(got: np.ndarray, want: np.ndarray, tolerance: float) -> bool:
+    scale = max(1.0, float(np.max(np.abs(want), initial=0.0)))
+    return bool(np.all(np.isfinite(got)) and np.all(np.abs(got - want) <= tolerance * scale))
+
+
+CASES = [(p, F) for p in PROGRAMS.values() for F in p.dtypes]
+EACH = [(p, name) for p in PROGRAMS.values() for name in p.contents if is_float(p, name) and len(p.contents) > 1]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("program", "F"), CASES, ids=[f"{p}-{F}" for p, F in CASES])
+def test_a_gradient_is_the_derivative_of_the_program(program: Program, F, backend: str):
+    wb.config.backend = backend
+    run = Recorded(program, F)
+    for name, want in expected(program).items():
+        got = run.contents()[name]
+        assert close(got, want, program.loose * FORWARD_TOLERANCE[F]), f"{name} after:\n{got}\nwant\n{want}"
+    grads = run.backward()
+    for name, want in central_differences(program).items():
+        assert close(grads[name], want, GRADIENT_TOLERANCE[F]), f"gradient of {name}:\n{grads[name]}\nwant\n{want}"
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=str)
+def test_a_tape_is_walked_any_number_of_times_and_changes_nothing(program: Program):
+    wb.config.backend = "numpy"
+    run = Recorded(program, wb.float64)
+    before, first = run.contents(), run.backward()
+    second, later = run.backward(), run.contents()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+    for name in before:
+        np.testing.assert_array_equal(before[name], later[name])
+
+
+@pytest.mark.parametrize(("program", "name"), EACH, ids=[f"{p}-{name}" for p, name in EACH])
+def test_a_gradient_does_not_depend_on_what_else_is_asked_for(program: Program, name: str):
+    wb.config.backend = "numpy"
+    got, want = Recorded(program, wb.float64, name).backward()[name], central_differences(program)[name]
+    assert close(got, want, 1e-6), f"gradient of {name}:\n{got}\nwant\n{want}"
+
+
+def test_the_corpus_is_large():
+    assert len(PROGRAMS) >= 120

@@ -1,0 +1,77 @@
+"""Other libraries, each in its own file, imported on demand: importing the workbench imports none of them.
+
+The functions here only forward. A tensor that is passed straight to a launch is recognised without an import,
+by asking whether its library has been loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from .. import launch as launching
+from ..array import array
+from ..device import Device
+from ..kernels.types import Array, Scalar, Type
+
+
+def __getattr__(name: str) -> Any:
+    """`wb.interop.torch`: the module is imported when it is first named."""
+    if name == "torch":
+        return importlib.import_module(".torch", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _bridge() -> Any:
+    return importlib.import_module(".torch", __name__)
+
+
+def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None) -> array:
+    """An array on the memory of a torch tensor: see `interop.torch.from_torch`."""
+    return _bridge().from_torch(t, dtype, requires_grad)
+
+
+def to_torch(a: array, requires_grad: bool = False) -> Any:
+    """A torch tensor on the memory of an array: see `interop.torch.to_torch`."""
+    return _bridge().to_torch(a, requires_grad)
+
+
+def dtype_from_torch(dtype: Any) -> Scalar:
+    """The scalar type of a torch dtype. Raises LaunchError [dtype]."""
+    return _bridge().dtype_from_torch(dtype)
+
+
+def dtype_to_torch(dtype: Any) -> Any:
+    """The torch dtype of a scalar type, or of the components of a vector, matrix or quaternion type."""
+    return _bridge().dtype_to_torch(dtype)
+
+
+def device_from_torch(device: Any) -> Device:
+    """The device that a torch device (or its name) stands for. Raises LaunchError [device]."""
+    return _bridge().device_from_torch(device)
+
+
+def device_to_torch(device: Any) -> str:
+    """The name by which torch knows a device."""
+    return _bridge().device_to_torch(device)
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
+
+
+def _wrapped(value: Any, type: Type) -> array | None:
+    """For `launch.foreign`: a tensor passed straight to a launch."""
+    return _bridge().straight(value, type) if _is_tensor(value) and isinstance(type, Array) else None
+
+
+def _known(value: Any) -> Iterator[array]:
+    """For `launch.known`: what a tensor has been wrapped as by launches."""
+    return _bridge().wrappers(value) if _is_tensor(value) else iter(())
+
+
+launching.foreign.append(_wrapped)
+launching.known.append(_known)
