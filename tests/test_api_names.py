@@ -11,7 +11,7 @@ NAMES = {
     "decorators": "kernel func struct func_grad func_replay",
     "inside kernels": "tid printf static constant adjoint",
     "arrays": "array array1d array2d array3d array4d zeros ones full empty zeros_like ones_like full_like empty_like "
-    "clone copy from_numpy",
+    "clone copy from_numpy from_torch to_torch",
     "running": "launch Tape map utils config init synchronize get_device get_devices set_device is_cuda_available "
     "ScopedDevice Kernel",
     "errors": "KernelError LaunchError BoundsError GradientError",
@@ -102,6 +102,19 @@ def test_launch_refuses_keywords_by_name():
     assert not x.numpy().any()
     wb.launch(one, 3, [x], block_dim=128, adjoint=False, adj_inputs=[], adj_outputs=[])
     assert x.numpy().all()
+
+
+def test_a_recorded_command_is_launched_again():
+    @wb.kernel
+    def double(x: wb.array(dtype=float)):
+        i = wb.tid()
+        x[i] = 2.0 * x[i]
+
+    x = wb.ones(3)
+    command = wb.launch(double, 3, [x], record_cmd=True)
+    command.launch()
+    command.launch()
+    assert x.numpy().tolist() == [4.0] * 3
 
 
 def test_mod_works_component_by_component():

@@ -208,6 +208,23 @@ def test_results_require_a_gradient_if_an_argument_does():
     assert flags.dtype == wb.bool and not flags.requires_grad
 
 
+def test_a_func_with_its_own_adjoint_is_mapped_with_it():
+    @wb.func
+    def clipped(a: F):
+        return wb.min(a, F(1.0))
+
+    @wb.func_grad(clipped)
+    def through(a: F, g: F):
+        wb.adjoint[a] += g * F(10.0)
+
+    x = leaf(A)
+    with wb.Tape() as tape:
+        y = wb.map(clipped, x)
+    np.testing.assert_array_equal(y.numpy(), np.minimum(A, 1))
+    tape.backward(grads={y: wb.ones_like(y)})
+    np.testing.assert_array_equal(x.grad.numpy(), np.full(4, 10.0))
+
+
 def test_out_receives_the_result_and_is_returned():
     x, y = leaf(A), wb.zeros(4, dtype=F)
     assert wb.map(wb.sin, x, out=y) is y

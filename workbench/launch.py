@@ -29,6 +29,7 @@ from .kernels.adjoint import Reverse
 from .kernels.emit import BOUNDS, STATUS_WORDS, Signature, Variant, access_table
 from .kernels.ir import Function, walk
 from .kernels.kernel import Groups, Kernel, Leaf, Program
+from .kernels.ops import control
 from .kernels.ops import memory as rows
 from .kernels.types import Array, Composite, Scalar, Struct, Type, is_float
 from .memory import Span
@@ -124,6 +125,7 @@ class Plan:
     float_reads: tuple[int, ...]
     float_writes: tuple[int, ...]
     floats: tuple[int, ...]
+    overlapping: frozenset[str]  # arrays whose own elements share bytes
     scalars: dict[str, Any]
     shapes: dict[str, tuple[int, ...]]
     touched: tuple[tuple[int, Any], ...] = field(init=False)  # reads, then writes from `split` on
@@ -350,8 +352,17 @@ def grid(kernel: str, dim: Any) -> tuple[int, ...]:
     return dims
 
 
+def _dims(program: Program, dims: tuple[int, ...]) -> tuple[int, ...]:
+    """A kernel that never asks which thread it is runs on any grid."""
+    if "tid" not in program.compiled:
+        program.compiled["tid"] = any(s.row is control.TID for s in walk(program.function.body))
+    return dims if program.compiled["tid"] else (math.prod(dims),)
+
+
 def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], device: Device | None) -> Plan:
     """The plan of this form, made when it is new."""
+    if len(dims) != program.function.rank:
+        dims = _dims(program, dims)
     relevant = program.compiled.get("scalars")
     if relevant is None:
         wanted = set(ranges.relevant_scalars(program.function))
@@ -402,9 +413,9 @@ def _make(
     groups: Groups, device: Device | None,
 ) -> Plan:  # fmt: skip
     function = program.function
-    if function.rank > len(dims):
+    if function.rank != len(dims):
         raise LaunchError(
-            f"Kernel {kernel!r} unpacks {function.rank} thread indices, dim={dims} has {len(dims)}.",
+            f"Kernel {kernel!r} takes {function.rank} thread indices from tid(), dim={dims} has {len(dims)}.",
             slug="dim-rank", where=function.where, instead=f"dim=({', '.join('nmkl'[: function.rank])})",
         )  # fmt: skip
     backend = backend_for([flat[k] for k in positions], device, kernel)
@@ -419,16 +430,22 @@ def _make(
         for how in ("reads", "writes")
     }  # fmt: skip
     contiguous = frozenset(program.leaves[k].name for k in positions if flat[k].is_contiguous)
+    overlapping = frozenset(program.leaves[k].name for k in positions if flat[k].span.self_overlapping)
     index32 = all(flat[k].size * getattr(flat[k].dtype, "size", 1) < 2**31 for k in positions)
     floats = tuple(k for k in positions if is_float(program.leaves[k].type))
     plain = {_root_name(s) for s in walk(function.body) if s.row is rows.STORE}
+    atomics = [s for s in walk(function.body) if s.row in rows.ATOMICS]
+    recalled = {_root_name(s) for s in atomics if _is_used(function, s.outs[0])}
     return Plan(
         program, dims, backend, groups, contiguous, index32,
-        forward=_executable(program, function, backend, dims, scalars, shapes, contiguous, groups, index32),
+        forward=_executable(
+            program, function, backend, dims, scalars, shapes, contiguous, (*groups, overlapping), index32
+        ),
         reads=touched["reads"], writes=touched["writes"],
         accumulates_only=frozenset(k for k, _ in touched["writes"] if program.leaves[k].name not in plain),
-        float_reads=tuple(k for k, _ in touched["reads"] if k in floats),
-        float_writes=tuple(k for k, _ in touched["writes"] if k in floats), floats=floats, scalars=scalars, shapes=shapes,
+        float_reads=tuple(k for k in floats if k in dict(touched["reads"]) or program.leaves[k].name in recalled),
+        float_writes=tuple(k for k, _ in touched["writes"] if k in floats), floats=floats, overlapping=overlapping,
+        scalars=scalars, shapes=shapes,
     )  # fmt: skip
 
 
@@ -476,7 +493,7 @@ def _executable(
     ordered = any(s.row in rows.ATOMICS and _is_used(function, s.outs[0]) for s in walk(function.body))
     wide = backend == "c" and int(np.prod(dims)) >= PARALLEL_FROM and not contested and not ordered
     variant = Variant(
-        contiguous=contiguous, restrict=not groups, check_bounds=config.check_bounds,
+        contiguous=contiguous, restrict=not any(groups), check_bounds=config.check_bounds,
         atomic=contested if backend == "cuda" else frozenset(), index32=index32,
     )  # fmt: skip
     return Executable(function, backend, variant, config.threads if wide else 1, contested)
@@ -512,7 +529,8 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
 
     def ready(function: Function, dims: tuple[int, ...] = plan.dims) -> Executable:
         return _executable(
-            program, function, plan.backend, dims, plan.scalars, shapes, contiguous, plan.groups, plan.index32
+            program, function, plan.backend, dims, plan.scalars, shapes, contiguous,
+            (*plan.groups, plan.overlapping), plan.index32,
         )
 
     main = ready(reverse.function)
@@ -543,12 +561,17 @@ def _races(plan: Plan, position: dict[str, int], ready: Any) -> Races | None:
     for s in walk(function.body):
         if s.args and isinstance(s.args[0].type, Array) and s.row is not rows.COMPONENTS and s.row is not rows.SHAPE:
             kinds.setdefault(_root_name(s), set()).add(s.row.name)
-    names = {n for n, found in kinds.items() if _may_clash(found)}
-    proven = {n for n in names if ranges.private(function, n, plan.dims, plan.scalars, plan.shapes)}
-    names = frozenset(n for n in names - proven if plan.program.function.rank == len(plan.dims))
+    grouped = {n: g for g in plan.groups for n in g}
+    names: set[str] = set()
+    for n in kinds:
+        family = grouped.get(n, frozenset((n,)))
+        if _may_clash(set().union(*(kinds.get(m, set()) for m in family))):
+            alone = len(family) == 1 and n not in plan.overlapping
+            if not (alone and ranges.private(function, n, plan.dims, plan.scalars, plan.shapes)):
+                names.add(n)
     if not names:
         return None
-    guard = racing.guard(function, names)
+    guard = racing.guard(function, frozenset(names))
     return Races(
         guard, ready(guard.function), tuple(position[n] for n in guard.checked),
         tuple(position[n] for n in sorted(guard.private)),

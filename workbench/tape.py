@@ -582,7 +582,8 @@ class Tape:
         command, finder = event.command, event.reverse.races
         plan, flat = command.plan, command.flat
         module = xp(flat[finder.checked[0]].device)
-        marks = [module.zeros(flat[k].data.shape, np.int32) for k in finder.checked for _ in racing.MARKS]
+        bases = {flat[k].allocation: [module.zeros(flat[k].allocation.nbytes, np.int32) for _ in racing.MARKS] for k in finder.checked}
+        marks = [_mark_view(flat[k], base) for k in finder.checked for base in bases[flat[k].allocation]]
         marks.append(module.zeros(racing.FOUND, np.int32))
         for _ in range(2):
             copies = _private_copies(finder.private, flat)
@@ -629,8 +630,8 @@ class Tape:
         g[...] = np.where(kept, share, 0) if isinstance(g, np.ndarray) else share * kept
 
     def _refuse_late(self, event: Event, plan: Any, flat: list, back: Any) -> None:
-        for k in plan.floats:
-            if (back is None or k not in back.shadows) and flat[k].allocation.required and k in plan.float_reads:
+        for k in (*plan.float_reads, *plan.float_writes) if plan.float_writes else ():
+            if (back is None or k not in back.shadows) and flat[k].allocation.required:
                 name = plan.program.leaves[k].name
                 raise GradientError(
                     f"{name!r} got requires_grad after {event.label!r} had been recorded.", slug="late-grad",
@@ -900,6 +901,15 @@ def _moved_values(flat: list, copies: dict[int, tuple[Any, int]]) -> list:
 def _moved_view(a: array, data: Any, first: int) -> Any:
     whole = a.data
     return np.ndarray(whole.shape, whole.dtype, data, a._offset - first, whole.strides)
+
+
+def _mark_view(a: array, base: Any) -> Any:
+    """One int32 per component of an array, at a place that every name of that memory agrees on."""
+    data = a.data
+    strides = tuple(n * 4 for n in data.strides)
+    if a.device.is_cuda:
+        return type(base)(data.shape, np.int32, base.data + a._offset * 4, strides)
+    return np.ndarray(data.shape, np.int32, base, a._offset * 4, strides)
 
 
 def _shadow_view(a: array, shadow: Shadow) -> Any:

@@ -122,8 +122,8 @@ def three_nested_loops_carrying_everything(F):
                 p = wb.sin(p * F(0.5) + q)
                 for c in range(b):
                     s = wb.sin(s * p) + q * F(0.25)
-                    q = q * s
-                s = s + p * q
+                    q = wb.cos(q * s)
+                s = wb.sin(s + p * q)
             p = p + q * s * F(0.25)
         y[i] = s * p
 

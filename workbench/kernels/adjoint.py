@@ -389,6 +389,9 @@ class _Adjoint:
             )  # fmt: skip
         if row.adjoint is None:
             return
+        square = _square_under_root(stmt)
+        if square is not None:
+            row, stmt = square
         operands = [self.widened(known[a]) for a in stmt.args]
         extra = {"attr": stmt.attr} if row.typed_by_attr else {}
         grads = row.adjoint(g, self.widened(known[y]), *operands, **extra)
@@ -637,6 +640,18 @@ class _Adjoint:
 _EXTREMAL = (mem.ATOMIC_MIN, mem.ATOMIC_MAX)
 _LINEAR = {"add", "sub", "neg", "pos", "where", "cast", "extract", "insert", "construct", "transpose"}
 _REPLAYED_STORES = (mem.STORE, mem.LOG_STORE)
+
+
+def _square_under_root(stmt: Stmt) -> tuple | None:
+    """sqrt(a * a) is |a| and sqrt(dot(v, v)) is a length: their rules also hold at zero, where 0 * inf would not."""
+    if stmt.row.name != "sqrt" or stmt.args[0].stmt is None:
+        return None
+    square = stmt.args[0].stmt
+    name = square.row.name
+    if name == "length_sq" or (name in ("mul", "dot") and square.args[0] is square.args[1]):
+        row = ROWS["abs" if name == "mul" else "length"]
+        return row, Stmt(row, square.args[:1], stmt.outs, where=stmt.where)
+    return None
 
 
 def _used(value: Value, function: Function) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import KernelError
 from . import check, compile_c, emit_c, emit_cuda, fence, show, simplify
 from .adjoint import Reverse, adjoint
 from .emit import Variant, c_name
@@ -120,7 +121,10 @@ class Kernel:
         """The present reading. Raises KernelError."""
         if self._program is not None and self._reading is not None and self._reading.current():
             return self._program
-        reading = read(self.func, name=self.__name__)
+        try:
+            reading = read(self.func, name=self.__name__)
+        except KernelError as error:
+            raise error.with_traceback(None) from None  # it names the user's line: the reader's own frames hide that
         self._program = program(reading, self.__name__, self.enable_backward)
         self._reading = reading
         return self._program
