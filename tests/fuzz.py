@@ -17,6 +17,7 @@ import random
 import sys
 import time
 import traceback
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +66,8 @@ class Param:
 
 ANNOTATION = {
     "a1": "wb.array(dtype=F)", "a2": "wb.array2d(dtype=F)", "av": "wb.array(dtype=wb.vec3d)",
-    "idx": "wb.array(dtype=int)", "n": "int", "c": "F", "v": "wb.vec3d", "pack": "Pack",
+    "idx": "wb.array(dtype=int)", "ct": "wb.array(dtype=int)", "ps": "wb.array(dtype=Pair)", "n": "int", "c": "F", "v": "wb.vec3d", "pack": "Pack",
+    "pair": "Pair",
 }  # fmt: skip
 
 
@@ -112,7 +114,7 @@ class Generator:
         """Any integer expression within the arrays."""
         roll, n = self.r.random(), self.length
         ints = self.names("i")
-        tables = self.of("idx")
+        tables = self.of("idx") + ([] if self.threads else self.of("ct"))
         if roll < 0.3 and ints:
             return self.r.choice(ints)
         if roll < 0.5 and ints:
@@ -136,10 +138,12 @@ class Generator:
         return f"{p.name}[{first}]"
 
     def load(self) -> str | None:
-        found = self.of("a1", "a2", "av", "pack", modes=("any", "read", "own"))
+        found = self.of("a1", "a2", "av", "pack", "ps", modes=("any", "read", "own"))
         if not found:
             return None
         p = self.r.choice(found)
+        if p.kind == "ps":
+            return self.cell(p, False) + self.r.choice((".a", ".v[1]", ".v.x"))
         if p.kind == "pack":
             which = self.r.choice(("x", "y", "k"))
             return f"{p.name}.k" if which == "k" else f"{p.name}.{which}[{self.index()}]"
@@ -147,7 +151,8 @@ class Generator:
 
     def condition(self, depth: int = 1) -> str:
         """Outcomes that a small change of the inputs cannot flip."""
-        ints, tables, roll = self.names("i"), self.of("idx"), self.r.random()
+        tables = self.of("idx") + ([] if self.threads else self.of("ct"))
+        ints, roll = self.names("i"), self.r.random()
         if roll < 0.45 and ints:
             return f"{self.r.choice(ints)} {self.r.choice(('<', '>', '==', '!=', '<=', '>='))} {self.r.randint(0, 2)}"
         if roll < 0.65 and tables:
@@ -241,6 +246,10 @@ class Generator:
                 args.append(self.r.choice(arrays))
             elif t == "i":
                 args.append(self.r.choice([*self.names("i"), str(self.r.randrange(3))]))
+            elif t == "s":
+                if not self.names("s"):
+                    return None
+                args.append(self.r.choice(self.names("s")))
             else:
                 args.append(self.float(depth - 1) if t == "f" else self.vec(depth - 1))
         return f"{name}({', '.join(args)})"
@@ -277,7 +286,8 @@ class Generator:
             (10, self.new_float), (4, self.new_vec), (3, self.new_int), (10, self.reassign), (6, self.component),
             (3, self.swap), (14, self.store), (8, self.update), (4, self.add_atomic), (3, self.new_struct),
             (4, self.write_struct), (7, self.branch), (7, self.for_loop), (3, self.while_loop), (2, self.alias),
-            (2, self.leave), (1, self.old_value), (2, self.nothing_call),
+            (2, self.leave), (1, self.old_value), (2, self.nothing_call), (3, self.count), (2, self.whole_struct),
+            (2, self.tuple_call),
         ]  # fmt: skip
         weights, makers = zip(*options, strict=True)
         self.r.choices(makers, weights)[0]()
@@ -344,10 +354,13 @@ class Generator:
 
     def target(self) -> tuple[str, str] | None:
         """(an element that may be stored, its type)."""
-        found = self.of("a1", "a2", "av", "pack", modes=("any", "own"))
+        found = self.of("a1", "a2", "av", "pack", "ps", modes=("any", "own"))
         if not found:
             return None
         p = self.r.choice(found)
+        if p.kind == "ps":
+            field = self.r.choice((".a", ".v", ".v[2]"))
+            return self.cell(p, True) + field, "v" if field == ".v" else "f"
         if p.kind == "pack":
             return f"{p.name}.{self.r.choice('xy')}[{self.index()}]", "f"
         return self.cell(p, True), "v" if p.kind == "av" else "f"
@@ -398,6 +411,41 @@ class Generator:
         self.w.put(f"{name} = wb.atomic_add({self.r.choice(found).name}, {index}, {value})")
         self.env[name] = "f"
 
+    def count(self) -> None:
+        """Integers in memory that later decide addresses; they stay between 0 and 2."""
+        found = self.of("ct")
+        if not found:
+            return self.store()
+        p = self.r.choice(found)
+        cell = f"{p.name}[i]" if self.threads else f"{p.name}[{self.index()}]"
+        if self.threads or self.chance(0.7):
+            self.w.put(f"{cell} = ({cell} + {self.r.choice([*self.names('i'), '1', '2'])}) % 3")
+            return
+        name = self.fresh("j")
+        self.w.put(f"{name} = wb.atomic_add({p.name}, {self.index()}, {self.r.choice((3, -3))})")
+        self.w.put(f"{name} = (({name} % 3) + 3) % 3")
+        self.env[name] = "i"
+
+    def whole_struct(self) -> None:
+        found, locals = self.of("ps", modes=("any", "own")), self.names("s")
+        if not found:
+            return self.new_struct()
+        p = self.r.choice(found)
+        if locals and self.chance(0.5):
+            self.w.put(f"{self.cell(p, True)} = {self.r.choice(locals)}")
+            return
+        cell, name = self.cell(p, False), self.fresh("s")
+        self.env[name] = "s"
+        self.w.put(f"{name} = {cell}")
+
+    def tuple_call(self) -> None:
+        made = self.call("fv", 2)
+        if not made:
+            return self.reassign()
+        a, v = self.fresh("f"), self.fresh("v")
+        self.w.put(f"{a}, {v} = {made}")
+        self.env[a], self.env[v] = "f", "v"
+
     def new_struct(self) -> None:
         a, v = self.tame(), self.tame_vec()
         name = self.fresh("s")
@@ -414,7 +462,7 @@ class Generator:
         n = self.r.choice(found)
         self.w.put(self.r.choice((
             f"{n}.a = {self.tame()}", f"{n}.a *= {self.tame(1)}", f"{n}.v[1] = {self.tame(1)}", f"{n}.v += {self.tame_vec()}",
-            f"{n}.v.x += {self.tame(1)}", f"{n} = {self.r.choice(found)}",
+            f"{n}.v.x += {self.tame(1)}", f"{n} = {self.r.choice(found)}", f"{n} = {self.call('s', 2) or n}",
         )))  # fmt: skip
 
     def branch(self) -> None:
@@ -524,22 +572,29 @@ class Generator:
     # ---- funcs and kernels
 
     def func(self) -> None:
-        result = self.r.choice(("f", "f", "v", "none"))
-        types = [self.r.choice(("f", "f", "v", "i")) for _ in range(self.r.randint(1, 3))]
+        result = self.r.choice(("f", "f", "v", "none", "s", "fv"))
+        types = [self.r.choice(("f", "f", "v", "i", "s")) for _ in range(self.r.randint(1, 3))]
         if result == "none" or self.chance(0.25):
             types.append("a1")
-        params = [Param(self.fresh("p"), {"f": "c", "v": "v", "i": "n", "a1": "a1"}[t]) for t in types]
+        params = [Param(self.fresh("p"), {"f": "c", "v": "v", "i": "n", "a1": "a1", "s": "pair"}[t]) for t in types]
         self.enter(params, False, False)
         for p, t in zip(params, types, strict=True):
             if t == "i":
-                self.env[p.name] = "i"
                 self.fixed.add(p.name)
+            if t != "a1":
+                self.env[p.name] = t
         self.budget = self.r.randint(1, 5)
         name = self.fresh("func")
         self.w.put("@wb.func")
+        if result == "s":
+            if "s" not in types:
+                types.append("s")
+                params.append(Param(self.fresh("p"), "pair"))
+                self.env[params[-1].name] = "s"
+        made = {"f": self.tame, "v": self.tame_vec, "none": lambda: "", "s": lambda: self.r.choice(self.names("s")),
+                "fv": lambda: f"{self.tame()}, {self.tame_vec()}"}[result]  # fmt: skip
         head = ", ".join(f"{p.name}: {ANNOTATION[p.kind]}" for p in params)
         self.w.put(f"def {name}({head}):")
-        made = {"f": self.tame, "v": self.tame_vec, "none": lambda: ""}[result]
         self.w.depth += 1
         if self.chance(0.5) and any(t == "i" for t in types):
             self.w.put(f"if {self.condition()}:")
@@ -562,13 +617,16 @@ class Generator:
     def make_kernel(self) -> None:
         threads = self.chance(0.4)
         kinds = ["a1", "a1", self.r.choice(("a1", "a2", "av")), *(["idx"] if self.chance(0.7) else [])]
-        kinds += [k for k, p in (("a2", 0.2), ("av", 0.3), ("n", 0.6), ("c", 0.5), ("v", 0.2), ("pack", 0.2)) if self.chance(p)]
+        kinds += [k for k, p in (("a2", 0.2), ("av", 0.3), ("n", 0.6), ("c", 0.5), ("v", 0.2), ("pack", 0.2),
+                                  ("ct", 0.3), ("ps", 0.25)) if self.chance(p)]
         if threads:
             kinds = [k for k in kinds if k != "pack"]
         params = [Param(self.fresh("x"), k) for k in kinds]
         if threads:
             for p in params:
                 p.mode = self.r.choice(("read", "read", "own", "own", "add")) if p.kind in ("a1", "a2", "av") else "any"
+                if p.kind == "ps":
+                    p.mode = self.r.choice(("read", "own"))
             params[0].mode = "own"
         self.enter(params, threads, True)
         name = self.fresh("kernel")
@@ -582,6 +640,8 @@ class Generator:
             if p.kind == "n":
                 self.env[p.name] = "i"
                 self.fixed.add(p.name)
+            if p.kind == "c" and self.chance(0.3):
+                self.env[p.name] = "f"
         self.block(self.budget, inner=False)
         self.env = {n: t for n, t in self.env.items() if n in ("i", *[p.name for p in params])}
         self.w.depth = 1
@@ -622,6 +682,11 @@ class Generator:
     def argument(self, p: Param, threads: bool, taken: dict[str, str]) -> Any:
         if p.kind == "idx":
             return ("array", "I", ("slice", 0, 1))
+        if p.kind == "ct":
+            if threads and "J" in taken:
+                return ("fresh", "ct")
+            taken["J"] = "own"
+            return ("array", "J", ("slice", 0, 1))
         if p.kind == "n":
             return self.r.randint(0, 2)
         if p.kind == "c":
@@ -630,7 +695,7 @@ class Generator:
             return ("vec", tuple(round(self.r.uniform(-1, 1), 2) for _ in range(3)))
         if p.kind == "pack":
             return ("pack", self.argument(Param("", "a1"), threads, taken), self.argument(Param("", "a1"), threads, taken), 0.5)
-        bases = {"a1": "ABCM", "a2": "MN", "av": "VW"}[p.kind]
+        bases = {"a1": "ABCM", "a2": "MN", "av": "VW", "ps": "P"}[p.kind]
         options = []
         for base in bases:
             mode = taken.get(base)
@@ -658,8 +723,8 @@ class Generator:
         for _ in range(self.r.randint(1, 3)):
             self.make_kernel()
         steps = self.script()
-        required = tuple(b for b in "ABCMNVW" if self.chance(0.75)) or ("A",)
-        retained = tuple(b for b in "ABCMNVW" if self.chance(0.1))
+        required = tuple(b for b in "ABCMNVWP" if self.chance(0.75)) or ("A",)
+        retained = tuple(b for b in "ABCMNVWP" if self.chance(0.1))
         return Program("\n".join(self.w.lines) + "\n", self.length, steps, required, retained, self.r.getrandbits(31))
 
 
@@ -687,18 +752,29 @@ class Program:
     def contents(self) -> dict[str, np.ndarray]:
         rng, n = np.random.default_rng(self.seed), self.length
         shapes = {"A": 2 * n + 1, "B": 2 * n + 1, "C": 2 * n + 1, "M": (n + 2, n + 2), "N": (n + 2, n + 2),
-                  "V": (2 * n + 1, 3), "W": (2 * n + 1, 3)}  # fmt: skip
+                  "V": (2 * n + 1, 3), "W": (2 * n + 1, 3), "P": (2 * n + 1, 4)}  # fmt: skip
         return {name: rng.uniform(-1, 1, shape) for name, shape in shapes.items()}
 
     def arrays(self, contents: dict[str, np.ndarray], grads: bool) -> dict[str, Any]:
         made = {}
         for name, data in contents.items():
-            dtype = wb.vec3d if name in "VW" else wb.float64
-            made[name] = wb.array(data.copy(), dtype=dtype, requires_grad=grads and name in self.required)
+            made[name] = self.fill(name, data, grads and name in self.required)
             if grads and name in self.retained and name not in self.required:
                 made[name].retain_grad = True
         table = np.random.default_rng(self.seed + 1).integers(0, 3, self.length)
         made["I"] = wb.array(table.astype(np.int32), dtype=int)
+        made["J"] = wb.array(table[::-1].astype(np.int32).copy(), dtype=int)
+        return made
+
+    def fill(self, name: str, data: np.ndarray, requires_grad: bool) -> Any:
+        """An array of these contents; records for P, whose columns are `a` and the components of `v`."""
+        if name != "P":
+            dtype = wb.vec3d if name in "VW" else wb.float64
+            return wb.array(data.copy(), dtype=dtype, requires_grad=requires_grad)
+        made = wb.zeros(len(data), dtype=self.scope["Pair"], requires_grad=requires_grad)
+        records = made.numpy().copy()
+        records["a"], records["v"] = data[:, 0], data[:, 1:]
+        made.assign(records)
         return made
 
     def argument(self, spec: Any, arrays: dict[str, Any], extra: dict[Any, Any]) -> Any:
@@ -710,7 +786,8 @@ class Program:
         if spec[0] == "fresh":
             shape = (n, n) if spec[1] == "a2" else (n,)
             key = (spec, len(extra))
-            extra[key] = wb.zeros(shape, dtype=wb.vec3d if spec[1] == "av" else wb.float64)
+            dtypes = {"av": wb.vec3d, "ct": int, "ps": self.scope["Pair"]}
+            extra[key] = wb.zeros(shape, dtype=dtypes.get(spec[1], wb.float64))
             return extra[key]
         if spec[0] == "pack":
             pack = self.scope["Pack"]()
@@ -724,7 +801,7 @@ class Program:
             return base[0:n, view[1]]
         if view[0] == "block":
             return base[view[1] : view[1] + n, view[2] : view[2] + n]
-        return base[view[1] : view[1] + n * view[2] : view[2]] if spec[1] != "I" else base
+        return base[view[1] : view[1] + n * view[2] : view[2]] if spec[1] not in "IJ" else base
 
     def run(self, arrays: dict[str, Any]) -> None:
         extra: dict[Any, Any] = {}
@@ -746,7 +823,7 @@ class Program:
     def value(self, contents: dict[str, np.ndarray]) -> float:
         arrays = self.arrays(contents, False)
         self.run(arrays)
-        return float(sum((w * arrays[n].numpy()).sum() for n, w in self.seeds().items()))
+        return float(sum((w * plain(arrays[n])).sum() for n, w in self.seeds().items()))
 
     def gradient(self, twice: bool = False) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Gradients of the required arrays, and the final contents, which the walk must leave alone."""
@@ -754,25 +831,31 @@ class Program:
         arrays = self.arrays(contents, True)
         with wb.Tape() as tape:
             self.run(arrays)
-        final = {n: arrays[n].numpy().copy() for n in contents}
+        final = {n: plain(arrays[n]) for n in (*contents, "J")}
         seeds = {}
         for n, w in self.seeds().items():
             if tape._touched(arrays[n].span):
-                seeds[arrays[n]] = wb.array(w, dtype=arrays[n].dtype)
+                seeds[arrays[n]] = self.fill(n, w, False)
         tape.backward(grads=seeds)
         if twice:
             tape.zero()
             tape.backward(grads=seeds)
-        for n in contents:
-            if not np.array_equal(arrays[n].numpy(), final[n], equal_nan=True):
+        for n in final:
+            if not np.array_equal(plain(arrays[n]), final[n], equal_nan=True):
                 raise AssertionError(f"backward changed the contents of {n}")
         grads = {}
         for n in self.required:
             g = arrays[n].grad
-            grads[n] = np.zeros_like(contents[n]) if g is None else g.numpy().copy()
+            grads[n] = np.zeros_like(contents[n]) if g is None else plain(g)
             if arrays[n] not in seeds:
                 grads[n] = grads[n] + self.seeds()[n]
         return grads, final
+
+
+def plain(a: Any) -> np.ndarray:
+    """A copy of the contents, records as rows of numbers."""
+    data = a.numpy()
+    return np.concatenate([data["a"][:, None], data["v"]], 1) if data.dtype.names else data.copy()
 
 
 @dataclass
@@ -802,7 +885,8 @@ def check(program: Program, c: bool = False, wild: float = 1e3) -> Outcome:
 
 
 def _check(program: Program, c: bool, wild: float) -> Outcome:
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that an overwritten array has the gradient 0 is what we check
         grads, final = program.gradient(twice=program.seed % 4 == 0)
         largest = max(float(np.abs(d).max()) for d in final.values())
         if not largest < wild:
@@ -946,6 +1030,8 @@ def main() -> int:
         program = make(seed)
         outcome = check(program, c)
         counts[outcome.verdict] += 1
+        if (seed - args.seed) % 100 == 99:
+            print(f"after {seed}: {dict(counts)}", file=sys.stderr, flush=True)
         if outcome.verdict == "refused":
             slugs[outcome.detail.split("]")[0] + "]"] += 1
             if slugs[outcome.detail.split("]")[0] + "]"] <= 2:

@@ -60,21 +60,21 @@ def root(stmt) -> str:
     return value.name
 
 
-def compiled(program: Program, F, arch: str, record_property) -> None:
+def compiled(program: Program, F, arch: str, report) -> None:
     for function, chosen in functions(program, F):
         text = emit_cuda.text(function, chosen)
         start = time.perf_counter()
         cubin = compile_cuda.to_cubin(text, arch)
-        record_property(f"nvrtc_ms {arch} {function.name}", round(1e3 * (time.perf_counter() - start)))
+        report(f"nvrtc_ms {arch} {program}.{function.name}", round(1e3 * (time.perf_counter() - start)))
         assert cubin[:4] == b"\x7fELF" and function.name.encode() in cubin
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=str)
-def test_a_kernel_and_its_adjoint_become_a_cubin(program: Program, arch: str, record_property):
-    compiled(program, program.dtypes[0], arch, record_property)
+def test_a_kernel_and_its_adjoint_become_a_cubin(program: Program, arch: str, record_testsuite_property):
+    compiled(program, program.dtypes[0], arch, record_testsuite_property)
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=str)
-def test_the_general_form_in_float64_becomes_a_cubin(program: Program, record_property):
-    compiled(program, wb.float64, "sm_90", record_property)
+def test_the_general_form_in_float64_becomes_a_cubin(program: Program, record_testsuite_property):
+    compiled(program, wb.float64, "sm_90", record_testsuite_property)

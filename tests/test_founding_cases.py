@@ -78,7 +78,9 @@ def add_double(x: wb.array(dtype=wb.vec3d), y: wb.array(dtype=wb.vec3d), z: wb.a
 
 
 @pytest.mark.needs_torch
-@pytest.mark.parametrize(("kernel", "precision", "vec3"), [(add, "float32", wb.vec3), (add_double, "float64", wb.vec3d)])
+@pytest.mark.parametrize(
+    ("kernel", "precision", "vec3"), [(add, "float32", wb.vec3), (add_double, "float64", wb.vec3d)]
+)
 @pytest.mark.parametrize("follows", [True, False])
 def test_a_plain_torch_tensor_keeps_its_values_through_backward(kernel, precision, vec3, follows) -> None:
     torch = pytest.importorskip("torch")

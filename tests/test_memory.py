@@ -185,8 +185,8 @@ class Tape:
 
 def test_watchers_are_told_before_the_bytes_change_except_the_one_who_writes():
     m, mine, other = allocate(4, cpu), Tape(), Tape()
-    m.watchers.add(mine)
-    m.watchers.add(other)
+    m.watch(mine)
+    m.watch(other)
     m.about_to_write(m.span(), "fill_", by=mine)
     m.bytes[...] = 1
     assert [(w, b) for w, b, _ in other.told] == [("fill_", b"\0\0\0\0")] and not mine.told
@@ -196,7 +196,7 @@ def test_watchers_are_told_before_the_bytes_change_except_the_one_who_writes():
 
 def test_watching_tapes_hear_of_exposure_once():
     m, tape = allocate(4, cpu), Tape()
-    m.watchers.add(tape)
+    m.watch(tape)
     m.expose()
     m.expose()
     assert tape.exposed == [m]
@@ -204,7 +204,7 @@ def test_watching_tapes_hear_of_exposure_once():
 
 def test_an_allocation_does_not_keep_its_watchers_alive():
     m, tape = allocate(4, cpu), Tape()
-    m.watchers.add(tape)
+    m.watch(tape)
     del tape
     gc.collect()
     assert not m.watchers

@@ -251,6 +251,17 @@ def test_tensor_grad_is_never_shadow_memory() -> None:
     assert wb.to_torch(tape.gradients[x]).tolist() == [2.0, 4.0]
 
 
+def test_a_seed_in_tensor_grad_is_refused_not_ignored() -> None:
+    t, y = leaf(1.0, 2.0), torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(square, dim=2, inputs=[t], outputs=[y])
+    y.grad = torch.ones(2, dtype=torch.float64)
+    with pytest.raises(wb.GradientError, match=r"from_torch\(t.grad\).*\n\[torch-seed\]"):
+        tape.backward()
+    tape.backward(grads={wb.from_torch(y): wb.from_torch(y.grad)})
+    assert t.grad.tolist() == [2.0, 4.0] and y.grad.tolist() == [1.0, 1.0]
+
+
 def test_hooks_of_a_leaf_see_the_increment() -> None:
     t, y, seen = leaf(1.0, 2.0), wb.zeros(2, dtype=F), []
     t.register_hook(lambda g: seen.append(g.tolist()))
@@ -374,6 +385,39 @@ def test_what_the_adjoint_does_not_read_may_change() -> None:
     assert t.grad.tolist() == [2.0, 2.0]
 
 
+@pytest.mark.parametrize("change", ["mul_", "data", "numpy", "numpy of an array", "dlpack"])
+def test_a_change_between_two_launches_is_refused_though_no_adjoint_reads_the_values(change: str) -> None:
+    x, z = wb.array([1.0, 2.0], dtype=F, requires_grad=True), wb.zeros(2, dtype=F)
+    t = torch.zeros(2, dtype=torch.float64)
+    y = wb.zeros(2, dtype=F) if change == "numpy of an array" else wb.from_torch(t)
+    with wb.Tape() as tape:
+        wb.launch(square, dim=2, inputs=[x], outputs=[y])
+        if change == "mul_":
+            t.mul_(2.0)
+        elif change == "data":
+            t.data.mul_(2.0)
+        elif change == "dlpack":
+            np.from_dlpack(t)[...] *= 2.0
+        else:
+            (t if change == "numpy" else y).numpy()[...] *= 2.0
+        wb.launch(twice, dim=2, inputs=[y], outputs=[z])
+    with pytest.raises(wb.GradientError, match=r"(?s)'x' was changed between two events.*'twice'.*\[overwritten\]"):
+        tape.backward(grads={z: ones(2)})
+
+
+def test_looking_at_values_between_two_launches_is_no_change() -> None:
+    t, y, z = leaf(1.0, 2.0), torch.zeros(2, dtype=torch.float64), wb.zeros(2, dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(square, dim=2, inputs=[t], outputs=[y])
+        assert y.sum() == 5.0 and wb.from_torch(y).numpy().tolist() == [1.0, 4.0]
+        wb.launch(grow, dim=2, inputs=[y])
+        wb.from_torch(y)[0:1].zero_()
+        assert wb.from_torch(y)[1] == 12.0
+        wb.launch(twice, dim=2, inputs=[y], outputs=[z])
+    tape.backward(grads={z: ones(2)})
+    assert z.numpy().tolist() == [0.0, 24.0] and t.grad.tolist() == [0.0, 24.0]
+
+
 def test_torch_notices_that_a_kernel_overwrote_what_it_saved() -> None:
     t, buffer = leaf(1.0, 2.0), torch.tensor([3.0, 4.0], dtype=torch.float64)
     z = (t * buffer).sum()
@@ -407,7 +451,9 @@ def test_gradcheck_passes_for_one_output() -> None:
 
 
 def test_gradcheck_passes_for_vectors_numbers_and_several_outputs() -> None:
-    f = wb.interop.torch.function(scaled, dim=lambda x, s: x.shape[0], outputs=lambda x, s: [len(x), (len(x), wb.vec3d)])
+    f = wb.interop.torch.function(
+        scaled, dim=lambda x, s: x.shape[0], outputs=lambda x, s: [len(x), (len(x), wb.vec3d)]
+    )
     x = draw(4, 3)
     n, v = f(x, 3.0)
     assert n.shape == (4,) and v.shape == (4, 3)

@@ -296,12 +296,6 @@ class array:
 
         None unless `requires_grad` or `retain_grad`. Assigning copies values; assigning None clears to zeros.
         """
-        found = self._kept_grad()
-        if self.allocation.grad_notes and found is not None:
-            self._say_notes()
-        return found
-
-    def _kept_grad(self) -> array | None:
         if not (self.requires_grad or self.retain_grad):
             return None
         with LOCK:
@@ -310,9 +304,13 @@ class array:
         return self._grad
 
     def _say_notes(self) -> None:
-        notes = self.allocation.grad_notes
-        for span in [s for s in notes if s.overlaps(self.span) is not False]:
-            warnings.warn(notes.pop(span), stacklevel=3)
+        """On a gradient: what its reader should know, said once."""
+        primal = self.allocation.of
+        for span, note in list(primal.grad_notes.items()) if primal is not None else ():
+            if primal.gradient_span(span).overlaps(self.span) is not False:
+                primal.grad_notes.clear()
+                warnings.warn(note, stacklevel=3)
+                return
 
     def _gradient(self) -> array:
         self._check_gradient_type()
@@ -328,7 +326,7 @@ class array:
         if value is None:
             self._clear_grad()
             return
-        mine = self._kept_grad()
+        mine = self.grad
         if mine is None:
             raise LaunchError(
                 f"{self.label} has no gradient to assign to", slug="no-grad",
@@ -350,7 +348,7 @@ class array:
 
     def _clear_grad(self) -> None:
         memory = self.allocation.grad
-        if memory is not None and (mine := self._kept_grad()) is not None:
+        if memory is not None and (mine := self.grad) is not None:
             _write_value("zero_", mine, None)
             memory.forget_written(mine.span)
 
@@ -364,6 +362,8 @@ class array:
 
         On the CPU this is the memory itself, not a copy (so the memory is exposed from now on); from a GPU, a copy.
         """
+        if self.is_gradient:
+            self._say_notes()
         if self.device.is_cuda:
             return self.data.get()
         self.allocation.expose()

@@ -20,13 +20,13 @@ import numpy as np
 from . import memory
 from .array import array
 from .config import config
-from .device import Device, get_device
+from .device import Device, get_device, xp
 from .errors import BoundsError, GradientError, LaunchError
 from .kernels import compile_c, ranges, run
 from .kernels import gather as gathering
 from .kernels import races as racing
 from .kernels.adjoint import Reverse
-from .kernels.emit import BOUNDS, STATUS_WORDS, Signature, Variant, access_table
+from .kernels.emit import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
 from .kernels.ir import Function, walk
 from .kernels.kernel import Groups, Kernel, Leaf, Program
 from .kernels.ops import control
@@ -35,6 +35,9 @@ from .kernels.types import Array, Composite, Scalar, Struct, Type, is_float
 from .memory import Span
 
 PARALLEL_FROM = 16_384  # threads of a launch below which one worker is faster than waking others
+
+SCRATCH_BYTES = 256 << 20  # for the loop values of the threads that run at once on a GPU
+SCRATCH_THREADS = 1 << 16
 
 # interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
 foreign: list[Any] = []
@@ -67,14 +70,29 @@ class Executable:
             return
         if self.call is None:
             self.call = program.executable(self.function, self.backend, self.variant)
-        status = _status() if self.variant.check_bounds or self.variant.atomic or self.needs_status else None
+        if self.backend == "cuda":
+            self._run_cuda(dims, values)
+            return
+        status = _status() if self.variant.check_bounds or self.needs_status else None
         packed = self.signature.pack(dims, values, 0 if status is None else ctypes.addressof(status))
-        if self.backend == "c":
-            self.call(packed, 0, dims[0], self.workers)
-        else:
-            self.call(packed, dims)
+        self.call(packed, 0, dims[0], self.workers)
         if status is not None and status[0]:
             self.fail(list(status))
+
+    def _run_cuda(self, dims: tuple[int, ...], values: list) -> None:
+        """Queued on the current stream; waits only where the launch can fail on the device."""
+        cupy = xp(get_device("cuda"))
+        checked = self.variant.check_bounds or self.needs_status
+        status = cupy.zeros(STATUS_WORDS, np.int64) if checked else None
+        scratch = cupy.empty(SCRATCH_BYTES, np.uint8) if needs_scratch(self.function) else None
+        packed = self.signature.pack(
+            dims, values, 0 if status is None else int(status.data.ptr), 0 if scratch is None else int(scratch.data.ptr),
+            0 if scratch is None else SCRATCH_BYTES,
+        )  # fmt: skip
+        threads = 2**31 if scratch is None else SCRATCH_THREADS
+        self.call.launch(packed, math.prod(dims), cupy.cuda.get_current_stream().ptr, most_threads=threads)
+        if status is not None and int(status[0]):
+            self.fail([int(n) for n in status])
 
     @property
     def needs_status(self) -> bool:

@@ -387,6 +387,9 @@ class Allocation:
         self.version += 1
         if self._of is not None:
             self._written[span] = None
+            primal = self.of
+            if primal is not None:
+                primal.grad_notes.clear()
 
     # ---- gradients
 

@@ -148,6 +148,7 @@ class Workspace(dict):
         self.clear()
 
 
+Observer = Callable[[Event, Workspace], None]
 _spare: dict[tuple[Any, int], list[Any]] = {}
 
 
@@ -190,10 +191,12 @@ class Tape:
         self.written: dict[Allocation, Marks] = {}
         self.touched: dict[Allocation, Marks] = {}
         self.scalars: dict[Allocation, Any] = {}
+        self.stored: dict[Allocation, dict[Span, None]] = {}
         self.stamps: dict[Allocation, int] = {}
         self.tallied = 0
         self.failure: tuple[Event, BaseException] | None = None
-        self.conflicts: list[tuple[Need, str, Where | None]] = []
+        self.conflicts: list[tuple[Need, str, Where | None] | GradientError] = []
+        self.left: dict[Allocation, dict[Span, int]] = {}  # written on active paths: span -> checksum, once exposed
 
     # ---- recording
 
@@ -245,7 +248,7 @@ class Tape:
         memories = [flat[k].allocation for k in plan.floats]
         for k in plan.float_reads:
             a = flat[k].allocation
-            if a in active or a.required:
+            if a in active or a.required or a.retained:
                 active[a] = None
                 for j in plan.float_writes:
                     active[flat[j].allocation] = None
@@ -274,6 +277,7 @@ class Tape:
             for k in event.reverse.extremal:
                 a = event.command.flat[k]
                 self._need(a.span, event, event.command.program.leaves[k].name)
+            self._leave(event)
 
     def after_failure(self, event: Event, failure: BaseException) -> None:
         """Called under LOCK when a launch broke off: what it has written by then nobody knows."""
@@ -290,7 +294,9 @@ class Tape:
         reads = () if src is None else (src.span,)
         event = Event(next(_ids), kind, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
         if not starts_leaf and not target.is_gradient:
-            if src is not None and is_float_memory(src) and (src.allocation in self.active or src.allocation.required):
+            if src is not None and is_float_memory(src) and (
+                src.allocation in self.active or src.allocation.required or src.allocation.retained
+            ):
                 self.active[src.allocation] = self.active[target] = None
                 self._scalar(src, kind)
             if is_float_memory(dst) and (target.required or target.retained):
@@ -303,6 +309,8 @@ class Tape:
             self.events.append(event)
         target.about_to_write(dst.span, kind, where, self)
         perform()
+        if self.events and self.events[-1] is event and target in self.active:
+            self._leave(event)
 
     def record_func(self, backward: Callable[[], None], arrays: Sequence[array]) -> None:
         """Record a function of yours at this place: `backward()` is called when the walk passes it.
@@ -319,6 +327,7 @@ class Tape:
                 self._scalar(a, "record_func")
             event.writes = tuple(a.span for a in arrays)
             self.events.append(event)
+            self._leave(event)
 
     def _scalar(self, a: array, what: str) -> None:
         """Memory on an active path has one floating-point type."""
@@ -347,7 +356,10 @@ class Tape:
                 if marks is None:
                     marks = self.touched[span.allocation] = Marks()
                 marks.add(span)
-            for span in event.writes:
+            plain = event.command.plan.accumulates_only if event.command is not None else ()
+            for k, span in enumerate(event.writes):
+                if event.command is None or event.command.plan.writes[k][0] not in plain:
+                    self.stored.setdefault(span.allocation, {})[span] = None
                 marks = self.written.get(span.allocation)
                 if marks is None:
                     marks = self.written[span.allocation] = Marks()
@@ -365,8 +377,45 @@ class Tape:
             return
         known.append(Need(span, event, name, _checksum(span) if a.exposed else None, _stamp(a) if a.exposed else None))
 
+    def _leave(self, event: Event) -> None:
+        """Remember what an event left in exposed memory: only events may change it between here and the next one."""
+        for span in event.writes:
+            a = span.allocation
+            left = self.left.get(a)
+            if left is None:
+                left = self.left[a] = {}
+                a.watchers.add(self)  # to be told of the exposure; of writes only what `watch` asks for
+            if a.exposed:
+                for old in [s for s in left if s.overlaps(span) is not False]:
+                    del left[old]
+                    if not span.contains(old):
+                        left[old] = _checksum(old)
+                left[span] = _checksum(span)
+
+    def _meet(self, event: Event) -> None:
+        """Is what earlier events left still there, in the bytes that this one touches."""
+        for span in dict.fromkeys((*event.reads, *event.writes)):
+            left = self.left.get(span.allocation)
+            for old in [s for s in left if s.overlaps(span) is not False] if left else ():
+                if left and left.pop(old) != _checksum(old):
+                    self.conflicts.append(self._unrecorded(old, event))
+
+    def _unrecorded(self, span: Span, event: Event) -> GradientError:
+        flat = event.command.flat if event.command is not None else event.arrays
+        names = [leaf.name for leaf in event.command.program.leaves] if event.command is not None else [""] * len(flat)
+        name = next((n for n, a in zip(names, flat, strict=True) if getattr(a, "allocation", None) is span.allocation), "")
+        return GradientError(
+            f"{name or str(span.allocation)!r} was changed between two events of this tape, before {event.label!r}"
+            " met it, and the tape could not see how.",
+            slug="overwritten", where=event.where,
+            why="What was computed before does not flow through that change, so the gradient would be wrong.",
+            instead="a kernel, wb.copy, a.fill_() or a.assign() in its place, or tape.record_func(...) after it",
+        )  # fmt: skip
+
     def _before_writes(self, event: Event) -> None:
         """Keep what this event is about to overwrite, if an adjoint needs it."""
+        if self.left:
+            self._meet(event)
         for span in event.writes:
             needs = self.needs.get(span.allocation)
             if needs or self.keep == "all":
@@ -405,6 +454,9 @@ class Tape:
         """From now on bytes may change unseen: take checksums of what is needed."""
         for need in self.needs.get(allocation, ()):
             need.checksum = _checksum(need.span)
+        if (left := self.left.get(allocation)) is not None:
+            spans = (span for event in self.events for span in event.writes if span.allocation is allocation)
+            left.update((span, _checksum(span)) for span in dict.fromkeys(spans))
 
     def _verify(self) -> None:
         if self.failure is not None:
@@ -419,7 +471,10 @@ class Tape:
                     self.conflicts.append((need, need.culprit(), None))
                     need.checksum = None
         if self.conflicts:
-            need, what, where = self.conflicts[0]
+            first = self.conflicts[0]
+            if isinstance(first, GradientError):
+                raise first
+            need, what, where = first
             line = f" at {where}: {where.text.strip()}" if where else ""
             raise GradientError(
                 f"{need.name!r} was changed by {what}{line}, after {need.event.label!r} had read it.",
@@ -445,13 +500,16 @@ class Tape:
             self._publish(*self._walk(space))
             space.release()
 
-    def replay(self, observe: Callable[[Event, Workspace], None]) -> Workspace:
-        """Walk with the seeds of the last `backward`, publishing nothing; `observe(event, space)` after every step."""
+    def replay(self, observe: Observer, before: Observer | None = None) -> Workspace:
+        """Walk with the seeds of the last `backward`, publishing nothing.
+
+        `before(event, space)` is called before, `observe(event, space)` after every step.
+        """
         with memory.LOCK, memory.unrecorded():
             space = Workspace()
             for a, data in self.last_seeds.items():
                 space[a].data[...] = data
-            return self._walk(space, observe)[0]
+            return self._walk(space, observe, before)[0]
 
     def _seeds(self, loss: array | None, grads: dict[array, array] | None) -> Workspace:
         space = Workspace()
@@ -500,10 +558,11 @@ class Tape:
                                   span.itemsize * k), inside)[...] = True  # fmt: skip
             picked = np.flatnonzero(chosen & inside)
             if len(picked):
+                picked = xp(a.device).asarray(picked)
                 space[a].data[picked] = grad.bytes[picked]
 
     def _walk(
-        self, space: Workspace, observe: Callable[[Event, Workspace], None] | None = None
+        self, space: Workspace, observe: Observer | None = None, before: Observer | None = None
     ) -> tuple[Workspace, dict]:
         """Reverse every event on an active path. Memory is as it was when this returns."""
         self._verify()
@@ -515,6 +574,8 @@ class Tape:
                 after = _extremal_memory(event)
                 self._rewind(event, undone)
                 self._retain(event, space, retained)
+                if before is not None:
+                    before(event, space)
                 _REVERSE[event.kind](self, event, space, after)
                 if observe is not None:
                     observe(event, space)
@@ -693,12 +754,49 @@ class Tape:
         for wanted, data in retained.items():
             if wanted.allocation is a:
                 a.gradient_span(wanted).words()[...] = data
+        self._note_consumed(a, shadow)
         grad.version += 1
         grad.mark_published()
         if not written:
             _published[grad] = next(_clock)
         else:
             _published.pop(grad, None)
+
+    def _note_consumed(self, a: Allocation, shadow: Shadow) -> None:
+        """Whoever reads a gradient that stores have used up is told so, once."""
+        a.grad_notes.clear()
+        for span in self.stored.get(a, ()):
+            if not a.retained.touch(span) and not shadow.view(span, f"u{_word(span.itemsize * shadow.scale)}").any():
+                a.grad_notes[span] = (
+                    "this gradient is zero because the tape overwrote the array: .grad is the derivative by what the"
+                    " array held when the tape started. tape.adjoint(a) gives the derivative by its final contents;"
+                    " retain_grad=True publishes that instead."
+                )
+
+    def adjoint(self, a: array, at: Event | None = None) -> np.ndarray:
+        """The adjoint of an array's memory during the reverse pass with the seeds of the last `backward`.
+
+        at=None: the derivative by its final contents. at=event: by its contents just before that event.
+        Returns a new NumPy array of shape (*a.shape, *components). Raises GradientError before any `backward`.
+        """
+        if not self.last_seeds:
+            raise GradientError("adjoint() before any backward(): there is no seed.", slug="no-seed",
+                                instead="tape.backward(loss), then tape.adjoint(a)")  # fmt: skip
+        writers = [e for e in self.events if any(s.overlaps(a.span) is not False for s in e.writes)]
+        place = at or (writers[-1] if writers else None)
+        found: list[np.ndarray] = []
+
+        def take(space: Workspace) -> None:
+            g = _shadow_view(a, space[a.allocation])
+            found.append(g.get() if a.device.is_cuda else g.copy())
+
+        space = self.replay(
+            lambda event, space: take(space) if at is not None and event is at else None,
+            lambda event, space: take(space) if at is None and event is place else None,
+        )
+        if not found:
+            take(space)
+        return found[0]
 
     @property
     def gradients(self) -> dict[array, array]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,14 +13,6 @@ if TYPE_CHECKING:
     from lab import JupyterLab, NotebookPage
 
 pytestmark = pytest.mark.browser
-
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
-TOUR = "00_tour.ipynb"
-
-
-def copy_notebooks(lab: JupyterLab) -> None:
-    """The notebooks with all they read, in the lab's folder, so that running them leaves the originals alone."""
-    shutil.copytree(NOTEBOOKS, lab.files, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
 
 
 def test_a_notebook_runs_in_jupyterlab_and_its_output_appears(
@@ -66,20 +57,3 @@ def test_a_request_to_another_machine_is_stopped_and_remembered(
     answer = notebook.page.evaluate("fetch('https://example.invalid/x.js').then(() => 'came', () => 'stopped')")
     assert answer == "stopped"
     assert notebook.off_site == ["https://example.invalid/x.js"]
-
-
-@pytest.mark.skipif(not (NOTEBOOKS / TOUR).exists(), reason="notebooks/00_tour.ipynb is not written yet")
-def test_the_tour_runs_from_top_to_bottom_and_shows_the_tape(
-    lab: JupyterLab, open_notebook: Callable[[str], NotebookPage], artefacts: Path
-) -> None:
-    copy_notebooks(lab)
-    notebook = open_notebook(TOUR)
-    notebook.run_all(timeout=300)
-    assert notebook.errors() == []
-    picture = notebook.page.locator("img[alt*='tape' i]").first
-    picture.scroll_into_view_if_needed()
-    assert picture.is_visible()
-    assert picture.evaluate("image => image.naturalWidth") > 100
-    assert notebook.off_site == []
-    assert notebook.complaints == []
-    notebook.screenshots(artefacts, "tour")

@@ -295,6 +295,8 @@ def _publish(tape: Tape, space: Workspace) -> None:
     """Give each wrapped leaf tensor the increment of this backward call."""
     if not _watches or _in_backward():
         return
+    if not tape.last_seeds:
+        _refuse_torch_seeds(tape)
     leaves, increments = [], []
     for a, shadow in list(space.items()):
         watch = _watches.get(a)
@@ -306,6 +308,17 @@ def _publish(tape: Tape, space: Workspace) -> None:
                 increments.append(_like(shadow.view(span, _wide(t.dtype)), t))
     if leaves:
         torch.autograd.backward(leaves, increments)
+
+
+def _refuse_torch_seeds(tape: Tape) -> None:
+    for a in tape.written:
+        watch = _watches.get(a)
+        if watch is not None and any(t.grad is not None for t, _ in watch.living()):
+            raise GradientError(
+                "backward() found no seed, but a tensor that this tape wrote has a `.grad`.", slug="torch-seed",
+                why="A tensor's `.grad` is where gradients come out; it is never read as a seed.",
+                instead="tape.backward(grads={y: wb.from_torch(t.grad)}) with y = wb.from_torch(t)",
+            )  # fmt: skip
 
 
 def _check_place(t: torch.Tensor, span: Span) -> None:
@@ -337,10 +350,11 @@ def function(kernel: Kernel, dim: Any = None, outputs: Any = None) -> TorchFunct
     """A kernel as a function of torch: `y = function(kernel, dim=n)(x1, x2, 3.0)`, differentiable by torch.
 
     The arguments of a call are the first parameters of the kernel: tensors (also in fields of structs), numbers,
-    vectors. The parameters that remain are the outputs: new tensors of zeros, which the kernel fills and the call returns,
-    one alone or a tuple. The kernel must not write to its inputs.
+    vectors. The parameters that remain are the outputs: new tensors of zeros, which the kernel fills and the call
+    returns, one alone or a tuple. The kernel must not write to its inputs.
 
-    dim       the launch grid: an int, a tuple, or a function of the call's arguments. By default the first output's shape.
+    dim       the launch grid: an int, a tuple, or a function of the call's arguments. By default the shape of the
+              first output.
     outputs   shapes of the outputs, without component axes: a list of ints or tuples, or a function of the call's
               arguments that gives one. By default every output has the shape of the grid. `(shape, dtype)` also checks
               the dtype, which the kernel's annotation decides.
@@ -416,7 +430,9 @@ class Call:
         dim, shapes = self._shapes(program)
         own = self.own = _separate(tensors) if record else [t.detach() for t in tensors]
         device = tensors[0].device if tensors else torch.device("cpu")
-        made = [self._output(leaf, shape, device) for leaf, shape in zip(program.params[len(args) :], shapes, strict=True)]
+        made = [
+            self._output(leaf, shape, device) for leaf, shape in zip(program.params[len(args) :], shapes, strict=True)
+        ]
         replaced = iter(own)
         inputs = [_replaced(arg, replaced) for arg in args]
         results = [t.detach() for t in made]  # the tape holds these: it must not hold what will hold the tape
@@ -590,10 +606,10 @@ class _Once(torch.autograd.Function):
     def backward(ctx: Any, *seeds: torch.Tensor | None) -> Any:
         raise GradientError(
             "the gradient of a kernel was differentiated again by torch.", slug="double-backward",
-            why="The adjoint of a kernel has no adjoint in torch.", instead="wb.hvp, or a kernel for the first derivative",
+            why="The adjoint of a kernel has no adjoint in torch.",
+            instead="wb.hvp, or a kernel for the first derivative",
         )  # fmt: skip
 
 
 ports.append(_publish)
 stampers.append(_stamp)
-

@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from ..config import config
+
 log = logging.getLogger("workbench")
 
 FLAGS = (
@@ -109,7 +111,9 @@ def processor() -> str:
 
 
 def cache_path() -> Path:
-    """Where compiled kernels are kept: $WORKBENCH_CACHE, else workbench in $XDG_CACHE_HOME or ~/.cache."""
+    """Where compiled kernels are kept: `config.cache_dir`, $WORKBENCH_CACHE, else workbench in the user's cache folder."""
+    if config.cache_dir is not None:
+        return config.cache_dir
     wish = os.environ.get("WORKBENCH_CACHE")
     if wish:
         return Path(wish)

@@ -7,6 +7,7 @@ on a tape keep the one they ran.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from ..errors import KernelError
 from . import check, compile_c, emit_c, emit_cuda, fence, show, simplify
 from .adjoint import Reverse, adjoint
+from .declare import resolve
 from .emit import Variant, c_name
 from .ir import Function
 from .read import Reading, read
@@ -181,6 +183,10 @@ def kernel(func: Callable | None = None, *, enable_backward: bool | None = None,
 
     Raises KernelError for what the language does not have, with the line to write instead.
     """
-    if func is None:
-        return lambda f: Kernel(f, enable_backward=enable_backward)
-    return Kernel(func, enable_backward=enable_backward)
+    local = sys._getframe(1).f_locals
+
+    def make(f: Callable) -> Kernel:
+        resolve(f, local)
+        return Kernel(f, enable_backward=enable_backward)
+
+    return make if func is None else make(func)

@@ -347,12 +347,14 @@ class _Reader:
         for k, region in enumerate(stmt.regions):
             # an adjoint asks the primal's condition again: there, what that branch handed out is what it computed
             handed = {o: r for s in earlier for o, r in zip(s.outs, s.regions[k].results, strict=True)}
+            outside = {o: self.alias[o] for o in handed if o in self.alias}
             self.alias.update(handed)
             guards: list[Guard] = []
             certain = self.condition(condition, k == 0, guards)
             self.guarded(region, guards, certain)
             for out in handed:
                 del self.alias[out]
+            self.alias.update(outside)  # an `if` inside an `if` on one condition
         earlier.append(stmt)
         for out, a, b in zip(stmt.outs, stmt.regions[0].results, stmt.regions[1].results, strict=True):
             left, right = self.form(a), self.form(b)

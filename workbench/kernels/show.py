@@ -23,6 +23,7 @@ _INFIX = {
 }  # fmt: skip
 _PREFIX = {"neg": "-", "logical_not": "not ", "invert": "~"}
 _UPDATES = {"store": "=", "accumulate": "+=", "log_store": "~="}
+_ADDS = {"atomic_add": "+=", "atomic_sub": "-="}  # where nobody reads what the cell held before
 _MADE_OF = {"cast", "construct"}  # shown as a call of the result type
 
 
@@ -75,8 +76,8 @@ class _Printer:
 
     def head(self, stmt: ir.Stmt) -> str:
         """The statement without its regions."""
-        if stmt.row.name == "atomic_add" and not self.needs(stmt):
-            return self.update(stmt, "+=")
+        if stmt.row.name in _ADDS and not self.needs(stmt):
+            return self.update(stmt, _ADDS[stmt.row.name])
         if stmt.regions:
             self.declare(stmt.outs)  # numbered before what is inside
         result = self.expression(stmt)
@@ -317,7 +318,8 @@ def html_beside(rows: Sequence[SourceLine]) -> str:
         replayed = "".join(f'<span style="opacity:.6">~ {colour(text, "ir")}</span>\n' for text in row.replayed)
         texts = [colour(row.source, "python"), colour("\n".join(row.primal), "ir")]
         texts.append((replayed + colour("\n".join(row.adjoint), "ir")).removesuffix("\n"))
-        wrap = ";white-space:pre-wrap;min-width:24em"  # else one long `def` line pushes the rest out of sight
+        # Source lines wrap, else one long `def` pushes the rest out of sight.
+        wrap = ";white-space:pre-wrap;min-width:24em;padding-left:60px;text-indent:-48px"
         cells = "".join(f'<td style="{cell}{"" if k else wrap}">{text}</td>' for k, text in enumerate(texts))
         body.append(f'<tr style="background:none">{numbered}{cells}</tr>')
     return (

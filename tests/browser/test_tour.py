@@ -1,0 +1,85 @@
+"""The tour in a real JupyterLab, and how a refused kernel looks in a cell."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from lab import JupyterLab, NotebookPage
+
+pytestmark = pytest.mark.browser
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+TOUR = "00_tour.ipynb"
+REFUSED = """\
+import workbench as wb
+
+@wb.kernel
+def lossy(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = 3.0 + x[i] * 2
+
+x = wb.zeros(3, dtype=float)
+wb.launch(lossy, dim=3, inputs=[x, x])
+"""
+
+
+def test_the_tour_runs_from_top_to_bottom_and_everything_in_it_is_seen(
+    lab: JupyterLab, open_notebook: Callable[[str], NotebookPage], artefacts: Path
+) -> None:
+    from lab import DARK, LIGHT
+
+    # A copy: running the tour must leave the original alone.
+    shutil.copytree(NOTEBOOKS, lab.files, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
+    notebook = open_notebook(TOUR)
+    notebook.run_all(timeout=300)
+    assert notebook.errors() == []
+
+    page = notebook.page
+    pictures = page.locator("img[alt*='tape' i]")
+    assert pictures.count() == 2
+    picture = pictures.first
+    listing = page.locator("th", has_text="adjoint (~ replayed)").first
+    folded = page.locator("summary", has_text="lines that every kernel shares").first
+    for theme in (DARK, LIGHT):
+        notebook.theme(theme)
+        for name, what in (("adjoint", listing), ("c", folded), ("picture", picture)):
+            what.scroll_into_view_if_needed()
+            assert what.is_visible()
+            page.screenshot(path=str(artefacts / f"tour-{name}-{theme.split()[-1].lower()}.png"))
+    assert picture.evaluate("image => image.complete && image.naturalWidth") > 400
+    assert "5 launches" in (picture.get_attribute("alt") or "")
+
+    header = page.get_by_text("typedef __INT8_TYPE__").first
+    assert not header.is_visible()
+    folded.click()
+    assert header.is_visible()
+    page.get_by_text("The same as a table").first.click()
+    assert page.get_by_text("one memory").first.is_visible()
+
+    assert notebook.off_site == []
+    assert notebook.complaints == []
+
+
+def test_a_refused_kernel_shows_its_line_with_a_caret_and_not_the_reader_s_insides(
+    lab: JupyterLab, open_notebook: Callable[[str], NotebookPage], artefacts: Path
+) -> None:
+    from lab import write_notebook
+
+    write_notebook(lab.files / "refused.ipynb", [REFUSED])
+    notebook = open_notebook("refused.ipynb")
+    notebook.run_all()
+    shown = notebook.page.locator(".jp-OutputArea-output", has_text="KernelError").inner_text()
+    lines = [line.rstrip() for line in shown.splitlines()]
+    caret = next(k for k, line in enumerate(lines) if line.strip() == "^")
+    assert lines[caret - 1].strip() == "y[i] = 3.0 + x[i] * 2"
+    assert lines[caret].index("^") == lines[caret - 1].index("x[i]")
+    assert "In[1], line 6" in lines[caret - 2].replace("Cell ", "")
+    assert "KernelError: `*` takes operands of one type" in shown and "[mixed-types]" in shown
+    assert "ops/row.py" not in shown
+    notebook.screenshots(artefacts, "refused")

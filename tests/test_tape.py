@@ -1,0 +1,465 @@
+"""Tapes: what is recorded and in which order, host writes with their adjoints, walks that can be repeated.
+
+Every gradient is compared with its closed form, on every backend.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import workbench as wb
+
+F = wb.float64
+X = np.array([0.7, -1.3, 2.1, 0.4])
+N = len(X)
+
+
+@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
+def backend(request):
+    wb.config.backend = request.param
+    yield
+    wb.config.reset()
+
+
+@wb.kernel
+def square(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[i] * x[i]
+
+
+@wb.kernel
+def cube(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[i] * x[i] * x[i]
+
+
+@wb.kernel
+def total(x: wb.array(dtype=F), s: wb.array(dtype=F)):
+    i = wb.tid()
+    wb.atomic_add(s, 0, x[i])
+
+
+@wb.kernel
+def pick(x: wb.array(dtype=F), index: wb.array(dtype=int), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[index[i]] * x[index[i]]
+
+
+def leaf(values=X):
+    return wb.array(np.asarray(values, float), dtype=F, requires_grad=True)
+
+
+def empty(n: int = N):
+    return wb.zeros(n, dtype=F)
+
+
+def seed(*values: float):
+    return wb.array(np.array(values), dtype=F)
+
+
+def run(kernel, x, y, **kw):
+    wb.launch(kernel, dim=len(x), inputs=[x], outputs=[y], **kw)
+
+
+ONE = np.ones(N)
+
+
+# --- what is recorded
+
+
+def test_events_stand_in_the_order_in_which_things_happened():
+    x, y, z = leaf(), empty(), empty()
+    with wb.Tape() as tape:
+        run(square, x, y)
+        wb.copy(z, y)
+        y.zero_()
+        y.fill_(2.0)
+        y.assign(X)
+        y[0:1] = 5.0
+        w = wb.clone(z)
+        run(cube, w, y)
+    kinds = [e.kind for e in tape.events]
+    assert kinds == ["launch", "copy", "zero_", "fill_", "assign", "fill_", "copy", "launch"]
+    assert [e.label for e in tape.launches] == ["square", "cube"]
+    assert [e.id for e in tape.events] == sorted(e.id for e in tape.events)
+    assert all(e.where is not None and e.where.file == __file__ for e in tape.events)
+    assert "run(" in tape.launches[0].where.text or "wb.launch" in tape.launches[0].where.text
+
+
+def test_nothing_is_recorded_before_the_block_after_it_or_with_record_tape_false():
+    x, y = leaf(), empty()
+    run(square, x, y)
+    with wb.Tape() as tape:
+        run(square, x, y, record_tape=False)
+    run(square, x, y)
+    y.zero_()
+    assert len(tape) == 0 and tape.launches == []
+
+
+def test_making_arrays_is_no_event():
+    with wb.Tape() as tape:
+        wb.zeros(3), wb.ones(3), wb.full(3, 2.0), wb.array([1.0]), wb.empty(2)
+        wb.zeros_like(leaf()), wb.from_numpy(X.copy())
+    assert len(tape) == 0
+
+
+def test_a_recorded_command_is_an_event_each_time_it_is_launched():
+    x, y, s = leaf(), empty(), empty(1)
+    with wb.Tape() as tape:
+        command = wb.launch(square, dim=N, inputs=[x], outputs=[y], record_cmd=True)
+        assert len(tape) == 0 and not y.numpy().any()
+        add = wb.launch(total, dim=N, inputs=[y], outputs=[s], record_cmd=True)
+        for _ in range(3):
+            command.launch()
+            add.launch()
+    assert len(tape.launches) == 6
+    tape.backward(s)
+    np.testing.assert_allclose(x.grad.numpy(), 3 * 2 * X, rtol=1e-15)
+
+
+def test_a_launch_on_an_empty_grid_does_nothing():
+    x, y, none = leaf(), empty(), wb.zeros(0, dtype=F, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(square, dim=0, inputs=[x], outputs=[y])
+        wb.launch(square, dim=0, inputs=[none], outputs=[none])
+        run(cube, x, y)
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(x.grad.numpy(), 3 * X**2, rtol=1e-15)
+    assert none.grad.shape == (0,)
+
+
+# --- host writes and their adjoints
+
+
+def test_the_adjoint_of_a_copy_is_a_copy_back():
+    x, y, z, w = leaf(), empty(), empty(), empty()
+    with wb.Tape() as tape:
+        run(square, x, y)
+        wb.copy(z, y)
+        run(cube, z, w)
+    tape.backward(grads={w: seed(1, 2, 3, 4)})
+    np.testing.assert_allclose(x.grad.numpy(), np.array([1, 2, 3, 4]) * 6 * X**5, rtol=1e-14)
+
+
+def test_copies_of_parts_carry_the_gradients_of_parts():
+    x, y, w = leaf(), wb.zeros(6, dtype=F), wb.zeros(6, dtype=F)
+    with wb.Tape() as tape:
+        wb.copy(y, x, dest_offset=3, src_offset=1, count=2)
+        wb.copy(y, x, dest_offset=0, src_offset=2, count=1)
+        wb.launch(square, dim=6, inputs=[y], outputs=[w])
+    tape.backward(grads={w: seed(1, 2, 3, 4, 5, 6)})
+    np.testing.assert_allclose(x.grad.numpy(), [0, 4 * 2 * X[1], (5 + 1) * 2 * X[2], 0], rtol=1e-15)
+
+
+def test_a_clone_passes_its_gradient_on():
+    x, w = leaf(), empty()
+    with wb.Tape() as tape:
+        y = wb.clone(x)
+        run(cube, y, w)
+    tape.backward(grads={w: seed(*ONE)})
+    np.testing.assert_allclose(x.grad.numpy(), 3 * X**2, rtol=1e-15)
+
+
+def test_the_array_operators_of_assignment_between_arrays_are_differentiated():
+    x, h, y = leaf(), empty(), empty()
+    with wb.Tape() as tape:
+        run(square, x, h)
+        h[0:2] = x[2:4]
+        h[3:4].assign(h[0:1])
+        run(cube, h, y)
+    tape.backward(grads={y: seed(1, 2, 3, 4)})
+    h0, h1, h2 = X[2], X[3], X[2] ** 2
+    want = [0, 0, 1 * 3 * h0**2 + 4 * 3 * h0**2 + 3 * 3 * h2**2 * 2 * X[2], 2 * 3 * h1**2]
+    np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("write", "value"),
+    [
+        (lambda h: h[0:1].fill_(5.0), 5.0), (lambda h: h[0:1].zero_(), 0.0), (lambda h: h[0:1].assign([5.0]), 5.0),
+        (lambda h: h.__setitem__(slice(0, 1), 5.0), 5.0), (lambda h: h.__setitem__(0, 5.0), 5.0),
+    ],
+)  # fmt: skip
+def test_what_the_host_overwrites_has_no_gradient_before(write, value):
+    x, h, y = leaf(), empty(), empty()
+    with wb.Tape() as tape:
+        run(square, x, h)
+        write(h)
+        run(cube, h, y)
+    assert h.numpy()[0] == value
+    tape.backward(grads={y: seed(*ONE)})
+    want = 6 * X**5
+    want[0] = 0
+    np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-14)
+
+
+def test_writes_to_every_second_element_clear_only_those():
+    x, h, y = leaf(), empty(), empty()
+    with wb.Tape() as tape:
+        run(square, x, h)
+        h[::2] = 3.0
+        run(cube, h, y)
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(x.grad.numpy(), [0, 6 * X[1] ** 5, 0, 6 * X[3] ** 5], rtol=1e-14)
+
+
+def test_assigning_to_an_untouched_array_starts_a_leaf():
+    x, y = leaf(), empty()
+    with wb.Tape() as tape:
+        x.assign(2 * X)
+        run(square, x, y)
+    assert len(tape) == 1
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_array_equal(x.grad.numpy(), 4 * X)
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_array_equal(x.grad.numpy(), 8 * X)
+
+
+def test_assigning_to_an_array_that_was_read_ends_its_gradient_there():
+    x, y, z = leaf(), empty(), empty()
+    with wb.Tape() as tape:
+        run(square, x, y)
+        x.assign(2 * X)
+        run(cube, x, z)
+    tape.backward(grads={y: seed(*ONE), z: seed(*ONE)})
+    np.testing.assert_array_equal(x.grad.numpy(), 2 * X)
+    np.testing.assert_array_equal(x.numpy(), 2 * X)
+
+
+def test_a_write_to_a_gradient_under_the_tape_is_not_an_event():
+    x, y = leaf(), empty()
+    with wb.Tape() as tape:
+        run(square, x, y)
+        x.grad.fill_(7.0)
+        x.grad.zero_()
+    assert len(tape) == 1
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_array_equal(x.grad.numpy(), 2 * X)
+
+
+# --- functions of the user's own
+
+
+def test_a_recorded_function_sees_and_changes_the_adjoint_at_its_place():
+    x, h, y = leaf(), empty(), empty()
+    seen = []
+
+    def halve() -> None:
+        seen.append(h.grad.numpy().copy())
+        h.grad = wb.array(h.grad.numpy() * 0.5, dtype=F)
+
+    h.requires_grad = True
+    with wb.Tape() as tape:
+        run(square, x, h)
+        tape.record_func(halve, [h])
+        run(cube, h, y)
+    for _ in range(2):
+        x.grad.zero_()
+        tape.backward(grads={y: seed(1, 2, 3, 4)})
+        np.testing.assert_allclose(seen.pop(), np.array([1, 2, 3, 4]) * 3 * X**4, rtol=1e-14)
+        np.testing.assert_allclose(x.grad.numpy(), np.array([1, 2, 3, 4]) * 3 * X**5, rtol=1e-14)
+
+
+def test_a_recorded_function_carries_a_gradient_past_code_that_the_tape_cannot_see():
+    x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), empty()
+
+    def chain() -> None:
+        x.grad = wb.array(x.grad.numpy() + h.grad.numpy() * np.cos(X), dtype=F)
+        h.grad.zero_()
+
+    with wb.Tape() as tape:
+        h.numpy()[...] = np.sin(x.numpy())
+        tape.record_func(chain, [x, h])
+        run(square, h, y)
+    for k in (1, 2):
+        tape.backward(grads={y: seed(*ONE)})
+        np.testing.assert_allclose(x.grad.numpy(), k * 2 * np.sin(X) * np.cos(X), rtol=1e-14)
+
+
+# --- walking again, reset, zero
+
+
+def through_sum():
+    x, s, y = leaf([1.0, 2.0, 3.0]), empty(1), empty(1)
+    with wb.Tape() as tape:
+        wb.launch(total, dim=3, inputs=[x], outputs=[s])
+        wb.launch(square, dim=1, inputs=[s], outputs=[y])
+    return tape, x, s, y
+
+
+def test_a_tape_is_walked_again_with_other_seeds_over_an_accumulated_intermediate():
+    @wb.kernel
+    def rows(x: wb.array(dtype=F), acc: wb.array(dtype=F)):
+        i = wb.tid()
+        wb.atomic_add(acc, 0, x[i] * x[i])
+
+    @wb.kernel
+    def spread(acc: wb.array(dtype=F), y: wb.array(dtype=F)):
+        i = wb.tid()
+        y[i] = acc[0] * F(i + 1)
+
+    x, acc, y = leaf([1.0, 2.0, 3.0]), wb.zeros(1, dtype=F, requires_grad=True), empty(2)
+    with wb.Tape() as tape:
+        wb.launch(rows, dim=3, inputs=[x], outputs=[acc])
+        wb.launch(spread, dim=2, inputs=[acc], outputs=[y])
+    found = []
+    for row in ((1, 0), (0, 1), (1, 0), (0, 1)):
+        x.grad.zero_()
+        tape.backward(grads={y: seed(*row)})
+        found.append(x.grad.numpy().tolist())
+    assert found == [[2, 4, 6], [4, 8, 12]] * 2
+
+
+def test_leaves_accumulate_until_zero_is_called():
+    tape, x, s, y = through_sum()
+    tape.backward(y)
+    tape.backward(y)
+    assert x.grad.numpy().tolist() == [24, 24, 24]
+    tape.zero()
+    assert x.grad.numpy().tolist() == [0, 0, 0]
+    tape.backward(y)
+    assert x.grad.numpy().tolist() == [12, 12, 12]
+
+
+def test_reset_forgets_the_events_and_clears_the_gradients():
+    tape, x, s, y = through_sum()
+    tape.backward(y)
+    tape.reset()
+    assert len(tape) == 0 and tape.gradients == {} and x.grad.numpy().tolist() == [0, 0, 0]
+    with tape:
+        wb.launch(square, dim=1, inputs=[x[0:1]], outputs=[y])
+    tape.backward(y)
+    assert x.grad.numpy().tolist() == [2, 0, 0]
+
+
+def test_gradients_are_listed_by_array():
+    tape, x, s, y = through_sum()
+    tape.backward(y)
+    assert set(tape.gradients) == {x} and tape.gradients[x] is x.grad
+
+
+def test_memory_is_bitwise_what_it_was_after_a_walk():
+    x, h = leaf(), empty()
+    with wb.Tape() as tape:
+        run(square, x, h)
+        for _ in range(5):
+            wb.launch(square, dim=N, inputs=[h], outputs=[h])
+        h[1:2] = np.nan
+        x.assign(np.array([np.nan, -0.0, np.inf, 1e-320]))
+    before = [a.numpy().tobytes() for a in (x, h)]
+    tape.backward(grads={h: seed(*ONE)})
+    assert [a.numpy().tobytes() for a in (x, h)] == before
+    want = 64 * X**63
+    want[1] = 0
+    np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-13)
+
+
+def test_a_tape_that_keeps_everything_is_exact_after_any_write():
+    x, y = leaf(), empty()
+    with wb.Tape(keep="all") as tape:
+        run(square, x, y)
+    x.zero_()
+    x.assign(9 * X)
+    wb.launch(square, dim=N, inputs=[x], outputs=[x])
+    for k in (1, 2):
+        tape.backward(grads={y: seed(*ONE)})
+        np.testing.assert_array_equal(x.grad.numpy(), k * 2 * X)
+    np.testing.assert_array_equal(x.numpy(), (9 * X) ** 2)
+    with pytest.raises(ValueError, match="needed"):
+        wb.Tape(keep="some")
+
+
+def test_integers_that_choose_what_is_read_are_kept():
+    x, index, y = leaf(), wb.array([3, 3, 0, 1], dtype=int), empty()
+    with wb.Tape() as tape:
+        wb.launch(pick, dim=N, inputs=[x, index], outputs=[y])
+        index.zero_()
+    tape.backward(grads={y: seed(1, 10, 100, 1000)})
+    np.testing.assert_array_equal(x.grad.numpy(), 2 * X * np.array([100, 1000, 0, 11]))
+    assert index.numpy().tolist() == [0, 0, 0, 0]
+
+
+# --- several tapes
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_chained_tapes_hand_the_gradient_on(marked):
+    x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), wb.zeros(N, dtype=F, requires_grad=marked)
+    with wb.Tape() as first:
+        run(square, x, h)
+    with wb.Tape() as second:
+        run(cube, h, y)
+    second.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(h.grad.numpy(), 3 * X**4, rtol=1e-14)
+    first.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 6 * X**5, rtol=1e-14)
+
+
+def test_the_innermost_tape_records():
+    x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), empty()
+    with wb.Tape() as outer:
+        run(square, x, h)
+        with wb.Tape() as inner:
+            run(cube, h, y)
+        run(square, x, y, record_tape=False)
+        run(cube, x, x[:])
+    assert [e.label for e in outer.launches] == ["square", "cube"] and [e.label for e in inner.launches] == ["cube"]
+    outer.backward(grads={h: seed(*ONE)})
+    np.testing.assert_array_equal(x.grad.numpy(), 2 * X)
+
+
+def test_backward_inside_the_block_walks_what_is_there_so_far():
+    x, y, z = leaf(), empty(), empty()
+    with wb.Tape() as tape:
+        run(square, x, y)
+        tape.backward(grads={y: seed(*ONE)})
+        np.testing.assert_array_equal(x.grad.numpy(), 2 * X)
+        run(cube, x, z)
+    assert len(tape) == 2
+    x.grad.zero_()
+    tape.backward(grads={z: seed(*ONE)})
+    np.testing.assert_allclose(x.grad.numpy(), 3 * X**2, rtol=1e-15)
+
+
+def test_a_launch_that_fails_makes_the_tape_refuse():
+    x, h, y = leaf(), empty(), empty()
+    wb.config.check_bounds = True
+    wrong = wb.array([0, 1, 99, 2], dtype=int)
+    with wb.Tape() as tape:
+        run(square, x, h)
+        with pytest.raises(wb.BoundsError):
+            wb.launch(pick, dim=N, inputs=[h, wrong], outputs=[y])
+        run(square, h, y)
+    with pytest.raises(wb.GradientError) as found:
+        tape.backward(grads={y: seed(*ONE)})
+    assert found.value.slug == "failed-launch"
+    assert not x.grad.numpy().any()
+
+
+def test_a_launch_that_is_refused_before_it_ran_leaves_the_tape_whole():
+    x, h, y = leaf(), empty(), empty()
+    with wb.Tape() as tape:
+        run(square, x, h)
+        with pytest.raises(wb.LaunchError):
+            wb.launch(square, dim=N + 1, inputs=[h], outputs=[y])
+        run(cube, h, y)
+    assert len(tape) == 2
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(x.grad.numpy(), 6 * X**5, rtol=1e-14)
+
+
+def test_a_tape_lets_go_of_its_arrays_when_it_goes():
+    x, y = leaf(), empty()
+    with wb.Tape() as tape:
+        run(square, x, y)
+    gone = weakref.ref(y)
+    del y
+    gc.collect()
+    assert gone() is not None, "the event needs it"
+    tape.reset()
+    gc.collect()
+    assert gone() is None
