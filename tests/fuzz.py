@@ -522,7 +522,7 @@ class Generator:
         name = self.fresh("w")
         limit = self.r.choice([p.name for p in self.of("n")] + ["2", "3"])
         self.w.put(f"{name} = int(0)")
-        extra = f" and {self.condition()}" if self.chance(0.3) else ""
+        extra = f" and ({self.condition()})" if self.chance(0.3) else ""
         self.w.put(f"while {name} < {limit}{extra}:" if self.chance(0.8) else "while True:")
         endless = self.w.lines[-1].endswith("while True:")
         self.w.depth += 1

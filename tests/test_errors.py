@@ -168,7 +168,7 @@ def test_a_loop_that_leaves_the_array(backend):
 def test_an_index_from_data_is_found_by_the_interpreter(wrong):
     wb.config.backend = "numpy"
     n = wb.array([0, 1, wrong, 2], dtype=wb.int32)
-    with refused("bounds", "'gather'", "'x'", "2", str(wrong), r"\(4,\)", r"x\[n\[i\]\]", kind=wb.BoundsError):
+    with refused("bounds", "'gather'", "'x'", "thread 2", rf"x\[{wrong}\]", "line", r"\(4,\)", r"x\[n\[i\]\]", kind=wb.BoundsError):
         wb.launch(gather, dim=4, inputs=[four(), n, four()])
 
 
@@ -208,7 +208,7 @@ def test_two_threads_that_store_to_one_element(backend):
         i = wb.tid()
         y[0] = x[i]
 
-    with refused("race", "'clash'", "'y'", "threads 0 and 1", "atomic_add", r"y\[0\] = x\[i\]"):
+    with refused("race", "'clash'", "'y'", r"threads \(0,\) and \(1,\)", "atomic_add", r"y\[0\] = x\[i\]"):
         wb.launch(clash, dim=4, inputs=[four(), four()])
 
 
@@ -232,7 +232,7 @@ def test_a_seed_of_another_shape(backend, shape):
 @pytest.mark.parametrize("dtype", [wb.float64, wb.int32, wb.vec3])
 def test_a_seed_of_another_dtype(backend, dtype):
     x, y, tape = recorded()
-    with refused("seed-(type|shape)", "float32"):
+    with refused("seed-dtype", str(dtype), r"float32 of shape \(4,\)"):
         tape.backward(grads={y: wb.zeros(4, dtype=dtype)})
 
 
@@ -268,10 +268,6 @@ def test_an_input_changed_between_forward_and_backward(backend):
 
 def one(source_of_kernel):
     wb.launch(source_of_kernel, dim=4, inputs=[four(), four()])
-
-
-def where(caught) -> int:
-    return caught.value.lineno
 
 
 def test_an_unknown_name():

@@ -256,7 +256,7 @@ def test_a_seed_in_tensor_grad_is_refused_not_ignored() -> None:
     with wb.Tape() as tape:
         wb.launch(square, dim=2, inputs=[t], outputs=[y])
     y.grad = torch.ones(2, dtype=torch.float64)
-    with pytest.raises(wb.GradientError, match=r"from_torch\(t.grad\).*\n\[torch-seed\]"):
+    with pytest.raises(wb.GradientError, match="no-seed"):
         tape.backward()
     tape.backward(grads={wb.from_torch(y): wb.from_torch(y.grad)})
     assert t.grad.tolist() == [2.0, 4.0] and y.grad.tolist() == [1.0, 1.0]
@@ -579,6 +579,18 @@ def test_a_kernel_that_writes_its_input_is_refused() -> None:
     with pytest.raises(wb.LaunchError, match="writes to 'x', an input"):
         wb.interop.torch.function(spoil, dim=2)(t)
     assert t.tolist() == [1.0, 2.0]
+
+
+def test_a_constant_of_a_call_may_become_a_leaf_of_a_tape_before_backward() -> None:
+    f = wb.interop.torch.function(product, dim=2)
+    a, w, z = leaf(1.0, 2.0), leaf(3.0, 4.0), wb.zeros(2, dtype=F)
+    y = f(a, w.detach())
+    with wb.Tape() as tape:
+        wb.launch(square, dim=2, inputs=[w], outputs=[z])
+    y.sum().backward()
+    assert torch.equal(a.grad, torch.sin(w.detach())) and w.grad is None
+    tape.backward(grads={z: ones(2)})
+    assert w.grad.tolist() == [6.0, 8.0]
 
 
 def test_what_does_not_fit_a_function_is_said() -> None:

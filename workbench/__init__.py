@@ -70,7 +70,9 @@ from .kernels.declare import (
 from .kernels.kernel import Kernel as Kernel, kernel as kernel
 from .kernels.ops import BUILTINS as _BUILTINS
 from .kernels.ops import STATEFUL as _STATEFUL
+from .kernels.declare import Refused as _Refused
 from .kernels.ops import memory as _memory_rows
+from .kernels.ops import why_refused as _why_refused
 from .kernels.types import (
     bool_ as bool,
     float16 as float16,
@@ -99,3 +101,11 @@ globals().update(types.names())
 globals().update({name: made for name, made in _BUILTINS.items() if name not in globals()})
 globals().update({row.name: row for row in _memory_rows.ATOMICS})
 globals().update(_STATEFUL)
+
+
+def __getattr__(name: str) -> object:
+    """Names of NVIDIA Warp that are not here say why when they are used; all others are unknown."""
+    reason = _why_refused(name)
+    if reason is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _Refused(name, reason)

@@ -303,7 +303,7 @@ class Allocation:
     """
 
     __slots__ = (
-        "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "watched", "required", "retained",
+        "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "required", "retained",
         "grad", "_of", "names", "grad_notes", "grad_scale", "_bytes", "_written", "_published", "__weakref__",
     )  # fmt: skip
 
@@ -312,8 +312,7 @@ class Allocation:
         self.owner, self.address, self.nbytes, self.device = owner, address, nbytes, device
         self.version = 0
         self.exposed = exposed
-        self.watchers: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.watched = False
+        self.watchers: list[weakref.ref[Any]] = []
         self.required, self.retained = Marks(), Marks()
         self.grad: Allocation | None = None
         self._of: weakref.ref[Allocation] | None = None
@@ -361,8 +360,9 @@ class Allocation:
         if self.exposed:
             return
         with LOCK:
-            for tape in list(self.watchers):
-                tape.exposing(self)
+            for ref in self.watchers:
+                if (tape := ref()) is not None:
+                    tape.exposing(self)
             self.exposed = True
             if self.is_gradient:
                 self._published = self.bytes.copy()
@@ -371,19 +371,18 @@ class Allocation:
 
     def watch(self, tape: Watcher) -> None:
         """From now on the tape is told before bytes change."""
-        self.watchers.add(tape)
-        self.watched = True
+        self.watchers = [ref for ref in self.watchers if ref() not in (None, tape)] + [weakref.ref(tape)]
 
     def about_to_write(self, span: Span, what: str, where: Where | None = None, by: Any = None) -> None:
         """Call under LOCK before bytes of `span` change. `by` is the tape that records this write, if one does.
 
         Every other watching tape is told (it may keep the old bytes, or raise to refuse the write).
         """
-        if self.watched:
-            where = where or caller_where()
-            for tape in list(self.watchers):
-                if tape is not by:
-                    tape.foreign_write(span, what, where)
+        for ref in self.watchers:
+            tape = ref()
+            if tape is not by and tape is not None:
+                where = where or caller_where()
+                tape.foreign_write(span, what, where)
         self.version += 1
         if self._of is not None:
             self._written[span] = None

@@ -196,6 +196,8 @@ class Tape:
         self.tallied = 0
         self.failure: tuple[Event, BaseException] | None = None
         self.conflicts: list[tuple[Need, str, Where | None] | GradientError] = []
+        self.guarded = False  # is there anything in the two below to compare with
+        self.changed: dict[Allocation, dict[Span, None]] = {}  # written since by somebody else
         self.left: dict[Allocation, dict[Span, int]] = {}  # written on active paths: span -> checksum, once exposed
 
     # ---- recording
@@ -290,13 +292,12 @@ class Tape:
     ) -> None:
         """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
         target = dst.allocation
-        starts_leaf = kind == "assign" and not self._touched(dst.span) and bool(target.required)
+        followed = src is not None and is_float_memory(src) and self._follows(src.allocation)
+        starts_leaf = kind == "assign" and not followed and not self._touched(dst.span) and bool(target.required)
         reads = () if src is None else (src.span,)
         event = Event(next(_ids), kind, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
         if not starts_leaf and not target.is_gradient:
-            if src is not None and is_float_memory(src) and (
-                src.allocation in self.active or src.allocation.required or src.allocation.retained
-            ):
+            if src is not None and followed:
                 self.active[src.allocation] = self.active[target] = None
                 self._scalar(src, kind)
             if is_float_memory(dst) and (target.required or target.retained):
@@ -311,6 +312,9 @@ class Tape:
         perform()
         if self.events and self.events[-1] is event and target in self.active:
             self._leave(event)
+
+    def _follows(self, a: Allocation) -> bool:
+        return a in self.active or bool(a.required or a.retained)
 
     def record_func(self, backward: Callable[[], None], arrays: Sequence[array]) -> None:
         """Record a function of yours at this place: `backward()` is called when the walk passes it.
@@ -351,13 +355,15 @@ class Tape:
     def _tally(self) -> None:
         """Bring `touched`, `written` and `stamps` up to the last event: recording does not pay for them."""
         for event in self.events[self.tallied :]:
+            if event.kind == "foreign":
+                continue
             for span in (*event.reads, *event.writes):
                 marks = self.touched.get(span.allocation)
                 if marks is None:
                     marks = self.touched[span.allocation] = Marks()
                 marks.add(span)
             plain = event.command.plan.accumulates_only if event.command is not None else ()
-            for k, span in enumerate(event.writes):
+            for k, span in enumerate(event.writes if event.kind != "foreign" else ()):
                 if event.command is None or event.command.plan.writes[k][0] not in plain:
                     self.stored.setdefault(span.allocation, {})[span] = None
                 marks = self.written.get(span.allocation)
@@ -384,26 +390,33 @@ class Tape:
             left = self.left.get(a)
             if left is None:
                 left = self.left[a] = {}
-                a.watchers.add(self)  # to be told of the exposure; of writes only what `watch` asks for
+                a.watch(self)
             if a.exposed:
                 for old in [s for s in left if s.overlaps(span) is not False]:
                     del left[old]
                     if not span.contains(old):
                         left[old] = _checksum(old)
                 left[span] = _checksum(span)
+                self.guarded = True
 
     def _meet(self, event: Event) -> None:
         """Is what earlier events left still there, in the bytes that this one touches."""
         for span in dict.fromkeys((*event.reads, *event.writes)):
+            for old in [s for s in self.changed.get(span.allocation, ()) if s.overlaps(span) is not False]:
+                anew = event.command is None and event.kind != "func" and span in event.writes and span.contains(old)
+                if not anew:
+                    self.conflicts.append(self._unrecorded(old, event))
+                del self.changed[span.allocation][old]
             left = self.left.get(span.allocation)
             for old in [s for s in left if s.overlaps(span) is not False] if left else ():
                 if left and left.pop(old) != _checksum(old):
                     self.conflicts.append(self._unrecorded(old, event))
 
     def _unrecorded(self, span: Span, event: Event) -> GradientError:
-        flat = event.command.flat if event.command is not None else event.arrays
-        names = [leaf.name for leaf in event.command.program.leaves] if event.command is not None else [""] * len(flat)
-        name = next((n for n, a in zip(names, flat, strict=True) if getattr(a, "allocation", None) is span.allocation), "")
+        name = ""
+        if event.command is not None:
+            pairs = zip(event.command.program.leaves, event.command.flat, strict=True)
+            name = next((p.name for p, a in pairs if getattr(a, "allocation", None) is span.allocation), "")
         return GradientError(
             f"{name or str(span.allocation)!r} was changed between two events of this tape, before {event.label!r}"
             " met it, and the tape could not see how.",
@@ -414,7 +427,7 @@ class Tape:
 
     def _before_writes(self, event: Event) -> None:
         """Keep what this event is about to overwrite, if an adjoint needs it."""
-        if self.left:
+        if self.guarded:
             self._meet(event)
         for span in event.writes:
             needs = self.needs.get(span.allocation)
@@ -449,6 +462,9 @@ class Tape:
         for need in needs:
             if need.span.overlaps(span) is not False:
                 self.conflicts.append((need, what, where))
+        if span.allocation in self.left:
+            self.changed.setdefault(span.allocation, {})[span] = None
+            self.guarded = True
 
     def exposing(self, allocation: Allocation) -> None:
         """From now on bytes may change unseen: take checksums of what is needed."""
@@ -457,6 +473,7 @@ class Tape:
         if (left := self.left.get(allocation)) is not None:
             spans = (span for event in self.events for span in event.writes if span.allocation is allocation)
             left.update((span, _checksum(span)) for span in dict.fromkeys(spans))
+            self.guarded = True
 
     def _verify(self) -> None:
         if self.failure is not None:
@@ -515,6 +532,11 @@ class Tape:
         space = Workspace()
         if loss is None and grads is None:
             self._written_seeds(space)
+            if not space:
+                raise GradientError(
+                    "backward() found no seed: no `.grad` of what this tape computed was written.", slug="no-seed",
+                    why="Every gradient would be zero.", instead="backward(loss), or backward(grads={y: seed})",
+                )  # fmt: skip
             return space
         if loss is not None:
             self._check_seed(loss)
@@ -547,7 +569,8 @@ class Tape:
             if grad is None or a not in self.active:
                 continue
             mask = grad.user_written_mask(grad.span())
-            later = _published.get(grad, 0) > self.stamps.get(a, 0)
+            when, by = _published.get(grad, (0, None))
+            later = when > self.stamps.get(a, 0) and by != id(self.events)
             if mask is None and not later:
                 continue
             k = a.grad_scale or 1
@@ -720,7 +743,10 @@ class Tape:
         allocations = list(dict.fromkeys(a.allocation for a in event.arrays))
         before = [a.gradient().bytes.copy() for a in allocations]
         for a in allocations:
+            a.grad_notes.clear()
+        for a in allocations:
             a.gradient().bytes[...] = space[a].data
+            a.grad_notes.clear()
         try:
             assert event.callback is not None
             event.callback()
@@ -757,10 +783,7 @@ class Tape:
         self._note_consumed(a, shadow)
         grad.version += 1
         grad.mark_published()
-        if not written:
-            _published[grad] = next(_clock)
-        else:
-            _published.pop(grad, None)
+        _published[grad] = next(_clock), id(self.events)
 
     def _note_consumed(self, a: Allocation, shadow: Shadow) -> None:
         """Whoever reads a gradient that stores have used up is told so, once."""
@@ -854,7 +877,7 @@ ports: list[Callable[[Tape, Workspace], None]] = []
 # functions of an allocation: a number that grows whenever the library that owns it changes it, None if it is not theirs
 stampers: list[Callable[[Allocation], Any]] = []
 
-_published: Any = weakref.WeakKeyDictionary()  # gradient memory -> when a tape last added to it as a leaf
+_published: Any = weakref.WeakKeyDictionary()  # gradient memory -> when a tape last published it, and which
 
 
 # ---- pieces
@@ -914,7 +937,9 @@ def _add_seed(space: Workspace, a: array, seed: Any) -> None:
             instead=f"wb.array(seed, dtype=wb.{a.dtype})",
         )  # fmt: skip
     want = a.dtype if isinstance(a.dtype, Struct) else None
-    dtype_fits = seed.dtype == a.dtype or (want is None and seed.data.dtype == _gradient_dtype(a))
+    same_components = getattr(seed.dtype, "shape", ()) == getattr(a.dtype, "shape", ())
+    same_scalars = want is None and seed.data.dtype == _gradient_dtype(a)
+    dtype_fits = seed.dtype == a.dtype or (same_scalars and same_components)
     if seed.shape != a.shape or not dtype_fits:
         raise GradientError(
             f"the seed of {a.label} is {seed.dtype} of shape {seed.shape}; it must be {a.dtype} of shape {a.shape}.",

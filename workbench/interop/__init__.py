@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from .. import launch as launching
 from ..array import array
 from ..device import Device
 from ..kernels.types import Array, Scalar, Type
+from ..launch import foreign, known
 
 
 def __getattr__(name: str) -> Any:
@@ -73,5 +73,5 @@ def _known(value: Any) -> Iterator[array]:
     return _bridge().wrappers(value) if _is_tensor(value) else iter(())
 
 
-launching.foreign.append(_wrapped)
-launching.known.append(_known)
+foreign.append(_wrapped)
+known.append(_known)

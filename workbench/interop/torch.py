@@ -295,8 +295,6 @@ def _publish(tape: Tape, space: Workspace) -> None:
     """Give each wrapped leaf tensor the increment of this backward call."""
     if not _watches or _in_backward():
         return
-    if not tape.last_seeds:
-        _refuse_torch_seeds(tape)
     leaves, increments = [], []
     for a, shadow in list(space.items()):
         watch = _watches.get(a)
@@ -308,17 +306,6 @@ def _publish(tape: Tape, space: Workspace) -> None:
                 increments.append(_like(shadow.view(span, _wide(t.dtype)), t))
     if leaves:
         torch.autograd.backward(leaves, increments)
-
-
-def _refuse_torch_seeds(tape: Tape) -> None:
-    for a in tape.written:
-        watch = _watches.get(a)
-        if watch is not None and any(t.grad is not None for t, _ in watch.living()):
-            raise GradientError(
-                "backward() found no seed, but a tensor that this tape wrote has a `.grad`.", slug="torch-seed",
-                why="A tensor's `.grad` is where gradients come out; it is never read as a seed.",
-                instead="tape.backward(grads={y: wb.from_torch(t.grad)}) with y = wb.from_torch(t)",
-            )  # fmt: skip
 
 
 def _check_place(t: torch.Tensor, span: Span) -> None:
@@ -451,7 +438,7 @@ class Call:
         args, dim, outputs = self.args, self.function.dim, self.function.outputs
         params = program.params[len(args) :]
         dim = dim(*args) if callable(dim) else dim
-        outputs = outputs(*args) if callable(outputs) else outputs
+        outputs: Any = outputs(*args) if callable(outputs) else outputs
         grid = None if dim is None else grid_of(program.name, dim)
         given = [grid] * len(params) if outputs is None else list(outputs)
         if not params or len(given) != len(params):
@@ -494,7 +481,7 @@ class Call:
         self.outputs = [a for leaf, a in zip(leaves, flat, strict=True) if leaf.arg >= len(inputs)]
 
     def _record(self, command: Any, tensors: Sequence[torch.Tensor]) -> None:
-        tape = self.tape = Tape()
+        tape = self.tape = Record()
         for t, arrays in zip(tensors, self.inputs, strict=True):
             if t.requires_grad:
                 tape.active.update((a.allocation, None) for a in arrays)
@@ -520,6 +507,13 @@ class Call:
             view = space[arrays[0].allocation].view(arrays[0].span, _wide(t.dtype)) if reached else None
             found.append(None if view is None else _like(view, t))
         return found
+
+
+class Record(Tape):
+    """The tape of one call: torch decided then which arguments are followed, and what is asked for later is not its."""
+
+    def _refuse_late(self, event: Any, plan: Any, flat: list, back: Any) -> None:
+        pass
 
 
 def _shape(program: Program, name: str, type: Type, given: Any) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import LaunchError
 from . import fence
 from . import types as T
 from .ir import Region
@@ -115,6 +116,21 @@ class _Adjoint(Marker):
         raise TypeError("adjoint[...] can only be used inside a function decorated with func_grad")
 
 
+class Refused(Marker):
+    """A name of NVIDIA Warp that is not here: using it says why, in a kernel at its line, on the host at once."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise LaunchError(f"`{self.__name__}` of NVIDIA Warp is not in the workbench. {self.__doc__}", slug="not-here")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Refused(f"{self.__name__}.{name}", self.__doc__ or "")
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}: not in the workbench>"
+
+
 tid = Marker("tid", "Index of this thread: `i = tid()`, or `i, j = tid()` for a launch over two dimensions.")
 printf = Marker("printf", 'Print from a thread, with C\'s format: `printf("%d %f\\n", i, x)`.')
 adjoint = _Adjoint("adjoint", "Inside func_grad: `adjoint[a] += g` adds to the gradient of the argument `a`.")
@@ -152,6 +168,8 @@ def type_from(annotation: Any) -> T.Type:
         return T.scalar_of(annotation)
     if isinstance(annotation, np.dtype):
         return T.scalar_of(annotation)
+    if isinstance(annotation, Refused):
+        raise TypeError(f"`{annotation.__name__}` of NVIDIA Warp is not in the workbench. {annotation.__doc__}")
     raise TypeError(f"{annotation!r} is not a type of the kernel language")
 
 

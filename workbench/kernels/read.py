@@ -20,7 +20,7 @@ from ..errors import KernelError, Where
 from . import fence, ir, names, ops, stores
 from .calls import Calls, is_literal
 from .custom import Custom
-from .declare import Func, tid
+from .declare import Func, Refused, tid
 from .facts import Facts
 from .flow import FRESH, Flow
 from .ops import control
@@ -270,6 +270,9 @@ class Reader(Flow, Places, Calls, Custom):
     def python_attribute(self, base: Any, node: ast.Attribute) -> Any:
         try:
             found = getattr(base, node.attr)
+            if isinstance(found, Refused):
+                text = f"`{found.__name__}` of NVIDIA Warp is not in the kernel language"
+                raise self.error(text, "refused-builtin", node, found.__doc__ or "", "")
             if isinstance(base, ModuleType) and (is_literal(found) or isinstance(found, (np.generic, Func))):
                 self.watch(vars(base), node.attr, found)
             return found

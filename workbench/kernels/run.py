@@ -62,7 +62,7 @@ def run(
     through; here they raise at once: BoundsError for an index outside its array or component.
     """
     with np.errstate(all="ignore"):
-        compiler = _Compiler(dims, trace)
+        compiler = _Compiler(dims, trace, function.name)
         compiler.bind(function.params, args)
         steps, slots = compiler.region(function.body), compiler.slots
         for thread in itertools.product(*map(range, dims)):
@@ -72,7 +72,8 @@ def run(
 
 
 class _Compiler:
-    def __init__(self, dims: Sequence[int], trace: Callable | None):
+    def __init__(self, dims: Sequence[int], trace: Callable | None, kernel: str = ""):
+        self.kernel = kernel
         self.dims = tuple(int(d) for d in dims)
         self.trace = trace
         self.slots: list[Any] = [None, None]
@@ -273,7 +274,7 @@ def _component_at(c: _Compiler, stmt: ir.Stmt) -> Step:
         index = tuple([int(s[i]) for i in indices])
         for i, n in zip(index, shape, strict=False):
             if not -n <= i < n:
-                raise _outside(stmt, name, s[THREAD], index, shape)
+                raise _outside(c.kernel, stmt, name, s[THREAD], index, shape)
         if extracts:
             s[out] = convert(s[v][index])
         else:
@@ -314,24 +315,32 @@ def _components(c: _Compiler, stmt: ir.Stmt) -> None:
     c.arrays[id(stmt.outs[0])] = _Memory(memory.data, memory.name, memory.data.ndim)
 
 
-def _outside(stmt: ir.Stmt, name: str, thread: tuple, index: tuple, shape: tuple) -> BoundsError:
+def _outside(kernel: str, stmt: ir.Stmt, name: str, thread: tuple, index: tuple, shape: tuple) -> BoundsError:
     shown = ", ".join(map(str, index))
     at: object = thread if len(thread) != 1 else next(iter(thread))
     line = f" at line {stmt.where.line}" if stmt.where else ""
     return BoundsError(
-        f"thread {at} uses {name}[{shown}]{line}, outside shape {shape}", slug="bounds", where=stmt.where,
+        f"Kernel {kernel!r}, array {name!r}: thread {at} uses {name}[{shown}]{line}, outside shape {shape}",
+        slug="bounds", where=stmt.where,
         why=f"each index must be at least 0 and less than the extent of {name} along its axis",
         instead=f"an `if` around this line, or a launch whose dim fits {name}.shape",
     )  # fmt: skip
+
+
+def _as_written(index: ir.Value) -> ir.Value:
+    """An index before it was counted from the end: what the user knows it by."""
+    stmt = index.stmt
+    return stmt.args[0] if stmt is not None and stmt.row.name == "wrap" else index
 
 
 def _address(c: _Compiler, stmt: ir.Stmt) -> tuple[np.ndarray, Callable[[list], Any], int]:
     """The array's data, a closure that gives the checked index, and how many arguments the address takes."""
     memory = c.arrays[id(stmt.args[0])]
     indices, shape = c.at(stmt.args[1 : 1 + memory.ndim]), memory.shape
+    written = c.at([_as_written(i) for i in stmt.args[1 : 1 + memory.ndim]])
 
     def fail(s: list) -> BoundsError:
-        return _outside(stmt, memory.name, s[THREAD], tuple(int(s[i]) for i in indices), shape)
+        return _outside(c.kernel, stmt, memory.name, s[THREAD], tuple(int(s[i]) for i in written), shape)
 
     if memory.ndim == 1:
         (at,), (extent,) = indices, shape

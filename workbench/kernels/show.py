@@ -331,17 +331,21 @@ def html_beside(rows: Sequence[SourceLine]) -> str:
 # --- listings
 
 _BORDER = "var(--jp-border-color2, #8886)"
+# A notebook that is not trusted loses every declaration with a variable in it: a plain one stands before each.
 _FONT = (
-    "font-family:var(--jp-code-font-family, ui-monospace, monospace);font-size:var(--jp-code-font-size, 13px);"
-    "line-height:1.4;color:var(--jp-content-font-color1, inherit)"
+    "font-family:monospace;font-family:var(--jp-code-font-family, ui-monospace, monospace);"
+    "font-size:var(--jp-code-font-size, 13px);line-height:1.4;color:var(--jp-content-font-color1, inherit)"
 )
-# fallbacks are readable on white and on black
+# The plain colours are readable on white and on black.
 _COLOURS = {
-    "comment": "var(--jp-mirror-editor-comment-color, #6f8f8f)",
-    "string": "var(--jp-mirror-editor-string-color, #c05050)",
-    "number": "var(--jp-mirror-editor-number-color, #3f9f5f)",
-    "keyword": "var(--jp-mirror-editor-keyword-color, #2f9e44)",
-    "type": "var(--jp-mirror-editor-variable-2-color, #3f7fdf)",
+    kind: f"{plain};color:var(--jp-mirror-editor-{name}-color, {plain})"
+    for kind, name, plain in (
+        ("comment", "comment", "#6f8f8f"),
+        ("string", "string", "#c05050"),
+        ("number", "number", "#3f9f5f"),
+        ("keyword", "keyword", "#2f9e44"),
+        ("type", "variable-2", "#3f7fdf"),
+    )
 }
 _KEYWORDS = {
     "python": "and as assert break class continue def elif else False for from if import in is lambda None not or pass "

@@ -245,7 +245,10 @@ def scalar_of(dtype) -> Scalar:
         return int32
     if dtype is bool:
         return bool_
-    name = np.dtype(dtype).name
+    try:
+        name = np.dtype(dtype).name
+    except (TypeError, ValueError):
+        name = ""
     for s in SCALARS:
         if s.name == name:
             return s

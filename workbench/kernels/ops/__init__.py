@@ -279,9 +279,9 @@ PYTHON: dict[Any, Callable[..., Any]] = {
 _OUTSIDE = "are not in the language"
 _REASONS = {
     f"Meshes, volumes, hash grids, trees and textures {_OUTSIDE}: use arrays.":
-        "mesh_ volume_ hash_grid_ bvh_ texture_",
+        "mesh_ volume_ hash_grid_ bvh_ texture_ Mesh Volume HashGrid Bvh Texture2D Texture3D MarchingCubes",
     f"Tiles {_OUTSIDE}: write one thread per element.": "tile tile_ untile",
-    f"Spatial vectors and transforms {_OUTSIDE}: use vec3 and quat.": "spatial_ transform transform_ transformation",
+    f"Spatial vectors and transforms {_OUTSIDE}: use vec3 and quat.": "spatial_ transform transform_ transformation transformf transformd transformh",
     f"Decompositions {_OUTSIDE}: their derivative is singular where values meet.": "svd2 svd3 qr3 eig3",
     f"Noise functions {_OUTSIDE}: compute the field outside and pass it as an array.": "noise pnoise curlnoise",
     "Not built yet: only randf, randi, randu and randn are.": "poisson sample_",
@@ -292,6 +292,10 @@ _REASONS = {
         "reversed lower_bound closest_point_edge_edge dense_gemm dense_chol dense_subs dense_solve mlp expect_eq "
         "expect_neq expect_near",
     "Not built yet.": "norm_huber norm_pseudo_huber smooth_normalize erfinv erfcinv cast",
+    "Not built yet: launches are recorded by a Tape; `launch(..., record_cmd=True)` prepares one.":
+        "capture_begin capture_end capture_launch capture_while capture_if ScopedCapture Graph",
+    "Not built yet.  ": "autograd optim sparse fem render sim indexedarray fabricarray func_native "
+        "from_jax to_jax from_dlpack to_dlpack from_paddle to_paddle jax_experimental",
 }  # fmt: skip
 REFUSED: dict[str, str] = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 

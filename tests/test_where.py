@@ -1,0 +1,53 @@
+"""How errors name a place: a file by its path, a notebook's cell by its number; and what they leave out."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from types import SimpleNamespace
+
+import pytest
+
+import workbench as wb
+from workbench.errors import GradientError, KernelError, Where
+
+PLACE = Where("ipykernel_1/2.py", 4, 11, 15, "    y[i] = x[i] * 2")
+
+
+def in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = {"ipykernel_1/2.py": ("Cell", "In[7]")}
+    shell = SimpleNamespace(compile=SimpleNamespace(format_code_name=cells.get))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+
+
+def test_a_place_outside_a_notebook_is_its_file_and_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert str(PLACE) == "ipykernel_1/2.py:4"
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    assert str(PLACE) == "ipykernel_1/2.py:4"
+
+
+def test_a_place_in_a_notebook_is_the_number_of_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_a_notebook(monkeypatch)
+    assert str(PLACE) == "In[7]:4"
+    assert str(Where("model.py", 3)) == "model.py:3"
+    assert "  In[7]:4: y[i] = x[i] * 2\n" in str(GradientError("wrong", slug="slug", where=PLACE))
+
+
+def test_a_kernel_error_prints_like_the_others_and_keeps_what_draws_the_caret() -> None:
+    error = KernelError("wrong", slug="slug", where=PLACE, why="since", instead="right")
+    assert str(error) == "wrong\nsince\n  ipykernel_1/2.py:4: y[i] = x[i] * 2\nWrite instead:   right\n[slug]"
+    assert (error.lineno, error.offset, error.end_offset) == (4, 12, 16)
+    drawn = "".join(traceback.format_exception_only(error))
+    assert "    y[i] = x[i] * 2\n           ^^^^\n" in drawn and "[slug]" in drawn
+
+
+def test_the_traceback_of_a_refused_kernel_leaves_out_the_reader() -> None:
+    @wb.kernel
+    def lossy(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+        i = wb.tid()
+        y[i] = x[i] * 2
+
+    with pytest.raises(KernelError) as caught:
+        lossy.ir
+    files = [frame.filename.rsplit("/", 1)[-1] for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert "kernel.py" in files and "read.py" not in files and "row.py" not in files
