@@ -391,7 +391,8 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     layouts = tuple([id(flat[k]._layout) for k in positions])  # interned: equal layouts are one object
     memories = [flat[k].allocation for k in positions]
     groups = () if len(set(memories)) == len(memories) else _groups(program, positions, flat)
-    key = (dims, layouts, tuple([flat[k] for k in relevant]), groups, config.backend, config.check_bounds, device)
+    switches = (config.backend, config.check_bounds, config.race_guard, config.threads)
+    key = (dims, layouts, tuple([flat[k] for k in relevant]), groups, switches, device)
     found = program.plans.get(key)
     if found is None:
         found = program.plans[key] = _make(kernel, program, dims, flat, positions, groups, device)

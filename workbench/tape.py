@@ -620,7 +620,7 @@ class Tape:
                 for wanted in a.retained:
                     if wanted not in retained and wanted.overlaps(span) is not False:
                         k = a.grad_scale or 1
-                        retained[wanted] = space[a].view(wanted, f"u{_word(wanted.itemsize * k)}").copy()
+                        retained[wanted] = space[a].view(wanted, a.gradient_span(wanted).words().dtype).copy()
 
     def _reverse_launch(self, event: Event, space: Workspace, after: dict) -> None:
         command, back = event.command, event.reverse
@@ -776,7 +776,8 @@ class Tape:
         _accumulate(grad, shadow, dtype)
         for span in written or ():
             at = Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
-            at.words()[...] = shadow.view(span, f"u{_word(span.itemsize * k)}")
+            words = at.words()
+            words[...] = shadow.view(span, words.dtype)
         for wanted, data in retained.items():
             if wanted.allocation is a:
                 a.gradient_span(wanted).words()[...] = data
