@@ -7,6 +7,7 @@ here but maxima and norms of numbers that the walk left in memory.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ class _Gather:
         self.versions: dict[Allocation, int] = {}
         self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
         self.levels: dict[Event, list[AdjointLevel]] = {}
+        self.carried: set[Span] = set()
 
     def trace(self) -> Trace:
         tape = self.tape
@@ -113,22 +115,27 @@ class _Gather:
         for a, data in self.tape.last_seeds.items():
             level = self.level(a, Span(a, 0, (a.nbytes,), (1,), 1), data)
             seeds.append(Seed(f"{self.any_name(a)}: |seed| = {level.l2:.3g}", level))
-        self.tape.replay(self.observe)
+        self.tape.replay(self.observe, self.before)
         return seeds
 
     def any_name(self, a: Allocation) -> str:
         return next((n for n in self.names.get(a, {}).values() if n), str(a))
 
+    def before(self, event: Event, space: Workspace) -> None:
+        """Which of the event's spans carry an adjoint already: what the event adds meets it there."""
+        self.carried = {
+            span for span in event.reads
+            if span.allocation in space and self.level(span.allocation, span, space[span.allocation].data).max_abs
+        }  # fmt: skip
+
     def observe(self, event: Event, space: Workspace) -> None:
-        seen: dict[Allocation, int] = {}
-        for span in (*event.reads, *event.writes):
-            if span.allocation in space:
-                seen[span.allocation] = seen.get(span.allocation, 0) + 1
         levels = []
-        for a in seen:
-            spans = [s for s in (*event.reads, *event.writes) if s.allocation is a and s.nbytes]
-            for span in dict.fromkeys(spans):
-                levels.append(self.level(a, span, space[a].data))
+        for span in dict.fromkeys((*event.reads, *event.writes)):
+            a = span.allocation
+            if a in space and span.nbytes:
+                meeting = event.reads.count(span) + (span in self.carried and span not in event.writes)
+                level = self.level(a, span, space[a].data)
+                levels.append(replace(level, contributions=meeting if meeting > 1 and not level.zero else 0))
         self.levels[event] = levels
 
     def level(self, a: Allocation, span: Span, data: Any) -> AdjointLevel:
