@@ -109,6 +109,11 @@ def test_a_grid_of_too_few_axes():
         wb.launch(plane, dim=4, inputs=[x, x])
 
 
+def test_a_grid_of_too_many_axes():
+    with refused("dim-rank", "'scale'", "1 thread ind", "2"):
+        wb.launch(scale, dim=(2, 2), inputs=[four(), four(), 2.0, 1])
+
+
 @pytest.mark.parametrize("dim", [-1, (1, 2, 3, 4, 5), "ab", 1.5, None])
 def test_a_grid_that_is_none(dim):
     with refused("dim", "'scale'"):

@@ -307,7 +307,7 @@ class array:
         """On a gradient: what its reader should know, said once."""
         primal = self.allocation.of
         for span, note in list(primal.grad_notes.items()) if primal is not None else ():
-            if primal.gradient_span(span).overlaps(self.span) is not False:
+            if primal.gradient_span(span).overlaps(self.span) is not False and not self.span.words().any():
                 primal.grad_notes.clear()
                 warnings.warn(note, stacklevel=3)
                 return

@@ -554,7 +554,8 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
 
     main = ready(reverse.function)
     gather = None
-    if main.contested and plan.backend == "c" and math.prod(plan.dims) >= PARALLEL_FROM and not plan.groups:
+    alike = len({plan.shapes[_mirrors(n)] for n in main.contested}) == 1  # one gather runs over the cells of all of them
+    if alike and plan.backend == "c" and math.prod(plan.dims) >= PARALLEL_FROM and not plan.groups:
         halves = gathering.split(reverse.function, main.contested)
         if halves is not None and len(plan.dims) == reverse.function.rank:
             parts = {part.name for part in halves.parts}

@@ -619,7 +619,6 @@ class Tape:
             if a.retained and a in space:
                 for wanted in a.retained:
                     if wanted not in retained and wanted.overlaps(span) is not False:
-                        k = a.grad_scale or 1
                         retained[wanted] = space[a].view(wanted, a.gradient_span(wanted).words().dtype).copy()
 
     def _reverse_launch(self, event: Event, space: Workspace, after: dict) -> None:

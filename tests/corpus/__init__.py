@@ -19,7 +19,7 @@ import numpy as np
 
 import workbench as wb
 
-MODULES = ("arithmetic", "branches", "loops", "memories", "composites", "funcs", "scattered", "types", "combined")
+MODULES = ("arithmetic", "branches", "loops", "memories", "composites", "funcs", "scattered", "types", "combined", "corners")
 BOTH = (wb.float32, wb.float64)
 ALL = (wb.float16, wb.float32, wb.float64)
 

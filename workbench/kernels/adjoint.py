@@ -46,6 +46,27 @@ class Reverse:
     count: Function | None = None
     returned: Stmt | None = None
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """In words: what is computed again, what is recorded, what is read again, and why."""
+        stmts = list(walk(self.function.body))
+        out = []
+        if any(s.role == "replay" for s in stmts):
+            out.append("Replayed (~): computed again by the same code, so to the last bit what the launch had.")
+        for s in stmts:
+            if s.row is c.PUSH and s.args[1].name:
+                line = f" in line {s.where.line}" if s.where else ""
+                out.append(f"Recorded: {s.args[1].name!r}, which the loop{line} carries from turn to turn.")
+        for name in sorted(self.needs):
+            out.append(f"Read again: {name!r} as it was at the launch; the tape keeps it if it is overwritten.")
+        for name in sorted(self.private):
+            out.append(f"Private: the thread reads {name!r} after writing it, so its stores are repeated on a copy.")
+        for name in self.extremal:
+            out.append(f"Compared: {name!r} as it was after the launch, to find whose value it took.")
+        if self.ordered:
+            out.append("In order: the result of an atomic is used, so threads run one after the other.")
+        return tuple(dict.fromkeys(out))
+
 
 def shadow_type(type: Type) -> Type:
     """The type of an adjoint: the value's own, but float32 for float16."""

@@ -149,9 +149,13 @@ class Kernel:
 
     @property
     def adjoint(self) -> show.Beside:
-        """The adjoint program, beside the user's lines: primal statement, replayed or recorded values, adjoint."""
-        program = self.program()
-        return show.beside(program.function, self._reverse().function)
+        """The adjoint program, beside the user's lines: primal statement, replayed or recorded values, adjoint.
+
+        Below it, in words: what is computed again, what is recorded, what is read again, and why.
+        """
+        rows = show.beside(self.program().function, self._reverse().function)
+        rows.notes = self._reverse().notes
+        return rows
 
     @property
     def c(self) -> show.Listing:

@@ -244,15 +244,19 @@ class SourceLine(NamedTuple):
 
 
 class Beside(list[SourceLine]):
-    """The rows of `beside`; prints itself as columns, in a notebook as a table."""
+    """The rows of `beside`; prints itself as columns, in a notebook as a table. `notes` are sentences below it."""
+
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return text_beside(self)
+        return text_beside(self) + "".join(f"{note}\n" for note in self.notes)
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        return html_beside(self)
+        style = f"margin:6px 12px;padding-left:1em;{_FONT}"
+        items = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
+        return html_beside(self) + (f'<ul style="{style}">{items}</ul>' if items else "")
 
 
 def beside(

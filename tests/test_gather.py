@@ -1,0 +1,364 @@
+"""The adjoint of a stencil as a map and a gather equals the plain adjoint, and both are the derivative.
+
+`PARALLEL_FROM` decides at which size an adjoint is split; here it is lowered so that small grids are split too.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+import workbench as wb
+
+launching = importlib.import_module("workbench.launch")  # `wb.launch` is the function
+F = wb.float64
+NEVER = 1 << 40
+pytestmark = pytest.mark.needs_cc
+
+
+@pytest.fixture(autouse=True)
+def compiled():
+    wb.config.backend = "c"
+    yield
+    wb.config.reset()
+
+
+# --- stencils: each kernel takes inputs, then one output
+
+
+@wb.kernel
+def line(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    if i > 0 and i < x.shape[0] - 1:
+        y[i] = x[i - 1] * x[i] * x[i + 1]
+
+
+@wb.kernel
+def ahead(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[i] * x[i + 3] + x[i + 1]
+
+
+@wb.kernel
+def behind(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    if i >= 2:
+        y[i] = x[i - 2] * x[i] * x[i]
+    else:
+        y[i] = x[i] * x[i + 1]
+
+
+@wb.kernel
+def plus(u: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
+    i, j = wb.tid()
+    if i > 0 and j > 0 and i < u.shape[0] - 1 and j < u.shape[1] - 1:
+        lap = u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1] - F(4.0) * u[i, j]
+        y[i, j] = lap * u[i, j]
+
+
+@wb.kernel
+def walls(u: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
+    i, j = wb.tid()
+    n = u.shape[0]
+    m = u.shape[1]
+    s = u[i, j] * u[i, j]
+    if i > 0:
+        s += u[i - 1, j] * u[i, j]
+    if i < n - 1:
+        s += F(2.0) * u[i + 1, j]
+    if j > 0:
+        s += F(3.0) * u[i, j - 1] * u[i, j - 1]
+    if j < m - 1:
+        s += F(4.0) * u[i, j + 1] * u[i, j]
+    y[i, j] = s
+
+
+@wb.kernel
+def inside(u: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
+    i, j = wb.tid()
+    if i < u.shape[0] - 1 and j < u.shape[1] - 2:
+        y[i, j] = u[i, j] * u[i + 1, j + 2]
+
+
+@wb.kernel
+def two(u: wb.array2d(dtype=F), v: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
+    i, j = wb.tid()
+    if i > 0 and j > 0:
+        y[i, j] = u[i - 1, j] * v[i, j - 1] + u[i, j] * v[i - 1, j - 1] * v[i, j]
+
+
+@wb.kernel
+def staggered(u: wb.array2d(dtype=F), v: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
+    i, j = wb.tid()
+    div = (u[i + 1, j] - u[i, j]) + (v[i, j + 1] - v[i, j])
+    y[i, j] = div * div
+
+
+@wb.kernel
+def cube(u: wb.array3d(dtype=F), y: wb.array3d(dtype=F)):
+    i, j, k = wb.tid()
+    if i > 0 and j > 0 and k > 0 and i < u.shape[0] - 1 and j < u.shape[1] - 1 and k < u.shape[2] - 1:
+        s = u[i - 1, j, k] + u[i + 1, j, k] + u[i, j - 1, k] + u[i, j + 1, k] + u[i, j, k - 1] + u[i, j, k + 1]
+        y[i, j, k] = s * u[i, j, k]
+
+
+@wb.kernel
+def curl(v: wb.array2d(dtype=wb.vec3d), y: wb.array2d(dtype=F)):
+    i, j = wb.tid()
+    if i > 0 and j > 0:
+        y[i, j] = wb.dot(wb.cross(v[i, j], v[i - 1, j]), v[i, j - 1])
+
+
+@wb.kernel
+def springs(x: wb.array(dtype=wb.vec3d), f: wb.array(dtype=wb.vec3d)):
+    i = wb.tid()
+    total = wb.vec3d(F(0.0), F(0.0), F(0.0))
+    if i > 0:
+        d = x[i - 1] - x[i]
+        total += d * wb.length(d)
+    if i < x.shape[0] - 1:
+        d = x[i + 1] - x[i]
+        total += d * wb.length(d)
+    f[i] = total
+
+
+@wb.kernel
+def chosen(u: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
+    i, j = wb.tid()
+    if i < u.shape[0] - 1 and i > 0:
+        a = u[i, j]
+        if a > F(0.0):
+            y[i, j] = a * (a - u[i - 1, j])
+        else:
+            y[i, j] = a * (u[i + 1, j] - a)
+
+
+CASES = {
+    "line": (line, (9,), [(9,)], (9,)),
+    "line of four": (line, (4,), [(4,)], (4,)),
+    "grid smaller than the array": (ahead, (5,), [(11,)], (5,)),
+    "reads up to the end": (ahead, (8,), [(11,)], (8,)),
+    "behind": (behind, (8,), [(8,)], (8,)),
+    "plus": (plus, (6, 5), [(6, 5)], (6, 5)),
+    "plus, long": (plus, (3, 17), [(3, 17)], (3, 17)),
+    "plus on part of the array": (plus, (4, 3), [(6, 5)], (6, 5)),
+    "walls on all sides": (walls, (4, 7), [(4, 7)], (4, 7)),
+    "walls of one row": (walls, (1, 7), [(1, 7)], (1, 7)),
+    "grid larger than the array": (inside, (9, 8), [(6, 5)], (6, 5)),
+    "two arrays": (two, (5, 6), [(5, 6), (5, 6)], (5, 6)),
+    "two arrays of different shape": (two, (4, 5), [(5, 6), (4, 7)], (4, 5)),
+    "staggered": (staggered, (4, 5), [(5, 5), (4, 6)], (4, 5)),
+    "cube": (cube, (4, 5, 6), [(4, 5, 6)], (4, 5, 6)),
+    "curl": (curl, (4, 5), [(4, 5, 3)], (4, 5)),
+    "springs": (springs, (7,), [(7, 3)], (7, 3)),
+    "upwind": (chosen, (6, 4), [(6, 4)], (6, 4)),
+}
+
+
+def arrays(kernel, values, out):
+    types = [p.type.dtype for p in kernel.program().function.arrays]
+    made = [wb.array(v, dtype=t, requires_grad=True) for v, t in zip(values, types, strict=False)]
+    return made, wb.array(np.zeros(out), dtype=types[-1])
+
+
+def backward(monkeypatch, kernel, dim, values, out, seed, split: bool, threads: int = 1):
+    """The gradients of the inputs, with the adjoint split or whole."""
+    monkeypatch.setattr(launching, "PARALLEL_FROM", 1 if split else NEVER)
+    wb.config.threads = threads
+    kernel.program().plans.clear()
+    xs, y = arrays(kernel, values, out)
+    with wb.Tape() as tape:
+        wb.launch(kernel, dim=dim, inputs=xs, outputs=[y])
+    found = []
+    for factor in (3.0, 0.0, 1.0):  # what a walk leaves in its parts must not reach the next one
+        for x in xs:
+            x.grad.zero_()
+        tape.backward(grads={y: wb.array(seed * factor, dtype=y.dtype)})
+        found.append([x.grad.numpy().copy() for x in xs])
+    assert not any(g.any() for g in found[1])
+    for once, thrice in zip(found[2], found[0], strict=True):
+        near = 1e-6 if once.dtype == np.float32 else 1e-14
+        np.testing.assert_allclose(thrice, 3 * once, rtol=near, atol=near)
+    return tape, found[2]
+
+
+def slopes(kernel, dim, values, out, seed):
+    """Central differences of <seed, y> by every input element."""
+    wb.config.threads = 1
+
+    def loss() -> float:
+        xs, y = arrays(kernel, values, out)
+        wb.launch(kernel, dim=dim, inputs=xs, outputs=[y])
+        return float((y.numpy() * seed).sum())
+
+    made, h = [], 1e-5
+    for v in values:
+        g = np.zeros_like(v)
+        for at in np.ndindex(v.shape):
+            keep = v[at]
+            v[at] = keep + h
+            up = loss()
+            v[at] = keep - h
+            g[at] = (up - loss()) / (2 * h)
+            v[at] = keep
+        made.append(g)
+    return made
+
+
+def numbers(case):
+    kernel, dim, shapes, out = CASES[case]
+    rng = np.random.default_rng(len(case))
+    return kernel, dim, [rng.normal(size=s) for s in shapes], out, rng.normal(size=out)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_split_adjoint_is_the_whole_one_and_the_derivative(monkeypatch, case):
+    kernel, dim, values, out, seed = numbers(case)
+    _, whole = backward(monkeypatch, kernel, dim, values, out, seed, False)
+    tape, split = backward(monkeypatch, kernel, dim, values, out, seed, True)
+    alike = len({v.shape for v in values}) == 1
+    assert (tape.launches[0].reverse.gather is not None) == alike, "which stencils are split"
+    _, shared = backward(monkeypatch, kernel, dim, values, out, seed, True, threads=3)
+    for w, s, t, d in zip(whole, split, shared, slopes(kernel, dim, values, out, seed), strict=True):
+        np.testing.assert_allclose(s, w, rtol=1e-13, atol=1e-13)
+        np.testing.assert_array_equal(t, s)
+        np.testing.assert_allclose(w, d, rtol=1e-6, atol=1e-7)
+
+
+def test_single_precision_agrees_to_rounding(monkeypatch):
+    @wb.kernel
+    def heat(u: wb.array2d(dtype=float), y: wb.array2d(dtype=float)):
+        i, j = wb.tid()
+        if i > 0 and j > 0 and i < u.shape[0] - 1 and j < u.shape[1] - 1:
+            y[i, j] = u[i, j] + 0.1 * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1] - 4.0 * u[i, j])
+
+    rng = np.random.default_rng(5)
+    u, seed = rng.normal(size=(13, 9)).astype(np.float32), rng.normal(size=(13, 9)).astype(np.float32)
+    _, (whole,) = backward(monkeypatch, heat, (13, 9), [u], (13, 9), seed, False)
+    tape, (split,) = backward(monkeypatch, heat, (13, 9), [u], (13, 9), seed, True, threads=2)
+    assert tape.launches[0].reverse.gather is not None and split.dtype == np.float32
+    np.testing.assert_allclose(split, whole, rtol=1e-6, atol=1e-6)
+    s = np.zeros((15, 11))
+    s[2:-2, 2:-2] = seed[1:-1, 1:-1]
+    want = s + 0.1 * (np.roll(s, 1, 0) + np.roll(s, -1, 0) + np.roll(s, 1, 1) + np.roll(s, -1, 1) - 4 * s)
+    np.testing.assert_allclose(split, want[1:-1, 1:-1], rtol=1e-5, atol=1e-6)
+
+
+def test_views_without_contiguous_rows_are_split_exactly(monkeypatch):
+    rng = np.random.default_rng(7)
+    big, seed = rng.normal(size=(8, 9)), rng.normal(size=(6, 7))
+    found = []
+    for limit in (1, NEVER):
+        monkeypatch.setattr(launching, "PARALLEL_FROM", limit)
+        walls.program().plans.clear()
+        x, y = wb.array(big, dtype=F, requires_grad=True), wb.zeros((7, 6), dtype=F)
+        with wb.Tape() as tape:
+            wb.launch(walls, dim=(6, 7), inputs=[x[1:-1, 1:-1]], outputs=[y.T])
+        tape.backward(grads={y: wb.array(seed.T.copy(), dtype=F)})
+        found.append(x.grad.numpy().copy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-13, atol=1e-13)
+    assert not found[0][0].any() and not found[0][:, -1].any() and found[0][1:-1, 1:-1].all()
+
+
+def test_steps_of_a_simulation_through_two_buffers(monkeypatch):
+    """A hundred steps of a nonlinear stencil, forwards and back, split and whole."""
+    @wb.kernel
+    def step(u: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
+        i, j = wb.tid()
+        n = u.shape[0]
+        m = u.shape[1]
+        v = u[i, j]
+        if i > 0 and j > 0 and i < n - 1 and j < m - 1:
+            v += F(0.1) * wb.sin(u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1] - F(4.0) * u[i, j])
+        y[i, j] = v
+
+    start, found = np.random.default_rng(3).normal(size=(8, 6)), []
+    for limit in (1, NEVER):
+        monkeypatch.setattr(launching, "PARALLEL_FROM", limit)
+        step.program().plans.clear()
+        u = wb.array(start, dtype=F, requires_grad=True)
+        a, b = wb.clone(u), wb.zeros((8, 6), dtype=F)
+        with wb.Tape() as tape:
+            wb.copy(a, u)
+            for _ in range(50):
+                wb.launch(step, dim=(8, 6), inputs=[a], outputs=[b])
+                wb.launch(step, dim=(8, 6), inputs=[b], outputs=[a])
+        tape.backward(grads={a: wb.ones((8, 6), dtype=F)})
+        found.append(u.grad.numpy().copy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-11, atol=1e-13)
+
+
+# --- forms that are not split
+
+
+@wb.kernel
+def window(x: wb.array(dtype=F), y: wb.array(dtype=F), w: int):
+    i = wb.tid()
+    s = F(0.0)
+    for k in range(w):
+        s += x[i + k] * x[i + k]
+    y[i] = s
+
+
+@wb.kernel
+def ring(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    n = x.shape[0]
+    y[i] = x[(i + 1) % n] * x[(i + n - 1) % n]
+
+
+@wb.kernel
+def last(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[i] * x[-1]
+
+
+@wb.kernel
+def indirect(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[i // 2] * x[2 * i]
+
+
+@wb.kernel
+def turned(u: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
+    i, j = wb.tid()
+    y[i, j] = u[j, i] * u[i, j]
+
+
+@wb.kernel
+def column(u: wb.array2d(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = u[i, 0] * u[0, i]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dim", "shape", "out", "more"),
+    [
+        (window, 6, (9,), (6,), [4]), (ring, 7, (7,), (7,), []), (last, 7, (7,), (7,), []),
+        (indirect, 4, (8,), (4,), []), (turned, (5, 5), (5, 5), (5, 5), []), (column, 5, (5, 5), (5,), []),
+    ],
+)  # fmt: skip
+def test_other_forms_are_left_whole_and_exact(monkeypatch, kernel, dim, shape, out, more):
+    monkeypatch.setattr(launching, "PARALLEL_FROM", 1)
+    wb.config.threads = 3
+    kernel.program().plans.clear()
+    rng = np.random.default_rng(2)
+    values, seed = rng.normal(size=shape), rng.normal(size=out)
+
+    def forward(v):
+        x, y = wb.array(v, dtype=F, requires_grad=True), wb.zeros(out, dtype=F)
+        wb.launch(kernel, dim=dim, inputs=[x, y, *more])
+        return x, y
+
+    with wb.Tape() as tape:
+        x, y = forward(values)
+    assert tape.launches[0].reverse.gather is None
+    tape.backward(grads={y: wb.array(seed, dtype=F)})
+    for at in np.ndindex(shape):
+        up, down = values.copy(), values.copy()
+        up[at] += 1e-5
+        down[at] -= 1e-5
+        slope = ((forward(up)[1].numpy() - forward(down)[1].numpy()) * seed).sum() / 2e-5
+        np.testing.assert_allclose(x.grad.numpy()[at], slope, rtol=1e-6, atol=1e-8)
