@@ -11,7 +11,9 @@ memory in any pattern; kernels of many threads are free of races by construction
 from __future__ import annotations
 
 import argparse
+import ast
 import collections
+import copy
 import linecache
 import random
 import sys
@@ -29,7 +31,7 @@ from workbench.errors import GradientError, KernelError, LaunchError
 F = "wb.float64"
 REFUSALS = (KernelError, LaunchError, GradientError)
 HEADER = "import workbench as wb\nF = wb.float64\n"
-STRUCTS = '''
+STRUCTS = """
 @wb.struct
 class Pair:
     a: F
@@ -40,7 +42,7 @@ class Pack:
     x: wb.array(dtype=F)
     y: wb.array(dtype=F)
     k: F
-'''
+"""
 
 
 # ---- source text
@@ -66,8 +68,8 @@ class Param:
 
 ANNOTATION = {
     "a1": "wb.array(dtype=F)", "a2": "wb.array2d(dtype=F)", "av": "wb.array(dtype=wb.vec3d)",
-    "idx": "wb.array(dtype=int)", "ct": "wb.array(dtype=int)", "ps": "wb.array(dtype=Pair)", "n": "int", "c": "F", "v": "wb.vec3d", "pack": "Pack",
-    "pair": "Pair",
+    "idx": "wb.array(dtype=int)", "ct": "wb.array(dtype=int)", "ps": "wb.array(dtype=Pair)", "n": "int", "c": "F",
+    "v": "wb.vec3d", "pack": "Pack", "pair": "Pair",
 }  # fmt: skip
 
 
@@ -77,10 +79,12 @@ class Generator:
     def __init__(self, seed: int):
         self.r = random.Random(seed)
         self.length = self.r.choice((3, 3, 4, 5))
+        self.tastes = [self.r.choice((0.2, 1.0, 1.0, 5.0)) for _ in range(40)]  # programs that dwell on a few features
+        self.plane = False
         self.w = Writer()
         self.counter = 0
         self.funcs: list[tuple[str, list[str], str]] = []
-        self.kernels: list[tuple[str, list[Param], bool]] = []
+        self.kernels: list[tuple[str, list[Param], int]] = []  # the last: axes of its grid, 0 for one thread
 
     def fresh(self, stem: str) -> str:
         self.counter += 1
@@ -133,7 +137,7 @@ class Generator:
         own = self.threads and (p.mode == "own" or (write and p.mode != "add"))
         first = "i" if own else self.index()
         if p.kind == "a2":
-            second = self.index()
+            second = "j" if own and self.plane else self.index()
             return f"{p.name}[{first}, {second}]" if self.chance(0.8) else f"{p.name}[{first}][{second}]"
         return f"{p.name}[{first}]"
 
@@ -156,7 +160,8 @@ class Generator:
         if roll < 0.45 and ints:
             return f"{self.r.choice(ints)} {self.r.choice(('<', '>', '==', '!=', '<=', '>='))} {self.r.randint(0, 2)}"
         if roll < 0.65 and tables:
-            return f"{self.r.choice(tables).name}[{self.index()}] {self.r.choice(('<', '>', '=='))} {self.r.randint(0, 2)}"
+            cell = f"{self.r.choice(tables).name}[{self.index()}]"
+            return f"{cell} {self.r.choice(('<', '>', '=='))} {self.r.randint(0, 2)}"
         if roll < 0.75 and ints:
             return f"{self.r.choice(ints)} % 2 == {self.r.randint(0, 1)}"
         if roll < 0.85 and depth > 0:
@@ -192,7 +197,8 @@ class Generator:
         if roll < 0.76:
             return f"wb.sqrt({e()} * F(0.0) + F(1.0) + wb.tanh({e()}) * F(0.5))"
         if roll < 0.79:
-            return self.r.choice(("wb.max({}, F(-1e5))", "wb.min({}, F(1e5))", "wb.clamp({}, F(-1e5), F(1e5))")).format(e())
+            bounded = "wb.max({}, F(-1e5))", "wb.min({}, F(1e5))", "wb.clamp({}, F(-1e5), F(1e5))"
+            return self.r.choice(bounded).format(e())
         if roll < 0.87:
             made = self.call("f", depth)
             if made:
@@ -289,8 +295,8 @@ class Generator:
             (2, self.leave), (1, self.old_value), (2, self.nothing_call), (3, self.count), (2, self.whole_struct),
             (2, self.tuple_call),
         ]  # fmt: skip
-        weights, makers = zip(*options, strict=True)
-        self.r.choices(makers, weights)[0]()
+        weights = [w * taste for (w, _), taste in zip(options, self.tastes, strict=False)]
+        self.r.choices([make for _, make in options], weights)[0]()
 
     def new_float(self) -> None:
         e = self.tame()
@@ -316,7 +322,8 @@ class Generator:
         floats, vecs = self.names("f"), self.names("v")
         if vecs and self.chance(0.3):
             n = self.r.choice(vecs)
-            self.w.put(self.r.choice((f"{n} = {self.tame_vec()}", f"{n} += {self.tame_vec()}", f"{n} *= {self.tame(1)}")))
+            forms = f"{n} = {self.tame_vec()}", f"{n} += {self.tame_vec()}", f"{n} *= {self.tame(1)}"
+            self.w.put(self.r.choice(forms))
         elif self.names("i", True) and self.chance(0.15):
             n = self.r.choice(self.names("i", True))
             self.w.put(f"{n} = ({n} + {self.r.randint(1, 2)}) % 3")
@@ -397,8 +404,9 @@ class Generator:
         if not found:
             return
         p = self.r.choice(found)
-        first = "i" if self.threads and p.mode == "own" else self.index()
-        where = f"{first}, {self.index()}" if p.kind == "a2" else first
+        own = self.threads and p.mode == "own"
+        first = "i" if own else self.index()
+        where = f"{first}, {'j' if own and self.plane else self.index()}" if p.kind == "a2" else first
         value = self.tame_vec() if p.kind == "av" else self.tame()
         self.w.put(f"wb.{self.r.choice(('atomic_add', 'atomic_add', 'atomic_sub'))}({p.name}, {where}, {value})")
 
@@ -461,8 +469,8 @@ class Generator:
             return self.new_struct()
         n = self.r.choice(found)
         self.w.put(self.r.choice((
-            f"{n}.a = {self.tame()}", f"{n}.a *= {self.tame(1)}", f"{n}.v[1] = {self.tame(1)}", f"{n}.v += {self.tame_vec()}",
-            f"{n}.v.x += {self.tame(1)}", f"{n} = {self.r.choice(found)}", f"{n} = {self.call('s', 2) or n}",
+            f"{n}.a = {self.tame()}", f"{n}.a *= {self.tame(1)}", f"{n}.v[1] = {self.tame(1)}",
+            f"{n}.v += {self.tame_vec()}", f"{n}.v.x += {self.tame(1)}", f"{n} = {self.r.choice(found)}", f"{n} = {self.call('s', 2) or n}",
         )))  # fmt: skip
 
     def branch(self) -> None:
@@ -617,25 +625,44 @@ class Generator:
     def make_kernel(self) -> None:
         threads = self.chance(0.4)
         kinds = ["a1", "a1", self.r.choice(("a1", "a2", "av")), *(["idx"] if self.chance(0.7) else [])]
-        kinds += [k for k, p in (("a2", 0.2), ("av", 0.3), ("n", 0.6), ("c", 0.5), ("v", 0.2), ("pack", 0.2),
-                                  ("ct", 0.3), ("ps", 0.25)) if self.chance(p)]
+        kinds += [
+            k
+            for k, p in (
+                ("a2", 0.2),
+                ("av", 0.3),
+                ("n", 0.6),
+                ("c", 0.5),
+                ("v", 0.2),
+                ("pack", 0.2),
+                ("ct", 0.3),
+                ("ps", 0.25),
+            )
+            if self.chance(p)
+        ]
         if threads:
             kinds = [k for k in kinds if k != "pack"]
         params = [Param(self.fresh("x"), k) for k in kinds]
+        self.plane = threads and self.chance(0.25)
+        if self.plane:
+            kinds = ["a2", *[k for k in kinds if k != "ct"]]
+            params = [Param(self.fresh("x"), k) for k in kinds]
         if threads:
             for p in params:
                 p.mode = self.r.choice(("read", "read", "own", "own", "add")) if p.kind in ("a1", "a2", "av") else "any"
                 if p.kind == "ps":
                     p.mode = self.r.choice(("read", "own"))
+                if self.plane and p.kind != "a2" and p.mode == "own":
+                    p.mode = "read"
             params[0].mode = "own"
         self.enter(params, threads, True)
         name = self.fresh("kernel")
         self.w.put("@wb.kernel")
         self.w.put(f"def {name}({', '.join(f'{p.name}: {ANNOTATION[p.kind]}' for p in params)}):")
         if threads:
-            self.w.put("    i = wb.tid()")
-            self.env["i"] = "i"
-            self.fixed.add("i")
+            self.w.put("    i, j = wb.tid()" if self.plane else "    i = wb.tid()")
+            for name_ in ("i", "j") if self.plane else ("i",):
+                self.env[name_] = "i"
+                self.fixed.add(name_)
         for p in params:
             if p.kind == "n":
                 self.env[p.name] = "i"
@@ -643,18 +670,19 @@ class Generator:
             if p.kind == "c" and self.chance(0.3):
                 self.env[p.name] = "f"
         self.block(self.budget, inner=False)
-        self.env = {n: t for n, t in self.env.items() if n in ("i", *[p.name for p in params])}
+        self.env = {n: t for n, t in self.env.items() if n in ("i", "j", *[p.name for p in params])}
         self.w.depth = 1
         self.params, self.budget = params, 1
         self.store()
         self.w.depth = 0
         self.w.put("")
-        self.kernels.append((name, params, threads))
+        self.kernels.append((name, params, (2 if self.plane else 1) if threads else 0))
+        self.plane = False
 
     # ---- the host side
 
     def script(self) -> list[tuple]:
-        """Launches and host writes over the bases: 1-D floats A B C, 2-D M, vectors V W, all longer than the arguments."""
+        """Launches and host writes over the bases, which are longer than the arguments: floats A B C M N, vectors V W, structs P."""
         steps: list[tuple] = []
         for _ in range(self.r.randint(1, 5)):
             if self.chance(0.2):
@@ -663,7 +691,7 @@ class Generator:
             args, taken = [], {}
             for p in params:
                 args.append(self.argument(p, threads, taken))
-            dim = self.length if threads else 1
+            dim = (1, self.length, (self.length, self.length))[threads]
             for _ in range(self.r.choice((1, 1, 1, 2))):
                 steps.append(("launch", name, dim, tuple(args)))
         return steps
@@ -679,7 +707,7 @@ class Generator:
             return ("slice", 0, 1)
         return ("slice", self.r.randint(0, n), 1) if roll < 0.85 else ("slice", self.r.randint(0, 1), 2)
 
-    def argument(self, p: Param, threads: bool, taken: dict[str, str]) -> Any:
+    def argument(self, p: Param, threads: int, taken: dict[str, str]) -> Any:
         if p.kind == "idx":
             return ("array", "I", ("slice", 0, 1))
         if p.kind == "ct":
@@ -694,7 +722,8 @@ class Generator:
         if p.kind == "v":
             return ("vec", tuple(round(self.r.uniform(-1, 1), 2) for _ in range(3)))
         if p.kind == "pack":
-            return ("pack", self.argument(Param("", "a1"), threads, taken), self.argument(Param("", "a1"), threads, taken), 0.5)
+            x, y = (self.argument(Param("", "a1"), threads, taken) for _ in range(2))
+            return ("pack", x, y, 0.5)
         bases = {"a1": "ABCM", "a2": "MN", "av": "VW", "ps": "P"}[p.kind]
         options = []
         for base in bases:
@@ -709,11 +738,15 @@ class Generator:
 
     def host_write(self) -> tuple:
         roll = self.r.random()
-        if roll < 0.5:
+        if roll < 0.4:
             a, b = self.r.choice("ABC"), self.r.choice("ABC")
-            return ("copy", ("array", a, ("slice", self.r.randint(0, 2), 1)), ("array", b, ("slice", self.r.randint(0, 2), 1)))
+            first, second = (("slice", self.r.randint(0, 2), 1) for _ in range(2))
+            return ("copy", ("array", a, first), ("array", b, second))
+        if roll < 0.75:
+            (a, first), (b, second) = ((self.r.choice("ABC"), self.r.randint(0, 2)) for _ in range(2))
+            return ("operate", self.r.choice(("=", "+=", "-=", "*=")), a, first, b, second)
         target = ("array", self.r.choice("ABC"), ("slice", self.r.randint(0, 2), self.r.choice((1, 2))))
-        return ("fill", target, round(self.r.uniform(-1, 1), 2)) if roll < 0.75 else ("zero", target)
+        return ("fill", target, round(self.r.uniform(-1, 1), 2)) if roll < 0.87 else ("zero", target)
 
     def program(self) -> Program:
         for line in (HEADER + STRUCTS).splitlines():
@@ -811,10 +844,25 @@ class Program:
                 wb.launch(self.scope[name], dim, inputs=[self.argument(a, arrays, extra) for a in args])
             elif step[0] == "copy":
                 wb.copy(self.argument(step[1], arrays, extra), self.argument(step[2], arrays, extra))
+            elif step[0] == "operate":
+                self.operate(arrays, *step[1:])
             elif step[0] == "fill":
                 self.argument(step[1], arrays, extra).fill_(step[2])
             else:
                 self.argument(step[1], arrays, extra).zero_()
+
+    def operate(self, arrays: dict[str, Any], how: str, a: str, first: int, b: str, second: int) -> None:
+        """Arithmetic on views: a[...] += b[...] and the like."""
+        n = self.length
+        target, source = arrays[a], arrays[b][second : second + n]
+        if how == "=":
+            target[first : first + n] = source
+        elif how == "+=":
+            target[first : first + n] += source
+        elif how == "-=":
+            target[first : first + n] -= source
+        else:
+            target[first : first + n] *= source
 
     def seeds(self) -> dict[str, np.ndarray]:
         rng = np.random.default_rng(self.seed + 2)
@@ -829,7 +877,7 @@ class Program:
         """Gradients of the required arrays, and the final contents, which the walk must leave alone."""
         contents = self.contents()
         arrays = self.arrays(contents, True)
-        with wb.Tape() as tape:
+        with wb.Tape(keep="all" if self.seed % 7 == 0 else "needed") as tape:
             self.run(arrays)
         final = {n: plain(arrays[n]) for n in (*contents, "J")}
         seeds = {}
@@ -917,12 +965,19 @@ def _direction(program: Program, grads: dict[str, np.ndarray], k: int) -> Outcom
 
 def _compare_c(program: Program, grads: dict[str, np.ndarray], final: dict[str, np.ndarray]) -> Outcome:
     wb.config.backend = "c"
-    again, end = program.gradient()
+    launching = sys.modules["workbench.launch"]
+    usual, launching.PARALLEL_FROM = launching.PARALLEL_FROM, 1  # so few threads go to workers too
+    try:
+        again, end = program.gradient()
+    finally:
+        launching.PARALLEL_FROM = usual
     for what, mine, theirs in (("contents", final, end), ("gradient", grads, again)):
         for n in mine:
             scale = max(1.0, float(np.abs(mine[n]).max()))
             if not np.abs(mine[n] - theirs[n]).max() <= 1e-9 * scale:
-                return Outcome("wrong", f"c differs from numpy in the {what} of {n}: {theirs[n].tolist()} {mine[n].tolist()}")
+                return Outcome(
+                    "wrong", f"c differs from numpy in the {what} of {n}: {theirs[n].tolist()} {mine[n].tolist()}"
+                )
     return Outcome("exact")
 
 
@@ -974,8 +1029,6 @@ def _smaller(p: Program):
 
 
 def _simpler_lines(line: str):
-    import ast
-
     indent = line[: len(line) - len(line.lstrip())]
     try:
         tree = ast.parse(line.strip())
@@ -989,14 +1042,14 @@ def _simpler_lines(line: str):
             old = ast.unparse(value)
             new = ast.unparse(sub)
             if len(new) < len(old):
-                yield indent + line.strip().replace(ast.unparse(value), new) if old in line else (
-                    indent + ast.unparse(ast.Module([_with(tree.body[0], sub)], []))
+                yield (
+                    indent + line.strip().replace(ast.unparse(value), new)
+                    if old in line
+                    else (indent + ast.unparse(ast.Module([_with(tree.body[0], sub)], [])))
                 )
 
 
 def _with(stmt: Any, value: Any) -> Any:
-    import copy
-
     new = copy.copy(stmt)
     new.value = value
     return new

@@ -75,6 +75,9 @@ def test_a_kernel_and_its_adjoint_become_a_cubin(program: Program, arch: str, re
     compiled(program, program.dtypes[0], arch, record_testsuite_property)
 
 
-@pytest.mark.parametrize("program", PROGRAMS.values(), ids=str)
+GENERAL = [p for p in PROGRAMS.values() if not p.name.startswith("function_")]
+
+
+@pytest.mark.parametrize("program", GENERAL, ids=str)
 def test_the_general_form_in_float64_becomes_a_cubin(program: Program, record_testsuite_property):
     compiled(program, wb.float64, "sm_90", record_testsuite_property)

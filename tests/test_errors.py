@@ -133,7 +133,9 @@ def test_a_plain_function_is_no_kernel():
 
 def test_a_grid_larger_than_the_array(backend):
     y = wb.zeros(4, dtype=wb.float32)
-    with refused("bounds", "'scale'", "'[xy]'", "5", r"\(4,\)", "test_errors.py", r"y\[i\] = x\[i\]", kind=wb.BoundsError):
+    with refused(
+        "bounds", "'scale'", "'[xy]'", "5", r"\(4,\)", "test_errors.py", r"y\[i\] = x\[i\]", kind=wb.BoundsError
+    ):
         wb.launch(scale, dim=5, inputs=[four(), y, 2.0, 1])
     np.testing.assert_array_equal(y.numpy(), 0)
 
@@ -159,7 +161,7 @@ def test_an_index_that_depends_on_a_number(backend):
 def test_a_loop_that_leaves_the_array(backend):
     @wb.kernel
     def total(x: wb.array(dtype=wb.float32), y: wb.array(dtype=wb.float32), n: int):
-        s = float(0.0)
+        s = 0.0
         for j in range(n):
             s += x[j]
         y[0] = s
@@ -173,7 +175,17 @@ def test_a_loop_that_leaves_the_array(backend):
 def test_an_index_from_data_is_found_by_the_interpreter(wrong):
     wb.config.backend = "numpy"
     n = wb.array([0, 1, wrong, 2], dtype=wb.int32)
-    with refused("bounds", "'gather'", "'x'", "thread 2", rf"x\[{wrong}\]", "line", r"\(4,\)", r"x\[n\[i\]\]", kind=wb.BoundsError):
+    with refused(
+        "bounds",
+        "'gather'",
+        "'x'",
+        "thread 2",
+        rf"x\[{wrong}\]",
+        "line",
+        r"\(4,\)",
+        r"x\[n\[i\]\]",
+        kind=wb.BoundsError,
+    ):
         wb.launch(gather, dim=4, inputs=[four(), n, four()])
 
 
@@ -372,7 +384,18 @@ def test_a_value_of_another_type_stored():
         one(k)
 
 
-def test_too_few_indices():
+def test_a_local_array_of_vectors():
+    @wb.kernel
+    def k(x: wb.array(dtype=wb.float32), y: wb.array(dtype=wb.float32)):
+        i = wb.tid()
+        q = wb.zeros(shape=3, dtype=wb.vec3)
+        y[i] = q[0][0]
+
+    with refused("local-array", "vec3", "numbers", kind=wb.KernelError):
+        one(k)
+
+
+def test_too_many_indices():
     @wb.kernel
     def k(x: wb.array2d(dtype=wb.float32), y: wb.array2d(dtype=wb.float32)):
         i, j = wb.tid()
@@ -380,6 +403,34 @@ def test_too_few_indices():
 
     with refused("rank", kind=wb.KernelError):
         wb.launch(k, dim=(2, 2), inputs=[wb.zeros((2, 2)), wb.zeros((2, 2))])
+
+
+def test_a_load_and_a_store_of_one_element_by_two_threads(backend):
+    @wb.kernel
+    def k(x: wb.array(dtype=wb.float32), y: wb.array(dtype=wb.float32)):
+        i = wb.tid()
+        y[i] = x[3 - i] * x[3 - i]
+        x[i] = y[i]
+
+    x, y, tape = four(requires_grad=True), four(requires_grad=True), wb.Tape()
+    with refused("race", "'k'", "'x'", "threads", "load", "store"):
+        with tape:
+            wb.launch(k, dim=4, inputs=[x, y])
+        tape.backward(grads={y: wb.ones(4, dtype=wb.float32)})
+
+
+def test_a_scatter_by_equal_indices(backend):
+    @wb.kernel
+    def k(x: wb.array(dtype=wb.float32), n: wb.array(dtype=int), y: wb.array(dtype=wb.float32)):
+        i = wb.tid()
+        y[n[i]] = x[i] * x[i]
+
+    x, y, tape = four(requires_grad=True), four(requires_grad=True), wb.Tape()
+    n = wb.array([0, 2, 1, 2], dtype=wb.int32)
+    with refused("race", "'k'", "'y'", "threads 3 and 1"):
+        with tape:
+            wb.launch(k, dim=4, inputs=[x, n, y])
+        tape.backward(grads={y: wb.ones(4, dtype=wb.float32)})
 
 
 @pytest.mark.parametrize("name", ["atomic_exch", "atomic_min"])

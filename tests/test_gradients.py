@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpus import Program, load
+from corpus import BOTH, Program, load, plain
 
 import workbench as wb
 from workbench.kernels import compile_c
@@ -24,6 +24,11 @@ BACKENDS = [pytest.param("numpy"), pytest.param("c", marks=pytest.mark.needs_cc)
 GRADIENT_TOLERANCE = {wb.float64: 1e-6, wb.float32: 2e-3, wb.float16: 4e-2}
 FORWARD_TOLERANCE = {wb.float64: 1e-12, wb.float32: 3e-5, wb.float16: 2e-2}
 STEP = 3e-4
+# Programs whose Python text alone says something else: states and structs are values in a kernel.
+NOT_PLAIN = set(
+    "local_structs random_numbers_are_replayed normal_random_numbers_are_replayed a_random_walk_of_random_length"
+    " an_array_of_structs_changed_in_a_loop a_struct_handed_to_funcs_with_its_arrays".split()
+)
 
 
 @pytest.fixture(autouse=True)
@@ -159,6 +164,64 @@ def test_a_gradient_does_not_depend_on_what_else_is_asked_for(program: Program, 
     wb.config.backend = "numpy"
     got, want = Recorded(program, wb.float64, name).backward()[name], central_differences(program)[name]
     assert close(got, want, 1e-6), f"gradient of {name}:\n{got}\nwant\n{want}"
+
+
+SCALAR = [
+    p for p in PROGRAMS.values()
+    if p.name not in NOT_PLAIN and all(isinstance(c.element(wb.float64), wb.types.Scalar) for c in p.contents.values())
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", SCALAR, ids=str)
+def test_a_kernel_means_what_its_python_text_means(program: Program, monkeypatch):
+    with monkeypatch.context() as patched:
+        plain.patch(patched)
+        want = plain.run(program, wb.float64)
+    wb.config.backend = "numpy"
+    got = after(program, wb.float64, program.start())
+    for name in want:
+        assert close(got[name], want[name], 1e-12), f"{name} after:\n{got[name]}\nwant\n{want[name]}"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ties_of_an_extreme_share_its_adjoint_with_the_first_contents(backend: str):
+    @wb.kernel
+    def k(x: wb.array(dtype=wb.float64), y: wb.array(dtype=wb.float64)):
+        i = wb.tid()
+        wb.atomic_max(y, 0, x[i] * x[i])
+
+    wb.config.backend = backend
+    x = wb.array([2.0, 1.0, -2.0, 2.0], dtype=wb.float64, requires_grad=True)
+    y = wb.array([4.0], dtype=wb.float64, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(k, dim=4, inputs=[x, y])
+    tape.backward(grads={y: wb.array([1.0], dtype=wb.float64)})
+    np.testing.assert_array_equal(x.grad.numpy(), [1.0, 0.0, -1.0, 1.0])
+    np.testing.assert_array_equal(y.grad.numpy(), [0.25])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("F", BOTH)
+def test_a_number_argument_has_a_gradient(F, backend: str):
+    @wb.kernel
+    def k(x: wb.array(dtype=F), a: F, y: wb.array(dtype=F)):
+        i = wb.tid()
+        s = a
+        for j in range(i + 1):
+            s = s * x[i] + a
+        y[i] = s
+
+    wb.config.backend = backend
+    start = np.array([0.5, 0.75, 1.5])
+    x, y = wb.array(start.astype(F.numpy), dtype=F, requires_grad=True), wb.zeros(3, dtype=F)
+    a = wb.scalar(F(1.25), dtype=F, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(k, dim=3, inputs=[x, a, y])
+    tape.backward(grads={y: wb.array([1.0, 2.0, 3.0], dtype=F)})
+    powers = [np.polyval(np.ones(i + 2), start[i]) for i in range(3)]  # y[i] = a (1 + x + ... + x^(i+1))
+    slopes = [np.polyval(np.polyder(np.ones(i + 2)), start[i]) for i in range(3)]
+    np.testing.assert_allclose(a.grad.numpy().reshape(()), np.dot(powers, [1, 2, 3]), rtol=1e-6)
+    np.testing.assert_allclose(x.grad.numpy(), 1.25 * np.multiply(slopes, [1, 2, 3]), rtol=1e-6)
 
 
 def test_the_corpus_is_large():

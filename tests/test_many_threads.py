@@ -58,7 +58,7 @@ def neighbours_by_branches(x: wb.array(dtype=D), n: wb.array(dtype=int), y: wb.a
 @wb.kernel
 def scattered(x: wb.array(dtype=D), n: wb.array(dtype=int), y: wb.array(dtype=D)):
     i = wb.tid()
-    j = (i * 3 + n[i]) % x.shape[0]
+    j = (i + n[i] * 3) % x.shape[0]
     wb.atomic_add(y, j, x[i] * x[i])
     y[i] -= x[j] * x[i]
 
@@ -90,7 +90,9 @@ def gradients(kernel, times: int, backend: str):
 
 
 @pytest.mark.parametrize(
-    "kernel", [dynamic_loops, in_place_loops, neighbours, neighbours_by_branches, scattered, whiles], ids=lambda k: k.key
+    "kernel",
+    [dynamic_loops, in_place_loops, neighbours, neighbours_by_branches, scattered, whiles],
+    ids=lambda k: k.key,
 )
 def test_a_wide_launch_repeats_a_narrow_one(kernel):
     try:
@@ -129,4 +131,6 @@ def test_sums_over_all_threads_and_shared_weights():
     want = by_turn * w[0]
     want[0] += by_turn @ w
     np.testing.assert_allclose(weights.grad.numpy(), want, rtol=1e-10)
-    np.testing.assert_allclose(total.numpy()[0], sum((data * w[j] * w[0])[(np.arange(x.size) + j) % 2 == 0].sum() for j in range(3)))
+    np.testing.assert_allclose(
+        total.numpy()[0], sum((data * w[j] * w[0])[(np.arange(x.size) + j) % 2 == 0].sum() for j in range(3))
+    )

@@ -363,7 +363,9 @@ def energy(p: wb.array(dtype=Particle), e: wb.array(dtype=F)):
 def test_an_array_of_structs_has_a_gradient_per_float_field():
     rng = np.random.default_rng(1)
     q, m, charge = rng.normal(size=(3, 3)), rng.normal(size=3), np.array([1, 2, 3])
-    p = wb.array([Particle(q=q[i], m=m[i], charge=int(charge[i])) for i in range(3)], dtype=Particle, requires_grad=True)
+    p = wb.array(
+        [Particle(q=q[i], m=m[i], charge=int(charge[i])) for i in range(3)], dtype=Particle, requires_grad=True
+    )
     e = empty(3)
     with wb.Tape() as tape:
         wb.launch(energy, dim=3, inputs=[p], outputs=[e])

@@ -11,6 +11,7 @@
 from builtins import float as float, int as int
 from math import e as e, inf as inf, nan as nan, pi as pi, tau as tau
 
+from . import diagnose as diagnose
 from . import interop as interop
 from . import viz as viz
 from .array import (
@@ -92,6 +93,7 @@ from .kernels.types import (
 from .launch import launch as launch
 from .operate import map as map
 from .reduce import utils as utils
+from .scalar import scalar as scalar
 from .tape import Tape as Tape
 
 E, INF, NAN, PI, TAU = e, inf, nan, pi, tau

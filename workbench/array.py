@@ -879,10 +879,8 @@ def _write_array(kind: str, dst: array, src: array) -> None:
 
 def _move(dst: array, src: array) -> None:
     if dst.device is src.device:
-        if dst.device.is_cuda and src.span.overlaps(dst.span) is not False:
-            dst.data[...] = src.data.copy()
-        else:
-            dst.data[...] = src.data
+        apart = src.span.overlaps(dst.span) is False  # NumPy is wrong about a[0:5:2] = a[0:3], and CuPy about more
+        dst.data[...] = src.data if apart else src.data.copy()
     elif dst.device.is_cpu:
         dst.data[...] = src.data.get()
     else:
@@ -890,7 +888,8 @@ def _move(dst: array, src: array) -> None:
 
 
 def _write_values(dst: array, values: np.ndarray) -> None:
-    if recorder() is not None:  # the event keeps them, and the caller may go on writing to his array
+    # an event keeps them, and the caller may go on writing to his array, which may be this very memory
+    if recorder() is not None or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
         values = values.copy()
 
     def perform() -> None:

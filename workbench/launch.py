@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import difflib
 import math
+import operator
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from .kernels.ops import control
 from .kernels.ops import memory as rows
 from .kernels.types import Array, Composite, Scalar, Struct, Type, is_float
 from .memory import Span
+from .scalar import scalar
 
 PARALLEL_FROM = 16_384  # threads of a launch below which one worker is faster than waking others
 
@@ -42,8 +44,8 @@ SCRATCH_THREADS = 1 << 16
 # interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
 foreign: list[Any] = []
 
-# and here one that gives the arrays a foreign object has been wrapped as, for names in pictures
-known: list[Any] = []
+# and here one that gives the arrays that stand behind an object, for names in pictures
+known: list[Any] = [lambda value: (value.memory,) if isinstance(value, scalar) else ()]
 
 
 @dataclass(eq=False)
@@ -251,7 +253,7 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
     for leaf in program.leaves:
         arg = args[leaf.arg]
         type = leaf.type
-        if arg.__class__ is array and not leaf.path:
+        if arg.__class__ is array and type.__class__ is Array and not leaf.path:
             if arg.dtype is not type.dtype or arg.ndim != type.ndim:  # type: ignore[attr-defined]
                 _check_array(kernel, program, leaf, arg)
             flat.append(arg)
@@ -312,13 +314,17 @@ def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
     """A number or composite as the parameter's type holds it; nothing is rounded to an integer in silence."""
     type = leaf.type
     assert isinstance(type, Scalar | Composite)
+    if isinstance(arg, scalar):
+        arg = _declared_value(kernel, program, leaf, arg)
     try:
+        if isinstance(arg, array | str):
+            raise TypeError
         if isinstance(type, Composite):
             data = np.array(arg, dtype=type.numpy)  # a copy: the user may change theirs
             if data.size != type.size:
                 raise ValueError
             return data.reshape(type.shape)
-        if isinstance(arg, array | str) or np.ndim(arg) != 0:
+        if np.ndim(arg) != 0:
             raise TypeError
         if type.kind in "iu":
             if int(arg) != arg or not np.iinfo(type.numpy).min <= arg <= np.iinfo(type.numpy).max:
@@ -328,6 +334,14 @@ def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
     except (TypeError, ValueError, OverflowError):
         text = f"takes {type}, got {_say(arg)}"
         raise _refuse(kernel, program, leaf, text, "argument-type", f"wb.{type}(...)") from None
+
+
+def _declared_value(kernel: str, program: Program, leaf: Leaf, arg: scalar) -> Any:
+    """What a declared scalar holds now: its gradient has its own type, so that must be the parameter's."""
+    if arg.dtype != leaf.type or leaf.path:
+        text = f"takes {leaf.type}, got {_say(arg)}" + ("; a field of a struct cannot be a declared scalar" if leaf.path else "")
+        raise _refuse(kernel, program, leaf, text, "argument-dtype", f"wb.scalar(..., dtype=wb.{leaf.type})")
+    return arg.value
 
 
 def pack_values(flat: Sequence[Any]) -> list:
@@ -362,7 +376,7 @@ def grid(kernel: str, dim: Any) -> tuple[int, ...]:
         return (dim,)
     dims = (dim,) if isinstance(dim, int | np.integer) else dim
     try:
-        dims = tuple(int(d) for d in dims)
+        dims = tuple([operator.index(d) for d in dims])
     except (TypeError, ValueError):
         raise LaunchError(f"Kernel {kernel!r}: dim={dim!r} is not a grid.", slug="dim", instead="dim=n or dim=(n, m)") from None
     if not 1 <= len(dims) <= 4 or min(dims) < 0 or max(dims) >= 2**31:
@@ -531,7 +545,8 @@ def _contested(function: Function, dims: tuple, scalars: dict, shapes: dict, gro
 
 def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     program = plan.program
-    groups = tuple(g for g in plan.groups if g & _written_names(plan))
+    alone = tuple(frozenset((n,)) for n in sorted(plan.overlapping))
+    groups = tuple(g for g in (*plan.groups, *alone) if g & _written_names(plan))
     reverse = program.reverse(active, groups)
     if reverse.returned is not None and int(np.prod(plan.dims)) > 1:
         raise GradientError(
@@ -545,6 +560,7 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     mirrored = {f"{prefix}{n}": n for prefix in ("d_", "after_", "ties_", "") for n in plan.shapes}
     contiguous = frozenset(m for m, n in mirrored.items() if n in plan.contiguous)
     shapes = {m: plan.shapes[n] for m, n in mirrored.items()}
+    shapes |= {f"d_{n}": (1,) for n in active if n not in plan.shapes}  # of declared scalars
 
     def ready(function: Function, dims: tuple[int, ...] = plan.dims) -> Executable:
         return _executable(
@@ -554,7 +570,8 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
 
     main = ready(reverse.function)
     gather = None
-    alike = len({plan.shapes[_mirrors(n)] for n in main.contested}) == 1  # one gather runs over the cells of all of them
+    targets = {plan.shapes.get(_mirrors(n)) for n in main.contested}  # one gather runs over the cells of all of them
+    alike = len(targets) == 1 and None not in targets
     if alike and plan.backend == "c" and math.prod(plan.dims) >= PARALLEL_FROM and not plan.groups:
         halves = gathering.split(reverse.function, main.contested)
         if halves is not None and len(plan.dims) == reverse.function.rank:
@@ -653,9 +670,12 @@ def launch(
         raise LaunchError(f"launch takes a kernel, got {_say(kernel)}", slug="not-a-kernel", instead="@wb.kernel above it")
     program = kernel.program()
     name = program.name
-    flat = flatten(name, program, (*inputs, *outputs))
+    args = (*inputs, *outputs)
+    flat = flatten(name, program, args)
     where = None if device is None else get_device(device)
     command = Command(program, plan(name, program, grid(name, dim), flat, where), flat)
+    if scalar in [a.__class__ for a in args]:
+        command.declare(args, record_cmd)
     if record_cmd:
         return command
     command.launch(record_tape, sys._getframe(1))
@@ -689,11 +709,35 @@ def _refuse_keywords(others: dict[str, Any]) -> None:
 class Command:
     """A launch with its arguments, ready to be repeated: `launch(..., record_cmd=True)` returns one."""
 
-    __slots__ = ("program", "plan", "flat", "values")
+    __slots__ = ("program", "plan", "flat", "values", "places", "declared")
 
     def __init__(self, program: Program, plan: Plan, flat: list[Any]):
         self.program, self.plan, self.flat = program, plan, flat
         self.values = pack_values(flat)
+        self.places = flat  # like `flat`, but with the memory behind declared scalars, which are at `declared`
+        self.declared: tuple[int, ...] = ()
+
+    def declare(self, args: Sequence[Any], kept: bool) -> None:
+        """Note which arguments are scalars with a gradient. `kept`: the command is to be launched later."""
+        name, self.places = self.program.name, list(self.flat)
+        for k, leaf in enumerate(self.program.leaves):
+            given = args[leaf.arg]
+            if not isinstance(given, scalar) or not given.requires_grad:
+                continue
+            if kept:
+                raise LaunchError(
+                    f"Kernel {name!r}: a command with the declared scalar {leaf.name!r}.", slug="command-scalar",
+                    why="It would be launched with the value of now, and the scalar may have changed by then.",
+                    instead="wb.launch(...) each time, or an array of one element",
+                )  # fmt: skip
+            others = {a.device for a in self.flat if isinstance(a, array)} - {given.memory.device}
+            if others:
+                raise LaunchError(
+                    f"Kernel {name!r}: the scalar {leaf.name!r} on {given.memory.device}, arrays on {others.pop()}.",
+                    slug="device", instead="wb.scalar(..., device=...)",
+                )  # fmt: skip
+            self.places[k] = given.memory
+            self.declared += (k,)
 
     def launch(self, record_tape: bool = True, frame: Any = None) -> None:
         """Run it, recorded if a tape is open."""

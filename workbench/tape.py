@@ -62,6 +62,7 @@ class Event:
     arrays: tuple[array, ...] = ()
     stamp: int = field(default_factory=_clock.__next__)
     checked: bool = False  # for races
+    followed: bool = True  # False: a copy whose source was not on an active path
 
     @property
     def where(self) -> Where | None:
@@ -198,7 +199,7 @@ class Tape:
         self.conflicts: list[tuple[Need, str, Where | None] | GradientError] = []
         self.guarded = False  # is there anything in the two below to compare with
         self.changed: dict[Allocation, dict[Span, None]] = {}  # written since by somebody else
-        self.left: dict[Allocation, dict[Span, int]] = {}  # written on active paths: span -> checksum, once exposed
+        self.left: dict[Allocation, dict[Span, int]] = {}  # touched on active paths: span -> checksum, once exposed
 
     # ---- recording
 
@@ -227,7 +228,7 @@ class Tape:
             next(_ids), "launch", command.program.name, (frame.f_code, frame.f_lineno),
             tuple(spans[: plan.split]), tuple(spans[plan.split :]), command=command,
         )  # fmt: skip
-        mask = self._activate(plan, flat)
+        mask = self._activate(plan, flat) if not command.declared else self._activate_declared(event, command)
         if mask and any([flat[j].allocation in self.active for j in plan.float_writes]):
             back = plan.reverses.get(mask)
             if back is None:
@@ -263,6 +264,22 @@ class Tape:
                 mask.append(k)
         return tuple(mask)
 
+    def _activate_declared(self, event: Event, command: Any) -> tuple[int, ...]:
+        """The same for a launch with declared scalars: it reads their memory, and what it writes depends on them."""
+        plan, flat = command.plan, command.flat
+        for k in command.declared:
+            a = command.places[k]
+            self.active[a.allocation] = None
+            self.arrays[id(a)] = a
+            self._scalar(a, plan.program.name)
+            if a.allocation not in self.left:  # a change between two launches that take it must be an event
+                self.left[a.allocation] = {}
+                a.allocation.watch(self)
+            for j in plan.float_writes:
+                self.active[flat[j].allocation] = None
+        event.reads += tuple([command.places[k].span for k in command.declared])
+        return tuple(sorted((*self._activate(plan, flat), *command.declared)))
+
     def _differentiable(self, plan: Any) -> None:
         if not plan.program.enable_backward:
             raise GradientError(
@@ -296,8 +313,10 @@ class Tape:
         starts_leaf = kind == "assign" and not followed and not self._touched(dst.span) and bool(target.required)
         reads = () if src is None else (src.span,)
         event = Event(next(_ids), kind, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
+        event.followed = followed or src is None
         if not starts_leaf and not target.is_gradient:
             if src is not None and followed:
+                self._refuse_crowd(dst, event)
                 self.active[src.allocation] = self.active[target] = None
                 self._scalar(src, kind)
             if is_float_memory(dst) and (target.required or target.retained):
@@ -312,6 +331,14 @@ class Tape:
         perform()
         if self.events and self.events[-1] is event and target in self.active:
             self._leave(event)
+
+    def _refuse_crowd(self, dst: array, event: Event) -> None:
+        if dst.span.self_overlapping:
+            raise GradientError(
+                f"{event.kind} to {dst.label}, of which several elements are one number in memory.", slug="race",
+                where=event.where, why="Which of the values stays is a matter of luck, and so is its gradient.",
+                instead="copy to an array whose elements lie apart",
+            )  # fmt: skip
 
     def _follows(self, a: Allocation) -> bool:
         return a in self.active or bool(a.required or a.retained)
@@ -336,6 +363,19 @@ class Tape:
     def _scalar(self, a: array, what: str) -> None:
         """Memory on an active path has one floating-point type."""
         dtype = a.dtype if isinstance(a.dtype, Struct) else a.dtype.scalar  # type: ignore[attr-defined]
+        if not isinstance(dtype, Struct) and dtype.bits == 16 and a.allocation.grad_scale != 2:
+            raise GradientError(
+                f"{a.label} is float16 in the memory of a struct or of another type; its gradient is float32 and has no"
+                " room there.",
+                slug="struct-float16", instead="float32 fields, or an array of float16 beside the structs",
+            )  # fmt: skip
+        if not isinstance(dtype, Struct):
+            word = dtype.numpy.itemsize
+            if any(n % word for n in (a._offset, *a.strides)):
+                raise GradientError(
+                    f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory.", slug="unaligned",
+                    why="Gradients of one memory are added up number by number.", instead="wb.array(x), which copies",
+                )  # fmt: skip
         known = self.scalars.setdefault(a.allocation, dtype)
         if known is dtype or isinstance(known, Struct):
             return
@@ -384,7 +424,7 @@ class Tape:
         known.append(Need(span, event, name, _checksum(span) if a.exposed else None, _stamp(a) if a.exposed else None))
 
     def _leave(self, event: Event) -> None:
-        """Remember what an event left in exposed memory: only events may change it between here and the next one."""
+        """Remember what an event met and left in exposed memory: only events may change it before the next one."""
         for span in event.writes:
             a = span.allocation
             left = self.left.get(a)
@@ -398,6 +438,16 @@ class Tape:
                         left[old] = _checksum(old)
                 left[span] = _checksum(span)
                 self.guarded = True
+        for span in event.reads:  # a leaf that changes between two readings is two leaves
+            a = span.allocation
+            if a in self.active:
+                left = self.left.get(a)
+                if left is None:
+                    left = self.left[a] = {}
+                    a.watch(self)
+                if a.exposed and span not in left:
+                    left[span] = _checksum(span)
+                    self.guarded = True
 
     def _meet(self, event: Event) -> None:
         """Is what earlier events left still there, in the bytes that this one touches."""
@@ -409,13 +459,14 @@ class Tape:
                 del self.changed[span.allocation][old]
             left = self.left.get(span.allocation)
             for old in [s for s in left if s.overlaps(span) is not False] if left else ():
-                if left and left.pop(old) != _checksum(old):
+                if left and left[old] != _checksum(old):
+                    del left[old]
                     self.conflicts.append(self._unrecorded(old, event))
 
     def _unrecorded(self, span: Span, event: Event) -> GradientError:
         name = ""
         if event.command is not None:
-            pairs = zip(event.command.program.leaves, event.command.flat, strict=True)
+            pairs = zip(event.command.program.leaves, event.command.places, strict=True)
             name = next((p.name for p, a in pairs if getattr(a, "allocation", None) is span.allocation), "")
         return GradientError(
             f"{name or str(span.allocation)!r} was changed between two events of this tape, before {event.label!r}"
@@ -458,7 +509,7 @@ class Tape:
             event = Event(next(_ids), "foreign", what, where, (), (span,))
             self._keep(span, event, needs)
             self.events.append(event)
-            return
+            needs = []
         for need in needs:
             if need.span.overlaps(span) is not False:
                 self.conflicts.append((need, what, where))
@@ -471,7 +522,8 @@ class Tape:
         for need in self.needs.get(allocation, ()):
             need.checksum = _checksum(need.span)
         if (left := self.left.get(allocation)) is not None:
-            spans = (span for event in self.events for span in event.writes if span.allocation is allocation)
+            touched = (span for event in self.events for span in (*event.writes, *event.reads))
+            spans = (span for span in touched if span.allocation is allocation)
             left.update((span, _checksum(span)) for span in dict.fromkeys(spans))
             self.guarded = True
 
@@ -623,10 +675,10 @@ class Tape:
 
     def _reverse_launch(self, event: Event, space: Workspace, after: dict) -> None:
         command, back = event.command, event.reverse
-        plan, flat = command.plan, command.flat
-        if back is None or len(back.shadows) != len(plan.floats):
+        plan, flat, places = command.plan, command.flat, command.places
+        if back is None or command.declared or len(back.shadows) != len(plan.floats):
             self._refuse_late(event, plan, flat, back)
-        if back is None or not any(flat[k].allocation in space for k in back.shadows):
+        if back is None or not any(places[k].allocation in space for k in back.shadows):
             return
         if back.reverse.ordered and plan.backend == "cuda" and np.prod(plan.dims) > 1:
             raise GradientError(
@@ -638,7 +690,7 @@ class Tape:
             event.checked = True
         copies = _private_copies(back.private, flat)
         values = list(command.values)
-        shadows = [space[flat[k].allocation] for k in back.shadows]
+        shadows = [space[places[k].allocation] for k in back.shadows]
         if copies:
             values = _moved_values(flat, copies)
         extras = [(k, shadow) for k, shadow in zip(back.shadows, shadows, strict=True)]
@@ -648,10 +700,10 @@ class Tape:
             arrays = launching.views(plan.program.function, flat)
             for k, (data, first) in copies.items():
                 arrays[k] = _moved_view(flat[k], data, first)
-            return arrays + [_shadow_view(flat[k], shadow) for k, shadow in extras]
+            return arrays + [_shadow_view(places[k], shadow) for k, shadow in extras]
 
         extras += helpers
-        packed = values + _mirrored_values(flat, extras)
+        packed = values + _mirrored_values(places, extras)
         if back.gather is None:
             back.executable.run(plan.program, plan.dims, packed, lambda: views(extras))
         else:
@@ -715,16 +767,20 @@ class Tape:
     def _refuse_late(self, event: Event, plan: Any, flat: list, back: Any) -> None:
         for k in (*plan.float_reads, *plan.float_writes) if plan.float_writes else ():
             if (back is None or k not in back.shadows) and flat[k].allocation.required:
-                name = plan.program.leaves[k].name
-                raise GradientError(
-                    f"{name!r} got requires_grad after {event.label!r} had been recorded.", slug="late-grad",
-                    where=event.where, why="What its adjoint needs was not kept.",
-                    instead="set requires_grad=True before the tape records",
-                )  # fmt: skip
+                raise self._late(plan.program.leaves[k].name, event)
+
+    def _late(self, name: str, event: Event) -> GradientError:
+        return GradientError(
+            f"{name!r} got requires_grad after {event.label!r} had been recorded.", slug="late-grad",
+            where=event.where, why="What its adjoint needs was not kept.",
+            instead="set requires_grad=True before the tape records",
+        )  # fmt: skip
 
     def _reverse_host(self, event: Event, space: Workspace, after: dict) -> None:
         """copy: the source gets the adjoint of the target; every host write clears what it overwrote."""
         dst = event.arrays[0]
+        if not event.followed and event.arrays[1].allocation.required:
+            raise self._late(event.arrays[1].label, event)
         if dst.allocation not in space:
             return
         for part in _float_parts(dst):
@@ -733,7 +789,7 @@ class Tape:
                 src = event.arrays[1] if part is dst else event.arrays[1].field(part._name)
                 got = g.copy()
                 g[...] = 0
-                space[src.allocation].view(src.span, _gradient_dtype(src))[...] += got
+                _add(space[src.allocation].view(src.span, _gradient_dtype(src)), got, src.span)
             else:
                 g[...] = 0
 
@@ -857,6 +913,17 @@ class Tape:
         """The static picture of the tape: lanes of memory by launches, with a table beside it."""
         return pictures["show"](self)
 
+    def diagnose(self, loss: array | None = None, grads: dict[array, array] | None = None) -> Any:
+        """Findings about this tape and its gradients: slug, severity, launch, line, sentence and fix. Publishes nothing.
+
+        The adjoints looked at are those of `loss` or `grads`, else of the last `backward`.
+        """
+        return pictures["diagnose"](self, loss, grads)
+
+    def memory(self) -> Any:
+        """The bytes this tape holds, by whom and why."""
+        return pictures["memory"](self)
+
 
 _REVERSE: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "launch": Tape._reverse_launch,
@@ -868,8 +935,8 @@ _REVERSE: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "foreign": Tape._reverse_nothing,
 }
 
-# filled by `viz`, which lies above: name -> function of a tape
-pictures: dict[str, Callable[[Tape], Any]] = {}
+# filled by `diagnose` and `viz`, which lie above: name -> function of a tape
+pictures: dict[str, Callable[..., Any]] = {}
 
 # called after every publishing with (tape, workspace): output ports of other libraries
 ports: list[Callable[[Tape, Workspace], None]] = []
@@ -946,9 +1013,23 @@ def _add_seed(space: Workspace, a: array, seed: Any) -> None:
             slug="seed-shape" if dtype_fits else "seed-dtype", instead=f"wb.ones_like({a.label})",
         )  # fmt: skip
     for part in _float_parts(a):
+        if part.dtype.scalar.bits == 16 and a.allocation.grad_scale != 2:  # type: ignore[attr-defined]
+            raise GradientError(
+                f"the seed of {a.label} has float16 fields, whose gradients would be float32 and have no room there.",
+                slug="struct-float16", instead="float32 fields",
+            )  # fmt: skip
         values = seed.data if part is a else seed.field(part._name).data
         view = space[a.allocation].view(part.span, _gradient_dtype(part))
-        view[...] += values.reshape(view.shape)
+        _add(view, values.reshape(view.shape), part.span)
+
+
+def _add(view: Any, values: Any, span: Span) -> None:
+    """view += values, also where several elements of the view are one number in memory."""
+    if not span.self_overlapping:
+        view += values
+        return
+    for at in np.ndindex(span.shape):
+        view[at] += values[at]
 
 
 def _accumulate(grad: Allocation, shadow: Shadow, dtype: Any) -> None:

@@ -19,7 +19,18 @@ import numpy as np
 
 import workbench as wb
 
-MODULES = ("arithmetic", "branches", "loops", "memories", "composites", "funcs", "scattered", "types", "combined", "corners")
+MODULES = (
+    "arithmetic",
+    "branches",
+    "loops",
+    "memories",
+    "composites",
+    "funcs",
+    "scattered",
+    "types",
+    "combined",
+    "corners",
+)
 BOTH = (wb.float32, wb.float64)
 ALL = (wb.float16, wb.float32, wb.float64)
 

@@ -11,7 +11,7 @@ from . import ALL, floats, given, ints, mat22, mat33, program, quat, vec2, vec3,
 def while_whose_condition_guards_an_index(F):
     @wb.kernel
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-        j = int(0)
+        j = 0
         s = F(1.0)
         while j < x.shape[0] and x[j] < F(1.0):
             s = s * x[j] + s
@@ -70,7 +70,7 @@ def a_return_inside_a_while_inside_a_for(F):
     def f(x: wb.array(dtype=F), a: F):
         s = a
         for j in range(x.shape[0]):
-            n = int(0)
+            n = 0
             while n < 4:
                 n += 1
                 if n == 2:
@@ -116,7 +116,7 @@ def the_loop_variable_after_the_loop(F):
     @wb.kernel
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
         s = F(1.0)
-        j = int(0)
+        j = 0
         for j in range(5):
             s = s * x[j]
             if s > F(1.0):
@@ -130,8 +130,8 @@ def the_loop_variable_after_the_loop(F):
 def a_flag_carried_by_a_loop(F):
     @wb.kernel
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-        found = bool(False)
-        at = int(-1)
+        found = False
+        at = -1
         s = F(0.0)
         for j in range(4):
             if x[j] > F(1.0) and not found:
@@ -475,7 +475,7 @@ def funcs_in_conditions(F):
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
         i = wb.tid()
         s = x[i]
-        if size(s) > F(0.5) and size(s * s) < F(4.0) or i == 2:
+        if (size(s) > F(0.5) and size(s * s) < F(4.0)) or i == 2:
             s = s * size(s)
         while size(s) < F(6.0):
             s = s * F(1.5) + size(s)
@@ -581,7 +581,7 @@ def an_active_loop_inside_an_inactive_branch_of_data(F):
     @wb.kernel
     def k(x: wb.array(dtype=F), z: wb.array(dtype=F), y: wb.array(dtype=F)):
         i = wb.tid()
-        n = int(0)
+        n = 0
         limit = z[i] * F(4.0)
         a = F(0.0)
         while a < limit:
@@ -604,7 +604,7 @@ def a_newton_iteration_in_two_unknowns(F):
     def k(x: wb.array(dtype=V), m: wb.array(dtype=M), y: wb.array(dtype=F)):
         i = wb.tid()
         v = V(F(1.0), F(1.5))
-        n = int(0)
+        n = 0
         while n < 6:
             r = V(v[0] * v[0] + v[1] - x[i][0] - F(2.0), v[1] * v[1] * v[1] - v[0] * m[i][0, 1] * F(0.1) - F(3.0))
             J = M(F(2.0) * v[0], F(1.0), -m[i][0, 1] * F(0.1), F(3.0) * v[1] * v[1])

@@ -6,7 +6,7 @@ import numpy as np
 
 import workbench as wb
 
-from . import ALL, floats, given, ints, mat33, program, vec2, vec3, vec4, zeros
+from . import floats, given, ints, mat33, program, vec3, vec4, zeros
 
 
 @program(x=floats(1), y=floats(1), reference=lambda x, y: {"y": y + 4 * x * x})
@@ -135,7 +135,7 @@ def odd_spellings(F):
         if True:
             b = b * a
         pass
-        y[i] = -(-a) * +b
+        y[i] = -(-a) * +b  # noqa: B002
 
     return k
 
@@ -328,7 +328,7 @@ def loops_in_loops_of_funcs_with_shared_memory(F):
     @wb.kernel
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
         i = wb.tid()
-        n = int(0)
+        n = 0
         while n < 3:
             a = inner(x, i, n + 1)
             b = inner(x, i, 2)
@@ -389,3 +389,44 @@ def a_matrix_product_by_atomics(F):
         wb.atomic_add(y, i, j, x[i, l] * z[l, j])
 
     return lambda p: wb.launch(k, dim=(3, 3, 3), inputs=[p.x, p.z, p.y])
+
+
+@program(x=given(0.7, 1.3, 1.6, 0.2), y=zeros(4))
+def effects_inside_conditions(F):
+    @wb.func
+    def pull(x: wb.array(dtype=F), i: int, v: F):
+        x[i] = x[i] * v + F(0.125)
+        return x[i]
+
+    @wb.kernel
+    def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+        i = wb.tid()
+        if x[i] > F(1.0) and pull(x, i, F(0.5)) > F(0.5):
+            y[i] = x[i] * x[i]
+        if x[i] > F(1.0) or pull(x, i, F(1.5)) > F(0.5):
+            y[i] += x[i]
+        y[i] += pull(x, i, x[i]) if x[i] < F(0.875) else x[i] * F(3.0)
+        if F(0.0) < x[i] < pull(x, i, F(0.875)):
+            y[i] *= x[i]
+        for j in range(2):
+            if j == 1 and pull(x, i, F(1.25)) > F(0.25) and x[i] > F(0.25):
+                y[i] += pull(x, i, F(0.75)) * x[i]
+
+    return k
+
+
+@program(x=given(0.7, 1.3, 1.6, 0.2), y=zeros(4))
+def effects_in_the_order_of_an_expression(F):
+    @wb.func
+    def pull(x: wb.array(dtype=F), i: int, v: F):
+        x[i] = x[i] * v + F(0.125)
+        return x[i]
+
+    @wb.kernel
+    def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+        i = wb.tid()
+        y[i] = x[i] + pull(x, i, F(0.5)) * x[i] - pull(x, i, x[i])
+        a, b = x[i], pull(x, i, F(2.0))
+        y[i] *= a * b * x[i]
+
+    return k

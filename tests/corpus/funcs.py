@@ -1,7 +1,5 @@
 """Funcs, structs, closures, constants, static, both annotation styles."""
 
-import numpy as np
-
 import workbench as wb
 
 from . import floats, ints, program, vec3, zeros

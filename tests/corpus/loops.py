@@ -136,7 +136,7 @@ def while_with_a_counter(F):
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
         i = wb.tid()
         s = x[i]
-        n = int(0)
+        n = 0
         while n < i + 2:
             s = s * s * F(0.5) + x[i]
             n += 1
@@ -164,7 +164,7 @@ def while_with_data_dependent_trips_and_two_carried(F):
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
         i = wb.tid()
         a = x[i]
-        n = int(0)
+        n = 0
         product = F(1.0)
         while a < F(20.0) and n < 9:
             product = product * a * F(0.5)
@@ -243,7 +243,7 @@ def while_true_with_breaks(F):
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
         i = wb.tid()
         s = x[i]
-        n = int(0)
+        n = 0
         while True:
             n += 1
             s = s * F(1.25) + x[i] * x[i]
@@ -321,7 +321,7 @@ def running_maximum_by_a_branch(F):
     @wb.kernel
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
         best = x[0]
-        where = int(0)
+        where = 0
         for j in range(1, x.shape[0]):
             if x[j] > best:
                 best = x[j]
@@ -348,7 +348,7 @@ def a_loop_whose_last_value_is_used(F):
 def an_integer_carried_as_an_index(F):
     @wb.kernel
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-        at = int(0)
+        at = 0
         s = F(1.0)
         for j in range(6):
             s = s * x[at] + F(0.5)
@@ -371,7 +371,7 @@ def loops_in_branches_and_branches_in_loops(F):
                 else:
                     s = s * s + x[j]
         else:
-            n = int(0)
+            n = 0
             while s < F(8.0) and n < 10:
                 s = s * F(1.5) + s * s
                 n += 1
@@ -445,7 +445,7 @@ def a_loop_that_never_runs(F):
 def a_bound_that_changes_in_the_loop(F):
     @wb.kernel
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-        n = int(3)
+        n = 3
         s = F(1.0)
         for j in range(n):
             n = n + 1

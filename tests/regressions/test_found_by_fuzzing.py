@@ -59,7 +59,7 @@ def stepped(y: wb.array(dtype=F), x: wb.array(dtype=F)):
 
 @wb.kernel
 def stores_in_condition(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    n = int(0)
+    n = 0
     while stepped(y, x) > F(-5.0) and n < 3:
         n += 1
 
@@ -227,3 +227,74 @@ def test_an_if_inside_an_if_on_the_same_condition_can_be_planned():
         wb.launch(same_condition_twice, 1, inputs=[x, 2])
     backward(tape, x)
     assert x.grad.numpy().tolist() == [1.5 + 4.5, 1.0 + 6.0]
+
+
+@wb.kernel
+def old_value_of_another_cell(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    old = wb.atomic_add(x, 2, F(1.5))
+    y[0] = old * old + x[0]
+
+
+def test_the_cell_whose_old_value_an_atomic_returned_is_kept_for_the_reverse_pass():
+    x, y = made([1.0, 2.0, 3.0]), made([0.0])
+    with wb.Tape() as tape:
+        wb.launch(old_value_of_another_cell, 1, inputs=[x, y])
+    backward(tape, y)
+    assert x.grad.numpy().tolist() == [1.0, 0.0, 6.0]
+
+
+@wb.kernel
+def only_old_values(c: wb.array(dtype=F), y: wb.array(dtype=F)):
+    old = wb.atomic_add(c, 0, F(1.0))
+    y[0] = old * old
+
+
+def test_what_an_atomic_returned_carries_activity():
+    c, y = made([3.0]), made([0.0], False)
+    with wb.Tape() as tape:
+        wb.launch(only_old_values, 1, inputs=[c, y])
+    backward(tape, y)
+    assert c.grad.numpy().tolist() == [6.0]
+
+
+@wb.kernel
+def one_cell_by_two_indices(x: wb.array(dtype=F), a: wb.array(dtype=F), y: wb.array(dtype=F)):
+    x[0] = a[0]
+    x[1] = a[1]
+    y[0] = x[0] * x[0]
+
+
+def test_in_an_array_that_overlaps_itself_two_indices_may_be_one_cell():
+    x = wb.from_numpy(np.lib.stride_tricks.as_strided(np.zeros(1), (3,), (0,)), dtype=F, requires_grad=True)
+    a, y = made([2.0, 3.0]), made([0.0])
+    with wb.Tape() as tape:
+        wb.launch(one_cell_by_two_indices, 1, inputs=[x, a, y])
+    backward(tape, y)
+    assert a.grad.numpy().tolist() == [0.0, 6.0]
+
+
+@wb.struct
+class Halves:
+    a: wb.float16
+    b: wb.float16
+
+
+@wb.kernel
+def product(p: wb.array(dtype=Halves), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = float(p[i].a * p[i].b)
+
+
+def test_float16_in_an_array_of_structs_has_no_room_for_its_gradient_and_is_refused():
+    p, y = wb.zeros(2, dtype=Halves, requires_grad=True), wb.zeros(2, dtype=float)
+    with wb.Tape(), pytest.raises(GradientError) as refusal:
+        wb.launch(product, 2, inputs=[p, y])
+    assert refusal.value.slug == "struct-float16"
+
+
+def test_numbers_that_do_not_lie_at_multiples_of_their_size_get_no_gradient():
+    records = np.zeros(3, dtype=np.dtype([("n", "i4"), ("q", "f8")]))
+    x, y = wb.from_numpy(records["q"], dtype=F, requires_grad=True), made([0.0] * 3)
+    with wb.Tape(), pytest.raises(GradientError) as refusal:
+        wb.launch(square, 3, inputs=[x, y])
+    assert refusal.value.slug == "unaligned"

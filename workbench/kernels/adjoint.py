@@ -12,6 +12,7 @@ with an undo log when there are loops. Everything built here is then pruned: `si
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ..errors import KernelError
@@ -90,17 +91,17 @@ def adjoint(function: Function, active: frozenset[str], groups: tuple[frozenset[
     `groups` are sets of array parameters that share memory at this launch; all others are taken as disjoint.
     Raises KernelError where an operation on an active path has no derivative.
     """
-    _refuse_taken_names(function)
+    _refuse_taken_names(function, active)
     forwarded = simplify.forward(function, groups)
     made = _Adjoint(forwarded, active, groups)
     reverse = made.build()
     return replace(reverse, count=_Count(forwarded, active, groups).build_count()) if made.extremal else reverse
 
 
-def _refuse_taken_names(function: Function) -> None:
+def _refuse_taken_names(function: Function, active: frozenset[str]) -> None:
     """An adjoint names its own parameters after the kernel's: `d_x` belongs to `x`."""
     names = {p.name for p in function.params}
-    for p in function.arrays:
+    for p in (q for q in function.params if isinstance(q.type, Array) or q.name in active):
         for taken in names & {f"d_{p.name}", f"after_{p.name}", f"ties_{p.name}"}:
             raise KernelError(
                 f"parameter {taken!r} has the name that the adjoint of this kernel gives to the companion of {p.name!r}.",
@@ -117,6 +118,7 @@ def root(array: Value) -> Value:
 
 
 _MEMORY_WRITES = (mem.STORE, *mem.ATOMICS)
+_MEMORY_READS = (mem.LOAD, *mem.ATOMICS)
 Key = object  # a primal Value, or (stmt, "trips") for the number of turns a loop made
 
 
@@ -132,8 +134,10 @@ class _Adjoint:
     ties: dict[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.varied = _varied(self.primal, self.active)
-        self.risky = _risky(self.primal)
+        self.written = {root(s.args[0]).name for s in walk(self.primal.body) if s.row in _MEMORY_WRITES}
+        stmts = list(self.repeated(self.primal.body))
+        self.varied = _varied(self.primal, self.active, stmts)
+        self.risky = _risky(stmts)
         self.extremal = self._extremal()
         self.private = self._private()
         self.logging = bool(self.private) and any(s.row in (c.FOR, c.WHILE) for s in walk(self.primal.body))
@@ -365,12 +369,30 @@ class _Adjoint:
 
     def replay_call(self, stmt: Stmt, known: dict, record: bool) -> None:
         """A func with its own adjoint or replay: its body, or the replay in its place."""
-        region = stmt.attr.replay or stmt.regions[0]
+        region = self.again(stmt)
         for p, a in zip(region.params, stmt.args, strict=True):
             known[p] = self.array(a, known) if isinstance(a.type, Array) else known[a]
         self.replay(region, known, record)
         for out, result in zip(stmt.outs, region.results, strict=True):
             known[out] = known[result]
+
+    def again(self, stmt: Stmt) -> Region:
+        """What a call repeats: its func_replay, unless that reads memory that the kernel or itself writes.
+
+        The replay runs on the memory that the launch found. The func itself is repeated exactly, so nothing is lost.
+        """
+        replay = stmt.attr.replay
+        stmts = list(walk(replay)) if replay is not None else []
+        written = self.written | {root(s.args[0]).name for s in stmts if s.row in _MEMORY_WRITES}
+        reads = [root(s.args[0]).name for s in stmts if s.row in _MEMORY_READS]
+        return stmt.regions[0] if replay is None or any(self.group(n) & written for n in reads) else replay
+
+    def repeated(self, region: Region) -> Iterator[Stmt]:
+        """Every statement, also those of the replays of calls."""
+        for stmt in walk(region):
+            yield stmt
+            if stmt.row is c.CALL and self.again(stmt) is not stmt.regions[0]:
+                yield from self.repeated(self.again(stmt))
 
     def carried(self, stmt: Stmt) -> list[tuple[Value, Value | None]]:
         """The stacks of a loop with what goes on each: its carried values, and the height of the undo log (None)."""
@@ -544,10 +566,9 @@ class _Adjoint:
 
     def refuse_overwritten(self, stmt: Stmt, grad: Region) -> None:
         """A func_grad runs when all is over: it must not read memory that the kernel changes."""
-        written = {root(s.args[0]).name for s in walk(self.primal.body) if s.row in _MEMORY_WRITES}
         for s in walk(grad):
             name = root(s.args[0]).name if s.row is mem.LOAD else ""
-            if name and not name.startswith("d_") and self.group(name) & written:
+            if name and not name.startswith("d_") and self.group(name) & self.written:
                 raise KernelError(
                     f"the func_grad of `{stmt.attr.func.key}` reads {name!r}, which this kernel also writes.",
                     slug="grad-reads-written", where=s.where, why="It would read what was written later.",
@@ -555,8 +576,8 @@ class _Adjoint:
                 )  # fmt: skip
 
     def reverse_replayed(self, stmt: Stmt, known: dict, adjoints: dict, gs: list) -> None:
-        region = stmt.attr.replay or stmt.regions[0]
-        if stmt.attr.replay is not None and self.has_effect(stmt):
+        region = self.again(stmt)
+        if region is stmt.attr.replay and self.has_effect(stmt):
             raise KernelError(
                 f"`{stmt.attr.func.key}` writes to arrays with gradients; its func_replay does not tell their adjoint.",
                 slug="replay-effect", where=stmt.where, instead="a func_grad for it too",
@@ -691,13 +712,13 @@ def _atomic_result(name: str, old: Value, operands: list[Value]) -> Value:
     return ROWS[name.removeprefix("atomic_")](old, operands[0])
 
 
-def _varied(function: Function, active: frozenset[str]) -> set[Value]:
+def _varied(function: Function, active: frozenset[str], stmts: list[Stmt]) -> set[Value]:
     """The values with a derivative: those that depend, through rows with a derivative, on active memory."""
     varied = {p for p in function.params if p.name in active and not isinstance(p.type, Array)}
     size = -1
     while size != len(varied):
         size = len(varied)
-        for stmt in walk(function.body):
+        for stmt in stmts:
             varied.update(_varied_by(stmt, varied, active))
     return varied
 
@@ -739,13 +760,13 @@ def _varied_by_call(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> l
     return found
 
 
-def _risky(function: Function) -> set[Value]:
+def _risky(stmts: list[Stmt]) -> set[Value]:
     """Values that may be infinite or NaN although the memory they come from is not."""
     risky: set[Value] = set()
     size = -1
     while size != len(risky):
         size = len(risky)
-        for stmt in walk(function.body):
+        for stmt in stmts:
             sources = [*stmt.args, *(v for r in stmt.regions for v in r.results)]
             if (stmt.row.unbounded and is_float(stmt.outs[0].type)) or any(s in risky for s in sources):
                 risky.update(o for o in stmt.outs if is_float(o.type))
@@ -786,6 +807,9 @@ class _Count(_Adjoint):
         with self.builder.open():
             self.replay(self.primal.body, known, False)
         return simplify.primal(self.named("ties"))
+
+    def again(self, stmt: Stmt) -> Region:
+        return stmt.regions[0]
 
     def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
         if root(stmt.args[0]).name not in self.extremal:

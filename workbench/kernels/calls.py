@@ -336,6 +336,11 @@ class Calls:
                 "an array made in a kernel has one axis of constant length", "local-array", node,
                 "It lives in the thread's registers.", "zeros(shape=4, dtype=float)",
             )  # fmt: skip
+        if isinstance(dtype, Composite | Struct):
+            raise self.error(
+                f"an array made in a kernel holds numbers, not {dtype}", "local-array", node,
+                "It lives in the thread's registers.", "zeros(shape=12, dtype=float), or an argument array",
+            )  # fmt: skip
         scalar = scalar_of(dtype)
         key = f"[]{self.serial()}"
         self.state.cells[key] = self.zero(Vector(fixed[0], scalar))

@@ -1,7 +1,8 @@
 """Calls of funcs that bring an adjoint or a replay of their own: a `call` statement with closed regions.
 
-In a func_grad, `adjoint[a]` is what this call adds to the gradient of its argument `a`: of a value a local that starts
-at zero (so `=` and `+=` both say what they mean), of an array the shadow of its memory, which can only be added to.
+In a func_grad, `adjoint[a] += g` adds to the gradient of the argument `a`: of a value through a local that starts at
+zero, of an array in the shadow of its memory. Nothing but `+=` and `-=` can be written; the shadow of an array can
+also be read, because a func that writes to an array finds its incoming gradient there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from . import declare, ir
 from .declare import Func
 from .facts import Facts
 from .flow import FRESH
-from .ops import control
+from .ops import control, memory
 from .places import Slot
 from .scope import Record, State, View, describe, leaves, rebuild
 from .types import Array, float16, float32, is_float
@@ -76,9 +77,10 @@ class Custom:
     def closed(
         self, fn: Callable[..., Any], args: dict[str, Any], flat: list[ir.Value], node: ast.Call
     ) -> tuple[ir.Region, Any]:
-        """Read a function into a region of its own, over parameters in place of its arguments."""
+        """Read a function into a region of its own, over parameters in place of its values; arrays stay themselves."""
         region = ir.Region(params=[ir.Value(v.type, v.name, v.where) for v in flat])
-        return region, self.enclosed(fn, region, self.inside_args(args, region.params), node)
+        seen = [v if isinstance(v.type, Array) else p for v, p in zip(flat, region.params, strict=True)]
+        return region, self.enclosed(fn, region, self.inside_args(args, seen), node)
 
     def inside_args(self, args: dict[str, Any], params: list[ir.Value]) -> dict[str, Any]:
         values = iter(params)
@@ -141,8 +143,18 @@ class Custom:
         inner = dict(zip(names, [*given.values(), *seeds], strict=True))
         self.every_gradient(f, fn, gradients, node)
         self.enclosed(fn, region, inner, node, gradients, cells)
+        self.refuse_effects(f, region)
         region.results = tuple(cells[f"[]d_{k}"] for k in values)
         return region
+
+    def refuse_effects(self, f: Func, region: ir.Region) -> None:
+        for s in ir.walk(region):
+            if s.row is memory.STORE or s.row in memory.ATOMICS:
+                raise KernelError(
+                    f"the adjoint of `{f.key}` writes to an array", slug="grad-effect", where=s.where,
+                    why="The reverse pass adds to gradients and leaves all other memory as it was.",
+                    instead="adjoint[a][i] += ..., or a local variable",
+                )  # fmt: skip
 
     def seeds(self, result: Any, incoming: list[ir.Value]) -> list[Any]:
         """One gradient per returned value, zero for those that have none."""
@@ -190,6 +202,14 @@ class Custom:
                     instead=instead,
                 )  # fmt: skip
 
+    def gradient_in(self, target: ast.expr) -> ast.Subscript | None:
+        """The `adjoint[a]` that a target is, or is a part of."""
+        while isinstance(target, (ast.Subscript, ast.Attribute)):
+            if isinstance(target, ast.Subscript) and self.is_gradient(target.value):
+                return target
+            target = target.value
+        return None
+
     def is_gradient(self, node: ast.expr) -> bool:
         return isinstance(node, (ast.Name, ast.Attribute)) and self.python_object(node) is declare.adjoint
 
@@ -208,7 +228,13 @@ class Custom:
 
     def gradient_read(self, node: ast.Subscript) -> Any:
         place = self.gradient(node)
-        return self.state.cells[place] if isinstance(place, str) else place
+        if isinstance(place, str):
+            raise self.error(
+                "the gradient of a value cannot be read", "adjoint-read", node,
+                "What other uses of it have added so far is a matter of their order.",
+                f"a local: g = ..., then {ast.unparse(node)} += g",
+            )  # fmt: skip
+        return place
 
     def gradient_place(self, node: ast.Subscript) -> Any:
         place = self.gradient(node)
@@ -222,9 +248,13 @@ class Custom:
 
     def gradient_assigned(self, node: ast.AST) -> KernelError:
         return self.error(
-            "the gradient of an array can only be added to", "adjoint-assign", node,
-            "Other threads and other uses of the array add to it too.", "adjoint[a][i] += ...",
+            "a gradient can only be added to, with `+=` or `-=`", "adjoint-assign", node,
+            "Other uses of the argument, and other threads, add to it too.", f"{ast.unparse(node)} += ...",
         )  # fmt: skip
+
+    def refuse_gradient_assigned(self, target: ast.expr) -> None:
+        if self.gradient_in(target) is not None:
+            raise self.gradient_assigned(target)
 
 
 def shadow_type(type: Any) -> Array:

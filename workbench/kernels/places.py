@@ -263,6 +263,7 @@ class Places:
             return self.bind(target, value)
         if not isinstance(target, (ast.Attribute, ast.Subscript)):
             raise fence.refuse(fence.name_of(target), self.where(target))
+        self.refuse_gradient_assigned(target)
         with self.at(target):
             if is_array(value) and isinstance(target, ast.Attribute):
                 return self.assign_array_field(target, value)
@@ -459,6 +460,8 @@ class Places:
         with self.at(node.target):
             place = self.place(node.target)
         op = fence.name_of(node.op)
+        if op not in IN_PLACE:
+            self.refuse_gradient_assigned(node.target)
         if isinstance(place, (View, Cells)):
             return self.update_memory(place, node, op)
         if not isinstance(place, Slot):

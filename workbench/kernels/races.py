@@ -82,6 +82,10 @@ class _Guard(_Adjoint):
         assert total is not None
         return ROWS["add"](total, self.number(int32, 1))
 
+    def again(self, stmt: Stmt) -> Region:
+        """The func that ran, not its replay."""
+        return stmt.regions[0]
+
     # ---- every access leaves and meets numbers
 
     def replay_value(self, stmt: Stmt, known: dict, record: bool) -> None:

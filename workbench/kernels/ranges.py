@@ -422,13 +422,15 @@ def accesses(function: ir.Function) -> tuple[Access, ...]:
 def boxes(function: ir.Function) -> dict[str, Grouped]:
     """The accesses to each array parameter that is touched at all."""
     out: dict[str, Grouped] = {}
+    used = {v for s in ir.walk(function.body) for v in (*s.args, *(r for region in s.regions for r in region.results))}
     for a in accesses(function):
         group = out.setdefault(a.name, Grouped())
         if a.effect is Effect.ACCUMULATES:
             group.accumulates.append(a)
         if a.effect is not Effect.READS:
             group.writes.append(a)
-        if a.effect is Effect.READS or a.stmt.row.name in ("atomic_exch", "atomic_cas"):
+        returned = a.effect is not Effect.READS and not used.isdisjoint(a.stmt.outs)  # what an atomic returns, it read
+        if a.effect is Effect.READS or returned or a.stmt.row.name in ("atomic_exch", "atomic_cas"):
             group.reads.append(a)
     return out
 
@@ -771,8 +773,8 @@ def _outside(hull: _Hull, axis: int) -> Point | None:
     except _Unknown:
         return None
     lo, hi = line.hull(hull.box)
-    for sign, beyond in ((1, hi >= n), (-1, lo < -back)):
-        for point in _corners(hull, line, sign) if beyond else ():
+    for sign, beyond, limit in ((1, hi >= n, n), (-1, lo < -back, back + 1)):
+        for point in (*_corners(hull, line, sign), *_nearest(hull, line, sign, limit)) if beyond else ():
             index = hull.index(axis, point)
             if index is None or not hull.runs(point):
                 continue
@@ -789,6 +791,18 @@ def _corners(hull: _Hull, line: _Line, sign: int) -> Iterator[Point]:
             c = sign * line.terms.get(v, 0)
             point[v] = hi if c > 0 or (c == 0 and other) else lo
         yield point
+
+
+def _nearest(hull: _Hull, line: _Line, sign: int, limit: int) -> Iterator[Point]:
+    """Where sign * index first reaches `limit`: further out it may not fit its machine type."""
+    for start in _corners(hull, line, -sign):
+        yield start
+        for v, c in line.terms.items():
+            steps = -((sign * line.at(start) - limit) // abs(c))
+            lo, hi = hull.box[v]
+            moved = start[v] + (steps if sign * c > 0 else -steps)
+            if lo <= moved <= hi:
+                yield {**start, v: moved}
 
 
 def _refusal(function: ir.Function, hull: _Hull, axis: int, point: Point, name: str) -> BoundsError:

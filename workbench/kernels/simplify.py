@@ -139,9 +139,10 @@ class _Rewrite:
                 scope.cells[_cell(stmt.args[0], indices)] = stmt.args[-1]
 
     def forget(self, name: str, scope: _Scope, written: tuple | None = None) -> None:
-        group = next((g for g in self.groups or () if name in g), frozenset((name,)))
-        for cell in list(scope.cells):
-            if cell[0] in group and not _apart(cell, written):
+        shared = next((g for g in self.groups or () if name in g), None)
+        group = shared or frozenset((name,))
+        for cell in list(scope.cells):  # in shared memory two indices may be one cell: a group of one overlaps itself
+            if cell[0] in group and (shared or not _apart(cell, written)):
                 del scope.cells[cell]
 
     def regions(self, stmt: Stmt, args: tuple[Value, ...], scope: _Scope) -> None:

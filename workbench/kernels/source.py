@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import ast
+import copy
+import dis
 import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from ..errors import KernelError, Where
@@ -58,7 +61,15 @@ def source(fn: Callable[..., Any]) -> Source:
     text = textwrap.dedent("\n".join(raw)) + "\n"
     shift = len(raw[0]) - len(text.split("\n", 1)[0])
     file = inspect.getsourcefile(fn) or fn.__code__.co_filename
-    return Source(fn, _definition(fn, text), text, file, max(first, 1), shift, tuple(raw))
+    tree = _definition(fn, text)
+    if not _same_code(fn, tree):
+        raise KernelError(
+            f"the text of `{fn.__name__}` in its file is not the text that Python runs",
+            slug="stale-source", where=Where(file, max(first, 1), text=raw[0], function=fn.__name__),
+            why="The file was edited after it was imported; the kernel would be another function than yours.",
+            instead="import the module anew, or restart the kernel of the notebook",
+        )  # fmt: skip
+    return Source(fn, tree, text, file, max(first, 1), shift, tuple(raw))
 
 
 def _definition(fn: Callable[..., Any], text: str) -> ast.FunctionDef:
@@ -75,3 +86,37 @@ def _definition(fn: Callable[..., Any], text: str) -> ast.FunctionDef:
         why="Its text cannot be read by itself.",
         instead="def f(x: float): return x * x",
     )
+
+
+def _same_code(fn: Callable[..., Any], tree: ast.FunctionDef) -> bool:
+    """Does this text compile to the function's own code: the file may have changed since."""
+    code = fn.__code__
+    bare = copy.copy(tree)
+    bare.decorator_list, bare.returns, bare.name = [], None, "text of a kernel"  # no name that it could itself mean
+    bare.args = copy.deepcopy(tree.args)
+    for arg in [*bare.args.posonlyargs, *bare.args.args, *bare.args.kwonlyargs, bare.args.vararg, bare.args.kwarg]:
+        if arg is not None:
+            arg.annotation = None
+    free = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(0)) for name in code.co_freevars]
+    outer = ast.parse("def around():\n    pass").body[0]
+    assert isinstance(outer, ast.FunctionDef)
+    outer.body = [*free, bare]
+    module = ast.fix_missing_locations(ast.Module([outer], []))
+    around = next(c for c in compile(module, "kernel", "exec", dont_inherit=True).co_consts if isinstance(c, CodeType))
+    again = next((c for c in around.co_consts if isinstance(c, CodeType) and c.co_name == bare.name), None)
+    return again is not None and _essence(again) == _essence(code)
+
+
+_FORM = {"CACHE", "PUSH_NULL", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG"}  # differ by what a module imports
+
+
+def _essence(code: CodeType) -> list[tuple[str, str]]:
+    """What a function does: its instructions, with names and constants in place of numbers."""
+    out = []
+    for step in dis.get_instructions(code):
+        if step.opname in _FORM:
+            continue
+        jumps = step.opcode in dis.hasjrel or step.opcode in dis.hasjabs
+        value = "" if jumps or isinstance(step.argval, CodeType) else repr(step.argval)
+        out.append((step.opname.replace("LOAD_METHOD", "LOAD_ATTR"), value))
+    return out

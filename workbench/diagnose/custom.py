@@ -1,0 +1,85 @@
+"""Is a `func_grad` the derivative of its func: both adjoints run, and what they leave is compared.
+
+One idea: the same kernel without the user's rule has an adjoint too, made from the func's body. Where that is finite,
+the two must agree to rounding; where it is not, a rule of one's own is what a `func_grad` is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..errors import KernelError, Where
+from ..kernels import ir
+from ..kernels.adjoint import adjoint
+from ..tape import Event, Workspace
+from .again import Copies, run_copies, small
+
+TOLERANCE = 1e-3  # far above rounding in float32, far below a wrong factor
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """One func whose rule gives another gradient than its body: of which parameter, and how large both are."""
+
+    func: str
+    where: Where | None
+    parameter: str
+    given: float
+    expected: float
+
+
+def has_rules(event: Event) -> bool:
+    """Does this launch use a `func_grad` on an active path."""
+    return event.reverse is not None and any(_rule(s) for s in ir.walk(event.command.program.function.body))
+
+
+def disagreement(event: Event, space: Workspace) -> Disagreement | None:
+    """Compare on the memory that the launch found, with the shadows that came in. None: they agree, or nobody knows."""
+    back = event.reverse
+    if back is None or back.extremal or not small(event):
+        return None
+    function, plan = event.command.plan.forward.function, event.command.plan
+    try:
+        bare = adjoint(_without_rules(function), back.reverse.active, plan.groups)
+    except KernelError:
+        return None
+    theirs, ours = Copies(event, space), Copies(event, space)
+    if not (run_copies(back.reverse.function, event, theirs) and run_copies(bare.function, event, ours)):
+        return None
+    call = next(s for s in ir.walk(function.body) if _rule(s))
+    for k in back.shadows:
+        a = event.command.flat[k]
+        given, expected = _comparable(theirs.shadow(a), ours.shadow(a))
+        size = max(np.linalg.norm(given), np.linalg.norm(expected))
+        if np.linalg.norm(given - expected) > TOLERANCE * size:
+            name = plan.program.leaves[k].name
+            norms = float(np.linalg.norm(given)), float(np.linalg.norm(expected))
+            return Disagreement(call.attr.func.key, call.where, name, *norms)
+    return None
+
+
+def _comparable(given: np.ndarray, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    fine = np.isfinite(given) & np.isfinite(expected)
+    return given[fine].astype(np.float64), expected[fine].astype(np.float64)
+
+
+def _rule(stmt: ir.Stmt) -> bool:
+    return stmt.row.name == "call" and stmt.attr.grad is not None
+
+
+def _without_rules(function: ir.Function) -> ir.Function:
+    return replace(function, body=_bare(function.body))
+
+
+def _bare(region: ir.Region) -> ir.Region:
+    return ir.Region(region.params, list(_bare_statements(region)), region.results)
+
+
+def _bare_statements(region: ir.Region) -> Iterator[ir.Stmt]:
+    for stmt in region.body:
+        regions = tuple(_bare(r) for r in stmt.regions)
+        attr = replace(stmt.attr, grad=None, replay=None) if _rule(stmt) else stmt.attr
+        yield replace(stmt, regions=regions, attr=attr)

@@ -1,0 +1,189 @@
+"""Products of the derivative of a tape: the Jacobian row by row or column by column, and losses as optimizers want them.
+
+Rows are reverse walks, columns forward walks, each in a workspace of its own: no `.grad` of the user is read or written.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import memory
+from .array import array
+from .errors import GradientError
+from .forward import _check_direction, _components, value_of, walk
+from .kernels.types import Struct
+from .tape import Tape, Workspace, _gradient_dtype, _shadow_view
+
+
+def jacobian(tape: Tape, y: array, x: array, mode: str | None = None) -> np.ndarray:
+    """The derivative of every component of y by every component of x, which must have been on an active path.
+
+    By the final contents of y and the contents of x that the tape started from. mode "rows" walks backwards once per
+    component of y, "columns" forwards once per component of x; None takes whichever is fewer (rows where the tape
+    holds a `record_func`). Returns a new NumPy array of shape (*y.shape, *y's components, *x.shape, *x's components) in
+    the gradient dtype of x (rows) or y (columns). Raises GradientError where a row or column would not be exact.
+    """
+    for a in (x, y):
+        if not isinstance(a, array) or isinstance(a.dtype, Struct):
+            raise GradientError(
+                f"jacobian() takes arrays of numbers or vectors, not {a.dtype if isinstance(a, array) else type(a).__name__}.",
+                slug="seed-type", instead="one field: a.field(name)",
+            )  # fmt: skip
+    if mode not in (None, "rows", "columns"):
+        raise ValueError('mode is "rows", "columns" or None')
+    with memory.LOCK, memory.unrecorded():
+        tape._check_seed(y)
+        _check_direction(tape, x)
+        opaque = any(e.kind == "func" for e in tape.events)
+        mode = mode or ("rows" if opaque or _count(y) <= _count(x) else "columns")
+        rows = [_row(tape, y, x, k) for k in range(_count(y))] if mode == "rows" else None
+        columns = [_column(tape, y, x, k) for k in range(_count(x))] if rows is None else []
+    outer, inner = (*y.shape, *_components(y)), (*x.shape, *_components(x))
+    if rows is not None:
+        return np.array(rows, _gradient_dtype(x)).reshape(outer + inner)
+    stacked = np.array(columns, _gradient_dtype(y)).reshape((_count(x), _count(y)))
+    return np.ascontiguousarray(stacked.T).reshape(outer + inner)
+
+
+def _count(a: array) -> int:
+    return int(np.prod((*a.shape, *_components(a))))
+
+
+def _row(tape: Tape, y: array, x: array, k: int) -> np.ndarray:
+    space = Workspace()
+    _set_one(space, y, k)
+    tape._walk(space)
+    return _taken(space, x)
+
+
+def _column(tape: Tape, y: array, x: array, k: int) -> np.ndarray:
+    space = Workspace()
+    _set_one(space, x, k)
+    walk(tape, space)
+    return _taken(space, y)
+
+
+def _set_one(space: Workspace, a: array, k: int) -> None:
+    view = _shadow_view(a, space[a.allocation])
+    view[np.unravel_index(k, view.shape)] = 1
+
+
+def _taken(space: Workspace, a: array) -> np.ndarray:
+    found = value_of(a, space)
+    space.release()
+    return found
+
+
+# ---- losses for optimizers
+
+
+class ValueAndGrad:
+    """A loss with its gradient: what `value_and_grad` returns.
+
+    Called with the arguments of the function, it gives (value: float, gradient). `closure(*tensors)` gives the
+    function that torch's optimizers call. `tape` is the tape of the last call, to look at.
+    """
+
+    def __init__(self, fn: Callable[..., array], argnums: int | tuple[int, ...], like: array | None):
+        self.fn, self.argnums, self.like = fn, argnums, like
+        self.tape: Tape | None = None
+        self.__name__, self.__doc__ = getattr(fn, "__name__", "loss"), fn.__doc__ or self.__doc__
+
+    def __call__(self, *args: Any) -> tuple[float, Any]:
+        picked = (self.argnums,) if isinstance(self.argnums, int) else tuple(self.argnums)
+        if not picked or max(picked) >= len(args):
+            raise TypeError(f"{self.__name__} differentiates by argument {max(picked, default=0)}, got {len(args)}")
+        given = list(args)
+        for k in picked:
+            given[k] = _input(args[k], self.like)
+        self.tape = Tape()
+        with self.tape:
+            loss = self.fn(*given)
+        value = self._backward(loss, [given[k] for k in picked], picked)
+        grads = tuple(_output(args[k], given[k]) for k in picked)
+        return value, grads[0] if isinstance(self.argnums, int) else grads
+
+    def _backward(self, loss: Any, inputs: list[array], picked: tuple[int, ...]) -> float:
+        assert self.tape is not None
+        if not isinstance(loss, array):
+            raise GradientError(
+                f"{self.__name__} returned a {type(loss).__name__}; it must return an array of one element.",
+                slug="loss-shape", instead="return loss",
+            )  # fmt: skip
+        for k, a in zip(picked, inputs, strict=True):
+            if not self.tape._touched(a.span):
+                raise GradientError(
+                    f"{self.__name__} never used its argument {k} in a launch: its gradient would be zero in silence.",
+                    slug="unused-argument", why="What NumPy does with its values is on no tape.",
+                    instead="pass the array itself to wb.launch",
+                )  # fmt: skip
+        self.tape.backward(loss)
+        return float(np.ravel(loss._host())[0])
+
+    def closure(self, *args: Any) -> Callable[[], float]:
+        """For `optimizer.step(closure)` of torch: evaluates at the tensors, sets their `.grad`, returns the loss."""
+
+        def evaluate() -> float:
+            value, grads = self(*args)
+            for k, g in zip(*self._pairs(grads), strict=True):
+                args[k].grad = g
+            return value
+
+        return evaluate
+
+    def _pairs(self, grads: Any) -> tuple[tuple[int, ...], tuple]:
+        return ((self.argnums,), (grads,)) if isinstance(self.argnums, int) else (tuple(self.argnums), grads)
+
+
+def value_and_grad(
+    fn: Callable[..., array], argnums: int | tuple[int, ...] = 0, like: array | None = None
+) -> ValueAndGrad:
+    """A function that gives the loss and its gradient, as `scipy.optimize.minimize(..., jac=True)` takes it.
+
+    fn       takes arrays, launches kernels, returns an array of one element. It is run under a new tape at every call.
+    argnums  the argument, or the tuple of arguments, to differentiate by.
+    like     the dtype and shape in which `fn` wants them: a flat vector is cast and folded into it. By default an
+             argument keeps its own shape and its dtype becomes the array's.
+    Arguments may be NumPy arrays, torch tensors (on the CPU) or arrays; gradients come back as what was given, in its
+    dtype and shape; `fn` gets a copy of each. With torch: `optimizer.step(value_and_grad(fn).closure(tensor))`.
+    Raises GradientError [loss-shape], [unused-argument], and what `Tape.backward` raises.
+    """
+    if not callable(fn) or inspect.isclass(fn):
+        raise TypeError(f"value_and_grad takes a function of arrays, not {fn!r}")
+    return ValueAndGrad(fn, argnums, like)
+
+
+def _input(value: Any, like: array | None) -> array:
+    """A copy of an argument, with a gradient."""
+    raw = _numbers(value)
+    if like is not None:
+        raw = raw.reshape((*like.shape, *_components(like))).astype(_gradient_dtype(like), copy=False)
+        return array(raw, dtype=like.dtype, device=like.device, requires_grad=True)
+    if isinstance(value, array):
+        return array(raw, dtype=value.dtype, device=value.device, requires_grad=True)
+    return array(raw, requires_grad=True)
+
+
+def _numbers(value: Any) -> np.ndarray:
+    if isinstance(value, array):
+        return value._host()
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    raw = np.asarray(value)
+    return raw if raw.dtype.kind == "f" else raw.astype(np.float64)
+
+
+def _output(given: Any, x: array) -> Any:
+    """The gradient as the argument was given."""
+    assert x.grad is not None
+    g = x.grad._host()
+    if isinstance(given, array):
+        return array(g, dtype=x.grad.dtype, device=given.device)
+    if hasattr(given, "new_tensor"):
+        return given.new_tensor(g.reshape(tuple(given.shape)), requires_grad=False)
+    raw = _numbers(given)
+    return g.reshape(raw.shape).astype(raw.dtype, copy=True)
