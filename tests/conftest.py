@@ -41,6 +41,10 @@ def has_torch() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
+def has_jax() -> bool:
+    return importlib.util.find_spec("jax") is not None
+
+
 def has_nvrtc() -> bool:
     try:
         from cupy_backends.cuda.libs import nvrtc
@@ -63,6 +67,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str, str]] = {
     "needs_cc": (has_compiler, "WORKBENCH_REQUIRE_CC", "no C compiler (cc, gcc, clang) on the PATH"),
     "needs_nvrtc": (has_nvrtc, "WORKBENCH_REQUIRE_NVRTC", "NVRTC cannot be loaded (pip install '.[cuda12]')"),
     "needs_torch": (has_torch, "WORKBENCH_REQUIRE_TORCH", "PyTorch is not installed"),
+    "needs_jax": (has_jax, "WORKBENCH_REQUIRE_JAX", "JAX is not installed"),
     "needs_gpu": (has_gpu, "WORKBENCH_REQUIRE_GPU", "no CUDA device"),
     "browser": (has_browser, "WORKBENCH_REQUIRE_BROWSER", "NO BROWSER TEST RAN: playwright or Chromium is missing"),
 }

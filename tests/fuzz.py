@@ -470,7 +470,8 @@ class Generator:
         n = self.r.choice(found)
         self.w.put(self.r.choice((
             f"{n}.a = {self.tame()}", f"{n}.a *= {self.tame(1)}", f"{n}.v[1] = {self.tame(1)}",
-            f"{n}.v += {self.tame_vec()}", f"{n}.v.x += {self.tame(1)}", f"{n} = {self.r.choice(found)}", f"{n} = {self.call('s', 2) or n}",
+            f"{n}.v += {self.tame_vec()}", f"{n}.v.x += {self.tame(1)}", f"{n} = {self.r.choice(found)}",
+            f"{n} = {self.call('s', 2) or n}",
         )))  # fmt: skip
 
     def branch(self) -> None:
@@ -682,7 +683,7 @@ class Generator:
     # ---- the host side
 
     def script(self) -> list[tuple]:
-        """Launches and host writes over the bases, which are longer than the arguments: floats A B C M N, vectors V W, structs P."""
+        """Launches and host writes over the bases, which are longer than the arguments."""
         steps: list[tuple] = []
         for _ in range(self.r.randint(1, 5)):
             if self.chance(0.2):
@@ -855,7 +856,9 @@ class Program:
         """Arithmetic on views: a[...] += b[...] and the like."""
         n = self.length
         target, source = arrays[a], arrays[b][second : second + n]
-        if how == "=":
+        if how == "=" and b not in self.required:  # an assignment would start a leaf: by design another derivative
+            wb.copy(target[first : first + n], source)
+        elif how == "=":
             target[first : first + n] = source
         elif how == "+=":
             target[first : first + n] += source
@@ -1068,6 +1071,11 @@ def describe(p: Program) -> str:
     return f"{body}\n# length {p.length} required {p.required} retained {p.retained} seed {p.seed}\n# steps {p.steps}"
 
 
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--programs", type=int, default=200)
@@ -1084,17 +1092,17 @@ def main() -> int:
         outcome = check(program, c)
         counts[outcome.verdict] += 1
         if (seed - args.seed) % 100 == 99:
-            print(f"after {seed}: {dict(counts)}", file=sys.stderr, flush=True)
+            say(f"after {seed}: {dict(counts)}")
         if outcome.verdict == "refused":
             slugs[outcome.detail.split("]")[0] + "]"] += 1
             if slugs[outcome.detail.split("]")[0] + "]"] <= 2:
-                print(f"refused: program {seed}: {outcome.detail[:300]}", file=sys.stderr, flush=True)
+                say(f"refused: program {seed}: {outcome.detail[:300]}")
         if outcome.verdict in ("wrong", "crash"):
-            print(f"=== program {seed}{' (c)' if c else ''}: {outcome.verdict}: {outcome.detail}", file=sys.stderr)
+            say(f"=== program {seed}{' (c)' if c else ''}: {outcome.verdict}: {outcome.detail}")
             small = minimise(program, c, args.minimise) if args.minimise else program
-            print(f"{describe(small)}\n# {check(small, c).detail[:600]}", file=sys.stderr, flush=True)
+            say(f"{describe(small)}\n# {check(small, c).detail[:600]}")
     took = time.time() - start
-    print(f"{dict(counts)} refused by {dict(slugs)} in {took:.0f} s", file=sys.stderr)
+    say(f"{dict(counts)} refused by {dict(slugs)} in {took:.0f} s")
     return 1 if counts["wrong"] or counts["crash"] else 0
 
 

@@ -52,5 +52,5 @@ def test_a_stranger_s_write_to_the_rest_is_still_found() -> None:
         wb.launch(add_squares, dim=3, inputs=[x, y])
         seen[0] = 7.0
         wb.launch(square_all_but_the_first, dim=2, inputs=[x])
-    with pytest.raises(wb.GradientError, match=r"after 'add_squares' had read it"):
+    with pytest.raises(wb.GradientError, match="'x' was changed"):
         tape.backward(grads={y: wb.ones(3, dtype=float)})

@@ -92,19 +92,6 @@ def test_a_permutation_is_no_race_and_exact():
     np.testing.assert_array_equal(y.numpy()[order], X**2)
 
 
-def test_one_thread_may_store_where_it_likes():
-    @wb.kernel
-    def serial(x: wb.array(dtype=F), index: wb.array(dtype=int), y: wb.array(dtype=F)):
-        for i in range(x.shape[0]):
-            y[index[i]] = x[i] * x[i]
-
-    x, y = leaf(), empty()
-    backward(record(serial, 1, x, ints(0, 1, 2, 3, 1, 5), y), y)
-    want = 2 * X
-    want[1] = 0
-    np.testing.assert_array_equal(x.grad.numpy(), want)
-
-
 def test_a_race_that_the_events_before_decide_is_looked_for_in_the_memory_of_that_moment():
     x, y, order = leaf(), empty(), ints(0, 0, 0, 0, 0, 0)
     with wb.Tape() as tape:

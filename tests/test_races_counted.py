@@ -106,3 +106,14 @@ def test_stores_modulo_a_number_are_refused_exactly_where_two_coincide():
             assert not isinstance(got, str), (n, a, b, m, got)
             np.testing.assert_array_equal(x.grad.numpy(), 2 * x.numpy())
     assert 5 < refused < 38
+
+
+def test_one_thread_may_store_where_it_likes():
+    @wb.kernel
+    def serial(x: wb.array(dtype=F), index: wb.array(dtype=int), y: wb.array(dtype=F)):
+        for i in range(x.shape[0]):
+            y[index[i]] = x[i] * x[i]
+
+    x, y = leaf([0.7, -1.3, 2.1]), wb.zeros(3, dtype=F)
+    assert not isinstance(attempt(serial, 1, x, wb.array([0, 1, 1], dtype=int), y), str)
+    np.testing.assert_array_equal(x.grad.numpy(), [1.4, 0, 4.2])

@@ -274,33 +274,7 @@ def test_integers_that_choose_what_is_read_are_kept():
     assert index.numpy().tolist() == [0, 0, 0, 0]
 
 
-# --- several tapes
-
-
-@pytest.mark.parametrize("marked", [False, True])
-def test_chained_tapes_hand_the_gradient_on(marked):
-    x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), wb.zeros(N, dtype=F, requires_grad=marked)
-    with wb.Tape() as first:
-        run(square, x, h)
-    with wb.Tape() as second:
-        run(cube, h, y)
-    second.backward(grads={y: seed(*ONE)})
-    np.testing.assert_allclose(h.grad.numpy(), 3 * X**4, rtol=1e-14)
-    first.backward()
-    np.testing.assert_allclose(x.grad.numpy(), 6 * X**5, rtol=1e-14)
-
-
-def test_the_innermost_tape_records():
-    x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), empty()
-    with wb.Tape() as outer:
-        run(square, x, h)
-        with wb.Tape() as inner:
-            run(cube, h, y)
-        run(square, x, y, record_tape=False)
-        run(cube, x, x[:])
-    assert [e.label for e in outer.launches] == ["square", "cube"] and [e.label for e in inner.launches] == ["cube"]
-    outer.backward(grads={h: seed(*ONE)})
-    np.testing.assert_array_equal(x.grad.numpy(), 2 * X)
+# --- odd moments
 
 
 def test_backward_inside_the_block_walks_what_is_there_so_far():
@@ -357,3 +331,53 @@ def test_a_tape_keeps_its_arrays_alive_until_it_is_reset():
     tape.reset()
     gc.collect()
     assert y() is None
+
+
+# --- a walk that breaks off
+
+
+@wb.kernel
+def scatter(x: wb.array(dtype=F), index: wb.array(dtype=int), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[index[i]] = x[i] * x[i]
+
+
+def test_a_walk_that_is_refused_half_way_leaves_memory_and_gradients_alone():
+    x, h, double = leaf(), wb.zeros(N, dtype=F, requires_grad=True), wb.array([0, 1, 1, 2], dtype=int)
+    x.grad.fill_(5.0)
+    with wb.Tape() as tape:
+        wb.launch(scatter, dim=N, inputs=[x, double, h])
+        double.zero_()
+        for _ in range(3):
+            run(square, h, h)
+        h.assign(X)
+    for _ in range(2):
+        with pytest.raises(wb.GradientError, match="race"):
+            tape.backward(grads={h: seed(*ONE)})
+        np.testing.assert_array_equal(h.numpy(), X)
+        np.testing.assert_array_equal(x.numpy(), X)
+        assert double.numpy().tolist() == [0, 0, 0, 0]
+        assert x.grad.numpy().tolist() == [5, 5, 5, 5] and not h.grad.numpy().any()
+
+
+def test_an_error_in_a_recorded_function_leaves_memory_and_gradients_alone():
+    x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), empty()
+    broken = [True]
+
+    def callback() -> None:
+        h.grad.fill_(99.0)
+        if broken:
+            raise RuntimeError("not today")
+        h.grad.fill_(1.0)
+
+    with wb.Tape() as tape:
+        run(square, x, h)
+        tape.record_func(callback, [h])
+        run(cube, h, y)
+        h.zero_()
+    with pytest.raises(RuntimeError, match="not today"):
+        tape.backward(grads={y: seed(*ONE)})
+    assert not h.numpy().any() and not x.grad.numpy().any() and not h.grad.numpy().any()
+    broken.clear()
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_array_equal(x.grad.numpy(), 2 * X)

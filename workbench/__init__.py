@@ -53,7 +53,10 @@ from .interop import (
     device_to_torch as device_to_torch,
     dtype_from_torch as dtype_from_torch,
     dtype_to_torch as dtype_to_torch,
+    from_dlpack as from_dlpack,
+    from_jax as from_jax,
     from_torch as from_torch,
+    to_jax as to_jax,
     to_torch as to_torch,
 )
 from .kernels import types as types

@@ -406,6 +406,14 @@ class array:
         self.allocation.expose()
         return self.data.__cuda_array_interface__
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """DLPack: another library takes this memory as it is. The memory is exposed from now on."""
+        self.allocation.expose()
+        return self.data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.data.__dlpack_device__()
+
     def __deepcopy__(self, memo: dict) -> array:
         return clone(self)
 

@@ -132,7 +132,7 @@ def walk(tape: Tape, space: Workspace) -> Workspace:
 def passing(
     tape: Tape, before: Callable[[Event, dict], None], behind: Callable[[Event], None] | None = None
 ) -> None:
-    """Go through the events in order: `before(event, extremes)` with memory as it found it, `behind(event)` as it left it.
+    """Go through the events: `before(event, extremes)` with memory as it found it, `behind(event)` as it left it.
 
     "Memory" are the bytes that the tape kept; with Tape(keep="all") that is everything it wrote.
     """
@@ -270,7 +270,7 @@ def executable(plan: Any, function: Function, ordered: bool, active: frozenset[s
     """A tangent, ready to run: as an adjoint is, with `t_` arrays laid out like what they belong to."""
     if ordered and plan.backend == "cuda" and np.prod(plan.dims) > 1:
         raise GradientError(
-            f"Kernel {plan.program.name!r} uses what an atomic returned: on a GPU that depends on the order of threads.",
+            f"Kernel {plan.program.name!r} uses what an atomic returned: on a GPU a matter of the order of threads.",
             slug="atomic-order", where=plan.program.function.where, instead="device='cpu' for this launch",
         )  # fmt: skip
     mirrored = {f"{prefix}{n}": n for prefix in (PREFIX, "after_", "ties_", "") for n in plan.shapes}

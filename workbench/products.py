@@ -1,6 +1,6 @@
-"""Products of the derivative of a tape: the Jacobian row by row or column by column, and losses as optimizers want them.
+"""Products of the derivative of a tape: the Jacobian by rows or by columns, and losses as optimizers want them.
 
-Rows are reverse walks, columns forward walks, each in a workspace of its own: no `.grad` of the user is read or written.
+Rows are reverse walks, columns forward walks, each in a workspace of its own: no user's `.grad` is touched.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ def jacobian(tape: Tape, y: array, x: array, mode: str | None = None) -> np.ndar
     """
     for a in (x, y):
         if not isinstance(a, array) or isinstance(a.dtype, Struct):
+            got = a.dtype if isinstance(a, array) else type(a).__name__
             raise GradientError(
-                f"jacobian() takes arrays of numbers or vectors, not {a.dtype if isinstance(a, array) else type(a).__name__}.",
+                f"jacobian() takes arrays of numbers or vectors, not {got}.",
                 slug="seed-type", instead="one field: a.field(name)",
             )  # fmt: skip
     if mode not in (None, "rows", "columns"):

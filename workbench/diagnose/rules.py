@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..errors import GradientError, KernelError
+from ..errors import GradientError, KernelError, Where
 from ..kernels.types import Scalar
-from ..memory import Allocation, Marks
+from ..memory import Allocation, Marks, Span
 from ..tape import Event, Tape, Workspace
 from .birth import Birth, first_not_finite, first_not_finite_adjoint
 from .custom import Disagreement, disagreement, has_rules
@@ -25,6 +25,7 @@ GROWTH = 1e6  # over all steps; a physical state grows by a few powers of ten, a
 STEPS = 8
 DIGITS = 1e3  # a sum of which fewer than three digits are left
 KEPT_MUCH = 1 << 30
+MANY_NAMES = 16  # rows of a trajectory are not aliases
 
 View = Callable[[Event, Workspace], object]
 
@@ -53,7 +54,7 @@ def refused(error: Exception, event: Event | None = None) -> Finding:
 
 
 def aliased(case: Case) -> Iterator[Finding]:
-    """Two names of one memory in a launch that writes it."""
+    """Several names of one memory: in one launch that writes it, or anywhere in a tape that writes it."""
     seen: set = set()
     for step in case.trail.steps:
         command = step.event.command
@@ -63,13 +64,39 @@ def aliased(case: Case) -> Iterator[Finding]:
             key = step.event.label, step.event.where, tuple(names)
             if key not in seen and written & {id(a) for a in names.values()}:
                 seen.add(key)
-                listed = ", ".join(names)
-                yield Finding(
-                    "aliased", "info", title_of(step.event), step.event.where,
-                    f"the arguments {listed} share memory, and the launch writes it.",
-                    "separate arrays if this is not meant; the gradient is that of the shared memory either way",
-                    tuple(names),
+                yield _shared(
+                    title_of(step.event), step.event.where, tuple(names),
+                    f"the arguments {', '.join(names)} share memory, and the launch writes it.",
                 )  # fmt: skip
+    for names, step in _shared_names(case).items():
+        yield _shared(
+            title_of(step.event), step.event.where, names,
+            f"{', '.join(names)} are names of the same memory, and it is written here: a change of one is a change of all.",
+        )  # fmt: skip
+
+
+def _shared(launch: str, where: Where | None, names: tuple[str, ...], sentence: str) -> Finding:
+    return Finding(
+        "aliased", "info", launch, where, sentence,
+        "separate arrays if this is not meant; the gradient is that of the shared memory either way", names,
+    )  # fmt: skip
+
+
+def _shared_names(case: Case) -> dict[tuple[str, ...], Step]:
+    """Overlapping arrays with names of their own, with the first event that writes where they overlap."""
+    spans: dict[Allocation, dict[str, Span]] = {}
+    found: dict[tuple[str, ...], Step] = {}
+    for step in case.trail.steps:
+        for x in step.accesses:
+            spans.setdefault(x.span.allocation, {}).setdefault(x.name, x.array.span)
+    for step in case.trail.steps:
+        for x in step.accesses if step.event.kind != "func" else ():
+            known = spans[x.span.allocation]
+            if x.writes and 1 < len(known) <= MANY_NAMES:
+                names = tuple(sorted(n for n, s in known.items() if s.overlaps(x.span) is not False))
+                if len(names) > 1:
+                    found.setdefault(names, step)
+    return found
 
 
 def _names(tape: Tape, event: Event, group: frozenset[str]) -> dict:

@@ -19,8 +19,8 @@ from ..launch import foreign, known
 
 def __getattr__(name: str) -> Any:
     """`wb.interop.torch`: the module is imported when it is first named."""
-    if name == "torch":
-        return importlib.import_module(".torch", __name__)
+    if name in ("torch", "jax", "dlpack"):
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -56,6 +56,21 @@ def device_from_torch(device: Any) -> Device:
 def device_to_torch(device: Any) -> str:
     """The name by which torch knows a device."""
     return _bridge().device_to_torch(device)
+
+
+def from_dlpack(data: Any, dtype: Any = None, requires_grad: bool = False, name: str | None = None) -> array:
+    """An array on the memory of anything with `__dlpack__`: see `interop.dlpack.from_dlpack`."""
+    return importlib.import_module(".dlpack", __name__).from_dlpack(data, dtype, requires_grad, name)
+
+
+def from_jax(x: Any, dtype: Any = None, requires_grad: bool = False, copy: bool = False) -> array:
+    """An array on the memory of a JAX array, for reading: see `interop.jax.from_jax`."""
+    return importlib.import_module(".jax", __name__).from_jax(x, dtype, requires_grad, copy)
+
+
+def to_jax(a: array, copy: bool = True) -> Any:
+    """A JAX array of the values of an array: see `interop.jax.to_jax`."""
+    return importlib.import_module(".jax", __name__).to_jax(a, copy)
 
 
 def _is_tensor(value: Any) -> bool:

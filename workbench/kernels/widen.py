@@ -75,8 +75,8 @@ def _stmt(builder: Builder, stmt: Stmt, known: dict[Value, Value]) -> None:
         shared = stmt.row is c.CALL and all(p in known for p in stmt.regions[0].params)
         regions = tuple(_region(builder, r, known, shared) for r in stmt.regions)
         if stmt.row is c.CALL:
-            closed = {n: getattr(attr, n) and _region(builder, getattr(attr, n), dict(known)) for n in ("grad", "replay")}
-            attr = replace(attr, **closed)
+            own = {n: r for n in ("grad", "replay") if (r := getattr(attr, n)) is not None}
+            attr = replace(attr, **{n: _region(builder, r, dict(known)) for n, r in own.items()})
         made = builder.append(stmt.row, args, wanted, regions, attr)
     else:
         if stmt.row is not c.CONST and stmt.outs:

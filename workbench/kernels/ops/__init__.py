@@ -295,7 +295,9 @@ _REASONS = {
     "Not built yet: launches are recorded by a Tape; `launch(..., record_cmd=True)` prepares one.":
         "capture_begin capture_end capture_launch capture_while capture_if ScopedCapture Graph",
     "Not built yet.  ": "autograd optim sparse fem render sim indexedarray fabricarray func_native "
-        "from_jax to_jax from_dlpack to_dlpack from_paddle to_paddle jax_experimental",
+        "from_paddle to_paddle",
+    "`from_dlpack` of the other library takes an array as it is.": "to_dlpack",
+    "wb.interop.jax.function(kernel, dim=n) makes a kernel a function of JAX.": "jax_experimental",
 }  # fmt: skip
 REFUSED: dict[str, str] = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 

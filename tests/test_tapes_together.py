@@ -1,0 +1,150 @@
+"""Several tapes: what one publishes is the seed of the one before; leaves that two of them share; nesting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+
+F = wb.float64
+X = np.array([0.7, -1.3, 2.1, 0.4])
+N = len(X)
+
+
+@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
+def backend(request):
+    wb.config.backend = request.param
+    yield
+    wb.config.reset()
+
+
+@wb.kernel
+def square(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[i] * x[i]
+
+
+@wb.kernel
+def cube(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[i] * x[i] * x[i]
+
+
+def leaf(values=X):
+    return wb.array(np.asarray(values, float), dtype=F, requires_grad=True)
+
+
+def empty(n: int = N):
+    return wb.zeros(n, dtype=F)
+
+
+def seed(*values: float):
+    return wb.array(np.array(values), dtype=F)
+
+
+def run(kernel, x, y, **kw):
+    wb.launch(kernel, dim=len(x), inputs=[x], outputs=[y], **kw)
+
+
+ONE = np.ones(N)
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_chained_tapes_hand_the_gradient_on(marked):
+    x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), wb.zeros(N, dtype=F, requires_grad=marked)
+    with wb.Tape() as first:
+        run(square, x, h)
+    with wb.Tape() as second:
+        run(cube, h, y)
+    second.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(h.grad.numpy(), 3 * X**4, rtol=1e-14)
+    first.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 6 * X**5, rtol=1e-14)
+
+
+def test_the_innermost_tape_records():
+    x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), empty()
+    with wb.Tape() as outer:
+        run(square, x, h)
+        with wb.Tape() as inner:
+            run(cube, h, y)
+        run(square, x, y, record_tape=False)
+        run(cube, x, x[:])
+    assert [e.label for e in outer.launches] == ["square", "cube"] and [e.label for e in inner.launches] == ["cube"]
+    outer.backward(grads={h: seed(*ONE)})
+    np.testing.assert_array_equal(x.grad.numpy(), 2 * X)
+
+
+def test_three_tapes_in_a_row():
+    x, a, b, y = leaf(), empty(), empty(), empty()
+    a.requires_grad = b.requires_grad = True
+    tapes = []
+    for source, target in ((x, a), (a, b), (b, y)):
+        with wb.Tape() as tape:
+            run(square, source, target)
+        tapes.append(tape)
+    tapes[2].backward(grads={y: seed(*ONE)})
+    tapes[1].backward()
+    tapes[0].backward()
+    np.testing.assert_allclose(x.grad.numpy(), 8 * X**7, rtol=1e-14)
+
+
+def test_a_chain_can_be_walked_again_and_leaves_add_up():
+    x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), empty()
+    with wb.Tape() as first:
+        run(square, x, h)
+    with wb.Tape() as second:
+        run(square, h, y)
+    for k in (1, 2, 3):
+        second.backward(grads={y: seed(*ONE)})
+        first.backward()
+        np.testing.assert_allclose(x.grad.numpy(), k * 4 * X**3, rtol=1e-14)
+    with pytest.raises(wb.GradientError, match="no-seed"):
+        first.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 12 * X**3, rtol=1e-14)
+
+
+def test_the_first_tape_alone_has_no_seed():
+    x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), empty()
+    with wb.Tape() as first:
+        run(square, x, h)
+    with wb.Tape():
+        run(square, h, y)
+    with pytest.raises(wb.GradientError, match="no-seed"):
+        first.backward()
+
+
+def test_only_the_part_that_the_second_tape_read_is_seeded():
+    x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), empty(2)
+    with wb.Tape() as first:
+        run(square, x, h)
+    with wb.Tape() as second:
+        run(square, h[1:3], y)
+    second.backward(grads={y: seed(1, 1)})
+    first.backward()
+    np.testing.assert_allclose(x.grad.numpy(), [0, 4 * X[1] ** 3, 4 * X[2] ** 3, 0], rtol=1e-14)
+
+
+def test_what_the_second_tape_overwrites_is_handed_on_by_its_first_contents():
+    x, h, y = leaf(), wb.zeros(N, dtype=F, requires_grad=True), empty()
+    with wb.Tape(keep="all") as first:
+        run(square, x, h)
+    with wb.Tape() as second:
+        run(square, h, y)
+        run(cube, h, h)
+    second.backward(grads={y: seed(*ONE), h: seed(*ONE)})
+    first.backward()
+    np.testing.assert_allclose(x.grad.numpy(), (2 * X**2 + 3 * X**4) * 2 * X, rtol=1e-14)
+
+
+def test_two_tapes_on_one_leaf_add_up():
+    x, y, z = leaf(), wb.zeros(N, dtype=F, requires_grad=True), empty()
+    with wb.Tape() as first:
+        run(square, x, y)
+    with wb.Tape() as second:
+        run(cube, x, z)
+    second.backward(grads={z: seed(*ONE)})
+    y.grad.fill_(1.0)
+    first.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * X + 3 * X**2, rtol=1e-14)

@@ -1,0 +1,110 @@
+"""DLPack: memory of other libraries as arrays, without a copy. CuPy and NumPy come the same way.
+
+An array gives itself away by `__dlpack__`, so `np.from_dlpack(a)` and `torch.from_dlpack(a)` need nothing from here.
+Memory that its library holds for constant (JAX, read-only NumPy) is guarded: a write by the workbench is refused
+before it happens. Whatever comes in or goes out is exposed, so tapes find writes behind their back.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..array import array, dtype_of
+from ..device import get_device, xp
+from ..errors import LaunchError, Where
+from ..memory import Allocation, Span, _Described
+
+CPU, CUDA = 1, 2  # DLPack's numbers for kinds of devices
+
+
+def from_dlpack(data: Any, dtype: Any = None, requires_grad: bool = False, name: str | None = None) -> array:
+    """An array on the memory of anything with `__dlpack__`: NumPy, CuPy, JAX arrays, torch tensors, arrays of ours.
+
+    dtype  element type; for vec, mat and quat the trailing axes of the data are the components.
+
+    Read-only data makes an array that kernels may read and not write. Torch tensors go through `from_torch`.
+    Raises LaunchError [dlpack] for what has no DLPack form here, [dtype], [components], [layout]; [read-only] later,
+    at a write to constant memory.
+    """
+    if type(data).__module__.partition(".")[0] == "torch":
+        from .torch import from_torch
+
+        return from_torch(data, dtype, requires_grad or None)
+    if not hasattr(data, "__dlpack__"):
+        raise LaunchError(
+            f"from_dlpack takes an object with __dlpack__, got {type(data).__name__}", slug="dlpack",
+            instead="wb.array(data)",
+        )  # fmt: skip
+    return share(_opened(data), dtype, requires_grad, name, f"a {type(data).__module__.partition('.')[0]} array")
+
+
+def _opened(data: Any) -> Any:
+    """The data as a NumPy or CuPy array on the same memory."""
+    kind, ordinal = data.__dlpack_device__()
+    if int(kind) not in (CPU, CUDA):
+        raise LaunchError(f"memory on DLPack device {int(kind)} cannot be shared", slug="dlpack", instead="wb.array(...)")
+    try:
+        module: Any = np if int(kind) == CPU else xp(get_device(f"cuda:{ordinal}"))
+        return module.from_dlpack(data)
+    except (BufferError, RuntimeError, TypeError) as error:
+        text = f"this {type(data).__name__} cannot be shared: {error}"
+        raise LaunchError(text, slug="dlpack", instead="wb.array(...) of a copy") from None
+
+
+def share(data: Any, dtype: Any, requires_grad: bool, name: str | None, whose: str, constant: bool = False) -> array:
+    """An array on the memory of a NumPy or CuPy array, guarded where that is not to be written."""
+    constant = constant or (isinstance(data, np.ndarray) and not data.flags.writeable)
+    if constant and isinstance(data, np.ndarray):
+        data = _writable(data)
+    made = array(data, dtype_of(data.dtype if dtype is None else dtype), copy=False, name=name)
+    if constant:
+        guard(made, Constant(made.span, whose))
+    made.requires_grad = made.requires_grad or requires_grad
+    return made
+
+
+def _writable(data: np.ndarray) -> np.ndarray:
+    """The same memory in NumPy's eyes writable; who writes is decided by `Constant`."""
+    address = data.__array_interface__["data"][0]
+    return np.asarray(_Described(address, data.shape, data.strides, data.itemsize, data)).view(data.dtype)
+
+
+class Constant:
+    """Watches memory that must not change, and refuses writes to it. Holds no reference to the allocation.
+
+    `until`: a weak reference to what another library holds as long as it uses the memory; None: for ever.
+    """
+
+    def __init__(self, span: Span, whose: str, until: weakref.ref | None = None):
+        self.place = span.offset, span.shape, span.strides, span.itemsize
+        self.whose, self.until = whose, until
+
+    @property
+    def over(self) -> bool:
+        return self.until is not None and self.until() is None
+
+    def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
+        """Bytes are about to be changed by us."""
+        if not self.over and Span(span.allocation, *self.place).overlaps(span) is not False:
+            raise LaunchError(
+                f"{what} would write to memory of {self.whose}, which is taken for constant there.", slug="read-only",
+                where=where, instead="wb.clone(a), and write to that",
+            )  # fmt: skip
+
+    def exposing(self, allocation: Allocation) -> None:
+        """Nothing to do: shared memory is exposed from the start."""
+
+
+_guards: weakref.WeakKeyDictionary[Allocation, list[Constant]] = weakref.WeakKeyDictionary()
+
+
+def guard(a: array, constant: Constant) -> None:
+    """From now on writes to the memory of `a` ask this guard."""
+    known = [g for g in _guards.get(a.allocation, ()) if not g.over]
+    if constant.until is None and any(g.until is None and g.place == constant.place for g in known):
+        return
+    _guards[a.allocation] = [*known, constant]
+    a.allocation.watch(constant)
