@@ -213,7 +213,7 @@ def test_in_a_while_with_break_and_in_branches():
     def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
         i = wb.tid()
         s = x[i]
-        n = int(0)
+        n = wb.int(0)
         while n < 6:
             if s > F(2.0):
                 break

@@ -45,7 +45,7 @@ LAYERS = (
     ("operate",),
     ("reduce",),
     ("tape",),
-    ("verify", "diagnose", "diagnose.*", "pitfalls"),
+    ("forward", "report", "twin", "rule", "products", "verify", "diagnose", "diagnose.*", "pitfalls"),
     ("interop", "interop.*"),
     ("viz", "viz.*"),
     ("",),

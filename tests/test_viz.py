@@ -40,15 +40,26 @@ HOSTILE = "<script>alert('1')</script>&\"]]>\x00\x1b[31m\u202eevil\ud800\n長い
 def hostile() -> Trace:
     track = AllocationTrack(HOSTILE, 64, [(HOSTILE, 0, 64), (HOSTILE, 8, 16, True)], HOSTILE, 4)
     touches = [samples.read(HOSTILE, HOSTILE, 0, hi=64), samples.write(HOSTILE, HOSTILE, 1, hi=32)]
-    event = EventColumn(HOSTILE, 0, "launch", HOSTILE, HOSTILE, HOSTILE, touches, [(HOSTILE, 0, 32, 32, HOSTILE)],
-                        [samples.level(HOSTILE, 1.0, 2, hi=64)])
+    event = EventColumn(
+        HOSTILE,
+        0,
+        "launch",
+        HOSTILE,
+        HOSTILE,
+        HOSTILE,
+        touches,
+        [(HOSTILE, 0, 32, 32, HOSTILE)],
+        [samples.level(HOSTILE, 1.0, 2, hi=64)],
+    )
     return Trace([track], [event], [HOSTILE], 0, HOSTILE)
 
 
 def crowd(number: int) -> Trace:
     tracks = [AllocationTrack(f"m{n}", 8, [(f"a{n}", 0, 8)]) for n in range(number)]
-    events = [EventColumn(f"L{n}", n, "launch", "step", touches=[samples.read(f"m{n}", f"a{n}", 0, hi=8)])
-              for n in range(number)]
+    events = [
+        EventColumn(f"L{n}", n, "launch", "step", touches=[samples.read(f"m{n}", f"a{n}", 0, hi=8)])
+        for n in range(number)
+    ]
     return Trace(tracks, events)
 
 
@@ -59,10 +70,17 @@ def family(number: int) -> Trace:
 
 
 TRACES = {
-    "springs": samples.springs, "overlap": samples.overlap, "ill": samples.ill, "hostile": hostile,
-    "empty": lambda: Trace([], []), "long": lambda: samples.long(1000), "narrow": lambda: samples.long(60),
-    "many": lambda: samples.many_names("integrate_semi_implicit", 40), "crowd": lambda: crowd(300),
-    "wide": lambda: samples.many_names("f", 24), "family": lambda: family(100),
+    "springs": samples.springs,
+    "overlap": samples.overlap,
+    "ill": samples.ill,
+    "hostile": hostile,
+    "empty": lambda: Trace([], []),
+    "long": lambda: samples.long(1000),
+    "narrow": lambda: samples.long(60),
+    "many": lambda: samples.many_names("integrate_semi_implicit", 40),
+    "crowd": lambda: crowd(300),
+    "wide": lambda: samples.many_names("f", 24),
+    "family": lambda: family(100),
     "one": lambda: samples.many_names("a_kernel_with_a_name_that_nobody_would_want_to_read_in_full", 1),
 }
 
@@ -110,7 +128,7 @@ def test_no_two_labels_overlap_and_none_leaves_the_picture(trace: Trace) -> None
     for n, a in enumerate(labels):
         left, top, right, bottom = a.box()
         assert left >= 0 and top >= 0 and right <= scene.width and bottom <= scene.height, a
-        assert not [b for b in labels[n + 1:] if overlap_of(a, b)], a
+        assert not [b for b in labels[n + 1 :] if overlap_of(a, b)], a
 
 
 def test_version_labels_and_read_marks_do_not_collide(trace: Trace) -> None:
@@ -163,8 +181,8 @@ def test_a_part_of_the_memory_is_a_band_at_its_own_height() -> None:
     assert (top, tall) == (lane.value_top, lane.value_height / 2)
     assert lane.value_span(32, 96) == pytest.approx((lane.value_top + lane.value_height / 3, lane.value_height * 2 / 3))
     scene = draw(samples.overlap())
-    sign, = [item for item in marks(scene, "write-1-") if item.kind == "square"]
-    block, = [item for item in marks(scene, "block-m0") if item.cls == "block" and "[0:8)" in item.title]
+    (sign,) = [item for item in marks(scene, "write-1-") if item.kind == "square"]
+    (block,) = [item for item in marks(scene, "block-m0") if item.cls == "block" and "[0:8)" in item.title]
     assert block.y <= sign.y + sign.h / 2 <= block.y + 24
 
 
@@ -242,8 +260,8 @@ def test_thickness_is_the_clamped_logarithm() -> None:
 
 def test_nan_inf_zero_and_nothing_are_four_different_looks() -> None:
     scene = draw(samples.ill())
-    nan, = looks(scene, "bar nan")
-    inf, = looks(scene, "bar inf")
+    (nan,) = looks(scene, "bar nan")
+    (inf,) = looks(scene, "bar inf")
     assert "NaN and Inf" in nan.title and "Inf" in inf.title
     assert mark(scene, f"{nan.id}-sign").cls == "sign nan" and mark(scene, f"{inf.id}-sign").cls == "sign inf"
     assert looks(scene, "bar zero") and all("0 exactly" in item.title for item in looks(scene, "bar zero"))
@@ -259,8 +277,16 @@ def test_a_level_without_a_number_worth_a_logarithm_still_draws() -> None:
 def test_arrows_run_from_right_to_left_along_what_the_event_says() -> None:
     scene = draw(samples.springs())
     found = {item.id for item in looks(scene, "arrow")}
-    assert found == {"arrow-0-1-0", "arrow-1-4-0", "arrow-1-3-1", "arrow-2-1-0", "arrow-3-4-0", "arrow-3-3-1",
-                     "arrow-4-2-0", "arrow-4-2-1"}
+    assert found == {
+        "arrow-0-1-0",
+        "arrow-1-4-0",
+        "arrow-1-3-1",
+        "arrow-2-1-0",
+        "arrow-3-4-0",
+        "arrow-3-3-1",
+        "arrow-4-2-0",
+        "arrow-4-2-1",
+    }
     for arrow in looks(scene, "arrow"):
         numbers = [float(number) for number in re.findall(r"-?[\d.]+", arrow.path)]
         assert numbers[0] > numbers[-2]
@@ -270,8 +296,9 @@ def test_no_arrow_where_no_adjoint_arrives_and_a_dotted_one_where_it_dies() -> N
     scene = draw(samples.ill())
     assert mark(scene, "arrow-4-1-0").cls == "arrow dead"
     assert mark(scene, "arrow-0-1-0").cls == "arrow ill"
-    events = [EventColumn("L0", 0, "launch", "f", touches=[
-        TouchMark("m0", "a", 0, 64), TouchMark("m1", "b", 0, 64, "write")])]
+    events = [
+        EventColumn("L0", 0, "launch", "f", touches=[TouchMark("m0", "a", 0, 64), TouchMark("m1", "b", 0, 64, "write")])
+    ]
     tracks = [AllocationTrack("m0", 64, [("a", 0, 64)]), AllocationTrack("m1", 64, [("b", 0, 64)])]
     assert not looks(draw(Trace(tracks, events)), "arrow")
 
@@ -329,8 +356,17 @@ def test_allocations_without_room_are_counted() -> None:
 
 def test_what_hidden_events_did_shows_to_the_right_of_the_gap() -> None:
     tracks = [AllocationTrack("m0", 8, [("a", 0, 8)])]
-    events = [EventColumn(f"L{n}", n, "launch", "f", touches=[TouchMark("m0", "a", 0, 8, "accumulate", n)],
-                          adjoint=[AdjointLevel("m0", 0, 8, float(n), 1.0)]) for n in range(1000)]
+    events = [
+        EventColumn(
+            f"L{n}",
+            n,
+            "launch",
+            "f",
+            touches=[TouchMark("m0", "a", 0, 8, "accumulate", n)],
+            adjoint=[AdjointLevel("m0", 0, 8, float(n), 1.0)],
+        )
+        for n in range(1000)
+    ]
     trace = Trace(tracks, events, [Seed("a", AdjointLevel("m0", 0, 8, 1000.0))])
     layout = arrange(trace, both_ends(trace, 2, 2))
     assert layout.gap is not None
@@ -418,8 +454,9 @@ def test_colours_stand_out_from_the_ground(palette: dict[str, str]) -> None:
 
 def contrast(a: str, b: str) -> float:
     """WCAG 2 contrast ratio."""
+
     def luminance(colour: str) -> float:
-        parts = [int(colour[k:k + 2], 16) / 255 for k in (1, 3, 5)]
+        parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
         r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
         return 0.2126 * r + 0.7152 * g + 0.0722 * b
 
@@ -464,7 +501,7 @@ def test_columns_of_the_table_are_aligned() -> None:
     lines = table(samples.springs()).splitlines()[2:]
     rule = lines[1]
     starts = [n for n, c in enumerate(rule) if c == "─" and (n == 0 or rule[n - 1] == " ")]
-    for line in lines[2:lines.index("")]:
+    for line in lines[2 : lines.index("")]:
         assert all(n >= len(line) or n == 0 or line[n - 1] == " " for n in starts), line
 
 

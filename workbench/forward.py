@@ -17,13 +17,14 @@ import numpy as np
 
 from . import memory
 from .array import array
+from .device import xp
 from .errors import GradientError
 from .kernels import check
 from .kernels.ir import Function
 from .kernels.tangent import PREFIX, Tangent, tangent
 from .launch import _executable, _written_names
 from .launch import views as launch_views
-from .memory import Allocation
+from .memory import Allocation, Span
 from .tape import (
     Event,
     Tape,
@@ -101,13 +102,13 @@ def _check_direction(tape: Tape, x: Any) -> None:
 
 def _add_numbers(space: Workspace, x: array, v: Any) -> None:
     parts = _float_parts(x)
-    view = _shadow_view(x, space[x.allocation]) if parts == [x] else None
+    view = shadow_of(x, space) if parts == [x] else None
     if view is None or np.shape(v) != view.shape:
         raise GradientError(
             f"the tangent of {x.label} has shape {np.shape(v)}; it must be {(*x.shape, *_components(x))}.",
             slug="seed-shape", instead=f"np.ones({(*x.shape, *_components(x))})",
         )  # fmt: skip
-    view[...] += np.asarray(v, view.dtype)
+    view[...] += on_device(x, np.asarray(v, view.dtype))
 
 
 def _components(a: array) -> tuple[int, ...]:
@@ -116,8 +117,19 @@ def _components(a: array) -> tuple[int, ...]:
 
 def value_of(a: array, space: Workspace) -> np.ndarray:
     """A copy, on the host, of what a workspace holds for an array: shape (*a.shape, *components)."""
-    g = _shadow_view(a, space[a.allocation])
+    g = shadow_of(a, space)
     return g.get() if a.device.is_cuda else g.copy()
+
+
+def shadow_of(a: array, space: Workspace) -> Any:
+    """What a workspace holds for an array, on its device: a view of shape (*a.shape, *components)."""
+    view = space[a.allocation].view(a.span, _gradient_dtype(a))
+    return view.reshape((*a.shape, *_components(a)))  # components lie side by side: still a view
+
+
+def on_device(a: array, values: np.ndarray) -> Any:
+    """Numbers where an array lives."""
+    return xp(a.device).asarray(values)
 
 
 # ---- the walk
@@ -204,12 +216,23 @@ def _refuse_unfollowed(event: Event, space: Workspace) -> None:
 
 
 def _refuse_unkept(tape: Tape, event: Event, made: Tangent) -> None:
-    more = made.needs - event.reverse.reverse.needs
-    if more and tape.keep != "all":
+    """A tangent may read what an adjoint written by the user does not: is that still there, as far as can be known."""
+    position = {leaf.name: k for k, leaf in enumerate(event.command.plan.program.leaves)}
+    spans = {n: event.command.flat[position[n]].span for n in made.needs - event.reverse.reverse.needs}
+    more = [n for n, span in spans.items() if tape.keep != "all" and not _unchanged_since(tape, event, span)]
+    if more:
         raise GradientError(
             f"the tangent of {event.label!r} reads {', '.join(sorted(more))}, which its adjoint does not.",
             slug="not-kept", where=event.where, instead='wb.Tape(keep="all")',
         )  # fmt: skip
+
+
+def _unchanged_since(tape: Tape, event: Event, span: Span) -> bool:
+    """Nobody can have written these bytes since an event found them: not the tape, no call of ours, no foreign hand."""
+    a = span.allocation
+    later = tape.events[tape.events.index(event) :]
+    hands = [s for e in later for s in e.writes] + list(tape.changed.get(a, ()))
+    return a in tape.left and not a.exposed and not any(s.overlaps(span) is not False for s in hands)
 
 
 def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
@@ -223,7 +246,7 @@ def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
         if src is None:
             target[...] = 0
         else:
-            twin = src if part is dst else src.field(part._name)
+            twin = src if part is dst else src.field(part._name or "")
             target[...] = space[src.allocation].view(twin.span, _gradient_dtype(twin)).copy()
 
 

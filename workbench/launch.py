@@ -27,12 +27,13 @@ from .kernels import compile_c, ranges, run
 from .kernels import gather as gathering
 from .kernels import races as racing
 from .kernels.adjoint import Reverse
+from .kernels.declare import Instance
 from .kernels.emit import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
 from .kernels.ir import Function, walk
 from .kernels.kernel import Groups, Kernel, Leaf, Program
 from .kernels.ops import control
 from .kernels.ops import memory as rows
-from .kernels.types import Array, Composite, Scalar, Struct, Type, is_float
+from .kernels.types import Array, Composite, Scalar, Small, Struct, Type, float32, is_float, scalar_of
 from .memory import Span
 from .scalar import scalar
 
@@ -339,7 +340,8 @@ def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
 def _declared_value(kernel: str, program: Program, leaf: Leaf, arg: scalar) -> Any:
     """What a declared scalar holds now: its gradient has its own type, so that must be the parameter's."""
     if arg.dtype != leaf.type or leaf.path:
-        text = f"takes {leaf.type}, got {_say(arg)}" + ("; a field of a struct cannot be a declared scalar" if leaf.path else "")
+        why = "; a field of a struct cannot be a declared scalar" if leaf.path else ""
+        text = f"takes {leaf.type}, got {_say(arg)}{why}"
         raise _refuse(kernel, program, leaf, text, "argument-dtype", f"wb.scalar(..., dtype=wb.{leaf.type})")
     return arg.value
 
@@ -563,10 +565,13 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     shapes |= {f"d_{n}": (1,) for n in active if n not in plan.shapes}  # of declared scalars
 
     def ready(function: Function, dims: tuple[int, ...] = plan.dims) -> Executable:
-        return _executable(
+        made = _executable(
             program, function, plan.backend, dims, plan.scalars, shapes, contiguous,
             (*plan.groups, plan.overlapping), plan.index32,
         )
+        if reverse.ordered:  # it repeats atomics as plain updates of one copy: a second worker would get in between
+            made.workers = 1
+        return made
 
     main = ready(reverse.function)
     gather = None
@@ -668,9 +673,11 @@ def launch(
         _refuse_keywords(others)
     if kernel.__class__ is not Kernel:
         raise LaunchError(f"launch takes a kernel, got {_say(kernel)}", slug="not-a-kernel", instead="@wb.kernel above it")
+    args = (*inputs, *outputs)
+    if kernel.generic:
+        kernel = kernel.overload(_generic_types(kernel, args))
     program = kernel.program()
     name = program.name
-    args = (*inputs, *outputs)
     flat = flatten(name, program, args)
     where = None if device is None else get_device(device)
     command = Command(program, plan(name, program, grid(name, dim), flat, where), flat)
@@ -680,6 +687,42 @@ def launch(
         return command
     command.launch(record_tape, sys._getframe(1))
     return None
+
+
+def _generic_types(kernel: Kernel, args: tuple) -> dict[str, Type]:
+    """The types of the generic parameters at this launch, from the arguments given for them. Raises LaunchError."""
+    code = kernel.func.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if len(args) != len(names):
+        raise LaunchError(
+            f"Kernel {kernel.__name__!r} takes {len(names)} arguments, got {len(args)}.", slug="argument-count",
+            why=f"Its parameters are ({', '.join(names)}).",
+        )  # fmt: skip
+    return {n: _generic_type(kernel, n, wanted, args[names.index(n)]) for n, wanted in kernel.generic.items()}
+
+
+def _generic_type(kernel: Kernel, name: str, wanted: Any, arg: Any) -> Type:
+    """Python's numbers have their default types; an array of any type still has the axes it was declared with."""
+    if not isinstance(arg, array):
+        tensors = (wrap(arg, wanted if isinstance(wanted, Array) else Array(float32)) for wrap in foreign)
+        arg = next((a for a in tensors if a is not None), arg)
+    if isinstance(arg, array):
+        return Array(arg.dtype, wanted.ndim if isinstance(wanted, Array) else arg.ndim)
+    if not isinstance(wanted, Array):
+        if isinstance(arg, scalar):
+            return arg.dtype
+        if isinstance(arg, Small) and arg.type is not None and arg.shape == arg.type.shape:
+            return arg.type
+        if isinstance(arg, Instance):
+            return arg._struct
+        if isinstance(arg, np.generic) and arg.dtype.kind in "fiub":
+            return scalar_of(arg.dtype)
+        for python in (bool, int, float):
+            if isinstance(arg, python):
+                return scalar_of(python)
+    takes = "an array" if isinstance(wanted, Array) else "any type"
+    text = f"Kernel {kernel.__name__!r}, argument {name!r}: takes {takes}, got {_say(arg)}"
+    raise LaunchError(text, slug="argument-type", instead="wb.array(..., dtype=...)")
 
 
 # keywords of Warp that cannot change a result -> the values that say nothing

@@ -6,7 +6,7 @@ Rows are reverse walks, columns forward walks, each in a workspace of its own: n
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,10 @@ import numpy as np
 from . import memory
 from .array import array
 from .errors import GradientError
-from .forward import _check_direction, _components, value_of, walk
+from .forward import _check_direction, _components, passing, shadow_of, value_of, walk
 from .kernels.types import Struct
-from .tape import Tape, Workspace, _gradient_dtype, _shadow_view
+from .tape import Tape, Workspace, _gradient_dtype
+from .twin import Twice
 
 
 def jacobian(tape: Tape, y: array, x: array, mode: str | None = None) -> np.ndarray:
@@ -69,7 +70,7 @@ def _column(tape: Tape, y: array, x: array, k: int) -> np.ndarray:
 
 
 def _set_one(space: Workspace, a: array, k: int) -> None:
-    view = _shadow_view(a, space[a.allocation])
+    view = shadow_of(a, space)
     view[np.unravel_index(k, view.shape)] = 1
 
 
@@ -188,3 +189,28 @@ def _output(given: Any, x: array) -> Any:
         return given.new_tensor(g.reshape(tuple(given.shape)), requires_grad=False)
     raw = _numbers(given)
     return g.reshape(raw.shape).astype(raw.dtype, copy=True)
+
+
+# ---- second derivatives
+
+
+def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, np.ndarray]:
+    """Hessian times vector: the derivative of the gradient of `loss` in one direction. Reverse over forward, exact.
+
+    tape      recorded with keep="all", since its launches run again, on copies.
+    loss      an array of one element.
+    tangents  {x: v} as for `jvp`. Returns {x: (H v) restricted to x}, with v one direction for all x together.
+    Raises GradientError [not-kept], [jvp-func], [loss-shape], [not-active]; KernelError where a kernel has no second
+    derivative: extremes by atomics, funcs with an adjoint of their own, a row whose tangent has none.
+    """
+    if not isinstance(loss, array) or _count(loss) != 1:
+        raise GradientError("hvp() takes a loss of one element.", slug="loss-shape", instead="hvp(tape, loss, {x: v})")
+    with memory.LOCK, memory.unrecorded():
+        tape._check_seed(loss)
+        for x, v in tangents.items():
+            _check_direction(tape, x)
+            if np.shape(v) != (*x.shape, *_components(x)):
+                raise GradientError(f"the direction of {x.label} has shape {np.shape(v)}", slug="seed-shape")
+        twice = Twice(tape)
+        passing(tape, lambda event, _: twice.before(event), twice.behind)
+        return twice.product(loss, tangents)

@@ -14,13 +14,18 @@ from typing import Any
 import numpy as np
 
 from .array import _on, array
+from .device import xp
 from .errors import GradientError, Where
+from .forward import value_of
+from .kernels import check
+from .kernels.ir import Function
 from .kernels.kernel import Leaf, Program
+from .kernels.tangent import joint
 from .kernels.types import Composite, Struct, is_float
 from .kernels.widen import wide, widen
 from .launch import Command, plan
 from .memory import Allocation, Span, allocate, host_write
-from .tape import Event, Tape
+from .tape import Event, Tape, Workspace
 
 
 def leaves(a: array) -> Iterator[array]:
@@ -47,7 +52,8 @@ class Twins:
                 self.scale[a.allocation] = max(self.scale.get(a.allocation, 1), factor)
         for memory, k in self.scale.items():
             self.memory[memory] = allocate(memory.nbytes * k, memory.device)
-        for a in known.values():
+        self.arrays = list(known.values())
+        for a in self.arrays:
             self.of(a).data[...] = a.data
 
     def of(self, a: array) -> array:
@@ -61,6 +67,12 @@ class Twins:
         return _on(self.memory[a.allocation], dtype, a.shape, tuple(n * k for n in a.strides), a._offset * k)
 
 
+    def whole(self, a: array) -> array:
+        """The copy of an array of anything, structs too, where nothing is widened."""
+        assert not self.widened
+        return _on(self.memory[a.allocation], a.dtype, a.shape, a.strides, a._offset)
+
+
 # ---- launches
 
 
@@ -72,11 +84,15 @@ def program(of: Program, widened: bool) -> Program:
     if not widened:
         return of
     if of not in _wide:
-        function = widen(of.function)
-        params = tuple((p.name, p.type) for p in function.params)
-        flat = tuple(Leaf(name, type, k, ()) for k, (name, type) in enumerate(params))
-        _wide[of] = Program(of.name, function, params, flat, of.enable_backward)
+        _wide[of] = flat_program(of, widen(of.function))
     return _wide[of]
+
+
+def flat_program(of: Program, function: Function) -> Program:
+    """A program made from another one, with one argument per parameter of its function."""
+    params = tuple((p.name, p.type) for p in function.params)
+    flat = tuple(Leaf(name, type, k, ()) for k, (name, type) in enumerate(params))
+    return Program(of.name, function, params, flat, of.enable_backward)
 
 
 @dataclass(eq=False)
@@ -127,7 +143,7 @@ class Case:
     start: list[tuple[Span, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for a in self.inputs.values():
+        for a in (*self.inputs.values(), *self.outputs.values()):
             a.requires_grad = True
         memories = dict.fromkeys(a.allocation for a in (*self.inputs.values(), *self.outputs.values()))
         self.keep(memories)
@@ -226,3 +242,77 @@ def _write(to: array, of: array | None, values: Any) -> Callable[[bool], None]:
     return step
 
 
+
+
+class Twice(Rerun):
+    """A tape on copies in which every launch also carries tangents, recorded, so that it can be walked backwards."""
+
+    def __init__(self, tape: Tape):
+        super().__init__(tape, False)
+        if tape.keep != "all":
+            raise GradientError(
+                "second derivatives by a tape that keeps only what adjoints read.", slug="not-kept",
+                why="Its launches cannot be run again.", instead='wb.Tape(keep="all")',
+            )  # fmt: skip
+
+    def before(self, event: Event) -> None:
+        first = self.twins is None
+        if event.kind in ("func", "foreign"):
+            raise GradientError(
+                f"{event.label} is not a program of ours: it has no second derivative.", slug="jvp-func",
+                where=event.where, instead="kernels in its place",
+            )  # fmt: skip
+        super().before(event)
+        assert self.twins is not None
+        if first:
+            self.moved = Twins(self.twins.arrays, False)
+            for m in self.moved.memory.values():
+                m.bytes[...] = 0
+        if event.reverse is not None:
+            self.steps[-1] = self._joint(event).run
+
+    def _joint(self, event: Event) -> Launch:
+        command, back = event.command, event.reverse
+        program = command.program
+        key = back.reverse.active, command.plan.groups
+        known = _joints.setdefault(program, {})
+        if key not in known:
+            function = joint(program.function, *key)
+            check.check(function)
+            known[key] = flat_program(program, function)
+        made = launch_of(command, self.twins)  # type: ignore[arg-type]
+        tangents = [self.moved.of(command.places[k]) for k in back.shadows]
+        return Launch(known[key], made.dims, [*made.flat, *tangents], made.declared)
+
+    def behind(self, event: Event) -> None:
+        done = len(self.steps)
+        super().behind(event)
+        if event.command is not None:
+            return
+        dst, src = leaves(event.arrays[0]), leaves(event.arrays[-1])
+        for to, of in zip(dst, src, strict=True):
+            copied = self.moved.of(of) if len(event.arrays) == 2 else None
+            if is_float(to.dtype):
+                self.steps.insert(done, _write(self.moved.of(to), copied, 0))
+
+    def product(self, loss: array, tangents: Any) -> dict[array, np.ndarray]:
+        """The gradient, by the start, of what the tangent of `loss` is at the end."""
+        assert self.twins is not None
+        for x, v in tangents.items():
+            self.moved.of(x).data[...] += xp(x.device).asarray(v)
+        for a in self.twins.arrays:
+            if is_float(a.dtype) and a.allocation in self.tape.active and a.requires_grad:
+                self.twins.of(a).requires_grad = True
+        for x in tangents:
+            self.twins.of(x).requires_grad = True
+        again, space = Tape(keep="all"), Workspace()
+        with again:
+            for step in self.steps:
+                step(True)
+        end = self.moved.of(loss)
+        space[end.allocation].view(end.span, end.data.dtype)[...] = 1
+        again._walk(space)
+        return {x: value_of(self.twins.of(x), space) for x in tangents}
+
+
+_joints: weakref.WeakKeyDictionary[Program, dict[Any, Program]] = weakref.WeakKeyDictionary()

@@ -7,114 +7,28 @@ reported as such and never counted as right. A check that compared nothing, or z
 
 from __future__ import annotations
 
-import html
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from . import memory
 from .array import array
-from .errors import GradientError, Where
-from .forward import _components, jvp, passing, value_of
-from .kernels import declare
-from .kernels.declare import Func
-from .kernels.elementwise import elementwise
+from .errors import GradientError
+from .forward import on_device, passing, shadow_of, value_of
+from .kernels.declare import Instance
 from .kernels.kernel import Kernel
-from .kernels.kernel import program as program_of
-from .kernels.types import Array, Scalar, Type, is_float
-from .kernels.widen import wide
+from .kernels.types import is_float
 from .launch import Command, flatten, grid, plan
-from .tape import Event, Tape, Workspace, _shadow_view
-from .twin import Case, Launch, Rerun, Twins, case_of_launch, leaves, program
+from .report import Report, Row, refuse_vacuous
+from .rule import check_rule as check_rule
+from .tape import Event, Tape, Workspace, _named
+from .twin import Case, Rerun, Twins, case_of_launch, leaves
 
 ELEMENTS = 256  # elements looked at one by one where a direction alone does not tell
-
-
-# ---- what is reported
-
-
-@dataclass
-class Row:
-    """One input of one launch (or of the whole): how far adjoint and differences are apart.
-
-    `compared` derivatives were compared, `skipped` could not be measured. `worst`: index of the largest error, with the
-    two values; None where only directions were compared.
-    """
-
-    launch: str
-    where: Where | None
-    input: str
-    compared: int = 0
-    skipped: int = 0
-    max_abs: float = 0.0
-    max_rel: float = 0.0
-    largest: float = 0.0  # of the derivatives themselves
-    worst: tuple[int, ...] | None = None
-    adjoint: float = 0.0
-    measured: float = 0.0
-    wrong: bool = False
-
-    def add(self, got: float, want: float, wrong: bool, index: tuple[int, ...] | None) -> None:
-        """One comparison. What is not finite on both sides is wrong."""
-        error = abs(got - want)
-        first = not self.compared
-        self.compared += 1
-        self.largest = max(self.largest, abs(got), abs(want))
-        if wrong > self.wrong or (wrong == self.wrong and (first or error > self.max_abs)):
-            self.worst, self.adjoint, self.measured = index, got, want
-        self.wrong = self.wrong or wrong
-        self.max_abs = max(self.max_abs, error) if np.isfinite(error) else float("inf")
-        scale = max(abs(got), abs(want))
-        self.max_rel = max(self.max_rel, error / scale if scale and np.isfinite(error) else float(wrong))
-
-
-@dataclass
-class Report:
-    """What `gradcheck` found: true if everything compared agrees. Prints as a table, also in a notebook."""
-
-    rows: list[Row] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    HEAD = ("launch", "input", "compared", "skipped", "max abs", "max rel", "worst", "adjoint", "differences", "")
-
-    def __bool__(self) -> bool:
-        return not self.wrong and any(r.compared for r in self.rows)
-
-    @property
-    def wrong(self) -> list[Row]:
-        """The rows that disagree."""
-        return [r for r in self.rows if r.wrong]
-
-    def _cells(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                r.launch, r.input, str(r.compared), str(r.skipped), f"{r.max_abs:.2e}", f"{r.max_rel:.2e}",
-                "" if r.worst is None else str(r.worst), f"{r.adjoint:.8g}", f"{r.measured:.8g}",
-                "WRONG" if r.wrong else "ok" if r.compared else "not measurable",
-            )
-            for r in self.rows
-        ]  # fmt: skip
-
-    def __str__(self) -> str:
-        lines = [self.HEAD, *self._cells()]
-        widths = [max(len(line[k]) for line in lines) for k in range(len(self.HEAD))]
-        text = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-        return "\n".join([*text, *self.notes])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(h)}</th>" for h in self.HEAD)
-        body = "".join(
-            f"<tr{' style="color:#b00020;font-weight:bold"' if r.wrong else ''}>"
-            + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>"
-            for r, cells in zip(self.rows, self._cells(), strict=True)
-        )  # fmt: skip
-        notes = "".join(f"<p>{html.escape(n)}</p>" for n in self.notes)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
 @dataclass(frozen=True)
@@ -167,7 +81,7 @@ def gradcheck(
             _check_tape(*_called(what, (*inputs, *outputs)), report, rules)
         else:
             raise TypeError(f"gradcheck takes a kernel, a function or a tape, not {what!r}")
-    _refuse_vacuous(report)
+    refuse_vacuous(report)
     if raise_exception and report.wrong:
         raise _disagreement(report)
     return report
@@ -185,55 +99,60 @@ def _disagreement(report: Report) -> GradientError:
     )  # fmt: skip
 
 
-def _refuse_vacuous(report: Report) -> None:
-    compared = sum(r.compared for r in report.rows)
-    if compared and any(r.largest > 0 or r.wrong for r in report.rows):
-        return
-    if not report.rows:
-        why = "No launch has a float that depends on a float: there is no gradient."
-    elif not compared:
-        why = "No derivative could be measured: the inputs lie on kinks, or the differences are all noise."
-    else:
-        why = "Every derivative is zero, by the adjoint and by differences: a broken adjoint would look the same."
-    raise GradientError(
-        "gradcheck has checked nothing.", slug="gradcheck-vacuous", why="\n".join([why, str(report)]),
-        instead="other inputs, or the arrays that are to be differentiated among them",
-    )  # fmt: skip
-
-
-def _copies(args: Iterable[Any]) -> tuple[list[Any], list[array]]:
-    """Arguments with copies in place of arrays of numbers, which then require gradients; and these copies."""
-    args = list(args)
-    twins = Twins([a for a in args if isinstance(a, array)], False)
-    made = [twins.whole(a) if isinstance(a, array) else a for a in args]
-    copies = [a for a in made if isinstance(a, array)]
-    for a in copies:
-        if a._differentiable:
-            a.requires_grad = True
-    return made, copies
-
-
 def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
+    """One launch of a kernel, on copies of its arguments."""
     if dim is None:
         raise TypeError("gradcheck of a kernel takes the launch dimensions: gradcheck(kernel, dim, inputs, outputs)")
-    made, _ = _copies(args)
-    prog, tape = kernel.program(), Tape(keep="all")
-    flat = flatten(prog.name, prog, made)
-    for a in flat:  # also in structs
-        if isinstance(a, array) and a._differentiable:
-            a.requires_grad = a.requires_grad or a in made
+    made, tape = kernel.program(), Tape(keep="all")
+    flat = flatten(made.name, made, args)
+    twins = Twins([a for a in flat if isinstance(a, array)], False)
+    flat = [_required(twins.of(a)) if isinstance(a, array) else a for a in flat]
     with tape:
-        Command(prog, plan(prog.name, prog, grid(prog.name, dim), flat, None), flat).launch(True)
+        Command(made, plan(made.name, made, grid(made.name, dim), flat, None), flat).launch(True)
+    tape.events[-1].place = made.function.where
     return tape
 
 
 def _called(fn: Callable, args: Sequence[Any]) -> tuple[Tape, list[array] | None]:
-    made, copies = _copies(args)
+    """A function of arrays, called with copies of them."""
+    twins = Twins(list(_arrays(args)), False)
     tape = Tape(keep="all")
+    made = [_copied(a, twins) for a in args]
     with tape:
         result = fn(*made)
-    results = [a for a in (result if isinstance(result, tuple | list) else [result]) if isinstance(a, array)]
-    return tape, results or None
+    names = list(inspect.signature(fn).parameters) + [f"argument {k}" for k in range(len(args))]
+    for name, value in zip(names, made, strict=False):
+        tape.names.update({id(a): label for label, a in _named(name, value)})
+    return tape, list(_arrays([result])) or None
+
+
+def _arrays(values: Iterable[Any]) -> Iterator[array]:
+    """The arrays among values, also in lists and structs."""
+    for v in values:
+        if isinstance(v, array):
+            yield v
+        elif isinstance(v, list | tuple):
+            yield from _arrays(v)
+        elif isinstance(v, Instance):
+            yield from _arrays(vars(v).values())
+
+
+def _copied(value: Any, twins: Twins) -> Any:
+    if isinstance(value, array):
+        return _required(twins.whole(value))
+    if isinstance(value, list | tuple):
+        return type(value)([_copied(v, twins) for v in value])
+    if isinstance(value, Instance):
+        made = copy(value)
+        made.__dict__.update({name: _copied(v, twins) for name, v in vars(value).items()})
+        return made
+    return value
+
+
+def _required(a: array) -> array:
+    if a._differentiable:
+        a.requires_grad = True
+    return a
 
 
 def _check_tape(tape: Tape, results: list[array] | None, report: Report, rules: _Rules) -> None:
@@ -294,15 +213,15 @@ class _Measure:
     def _adjoint(self) -> dict[str, np.ndarray]:
         tape, space = self.case.record(), Workspace()
         for name, a in self.case.outputs.items():
-            view = _shadow_view(a, space[a.allocation])
-            view[...] += _on_device(a, self.seeds[name].astype(view.dtype))
+            view = shadow_of(a, space)
+            view[...] += on_device(a, self.seeds[name].astype(view.dtype))
         tape._walk(space)
         return {n: value_of(a, space).astype(np.float64) for n, a in self.case.inputs.items()}
 
     def loss(self, name: str, move: np.ndarray) -> float:
         """<u, outputs> after `move` is added to an input, counted from the outputs as they are."""
         a = self.case.inputs[name]
-        a.data[...] += _on_device(a, move.astype(a.data.dtype))
+        a.data[...] += on_device(a, move.astype(a.data.dtype))
         made = self.case.run()
         self.case.restore()
         with np.errstate(invalid="ignore"):
@@ -328,17 +247,7 @@ class _Measure:
         return self.rules.rtol * max(abs(got), abs(want)) + self.rules.atol * self.size
 
 
-def _on_device(a: array, values: np.ndarray) -> Any:
-    if not a.device.is_cuda:
-        return values
-    from .device import xp
-
-    return xp(a.device).asarray(values)
-
-
 def _check_case(case: Case, report: Report, rules: _Rules, rng: np.random.Generator) -> None:
-    for a in case.outputs.values():
-        a.requires_grad = True
     if not case.inputs or not case.outputs:
         return
     rows = {name: Row(case.label, case.where, name) for name in case.inputs}
@@ -393,105 +302,5 @@ def _error(measure: _Measure, name: str, part: np.ndarray) -> float:
     want, _ = measure.slope(name, v.reshape(g.shape))
     error = abs(float(np.sum(g.reshape(-1)[part] * v[part])) - want)
     return error if np.isfinite(error) else float("inf")
-
-
-# ---- one rule
-
-
-def check_rule(f: Func, *types: Any, samples: int = 64, low: float = 0.25, high: float = 1.75, rtol: float = 1e-9,
-               raise_exception: bool = True) -> Report:  # fmt: skip
-    """Compare the func_grad of `f` with forward mode of `f` itself: every result by every argument, at random points.
-
-    types    the types of its parameters; by default those annotated. Numbers, vectors and matrices, no arrays.
-    low, high  arguments (their components) are drawn from here: choose what `f` is made for.
-    Computed in float64, with no differences and no step: the two agree to rounding or the func_grad is wrong.
-    Returns a `Report`; raises GradientError [check-rule] that names argument, result and the point.
-    """
-    if not isinstance(f, Func) or f.grad is None:
-        raise TypeError(f"check_rule takes a func with a func_grad, not {f!r}")
-    made = _elementwise(f, types)
-    rng = np.random.default_rng(0)
-    with memory.LOCK, memory.unrecorded():
-        flat = [_sample(p.type, samples, low, high, rng) for p in made.function.params]
-        names = [p.name for p in made.function.params]
-        ins = {n: a for n, a in zip(names, flat, strict=True) if not n.startswith("out") and a._differentiable}
-        outs = {n: a for n, a in zip(names, flat, strict=True) if n.startswith("out") and a._differentiable}
-        for a in ins.values():
-            a.requires_grad = True
-        tape = Tape(keep="all")
-        with tape:
-            Launch(made, (samples,), flat).run(True)
-        report = Report()
-        for name, x in ins.items():
-            _check_argument(tape, f, name, x, outs, rtol, report)
-    _refuse_vacuous(report)
-    if raise_exception and report.wrong:
-        raise _wrong_rule(f, report, ins)
-    return report
-
-
-def _elementwise(f: Func, types: Sequence[Any]) -> Any:
-    """A float64 program that calls `f` once per thread."""
-    given = [declare.type_from(t) for t in types] or _annotated(f)
-    if any(isinstance(t, Array) for t in given):
-        raise TypeError(f"check_rule of {f.key}: arrays as parameters; check a kernel that calls it with gradcheck")
-    mapped = elementwise(f, [Array(t, 1) for t in given], 1)
-    return program(program_of(mapped.reading, f.__name__), True)
-
-
-def _annotated(f: Func) -> list[Type]:
-    known = f.fn.__annotations__
-    try:
-        return [declare.type_from(known[p]) for p in inspect.signature(f.fn).parameters]
-    except (KeyError, TypeError):
-        raise TypeError(f"check_rule({f.key}) needs the types of the parameters: check_rule(f, wb.float64, ...)") from None
-
-
-def _sample(type: Type, n: int, low: float, high: float, rng: np.random.Generator) -> array:
-    assert isinstance(type, Array)
-    dtype = wide(type.dtype)
-    values = rng.uniform(low, high, (n, *dtype.shape))  # type: ignore[attr-defined]
-    if dtype.scalar.kind != "f":  # type: ignore[attr-defined]
-        values = np.round(values * 4)
-    return array(values.astype(dtype.numpy), dtype=dtype)  # type: ignore[attr-defined]
-
-
-def _check_argument(tape: Tape, f: Func, name: str, x: array, outs: dict[str, array], rtol: float, report: Report) -> None:
-    """Threads share nothing: one walk gives a column of the Jacobian at every point, or a row."""
-    columns = {j: jvp(tape, {x: _unit(x, j)}) for j in np.ndindex(_components(x))}
-    for label, y in outs.items():
-        row = Row(f"func {f.key}", None, name if len(outs) == 1 else f"{name} -> {label}")
-        for i in np.ndindex(_components(y)):
-            space = Workspace()
-            _shadow_view(y, space[y.allocation])[...] = _unit(y, i)
-            tape._walk(space)
-            rows = value_of(x, space)
-            for j, column in columns.items():
-                _compare_points(row, rows[(slice(None), *j)], column[y][(slice(None), *i)], j, rtol)
-        report.rows.append(row)
-
-
-def _unit(a: array, component: tuple[int, ...]) -> np.ndarray:
-    out = np.zeros((*a.shape, *_components(a)))
-    out[(slice(None), *component)] = 1
-    return out
-
-
-def _compare_points(row: Row, got: np.ndarray, want: np.ndarray, component: tuple[int, ...], rtol: float) -> None:
-    scale = rtol * (1 + max(float(np.max(np.abs(want), initial=0)), float(np.max(np.abs(got), initial=0))))
-    for point, (a, b) in enumerate(zip(got, want, strict=True)):
-        row.add(float(a), float(b), not abs(a - b) <= scale, (point, *component))
-
-
-def _wrong_rule(f: Func, report: Report, ins: dict[str, array]) -> GradientError:
-    r = report.wrong[0]
-    assert r.worst is not None
-    point = ", ".join(f"{n}={a._host()[r.worst[0]]}" for n, a in ins.items())
-    return GradientError(
-        f"the func_grad of {f.key} is wrong for {r.input!r}: at {point} it gives {r.adjoint:.8g},"
-        f" the derivative is {r.measured:.8g}.",
-        slug="check-rule", why=str(report),
-        instead=f"adjoint[{r.input.split(' ')[0]}] += ... with the derivative of what {f.key} returns",
-    )  # fmt: skip
 
 

@@ -1,12 +1,11 @@
 """`tape.diagnose()`: findings about a tape, and `tape.memory()`: the bytes it holds.
 
-One idea: rules (`rules`) look at the tape, at the IR of its kernels and at one real walk (`trail`); for questions about
-a statement the launch runs once more in the interpreter, on copies (`again`, `birth`, `death`). No gradient changes.
+One idea: rules (`record`, `finite`, `flow`) look at the tape, at the IR of its kernels and at one real walk
+(`trail`); for a statement the launch runs once more in the interpreter, on copies (`again`, `birth`, `death`, `custom`,
+`kinks`). No gradient changes.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -15,11 +14,14 @@ from ..array import array
 from ..errors import GradientError
 from ..tape import Event, Tape, Workspace, pictures
 from .again import Enough
+from .case import Case, View, refused
 from .finding import Finding as Finding
 from .finding import Findings as Findings
+from .finite import FINITE
+from .flow import FLOW
 from .holdings import Holdings as Holdings
 from .holdings import holdings
-from .rules import STATIC, WALKED, Case, View, refused
+from .record import RECORD
 from .trail import Trail
 
 __all__ = ["Finding", "Findings", "Holdings", "diagnose"]
@@ -40,11 +42,11 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
         seeded = any(s.data.any() for s in seeds.values())
         trail = Trail(tape, seeds)
 
-        def inspect(event: Event, look: View) -> Any:
-            return _inspect(tape, _seeds(tape, loss, grads), event, look)
+        def visit(look: View) -> None:
+            _visit(tape, _seeds(tape, loss, grads), look)
 
-        case = Case(tape, trail, seeded, inspect)
-        found = [f for rule in (*STATIC, *WALKED) for f in rule(case)]
+        case = Case(tape, trail, seeded, visit)
+        found = [f for rule in (*RECORD, *FINITE, *FLOW) for f in rule(case)]
     return Findings(dict.fromkeys([*_zero_seed(tape, seeded, given), *found]), len(tape.events), _note(tape, given))
 
 
@@ -57,30 +59,29 @@ def _seeds(tape: Tape, loss: array | None, grads: dict[array, array] | None) -> 
     return space
 
 
-def _inspect(tape: Tape, space: Workspace, event: Event, look: View) -> Any:
-    """Walk again until an event is reached, and look there."""
-    found: list[Any] = []
+def _visit(tape: Tape, space: Workspace, look: View) -> None:
+    """Walk again, and look at every event before it is reversed. Memory is put back in any case."""
 
-    def before(passed: Event, space: Workspace) -> None:
-        if passed is event:
-            found.append(look(event, space))
-            raise Enough
+    def before(event: Event, space: Workspace) -> None:
+        look(event, space)
 
     try:
         with np.errstate(all="ignore"):
             tape._walk(space, None, before)
     except (Enough, GradientError):
         pass
-    return found[0] if found else None
 
 
 def _zero_seed(tape: Tape, seeded: bool, given: bool) -> list[Finding]:
     if seeded or not (given or tape.last_seeds):
         return []
-    return [Finding("zero-seed", "warning", "", None, "every seed is zero, and so is every gradient.", "a seed of ones")]
+    text = "every seed is zero, and so is every gradient."
+    return [Finding("zero-seed", "warning", "", None, text, "a seed of ones")]
 
 
 def _note(tape: Tape, given: bool) -> str:
+    if any(event.kind == "func" for event in tape.events):
+        return "Adjoints and values were not looked at: that would call the functions of record_func again."
     if given or tape.last_seeds or not tape.events:
         return ""
     return "No backward has run: adjoints were not looked at. tape.diagnose(loss=...) does that without publishing."

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import launch as launching
 from ..array import array
 from ..errors import BoundsError
 from ..kernels import ir, run
 from ..kernels.ir import is_value
 from ..kernels.types import Array, is_float
+from ..launch import views
 from ..memory import Allocation
 from ..tape import Event, Shadow, Workspace
 
@@ -34,18 +34,19 @@ class Copies:
     """Host copies of the memory, and of the shadows, that a launch uses."""
 
     def __init__(self, event: Event, space: Workspace | None = None):
-        self.event, flat = event, event.command.flat
+        self.event = event
         self.memory: dict[Allocation, np.ndarray] = {}
         self.shadows: dict[Allocation, np.ndarray] = {}
-        for a in (x.allocation for x in flat if isinstance(x, array)):
+        for a in (x.allocation for x in event.command.places if isinstance(x, array)):
             if a not in self.memory:
                 self.memory[a] = _host(a.bytes).copy()
                 if space is not None:
                     self.shadows[a] = _host(space[a].data).copy() if a in space else _host(Shadow(a).data)
 
     def primal(self) -> list:
-        args = launching.views(self.event.command.program.function, self.event.command.flat)
-        return [self.moved(a, v) if isinstance(a, array) else v for a, v in zip(self.event.command.flat, args, strict=True)]
+        flat = self.event.command.flat
+        args = views(self.event.command.program.function, flat)
+        return [self.moved(a, v) if isinstance(a, array) else v for a, v in zip(flat, args, strict=True)]
 
     def moved(self, a: array, view: Any) -> np.ndarray:
         return np.ndarray(view.shape, view.dtype, self.memory[a.allocation], a._offset, view.strides)
@@ -55,7 +56,8 @@ class Copies:
         k = a.allocation.grad_scale or 1
         like = a.data
         dtype = like.dtype if k == 1 else np.dtype(np.float32)
-        return np.ndarray(like.shape, dtype, self.shadows[a.allocation], a._offset * k, tuple(s * k for s in like.strides))
+        strides = tuple(s * k for s in like.strides)
+        return np.ndarray(like.shape, dtype, self.shadows[a.allocation], a._offset * k, strides)
 
 
 def _host(data: Any) -> np.ndarray:
@@ -81,7 +83,7 @@ def run_adjoint(event: Event, space: Workspace, trace: Trace) -> bool:
 
 def run_copies(function: ir.Function, event: Event, copies: Copies, trace: Trace | None = None) -> bool:
     """An adjoint of this launch, on these copies, which it changes."""
-    args = copies.primal() + [copies.shadow(event.command.flat[k]) for k in event.reverse.shadows]
+    args = copies.primal() + [copies.shadow(event.command.places[k]) for k in event.reverse.shadows]
     return _run(function, event, args, trace or (lambda *_: None))
 
 

@@ -49,15 +49,13 @@ class _Births:
         if thread != self.thread:
             self.thread, self.bad = thread, {}
         for out in stmt.outs:
-            if is_number(out):
-                value = values[out]
-                if np.isfinite(value).all():
-                    self.bad.pop(out, None)
-                else:
-                    self.bad[out] = stmt, _shown(stmt, values)
-        if stmt.row.name in WRITES and stmt.args[-1] in self.bad and root_name(stmt.args[0]) in self.targets:
-            self.birth = self.origin(stmt.args[-1])
-            raise Enough
+            if is_number(out) and out not in self.bad and not np.isfinite(values[out]).all():
+                self.bad[out] = stmt, _shown(stmt, values)  # in a loop: its first turn like this
+        if stmt.row.name in WRITES and root_name(stmt.args[0]) in self.targets:
+            value = stmt.args[-1]
+            if value in self.bad and not np.isfinite(values[value]).all():
+                self.birth = self.origin(value)
+                raise Enough
 
     def origin(self, value: ir.Value) -> Birth:
         """Back along what is not finite to a statement all of whose operands are."""
@@ -72,13 +70,28 @@ class _Births:
         thread = self.thread[0] if len(self.thread) == 1 else self.thread
         return Birth(stmt.where or primal.where, thread, text, primal.row.name)
 
-    def sources(self, value: ir.Value) -> tuple[ir.Value, ...]:
-        stmt = value.stmt
-        if stmt is None:
-            return self.inits.get(value, ())
-        if stmt.row.name == "pop":
-            return tuple(self.pushes.get(stmt.args[0], ()))
-        return (*stmt.args, *(v for r in stmt.regions for v in r.results))
+    def sources(self, value: ir.Value) -> list[ir.Value]:
+        """What a value was made from; what a loop carries is what went in and what its turns gave."""
+        found: list[ir.Value] = []
+        passed: set[ir.Value] = set()
+        todo = _direct(value, self.pushes)
+        while todo:
+            v = todo.pop(0)
+            if v not in self.inits:
+                found.append(v)
+            elif v not in passed:
+                passed.add(v)
+                todo += self.inits[v]
+        return found
+
+
+def _direct(value: ir.Value, pushes: dict[ir.Value, list[ir.Value]]) -> list[ir.Value]:
+    stmt = value.stmt
+    if stmt is None:
+        return []
+    if stmt.row.name == "pop":
+        return list(pushes.get(stmt.args[0], ()))
+    return [*stmt.args, *(v for r in stmt.regions for v in r.results)]
 
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}

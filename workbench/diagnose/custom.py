@@ -51,7 +51,7 @@ def disagreement(event: Event, space: Workspace) -> Disagreement | None:
         return None
     call = next(s for s in ir.walk(function.body) if _rule(s))
     for k in back.shadows:
-        a = event.command.flat[k]
+        a = event.command.places[k]
         given, expected = _comparable(theirs.shadow(a), ours.shadow(a))
         size = max(np.linalg.norm(given), np.linalg.norm(expected))
         if np.linalg.norm(given - expected) > TOLERANCE * size:

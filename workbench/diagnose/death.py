@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import Where
 from ..kernels import ir, run
+from ..kernels.ir import is_value
 from ..kernels.types import bool_
 from ..tape import Event, Workspace
 from .again import WRITES, is_number, root_name, run_adjoint
@@ -187,12 +188,13 @@ def _not_run(function: ir.Function, flow: Flow) -> Death | None:
 
 # ---- what has no derivative at all
 
-_FLAT = {"rint": "rounding", "floor": "rounding", "ceil": "rounding", "sign": "`sign`", "step": "`step`", "cast": "a cast"}
+_FLAT = {"rint": "rounding", "floor": "rounding", "ceil": "rounding"}
 
 
 def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
     """If nothing that `sources` give reaches a stored float with a derivative: the statement that ended it."""
-    depends, varies = set[ir.Value](), set[ir.Value]()
+    depends = {p for p in function.params if p.name in sources and is_value(p.type)}
+    varies = {p for p in depends if is_number(p)}
     ends: dict[ir.Stmt, None] = {}
     sound = False
     for _ in range(3):  # loops carry values back to their start

@@ -22,7 +22,7 @@ class Finding:
 
     slug      its stable name.
     severity  `error`: there is no correct gradient; `warning`: it is probably not what was meant; `info`: good to know.
-    launch    the event, as `L3 integrate`, or "" if it is about the whole tape.
+    launch    the event, as `#3 integrate` (its place in `tape.events`), or "" if it is about the whole tape.
     where     the line: of the statement if it is known, else of the launch.
     sentence  what was found. `fix`: what to do about it.
     arrays    the names of the arrays that it is about.
@@ -108,7 +108,8 @@ class Findings(Sequence[Finding]):
 
 def html_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = -1) -> str:
     """A table that a screen reader can follow: the first cell of a row is its header. `numbers`: a column set right."""
-    top = "".join(f'<th scope="col" style="text-align:{_side(k, numbers)}">{_quoted(h)}</th>' for k, h in enumerate(head))
+    sides = [f'style="text-align:{_side(k, numbers)}"' for k in range(len(head))]
+    top = "".join(f'<th scope="col" {side}>{_quoted(h)}</th>' for side, h in zip(sides, head, strict=True))
     body = "".join(f"<tr>{''.join(_cell(k, text, numbers) for k, text in enumerate(row))}</tr>" for row in rows)
     table = f"<table><caption>{_quoted(caption)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div style="overflow-x:auto">{table}</div>'

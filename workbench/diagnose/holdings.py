@@ -6,6 +6,7 @@ An allocation is counted once, however many arrays lie on it.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from .trail import name_of
 
 HEAD = ("what", "bytes", "of", "held by", "why")
 SHORT = 40
+Names = dict[Allocation, str]
 
 
 @dataclass(frozen=True)
@@ -78,37 +80,40 @@ class Holdings:
 
 def holdings(tape: Tape) -> Holdings:
     """What the tape holds now, and what a walk of it takes."""
-    return Holdings([*_kept(tape), *_of_arrays(tape), *_parts(tape)])
+    names = _names(tape)
+    return Holdings([*_kept(tape, names), *_of_arrays(tape, names), *_parts(tape)])
 
 
-def _kept(tape: Tape) -> list[Holding]:
+def _kept(tape: Tape, names: Names) -> list[Holding]:
     """Kept values, those of one line and one reason in one row."""
     rows: dict[tuple, list[int]] = {}
     for event in tape.events:
         for kept in event.kept:
-            key = event.label, event.where, _names(tape, kept.span.allocation), kept.reason
+            a = kept.span.allocation
+            key = event.label, event.where, names.get(a, str(a)), kept.reason
             rows.setdefault(key, []).append(kept.span.nbytes)
     found = []
-    for (label, where, names, reason), sizes in rows.items():
+    for (label, where, of, reason), sizes in rows.items():
         times = f" (x{len(sizes)})" if len(sizes) > 1 else ""
         line = f" at {where}" if where else ""
-        found.append(Holding("kept", sum(sizes), names, f"{label}{times}{line}", f"overwritten here; {reason}"))
+        found.append(Holding("kept", sum(sizes), of, f"{label}{times}{line}", f"overwritten here; {reason}"))
     return sorted(found, key=lambda r: -r.nbytes)
 
 
-def _of_arrays(tape: Tape) -> list[Holding]:
+def _of_arrays(tape: Tape, names: Names) -> list[Holding]:
     rows: dict[str, list[Holding]] = {"gradient": [], "seed": [], "array": [], "shadow": []}
-    for a in dict.fromkeys(x.allocation for x in tape.arrays.values()):
-        names = _names(tape, a)
-        rows["array"].append(Holding("array", a.nbytes, names, _users(tape, a), "read or written by recorded events"))
+    users = Counter(a for e in tape.events for a in {s.allocation for s in (*e.reads, *e.writes)})
+    for a, of in names.items():
+        by = f"{users[a]} event{'' if users[a] == 1 else 's'}"
+        rows["array"].append(Holding("array", a.nbytes, of, by, "read or written by recorded events"))
         if a.grad is not None:
-            rows["gradient"].append(Holding("gradient", a.grad.nbytes, names, "the array", "its .grad"))
+            rows["gradient"].append(Holding("gradient", a.grad.nbytes, of, "the array", "its .grad"))
         if a in tape.last_seeds:
             seed = tape.last_seeds[a]
-            rows["seed"].append(Holding("seed", seed.nbytes, names, "the tape", "for adjoint(), show() and diagnose()"))
+            rows["seed"].append(Holding("seed", seed.nbytes, of, "the tape", "for adjoint(), show() and diagnose()"))
         if a in tape.active:
             size = a.nbytes * (a.grad_scale or 1)
-            rows["shadow"].append(Holding("shadow", size, names, "backward, while it runs", "on an active path"))
+            rows["shadow"].append(Holding("shadow", size, of, "backward, while it runs", "on an active path"))
     return [r for kind in rows.values() for r in kind]
 
 
@@ -123,12 +128,10 @@ def _parts(tape: Tape) -> list[Holding]:
             for label, g in gathers.values()]  # fmt: skip
 
 
-def _names(tape: Tape, a: Allocation) -> str:
-    names = dict.fromkeys(name_of(tape, x) for x in tape.arrays.values() if x.allocation is a)
-    text = ", ".join(names) or str(a)
-    return text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"
-
-
-def _users(tape: Tape, a: Allocation) -> str:
-    n = sum(any(s.allocation is a for s in (*e.reads, *e.writes)) for e in tape.events)
-    return f"{n} event{'' if n == 1 else 's'}"
+def _names(tape: Tape) -> Names:
+    """What the user calls each memory of the tape, shortened where there are many names."""
+    found: dict[Allocation, dict[str, None]] = {}
+    for x in tape.arrays.values():
+        found.setdefault(x.allocation, {})[name_of(tape, x)] = None
+    texts = {a: ", ".join(names) for a, names in found.items()}
+    return {a: text if len(text) <= SHORT else f"{text[: SHORT - 1]}…" for a, text in texts.items()}

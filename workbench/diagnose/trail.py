@@ -42,10 +42,6 @@ def name_of(tape: Tape, a: array, parameter: str = "") -> str:
     return tape.names.get(id(a)) or a.name or parameter or str(a.allocation)
 
 
-def title_of(event: Event) -> str:
-    return f"L{event.id} {event.label}"
-
-
 def accesses(tape: Tape, event: Event) -> list[Access]:
     """Everything that an event touched, reads first."""
     if event.kind == "foreign":
@@ -54,12 +50,19 @@ def accesses(tape: Tape, event: Event) -> list[Access]:
         if event.kind == "func":
             return [Access(a, a.span, name_of(tape, a), True, False) for a in event.arrays]
         return [Access(a, a.span, name_of(tape, a), k == 0) for k, a in reversed(list(enumerate(event.arrays)))]
-    plan, flat = event.command.plan, event.command.flat
+    plan, places = event.command.plan, event.command.places
     found = []
-    for n, ((k, _), span) in enumerate(zip(plan.touched, (*event.reads, *event.writes), strict=True)):
-        name = name_of(tape, flat[k], plan.program.leaves[k].name)
-        found.append(Access(flat[k], span, name, n >= plan.split, k not in plan.accumulates_only))
+    for how, spans in (("reads", event.reads), ("writes", event.writes)):
+        for k, span in zip(positions(event, how), spans, strict=True):
+            name = name_of(tape, places[k], plan.program.leaves[k].name)
+            found.append(Access(places[k], span, name, how == "writes", k not in plan.accumulates_only))
     return found
+
+
+def positions(event: Event, how: str) -> list[int]:
+    """Which parameters of its kernel the spans in `event.reads` or `event.writes` belong to."""
+    found = [k for k, _ in getattr(event.command.plan, how)]
+    return [*found, *event.command.declared] if how == "reads" else found
 
 
 def shadow_of(space: Workspace, access: Access) -> np.ndarray | None:
@@ -80,12 +83,14 @@ class Step:
 
     event: Event
     accesses: list[Access]
+    title: str  # as in the picture
     came: dict[Access, float] = field(default_factory=dict)
     gave: dict[Access, float] = field(default_factory=dict)
     bad_before: bool = False  # something not finite in the adjoints it starts from
     bad_after: bool = False
     not_finite: list[str] = field(default_factory=list)  # forward: what it wrote
     inherited: list[str] = field(default_factory=list)  # forward: what it read
+    clouded: list[str] = field(default_factory=list)  # forward: read, and not known any more
     unknown: list[str] = field(default_factory=list)  # forward: written, not looked at
 
     @property
@@ -100,7 +105,7 @@ class Trail:
     def __init__(self, tape: Tape, seeds: Workspace):
         self.tape = tape
         self.error: GradientError | KernelError | None = None
-        self.steps = [Step(e, accesses(tape, e)) for e in tape.events]
+        self.steps = [Step(e, accesses(tape, e), f"#{n} {e.label}") for n, e in enumerate(tape.events)]
         self.of = {s.event: s for s in self.steps}
         self.order = {e: n for n, e in enumerate(tape.events)}
         self.lost: dict[Allocation, list[Span]] = {a: list(spans) for a, spans in tape.changed.items()}
@@ -111,6 +116,8 @@ class Trail:
         self._here: Event | None = None
         with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
             self.seeded = {a: _finite(tape, a, s.data) for a, s in seeds.items()}
+            if any(e.kind == "func" for e in tape.events):  # a walk would call what the user recorded
+                return
             if self.steps:
                 self._written(self.steps[-1])
             try:
@@ -186,8 +193,11 @@ class Trail:
     def _read(self, step: Step) -> None:
         if step.not_finite:
             for access in step.accesses:
-                bad = access.scalar is not None and access.span.nbytes and self.known(access.span)
-                if bad and not (access.writes and access.plain) and not _all_finite(access):
+                if not access.span.nbytes or (access.writes and access.plain):
+                    continue
+                if not self.known(access.span):
+                    step.clouded.append(access.name)
+                elif access.scalar is not None and not _all_finite(access):
                     step.inherited.append(access.name)
 
 
@@ -204,12 +214,11 @@ def _finite(tape: Tape, a: Allocation, data: Any) -> bool:
 
 
 def _norm(data: np.ndarray) -> float:
-    """The Euclidean norm of what is finite; infinity if nothing is."""
-    finite = data[np.isfinite(data)].astype(np.float64)
-    if data.size and not finite.size:
+    """The Euclidean norm, without overflow; infinity if anything is not finite."""
+    if not np.isfinite(data).all():
         return float("inf")
-    most = float(np.abs(finite).max(initial=0.0))
-    return most * float(np.sqrt(((finite / most) ** 2).sum())) if most else 0.0 if finite.size == data.size else float("inf")
+    most = float(np.abs(data).max(initial=0.0))
+    return most * float(np.linalg.norm((data / most).astype(np.float64))) if most else 0.0
 
 
 def norm_of(space: Workspace, access: Access) -> float:
@@ -231,9 +240,9 @@ def leaf_accesses(trail: Trail) -> dict[Allocation, list[Access]]:
             a = x.span.allocation
             if any(s.overlaps(x.span) is not False for s in stored):
                 continue
-            if not x.writes and x.scalar is not None and x.span.nbytes and a.required.touch(x.span):
-                if a not in written or not written[a].touch(x.span):
-                    found.setdefault(a, []).append(x)
+            marked = not x.writes and x.scalar is not None and x.span.nbytes and a.required.touch(x.span)
+            if marked and not (a in written and written[a].touch(x.span)):
+                found.setdefault(a, []).append(x)
         for x in step.accesses:
             if x.writes:
                 written.setdefault(x.span.allocation, Marks()).add(x.span)

@@ -45,7 +45,8 @@ def _opened(data: Any) -> Any:
     """The data as a NumPy or CuPy array on the same memory."""
     kind, ordinal = data.__dlpack_device__()
     if int(kind) not in (CPU, CUDA):
-        raise LaunchError(f"memory on DLPack device {int(kind)} cannot be shared", slug="dlpack", instead="wb.array(...)")
+        text = f"memory on DLPack device {int(kind)} cannot be shared"
+        raise LaunchError(text, slug="dlpack", instead="wb.array(...)")
     try:
         module: Any = np if int(kind) == CPU else xp(get_device(f"cuda:{ordinal}"))
         return module.from_dlpack(data)

@@ -139,9 +139,9 @@ class JaxFunction:
     def _form(self, program: Program, args: tuple) -> Form:
         rest = program.params[len(args) :]
         dim = self.dim(*args) if callable(self.dim) else self.dim
-        given = self.outputs(*args) if callable(self.outputs) else self.outputs
+        given: Any = self.outputs(*args) if callable(self.outputs) else self.outputs
         dims = None if dim is None else grid(program.name, dim)
-        shapes = [dims] * len(rest) if given is None else [_shape(s) for s in given]
+        shapes = [dims or ()] * len(rest) if given is None else [_shape(s) for s in given]
         if not rest or len(shapes) != len(rest):
             names = ", ".join(name for name, _ in program.params)
             raise LaunchError(
@@ -154,7 +154,8 @@ class JaxFunction:
             if not isinstance(type, Array) or isinstance(type.dtype, Struct) or len(shape) != type.ndim:
                 raise LaunchError(
                     f"function of {program.name!r}: the output {name!r} is {type}, its shape was given as {shape}.",
-                    slug="function", where=program.function.where, instead="outputs=[shape, ...], without component axes",
+                    slug="function", where=program.function.where,
+                    instead="outputs=[shape, ...], without component axes",
                 )  # fmt: skip
             _check_width(type.dtype)
         return (shapes[0] if dims is None else dims), tuple(shapes)
@@ -225,9 +226,10 @@ def _argument(program: Program, param: tuple[str, Type], arg: Any) -> Any:
     name, type = param
     element = type.dtype if isinstance(type, Array) else type
     if isinstance(element, Struct) or isinstance(arg, array | scalar):
-        what = f"a {type.__class__.__name__.lower()} parameter ({type})" if isinstance(element, Struct) else "no JAX array"
+        what = f"of {element}, a struct" if isinstance(element, Struct) else f"given {arg.__class__.__name__}"
         raise LaunchError(
-            f"function of {program.name!r}: {name!r} is {what}.", slug="function", where=program.function.where,
+            f"function of {program.name!r}: {name!r} is {what}, not a JAX array.",
+            slug="function", where=program.function.where,
             instead="one array per field" if isinstance(element, Struct) else "wb.to_jax(a)",
         )  # fmt: skip
     _check_width(element)

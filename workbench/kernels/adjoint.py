@@ -17,13 +17,31 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import KernelError
 from . import simplify
-from .ir import Builder, Function, Region, Stmt, Value, is_value, walk
+from .ir import Builder, Function, Region, Stmt, Value, is_value, root, walk
 from .ops import control as c
 from .ops import memory as mem
 from .ops.row import NO_GRADIENT, ROWS, Effect
-from .types import Array, Composite, Matrix, Quat, Scalar, Stack, Type, Vector
-from .types import bool_, float16, float32, int32, int64, is_float, matrix, quaternion
-from .types import vector as vector_type
+from .types import (
+    Array,
+    Composite,
+    Matrix,
+    Quat,
+    Scalar,
+    Stack,
+    Type,
+    Vector,
+    bool_,
+    float16,
+    float32,
+    int32,
+    int64,
+    is_float,
+    matrix,
+    quaternion,
+)
+from .types import (
+    vector as vector_type,
+)
 
 
 @dataclass(frozen=True)
@@ -104,17 +122,11 @@ def _refuse_taken_names(function: Function, active: frozenset[str]) -> None:
     for p in (q for q in function.params if isinstance(q.type, Array) or q.name in active):
         for taken in names & {f"d_{p.name}", f"after_{p.name}", f"ties_{p.name}"}:
             raise KernelError(
-                f"parameter {taken!r} has the name that the adjoint of this kernel gives to the companion of {p.name!r}.",
+                f"parameter {taken!r} has the name that the adjoint of this kernel gives to "
+                f"the companion of {p.name!r}.",
                 slug="taken-name", where=next(q.where for q in function.params if q.name == taken) or function.where,
                 instead=f"another name for {taken!r}",
             )  # fmt: skip
-
-
-def root(array: Value) -> Value:
-    """The parameter behind an array value."""
-    while array.stmt is not None:
-        array = array.stmt.args[0]
-    return array
 
 
 _MEMORY_WRITES = (mem.STORE, *mem.ATOMICS)

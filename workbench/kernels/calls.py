@@ -67,7 +67,8 @@ class Calls:
         """Names with a form of their own."""
         table = {
             id(declare.tid): self.call_tid, id(declare.printf): self.call_printf, id(declare.static): self.call_static,
-            id(builtins.len): self.call_len, id(vector): self.call_vector, id(matrix): self.call_matrix,
+            id(builtins.len): self.call_len, id(builtins.type): self.call_type_of,
+            id(vector): self.call_vector, id(matrix): self.call_matrix,
         }  # fmt: skip
         if isinstance(callee, FunctionType) and callee in declare.LOCAL_ZEROS:
             return self.call_zeros
@@ -149,6 +150,11 @@ class Calls:
         if not isinstance(v.type, Composite):
             raise self.error(f"{v.type} has no length", "operand-type", node, "", "len(v) of a vector or array")
         return v.type.shape[0]
+
+    def call_type_of(self, node: ast.Call) -> Type:
+        """`type(a)(0.5)`: a literal in the type of `a`, for functions of any type."""
+        (x,) = self.exactly(1, node)
+        return type_of_value(x) or self.value(x).type
 
     def exactly(self, count: int, node: ast.Call) -> list[Any]:
         given = self.arguments(node)
@@ -233,12 +239,12 @@ class Calls:
     def call_matrix(self, node: ast.Call) -> Any:
         args, named = [self.visit(a) for a in node.args], {k.arg: self.visit(k.value) for k in node.keywords}
         scalar, shape = self.component_type(args, named.get("dtype")), named.get("shape")
-        sizes = [static_int(n) for n in shape] if isinstance(shape, tuple) else []
-        if len(sizes) != 2 or None in sizes:
+        rows, cols = map(static_int, shape) if isinstance(shape, tuple) and len(shape) == 2 else (None, None)
+        if rows is None or cols is None:
             raise self.error(
                 "the shape of a matrix is a constant", "static-index", node, "", "matrix(shape=(2, 2), dtype=float)"
             )
-        return ops.construct(matrix(tuple(sizes), scalar), *[self.typed(a, scalar) for a in args])
+        return ops.construct(matrix((rows, cols), scalar), *[self.typed(a, scalar) for a in args])
 
     def component_type(self, args: list[Any], dtype: Any) -> Scalar:
         if dtype is not None:

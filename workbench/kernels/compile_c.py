@@ -111,7 +111,7 @@ def processor() -> str:
 
 
 def cache_path() -> Path:
-    """Where compiled kernels are kept: `config.cache_dir`, $WORKBENCH_CACHE, else workbench in the user's cache folder."""
+    """Where compiled kernels are kept: `config.cache_dir`, $WORKBENCH_CACHE, else a folder in the user's cache."""
     if config.cache_dir is not None:
         return config.cache_dir
     wish = os.environ.get("WORKBENCH_CACHE")

@@ -232,6 +232,7 @@ def convert(type: T.Type, value: Any, label: str) -> Any:
         if isinstance(value, Instance) and value._struct == type:
             return value
         raise TypeError(f"{label} takes a {type.name}, not {value!r}")
+    assert isinstance(type, T.Scalar | T.Composite)
     try:
         return type(*value) if isinstance(type, T.Composite) and isinstance(value, (tuple, list)) else type(value)
     except (TypeError, ValueError) as e:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import KernelError, Where
-from .ir import Function, Region, Stmt, Value, walk
+from .ir import Function, Region, Stmt, Value, root, walk
 from .ops.memory import ATOMICS
 from .ops.row import ROWS, Row, weak_type
 from .types import (
@@ -87,15 +87,9 @@ _ACCESSES = {"load", "store", "log_store", "accumulate", "push", *(r.name for r 
 _LOGGING = {"log_store", "mark", "rollback"}
 
 
-def _root(array: Value) -> Value:
-    while array.stmt is not None and array.stmt.row.name == "components":
-        array = array.stmt.args[0]
-    return array
-
-
 def access_table(function: Function) -> tuple[Access, ...]:
     """Every access in program order: the access id in `status` is an index into it."""
-    return tuple(Access(s.where, _root(s.args[0]).name, s.row.name) for s in _accesses(function))
+    return tuple(Access(s.where, root(s.args[0]).name, s.row.name) for s in _accesses(function))
 
 
 def _accesses(function: Function) -> list[Stmt]:
@@ -386,7 +380,7 @@ class Body:
         self.access_ids = {id(s): i for i, s in enumerate(_accesses(self.function))}
         self.line = 0
         writing = _ACCESSES - {"load", "push"}
-        self.written = {_root(s.args[0]) for s in walk(self.function.body) if s.row.name in writing}
+        self.written = {root(s.args[0]) for s in walk(self.function.body) if s.row.name in writing}
         self.grows = any(isinstance(s.attr, Stack) and s.attr.capacity is None for s in walk(self.function.body))
         kinds = {s.row.name for s in walk(self.function.body)}
         self.logs = not kinds.isdisjoint(_LOGGING)

@@ -87,6 +87,13 @@ def walk(region: Region) -> Iterator[Stmt]:
             yield from walk(inner)
 
 
+def root(array: Value) -> Value:
+    """The parameter behind an array value: views are all that makes arrays."""
+    while array.stmt is not None:
+        array = array.stmt.args[0]
+    return array
+
+
 _local = threading.local()
 
 

@@ -15,10 +15,11 @@ from typing import Any
 from ..errors import KernelError
 from . import check, compile_c, emit_c, emit_cuda, fence, show, simplify
 from .adjoint import Reverse, adjoint
-from .declare import resolve
+from .declare import resolve, type_from
 from .emit import Variant, c_name
 from .ir import Function
 from .read import Reading, read
+from .source import source
 from .types import Array, Struct, Type, is_float
 
 Groups = tuple[frozenset[str], ...]
@@ -103,15 +104,21 @@ class Kernel:
     `source`, `ir`, `adjoint`, `c`, `cuda`, `steps` show every stage of it; they print in a terminal and in a notebook.
     """
 
-    def __init__(self, func: Callable, key: str | None = None, enable_backward: bool | None = None):
+    def __init__(
+        self, func: Callable, key: str | None = None, enable_backward: bool | None = None,
+        types: dict[str, Type] | None = None,
+    ):  # fmt: skip
         self.func = func
+        self.types = types or {}
         self.key = key or func.__qualname__.replace("<locals>.", "")
         self.module = func.__module__
         self.enable_backward = enable_backward is not False
         self.__name__, self.__doc__ = func.__name__, func.__doc__
         self._reading: Reading | None = None
         self._program: Program | None = None
+        self._overloads: dict[tuple, Kernel] = {}
         fence.check(func)
+        self.generic = {name: t for name, t in generic_parameters(func).items() if name not in self.types}
 
     def __repr__(self) -> str:
         return f"<kernel {self.key}>"
@@ -121,15 +128,36 @@ class Kernel:
 
     def program(self) -> Program:
         """The present reading. Raises KernelError."""
+        if self.generic:
+            named, text = ", ".join(f"{name!r}: ..." for name in self.generic), source(self.func)
+            raise KernelError(
+                f"kernel {self.key!r} takes any type as {' and '.join(map(repr, self.generic))}.", slug="generic",
+                where=text.where(text.tree),
+                why="It is read for the types of each launch.", instead=f"overload({self.__name__}, {{{named}}})",
+            )  # fmt: skip
         if self._program is not None and self._reading is not None and self._reading.current():
             return self._program
         try:
-            reading = read(self.func, name=self.__name__)
+            reading = read(self.func, name=self.__name__, generic_types=self.types)
         except KernelError as error:
             raise error.with_traceback(None) from None  # it names the user's line: the reader's own frames hide that
         self._program = program(reading, self.__name__, self.enable_backward)
         self._reading = reading
         return self._program
+
+    def overload(self, types: dict[str, Type]) -> Kernel:
+        """This kernel for these types of its generic parameters: an ordinary kernel, the same one at every asking."""
+        key = tuple(types.items())
+        odd = types.keys() - self.generic.keys()
+        if odd:
+            raise KernelError(
+                f"kernel {self.key!r} takes no type for {min(odd)!r}.", slug="generic",
+                instead=f"types for {', '.join(self.generic) or 'none: it is not generic'}",
+            )  # fmt: skip
+        found = self._overloads.get(key)
+        if found is None:
+            found = self._overloads[key] = Kernel(self.func, self.key, self.enable_backward, self.types | types)
+        return found
 
     # ---- every stage, to look at
 
@@ -180,6 +208,23 @@ class Kernel:
         """Every stage by name, first to last."""
         names = ("source", "ir", "adjoint", "c", "cuda")
         return [(name, show.Listing(str(getattr(self, name)))) for name in names]
+
+
+def overload(kernel: Kernel, types: dict[str, Any]) -> Kernel:
+    """A generic kernel for these types of its parameters: `overload(k, {"x": array(dtype=vec3)}).ir`.
+
+    Launches find it by themselves. Raises KernelError [generic] for parameters that are not generic.
+    """
+    return kernel.overload({name: type_from(t) for name, t in types.items()})
+
+
+def generic_parameters(func: Callable) -> dict[str, Any]:
+    """The parameters whose type the launch decides: `Any`, or the Array of Any with its number of axes."""
+    found = {}
+    for name, raw in func.__annotations__.items():
+        if name != "return" and (raw is Any or (isinstance(raw, Array) and raw.dtype is Any)):
+            found[name] = raw
+    return found
 
 
 def kernel(func: Callable | None = None, *, enable_backward: bool | None = None, **options: Any) -> Any:

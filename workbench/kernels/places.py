@@ -69,7 +69,7 @@ class Places:
         if isinstance(x, View) and x.type.ndim == 0:
             return self.builder.emit(memory.LOAD, x.root, *x.prefix)
         if isinstance(x, Fields) and x.type.ndim == 0:
-            return Record(x.type.dtype, {name: self.loaded(part) for name, part in x.parts.items()})
+            return Record(x.struct, {name: self.loaded(part) for name, part in x.parts.items()})
         return x
 
     def item(self, base: Any, node: ast.Subscript) -> Any:
@@ -98,6 +98,8 @@ class Places:
             return self.checked(base.fields[node.attr], node)
         if isinstance(base, ir.Value) or isinstance(getattr(base, "type", None), Composite):
             whole = self.value(base)
+            if node.attr == "dtype":
+                return whole.type.scalar  # type: ignore[attr-defined]
             return self.component(whole, (self.component_named(whole.type, node),))
         if isinstance(base, (Shape, tuple)):
             raise fence.refuse("Method", self.where(node))
@@ -106,17 +108,19 @@ class Places:
     def array_attribute(self, base: Any, node: ast.Attribute) -> Any:
         if isinstance(base, Fields) and base.type.ndim == 0:
             if node.attr not in base.parts:
-                raise self.no_field(base.type.dtype, node)
+                raise self.no_field(base.struct, node)
             return base.parts[node.attr]
         if isinstance(base, View) and base.type.ndim == 0:
             return self.attribute(self.loaded(base), node)
+        if node.attr == "dtype":
+            return base.dtype if isinstance(base, Local) else base.type.dtype
         if node.attr == "ndim":
             return len(base.shape) if isinstance(base, Local) else base.type.ndim
         if node.attr == "shape":
             return base.shape if isinstance(base, Local) else Shape(base if isinstance(base, View) else base.first)
         raise self.error(
-            f"an array has no attribute `{node.attr}` in a kernel", "attribute", node, "There are shape and ndim.",
-            "x.shape[0]",
+            f"an array has no attribute `{node.attr}` in a kernel", "attribute", node,
+            "There are shape, ndim and dtype.", "x.shape[0]",
         )  # fmt: skip
 
     def no_field(self, struct: Struct, node: ast.Attribute) -> KernelError:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from ..errors import Where
 from . import simplify
-from .adjoint import _Adjoint, root
-from .ir import Function, Region, Stmt, Value, walk
+from .adjoint import _Adjoint
+from .ir import Function, Region, Stmt, Value, root, walk
 from .ops import control as c
 from .ops import memory as mem
 from .ops.row import ROWS

@@ -42,9 +42,6 @@ class Affine:
     needs: tuple[tuple[Affine, int, int], ...] = field(default=(), compare=False)
     limits: tuple[int, int] | None = field(default=None, compare=False)
 
-    def coefficient(self, symbol: Symbol) -> int:
-        return dict(self.terms).get(symbol, 0)
-
     @property
     def host(self) -> bool:
         """Known to the launch: no thread index, no loop turn."""

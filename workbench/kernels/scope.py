@@ -37,6 +37,11 @@ class Fields:
     type: Array
     parts: dict[str, View | Fields]
 
+    @property
+    def struct(self) -> Struct:
+        assert isinstance(self.type.dtype, Struct)
+        return self.type.dtype
+
     def at(self, indices: tuple[ir.Value, ...]) -> Fields:
         parts = {name: part.at(indices) for name, part in self.parts.items()}
         return Fields(Array(self.type.dtype, self.type.ndim - len(indices)), parts)

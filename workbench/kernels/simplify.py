@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .ir import Builder, Function, Region, Stmt, Value, walk
+from .ir import Builder, Function, Region, Stmt, Value, root, walk
 from .ops import control as c
 from .ops import memory as mem
 from .ops.row import Effect
@@ -55,12 +55,6 @@ class _Scope:
 
     def inner(self) -> _Scope:
         return _Scope(dict(self.values), dict(self.pure), dict(self.cells))
-
-
-def _root(array: Value) -> Value:
-    while array.stmt is not None:
-        array = array.stmt.args[0]
-    return array
 
 
 class _Rewrite:
@@ -122,9 +116,10 @@ class _Rewrite:
             return None
         numbers = []
         for a in args:
-            if not isinstance(a.type, Scalar) or a.type.kind not in "iub" or _number(a) is None:
+            number = _number(a)
+            if not isinstance(a.type, Scalar) or a.type.kind not in "iub" or number is None:
                 return None
-            numbers.append(a.type(_number(a)))
+            numbers.append(a.type(number))
         value = stmt.row.compute(*numbers, attr=stmt.attr)
         return self.builder.append(c.CONST, (), (out,), attr=value.item()).outs[0]
 
@@ -134,7 +129,7 @@ class _Rewrite:
             scope.cells[_cell(stmt.args[0], stmt.args[1:])] = stmt.outs[0]
         elif stmt.row is mem.STORE or stmt.row is mem.ACCUMULATE or stmt.row in mem.ATOMICS:
             indices = stmt.args[1 : 1 + stmt.args[0].type.ndim]  # type: ignore[attr-defined]
-            self.forget(_root(stmt.args[0]).name, scope, _cell(stmt.args[0], indices))
+            self.forget(root(stmt.args[0]).name, scope, _cell(stmt.args[0], indices))
             if stmt.row is mem.STORE:
                 scope.cells[_cell(stmt.args[0], indices)] = stmt.args[-1]
 
@@ -151,7 +146,7 @@ class _Rewrite:
             self.region(taken, scope)
             scope.values.update(zip(stmt.outs, (scope.values[r] for r in taken.results), strict=True))
             return
-        written = {_root(s.args[0]).name for r in stmt.regions for s in walk(r) if s.row in _WRITES}
+        written = {root(s.args[0]).name for r in stmt.regions for s in walk(r) if s.row in _WRITES}
         if stmt.row is not c.IF:
             for name in written:
                 self.forget(name, scope)
@@ -187,7 +182,7 @@ def _key(stmt: Stmt, args: tuple[Value, ...]) -> tuple:
 
 def _cell(array: Value, indices: tuple[Value, ...]) -> tuple:
     view = array.stmt is not None
-    return _root(array).name, view, tuple(_number(i) if _number(i) is not None else id(i) for i in indices), indices
+    return root(array).name, view, tuple(_number(i) if _number(i) is not None else id(i) for i in indices), indices
 
 
 def _apart(cell: tuple, written: tuple | None) -> bool:
@@ -238,7 +233,7 @@ def _fold_extract(self: _Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value 
     source = args[0].stmt
     if source is None:
         return None
-    if source.row.name == "construct" and len(source.args) > 1:
+    if source.row.name == "construct" and source.args[1:]:
         shape, flat = args[0].type.shape, 0  # type: ignore[attr-defined]
         for i, n in zip(stmt.attr, shape, strict=True):
             flat = flat * n + i
@@ -299,7 +294,7 @@ class _Live:
             if stmt.row in (c.PUSH, c.POP):
                 self.pushes.setdefault(stmt.args[0], []).append(stmt)
             if stmt.role == "replay" and stmt.row in (mem.STORE, mem.LOG_STORE):
-                self.private.setdefault(_root(stmt.args[0]).name, []).append(stmt)
+                self.private.setdefault(root(stmt.args[0]).name, []).append(stmt)
             if stmt.row in (mem.MARK, mem.ROLLBACK):
                 self.undo.append(stmt)
             for r in stmt.regions:
@@ -346,7 +341,7 @@ class _Live:
     def reads(self, stmt: Stmt) -> None:
         """A live read of private memory needs the writes before it; a live pop needs its pushes."""
         if stmt.row is mem.LOAD:
-            name = _root(stmt.args[0]).name
+            name = root(stmt.args[0]).name
             if name in self.private or any(name in g and not g.isdisjoint(self.private) for g in self.groups):
                 for other in [*(s for group in self.private.values() for s in group), *self.undo]:
                     self.keep(other)
@@ -411,5 +406,3 @@ def _sweep_results(stmt: Stmt, live: _Live) -> None:
         if stmt.row is c.WHILE:
             stmt.regions[0].params[:] = [stmt.regions[0].params[k] for k in kept]
     stmt.outs = tuple(stmt.outs[k] for k in kept)
-
-

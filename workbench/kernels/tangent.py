@@ -63,6 +63,8 @@ class _Tangent(_Adjoint):
     """Tangents live in `known` under the key ("tangent", primal value), so regions scope them like values."""
 
     useful: set[Value] = field(default_factory=set)
+    repeats = "replay"  # the role of repeated statements
+    adds = mem.ACCUMULATE
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,6 +72,11 @@ class _Tangent(_Adjoint):
         self.useful = _useful(self.primal, self.active)
 
     def build_tangent(self) -> Tangent:
+        self.build_tangent_into()
+        made = self._describe(simplify.adjoint(self.named("tangent"), self.groups))
+        return Tangent(made.function, made.active, made.needs, made.private, made.ordered, made.extremal)
+
+    def build_tangent_into(self) -> None:
         known = self.parameters(True)
         for name, shadow in self.shadows.items():
             shadow.name = PREFIX + name
@@ -78,10 +85,8 @@ class _Tangent(_Adjoint):
             for p in self.primal.params:
                 if p.name in self.shadows and not isinstance(p.type, Array):
                     known["tangent", p] = self.builder.emit(mem.LOAD, self.shadows[p.name], self.number(int32, 0))
-            self.builder.role = "replay"
+            self.builder.role = self.repeats
             self.replay(self.primal.body, known, False)
-        made = self._describe(simplify.adjoint(self.named("tangent"), self.groups))
-        return Tangent(made.function, made.active, made.needs, made.private, made.ordered, made.extremal)
 
     # ---- small pieces
 
@@ -111,7 +116,7 @@ class _Tangent(_Adjoint):
             if made is not None:
                 made.name = made.name or (f"{PREFIX}{moved[0].name}" if moved[0].name else "")
                 known["tangent", moved[0]] = made
-        self.builder.role = "replay"
+        self.builder.role = self.repeats
 
     def derive(self, stmt: Stmt, known: dict) -> Value | None:
         """The row's tangent rule: all operands at once where it is linear, else one by one behind the gates."""
@@ -161,31 +166,47 @@ class _Tangent(_Adjoint):
         )  # fmt: skip
 
     def replay_store(self, stmt: Stmt, known: dict, record: bool) -> None:
-        super().replay_store(stmt, known, record)
+        self.repeat_store(stmt, known)
         if not self.is_active(stmt.args[0]):
             self.assert_inactive(stmt, stmt.args[-1])
             return
         self.builder.role = "tangent"
         self.builder.emit(mem.STORE, *self.shadow_at(stmt, known), self.tangent_or_zero(stmt.args[-1], known))
-        self.builder.role = "replay"
+        self.builder.role = self.repeats
 
     def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
-        super().replay_atomic(stmt, known, record)
+        told = self.tangent_before(stmt, known)
+        self.repeat_atomic(stmt, known)
         if not self.is_active(stmt.args[0]):
             self.assert_inactive(stmt, stmt.args[-1])
             return
         if stmt.row in (mem.ATOMIC_EXCH, mem.ATOMIC_CAS):
             self.reverse_atomic_other(stmt, known, {})  # refuses
         self.builder.role = "tangent"
-        if stmt in self.reused:
-            known["tangent", stmt.outs[0]] = self.builder.emit(mem.LOAD, *self.shadow_at(stmt, known))
+        if told is not None:
+            known["tangent", stmt.outs[0]] = told
         t = self.tangent_of(stmt.args[-1], known)
         if t is not None:
             if stmt.row in _EXTREMAL:
                 t = self.share(stmt, known, t)
             t = ROWS["neg"](t) if stmt.row is mem.ATOMIC_SUB else t
-            self.builder.emit(mem.ACCUMULATE, *self.shadow_at(stmt, known), t)
-        self.builder.role = "replay"
+            self.builder.emit(self.adds, *self.shadow_at(stmt, known), t)
+        self.builder.role = self.repeats
+
+    def tangent_before(self, stmt: Stmt, known: dict) -> Value | None:
+        """The tangent of what an atomic returns, where anybody asks."""
+        if stmt not in self.reused or not self.is_active(stmt.args[0]):
+            return None
+        self.builder.role = "tangent"
+        found = self.builder.emit(mem.LOAD, *self.shadow_at(stmt, known))
+        self.builder.role = self.repeats
+        return found
+
+    def repeat_store(self, stmt: Stmt, known: dict) -> None:
+        super().replay_store(stmt, known, False)
+
+    def repeat_atomic(self, stmt: Stmt, known: dict) -> None:
+        super().replay_atomic(stmt, known, False)
 
     def share(self, stmt: Stmt, known: dict, t: Value) -> Value:
         """Those whose value the cell held after the launch contribute, in equal shares."""
@@ -257,6 +278,40 @@ class _Tangent(_Adjoint):
         for out, result in zip(stmt.outs, region.results, strict=True):
             known[out] = known[result]
             known["tangent", out] = self.tangent_of(result, known)
+
+
+def joint(function: Function, active: frozenset[str], groups: tuple[frozenset[str], ...] = ()) -> Function:
+    """The kernel itself, side effects and all, and its tangent in one: an ordinary program, to differentiate again.
+
+    Parameters: the kernel's, then `t_<name>` for each active one. Raises KernelError where `tangent` does, and for what
+    has a rule only as a whole: extremes by atomics, and funcs with an adjoint of their own.
+    """
+    _refuse_taken_names(function)
+    return _Joint(simplify.forward(function, groups), active, groups).build_joint()
+
+
+class _Joint(_Tangent):
+    repeats = "primal"
+    adds = mem.ATOMIC_ADD
+
+    def build_joint(self) -> Function:
+        stmts = list(walk(self.primal.body))
+        for s in stmts:
+            if s.row in _EXTREMAL and self.is_active(s.args[0]) or s.row is c.CALL and s.attr.grad is not None:
+                raise KernelError(
+                    f"`{s.attr.func.key if s.row is c.CALL else s.row.name}` has no second derivative.",
+                    slug="second-derivative", where=s.where, why="Its gradient is given by a rule, not by a program.",
+                    instead="hvp of a program without it",
+                )  # fmt: skip
+        self.build_tangent_into()
+        return simplify.primal(self.named("joint"))
+
+    def repeat_store(self, stmt: Stmt, known: dict) -> None:
+        self.builder.emit(mem.STORE, self.array(stmt.args[0], known), *[known[a] for a in stmt.args[1:]])
+
+    def repeat_atomic(self, stmt: Stmt, known: dict) -> None:
+        args = [self.array(stmt.args[0], known), *[known[a] for a in stmt.args[1:]]]
+        known[stmt.outs[0]] = self.builder.append(stmt.row, args, [o.type for o in stmt.outs]).outs[0]
 
 
 def _widened_attr(attr: object) -> object:

@@ -8,6 +8,7 @@ A type is callable on the host: `vec3(1.0, 2.0, 3.0)` is a small NumPy array tha
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -56,7 +57,10 @@ class Composite(Type):
     """Vector, matrix or quaternion: `size` components of `scalar`, laid out row by row."""
 
     scalar: Scalar
-    shape: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        raise NotImplementedError
 
     @property
     def size(self) -> int:
@@ -221,7 +225,6 @@ uint64 = Scalar("uint64", "u", 64, "uint64_t")
 bool_ = Scalar("bool", "b", 8, "bool")
 
 SCALARS = (float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool_)
-FLOATS = (float16, float32, float64)
 
 
 def is_float(type: Type) -> bool:
@@ -264,7 +267,7 @@ def vector(length: int, dtype) -> Vector:
     return _vector(int(length), scalar_of(dtype))
 
 
-def matrix(shape: tuple[int, int], dtype) -> Matrix:
+def matrix(shape: Sequence[int], dtype) -> Matrix:
     """The matrix type of `shape` (rows, cols) and scalar `dtype`."""
     rows, cols = shape
     return _matrix(int(rows), int(cols), scalar_of(dtype))

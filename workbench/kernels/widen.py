@@ -25,7 +25,7 @@ def wide(type: Type) -> Type:
     if isinstance(type, Vector):
         return vector(type.length, float64)
     if isinstance(type, Matrix):
-        return matrix(type.shape, float64)
+        return matrix((type.rows, type.cols), float64)
     return quaternion(float64) if isinstance(type, Quat) else float64
 
 

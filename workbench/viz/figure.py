@@ -104,6 +104,8 @@ def _failure(reason: str, theme: str) -> str:
     lines = ("The tape view could not be drawn. The tape and its gradients are not affected.", reason[:300])
     wide = max(text_width(line, 12, True) for line in lines) + 40
     marks = [Mark("rect", "ground", "ground", 0, 0, wide, 64, radius=8)]
-    marks += [Mark("label", f"line-{n}", "muted" if n == 0 else "name", 16, 27 + 20 * n, text=line, size=12, mono=n > 0)
-              for n, line in enumerate(lines)]
+    marks += [
+        Mark("label", f"line-{n}", "muted" if n == 0 else "name", 16, 27 + 20 * n, text=line, size=12, mono=n > 0)
+        for n, line in enumerate(lines)
+    ]
     return _html(render(Scene(wide, 64, " ".join(lines), marks), theme), " ".join(lines), "")

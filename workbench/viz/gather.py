@@ -37,6 +37,8 @@ class _Gather:
         self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
         self.levels: dict[Event, list[AdjointLevel]] = {}
         self.carried: set[Span] = set()
+        self.came = False
+        self.died: set[Event] = set()
 
     def trace(self) -> Trace:
         tape = self.tape
@@ -88,10 +90,11 @@ class _Gather:
             arrays = list(event.arrays)
             both = {"write": arrays[:1], "read": arrays[1:]} if event.kind != "func" else {"write": arrays, "read": []}
             return {how: [(-1, self.label(a, "")) for a in found] for how, found in both.items()}
-        plan, flat = event.command.plan, event.command.flat
+        plan, places = event.command.plan, event.command.places
+        reads = [*(k for k, _ in plan.reads), *event.command.declared]
         return {
-            how: [(k, self.label(flat[k], plan.program.leaves[k].name)) for k, _ in found]
-            for how, found in (("read", plan.reads), ("write", plan.writes))
+            how: [(k, self.label(places[k], plan.program.leaves[k].name)) for k in found]
+            for how, found in (("read", reads), ("write", [k for k, _ in plan.writes]))
         }
 
     def label(self, a: Any, parameter: str) -> str:
@@ -105,6 +108,7 @@ class _Gather:
         return EventColumn(
             f"L{event.id}", n, _KINDS.get(event.kind, event.kind), event.label, str(where) if where else "",
             touches=self.touches(event), kept=kept, adjoint=self.levels.get(event, ()),
+            flags=("died",) if event in self.died else (),
         )  # fmt: skip
 
     # ---- the walk
@@ -123,6 +127,10 @@ class _Gather:
 
     def before(self, event: Event, space: Workspace) -> None:
         """Which of the event's spans carry an adjoint already: what the event adds meets it there."""
+        self.came = any(
+            self.level(span.allocation, span, space[span.allocation].data).max_abs
+            for span in event.writes if span.allocation in space
+        )  # fmt: skip
         self.carried = {
             span for span in event.reads
             if span.allocation in space and self.level(span.allocation, span, space[span.allocation].data).max_abs
@@ -130,13 +138,16 @@ class _Gather:
 
     def observe(self, event: Event, space: Workspace) -> None:
         levels = []
-        for span in dict.fromkeys((*event.reads, *event.writes)):
+        spans = [s for s in dict.fromkeys((*event.reads, *event.writes)) if s.allocation in space and s.nbytes]
+        for span in spans:
             a = span.allocation
-            if a in space and span.nbytes:
-                meeting = event.reads.count(span) + (span in self.carried and span not in event.writes)
-                level = self.level(a, span, space[a].data)
-                levels.append(replace(level, contributions=meeting if meeting > 1 and not level.zero else 0))
+            meeting = event.reads.count(span) + (span in self.carried and span not in event.writes)
+            level = self.level(a, span, space[a].data)
+            levels.append(replace(level, contributions=meeting if meeting > 1 and not level.zero else 0))
         self.levels[event] = levels
+        given = [level for level, span in zip(levels, spans, strict=True) if span in event.reads]
+        if self.came and given and all(level.zero for level in given):
+            self.died.add(event)
 
     def level(self, a: Allocation, span: Span, data: Any) -> AdjointLevel:
         scalar = self.tape.scalars.get(a)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from workbench.viz.trace import AdjointLevel, AllocationTrack, EventColumn, TouchMark, Trace, join_levels
 
@@ -22,6 +23,7 @@ GAP_WIDTH = 176.0
 BAND, BAND_MIN, TRACK_MAX = 15.0, 14.0, 72.0
 NAME_BUDGET = 6
 MIXED = -1.0
+_Cell = TypeVar("_Cell")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ def pieces(cuts: Sequence[int], lo: int, hi: int) -> tuple[int, int]:
     return first, max(min(bisect_left(cuts, hi), most), first + 1)
 
 
-def runs(cells: Sequence[object], first: int, last: int) -> Iterator[tuple[int, int, object]]:
+def runs(cells: Sequence[_Cell], first: int, last: int) -> Iterator[tuple[int, int, _Cell]]:
     """Neighbouring pieces that hold the very same object."""
     start = first
     for n in range(first + 1, last + 1):
@@ -203,7 +205,10 @@ def runs(cells: Sequence[object], first: int, last: int) -> Iterator[tuple[int, 
 
 
 def arrange(
-    trace: Trace, shown: list[tuple[int, EventColumn]], label_width: float = 0.0, header: float = 86.0,
+    trace: Trace,
+    shown: list[tuple[int, EventColumn]],
+    label_width: float = 0.0,
+    header: float = 86.0,
     lane_budget: int = LANE_BUDGET,
 ) -> Layout:
     """Positions of everything, for the events in `shown` (see `both_ends`).
@@ -214,8 +219,18 @@ def arrange(
     tracks = _shown_tracks(trace, events, lane_budget)
     lanes, bottom = _lanes(tracks, cut_memory(trace, events), _smallest_ranges(trace, events), header)
     layout = Layout(
-        trace, columns, gap, lanes, len(trace.allocations) - len(tracks), pitch, header, header, bottom, right,
-        right + RIGHT, bottom,
+        trace,
+        columns,
+        gap,
+        lanes,
+        len(trace.allocations) - len(tracks),
+        pitch,
+        header,
+        header,
+        bottom,
+        right,
+        right + RIGHT,
+        bottom,
     )
     _walk_values(layout)
     _walk_adjoints(layout)
@@ -327,7 +342,12 @@ def _first_versions(trace: Trace) -> dict[str, int]:
 
 
 def _write(
-    layout: Layout, held: list[Version], used: list[bool], event: EventColumn, touch: TouchMark, end: float,
+    layout: Layout,
+    held: list[Version],
+    used: list[bool],
+    event: EventColumn,
+    touch: TouchMark,
+    end: float,
     begin: float,
 ) -> None:
     cuts = layout.lanes[touch.allocation].cuts
@@ -337,9 +357,7 @@ def _write(
     held[i:j] = [Version(touch.version_after or 0, begin, touch.strided, partly, event)] * (j - i)
 
 
-def _close(
-    layout: Layout, key: str, held: list[Version], used: list[bool], first: int, last: int, end: float
-) -> None:
+def _close(layout: Layout, key: str, held: list[Version], used: list[bool], first: int, last: int, end: float) -> None:
     """Write down the blocks that end here. What nobody read before it was overwritten is no version worth a block."""
     cuts = layout.lanes[key].cuts
     shown = [cell if used[n] or cell.event is not None else None for n, cell in enumerate(held[first:last], first)]
@@ -385,7 +403,11 @@ def _look(layout: Layout, cells: dict[str, list[_Level]], touch: TouchMark) -> A
 
 
 def _put(
-    layout: Layout, cells: dict[str, list[_Level]], level: AdjointLevel, event: EventColumn | None, begin: float,
+    layout: Layout,
+    cells: dict[str, list[_Level]],
+    level: AdjointLevel,
+    event: EventColumn | None,
+    begin: float,
     end: float,
 ) -> None:
     held, cuts = cells[level.allocation], layout.lanes[level.allocation].cuts
@@ -404,8 +426,14 @@ def _mixed(old: list[AdjointLevel], level: AdjointLevel) -> AdjointLevel:
     """An upper bound for a piece that changed in parts; -1 for its L2 norm, which is unknown, says so."""
     levels = [*old, level]
     return AdjointLevel(
-        level.allocation, level.lo, level.hi, max(item.max_abs for item in levels), MIXED,
-        any(item.nan for item in levels), any(item.inf for item in levels), all(item.zero for item in levels),
+        level.allocation,
+        level.lo,
+        level.hi,
+        max(item.max_abs for item in levels),
+        MIXED,
+        any(item.nan for item in levels),
+        any(item.inf for item in levels),
+        all(item.zero for item in levels),
     )
 
 

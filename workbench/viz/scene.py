@@ -150,8 +150,11 @@ def sentence(trace: Trace) -> str:
     if trace.seeds:
         parts.append(f"seeded by {clean(trace.seed_text)}")
     tally = fold_flags(trace.events)
-    found = [f"{word} at {tally[flag]} {'event' if tally[flag] == 1 else 'events'}"
-             for flag, word in BADGES.items() if flag in tally]
+    found = [
+        f"{word} at {tally[flag]} {'event' if tally[flag] == 1 else 'events'}"
+        for flag, word in BADGES.items()
+        if flag in tally
+    ]
     return "; ".join([*parts, *(["adjoint " + ", ".join(found)] if found else [])]) + "."
 
 
@@ -340,15 +343,24 @@ def _extents(scene: Scene, lane: Lane) -> None:
         y, tall = lane.value_span(name.lo, name.hi)
         look = "extent strided" if name.strided else "extent"
         title = _name_title(lane, name)
-        scene.add("rect", f"extent-{lane.track.id}-{n}", look, LEFT - 7 - 4 * n, y + 0.5, 2.5, max(tall - 1, 1.5),
-                  radius=1, title=title)
+        scene.add(
+            "rect",
+            f"extent-{lane.track.id}-{n}",
+            look,
+            LEFT - 7 - 4 * n,
+            y + 0.5,
+            2.5,
+            max(tall - 1, 1.5),
+            radius=1,
+            title=title,
+        )
 
 
 def _values(scene: Scene, layout: Layout) -> None:
     moments = [column.x for column in layout.columns]
     for n, block in enumerate(layout.blocks):
         after = bisect_right(moments, block.x0)
-        reach = min([block.x1, *moments[after:after + 1]])
+        reach = min([block.x1, *moments[after : after + 1]])
         _block(scene, layout.lanes[block.allocation], block, reach, f"block-{block.allocation}-{n}")
 
 
@@ -416,8 +428,18 @@ def _bar(scene: Scene, layout: Layout, bar: Bar, level: AdjointLevel, key: str) 
     if bar.event:
         title += f", after the reverse step of {clean(bar.event.heading)}"
     faint = round(0.5 + 0.045 * (thickness(level) - 4), 2) if state == "value" else 1.0
-    scene.add("rect", key, f"bar {state}", bar.x0, middle - thick / 2, wide, thick, radius=thick / 2, title=title,
-              opacity=min(max(faint, 0.45), 0.95))
+    scene.add(
+        "rect",
+        key,
+        f"bar {state}",
+        bar.x0,
+        middle - thick / 2,
+        wide,
+        thick,
+        radius=thick / 2,
+        title=title,
+        opacity=min(max(faint, 0.45), 0.95),
+    )
     if state in ("nan", "inf"):
         _glyph(scene, f"{key}-sign", state, bar.x0 + wide / 2, middle, min(4.0, thick / 2 - 1), title)
 
@@ -461,12 +483,16 @@ def _arrow(scene: Scene, layout: Layout, place: int, column: Column, w: int, r: 
         return
     if written.allocation == read.allocation and (written.lo, written.hi) == (read.lo, read.hi):
         return
-    wy, ry = (top + tall / 2 for top, tall in (source.adjoint_span(written.lo, written.hi),
-                                               target.adjoint_span(read.lo, read.hi)))
+    wy, ry = (
+        top + tall / 2
+        for top, tall in (source.adjoint_span(written.lo, written.hi), target.adjoint_span(read.lo, read.hi))
+    )
     x0, x1, bend = column.x + 6, column.x - 1, min(40.0, 0.31 * layout.pitch)
     path = f"M{x0:.1f} {wy:.1f}C{x0 - bend:.1f} {wy:.1f} {x1 + 0.57 * bend:.1f} {ry:.1f} {x1:.1f} {ry:.1f}"
-    title = (f"{clean(column.event.heading)}: from the adjoint of {clean(written.name)} ({level_text(after)}) "
-             f"to {clean(read.name)} ({level_text(before)})")
+    title = (
+        f"{clean(column.event.heading)}: from the adjoint of {clean(written.name)} ({level_text(after)}) "
+        f"to {clean(read.name)} ({level_text(before)})"
+    )
     look = {"value": "arrow", "zero": "arrow dead"}.get(before.state, "arrow ill")
     size = 1.4 + 0.14 * thickness(before) if before.state == "value" else 1.8
     crowd = 0.65 if len(column.event.arrows or ()) > 3 else 1.0
@@ -516,8 +542,16 @@ def _read(
     y, tall = lane.value_span(touch.lo, touch.hi)
     r, middle = min(4.0, max(tall / 2 - 1.5, 2.0)), y + tall / 2
     x = _free(column.x - 7, middle - r - 1, middle + r + 1, taken, layout.pitch / 2 - 12)
-    scene.add("circle", f"read-{column.position}-{n}", "read", x - r, middle - r, 2 * r, 2 * r,
-              title=_mark_title(touch, lane, column.event))
+    scene.add(
+        "circle",
+        f"read-{column.position}-{n}",
+        "read",
+        x - r,
+        middle - r,
+        2 * r,
+        2 * r,
+        title=_mark_title(touch, lane, column.event),
+    )
 
 
 def _written(scene: Scene, layout: Layout, column: Column, n: int, touch: TouchMark) -> None:
@@ -526,13 +560,19 @@ def _written(scene: Scene, layout: Layout, column: Column, n: int, touch: TouchM
     r, middle, x = min(4.0, max(tall / 2 - 1.5, 2.0)), y + tall / 2, column.x + 13
     kind = "square" if touch.how == "write" else "diamond"
     r = r + 1 if kind == "diamond" else r
-    scene.add(kind, f"{touch.how}-{column.position}-{n}", touch.how, x - r, middle - r, 2 * r, 2 * r,
-              title=_mark_title(touch, lane, column.event))
+    scene.add(
+        kind,
+        f"{touch.how}-{column.position}-{n}",
+        touch.how,
+        x - r,
+        middle - r,
+        2 * r,
+        2 * r,
+        title=_mark_title(touch, lane, column.event),
+    )
 
 
-def _kept(
-    scene: Scene, layout: Layout, column: Column, taken: dict[str, list[tuple[float, float, float]]]
-) -> None:
+def _kept(scene: Scene, layout: Layout, column: Column, taken: dict[str, list[tuple[float, float, float]]]) -> None:
     for n, kept in enumerate(column.event.kept):
         lane = layout.lanes.get(kept.allocation)
         if lane is None:
@@ -540,8 +580,10 @@ def _kept(
         y, tall = lane.value_span(kept.lo, kept.hi)
         h, middle = min(5.0, max(tall / 2 - 1.5, 2.5)), y + tall / 2
         x = _free(column.x - 8, middle - h, middle + h, taken.setdefault(kept.allocation, []), layout.pitch / 2 - 8)
-        path = (f"M{x:.1f} {middle - h:.1f}V{middle + h:.1f}M{x - 3.2:.1f} {middle + h - 3.6:.1f}"
-                f"L{x:.1f} {middle + h:.1f}L{x + 3.2:.1f} {middle + h - 3.6:.1f}")
+        path = (
+            f"M{x:.1f} {middle - h:.1f}V{middle + h:.1f}M{x - 3.2:.1f} {middle + h - 3.6:.1f}"
+            f"L{x:.1f} {middle + h:.1f}L{x + 3.2:.1f} {middle + h - 3.6:.1f}"
+        )
         reason = f": {clean(kept.reason)}" if kept.reason else ""
         title = f"kept for the reverse pass, {bytes_text(kept.nbytes)}{reason}"
         scene.add("path", f"kept-{column.position}-{n}", "kept", x, middle, path=path, title=title)
@@ -583,9 +625,17 @@ def _cursor(scene: Scene, layout: Layout, top: float, tall: float) -> None:
 def _legend(scene: Scene, layout: Layout) -> None:
     """One line that names every sign."""
     y, x = layout.bottom + 29, MARGIN + 4
-    for key, text in (("read", "read"), ("write", "write"), ("accumulate", "accumulate"), ("kept", "kept"),
-                      ("value", "1e-6 … 1e3"), ("zero", "exactly 0"), ("nan", "NaN"), ("inf", "Inf"),
-                      ("absent", "no adjoint")):
+    for key, text in (
+        ("read", "read"),
+        ("write", "write"),
+        ("accumulate", "accumulate"),
+        ("kept", "kept"),
+        ("value", "1e-6 … 1e3"),
+        ("zero", "exactly 0"),
+        ("nan", "NaN"),
+        ("inf", "Inf"),
+        ("absent", "no adjoint"),
+    ):
         x = _legend_sign(scene, key, x, y)
         scene.label(f"legend-{key}-label", "faint", x, y + 3.5, text, 10)
         x += text_width(text, 10) + 18

@@ -16,13 +16,13 @@ LIGHT = {
     "read": "#0072B2", "write": "#D55E00", "accumulate": "#009E73", "version": "#3b7dd8", "tint": "#d8e5f7",
     "kept": "#1a7f37", "hot": "#d9730d", "hottext": "#a85200", "note": "#0969da", "shared": "#ddf4ff",
     "stripe": "#54aeff", "ill": "#000000", "sign": "#ff4fd8", "cursor": "#cf222e", "absent": "#8c959f",
-}
+}  # fmt: skip
 DARK = {
     "ground": "#0d1117", "ink": "#e6edf3", "muted": "#9198a1", "line": "#30363d", "box": "#161b22",
     "read": "#3fa2e0", "write": "#e8762c", "accumulate": "#1fb88a", "version": "#4a8fe7", "tint": "#17304f",
     "kept": "#3fb950", "hot": "#e8832a", "hottext": "#f0a25c", "note": "#58a6ff", "shared": "#0c2d4d",
     "stripe": "#2f81c7", "ill": "#000000", "sign": "#ff6ae0", "cursor": "#e5534b", "absent": "#7d8590",
-}
+}  # fmt: skip
 SANS = "system-ui,-apple-system,'Segoe UI',sans-serif"
 MONO = "ui-monospace,Menlo,'DejaVu Sans Mono',monospace"
 RULES = """
@@ -65,8 +65,10 @@ DEFS = (
 def render(scene: Scene, theme: str = "auto") -> str:
     """The scene as one SVG document. `theme` is `auto`, `light` or `dark`; another name is a ValueError."""
     wide, tall = number(scene.width), number(scene.height)
-    head = (f'<svg xmlns="http://www.w3.org/2000/svg" class="wb-tape" role="img" aria-label="{quoted(scene.sentence)}" '
-            f'width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}">')
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="wb-tape" role="img" aria-label="{quoted(scene.sentence)}" '
+        f'width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}">'
+    )
     body = [head, f"<style>{style(theme)}</style>", f"<defs>{DEFS}</defs>", *map(_mark, scene.marks), "</svg>"]
     return "\n".join(body)
 

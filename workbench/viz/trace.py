@@ -4,6 +4,7 @@ One idea: memory, not array objects. Ranges are half-open byte intervals of one 
 the same bytes are seen to be the same bytes. Invariants: everything is frozen and hashable by value; a level
 says what the shadow held *before* its event ran forward, that is after the event's reverse step; an event
 lists only the levels that its reverse step changed, and the others carry on from the event to its right.
+Names, kept bytes and seeds may be given as plain tuples, a seed as text alone.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-FLAGS = ("nan", "inf", "died", "kept", "aliased")
+FLAGS: tuple[str, ...] = ("nan", "inf", "died", "kept", "aliased")
 KINDS = {
     "launch": ("launch", "launches"), "copy": ("copy", "copies"), "fill": ("fill", "fills"), "zero": ("zero", "zeros"),
     "assign": ("assign", "assigns"), "func": ("func", "funcs"), "foreign": ("foreign write", "foreign writes"),
-}
+}  # fmt: skip
 HOW = ("read", "write", "accumulate")
 
 
@@ -97,7 +98,7 @@ class AllocationTrack:
 
     id: str
     nbytes: int
-    names: Sequence[NameRange | tuple]
+    names: Sequence[NameRange]
     text: str = ""
     itemsize: int = 0
 
@@ -134,7 +135,7 @@ class EventColumn:
     where: str = ""
     scope: str = ""
     touches: Sequence[TouchMark] = ()
-    kept: Sequence[Kept | tuple] = ()
+    kept: Sequence[Kept] = ()
     adjoint: Sequence[AdjointLevel] = ()
     arrows: Sequence[tuple[int, int]] | None = None
     flags: Iterable[str] = field(default_factory=frozenset)
@@ -168,7 +169,7 @@ class Trace:
 
     allocations: Sequence[AllocationTrack]
     events: Sequence[EventColumn]
-    seeds: Sequence[Seed | tuple | str] = ()
+    seeds: Sequence[Seed] = ()
     cursor: int | None = None
     title: str = "tape"
 

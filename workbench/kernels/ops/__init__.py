@@ -281,7 +281,8 @@ _REASONS = {
     f"Meshes, volumes, hash grids, trees and textures {_OUTSIDE}: use arrays.":
         "mesh_ volume_ hash_grid_ bvh_ texture_ Mesh Volume HashGrid Bvh Texture2D Texture3D MarchingCubes",
     f"Tiles {_OUTSIDE}: write one thread per element.": "tile tile_ untile",
-    f"Spatial vectors and transforms {_OUTSIDE}: use vec3 and quat.": "spatial_ transform transform_ transformation transformf transformd transformh",
+    f"Spatial vectors and transforms {_OUTSIDE}: use vec3 and quat.":
+        "spatial_ transform transform_ transformation transformf transformd transformh",
     f"Decompositions {_OUTSIDE}: their derivative is singular where values meet.": "svd2 svd3 qr3 eig3",
     f"Noise functions {_OUTSIDE}: compute the field outside and pass it as an array.": "noise pnoise curlnoise",
     "Not built yet: only randf, randi, randu and randn are.": "poisson sample_",

@@ -1,6 +1,6 @@
 """Rows that touch arrays. Indices are integer scalars, one per axis, already wrapped where they may be negative.
 
-load(a, *i) -> element;  store(a, *i, v);  atomics (a, *i, v) -> the cell's old value;  cas(a, *i, expected, new) -> old.
+load(a, *i) -> element;  store(a, *i, v);  atomics(a, *i, v) -> the cell's old value;  cas(a, *i, expected, new) -> old.
 `components(a)` sees an array of vectors as an array of scalars with the component axes appended: the same memory.
 `accumulate(a, *i, v)` is `atomic_add` whose old value nobody reads: the update of a shadow. How it is made safe
 (plain, private, atomic) is chosen by the emitter and the launch, never by the adjoint.
@@ -33,9 +33,7 @@ def _load(array: Type, *indices: Type) -> Type:
 def _value(array: Type, *rest: Type) -> Array:
     a = _indexed(array, rest[:-1])
     if rest[-1] != a.dtype:
-        raise refuse(
-            f"a value of type {rest[-1]} cannot go into {a}", slug="store-type", instead=f"{a.dtype}(...)"
-        )
+        raise refuse(f"a value of type {rest[-1]} cannot go into {a}", slug="store-type", instead=f"{a.dtype}(...)")
     return a
 
 

@@ -1,0 +1,187 @@
+"""Rules about how adjoints flow: where they end, cancel, grow, follow a wrong rule, or hang on rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..kernels.types import Scalar, Struct
+from ..memory import Marks
+from ..tape import Event
+from .case import Case, title
+from .custom import Disagreement, disagreement, has_rules
+from .death import Death, first_death
+from .finding import Finding
+from .kinks import Kinks, where_of
+from .trail import Access, Step, leaf_accesses, norm_of, positions
+
+GROWTH = 1e6  # over all steps; a physical state grows by a few powers of ten, an unstable one without end
+STEPS = 8
+TRIED = 4  # places where a gradient may have died, until one is sure
+DIGITS = 1e3  # a sum of which fewer than three digits are left
+
+
+def died(case: Case) -> Iterator[Finding]:
+    """Leaves whose whole gradient is zero although they lie on the way to the seed: where it ended, and why."""
+    if case.trail.final is None or not case.seeded:
+        return
+    told: set = set()
+    for found in leaf_accesses(case.trail).values():
+        name = found[0].name
+        if any(norm_of(case.trail.final, x) for x in found):
+            continue
+        cone, reached = _cone(case, found)
+        ends = [s for s in reversed(case.trail.steps) if s.event in cone and _ends(s, cone[s.event])]
+        if not reached or not ends:
+            yield _not_on_path(case, name, next(iter(cone), None))
+            continue
+        deaths = ((s, _death(case, s, cone[s.event], name)) for s in ends[:TRIED])
+        step, death = next(((s, d) for s, d in deaths if d.kind != "apart"), (ends[0], None))
+        if death is None:
+            yield _not_on_path(case, name, step.event)
+        elif (step.event, name) not in told:
+            told.add((step.event, name))
+            yield _died(step, death, name)
+
+
+def _not_on_path(case: Case, name: str, event: Event | None) -> Finding:
+    return Finding(
+        "not-on-path", "info", title(case, event), event.where if event else None,
+        f"the gradient of {name} is zero: what is seeded does not depend on it.",
+        "seed something that is computed from it", (name,),
+    )  # fmt: skip
+
+
+def _cone(case: Case, found: list[Access]) -> tuple[dict[Event, list[Access]], bool]:
+    """Events that read what depends on these bytes, with those reads; does any adjoint come in there."""
+    reach = {found[0].span.allocation: Marks()}
+    for x in found:
+        reach[x.span.allocation].add(x.span)
+    cone: dict[Event, list[Access]] = {}
+    reached = False
+    for step in case.trail.steps:
+        reads = [x for x in step.accesses if not x.writes and x.span.nbytes
+                 and x.span.allocation in reach and reach[x.span.allocation].touch(x.span)]  # fmt: skip
+        if reads:
+            cone[step.event] = reads
+            reached |= step.flowing > 0
+            for x in step.accesses:
+                if x.writes:
+                    reach.setdefault(x.span.allocation, Marks()).add(x.span)
+    return cone, reached
+
+
+def _ends(step: Step, reads: list[Access]) -> bool:
+    return step.flowing > 0 and not any(step.gave.get(x, 0.0) for x in reads)
+
+
+def _death(case: Case, step: Step, reads: list[Access], name: str) -> Death:
+    event = step.event
+    if all(x.scalar is None and not isinstance(x.array.dtype, Struct) for x in reads):
+        text = f"what depends on {name} is read there as the integer array {reads[0].name}"
+        return Death(event.where, text, "an array of floats")
+    if event.command is not None:
+        spans = {x.span for x in reads}
+        taken = [k for k, s in zip(positions(event, "reads"), event.reads, strict=True) if s in spans]
+        targets = frozenset(event.command.program.leaves[k].name for k in taken)
+        found = case.inspect(event, lambda e, space: first_death(e, space, targets))
+        if isinstance(found, Death):
+            return found
+    return Death(event.where, "an adjoint comes in, and exactly zero goes out")
+
+
+def _died(step: Step, death: Death, name: str) -> Finding:
+    cancelled = death.kind == "cancelled"
+    slug, severity = ("cancel", "info") if cancelled else ("died", "warning")
+    return Finding(
+        slug, severity, step.title, death.where or step.event.where,
+        f"the gradient of {name} is zero everywhere: it ends here, because {death.reason}.", death.fix, (name,),
+    )  # fmt: skip
+
+
+def custom_rules(case: Case) -> Iterator[Finding]:
+    """A `func_grad` that is not the derivative of its func, looked for in the first launch of each kernel."""
+    looked: set = set()
+    for step in reversed(case.trail.steps if case.seeded and case.trail.final is not None else []):
+        event = step.event
+        if event.command is None or event.command.program in looked or not has_rules(event):
+            continue
+        looked.add(event.command.program)
+        found = case.inspect(event, disagreement)
+        if isinstance(found, Disagreement):
+            yield Finding(
+                "custom-rule", "warning", step.title, found.where or event.where,
+                f"the func_grad of {found.func!r} is not the derivative of its func: it gives {found.parameter} a"
+                f" gradient of norm {found.given:.4g}, the func's own derivative one of {found.expected:.4g}.",
+                "every argument that matters must get its part in the func_grad; if it differs on purpose, ignore this",
+                (found.parameter,),
+            )  # fmt: skip
+
+
+def cancelling(case: Case) -> Iterator[Finding]:
+    """Leaves in whose gradient large contributions of several launches leave little."""
+    final = case.trail.final
+    if final is None or not case.seeded:
+        return
+    for a, found in leaf_accesses(case.trail).items():
+        scalar = case.tape.scalars.get(a)
+        rest = max((norm_of(final, x) for x in found), default=0.0)
+        given = [n for s in case.trail.steps for x, n in s.gave.items() if n and any(x is f for f in found)]
+        gross = sum(given)
+        if isinstance(scalar, Scalar) and np.isfinite([rest, gross]).all() and len(given) > 1:
+            eps = float(np.finfo(scalar.numpy).eps if scalar.bits > 16 else np.finfo(np.float32).eps)
+            if gross > 0 and rest < DIGITS * eps * gross:
+                name = found[0].name
+                yield Finding(
+                    "cancel", "warning" if rest else "info", "", None,
+                    f"contributions to the gradient of {name} sum up to {gross:.3g} in size and leave {rest:.3g}:"
+                    " what is left is mostly rounding.",
+                    "float64, or a formulation without the large terms", (name,),
+                )  # fmt: skip
+
+
+def growing(case: Case) -> Iterator[Finding]:
+    """A launch that is repeated, and whose incoming adjoint grows by a factor at every step back."""
+    if not case.seeded:
+        return
+    series: dict[tuple, list[Step]] = {}
+    for step in reversed(case.trail.steps):
+        if step.event.command is not None and step.flowing > 0 and np.isfinite(step.flowing):
+            series.setdefault((step.event.label, step.event.where), []).append(step)
+    worst: tuple[float, tuple, list[Step]] | None = None
+    for key, steps in series.items():
+        sizes = np.array([s.flowing for s in steps])
+        if len(sizes) >= STEPS and sizes[-1] > GROWTH * sizes[0]:
+            ratio = float((sizes[-1] / sizes[0]) ** (1 / (len(sizes) - 1)))
+            if (sizes[1:] > sizes[:-1]).mean() > 0.7 and (worst is None or ratio > worst[0]):
+                worst = ratio, key, steps
+    if worst is not None:
+        ratio, (label, where), steps = worst
+        yield Finding(
+            "growing", "warning", steps[-1].title, where,
+            f"going back through {len(steps)} launches of {label!r} the adjoint grows from {steps[0].flowing:.3g} to"
+            f" {steps[-1].flowing:.3g}, by a factor of {ratio:.3g} a step.",
+            "a smaller time step, damping, or fewer steps between seed and leaf",
+        )  # fmt: skip
+
+
+def kinks(case: Case) -> Iterator[Finding]:
+    """Comparisons that another backend, or another precision, may decide otherwise."""
+    if not case.seeded or case.trail.final is None:
+        return
+    seen = Kinks()
+    case.visit(seen.look)
+    worst = seen.worst()
+    if worst is not None:
+        stmt, number, event, thread = worst
+        yield Finding(
+            "kink", "info", case.step(event).title, where_of(stmt),
+            f"{number} of {seen.compared} comparisons in {seen.launches} launches are decided by rounding, in"
+            f" `{stmt.row.name}` (for one, in thread {thread}): another backend or precision may decide otherwise,"
+            " and the gradient jumps there.",
+            "compare gradients between backends where none is close, or use a smooth transition",
+        )  # fmt: skip
+
+
+FLOW = (died, custom_rules, cancelling, growing, kinks)

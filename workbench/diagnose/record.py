@@ -1,0 +1,121 @@
+"""Rules about the record: what was refused, shared, kept, left out, or asked for too early. No adjoint is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..errors import Where
+from ..memory import Allocation, Span
+from ..tape import Event, Tape
+from .case import Case, any_name, refused, title
+from .finding import Finding, bytes_text
+from .trail import Step, name_of
+
+KEPT_MUCH = 1 << 30
+MANY_NAMES = 16  # rows of a trajectory are not aliases
+
+
+def aliased(case: Case) -> Iterator[Finding]:
+    """Several names of one memory: in one launch that writes it, or anywhere in a tape that writes it."""
+    seen: set = set()
+    for step in case.trail.steps:
+        command = step.event.command
+        for group in command.plan.groups if command is not None else ():
+            names = _names(case.tape, step.event, group)
+            written = {id(a.array) for a in step.accesses if a.writes}
+            key = step.event.label, step.event.where, tuple(names)
+            if key not in seen and written & {id(a) for a in names.values()}:
+                seen.add(key)
+                yield _shared(
+                    step.title, step.event.where, tuple(names),
+                    f"the arguments {', '.join(names)} share memory, and the launch writes it.",
+                )  # fmt: skip
+    for names, step in _shared_names(case).items():
+        yield _shared(
+            step.title, step.event.where, names,
+            f"{', '.join(names)} are names of the same memory, which is written here.",
+        )  # fmt: skip
+
+
+def _shared(launch: str, where: Where | None, names: tuple[str, ...], sentence: str) -> Finding:
+    return Finding(
+        "aliased", "info", launch, where, sentence,
+        "separate arrays if this is not meant; the gradient is that of the shared memory either way", names,
+    )  # fmt: skip
+
+
+def _shared_names(case: Case) -> dict[tuple[str, ...], Step]:
+    """Overlapping arrays with names of their own, with the first event that writes where they overlap."""
+    spans: dict[Allocation, dict[str, Span]] = {}
+    found: dict[tuple[str, ...], Step] = {}
+    for step in case.trail.steps:
+        for x in step.accesses:
+            spans.setdefault(x.span.allocation, {}).setdefault(x.name, x.array.span)
+    for step in case.trail.steps:
+        for x in step.accesses if step.event.kind != "func" else ():
+            known = spans[x.span.allocation]
+            if x.writes and 1 < len(known) <= MANY_NAMES:
+                names = tuple(sorted(n for n, s in known.items() if s.overlaps(x.span) is not False))
+                if len(names) > 1:
+                    found.setdefault(names, step)
+    return found
+
+
+def _names(tape: Tape, event: Event, group: frozenset[str]) -> dict:
+    pairs = zip(event.command.program.leaves, event.command.flat, strict=True)
+    return {f"{p.name}={name_of(tape, a)}": a for p, a in pairs if p.name in group}
+
+
+def kept(case: Case) -> Iterator[Finding]:
+    """What is overwritten although an adjoint needs it, per line, with the bytes it costs."""
+    found: dict[tuple, list] = {}
+    for step in case.trail.steps:
+        for k in step.event.kept:
+            names = [a.name for a in step.accesses if a.span.allocation is k.span.allocation]
+            key = step.event.label, step.event.where, names[0] if names else str(k.span.allocation), k.reason
+            found.setdefault(key, []).append((step.event, k))
+    for (_, where, name, reason), items in found.items():
+        nbytes = sum(k.span.nbytes for _, k in items)
+        times = f", in {len(items)} events" if len(items) > 1 else ""
+        yield Finding(
+            "overwritten-kept", "warning" if nbytes > KEPT_MUCH else "info", title(case, items[0][0]), where,
+            f"overwrites {name}, which is needed later ({reason}): the tape keeps {bytes_text(nbytes)}{times}.",
+            "a fresh array, if the memory matters; the gradient is exact either way", (name,),
+        )  # fmt: skip
+
+
+def read_too_early(case: Case) -> Iterator[Finding]:
+    """A `.grad` that somebody asked for although no backward has run."""
+    if case.tape.last_seeds or not case.tape.events:
+        return
+    for a in dict.fromkeys(x.allocation for x in case.tape.arrays.values()):
+        grad = a.grad
+        if a.required and grad is not None and not grad.version and grad.user_written_mask(grad.span()) is None:
+            name = any_name(case.tape, a)
+            yield Finding(
+                "read-before-backward", "warning", "", None,
+                f"{name}.grad was read, but this tape has not run backward yet: it is zero.",
+                "tape.backward(loss) first", (name,),
+            )  # fmt: skip
+
+
+def no_leaf(case: Case) -> Iterator[Finding]:
+    """Nothing that the tape read asks for a gradient."""
+    tape = case.tape
+    if tape.events and not any(a.allocation.required or a.allocation.retained for a in tape.arrays.values()):
+        names = tuple(dict.fromkeys(name_of(tape, a) for a in tape.arrays.values()))
+        yield Finding(
+            "no-leaf", "warning", "", tape.events[0].where,
+            "no array of this tape has requires_grad, so there is nothing to take a derivative by.",
+            "requires_grad=True on the arrays to differentiate by, before the tape records", names,
+        )  # fmt: skip
+
+
+def refusals(case: Case) -> Iterator[Finding]:
+    """What the walk refused, races among it."""
+    found = [] if case.trail.error is None else [refused(case.trail.error, title(case, case.trail.failed))]
+    found += [refused(error, title(case, event)) for error, event in case.trail.races]
+    yield from dict.fromkeys(found)
+
+
+RECORD = (refusals, no_leaf, read_too_early, aliased, kept)
