@@ -17,7 +17,14 @@ F = wb.float64
 X = np.array([0.7, -1.3, 2.1, 0.4, -0.2])
 
 
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
+@pytest.fixture(
+    autouse=True,
+    params=[
+        "numpy",
+        pytest.param("c", marks=pytest.mark.needs_cc),
+        pytest.param("cuda", marks=pytest.mark.needs_gpu),
+    ],
+)
 def backend(request):
     wb.config.backend = request.param
     yield

@@ -20,7 +20,11 @@ from workbench.kernels import compile_c
 PROGRAMS = load()
 # Gradients of overwritten arrays are read on purpose here; the warning about them has tests of its own.
 pytestmark = pytest.mark.filterwarnings("ignore:.*overw:UserWarning")
-BACKENDS = [pytest.param("numpy"), pytest.param("c", marks=pytest.mark.needs_cc)]
+BACKENDS = [
+    pytest.param("numpy"),
+    pytest.param("c", marks=pytest.mark.needs_cc),
+    pytest.param("cuda", marks=pytest.mark.needs_gpu),
+]
 GRADIENT_TOLERANCE = {wb.float64: 1e-6, wb.float32: 2e-3, wb.float16: 4e-2}
 FORWARD_TOLERANCE = {wb.float64: 1e-12, wb.float32: 3e-5, wb.float16: 2e-2}
 STEP = 3e-4

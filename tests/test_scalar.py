@@ -101,6 +101,23 @@ def test_many_threads_add_up_without_a_race():
         assert a.grad.item() == turn * 4 * MANY and (x.grad.numpy() == 4 * turn).all()
 
 
+def test_a_sum_over_very_many_threads_keeps_its_digits(backend):
+    @wb.kernel
+    def count(a: float, c: wb.vec2, total: wb.array2d(dtype=wb.float32)):
+        _i, _j = wb.tid()
+        wb.atomic_add(total, 0, 0, a + c[0] + 3.0 * c[1])
+
+    rows, columns = (5, 7) if backend == "numpy" else (4_000_001, 5)
+    a, c = wb.scalar(1.0, requires_grad=True), wb.scalar(wb.vec2(1.0, 2.0), requires_grad=True)
+    total = wb.zeros((1, 1))
+    with wb.Tape() as tape:
+        wb.launch(count, (rows, columns), [a, c], [total])
+    tape.backward(grads={total: wb.ones((1, 1))})
+    n = rows * columns
+    np.testing.assert_allclose(a.grad.numpy(), [n], rtol=1e-6)  # in single precision 1 + 2**24 is 2**24
+    np.testing.assert_allclose(c.grad.numpy(), [[n, 3 * n]], rtol=1e-6)
+
+
 def test_a_scalar_beside_a_scattered_gradient_stays_exact():
     @wb.kernel
     def neighbours(a: float, x: wb.array(dtype=float), y: wb.array(dtype=float)):
@@ -113,6 +130,21 @@ def test_a_scalar_beside_a_scattered_gradient_stays_exact():
     tape.backward(grads={y: ones(MANY)})
     assert a.grad.item() == MANY
     assert x.grad.numpy().tolist() == [2.0] + [4.0] * (MANY - 1) + [2.0]
+
+
+def test_a_scalar_that_decides_without_a_derivative_has_the_gradient_zero():
+    @wb.kernel
+    def neighbours(a: float, x: wb.array(dtype=float), y: wb.array(dtype=float)):
+        i = wb.tid()
+        if a > 1.0:
+            y[i] = x[i] * x[i + 1]
+
+    a, x, y = wb.scalar(2.0, requires_grad=True), wb.ones(MANY + 1, requires_grad=True), wb.zeros(MANY)
+    with wb.Tape() as tape:
+        wb.launch(neighbours, MANY, [a, x], [y])
+    tape.backward(grads={y: ones(MANY)})
+    assert a.grad.item() == 0.0
+    assert x.grad.numpy().tolist() == [1.0] + [2.0] * (MANY - 1) + [1.0]
 
 
 def test_launches_own_the_value():

@@ -521,3 +521,94 @@ def test_a_loss_that_is_none_is_refused():
         assert error.value.slug == slug
     with pytest.raises(TypeError, match="a function of arrays"):
         wb.value_and_grad(3)
+
+
+# ---- second derivatives
+
+
+@wb.kernel
+def squares(a: wb.array(dtype=wb.float64), w: wb.array(dtype=wb.float64), loss: wb.array(dtype=wb.float64)):
+    i = wb.tid()
+    wb.atomic_add(loss, 0, w[i] * a[i] * a[i])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_hessian_times_a_vector_is_exact(backend: str):
+    from scipy.optimize import rosen_hess
+
+    wb.config.backend = backend
+    at, v = np.array([0.3, -1.2, 0.7, 2.0]), np.array([1.0, 2.0, -3.0, 0.5])
+    x = f64(at, requires_grad=True)
+    with wb.Tape(keep="all") as tape:
+        loss = valley(x)
+    np.testing.assert_allclose(wb.hvp(tape, loss, {x: v})[x], rosen_hess(at) @ v, rtol=1e-13)
+    np.testing.assert_array_equal(x.grad.numpy(), np.zeros(4))
+
+
+def test_a_hessian_reaches_through_copies_fills_and_stores_in_place():
+    @wb.kernel
+    def powers(x: wb.array(dtype=wb.float64), h: wb.array(dtype=wb.float64)):
+        i = wb.tid()
+        h[i] = x[i] * x[i]
+        x[i] = h[i] * x[i]
+
+    x, h = f64([2, 3], requires_grad=True), wb.zeros(2, dtype=wb.float64)
+    loss, ones = wb.zeros(1, dtype=wb.float64), wb.ones(2, dtype=wb.float64)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(powers, 2, [x, h])  # x**3
+        wb.copy(h, x)
+        x.fill_(1.0)
+        wb.launch(squares, 2, [h, ones], [loss])  # x**6
+    got = wb.hvp(tape, loss, {x: np.array([1.0, -1.0])})[x]
+    np.testing.assert_allclose(got, 30 * np.array([16.0, -81.0]))
+    np.testing.assert_array_equal(x.numpy(), [1, 1])
+
+
+REFUSED = {"atomic_min_of_squares", "atomic_max_of_groups", "atomic_extremes_in_loops_and_branches",
+           "extremes_that_feed_a_loss", "custom_adjoints"}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", [p for p in PROGRAMS.values() if wb.float64 in p.dtypes], ids=str)
+def test_the_hessian_of_every_program_of_the_corpus_is_the_slope_of_its_gradient(program: Program):
+    wb.config.backend = "numpy"
+    start, rng = program.start(), np.random.default_rng(0)
+    v = {n: rng.integers(-8, 9, s.shape) / 8.0 for n, s in start.items() if s.dtype.kind == "f"}
+    w = {n: rng.integers(-8, 9, s.size) / 8.0 for n, s in start.items()}
+
+    def recorded(step: float):
+        moved = {n: s + step * v[n] if n in v else s for n, s in start.items()}
+        arrays, loss = program.arrays(wb.float64, moved), wb.zeros(1, dtype=wb.float64)
+        mine = {n: a for n, a in arrays.items() if n in v and a.dtype.scalar is wb.float64}
+        with wb.Tape(keep="all") as tape:
+            program.run(wb.float64, arrays)
+            for n, a in mine.items():
+                flat = (a if a.dtype is wb.float64 else a.view(wb.float64)).flatten()
+                wb.launch(squares, flat.size, [flat, f64(w[n])], [loss])
+        return tape, loss, {n: a for n, a in mine.items() if a.allocation in tape.active}
+
+    def gradient(step: float) -> dict[str, np.ndarray]:
+        tape, loss, arrays = recorded(step)
+        tape.backward(loss)
+        return {n: a.grad.numpy() for n, a in arrays.items()}
+
+    tape, loss, arrays = recorded(0.0)
+    try:
+        got = wb.hvp(tape, loss, {a: v[n] for n, a in arrays.items()})
+    except (wb.GradientError, wb.KernelError) as error:
+        assert program.name in REFUSED and error.slug == "second-derivative"
+        return
+    assert program.name not in REFUSED
+    ahead, behind = gradient(1e-6), gradient(-1e-6)
+    for n, a in arrays.items():
+        want = (ahead[n] - behind[n]) / 2e-6
+        scale = max(1.0, float(np.max(np.abs(want), initial=0)), float(np.max(np.abs(ahead[n]), initial=0)))
+        assert np.all(np.abs(got[a] - want) <= 1e-6 * scale), f"{n}: {got[a]} want {want}"
+
+
+def test_second_derivatives_need_a_tape_that_keeps_all():
+    x = f64([1, 2], requires_grad=True)
+    with wb.Tape() as tape:
+        loss = valley(x)
+    with pytest.raises(wb.GradientError) as error:
+        wb.hvp(tape, loss, {x: np.ones(2)})
+    assert error.value.slug == "not-kept"

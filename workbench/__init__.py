@@ -93,7 +93,7 @@ from .kernels.types import (
 )
 from .launch import launch
 from .operate import map
-from .products import jacobian, value_and_grad
+from .products import hvp, jacobian, value_and_grad
 from .reduce import utils
 from .scalar import scalar
 from .tape import Tape

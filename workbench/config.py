@@ -50,7 +50,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 class Config:
     """The switches.
 
-    backend       None | "c" | "cuda" | "numpy": how kernels run; None takes the fastest that works.
+    backend       None | "c" | "cuda" | "numpy": how kernels run; None takes the fastest that works. "cuda" also makes
+                  the first GPU the default device of new arrays.
     threads       worker threads of the "c" backend.
     cache_dir     folder of compiled kernels; None is a private folder in the user's cache directory.
     check_bounds  also check indices that depend on data (affine ones are always checked).

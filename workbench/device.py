@@ -14,6 +14,7 @@ from types import ModuleType
 
 import numpy as np
 
+from .config import config
 from .errors import LaunchError
 
 
@@ -71,9 +72,12 @@ def get_devices() -> list[Device]:
 
 
 def get_device(name: str | Device | None = None) -> Device:
-    """The device of this name; the default device for None. Raises LaunchError for one that is not here."""
+    """The device of this name; the default device for None. Raises LaunchError for one that is not here.
+
+    With `config.backend = "cuda"` the default is the first GPU.
+    """
     if name is None:
-        return _default
+        return get_device("cuda:0") if config.backend == "cuda" else _default
     if isinstance(name, Device):
         return name
     full = _full_name(str(name))

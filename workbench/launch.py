@@ -64,8 +64,13 @@ class Executable:
     def __post_init__(self) -> None:
         self.signature = Signature(self.function)
 
-    def run(self, program: Program, dims: tuple[int, ...], values: list, views: Any) -> None:
-        """`values`: flat, as `Signature.pack` takes them; `views()`: NumPy views, for the interpreter."""
+    def run(
+        self, program: Program, dims: tuple[int, ...], values: list, views: Any, rows: tuple[int, int] | None = None
+    ) -> None:
+        """`values`: flat, as `Signature.pack` takes them; `views()`: NumPy views, for the interpreter.
+
+        `rows`: only these of the first launch dimension; on the C backend alone.
+        """
         if 0 in dims:
             return
         if self.backend == "numpy":
@@ -78,7 +83,7 @@ class Executable:
             return
         status = _status() if self.variant.check_bounds or self.needs_status else None
         packed = self.signature.pack(dims, values, 0 if status is None else ctypes.addressof(status))
-        self.call(packed, 0, dims[0], self.workers)
+        self.call(packed, *(rows or (0, dims[0])), self.workers)
         if status is not None and status[0]:
             self.fail(list(status))
 

@@ -1,4 +1,4 @@
-"""Products of the derivative of a tape: the Jacobian by rows or by columns, and losses as optimizers want them.
+"""Products of derivatives: the Jacobian by rows or by columns, losses as optimizers want them, Hessian times vector.
 
 Rows are reverse walks, columns forward walks, each in a workspace of its own: no user's `.grad` is touched.
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import math
 import sys
 import weakref
 import zlib
@@ -28,6 +29,8 @@ from .kernels import races as racing
 from .kernels.declare import Instance
 from .kernels.types import Scalar, Struct, is_float
 from .memory import Allocation, Marks, Span
+
+SUMMED = 4096  # threads whose contributions to a declared scalar are added up before they join the others
 
 _ids = itertools.count()
 _clock = itertools.count(1)  # orders recordings and publications of all tapes
@@ -572,8 +575,15 @@ class Tape:
     def replay(self, observe: Observer, before: Observer | None = None) -> Workspace:
         """Walk with the seeds of the last `backward`, publishing nothing.
 
-        `before(event, space)` is called before, `observe(event, space)` after every step.
+        `before(event, space)` is called before, `observe(event, space)` after every step. Raises GradientError on a
+        tape with `record_func`: to look must not call a function of the user's again.
         """
+        for event in self.events:
+            if event.kind == "func":
+                raise GradientError(
+                    f"a tape with record_func({event.label}) cannot be walked again to look at it.", slug="func-replay",
+                    where=event.where, instead="backward(), which calls the function",
+                )  # fmt: skip
         with memory.LOCK, memory.unrecorded():
             space = Workspace()
             for a, data in self.last_seeds.items():
@@ -704,13 +714,38 @@ class Tape:
 
         extras += helpers
         packed = values + _mirrored_values(places, extras)
-        if back.gather is None:
+        if command.declared and plan.backend == "c" and back.gather is None:
+            self._reverse_in_blocks(command, back, packed, len(values), extras)
+        elif back.gather is None:
             back.executable.run(plan.program, plan.dims, packed, lambda: views(extras))
         else:
             back.executable.run(plan.program, plan.dims, packed + back.gather.part_values, None)
             back.gather.run(plan.program, _mirrored_values(flat, [(k, space[flat[k].allocation]) for k in back.gather.targets]))
         for k in back.extremal:
             self._consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)
+
+    def _reverse_in_blocks(self, command: Any, back: Any, packed: list, at: int, extras: list) -> None:
+        """All threads add to the gradient of a declared scalar: block by block, so that a long sum keeps its digits.
+
+        `at`: where in `packed` the values of `extras` begin.
+        """
+        dims = command.plan.dims
+        step = max(1, SUMMED // max(math.prod(dims[1:]), 1))
+        sums = []
+        for k, shadow in extras:
+            if k in command.declared:
+                target = _shadow_view(command.places[k], shadow)
+                sums.append((at, target, np.zeros_like(target), np.zeros(target.shape)))
+            at += 1 + 2 * command.places[k].ndim
+        for place, _, part, _ in sums:
+            packed[place] = part.__array_interface__["data"][0]
+        for row in range(0, dims[0], step):
+            back.executable.run(command.program, dims, packed, None, (row, min(row + step, dims[0])))
+            for _, _, part, total in sums:
+                total += part
+                part[...] = 0
+        for _, target, _, total in sums:
+            target += total.astype(target.dtype)
 
     def _check_races(self, event: Event) -> None:
         """Run the race finder twice over the memory that the launch saw. Raises GradientError [race]."""

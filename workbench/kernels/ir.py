@@ -88,8 +88,8 @@ def walk(region: Region) -> Iterator[Stmt]:
 
 
 def root(array: Value) -> Value:
-    """The parameter behind an array value: views are all that makes arrays."""
-    while array.stmt is not None:
+    """The parameter behind an array, or behind the array of its components; anything else is its own root."""
+    while array.stmt is not None and isinstance(array.type, Array):
         array = array.stmt.args[0]
     return array
 

@@ -9,7 +9,9 @@ One thing differs: a func with an adjoint of its own is differentiated itself, w
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import KernelError
 from . import simplify
@@ -18,7 +20,7 @@ from .ir import Function, Region, Stmt, Value, walk
 from .ops import control as c
 from .ops import memory as mem
 from .ops.row import NO_GRADIENT, ROWS, Effect, Row, like
-from .types import Array, Type, int32
+from .types import Array, Composite, Type, int32
 
 PREFIX = "t_"
 
@@ -133,7 +135,7 @@ class _Tangent(_Adjoint):
         operands = [self.widened(known[a]) for a in stmt.args]
         extra = {"attr": _widened_attr(stmt.attr)} if row.typed_by_attr else {}
         if row.name in _LINEAR:
-            return row.tangent(ts, y, *operands, **extra)
+            return self.rule(row, ts, (y, *operands), extra)
         total = None
         for j, t in enumerate(ts):
             part = None if t is None else self.part(row, stmt, j, t, (y, *operands), extra)
@@ -143,8 +145,8 @@ class _Tangent(_Adjoint):
 
     def part(self, row: Row, stmt: Stmt, j: int, t: Value, values: tuple, extra: dict) -> Value | None:
         """What one operand contributes. Where its tangent or its partial is exactly zero that is zero, not 0 * inf."""
-        alone = [None] * len(stmt.args)
-        d = row.tangent([*alone[:j], t, *alone[j + 1 :]], *values, **extra)  # type: ignore[misc]
+        alone: list[Value | None] = [None] * len(stmt.args)
+        d = self.rule(row, [*alone[:j], t, *alone[j + 1 :]], values, extra)
         risky = any(a in self.risky for a in stmt.args)
         if d is None or not (row.unbounded or risky):
             return d
@@ -152,9 +154,13 @@ class _Tangent(_Adjoint):
             return ROWS["where"](ROWS["eq"](t, self.zero(t.type)), self.zero(d.type), d)
         if risky:
             one = like(t, t.type, 1)
-            slope = row.tangent([*alone[:j], one, *alone[j + 1 :]], *values, **extra)  # type: ignore[misc]
+            slope = self.rule(row, [*alone[:j], one, *alone[j + 1 :]], values, extra)
             d = ROWS["gate"](slope, d)
         return ROWS["gate"](t, d)
+
+    def rule(self, row: Row, ts: list, values: tuple, extra: dict) -> Value | None:
+        assert row.tangent is not None
+        return row.tangent(ts, *values, **extra)
 
     def refuse_underivable(self, stmt: Stmt) -> None:
         if self.useful.isdisjoint(stmt.outs):
@@ -295,9 +301,9 @@ class _Joint(_Tangent):
     adds = mem.ATOMIC_ADD
 
     def build_joint(self) -> Function:
-        stmts = list(walk(self.primal.body))
-        for s in stmts:
-            if s.row in _EXTREMAL and self.is_active(s.args[0]) or s.row is c.CALL and s.attr.grad is not None:
+        for s in walk(self.primal.body):
+            extreme = s.row in _EXTREMAL and self.is_active(s.args[0])
+            if extreme or (s.row is c.CALL and s.attr.grad is not None):
                 raise KernelError(
                     f"`{s.attr.func.key if s.row is c.CALL else s.row.name}` has no second derivative.",
                     slug="second-derivative", where=s.where, why="Its gradient is given by a rule, not by a program.",
@@ -306,12 +312,33 @@ class _Joint(_Tangent):
         self.build_tangent_into()
         return simplify.primal(self.named("joint"))
 
+    def rule(self, row: Row, ts: list, values: tuple, extra: dict) -> Value | None:
+        """A tangent that is a row without a derivative is written out, component by component."""
+        made = super().rule(row, ts, values, extra)
+        derived = made.stmt if made is not None else None
+        if derived is None or derived.row.adjoint is not NO_GRADIENT or derived.row.expand is None:
+            return made
+        args = [_components_of(a) for a in derived.args]
+        out = derived.outs[0].type
+        parts = derived.row.expand(*args, types=[a.type for a in derived.args], out=out)
+        if not isinstance(out, Composite):
+            return parts
+        number = out.scalar
+        whole = [p if isinstance(p, Value) else self.number(number, float(p)) for p in parts]
+        return ROWS["construct"](*whole, attr=out)
+
     def repeat_store(self, stmt: Stmt, known: dict) -> None:
         self.builder.emit(mem.STORE, self.array(stmt.args[0], known), *[known[a] for a in stmt.args[1:]])
 
     def repeat_atomic(self, stmt: Stmt, known: dict) -> None:
         args = [self.array(stmt.args[0], known), *[known[a] for a in stmt.args[1:]]]
         known[stmt.outs[0]] = self.builder.append(stmt.row, args, [o.type for o in stmt.outs]).outs[0]
+
+
+def _components_of(value: Value) -> Any:
+    if not isinstance(value.type, Composite):
+        return value
+    return [ROWS["extract"](value, attr=at) for at in itertools.product(*map(range, value.type.shape))]
 
 
 def _widened_attr(attr: object) -> object:

@@ -44,8 +44,10 @@ def widen(function: Function) -> Function:
 
 
 def _params(region: Region, new: Region, known: dict[Value, Value]) -> None:
+    """New parameters; a call's region may have arrays of the outside among its own."""
     for p in region.params:
-        known[p] = Value(wide(p.type), p.name, p.where)
+        if p not in known:
+            known[p] = Value(wide(p.type), p.name, p.where)
         new.params.append(known[p])
 
 
@@ -55,11 +57,9 @@ def _body(builder: Builder, region: Region, known: dict[Value, Value]) -> None:
             _stmt(builder, stmt, known)
 
 
-def _region(builder: Builder, region: Region, known: dict[Value, Value], shared: bool = False) -> Region:
-    """A copy of a region; `shared`: its parameters are the arguments of a call, known already."""
-    new = Region([known[p] for p in region.params]) if shared else Region()
-    if not shared:
-        _params(region, new, known)
+def _region(builder: Builder, region: Region, known: dict[Value, Value]) -> Region:
+    new = Region()
+    _params(region, new, known)
     with builder.inside(new):
         _body(builder, region, known)
     new.results = tuple(known[r] for r in region.results)
@@ -72,8 +72,7 @@ def _stmt(builder: Builder, stmt: Stmt, known: dict[Value, Value]) -> None:
     attr: Any = wide(stmt.attr) if isinstance(stmt.attr, Type) else stmt.attr
     types = wanted
     if stmt.regions:
-        shared = stmt.row is c.CALL and all(p in known for p in stmt.regions[0].params)
-        regions = tuple(_region(builder, r, known, shared) for r in stmt.regions)
+        regions = tuple(_region(builder, r, known) for r in stmt.regions)
         if stmt.row is c.CALL:
             own = {n: r for n in ("grad", "replay") if (r := getattr(attr, n)) is not None}
             attr = replace(attr, **{n: _region(builder, r, dict(known)) for n, r in own.items()})

@@ -44,7 +44,8 @@ class _Gather:
         tape = self.tape
         for a in tape.arrays.values():
             self.name(a.span, tape.names.get(id(a)) or a.name or "")
-        seeds = self.walk() if tape.last_seeds else []
+        walkable = tape.last_seeds and all(e.kind != "func" for e in tape.events)
+        seeds = self.walk() if walkable else []
         events = [self.column(n, e) for n, e in enumerate(tape.events)]
         tracks = [self.track(a) for a in self.names]
         return Trace(tracks, events, seeds)
