@@ -8,10 +8,10 @@ import pytest
 import workbench as wb
 
 NAMES = {
-    "decorators": "kernel func struct func_grad func_replay",
+    "decorators": "kernel func struct func_grad func_replay overload",
     "inside kernels": "tid printf static constant adjoint",
     "arrays": "array array1d array2d array3d array4d zeros ones full empty zeros_like ones_like full_like empty_like "
-    "clone copy from_numpy from_torch to_torch",
+    "clone copy from_numpy from_torch to_torch from_dlpack from_jax to_jax",
     "running": "launch Tape map utils config init synchronize get_device get_devices set_device is_cuda_available "
     "ScopedDevice Kernel",
     "errors": "KernelError LaunchError BoundsError GradientError",

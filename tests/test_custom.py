@@ -317,6 +317,31 @@ def test_a_row_of_an_array_is_an_array():
     assert x.grad.numpy().tolist() == [[0, 6], [0, 18], [0, 30]]
 
 
+def test_half_precision_adds_up_in_single_precision():
+    H = wb.float16
+
+    @wb.func
+    def f(a: H, v: wb.vec2h, x: wb.array(dtype=H), i: int):
+        return a * x[i] + v[0]
+
+    @wb.func_grad(f)
+    def adj(a: H, v: wb.vec2h, x: wb.array(dtype=H), i: int, g: H):
+        wb.adjoint[a] += H(2.0) * x[i] * g
+        wb.adjoint[v] += wb.vec2h(g, H(0.0))
+        wb.adjoint[x][i] += H(2.0) * a * g
+
+    @wb.kernel
+    def k(x: wb.array(dtype=H), y: wb.array(dtype=H)):
+        i = wb.tid()
+        y[i] = f(x[i], wb.vec2h(x[i], x[i]), x, i) + x[i]
+
+    x, y = wb.array([1.0, 2.0], dtype=H, requires_grad=True), wb.zeros(2, dtype=H)
+    with wb.Tape() as tape:
+        wb.launch(k, 2, [x], [y])
+    tape.backward(grads={y: wb.ones(2)})
+    assert y.numpy().tolist() == [3.0, 8.0] and x.grad.numpy().tolist() == [6.0, 10.0]
+
+
 def test_an_array_without_gradient_is_left_alone():
     @wb.kernel
     def k(x: wb.array(dtype=F), c: wb.array(dtype=F), y: wb.array(dtype=F)):
@@ -445,6 +470,58 @@ def test_the_value_of_the_replay_is_what_the_adjoint_sees():
         return d
 
     np.testing.assert_allclose(gradient(k)[1], slope(X) * SEED, rtol=1e-12)
+
+
+def test_a_replay_may_read_arrays_and_rows_that_nobody_writes():
+    @wb.func
+    def f(table: wb.array(dtype=F), a: F, i: int):
+        return table[i] * a * a
+
+    @wb.func_replay(f)
+    def again(table: wb.array(dtype=F), a: F, i: int):
+        return a * a * table[i]
+
+    @wb.func
+    def outer(table: wb.array2d(dtype=F), a: F, i: int):
+        return f(table[1], a, i) * F(2.0)
+
+    @wb.kernel
+    def k(x: wb.array(dtype=F), table: wb.array2d(dtype=F), y: wb.array(dtype=F)):
+        i = wb.tid()
+        s = x[i]
+        if s > F(0.0):
+            for _ in range(2):
+                s = outer(table, s, i)
+        y[i] = s
+
+    t = wb.array([[9.0] * 4, [0.5, 1.0, 0.25, 2.0]], dtype=F, requires_grad=True)
+    x, y = wb.array(X, dtype=F, requires_grad=True), wb.zeros(4, dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(k, 4, [x, t], [y])
+    tape.backward(grads={y: wb.array(SEED, dtype=F)})
+    row = t.numpy()[1]
+    np.testing.assert_allclose(x.grad.numpy(), np.where(X > 0, 32 * row**3 * X**3, 1) * SEED, rtol=1e-12)
+    np.testing.assert_allclose(t.grad.numpy()[1], np.where(X > 0, 24 * row**2 * X**4, 0) * SEED, rtol=1e-12)
+    assert not t.grad.numpy()[0].any()
+
+
+def test_a_replay_that_returns_something_else_is_found_by_the_interpreter(backend):
+    @wb.func
+    def f(a: F):
+        return a * a
+
+    @wb.func_replay(f)
+    def again(a: F):
+        return a * a + F(1.0)
+
+    @wb.kernel
+    def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+        i = wb.tid()
+        y[i] = f(x[i])
+
+    if backend == "numpy":
+        with pytest.raises(wb.GradientError, match=r"replay of `f`|replay-differs"):
+            gradient(k)
 
 
 def test_an_adjoint_and_a_replay_together():

@@ -112,8 +112,23 @@ def test_constant_memory_is_read_and_never_written():
             write()
         with wb.Tape(), pytest.raises(wb.LaunchError, match="read-only"):
             write()
+    with pytest.raises(ValueError, match="read-only"):
+        x.numpy()[0] = 1.0
     assert n.tolist() == [3.0, 4.0]
     wb.clone(x).fill_(0.0)
+
+
+def test_a_constant_part_of_our_own_memory_leaves_the_rest_writable():
+    a = wb.array([1.0, 2.0, 3.0, 4.0])
+    part = a.numpy()[:2]
+    part.flags.writeable = False
+    b = dlpack.share(part, None, False, None, "a NumPy array")
+    assert b.allocation is a.allocation
+    a[2:].fill_(5.0)
+    a.numpy()[3] = 6.0
+    with pytest.raises(wb.LaunchError, match="read-only"):
+        a.fill_(0.0)
+    assert a.numpy().tolist() == [1.0, 2.0, 5.0, 6.0]
 
 
 def test_the_guard_lives_as_long_as_the_memory():

@@ -142,6 +142,7 @@ def test_generic_funcs_inside_generic_kernels():
 
 def test_the_form_for_given_types_is_read_once_and_can_be_looked_at():
     one = wb.overload(scaled, {"x": wb.array(dtype=wb.vec3), "s": wb.float32, "y": wb.array(dtype=wb.vec3)})
+    assert one is wb.overload(scaled, [wb.array(dtype=wb.vec3), float, wb.array(dtype=wb.vec3)])
     assert one is scaled.overload({"x": wb.array[wb.vec3], "s": wb.float32, "y": wb.array[wb.vec3]})
     assert "vec3" in str(one.ir) and "d_x" in str(one.adjoint)
     y = wb.zeros(1, dtype=wb.vec3)
@@ -170,6 +171,17 @@ def test_a_redefined_constant_is_seen_by_every_form():
         for x, y in forms:
             wb.launch(k, 1, [x], [y])
             assert y.numpy()[0] == wanted
+
+
+def test_annotations_given_as_text():
+    def k(x: "wb.array(dtype=Any)", y: "Any"):
+        i = wb.tid()
+        y[i] = x[i] + x[i]
+
+    for made in (wb.kernel(k), wb.Kernel(func=k, key="doubled")):
+        y = wb.zeros(1, dtype=wb.float64)
+        wb.launch(made, 1, [wb.ones(1, dtype=wb.float64)], [y])
+        assert y.numpy()[0] == 2.0
 
 
 def test_what_has_no_type_is_refused():

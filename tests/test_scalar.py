@@ -256,6 +256,16 @@ def test_what_would_lose_the_gradient_is_refused():
         x * a
 
 
+@pytest.mark.needs_torch
+def test_torch_does_not_lose_the_gradient_of_a_scalar():
+    import torch
+
+    f = wb.interop.torch.function(axpy, dim=1)
+    with pytest.raises(wb.GradientError, match="array-in-function"):
+        f(wb.scalar(3.0, requires_grad=True), torch.ones(1, requires_grad=True))
+    assert f(wb.scalar(3.0), torch.ones(1)).tolist() == [9.0]
+
+
 def test_an_array_is_no_vector_argument():
     c = wb.array([[1.0, 2.0, 3.0]], dtype=wb.vec3, requires_grad=True)
     with pytest.raises(wb.LaunchError, match="takes vec3"):

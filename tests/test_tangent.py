@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fuzz
 import numpy as np
 import pytest
 from corpus import Program, load
 
 import workbench as wb
+from workbench.forward import shadow_of
 from workbench.kernels import run
 from workbench.kernels.tangent import tangent
 from workbench.kernels.widen import widen
+from workbench.tape import Workspace
 
 PROGRAMS = load()
 BACKENDS = [pytest.param("numpy"), pytest.param("c", marks=pytest.mark.needs_cc)]
@@ -354,3 +357,36 @@ def test_threads_that_reuse_what_an_atomic_returned_run_in_order():
         want = np.zeros(n)
         want[taken] = 2 * x.data[taken] * v[:m]
         np.testing.assert_array_equal(x.grad.data, want)
+
+
+@pytest.mark.parametrize("seed", range(3000, 3025))
+def test_forward_mode_is_the_transpose_for_random_programs(seed: int):
+    """Aliased slices, structs, atomics, loops with exits, host writes: whatever `fuzz` makes and does not refuse."""
+    wb.config.backend = "numpy"
+    program = fuzz.make(seed)
+    program.compile()
+    arrays = program.arrays(program.contents(), True)
+
+    def floats(names) -> list[wb.array]:
+        return [f for n in names for f in ([arrays[n].field("a"), arrays[n].field("v")] if n == "P" else [arrays[n]])]
+
+    try:
+        with np.errstate(all="ignore"), wb.Tape() as tape:
+            program.run(arrays)
+        before = {n: fuzz.plain(arrays[n]) for n in program.contents()}
+        rng = np.random.default_rng(seed)
+        v = {a: rng.normal(size=a.data.shape) for a in floats(program.required) if a.allocation in tape.active}
+        u = {a: rng.normal(size=a.data.shape) for a in floats(program.contents()) if tape._touched(a.span)}
+        moved, space = wb.jvp(tape, v), Workspace()
+        for a, seeds in u.items():
+            shadow_of(a, space)[...] += seeds
+        tape._walk(space)
+    except fuzz.REFUSALS as error:
+        assert error.slug  # refused is right, a wrong number is not
+        return
+    for n, data in before.items():
+        np.testing.assert_array_equal(fuzz.plain(arrays[n]), data)
+    ahead = np.concatenate([np.ravel(u[a] * moved[a]) for a in u])
+    back = np.concatenate([np.ravel(v[a] * shadow_of(a, space)) for a in v])
+    scale = max(1.0, float(np.sum(np.abs(ahead))), float(np.sum(np.abs(back))))
+    assert not scale < 1e6 or abs(np.sum(ahead) - np.sum(back)) <= 1e-11 * scale

@@ -315,6 +315,15 @@ def test_a_kink_is_skipped_and_said_and_alone_it_proves_nothing():
     assert refused(absolute, 2, [f32([0.0, 0.0])], [wb.zeros(2)], full=True) == "gradcheck-vacuous"
 
 
+def test_a_derivative_that_drowns_in_the_outputs_is_not_called_right():
+    @wb.kernel
+    def drowned(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+        i = wb.tid()
+        y[i] = forgotten(x[i]) + 1.0e9
+
+    assert refused(drowned, 6, [f32(X)], [wb.zeros(6)]) == "gradcheck-vacuous"
+
+
 def test_what_cannot_be_checked_says_what_can():
     with pytest.raises(TypeError, match="launch dimensions"):
         wb.gradcheck(right, inputs=[f32(X), wb.zeros(6)])
@@ -612,3 +621,16 @@ def test_second_derivatives_need_a_tape_that_keeps_all():
     with pytest.raises(wb.GradientError) as error:
         wb.hvp(tape, loss, {x: np.ones(2)})
     assert error.value.slug == "not-kept"
+
+
+def test_second_derivatives_of_float16_are_refused():
+    @wb.kernel
+    def k(x: wb.array(dtype=wb.float16), y: wb.array(dtype=float)):
+        wb.atomic_add(y, 0, float(x[wb.tid()]))
+
+    x, y = wb.array(np.ones(2, np.float16), requires_grad=True), wb.zeros(1)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(k, 2, [x], [y])
+    with pytest.raises(wb.GradientError) as error:
+        wb.hvp(tape, y, {x: np.ones(2)})
+    assert error.value.slug == "hvp-half"

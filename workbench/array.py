@@ -524,7 +524,7 @@ class array:
         for name in path.split("."):
             if not isinstance(dtype, Struct) or name not in dict(dtype.fields):
                 raise LaunchError(f"{self.dtype} has no field {path!r}", slug="field")
-            offset += dtype.numpy.fields[name][1]  # type: ignore[index]
+            offset += dtype.numpy.fields[name][1]
             dtype = dict(dtype.fields)[name]
         return self._view(dtype, self.shape, self.strides, offset)
 

@@ -22,6 +22,7 @@ from .errors import GradientError
 from .kernels import check
 from .kernels.ir import Function
 from .kernels.tangent import PREFIX, Tangent, tangent
+from .kernels.types import Struct
 from .launch import _executable, _written_names
 from .launch import views as launch_views
 from .memory import Allocation, Span
@@ -45,14 +46,15 @@ class Tangents(Mapping):
     """What `jvp` returns: the tangent of every array of a tape, by its contents at the end.
 
     `t[a]` is a new NumPy array of shape (*a.shape, *components), for any array or view on memory of the tape: zeros
-    where nothing depends on the direction. Iterating gives the arrays of the tape that have a tangent.
+    where nothing depends on the direction. Of an array of structs ask for a field.
+    Iterating gives the arrays of the tape that have a tangent.
     """
 
     def __init__(self, tape: Tape, space: Workspace):
         self._tape, self._space = tape, space
 
     def __getitem__(self, a: array) -> np.ndarray:
-        if a.allocation in self._space:
+        if a.allocation in self._space or isinstance(a.dtype, Struct):
             return value_of(a, self._space)
         known = {b.allocation for b in self._tape.arrays.values()}
         if a.allocation not in known:
@@ -123,6 +125,11 @@ def value_of(a: array, space: Workspace) -> np.ndarray:
 
 def shadow_of(a: array, space: Workspace) -> Any:
     """What a workspace holds for an array, on its device: a view of shape (*a.shape, *components)."""
+    if isinstance(a.dtype, Struct):
+        raise GradientError(
+            f"{a.label} is an array of structs: its derivatives are those of its fields.", slug="seed-type",
+            instead=f"{a.label}.field({a.dtype.fields[0][0]!r})",
+        )  # fmt: skip
     view = space[a.allocation].view(a.span, _gradient_dtype(a))
     return view.reshape((*a.shape, *_components(a)))  # components lie side by side: still a view
 

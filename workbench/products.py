@@ -200,8 +200,8 @@ def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, n
     tape      recorded with keep="all", since its launches run again, on copies.
     loss      an array of one element.
     tangents  {x: v} as for `jvp`. Returns {x: (H v) restricted to x}, with v one direction for all x together.
-    Raises GradientError [not-kept], [jvp-func], [loss-shape], [not-active]; KernelError where a kernel has no second
-    derivative: extremes by atomics, funcs with an adjoint of their own, a row whose tangent has none.
+    Raises GradientError [not-kept], [jvp-func], [loss-shape], [not-active], [hvp-half] for float16; KernelError
+    [second-derivative] for extremes by atomics and funcs with an adjoint of their own.
     """
     if not isinstance(loss, array) or _count(loss) != 1:
         raise GradientError("hvp() takes a loss of one element.", slug="loss-shape", instead="hvp(tape, loss, {x: v})")

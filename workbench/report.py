@@ -97,8 +97,8 @@ def refuse_vacuous(report: Report) -> None:
         return
     if not report.rows:
         why = "No launch has a float that depends on a float: there is no gradient."
-    elif not compared:
-        why = "No derivative could be measured: the inputs lie on kinks, or the differences are all noise."
+    elif not compared or any(r.skipped for r in report.rows):
+        why = "No derivative but zeros could be measured: the inputs lie on kinks, or the differences are noise."
     else:
         why = "Every derivative is zero, by the adjoint and by differences: a broken adjoint would look the same."
     raise GradientError(

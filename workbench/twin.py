@@ -20,7 +20,7 @@ from .forward import value_of
 from .kernels import check
 from .kernels.ir import Function
 from .kernels.kernel import Leaf, Program
-from .kernels.tangent import joint
+from .kernels.tangent import PREFIX, joint
 from .kernels.types import Composite, Struct, is_float
 from .kernels.widen import wide, widen
 from .launch import Command, plan
@@ -282,6 +282,12 @@ class Twice(Rerun):
             known[key] = flat_program(program, function)
         made = launch_of(command, self.twins)  # type: ignore[arg-type]
         tangents = [self.moved.of(command.places[k]) for k in back.shadows]
+        for p, t in zip(known[key].function.params[len(made.flat) :], tangents, strict=True):
+            if p.type.dtype != t.dtype:  # type: ignore[attr-defined]
+                raise GradientError(
+                    f"{event.label!r}: {p.name.removeprefix(PREFIX)!r} is {t.dtype}, whose tangent is wider than it.",
+                    slug="hvp-half", where=event.where, instead="float32 arrays",
+                )  # fmt: skip
         return Launch(known[key], made.dims, [*made.flat, *tangents], made.declared)
 
     def behind(self, event: Event) -> None:

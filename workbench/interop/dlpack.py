@@ -15,7 +15,8 @@ import numpy as np
 from ..array import array, dtype_of
 from ..device import get_device, xp
 from ..errors import LaunchError, Where
-from ..memory import Allocation, Span, _Described
+from ..memory import LOCK, Allocation, Span, _Described
+from . import _is_tensor
 
 CPU, CUDA = 1, 2  # DLPack's numbers for kinds of devices
 
@@ -29,7 +30,7 @@ def from_dlpack(data: Any, dtype: Any = None, requires_grad: bool = False, name:
     Raises LaunchError [dlpack] for what has no DLPack form here, [dtype], [components], [layout]; [read-only] later,
     at a write to constant memory.
     """
-    if type(data).__module__.partition(".")[0] == "torch":
+    if _is_tensor(data):
         from .torch import from_torch
 
         return from_torch(data, dtype, requires_grad or None)
@@ -63,6 +64,8 @@ def share(data: Any, dtype: Any, requires_grad: bool, name: str | None, whose: s
     made = array(data, dtype_of(data.dtype if dtype is None else dtype), copy=False, name=name)
     if constant:
         guard(made, Constant(made.span, whose))
+        if isinstance(data, np.ndarray) and made.allocation.owner is data.base:
+            made.allocation.bytes.flags.writeable = False  # nor does numpy() let anybody write
     made.requires_grad = made.requires_grad or requires_grad
     return made
 
@@ -104,8 +107,9 @@ _guards: weakref.WeakKeyDictionary[Allocation, list[Constant]] = weakref.WeakKey
 
 def guard(a: array, constant: Constant) -> None:
     """From now on writes to the memory of `a` ask this guard."""
-    known = [g for g in _guards.get(a.allocation, ()) if not g.over]
-    if constant.until is None and any(g.until is None and g.place == constant.place for g in known):
-        return
-    _guards[a.allocation] = [*known, constant]
-    a.allocation.watch(constant)
+    with LOCK:
+        known = [g for g in _guards.get(a.allocation, ()) if not g.over]
+        if constant.until is None and any(g.until is None and g.place == constant.place for g in known):
+            return
+        _guards[a.allocation] = [*known, constant]
+        a.allocation.watch(constant)

@@ -29,6 +29,7 @@ from ..kernels.types import Array, Scalar, Struct, Type
 from ..launch import grid as grid_of
 from ..launch import launch
 from ..memory import Allocation, Span
+from ..scalar import scalar
 from ..tape import Tape, Workspace, ports, stampers
 
 Layout = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides in bytes, itemsize
@@ -382,10 +383,11 @@ def _tensors(arg: Any) -> Iterator[torch.Tensor]:
     elif isinstance(arg, Instance):
         for name, _ in arg._struct.fields:
             yield from _tensors(getattr(arg, name))
-    elif isinstance(arg, array) and arg.requires_grad and torch.is_grad_enabled():
+    elif isinstance(arg, array | scalar) and arg.requires_grad and torch.is_grad_enabled():
+        tensor = "wb.to_torch(a, requires_grad=True)" if isinstance(arg, array) else "for an array parameter"
         raise GradientError(
             f"{arg.label} requires a gradient, and torch cannot carry it.", slug="array-in-function",
-            instead="a tensor: wb.to_torch(a, requires_grad=True)",
+            instead=f"a tensor: {tensor}",
         )  # fmt: skip
 
 
@@ -428,7 +430,7 @@ class Call:
         if not record:
             command.launch(record_tape=False)
             return made
-        self._arrays(command, inputs, own, len(made))
+        self._arrays(command, inputs, own)
         self._record(command, tensors)
         self.args = ()
         return made
@@ -467,7 +469,7 @@ class Call:
                     instead="a kernel that writes to another array, which is then an output",
                 )  # fmt: skip
 
-    def _arrays(self, command: Any, inputs: list, own: list[torch.Tensor], count: int) -> None:
+    def _arrays(self, command: Any, inputs: list, own: list[torch.Tensor]) -> None:
         """Which flat arguments each tensor became."""
         leaves, flat = command.program.leaves, command.flat
         place = {id(t): n for n, t in enumerate(own)}

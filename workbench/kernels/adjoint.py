@@ -569,12 +569,20 @@ class _Adjoint:
         self.refuse_overwritten(stmt, custom.grad)
         env: dict[Value, Value | None] = {}
         shadows = [self.shadow(stmt.args[k]) if self.is_active(stmt.args[k]) else None for k in custom.arrays]
-        seeds = [gs[k] if gs[k] is not None else self.zero(shadow_type(stmt.outs[k].type)) for k in custom.outs]
+        seeds = [self.narrowed(gs[k], stmt.outs[k].type) for k in custom.outs]
         args = [self.array(a, known) if isinstance(a.type, Array) else known[a] for a in stmt.args]
         env.update(zip(custom.grad.params, [*args, *shadows, *seeds], strict=True))
         self.inline(custom.grad, env)
         for k, result in zip(custom.values, custom.grad.results, strict=True):
-            self.add(adjoints, stmt.args[k], env[result])
+            found = env[result]
+            assert found is not None
+            self.add(adjoints, stmt.args[k], self.widened(found))
+
+    def narrowed(self, g: Value | None, type: Type) -> Value:
+        """An adjoint as a func_grad takes it, which the user wrote in the type of the value."""
+        if g is None:
+            return self.zero(type)
+        return g if g.type == type else ROWS["cast"](g, attr=type.scalar)  # type: ignore[attr-defined]
 
     def refuse_overwritten(self, stmt: Stmt, grad: Region) -> None:
         """A func_grad runs when all is over: it must not read memory that the kernel changes."""

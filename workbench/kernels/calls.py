@@ -211,13 +211,13 @@ class Calls:
         given = self.exactly(1, node) if node.args or node.keywords else [0]
         x = given[0]
         if is_literal(x):
-            return self.literal_cast(type, x, node)
+            return self.literal_cast(type, x)
         v = self.value(x)
         if not isinstance(v.type, Scalar):
             raise self.error(f"{v.type} cannot become {type}", "cast", node, "A cast takes one number.", "v[0]")
         return ops.convert(type, v)
 
-    def literal_cast(self, type: Scalar, x: Any, node: ast.Call) -> ir.Value:
+    def literal_cast(self, type: Scalar, x: Any) -> ir.Value:
         if type.kind == "f":
             return self.constant(type, float(x))
         if type.kind == "b":

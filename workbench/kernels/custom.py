@@ -28,7 +28,7 @@ class Custom:
     def call_custom(self, f: Func, bound: dict[str, Any], node: ast.Call) -> Any:
         args = {name: self.settled(value, name) for name, value in bound.items()}
         flat = [v for name, value in args.items() for v in self.flat(name, value, node)]
-        region, result = self.closed(f.fn, args, flat, node)
+        region, result = self.region_of(f.fn, args, flat, node, same_arrays=True)
         custom = self.customs(f, args, flat, result, node)
         outs = list(leaves(result)) if result is not None else []
         region.results = tuple(outs)
@@ -44,7 +44,7 @@ class Custom:
         grad = self.own_adjoint(f, args, flat, result, arrays, values, node) if f.grad else None
         replay = None
         if f.replay:
-            replay, again = self.closed(f.replay, args, flat, node)
+            replay, again = self.region_of(f.replay, args, flat, node, same_arrays=False)
             if describe(again) != describe(result):
                 raise self.error(
                     f"the replay of `{f.key}` returns {describe(again)}, not {describe(result)}",
@@ -74,12 +74,17 @@ class Custom:
             "Numbers, vectors and arrays can.", "one argument per field",
         )  # fmt: skip
 
-    def closed(
-        self, fn: Callable[..., Any], args: dict[str, Any], flat: list[ir.Value], node: ast.Call
+    def region_of(
+        self, fn: Callable[..., Any], args: dict[str, Any], flat: list[ir.Value], node: ast.Call, same_arrays: bool
     ) -> tuple[ir.Region, Any]:
-        """Read a function into a region of its own, over parameters in place of its values; arrays stay themselves."""
+        """Read a function into a region of its own, over parameters in place of its arguments.
+
+        same_arrays: the region uses the arrays around it, so that passes see what they are. Those of a replay lie in
+        an attribute, where no pass looks: they are closed.
+        """
         region = ir.Region(params=[ir.Value(v.type, v.name, v.where) for v in flat])
-        seen = [v if isinstance(v.type, Array) else p for v, p in zip(flat, region.params, strict=True)]
+        here = zip(flat, region.params, strict=True)
+        seen = [v if same_arrays and isinstance(v.type, Array) else p for v, p in here]
         return region, self.enclosed(fn, region, self.inside_args(args, seen), node)
 
     def inside_args(self, args: dict[str, Any], params: list[ir.Value]) -> dict[str, Any]:
@@ -132,7 +137,7 @@ class Custom:
         with self.builder.inside(region):
             cells = {f"[]d_{k}": self.zero(flat[k].type) for k in values}
             seeds = self.seeds(result, incoming)
-        gradients = self.gradient_places(args, flat, names, params, shadows, values)
+        gradients = self.gradient_places(args, names, params, shadows, values)
         if len(names) != len(given) + len(seeds):
             raise KernelError(
                 f"the adjoint of `{f.key}` takes {len(given) + len(seeds)} parameters, not {len(names)}",
@@ -170,7 +175,7 @@ class Custom:
         return list(tree) if isinstance(tree, tuple) else [tree]
 
     def gradient_places(
-        self, args: dict[str, Any], flat: list[ir.Value], names: list[str], params: list[ir.Value],
+        self, args: dict[str, Any], names: list[str], params: list[ir.Value],
         shadows: dict[int, ir.Value], values: tuple[int, ...],
     ) -> dict[str, Any]:  # fmt: skip
         """Where `adjoint[a]` is, by the name that the func_grad gives to `a`."""

@@ -8,7 +8,7 @@ on a tape keep the one they ran.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,6 +118,7 @@ class Kernel:
         self._program: Program | None = None
         self._overloads: dict[tuple, Kernel] = {}
         fence.check(func)
+        resolve(func, {})
         self.generic = {name: t for name, t in generic_parameters(func).items() if name not in self.types}
 
     def __repr__(self) -> str:
@@ -210,11 +211,15 @@ class Kernel:
         return [(name, show.Listing(str(getattr(self, name)))) for name in names]
 
 
-def overload(kernel: Kernel, types: dict[str, Any]) -> Kernel:
+def overload(kernel: Kernel, types: dict[str, Any] | Sequence[Any]) -> Kernel:
     """A generic kernel for these types of its parameters: `overload(k, {"x": array(dtype=vec3)}).ir`.
 
-    Launches find it by themselves. Raises KernelError [generic] for parameters that are not generic.
+    `types` by name, or one for each parameter of the kernel. Launches find it by themselves.
+    Raises KernelError [generic] for names of parameters that are not generic.
     """
+    if not isinstance(types, dict):
+        named = zip(kernel.func.__code__.co_varnames, types, strict=False)
+        types = {name: t for name, t in named if name in kernel.generic}
     return kernel.overload({name: type_from(t) for name, t in types.items()})
 
 

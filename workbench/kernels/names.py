@@ -46,16 +46,16 @@ def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], whe
         try:
             raw = eval(raw, dict(around))  # the user's own annotation, written as text
         except Exception as e:
-            raise _bad(name, raw, str(e), where) from None
+            raise _bad(name, str(e), where) from None
     if raw is None or raw is typing.Any or getattr(raw, "dtype", None) is typing.Any:
         return raw
     try:
         return type_from(raw)
     except TypeError as e:
-        raise _bad(name, raw, str(e), where) from None
+        raise _bad(name, str(e), where) from None
 
 
-def _bad(name: str, raw: Any, why: str, where: Where) -> KernelError:
+def _bad(name: str, why: str, where: Where) -> KernelError:
     return KernelError(
         f"the annotation of `{name}` is not a type of the kernel language",
         slug="annotation",

@@ -16,7 +16,7 @@ from . import fence, ir, ops
 from .facts import static_int
 from .ops import linear, memory, scalar
 from .scope import Fields, Local, Record, Shape, Unusable, View, describe, is_array
-from .types import Composite, Matrix, Struct, Vector, is_int
+from .types import Composite, Matrix, Struct, Vector, float16, float32, is_int
 
 NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}
 IN_PLACE = {"Add": memory.ATOMIC_ADD, "Sub": memory.ATOMIC_SUB}
@@ -99,7 +99,7 @@ class Places:
         if isinstance(base, ir.Value) or isinstance(getattr(base, "type", None), Composite):
             whole = self.value(base)
             if node.attr == "dtype":
-                return whole.type.scalar  # type: ignore[attr-defined]
+                return whole.type.scalar
             return self.component(whole, (self.component_named(whole.type, node),))
         if isinstance(base, (Shape, tuple)):
             raise fence.refuse("Method", self.where(node))
@@ -483,6 +483,8 @@ class Places:
             self.builder.emit(row, view.root, *view.prefix, part)
         else:
             part = part if row is memory.ATOMIC_ADD else ops.unary("-", part)
+            if getattr(part.type, "scalar", None) is float16:  # its gradients are float32
+                part = self.builder.emit(scalar.CAST, part, attr=float32)
             self.builder.emit(memory.ACCUMULATE, view.root, *view.prefix, part)
 
     def update_memory(self, place: View | Cells, node: ast.AugAssign, op: str) -> None:

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BoundsError
+from ..errors import BoundsError, GradientError
 from . import ir
+from .ops.memory import ATOMICS
 from .ops.row import Row, literal
 from .types import Array, Composite, Scalar, Small, Type
 
@@ -585,12 +586,41 @@ def _call(c: _Compiler, stmt: ir.Stmt) -> Step:
         names[id(param)] = names[id(arg)]
     body, results = c.region(region), c.at(region.results)
     outs = [c.new(o) for o in stmt.outs]
+    compare = _replayed(c, stmt, results)
 
     def step(s: list) -> None:
         for inner in body:
             inner(s)
+        if compare is not None:
+            compare(s)
         for out, result in zip(outs, results, strict=True):
             s[out] = s[result]
+
+    return step
+
+
+def _replayed(c: _Compiler, stmt: ir.Stmt, results: list[int]) -> Step | None:
+    """Does the func_replay return what the func returned; None where there is none, or it writes to memory."""
+    custom = stmt.attr
+    if custom is None or custom.replay is None or any(s.row.name == "store" or s.row in ATOMICS for s in ir.walk(custom.replay)):
+        return None
+    for param, arg in zip(custom.replay.params, stmt.args, strict=True):
+        names: dict = c.arrays if isinstance(arg.type, Array) else c.slot_of
+        names[id(param)] = names[id(arg)]
+    trace, c.trace = c.trace, None  # these are no statements of the kernel
+    body, again = c.region(custom.replay), c.at(custom.replay.results)
+    c.trace = trace
+
+    def step(s: list) -> None:
+        for inner in body:
+            inner(s)
+        for one, other in zip(results, again, strict=True):
+            if np.asarray(s[one]).tobytes() != np.asarray(s[other]).tobytes():
+                raise GradientError(
+                    f"the func_replay of `{custom.func.key}` returned {s[other]}, the func {s[one]}.",
+                    slug="replay-differs", where=stmt.where,
+                    why="The reverse pass would differentiate at another value than the launch had.",
+                )  # fmt: skip
 
     return step
 
