@@ -968,7 +968,7 @@ def _direction(program: Program, grads: dict[str, np.ndarray], k: int) -> Outcom
 
 def _compare_c(program: Program, grads: dict[str, np.ndarray], final: dict[str, np.ndarray]) -> Outcome:
     wb.config.backend = "c"
-    launching = sys.modules["workbench.launch"]
+    launching = sys.modules["workbench.plan"]
     usual, launching.PARALLEL_FROM = launching.PARALLEL_FROM, 1  # so few threads go to workers too
     try:
         again, end = program.gradient()

@@ -505,7 +505,9 @@ def test_a_replay_may_read_arrays_and_rows_that_nobody_writes():
     assert not t.grad.numpy()[0].any()
 
 
-def test_a_replay_that_returns_something_else_is_found_by_the_interpreter(backend):
+def test_a_replay_that_returns_something_else_is_found_by_the_interpreter():
+    wb.config.backend = "numpy"
+
     @wb.func
     def f(a: F):
         return a * a
@@ -519,9 +521,8 @@ def test_a_replay_that_returns_something_else_is_found_by_the_interpreter(backen
         i = wb.tid()
         y[i] = f(x[i])
 
-    if backend == "numpy":
-        with pytest.raises(wb.GradientError, match=r"replay of `f`|replay-differs"):
-            gradient(k)
+    with pytest.raises(wb.GradientError, match=r"func_replay of `f` returned(.|\n)*replay-differs"):
+        gradient(k)
 
 
 def test_an_adjoint_and_a_replay_together():

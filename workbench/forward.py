@@ -16,30 +16,30 @@ from typing import Any
 import numpy as np
 
 from . import memory
+from .arguments import views as launch_views
 from .array import array
 from .device import xp
 from .errors import GradientError
+from .events import Event
 from .kernels import check
 from .kernels.ir import Function
 from .kernels.tangent import PREFIX, Tangent, tangent
 from .kernels.types import Struct
-from .launch import _executable, _written_names
-from .launch import views as launch_views
 from .memory import Allocation, Span
-from .tape import (
-    Event,
-    Tape,
+from .plan import executable_for, written_names
+from .shadows import (
     Workspace,
-    _add_seed,
-    _extremal_memory,
-    _float_parts,
-    _gradient_dtype,
-    _mirrored_values,
-    _moved_values,
-    _moved_view,
-    _private_copies,
-    _shadow_view,
-)  # fmt: skip
+    add_seed,
+    extremal_memory,
+    float_parts,
+    gradient_dtype,
+    mirrored_values,
+    moved_values,
+    moved_view,
+    private_copies,
+    shadow_view,
+)
+from .tape import Tape
 
 
 class Tangents(Mapping):
@@ -62,10 +62,10 @@ class Tangents(Mapping):
                 f"{a.label} was neither read nor written while this tape recorded.", slug="seed-untouched",
                 why="Its tangent would be zero in silence.", instead="an array of one of its launches",
             )  # fmt: skip
-        return np.zeros((*a.shape, *_components(a)), _gradient_dtype(a))
+        return np.zeros((*a.shape, *_components(a)), gradient_dtype(a))
 
     def __iter__(self) -> Iterator[array]:
-        return iter([a for a in self._tape.arrays.values() if a.allocation in self._space and _float_parts(a)])
+        return iter([a for a in self._tape.arrays.values() if a.allocation in self._space and float_parts(a)])
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -86,7 +86,7 @@ def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents:
         space = Workspace()
         for x, v in tangents.items():
             _check_direction(tape, x)
-            _add_seed(space, x, v) if isinstance(v, array) else _add_numbers(space, x, v)
+            add_seed(space, x, v) if isinstance(v, array) else _add_numbers(space, x, v)
         if not space:
             raise GradientError("jvp() without a direction.", slug="no-seed", instead="jvp(tape, {x: v})")
         return Tangents(tape, walk(tape, space))
@@ -103,7 +103,7 @@ def _check_direction(tape: Tape, x: Any) -> None:
 
 
 def _add_numbers(space: Workspace, x: array, v: Any) -> None:
-    parts = _float_parts(x)
+    parts = float_parts(x)
     view = shadow_of(x, space) if parts == [x] else None
     if view is None or np.shape(v) != view.shape:
         raise GradientError(
@@ -130,7 +130,7 @@ def shadow_of(a: array, space: Workspace) -> Any:
             f"{a.label} is an array of structs: its derivatives are those of its fields.", slug="seed-type",
             instead=f"{a.label}.field({a.dtype.fields[0][0]!r})",
         )  # fmt: skip
-    view = space[a.allocation].view(a.span, _gradient_dtype(a))
+    view = space[a.allocation].view(a.span, gradient_dtype(a))
     return view.reshape((*a.shape, *_components(a)))  # components lie side by side: still a view
 
 
@@ -148,9 +148,7 @@ def walk(tape: Tape, space: Workspace) -> Workspace:
     return space
 
 
-def passing(
-    tape: Tape, before: Callable[[Event, dict], None], behind: Callable[[Event], None] | None = None
-) -> None:
+def passing(tape: Tape, before: Callable[[Event, dict], None], behind: Callable[[Event], None] | None = None) -> None:
     """Go through the events: `before(event, extremes)` with memory as it found it, `behind(event)` as it left it.
 
     "Memory" are the bytes that the tape kept; with Tape(keep="all") that is everything it wrote.
@@ -161,7 +159,7 @@ def passing(
     extremes: dict[Event, dict] = {}
     try:
         for event in reversed(tape.events):
-            extremes[event] = _extremal_memory(event)
+            extremes[event] = extremal_memory(event)
             undone.append([])
             tape._rewind(event, undone[-1])
         for event in tape.events:
@@ -196,17 +194,17 @@ def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, 
     for k in back.extremal:
         tape._consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)
     position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
-    copies = _private_copies(tuple(position[n] for n in sorted(made.private)), flat)
+    copies = private_copies(tuple(position[n] for n in sorted(made.private)), flat)
     extras = [(k, space[places[k].allocation]) for k in back.shadows] + helpers
-    values = _moved_values(flat, copies) if copies else list(command.values)
+    values = moved_values(flat, copies) if copies else list(command.values)
 
     def views() -> list:
         arrays = launch_views(plan.program.function, flat)
         for k, (data, first) in copies.items():
-            arrays[k] = _moved_view(flat[k], data, first)
-        return arrays + [_shadow_view(places[k], shadow) for k, shadow in extras]
+            arrays[k] = moved_view(flat[k], data, first)
+        return arrays + [shadow_view(places[k], shadow) for k, shadow in extras]
 
-    ready.run(plan.program, plan.dims, values + _mirrored_values(places, extras), views)
+    ready.run(plan.program, plan.dims, values + mirrored_values(places, extras), views)
 
 
 def _refuse_unfollowed(event: Event, space: Workspace) -> None:
@@ -248,13 +246,13 @@ def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     src = event.arrays[1] if len(event.arrays) == 2 and event.arrays[1].allocation in space else None
     if src is None and dst.allocation not in space:
         return
-    for part in _float_parts(dst):
-        target = space[dst.allocation].view(part.span, _gradient_dtype(part))
+    for part in float_parts(dst):
+        target = space[dst.allocation].view(part.span, gradient_dtype(part))
         if src is None:
             target[...] = 0
         else:
             twin = src if part is dst else src.field(part._name or "")
-            target[...] = space[src.allocation].view(twin.span, _gradient_dtype(twin)).copy()
+            target[...] = space[src.allocation].view(twin.span, gradient_dtype(twin)).copy()
 
 
 def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
@@ -290,7 +288,7 @@ def _program(event: Event) -> tuple[Tangent, Any]:
 def _make(plan: Any, active: frozenset[str]) -> tuple[Tangent, Any]:
     program = plan.program
     alone = tuple(frozenset((n,)) for n in sorted(plan.overlapping))
-    groups = tuple(g for g in (*plan.groups, *alone) if g & _written_names(plan))
+    groups = tuple(g for g in (*plan.groups, *alone) if g & written_names(plan))
     made = tangent(program.function, active, groups)
     check.check(made.function)
     return made, executable(plan, made.function, made.ordered, active)
@@ -308,7 +306,7 @@ def executable(plan: Any, function: Function, ordered: bool, active: frozenset[s
     shapes = {m: plan.shapes[n] for m, n in mirrored.items()}
     shapes |= {f"{PREFIX}{n}": (1,) for n in active if n not in plan.shapes}
     groups = tuple(g | {f"{PREFIX}{n}" for n in g} for g in (*plan.groups, plan.overlapping) if g)
-    ready = _executable(
+    ready = executable_for(
         plan.program, function, plan.backend, plan.dims, plan.scalars, shapes, contiguous, groups, plan.index32
     )
     if ordered:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import flatten
 from .array import array, clone, differentiable, empty, operators
 from .errors import KernelError, LaunchError
 from .kernels import ops
@@ -20,7 +21,8 @@ from .kernels.declare import Instance
 from .kernels.elementwise import Mapped, callable_in_kernels, elementwise
 from .kernels.kernel import Program, program
 from .kernels.types import Array, Small, Type, scalar_of
-from .launch import Command, flatten, grid, plan
+from .launch import Command
+from .plan import grid, plan
 
 
 @dataclass(eq=False)

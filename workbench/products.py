@@ -16,7 +16,8 @@ from .array import array
 from .errors import GradientError
 from .forward import _check_direction, _components, passing, shadow_of, value_of, walk
 from .kernels.types import Struct
-from .tape import Tape, Workspace, _gradient_dtype
+from .shadows import Workspace, gradient_dtype
+from .tape import Tape
 from .twin import Twice
 
 
@@ -46,8 +47,8 @@ def jacobian(tape: Tape, y: array, x: array, mode: str | None = None) -> np.ndar
         columns = [_column(tape, y, x, k) for k in range(_count(x))] if rows is None else []
     outer, inner = (*y.shape, *_components(y)), (*x.shape, *_components(x))
     if rows is not None:
-        return np.array(rows, _gradient_dtype(x)).reshape(outer + inner)
-    stacked = np.array(columns, _gradient_dtype(y)).reshape((_count(x), _count(y)))
+        return np.array(rows, gradient_dtype(x)).reshape(outer + inner)
+    stacked = np.array(columns, gradient_dtype(y)).reshape((_count(x), _count(y)))
     return np.ascontiguousarray(stacked.T).reshape(outer + inner)
 
 
@@ -163,7 +164,7 @@ def _input(value: Any, like: array | None) -> array:
     """A copy of an argument, with a gradient."""
     raw = _numbers(value)
     if like is not None:
-        raw = raw.reshape((*like.shape, *_components(like))).astype(_gradient_dtype(like), copy=False)
+        raw = raw.reshape((*like.shape, *_components(like))).astype(gradient_dtype(like), copy=False)
         return array(raw, dtype=like.dtype, device=like.device, requires_grad=True)
     if isinstance(value, array):
         return array(raw, dtype=value.dtype, device=value.device, requires_grad=True)

@@ -20,7 +20,8 @@ from .kernels.kernel import program as program_of
 from .kernels.types import Array, Type
 from .kernels.widen import wide
 from .report import Report, Row, refuse_vacuous
-from .tape import Tape, Workspace
+from .shadows import Workspace
+from .tape import Tape
 from .twin import Launch, program
 
 
@@ -121,5 +122,3 @@ def _wrong_rule(f: Func, report: Report, ins: dict[str, array]) -> GradientError
         slug="check-rule", why=str(report),
         instead=f"adjoint[{r.input.split(' ')[0]}] += ... with the derivative of what {f.key} returns",
     )  # fmt: skip
-
-

@@ -16,6 +16,7 @@ import numpy as np
 from .array import _on, array
 from .device import xp
 from .errors import GradientError, Where
+from .events import Event
 from .forward import value_of
 from .kernels import check
 from .kernels.ir import Function
@@ -23,9 +24,11 @@ from .kernels.kernel import Leaf, Program
 from .kernels.tangent import PREFIX, joint
 from .kernels.types import Composite, Struct, is_float
 from .kernels.widen import wide, widen
-from .launch import Command, plan
+from .launch import Command
 from .memory import Allocation, Span, allocate, host_write
-from .tape import Event, Tape, Workspace
+from .plan import plan
+from .shadows import Workspace
+from .tape import Tape
 
 
 def leaves(a: array) -> Iterator[array]:
@@ -65,7 +68,6 @@ class Twins:
                 slug="gradcheck-mixed", instead="gradcheck(..., dtype=None)",
             )  # fmt: skip
         return _on(self.memory[a.allocation], dtype, a.shape, tuple(n * k for n in a.strides), a._offset * k)
-
 
     def whole(self, a: array) -> array:
         """The copy of an array of anything, structs too, where nothing is widened."""
@@ -240,8 +242,6 @@ def _write(to: array, of: array | None, values: Any) -> Callable[[bool], None]:
             perform()
 
     return step
-
-
 
 
 class Twice(Rerun):

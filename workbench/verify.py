@@ -16,16 +16,21 @@ from typing import Any
 import numpy as np
 
 from . import memory
+from .arguments import flatten
 from .array import array
 from .errors import GradientError
+from .events import Event
 from .forward import on_device, passing, shadow_of, value_of
 from .kernels.declare import Instance
 from .kernels.kernel import Kernel
 from .kernels.types import is_float
-from .launch import Command, flatten, grid, plan
+from .launch import Command
+from .plan import grid, plan
+from .recording import named_arrays
 from .report import Report, Row, refuse_vacuous
 from .rule import check_rule as check_rule
-from .tape import Event, Tape, Workspace, _named
+from .shadows import Workspace
+from .tape import Tape
 from .twin import Case, Rerun, Twins, case_of_launch, leaves
 
 BLIND = 100  # a derivative below this many times `atol` is lost in the noise of the outputs
@@ -123,7 +128,7 @@ def _called(fn: Callable, args: Sequence[Any]) -> tuple[Tape, list[array] | None
         result = fn(*made)
     names = list(inspect.signature(fn).parameters) + [f"argument {k}" for k in range(len(args))]
     for name, value in zip(names, made, strict=False):
-        tape.names.update({id(a): label for label, a in _named(name, value)})
+        tape.names.update({id(a): label for label, a in named_arrays(name, value)})
     return tape, list(_arrays([result])) or None
 
 
@@ -302,5 +307,3 @@ def _error(measure: _Measure, name: str, part: np.ndarray) -> float:
     want, _ = measure.slope(name, v.reshape(g.shape))
     error = abs(float(np.sum(g.reshape(-1)[part] * v[part])) - want)
     return error if np.isfinite(error) else float("inf")
-
-

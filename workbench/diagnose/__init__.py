@@ -12,7 +12,9 @@ import numpy as np
 from .. import memory
 from ..array import array
 from ..errors import GradientError
-from ..tape import Event, Tape, Workspace, pictures
+from ..events import Event
+from ..shadows import Workspace
+from ..tape import Tape, pictures
 from .again import Enough
 from .case import Case, View, refused
 from .finding import Finding as Finding

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import views
 from ..array import array
 from ..errors import BoundsError
+from ..events import Event
 from ..kernels import ir, run
 from ..kernels.ir import is_value
 from ..kernels.types import Array, is_float
-from ..launch import views
 from ..memory import Allocation
-from ..tape import Event, Shadow, Workspace
+from ..shadows import Shadow, Workspace
 
 BUDGET = 500_000  # statements: about a second
 THREADS = 50_000

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import Where
+from ..events import Event
 from ..kernels import ir, run
 from ..kernels.types import Array
-from ..tape import Event, Workspace
+from ..shadows import Workspace
 from .again import WRITES, Enough, is_number, root_name, run_adjoint, run_primal, small
 
 

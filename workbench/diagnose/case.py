@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import GradientError, KernelError
+from ..events import Event
 from ..memory import Allocation
-from ..tape import Event, Tape, Workspace
+from ..shadows import Workspace
+from ..tape import Tape
 from .again import Enough
 from .finding import Finding
 from .trail import Step, Trail, name_of

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import KernelError, Where
+from ..events import Event
 from ..kernels import ir
 from ..kernels.adjoint import adjoint
-from ..tape import Event, Workspace
+from ..shadows import Workspace
 from .again import Copies, run_copies, small
 
 TOLERANCE = 1e-3  # far above rounding in float32, far below a wrong factor

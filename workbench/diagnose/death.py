@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..errors import Where
+from ..events import Event
 from ..kernels import ir, run
 from ..kernels.ir import is_value
 from ..kernels.types import bool_
-from ..tape import Event, Workspace
+from ..shadows import Workspace
 from .again import WRITES, is_number, root_name, run_adjoint
 
 

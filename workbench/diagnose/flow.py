@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..events import Event
 from ..kernels.types import Scalar, Struct
 from ..memory import Marks
-from ..tape import Event
 from .case import Case, title
 from .custom import Disagreement, disagreement, has_rules
 from .death import Death, first_death

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import Where
+from ..events import Event
 from ..kernels import ir, run
-from ..tape import Event, Workspace
+from ..shadows import Workspace
 from .again import Enough, is_number, run_adjoint, small
 
 ULPS = 4

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import Where
+from ..events import Event
 from ..memory import Allocation, Span
-from ..tape import Event, Tape
+from ..tape import Tape
 from .case import Case, any_name, refused, title
 from .finding import Finding, bytes_text
 from .trail import Step, name_of

@@ -15,9 +15,11 @@ import numpy as np
 from .. import memory
 from ..array import array
 from ..errors import GradientError, KernelError
+from ..events import Event
 from ..kernels.types import Scalar, Struct, is_float
 from ..memory import Allocation, Marks, Span
-from ..tape import Event, Tape, Workspace
+from ..shadows import Workspace
+from ..tape import Tape
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,8 @@ from ..kernels import ranges
 from ..kernels.adjoint import shadow_type
 from ..kernels.kernel import Kernel, Program
 from ..kernels.types import Array, Struct, Type, is_float
-from ..launch import grid, launch
+from ..launch import launch
+from ..plan import grid
 from ..scalar import scalar
 from ..tape import Tape
 from .dlpack import Constant, guard, share

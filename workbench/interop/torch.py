@@ -22,15 +22,17 @@ from .. import memory
 from ..array import _on, array, dtype_of
 from ..device import Device, get_device, xp
 from ..errors import GradientError, LaunchError, Where
+from ..events import stampers
 from ..kernels import types
 from ..kernels.declare import Instance
 from ..kernels.kernel import Kernel, Program
 from ..kernels.types import Array, Scalar, Struct, Type
-from ..launch import grid as grid_of
 from ..launch import launch
 from ..memory import Allocation, Span
+from ..plan import grid as grid_of
 from ..scalar import scalar
-from ..tape import Tape, Workspace, ports, stampers
+from ..shadows import Workspace
+from ..tape import Tape, ports
 
 Layout = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides in bytes, itemsize
 

@@ -602,7 +602,11 @@ def _call(c: _Compiler, stmt: ir.Stmt) -> Step:
 def _replayed(c: _Compiler, stmt: ir.Stmt, results: list[int]) -> Step | None:
     """Does the func_replay return what the func returned; None where there is none, or it writes to memory."""
     custom = stmt.attr
-    if custom is None or custom.replay is None or any(s.row.name == "store" or s.row in ATOMICS for s in ir.walk(custom.replay)):
+    if (
+        custom is None
+        or custom.replay is None
+        or any(s.row.name == "store" or s.row in ATOMICS for s in ir.walk(custom.replay))
+    ):
         return None
     for param, arg in zip(custom.replay.params, stmt.args, strict=True):
         names: dict = c.arrays if isinstance(arg.type, Array) else c.slot_of

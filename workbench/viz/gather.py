@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from ..events import Event
 from ..kernels.types import Scalar
 from ..memory import Allocation, Span
-from ..tape import Event, Tape, Workspace
+from ..shadows import Workspace
+from ..tape import Tape
 from .trace import AdjointLevel, AllocationTrack, EventColumn, Kept, NameRange, Seed, TouchMark, Trace
 
 _KINDS = {"fill_": "fill", "zero_": "fill", "foreign": "assign"}

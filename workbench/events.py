@@ -1,0 +1,97 @@
+"""Events of a tape: one thing that happened to memory, what it kept, and what its adjoint needs."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .array import array
+from .errors import Where
+from .memory import Allocation, Span
+
+event_ids = itertools.count()
+
+
+clock = itertools.count(1)  # orders recordings and publications of all tapes
+
+
+@dataclass(eq=False, slots=True)
+class Kept:
+    """Bytes saved before an event overwrote them."""
+
+    span: Span
+    data: Any
+    reason: str
+
+
+@dataclass(eq=False, slots=True)
+class Event:
+    """One thing that happened to memory. `reads` and `writes` are the spans it touched."""
+
+    id: int
+    kind: str  # launch | copy | assign | fill_ | zero_ | func | foreign
+    label: str
+    place: Any  # Where, or (code, line) until somebody asks
+    reads: tuple[Span, ...] = ()
+    writes: tuple[Span, ...] = ()
+    kept: list[Kept] = field(default_factory=list)
+    command: Any = None
+    reverse: Any = None  # launching.Backward where the event is on an active path
+    callback: Callable[[], None] | None = None
+    arrays: tuple[array, ...] = ()
+    stamp: int = field(default_factory=clock.__next__)
+    checked: bool = False  # for races
+    followed: bool = True  # False: a copy whose source was not on an active path
+
+    @property
+    def where(self) -> Where | None:
+        """The user's line that made this event."""
+        if isinstance(self.place, tuple):
+            code, line = self.place
+            text = linecache.getline(code.co_filename, line).rstrip("\n")
+            self.place = Where(code.co_filename, line, text=text, function=code.co_name)
+        return self.place
+
+    def __repr__(self) -> str:
+        return f"<L{self.id} {self.label}>"
+
+
+@dataclass(eq=False, slots=True)
+class Need:
+    """Bytes that the adjoint of an event will read, with a checksum if somebody else can change them unseen."""
+
+    span: Span
+    event: Event
+    name: str
+    checksum: int | None = None
+    stamp: Any = None
+
+    def verify(self) -> bool:
+        return self.checksum is None or self.checksum == checksum_of(self.span)
+
+    def culprit(self) -> str:
+        """Who can have changed the bytes."""
+        if self.stamp is not None and self.stamp != stamp_of(self.span.allocation):
+            return "an in-place operation of torch"
+        return "a write through its raw memory (numpy(), ptr, another library)"
+
+
+def stamp_of(a: Allocation) -> Any:
+    """How often another library says that it has changed this memory; None if none knows it."""
+    return next((found for stamper in stampers if (found := stamper(a)) is not None), None)
+
+
+def checksum_of(span: Span) -> int:
+    data = span.words()
+    data = data.get() if span.allocation.device.is_cuda else data
+    return zlib.crc32(np.ascontiguousarray(data))
+
+
+# functions of an allocation: a number that grows whenever the library that owns it changes it, None if it is not theirs
+stampers: list[Callable[[Allocation], Any]] = []

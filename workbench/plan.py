@@ -1,0 +1,533 @@
+"""Plans: everything about a launch that depends only on layouts, grid and the numbers that indices use.
+
+Bounds are checked, races that are certain are refused, the touched ranges, the variant of the text and the number of
+workers are chosen. The second launch of the same form looks its plan up and costs a few microseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .array import array
+from .config import config
+from .device import Device, get_device, xp
+from .errors import BoundsError, GradientError, LaunchError
+from .kernels import compile_c, ranges, run
+from .kernels import gather as gathering
+from .kernels import races as racing
+from .kernels.adjoint import Reverse
+from .kernels.emit import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
+from .kernels.ir import Function, walk
+from .kernels.kernel import Groups, Program
+from .kernels.ops import control
+from .kernels.ops import memory as rows
+from .kernels.types import Array, is_float
+from .memory import Span
+
+PARALLEL_FROM = 16_384  # threads of a launch below which one worker is faster than waking others
+
+
+SCRATCH_BYTES = 256 << 20  # for the loop values of the threads that run at once on a GPU
+
+
+SCRATCH_THREADS = 1 << 16
+
+
+@dataclass(eq=False)
+class Executable:
+    """One function, ready to run for one variant on one backend."""
+
+    function: Function
+    backend: str
+    variant: Variant
+    workers: int
+    contested: frozenset[str] = frozenset()
+    signature: Signature = field(init=False)
+    call: Any = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.signature = Signature(self.function)
+
+    def run(
+        self, program: Program, dims: tuple[int, ...], values: list, views: Any, rows: tuple[int, int] | None = None
+    ) -> None:
+        """`values`: flat, as `Signature.pack` takes them; `views()`: NumPy views, for the interpreter.
+
+        `rows`: only these of the first launch dimension; on the C backend alone.
+        """
+        if 0 in dims:
+            return
+        if self.backend == "numpy":
+            run.run(self.function, dims, views())
+            return
+        if self.call is None:
+            self.call = program.executable(self.function, self.backend, self.variant)
+        if self.backend == "cuda":
+            self._run_cuda(dims, values)
+            return
+        status = _status() if self.variant.check_bounds or self.needs_status else None
+        packed = self.signature.pack(dims, values, 0 if status is None else ctypes.addressof(status))
+        self.call(packed, *(rows or (0, dims[0])), self.workers)
+        if status is not None and status[0]:
+            self.fail(list(status))
+
+    def _run_cuda(self, dims: tuple[int, ...], values: list) -> None:
+        """Queued on the current stream; waits only where the launch can fail on the device."""
+        cupy = xp(get_device("cuda"))
+        checked = self.variant.check_bounds or self.needs_status
+        status = cupy.zeros(STATUS_WORDS, np.int64) if checked else None
+        scratch = cupy.empty(SCRATCH_BYTES, np.uint8) if needs_scratch(self.function) else None
+        packed = self.signature.pack(
+            dims, values, 0 if status is None else int(status.data.ptr), 0 if scratch is None else int(scratch.data.ptr),
+            0 if scratch is None else SCRATCH_BYTES,
+        )  # fmt: skip
+        threads = 2**31 if scratch is None else SCRATCH_THREADS
+        self.call.launch(packed, math.prod(dims), cupy.cuda.get_current_stream().ptr, most_threads=threads)
+        if status is not None and int(status[0]):
+            self.fail([int(n) for n in status])
+
+    @property
+    def needs_status(self) -> bool:
+        found = self.__dict__.get("_needs_status")
+        if found is None:
+            found = any(s.row.name in ("stack", "log_store") for s in walk(self.function.body))
+            self.__dict__["_needs_status"] = found
+        return found
+
+    def fail(self, status: list[int]) -> None:
+        """The device wrote an error record: code, access, thread, number of indices, indices, extents."""
+        code, access, thread, n = status[:4]
+        where, name, row = access_table(self.function)[access]
+        if code == BOUNDS:
+            raise BoundsError(
+                f"Kernel {self.function.name!r}: `{row}` outside array {name!r}: thread {thread} uses index"
+                f" {tuple(status[4 : 4 + n])} of shape {tuple(status[10 : 10 + n])}.",
+                slug="bounds", where=where, instead="check the index with `if 0 <= index < array.shape[0]:`",
+            )  # fmt: skip
+        raise memory_exhausted(self.function.name, where)
+
+
+def memory_exhausted(name: str, where: Any) -> LaunchError:
+    return LaunchError(
+        f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values.", slug="stack-full",
+        where=where, why="A gradient from what is left would be wrong.", instead="fewer turns per launch",
+    )  # fmt: skip
+
+
+def _status() -> Any:
+    return (ctypes.c_int64 * STATUS_WORDS)()
+
+
+@dataclass(eq=False)
+class Plan:
+    """What all launches of one form share. Positions are those of flat parameters."""
+
+    program: Program
+    dims: tuple[int, ...]
+    backend: str
+    groups: Groups
+    contiguous: frozenset[str]
+    index32: bool
+    forward: Executable
+    reads: tuple[tuple[int, Any], ...]  # (position, box or None for the whole array)
+    writes: tuple[tuple[int, Any], ...]
+    accumulates_only: frozenset[int]
+    float_reads: tuple[int, ...]
+    float_writes: tuple[int, ...]
+    floats: tuple[int, ...]
+    overlapping: frozenset[str]  # arrays whose own elements share bytes
+    scalars: dict[str, Any]
+    shapes: dict[str, tuple[int, ...]]
+    touched: tuple[tuple[int, Any], ...] = field(init=False)  # reads, then writes from `split` on
+    split: int = field(init=False)
+    scalar_types: dict[int, Any] = field(init=False)
+    reverses: dict[tuple[int, ...], Backward] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.touched, self.split = self.reads + self.writes, len(self.reads)
+        leaves = self.program.leaves
+        self.scalar_types = {k: leaves[k].type.dtype.scalar for k in self.floats}  # type: ignore[attr-defined]
+
+    def backward(self, active: tuple[int, ...]) -> Backward:
+        """The adjoint for these active positions, with how to run it."""
+        found = self.reverses.get(active)
+        if found is None:
+            names = frozenset(self.program.leaves[k].name for k in active)
+            found = self.reverses[active] = _backward(self, names)
+        return found
+
+
+@dataclass(eq=False)
+class Backward:
+    """An adjoint and its executable. `shadows`: positions of the active parameters, in order."""
+
+    reverse: Reverse
+    executable: Executable
+    shadows: tuple[int, ...]
+    needs: tuple[tuple[int, Any], ...]
+    private: tuple[int, ...]
+    extremal: tuple[int, ...] = ()
+    count: Executable | None = None
+    gather: Gather | None = None
+    races: Races | None = None
+
+
+@dataclass(eq=False)
+class Races:
+    """The race finder of a launch whose stores are not proven apart. `checked`, `private`: positions of parameters."""
+
+    guard: racing.Guard
+    executable: Executable
+    checked: tuple[int, ...]
+    private: tuple[int, ...]
+
+    def refuse(self, plan: Plan, found: Sequence[int]) -> GradientError:
+        """What the record says: two threads, two lines, one array."""
+        where, name, row = self.guard.table[found[0] - 1]
+        there, _, other_row = self.guard.table[found[3] - 1]
+        one, other = (_thread(n, plan.dims) for n in (found[1], found[2]))
+        lines = f"line {where.line if where else '?'} ({row}) and line {there.line if there else '?'} ({other_row})"
+        return GradientError(
+            f"Kernel {plan.program.name!r}: threads {one} and {other} touch one element of {name!r}, in {lines}.",
+            slug="race", where=where, why="Threads have no order, so the result, and its gradient, are a matter of luck.",
+            instead=f"wb.atomic_add({name}, ..., value), or another array for the results",
+        )  # fmt: skip
+
+
+def _thread(number: int, dims: tuple[int, ...]) -> Any:
+    """The index of thread `number` (from 1); -1 stands for several."""
+    if number < 1:
+        return "others"
+    index = tuple(int(i) for i in np.unravel_index(number - 1, dims))
+    return index[0] if len(index) == 1 else index
+
+
+@dataclass(eq=False)
+class Gather:
+    """The second half of an adjoint that was split into a map and a gather (`kernels.gather`), with room for its parts.
+
+    Parts keep their rim of zeros and are used by one walk at a time, so they are made once.
+    """
+
+    executable: Executable
+    targets: tuple[int, ...]
+    dims: tuple[int, ...]
+    parts: tuple[Any, ...]
+
+    @property
+    def part_values(self) -> list:
+        values: list = []
+        for data in self.parts:
+            values.append(data.__array_interface__["data"][0])
+            values += data.shape[: len(self.dims)]
+            values += data.strides[: len(self.dims)]
+        return values
+
+    def run(self, program: Program, shadow_values: list) -> None:
+        self.executable.run(program, self.dims, shadow_values + self.part_values, None)
+
+
+def grid(kernel: str, dim: Any) -> tuple[int, ...]:
+    """The launch grid as a tuple. Raises LaunchError."""
+    if dim.__class__ is int and 0 <= dim < 2**31:
+        return (dim,)
+    dims = (dim,) if isinstance(dim, int | np.integer) else dim
+    try:
+        dims = tuple([operator.index(d) for d in dims])
+    except (TypeError, ValueError):
+        raise LaunchError(
+            f"Kernel {kernel!r}: dim={dim!r} is not a grid.", slug="dim", instead="dim=n or dim=(n, m)"
+        ) from None
+    if not 1 <= len(dims) <= 4 or min(dims) < 0 or max(dims) >= 2**31:
+        raise LaunchError(f"Kernel {kernel!r}: dim={dim!r} must be 1 to 4 extents from 0 to 2**31 - 1.", slug="dim")
+    return dims
+
+
+def _dims(program: Program, dims: tuple[int, ...]) -> tuple[int, ...]:
+    """A kernel that never asks which thread it is runs on any grid."""
+    if "tid" not in program.compiled:
+        program.compiled["tid"] = any(s.row is control.TID for s in walk(program.function.body))
+    return dims if program.compiled["tid"] else (math.prod(dims),)
+
+
+def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], device: Device | None) -> Plan:
+    """The plan of this form, made when it is new."""
+    if len(dims) != program.function.rank:
+        dims = _dims(program, dims)
+    relevant = program.compiled.get("scalars")
+    if relevant is None:
+        wanted = set(ranges.relevant_scalars(program.function))
+        relevant = tuple(k for k, leaf in enumerate(program.leaves) if leaf.name in wanted)
+        arrays = tuple(k for k, leaf in enumerate(program.leaves) if isinstance(leaf.type, Array))
+        program.compiled["scalars"], program.compiled["arrays"] = relevant, arrays
+    positions = program.compiled["arrays"]
+    layouts = tuple([id(flat[k]._layout) for k in positions])  # interned: equal layouts are one object
+    memories = [flat[k].allocation for k in positions]
+    groups = () if len(set(memories)) == len(memories) else _groups(program, positions, flat)
+    switches = (config.backend, config.check_bounds, config.race_guard, config.threads)
+    key = (dims, layouts, tuple([flat[k] for k in relevant]), groups, switches, device)
+    found = program.plans.get(key)
+    if found is None:
+        found = program.plans[key] = _make(kernel, program, dims, flat, positions, groups, device)
+    return found
+
+
+def _groups(program: Program, positions: tuple[int, ...], flat: list[Any]) -> Groups:
+    """Sets of array parameters that may share bytes."""
+    groups: list[set[int]] = []
+    for n, k in enumerate(positions):
+        for j in positions[:n]:
+            if flat[j].span.overlaps(flat[k].span) is not False:
+                joined = [g for g in groups if j in g or k in g]
+                groups = [g for g in groups if g not in joined] + [{j, k}.union(*joined)]
+    return tuple(sorted((frozenset(program.leaves[k].name for k in g) for g in groups), key=sorted))
+
+
+def backend_for(arrays: Sequence[array], device: Device | None, kernel: str) -> str:
+    """Where the launch runs. Raises LaunchError if arrays live on different devices."""
+    devices = {a.device for a in arrays}
+    if len(devices) > 1 or (device is not None and devices and devices != {device}):
+        listed = ", ".join(sorted(str(d) for d in devices))
+        raise LaunchError(
+            f"Kernel {kernel!r}: arrays on {listed}" + (f", launch on {device}" if device else "") + ".",
+            slug="device", instead='a.to("cpu") or a.to("cuda:0")',
+        )  # fmt: skip
+    where = devices.pop() if devices else device or get_device(None)
+    if where.is_cuda:
+        return "cuda"
+    if config.backend in ("c", "numpy"):
+        return config.backend
+    return "c" if compile_c.available() else "numpy"
+
+
+def _make(
+    kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], positions: tuple[int, ...],
+    groups: Groups, device: Device | None,
+) -> Plan:  # fmt: skip
+    function = program.function
+    if function.rank != len(dims):
+        raise LaunchError(
+            f"Kernel {kernel!r} takes {function.rank} thread indices from tid(), dim={dims} has {len(dims)}.",
+            slug="dim-rank", where=function.where, instead=f"dim=({', '.join('nmkl'[: function.rank])})",
+        )  # fmt: skip
+    backend = backend_for([flat[k] for k in positions], device, kernel)
+    shapes = {program.leaves[k].name: flat[k].shape for k in positions}
+    scalars = {leaf.name: a for leaf, a in zip(program.leaves, flat, strict=True) if not isinstance(a, array)}
+    ranges.check(function, dims, scalars, shapes)
+    _refuse_race(kernel, function, dims, scalars, shapes)
+    boxes = ranges.boxes(function)
+    touched = {
+        how: tuple((k, _box(getattr(boxes[program.leaves[k].name], how), dims, scalars, flat[k].shape, shapes))
+                   for k in positions if getattr(boxes.get(program.leaves[k].name), how, ()))
+        for how in ("reads", "writes")
+    }  # fmt: skip
+    contiguous = frozenset(program.leaves[k].name for k in positions if flat[k].is_contiguous)
+    overlapping = frozenset(program.leaves[k].name for k in positions if flat[k].span.self_overlapping)
+    index32 = all(flat[k].size * getattr(flat[k].dtype, "size", 1) < 2**31 for k in positions)
+    floats = tuple(k for k in positions if is_float(program.leaves[k].type))
+    plain = {root_name(s) for s in walk(function.body) if s.row is rows.STORE}
+    atomics = [s for s in walk(function.body) if s.row in rows.ATOMICS]
+    recalled = {root_name(s) for s in atomics if _is_used(function, s.outs[0])}
+    return Plan(
+        program, dims, backend, groups, contiguous, index32,
+        forward=executable_for(
+            program, function, backend, dims, scalars, shapes, contiguous, (*groups, overlapping), index32
+        ),
+        reads=touched["reads"], writes=touched["writes"],
+        accumulates_only=frozenset(k for k, _ in touched["writes"] if program.leaves[k].name not in plain),
+        float_reads=tuple(k for k in floats if k in dict(touched["reads"]) or program.leaves[k].name in recalled),
+        float_writes=tuple(k for k, _ in touched["writes"] if k in floats), floats=floats, overlapping=overlapping,
+        scalars=scalars, shapes=shapes,
+    )  # fmt: skip
+
+
+def root_name(stmt: Any) -> str:
+    value = stmt.args[0]
+    while value.stmt is not None:
+        value = value.stmt.args[0]
+    return value.name
+
+
+def _box(accesses: Sequence, dims: tuple, scalars: dict, shape: tuple, shapes: dict) -> Any:
+    """The hull of what these accesses touch; None for the whole array."""
+    hull: list[tuple[int, int]] | None = None
+    for access in accesses:
+        found = ranges.box(access, dims, scalars, shapes)
+        if found is None:
+            return None
+        if found == ranges.EMPTY:
+            continue
+        hull = (
+            list(found)
+            if hull is None
+            else [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(hull, found, strict=True)]
+        )
+    if hull is None:
+        return tuple((0, 0) for _ in shape)
+    ends = tuple((lo, hi + 1) for lo, hi in hull)
+    return None if ends == tuple((0, n) for n in shape) else ends
+
+
+def _refuse_race(kernel: str, function: Function, dims: tuple, scalars: dict, shapes: dict) -> None:
+    race = ranges.write_race(function, dims, scalars, shapes)
+    if race is not None:
+        stmt, one, other = race
+        name = root_name(stmt)
+        raise LaunchError(
+            f"Kernel {kernel!r}: threads {one} and {other} both store to one element of {name!r}.", slug="race",
+            where=stmt.where, why="Threads have no order, so the result, and its gradient, would be a matter of luck.",
+            instead=f"wb.atomic_add({name}, ..., value), or an index that differs between threads",
+        )  # fmt: skip
+
+
+def executable_for(
+    program: Program, function: Function, backend: str, dims: tuple, scalars: dict, shapes: dict,
+    contiguous: frozenset[str], groups: Groups, index32: bool,
+) -> Executable:  # fmt: skip
+    """Choose the text and the workers: in parallel only if no two threads update one address."""
+    contested = frozenset() if backend == "numpy" else _contested(function, dims, scalars, shapes, groups)
+    ordered = any(s.row in rows.ATOMICS and _is_used(function, s.outs[0]) for s in walk(function.body))
+    wide = backend == "c" and int(np.prod(dims)) >= PARALLEL_FROM and not contested and not ordered
+    variant = Variant(
+        contiguous=contiguous, restrict=not any(groups), check_bounds=config.check_bounds,
+        atomic=contested if backend == "cuda" else frozenset(), index32=index32,
+    )  # fmt: skip
+    return Executable(function, backend, variant, config.threads if wide else 1, contested)
+
+
+def _is_used(function: Function, value: Any) -> bool:
+    return any(value in s.args or any(value in r.results for r in s.regions) for s in walk(function.body))
+
+
+def _contested(function: Function, dims: tuple, scalars: dict, shapes: dict, groups: Groups) -> frozenset[str]:
+    """Arrays whose accumulations may meet in one element."""
+    names = {root_name(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS}
+    shared = set().union(*groups) if groups else set()
+    return frozenset(
+        n for n in names if {n, mirrors(n)} & shared or not ranges.private(function, n, dims, scalars, shapes)
+    )
+
+
+def _backward(plan: Plan, active: frozenset[str]) -> Backward:
+    program = plan.program
+    alone = tuple(frozenset((n,)) for n in sorted(plan.overlapping))
+    groups = tuple(g for g in (*plan.groups, *alone) if g & written_names(plan))
+    reverse = program.reverse(active, groups)
+    if reverse.returned is not None and int(np.prod(plan.dims)) > 1:
+        raise GradientError(
+            f"Kernel {program.name!r} computes with what `{reverse.returned.row.name}` returned, on the way to a gradient.",
+            slug="atomic-order", where=reverse.returned.where, why="Which value a thread gets depends on the order of threads.",
+            instead="dim=1 and a loop over the elements",
+        )  # fmt: skip
+    position = {leaf.name: k for k, leaf in enumerate(program.leaves)}
+    shadows = tuple(position[p.name] for p in program.function.params if p.name in active)
+    needed = dict(plan.reads)
+    mirrored = {f"{prefix}{n}": n for prefix in ("d_", "after_", "ties_", "") for n in plan.shapes}
+    contiguous = frozenset(m for m, n in mirrored.items() if n in plan.contiguous)
+    shapes = {m: plan.shapes[n] for m, n in mirrored.items()}
+    shapes |= {f"d_{n}": (1,) for n in active if n not in plan.shapes}  # of declared scalars
+
+    def ready(function: Function, dims: tuple[int, ...] = plan.dims) -> Executable:
+        made = executable_for(
+            program,
+            function,
+            plan.backend,
+            dims,
+            plan.scalars,
+            shapes,
+            contiguous,
+            (*plan.groups, plan.overlapping),
+            plan.index32,
+        )
+        if reverse.ordered:  # it repeats atomics as plain updates of one copy: a second worker would get in between
+            made.workers = 1
+        return made
+
+    main = ready(reverse.function)
+    gather = None
+    targets = {plan.shapes.get(mirrors(n)) for n in main.contested}  # one gather runs over the cells of all of them
+    alike = len(targets) == 1 and None not in targets
+    if alike and plan.backend == "c" and math.prod(plan.dims) >= PARALLEL_FROM and not plan.groups:
+        halves = gathering.split(reverse.function, main.contested)
+        if halves is not None and len(plan.dims) == reverse.function.rank:
+            parts = {part.name for part in halves.parts}
+            contiguous, shapes = contiguous | parts, shapes | {n: plan.dims for n in parts}
+            main, gather = ready(halves.map), _gather(plan, halves, position, ready)
+    races = _races(plan, position, ready)
+    needs = reverse.needs | (races.guard.needs if races else frozenset())
+    return Backward(
+        reverse, main, shadows,
+        tuple((position[n], needed.get(position[n])) for n in sorted(needs)),
+        tuple(position[n] for n in sorted(reverse.private)),
+        tuple(position[n] for n in reverse.extremal), ready(reverse.count) if reverse.count else None,
+        gather, races,
+    )  # fmt: skip
+
+
+def _races(plan: Plan, position: dict[str, int], ready: Any) -> Races | None:
+    """Stores of which `ranges` cannot tell that no other thread touches their element."""
+    function = plan.program.function
+    if not config.race_guard or math.prod(plan.dims) < 2:
+        return None
+    kinds: dict[str, set[str]] = {}
+    for s in walk(function.body):
+        if s.args and isinstance(s.args[0].type, Array) and s.row is not rows.COMPONENTS and s.row is not rows.SHAPE:
+            kinds.setdefault(root_name(s), set()).add(s.row.name)
+    grouped = {n: g for g in plan.groups for n in g}
+    names: set[str] = set()
+    for n in kinds:
+        family = grouped.get(n, frozenset((n,)))
+        if _may_clash(set().union(*(kinds.get(m, set()) for m in family))):
+            alone = len(family) == 1 and n not in plan.overlapping
+            if not (alone and ranges.private(function, n, plan.dims, plan.scalars, plan.shapes)):
+                names.add(n)
+    if not names:
+        return None
+    guard = racing.guard(function, frozenset(names))
+    return Races(
+        guard, ready(guard.function), tuple(position[n] for n in guard.checked),
+        tuple(position[n] for n in sorted(guard.private)),
+    )  # fmt: skip
+
+
+def _may_clash(kinds: set[str]) -> bool:
+    """Loads alone, or atomics of one kind alone, never race."""
+    adds = {"atomic_add", "atomic_sub"}
+    return kinds != {"load"} and not kinds <= adds and (len(kinds) > 1 or kinds == {"store"})
+
+
+def _gather(plan: Plan, halves: gathering.Split, position: dict[str, int], ready: Any) -> Gather:
+    """Room for the parts, and the cells that can get something."""
+    rim = halves.rim
+    parts = []
+    for part in halves.parts:
+        shape = tuple(n + 2 * r for n, r in zip(plan.dims, rim, strict=True))
+        parts.append(np.zeros((*shape, *part.type.dtype.shape), part.type.dtype.numpy))  # type: ignore[attr-defined]
+    targets = tuple(position[mirrors(t)] for t in halves.targets)
+    shape = plan.shapes[mirrors(halves.targets[0])]
+    dims = tuple(min(n, d + h) for n, d, h in zip(shape, plan.dims, halves.high, strict=True))
+    return Gather(ready(halves.gather, dims), targets, dims, tuple(parts))
+
+
+def mirrors(name: str) -> str:
+    """The array that a parameter of an adjoint is laid out like."""
+    for prefix in ("d_", "after_", "ties_"):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name
+
+
+def written_names(plan: Plan) -> set[str]:
+    return {plan.program.leaves[k].name for k, _ in plan.writes}
+
+
+def span_of(a: array, box: Any) -> Span:
+    """The bytes of a box of an array."""
+    return a.span if box is None else a.span.box(box)
