@@ -521,7 +521,7 @@ def test_a_replay_that_returns_something_else_is_found_by_the_interpreter():
         i = wb.tid()
         y[i] = f(x[i])
 
-    with pytest.raises(wb.GradientError, match=r"func_replay of `f` returned(.|\n)*replay-differs"):
+    with pytest.raises(wb.GradientError, match=r"func_replay of `.*f` returned 1.49(.|\n)*replay-differs"):
         gradient(k)
 
 

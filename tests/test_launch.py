@@ -350,3 +350,23 @@ def test_indices_from_data_are_checked_on_request():
             wb.launch(pick, dim=3, inputs=[arr(X), wb.array([0, 1, bad], dtype=int), y])
     wb.launch(pick, dim=3, inputs=[arr(X), wb.array([-1, -3, 1], dtype=int), y])
     assert y.numpy().tolist() == [3, 1, 2]
+
+
+def test_check_races_refuses_a_race_before_it_runs_and_without_a_tape():
+    @wb.kernel
+    def scatter(x: wb.array(dtype=float), to: wb.array(dtype=int), y: wb.array(dtype=float)):
+        i = wb.tid()
+        y[to[i]] = x[i]
+
+    x, y = wb.array([1.0, 2.0, 3.0], dtype=float), wb.zeros(3, dtype=float)
+    wb.config.check_races = True
+    wb.launch(scatter, 3, [x, wb.array([2, 0, 1], dtype=int), y])
+    assert y.numpy().tolist() == [2.0, 3.0, 1.0]
+    with pytest.raises(wb.GradientError, match="touch one element of 'y'"):
+        wb.launch(scatter, 3, [x, wb.array([2, 0, 0], dtype=int), y])
+    assert y.numpy().tolist() == [2.0, 3.0, 1.0]
+
+
+def test_an_option_that_kernels_do_not_have_is_refused():
+    with pytest.raises(TypeError, match="enable_backwards"):
+        wb.kernel(enable_backwards=False)

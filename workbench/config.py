@@ -58,7 +58,7 @@ class Config:
     check_races   look for two threads storing to one element at every launch.
     race_guard    under a tape, check stores that are not proven apart before the first backward.
                   Off: the promise of exact gradients then excludes programs with races.
-    verbose       log each compilation and launch on the logger "workbench".
+    verbose       log every new plan of a launch on the logger "workbench" (level INFO).
     """
 
     backend: str | None

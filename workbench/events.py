@@ -90,7 +90,7 @@ def stamp_of(a: Allocation) -> Any:
 def checksum_of(span: Span) -> int:
     data = span.words()
     data = data.get() if span.allocation.device.is_cuda else data
-    return zlib.crc32(np.ascontiguousarray(data))
+    return zlib.crc32(np.ascontiguousarray(data).data)
 
 
 # functions of an allocation: a number that grows whenever the library that owns it changes it, None if it is not theirs

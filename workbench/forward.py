@@ -183,9 +183,7 @@ def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, 
     _refuse_unfollowed(event, space)
     if back is None or not any(places[k].allocation in space for k in back.shadows):
         return
-    if back.races is not None and not event.checked:
-        tape._check_races(event)
-        event.checked = True
+    tape.check_races(event)
     made, ready = _program(event)
     _refuse_unkept(tape, event, made)
     for k in back.extremal:  # the initial contents' share, as in the reverse walk

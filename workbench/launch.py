@@ -12,6 +12,7 @@ import numpy as np
 from . import memory
 from .arguments import flatten, foreign, pack_values, shown, views
 from .array import array
+from .config import config
 from .device import get_device
 from .errors import LaunchError
 from .kernels.declare import Instance
@@ -27,8 +28,8 @@ def launch(
 ) -> Any:  # fmt: skip
     """Run `kernel` once per cell of the grid `dim` (an int, or a tuple of 1 to 4).
 
-    `inputs` then `outputs` are its arguments: arrays, torch tensors, numbers, vectors, structs. Under an open `Tape` the
-    launch becomes an event. Raises LaunchError or BoundsError before anything runs, KernelError for its source.
+    `inputs` then `outputs` are its arguments: arrays, torch tensors, numbers, vectors, structs. Under an open `Tape`
+    the launch becomes an event. Raises LaunchError or BoundsError before anything runs, KernelError for its source.
     As in Warp, `block_dim` and `max_blocks` may be given; they change nothing, since the grid decides them here.
     """
     if others:
@@ -160,6 +161,8 @@ class Command:
             for span in writes:
                 span.allocation.about_to_write(span, self.program.name, None, tape)
             try:
+                if config.check_races and (finder := plan.races()) is not None:
+                    finder.check(plan, flat, self.values)
                 plan.forward.run(self.program, plan.dims, self.values, self.views)
             except BaseException as failure:
                 if event is not None:

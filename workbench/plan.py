@@ -7,6 +7,7 @@ workers are chosen. The second launch of the same form looks its plan up and cos
 from __future__ import annotations
 
 import ctypes
+import logging
 import math
 import operator
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .arguments import views
 from .array import array
 from .config import config
 from .device import Device, get_device, xp
@@ -26,10 +28,12 @@ from .kernels.adjoint import Reverse
 from .kernels.emit import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
 from .kernels.ir import Function, walk
 from .kernels.kernel import Groups, Program
-from .kernels.ops import control
 from .kernels.ops import memory as rows
 from .kernels.types import Array, is_float
 from .memory import Span
+from .shadows import mark_view, moved_values, moved_view, private_copies
+
+log = logging.getLogger("workbench")
 
 PARALLEL_FROM = 16_384  # threads of a launch below which one worker is faster than waking others
 
@@ -85,8 +89,8 @@ class Executable:
         status = cupy.zeros(STATUS_WORDS, np.int64) if checked else None
         scratch = cupy.empty(SCRATCH_BYTES, np.uint8) if needs_scratch(self.function) else None
         packed = self.signature.pack(
-            dims, values, 0 if status is None else int(status.data.ptr), 0 if scratch is None else int(scratch.data.ptr),
-            0 if scratch is None else SCRATCH_BYTES,
+            dims, values, 0 if status is None else int(status.data.ptr),
+            0 if scratch is None else int(scratch.data.ptr), 0 if scratch is None else SCRATCH_BYTES,
         )  # fmt: skip
         threads = 2**31 if scratch is None else SCRATCH_THREADS
         self.call.launch(packed, math.prod(dims), cupy.cuda.get_current_stream().ptr, most_threads=threads)
@@ -125,6 +129,9 @@ def _status() -> Any:
     return (ctypes.c_int64 * STATUS_WORDS)()
 
 
+UNKNOWN = object()
+
+
 @dataclass(eq=False)
 class Plan:
     """What all launches of one form share. Positions are those of flat parameters."""
@@ -149,11 +156,18 @@ class Plan:
     split: int = field(init=False)
     scalar_types: dict[int, Any] = field(init=False)
     reverses: dict[tuple[int, ...], Backward] = field(default_factory=dict)
+    _races: Any = UNKNOWN
 
     def __post_init__(self) -> None:
         self.touched, self.split = self.reads + self.writes, len(self.reads)
         leaves = self.program.leaves
         self.scalar_types = {k: leaves[k].type.dtype.scalar for k in self.floats}  # type: ignore[attr-defined]
+
+    def races(self) -> Races | None:
+        """The race finder of these launches; None where no two threads can touch one element."""
+        if self._races is UNKNOWN:
+            self._races = _races(self)
+        return self._races
 
     def backward(self, active: tuple[int, ...]) -> Backward:
         """The adjoint for these active positions, with how to run it."""
@@ -188,6 +202,32 @@ class Races:
     checked: tuple[int, ...]
     private: tuple[int, ...]
 
+    def check(self, plan: Plan, flat: list, values: list) -> None:
+        """Run the race finder twice over the present memory, which is what the launch sees. Raises GradientError."""
+        module = xp(flat[self.checked[0]].device)
+        memories = {flat[k].allocation for k in self.checked}
+        bases = {a: [module.zeros(a.nbytes, np.int32) for _ in racing.MARKS] for a in memories}
+        marks = [mark_view(flat[k], base) for k in self.checked for base in bases[flat[k].allocation]]
+        marks.append(module.zeros(racing.FOUND, np.int32))
+        for _ in range(2):
+            copies = private_copies(self.private, flat)
+            packed = moved_values(flat, copies) if copies else list(values)
+            for data in marks:
+                packed.append(int(data.data.ptr) if hasattr(data, "get") else data.__array_interface__["data"][0])
+                packed += data.shape
+                packed += data.strides
+
+            def seen(copies: dict = copies) -> list:
+                arrays = views(plan.program.function, flat)
+                for k, (data, first) in copies.items():
+                    arrays[k] = moved_view(flat[k], data, first)
+                return arrays + marks
+
+            self.executable.run(plan.program, plan.dims, packed, seen)
+        found = [int(n) for n in marks[-1]]
+        if found[0]:
+            raise self.refuse(plan, found)
+
     def refuse(self, plan: Plan, found: Sequence[int]) -> GradientError:
         """What the record says: two threads, two lines, one array."""
         where, name, row = self.guard.table[found[0] - 1]
@@ -196,7 +236,8 @@ class Races:
         lines = f"line {where.line if where else '?'} ({row}) and line {there.line if there else '?'} ({other_row})"
         return GradientError(
             f"Kernel {plan.program.name!r}: threads {one} and {other} touch one element of {name!r}, in {lines}.",
-            slug="race", where=where, why="Threads have no order, so the result, and its gradient, are a matter of luck.",
+            slug="race", where=where,
+            why="Threads have no order, so the result, and its gradient, are a matter of luck.",
             instead=f"wb.atomic_add({name}, ..., value), or another array for the results",
         )  # fmt: skip
 
@@ -252,22 +293,15 @@ def grid(kernel: str, dim: Any) -> tuple[int, ...]:
 
 def _dims(program: Program, dims: tuple[int, ...]) -> tuple[int, ...]:
     """A kernel that never asks which thread it is runs on any grid."""
-    if "tid" not in program.compiled:
-        program.compiled["tid"] = any(s.row is control.TID for s in walk(program.function.body))
-    return dims if program.compiled["tid"] else (math.prod(dims),)
+    return dims if program.asks_thread else (math.prod(dims),)
 
 
 def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], device: Device | None) -> Plan:
     """The plan of this form, made when it is new."""
     if len(dims) != program.function.rank:
         dims = _dims(program, dims)
-    relevant = program.compiled.get("scalars")
-    if relevant is None:
-        wanted = set(ranges.relevant_scalars(program.function))
-        relevant = tuple(k for k, leaf in enumerate(program.leaves) if leaf.name in wanted)
-        arrays = tuple(k for k, leaf in enumerate(program.leaves) if isinstance(leaf.type, Array))
-        program.compiled["scalars"], program.compiled["arrays"] = relevant, arrays
-    positions = program.compiled["arrays"]
+    relevant = program.index_positions
+    positions = program.array_positions
     layouts = tuple([id(flat[k]._layout) for k in positions])  # interned: equal layouts are one object
     memories = [flat[k].allocation for k in positions]
     groups = () if len(set(memories)) == len(memories) else _groups(program, positions, flat)
@@ -275,6 +309,8 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     key = (dims, layouts, tuple([flat[k] for k in relevant]), groups, switches, device)
     found = program.plans.get(key)
     if found is None:
+        if config.verbose:
+            log.info("kernel %s: a new plan for dim=%s", kernel, dims)
         found = program.plans[key] = _make(kernel, program, dims, flat, positions, groups, device)
     return found
 
@@ -422,8 +458,10 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     reverse = program.reverse(active, groups)
     if reverse.returned is not None and int(np.prod(plan.dims)) > 1:
         raise GradientError(
-            f"Kernel {program.name!r} computes with what `{reverse.returned.row.name}` returned, on the way to a gradient.",
-            slug="atomic-order", where=reverse.returned.where, why="Which value a thread gets depends on the order of threads.",
+            f"Kernel {program.name!r} computes with what `{reverse.returned.row.name}` returned,"
+            " on the way to a gradient.",
+            slug="atomic-order", where=reverse.returned.where,
+            why="Which value a thread gets depends on the order of threads.",
             instead="dim=1 and a loop over the elements",
         )  # fmt: skip
     position = {leaf.name: k for k, leaf in enumerate(program.leaves)}
@@ -458,9 +496,9 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
         halves = gathering.split(reverse.function, main.contested)
         if halves is not None and len(plan.dims) == reverse.function.rank:
             parts = {part.name for part in halves.parts}
-            contiguous, shapes = contiguous | parts, shapes | {n: plan.dims for n in parts}
+            contiguous, shapes = contiguous | parts, shapes | dict.fromkeys(parts, plan.dims)
             main, gather = ready(halves.map), _gather(plan, halves, position, ready)
-    races = _races(plan, position, ready)
+    races = plan.races() if config.race_guard else None
     needs = reverse.needs | (races.guard.needs if races else frozenset())
     return Backward(
         reverse, main, shadows,
@@ -471,10 +509,10 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     )  # fmt: skip
 
 
-def _races(plan: Plan, position: dict[str, int], ready: Any) -> Races | None:
+def _races(plan: Plan) -> Races | None:
     """Stores of which `ranges` cannot tell that no other thread touches their element."""
     function = plan.program.function
-    if not config.race_guard or math.prod(plan.dims) < 2:
+    if math.prod(plan.dims) < 2:
         return None
     kinds: dict[str, set[str]] = {}
     for s in walk(function.body):
@@ -491,10 +529,14 @@ def _races(plan: Plan, position: dict[str, int], ready: Any) -> Races | None:
     if not names:
         return None
     guard = racing.guard(function, frozenset(names))
-    return Races(
-        guard, ready(guard.function), tuple(position[n] for n in guard.checked),
-        tuple(position[n] for n in sorted(guard.private)),
+    executable = executable_for(
+        plan.program, guard.function, plan.backend, plan.dims, plan.scalars, plan.shapes, plan.contiguous,
+        (*plan.groups, plan.overlapping), plan.index32,
     )  # fmt: skip
+    executable.workers = 1  # it repeats atomics as plain updates of one copy
+    position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
+    checked = tuple(position[n] for n in guard.checked)
+    return Races(guard, executable, checked, tuple(position[n] for n in sorted(guard.private)))
 
 
 def _may_clash(kinds: set[str]) -> bool:

@@ -98,7 +98,7 @@ class Recording:
             tuple(spans[: plan.split]), tuple(spans[plan.split :]), command=command,
         )  # fmt: skip
         mask = self._activate(plan, flat) if not command.declared else self._activate_declared(event, command)
-        if mask and any([flat[j].allocation in self.active for j in plan.float_writes]):
+        if mask and any(flat[j].allocation in self.active for j in plan.float_writes):
             back = plan.reverses.get(mask)
             if back is None:
                 self._differentiable(plan)
@@ -244,7 +244,8 @@ class Recording:
             word = dtype.numpy.itemsize
             if any(n % word for n in (a._offset, *a.strides)):
                 raise GradientError(
-                    f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory.", slug="unaligned",
+                    f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory.",
+                    slug="unaligned",
                     why="Gradients of one memory are added up number by number.", instead="wb.array(x), which copies",
                 )  # fmt: skip
         known = self.scalars.setdefault(a.allocation, dtype)
@@ -366,7 +367,7 @@ class Recording:
             if not need.verify():
                 self.conflicts.append((need, need.culprit(), None))
         reason = ", ".join(sorted({f"adjoint of {n.event.label} reads {n.name}" for n in hit})) or 'keep="all"'
-        # A checksum speaks for all of its span: when a part is overwritten, all of it is kept and needs no checksum more.
+        # A checksum speaks for all of its span: when a part is overwritten, all is kept and needs no checksum more.
         partly = {n: n.span for n in hit if n.checksum is not None and not span.contains(n.span)}
         wholes = dict.fromkeys(partly.values())
         for whole in [*wholes, *([] if any(w.contains(span) for w in wholes) else [span])]:

@@ -11,7 +11,6 @@ from .arguments import pack_values
 from .array import array
 from .device import xp
 from .errors import GradientError
-from .events import Event
 from .kernels.types import Scalar, Struct, is_float
 from .memory import Allocation, Span
 
@@ -36,9 +35,7 @@ class Shadow:
         shape, strides = span.shape, tuple(s * k for s in span.strides)
         if count != 1:
             shape, strides = (*shape, count), (*strides, np.dtype(dtype).itemsize)
-        if self.allocation.device.is_cuda:
-            return type(self.data)(shape, dtype, self.data.data + span.offset * k, strides)
-        return np.ndarray(shape, dtype, self.data, span.offset * k, strides)
+        return _on(self.data, shape, dtype, span.offset * k, strides)
 
 
 class Workspace(dict):
@@ -121,7 +118,7 @@ def add_seed(space: Workspace, a: array, seed: Any) -> None:
                 f"the seed of {a.label} has float16 fields, whose gradients would be float32 and have no room there.",
                 slug="struct-float16", instead="float32 fields",
             )  # fmt: skip
-        values = seed.data if part is a else seed.field(part._name).data
+        values = seed.data if part is a else seed.field(part._name or "").data
         view = space[a.allocation].view(part.span, gradient_dtype(part))
         _add(view, values.reshape(view.shape), part.span)
 
@@ -171,7 +168,7 @@ def private_copies(private: tuple[int, ...], flat: list) -> dict[int, tuple[Any,
     return copies
 
 
-def extremal_memory(event: Event) -> dict[Allocation, Shadow]:
+def extremal_memory(event: Any) -> dict[Allocation, Shadow]:
     """A copy of what the arrays under atomic_min and atomic_max hold after an event."""
     if event.reverse is None or not event.reverse.extremal:
         return {}
@@ -214,9 +211,7 @@ def mark_view(a: array, base: Any) -> Any:
     """One int32 per component of an array, at a place that every name of that memory agrees on."""
     data = a.data
     strides = tuple(n * 4 for n in data.strides)
-    if a.device.is_cuda:
-        return type(base)(data.shape, np.int32, base.data + a._offset * 4, strides)
-    return np.ndarray(data.shape, np.int32, base, a._offset * 4, strides)
+    return _on(base, data.shape, np.int32, a._offset * 4, strides)
 
 
 def shadow_view(a: array, shadow: Shadow) -> Any:
@@ -224,4 +219,11 @@ def shadow_view(a: array, shadow: Shadow) -> Any:
     dtype = a.data.dtype if s == 1 else gradient_dtype(a)
     inner = a.data.shape[a.ndim :]
     strides = tuple(n * s for n in a.data.strides)
-    return np.ndarray((*a.shape, *inner), dtype, shadow.data, a._offset * s, strides)
+    return _on(shadow.data, (*a.shape, *inner), dtype, a._offset * s, strides)
+
+
+def _on(base: Any, shape: tuple[int, ...], dtype: Any, offset: int, strides: tuple[int, ...]) -> Any:
+    """A strided view of a buffer, on its device."""
+    if isinstance(base, np.ndarray):
+        return np.ndarray(shape, dtype, base, offset, strides)
+    return type(base)(shape, dtype, base.data + offset, strides)

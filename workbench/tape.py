@@ -19,7 +19,6 @@ from .array import array
 from .device import xp
 from .errors import GradientError
 from .events import Event, clock
-from .kernels import races as racing
 from .memory import Allocation, Span
 from .recording import Recording
 from .shadows import (
@@ -32,7 +31,6 @@ from .shadows import (
     extremal_memory,
     float_parts,
     gradient_dtype,
-    mark_view,
     mirrored_values,
     moved_values,
     moved_view,
@@ -98,7 +96,8 @@ class Tape(Recording):
             self._check_seed(loss)
             if loss.size != 1 or loss.dtype.size != 1:  # type: ignore[attr-defined]
                 raise GradientError(
-                    f"backward(loss) takes an array of one element, {loss.label} is {loss.dtype} of shape {loss.shape}.",
+                    f"backward(loss) takes an array of one element, {loss.label} is {loss.dtype} of shape"
+                    f" {loss.shape}.",
                     slug="loss-shape", instead=f"backward(grads={{{loss.label}: seed}})",
                 )  # fmt: skip
             space[loss.allocation].view(loss.span, gradient_dtype(loss))[...] += 1
@@ -189,9 +188,7 @@ class Tape(Recording):
                 f"Kernel {event.label!r} uses what an atomic returned, which on a GPU depends on the order of threads.",
                 slug="atomic-order", where=event.where, instead="device='cpu' for this launch",
             )  # fmt: skip
-        if back.races is not None and not event.checked:
-            self._check_races(event)
-            event.checked = True
+        self.check_races(event)
         copies = private_copies(back.private, flat)
         values = list(command.values)
         shadows = [space[places[k].allocation] for k in back.shadows]
@@ -243,35 +240,14 @@ class Tape(Recording):
         for _, target, _, total in sums:
             target += total.astype(target.dtype)
 
-    def _check_races(self, event: Event) -> None:
-        """Run the race finder twice over the memory that the launch saw. Raises GradientError [race]."""
-        command, finder = event.command, event.reverse.races
-        plan, flat = command.plan, command.flat
-        module = xp(flat[finder.checked[0]].device)
-        bases = {
-            flat[k].allocation: [module.zeros(flat[k].allocation.nbytes, np.int32) for _ in racing.MARKS]
-            for k in finder.checked
-        }
-        marks = [mark_view(flat[k], base) for k in finder.checked for base in bases[flat[k].allocation]]
-        marks.append(module.zeros(racing.FOUND, np.int32))
-        for _ in range(2):
-            copies = private_copies(finder.private, flat)
-            values = moved_values(flat, copies) if copies else list(command.values)
-            for data in marks:
-                values.append(int(data.data.ptr) if hasattr(data, "get") else data.__array_interface__["data"][0])
-                values += data.shape
-                values += data.strides
+    def check_races(self, event: Event) -> None:
+        """Look for races in a launch, once, where they are not ruled out. Memory must be as the launch saw it.
 
-            def views(copies: dict = copies) -> list:
-                arrays = argument_views(plan.program.function, flat)
-                for k, (data, first) in copies.items():
-                    arrays[k] = moved_view(flat[k], data, first)
-                return arrays + marks
-
-            finder.executable.run(plan.program, plan.dims, values, views)
-        found = [int(n) for n in marks[-1]]
-        if found[0]:
-            raise finder.refuse(plan, found)
+        Raises GradientError [race].
+        """
+        if event.reverse is not None and event.reverse.races is not None and not event.checked:
+            event.reverse.races.check(event.command.plan, event.command.flat, event.command.values)
+            event.checked = True
 
     def _ties(self, event: Event, after: dict) -> list:
         """Per extremal array: what it held after the launch, and how many share each cell's adjoint."""
@@ -320,7 +296,7 @@ class Tape(Recording):
         for part in float_parts(dst):
             g = space[dst.allocation].view(part.span, gradient_dtype(part))
             if len(event.arrays) == 2 and event.arrays[1].allocation in self.active:
-                src = event.arrays[1] if part is dst else event.arrays[1].field(part._name)
+                src = event.arrays[1] if part is dst else event.arrays[1].field(part._name or "")
                 got = g.copy()
                 g[...] = 0
                 _add(space[src.allocation].view(src.span, gradient_dtype(src)), got, src.span)
@@ -449,7 +425,7 @@ class Tape(Recording):
         return pictures["show"](self)
 
     def diagnose(self, loss: array | None = None, grads: dict[array, array] | None = None) -> Any:
-        """Findings about this tape and its gradients: slug, severity, launch, line, sentence and fix. Publishes nothing.
+        """Findings about this tape and its gradients: slug, severity, launch, line, sentence, fix. Publishes nothing.
 
         The adjoints looked at are those of `loss` or `grads`, else of the last `backward`.
         """

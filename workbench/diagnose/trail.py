@@ -163,12 +163,10 @@ class Trail:
             self._written(self.steps[n - 1])
 
     def _race(self, event: Event) -> None:
-        if event.reverse is not None and event.reverse.races is not None and not event.checked:
-            try:
-                self.tape._check_races(event)
-                event.checked = True
-            except GradientError as error:
-                self.races.append((error, event))
+        try:
+            self.tape.check_races(event)
+        except GradientError as error:
+            self.races.append((error, event))
 
     # ---- forward values
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ..errors import KernelError
-from . import check, compile_c, emit_c, emit_cuda, fence, show, simplify
+from . import check, compile_c, emit_c, emit_cuda, fence, ranges, show, simplify
 from .adjoint import Reverse, adjoint
 from .declare import resolve, type_from
 from .emit import Variant, c_name
-from .ir import Function
+from .ir import Function, walk
+from .ops import control
 from .read import Reading, read
 from .source import source
 from .types import Array, Struct, Type, is_float
@@ -74,6 +76,22 @@ class Program:
     def floats(self) -> frozenset[str]:
         """The array parameters that can have a gradient."""
         return frozenset(p.name for p in self.function.arrays if is_float(p.type))
+
+    @cached_property
+    def array_positions(self) -> tuple[int, ...]:
+        """Positions of the arrays among the flat parameters."""
+        return tuple(k for k, leaf in enumerate(self.leaves) if isinstance(leaf.type, Array))
+
+    @cached_property
+    def index_positions(self) -> tuple[int, ...]:
+        """Positions of the numbers that indices use: a plan holds for their values only."""
+        wanted = set(ranges.relevant_scalars(self.function))
+        return tuple(k for k, leaf in enumerate(self.leaves) if leaf.name in wanted)
+
+    @cached_property
+    def asks_thread(self) -> bool:
+        """Does the kernel ask which thread it is."""
+        return any(s.row is control.TID for s in walk(self.function.body))
 
     def executable(self, function: Function, backend: str, variant: Variant) -> Any:
         """The compiled form of the primal or of one of its adjoints."""
@@ -235,8 +253,14 @@ def generic_parameters(func: Callable) -> dict[str, Any]:
 def kernel(func: Callable | None = None, *, enable_backward: bool | None = None, **options: Any) -> Any:
     """Decorator: make a Python function a kernel.
 
-    Raises KernelError for what the language does not have, with the line to write instead.
+    enable_backward=False  its launches refuse to lie between an array with requires_grad and a gradient.
+    Of Warp's other options, `module` is taken and changes nothing: every kernel is compiled by itself.
+    Raises KernelError for what the language does not have, with the line to write instead; TypeError for an option that
+    does not exist.
     """
+    unknown = options.keys() - {"module"}
+    if unknown:
+        raise TypeError(f"kernel() has no option {min(unknown)!r}; it has enable_backward")
     local = sys._getframe(1).f_locals
 
     def make(f: Callable) -> Kernel:
