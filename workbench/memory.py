@@ -242,13 +242,16 @@ class _Described:
 
 
 class Marks:
-    """A small set of spans of one allocation, asked "does any of them touch this span"."""
+    """A small set of spans of one allocation, asked "does any of them touch this span".
 
-    __slots__ = ("spans", "_everything")
+    `everything`: one of them is the whole allocation.
+    """
+
+    __slots__ = ("spans", "everything")
 
     def __init__(self) -> None:
         self.spans: dict[Span, None] = {}
-        self._everything = False
+        self.everything = False
 
     def __bool__(self) -> bool:
         return bool(self.spans)
@@ -258,18 +261,18 @@ class Marks:
 
     def add(self, span: Span) -> None:
         self.spans[span] = None
-        self._everything = self._everything or (span.dense and span.nbytes == span.allocation.nbytes)
+        self.everything = self.everything or (span.dense and span.nbytes == span.allocation.nbytes)
 
     def drop(self, span: Span) -> None:
         """Forget the spans that lie within this one."""
         self.spans = {s: None for s in self.spans if not span.contains(s)}
-        self._everything = any(s.dense and s.nbytes == s.allocation.nbytes for s in self.spans)
+        self.everything = any(s.dense and s.nbytes == s.allocation.nbytes for s in self.spans)
 
     def touch(self, span: Span) -> bool:
         """Does any marked span overlap this one (undecided counts as yes; an empty span: is anything marked)."""
         if not self.spans:
             return False
-        if self._everything or span in self.spans or span._hull[0] == span._hull[1]:
+        if self.everything or span in self.spans or span._hull[0] == span._hull[1]:
             return True
         return any(s.overlaps(span) is not False for s in self.spans)
 
@@ -421,7 +424,9 @@ class Allocation:
     def mark_published(self) -> None:
         """On gradient memory: from now on the present bytes are ours, not the user's."""
         self._written.clear()
-        if self.exposed:
+        if self.exposed and self._published is not None:
+            self._published[...] = self.bytes  # a new buffer would cost more in fresh pages than the copy
+        elif self.exposed:
             self._published = self.bytes.copy()
 
     def forget_written(self, span: Span) -> None:

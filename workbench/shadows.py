@@ -18,13 +18,16 @@ SUMMED = 4096  # threads whose contributions to a declared scalar are added up b
 
 
 class Shadow:
-    """The adjoint of one allocation: zeros to begin with, indexed like the memory. `scale`: bytes per byte of it."""
+    """The adjoint of one allocation: zeros (or `start`) to begin with, indexed like the memory.
+
+    `scale`: bytes of it per byte of memory. With `copy` it holds values instead, laid out as they are.
+    """
 
     __slots__ = ("data", "address", "scale", "allocation", "owner")
 
-    def __init__(self, allocation: Allocation, copy: Any = None):
+    def __init__(self, allocation: Allocation, copy: Any = None, start: Any = None):
         self.allocation, self.scale = allocation, (allocation.grad_scale or 1) if copy is None else 1
-        self.data = _zeros(allocation, allocation.nbytes * self.scale) if copy is None else copy
+        self.data = _buffer(allocation, allocation.nbytes * self.scale, start) if copy is None else copy
         on_gpu = allocation.device.is_cuda
         self.address = int(self.data.data.ptr) if on_gpu else self.data.__array_interface__["data"][0]
 
@@ -56,13 +59,14 @@ class Workspace(dict):
 _spare: dict[tuple[Any, int], list[Any]] = {}
 
 
-def _zeros(allocation: Allocation, n: int) -> Any:
+def _buffer(allocation: Allocation, n: int, start: Any = None) -> Any:
+    """`n` bytes of zeros, or a copy of `start`."""
     spare = _spare.get((allocation.device, n))
     if spare:
         data = spare.pop()
-        data[...] = 0
+        data[...] = 0 if start is None else start
         return data
-    return xp(allocation.device).zeros(n, np.uint8)
+    return xp(allocation.device).zeros(n, np.uint8) if start is None else start.copy()
 
 
 def is_float_memory(a: array) -> bool:
@@ -120,10 +124,10 @@ def add_seed(space: Workspace, a: array, seed: Any) -> None:
             )  # fmt: skip
         values = seed.data if part is a else seed.field(part._name or "").data
         view = space[a.allocation].view(part.span, gradient_dtype(part))
-        _add(view, values.reshape(view.shape), part.span)
+        add_into(view, values.reshape(view.shape), part.span)
 
 
-def _add(view: Any, values: Any, span: Span) -> None:
+def add_into(view: Any, values: Any, span: Span) -> None:
     """view += values, also where several elements of the view are one number in memory."""
     if not span.self_overlapping:
         view += values

@@ -25,8 +25,8 @@ from .shadows import (
     SUMMED,
     Shadow,
     Workspace,
-    _add,
     accumulate,
+    add_into,
     add_seed,
     extremal_memory,
     float_parts,
@@ -60,9 +60,20 @@ class Tape(Recording):
         """
         with memory.LOCK, memory.unrecorded():
             space = self._seeds(loss, grads)
-            self.last_seeds = {a: shadow.data.copy() for a, shadow in space.items()}
+            self._remember(space)
             self._publish(*self._walk(space))
             space.release()
+
+    def _remember(self, seeds: Workspace) -> None:
+        """Keep the seeds for `replay` and the views, in the buffers of the last ones where they fit."""
+        before, self.last_seeds = self.last_seeds, {}
+        for a, shadow in seeds.items():
+            kept = before.get(a)
+            if kept is None or kept.shape != shadow.data.shape:
+                kept = shadow.data.copy()
+            else:
+                kept[...] = shadow.data
+            self.last_seeds[a] = kept
 
     def replay(self, observe: Observer, before: Observer | None = None) -> Workspace:
         """Walk with the seeds of the last `backward`, publishing nothing.
@@ -79,7 +90,7 @@ class Tape(Recording):
         with memory.LOCK, memory.unrecorded():
             space = Workspace()
             for a, data in self.last_seeds.items():
-                space[a].data[...] = data
+                space[a] = Shadow(a, start=data)
             return self._walk(space, observe, before)[0]
 
     def _seeds(self, loss: array | None, grads: dict[array, array] | None) -> Workspace:
@@ -299,7 +310,7 @@ class Tape(Recording):
                 src = event.arrays[1] if part is dst else event.arrays[1].field(part._name or "")
                 got = g.copy()
                 g[...] = 0
-                _add(space[src.allocation].view(src.span, gradient_dtype(src)), got, src.span)
+                add_into(space[src.allocation].view(src.span, gradient_dtype(src)), got, src.span)
             else:
                 g[...] = 0
 
@@ -336,7 +347,8 @@ class Tape(Recording):
         grad, k = a.gradient(), a.grad_scale or 1
         dtype = self.scalars.get(a)
         written = self.written.get(a)
-        accumulate(grad, shadow, dtype)
+        if written is None or not written.everything:
+            accumulate(grad, shadow, dtype)
         for span in written or ():
             at = Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
             words = at.words()
