@@ -61,6 +61,7 @@ class Config:
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).
     """
 
+    switches: tuple  # those that a plan of a launch depends on, read at every launch
     backend: str | None
     threads: int
     cache_dir: Path | None
@@ -91,6 +92,8 @@ class Config:
         except (TypeError, ValueError) as error:
             raise LaunchError(f"config.{name} = {value!r}: {error}", slug="config") from None
         super().__setattr__(name, value)
+        kept = tuple(getattr(self, n, None) for n in ("backend", "check_bounds", "race_guard", "threads"))
+        super().__setattr__("switches", kept)
 
     def __repr__(self) -> str:
         return "\n".join(f"config.{name} = {getattr(self, name)!r}" for name in _CHECKS)

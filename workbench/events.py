@@ -15,9 +15,6 @@ from .array import array
 from .errors import Where
 from .memory import Allocation, Span
 
-event_ids = itertools.count()
-
-
 clock = itertools.count(1)  # orders recordings and publications of all tapes
 
 
@@ -45,9 +42,13 @@ class Event:
     reverse: Any = None  # launching.Backward where the event is on an active path
     callback: Callable[[], None] | None = None
     arrays: tuple[array, ...] = ()
-    stamp: int = field(default_factory=clock.__next__)
     checked: bool = False  # for races
     followed: bool = True  # False: a copy whose source was not on an active path
+
+    @property
+    def stamp(self) -> int:
+        """When it was recorded: events and publications of all tapes are counted by one clock."""
+        return self.id
 
     @property
     def where(self) -> Where | None:

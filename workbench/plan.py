@@ -154,11 +154,13 @@ class Plan:
     shapes: dict[str, tuple[int, ...]]
     touched: tuple[tuple[int, Any], ...] = field(init=False)  # reads, then writes from `split` on
     split: int = field(init=False)
+    float_written: frozenset[int] = field(init=False)
     scalar_types: dict[int, Any] = field(init=False)
     reverses: dict[tuple[int, ...], Backward] = field(default_factory=dict)
     _races: Any = UNKNOWN
 
     def __post_init__(self) -> None:
+        self.float_written = frozenset(self.float_writes)
         self.touched, self.split = self.reads + self.writes, len(self.reads)
         leaves = self.program.leaves
         self.scalar_types = {k: leaves[k].type.dtype.scalar for k in self.floats}  # type: ignore[attr-defined]
@@ -305,8 +307,7 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     layouts = tuple([id(flat[k]._layout) for k in positions])  # interned: equal layouts are one object
     memories = [flat[k].allocation for k in positions]
     groups = () if len(set(memories)) == len(memories) else _groups(program, positions, flat)
-    switches = (config.backend, config.check_bounds, config.race_guard, config.threads)
-    key = (dims, layouts, tuple([flat[k] for k in relevant]), groups, switches, device)
+    key = (dims, layouts, tuple([flat[k] for k in relevant]), groups, config.switches, device)
     found = program.plans.get(key)
     if found is None:
         if config.verbose:

@@ -14,7 +14,7 @@ from . import memory
 from .arguments import known
 from .array import array
 from .errors import GradientError, Where
-from .events import Event, Kept, Need, checksum_of, event_ids, stamp_of
+from .events import Event, Kept, Need, checksum_of, clock, stamp_of
 from .kernels.declare import Instance
 from .kernels.types import Struct
 from .memory import Allocation, Marks, Span
@@ -78,10 +78,10 @@ class Recording:
 
     def __exit__(self, *exc: object) -> None:
         memory.pop_recorder(self)
-        self._name_arrays(sys._getframe(1))
+        self.name_arrays(sys._getframe(1))
 
-    def _name_arrays(self, frame: Any) -> None:
-        """What the user's variables call the arrays of this tape: for pictures only."""
+    def name_arrays(self, frame: Any) -> None:
+        """What the variables of a frame call the arrays of this tape: for pictures only."""
         scope = {**frame.f_globals, **frame.f_locals}
         for name, value in scope.items():
             if not name.startswith("_"):
@@ -94,11 +94,11 @@ class Recording:
         plan, flat = command.plan, command.flat
         spans = [flat[k].span if box is None else flat[k].span.box(box) for k, box in plan.touched]
         event = Event(
-            next(event_ids), "launch", command.program.name, (frame.f_code, frame.f_lineno),
+            next(clock), "launch", command.program.name, (frame.f_code, frame.f_lineno),
             tuple(spans[: plan.split]), tuple(spans[plan.split :]), command=command,
         )  # fmt: skip
         mask = self._activate(plan, flat) if not command.declared else self._activate_declared(event, command)
-        if mask and any(flat[j].allocation in self.active for j in plan.float_writes):
+        if mask and not plan.float_written.isdisjoint(mask):
             back = plan.reverses.get(mask)
             if back is None:
                 self._differentiable(plan)
@@ -120,13 +120,13 @@ class Recording:
         memories = [flat[k].allocation for k in plan.floats]
         for k in plan.float_reads:
             a = flat[k].allocation
-            if a in active or a.required or a.retained:
+            if a in active or a.required.spans or a.retained.spans:
                 active[a] = None
                 for j in plan.float_writes:
                     active[flat[j].allocation] = None
         mask = []
         for k, a in zip(plan.floats, memories, strict=True):
-            if a in active or a.required or a.retained:
+            if a in active or a.required.spans or a.retained.spans:
                 active[a] = None
                 if self.scalars.get(a) is not plan.scalar_types[k]:
                     self._scalar(flat[k], plan.program.name)
@@ -181,9 +181,7 @@ class Recording:
         followed = src is not None and is_float_memory(src) and self._follows(src.allocation)
         starts_leaf = kind == "assign" and not followed and not self._touched(dst.span) and bool(target.required)
         reads = () if src is None else (src.span,)
-        event = Event(
-            next(event_ids), kind, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src)
-        )
+        event = Event(next(clock), kind, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
         event.followed = followed or src is None
         if not starts_leaf and not target.is_gradient:
             if src is not None and followed:
@@ -221,7 +219,7 @@ class Recording:
         event counts as written here.
         """
         with memory.LOCK:
-            event = Event(next(event_ids), "func", getattr(backward, "__name__", "func"), memory.caller_where())
+            event = Event(next(clock), "func", getattr(backward, "__name__", "func"), memory.caller_where())
             event.callback, event.arrays = backward, tuple(arrays)
             for a in arrays:
                 self.arrays[id(a)] = a
@@ -378,7 +376,7 @@ class Recording:
         """Something that this tape does not record is about to change bytes."""
         needs = self.needs.get(span.allocation, [])
         if self.keep == "all":
-            event = Event(next(event_ids), "foreign", what, where, (), (span,))
+            event = Event(next(clock), "foreign", what, where, (), (span,))
             self._keep(span, event, needs)
             self.events.append(event)
             needs = []

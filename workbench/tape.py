@@ -7,6 +7,7 @@ back as it passes and the final contents at the end; `backward` then publishes t
 from __future__ import annotations
 
 import math
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -434,6 +435,7 @@ class Tape(Recording):
 
     def show(self) -> Any:
         """The static picture of the tape: lanes of memory by launches, with a table beside it."""
+        self.name_arrays(sys._getframe(1))
         return pictures["show"](self)
 
     def diagnose(self, loss: array | None = None, grads: dict[array, array] | None = None) -> Any:
@@ -441,10 +443,12 @@ class Tape(Recording):
 
         The adjoints looked at are those of `loss` or `grads`, else of the last `backward`.
         """
+        self.name_arrays(sys._getframe(1))
         return pictures["diagnose"](self, loss, grads)
 
     def memory(self) -> Any:
         """The bytes this tape holds, by whom and why."""
+        self.name_arrays(sys._getframe(1))
         return pictures["memory"](self)
 
 
