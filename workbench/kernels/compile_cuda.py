@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import hashlib
+import importlib
 import importlib.util
 import os
 import secrets
@@ -94,8 +95,7 @@ def wheel_libraries() -> list[str]:
 def nvrtc() -> Nvrtc:
     """NVRTC as CuPy binds it, else as the wheel brings it. Raises CompileError [no-nvrtc] without either."""
     try:
-        from cupy_backends.cuda.libs import nvrtc as bound
-
+        bound: Any = importlib.import_module("cupy_backends.cuda.libs.nvrtc")
         bound.getVersion()
         return bound
     except (ImportError, OSError, RuntimeError):
