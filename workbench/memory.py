@@ -421,6 +421,11 @@ class Allocation:
             return Span(memory, span.offset, span.shape, span.strides, span.itemsize)
         return Span(memory, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
 
+    @property
+    def written_by_user(self) -> bool:
+        """On gradient memory: has our API written to it since `mark_published`."""
+        return bool(self._written)
+
     def mark_published(self) -> None:
         """On gradient memory: from now on the present bytes are ours, not the user's."""
         self._written.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -348,6 +349,13 @@ class Tape(Recording):
         grad, k = a.gradient(), a.grad_scale or 1
         dtype = self.scalars.get(a)
         written = self.written.get(a)
+        if not written and grad.written_by_user and grad.bytes.any():
+            name = next((n for n in (self.names.get(i) for i, x in self.arrays.items() if x.allocation is a) if n), a)
+            warnings.warn(
+                f"the gradient of {name} was added to values that you had written into its .grad: leaves accumulate."
+                " x.grad.zero_() or tape.zero() before backward() starts anew; assigning x.grad = b copied b.",
+                stacklevel=4,
+            )
         if written is None or not written.everything:
             accumulate(grad, shadow, dtype)
         for span in written or ():
