@@ -39,7 +39,7 @@ class Event:
     writes: tuple[Span, ...] = ()
     kept: list[Kept] = field(default_factory=list)
     command: Any = None
-    reverse: Any = None  # launching.Backward where the event is on an active path
+    reverse: Any = None  # plan.Backward, where the event is on an active path
     callback: Callable[[], None] | None = None
     arrays: tuple[array, ...] = ()
     checked: bool = False  # for races
