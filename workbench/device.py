@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -110,6 +111,11 @@ def ScopedDevice(name: str | Device) -> Iterator[Device]:
 def xp(device: Device) -> ModuleType:
     """The array module of the device: `numpy` or `cupy`."""
     return importlib.import_module("cupy") if device.is_cuda else np
+
+
+def on_host(data: Any) -> np.ndarray:
+    """A NumPy or CuPy array as a NumPy array; from a GPU, a copy."""
+    return data.get() if hasattr(data, "get") else data
 
 
 def synchronize(device: str | Device | None = None) -> None:

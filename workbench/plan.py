@@ -26,7 +26,7 @@ from .kernels import gather as gathering
 from .kernels import races as racing
 from .kernels.adjoint import Reverse
 from .kernels.emit import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
-from .kernels.ir import Function, walk
+from .kernels.ir import Function, root, walk
 from .kernels.kernel import Groups, Program
 from .kernels.ops import memory as rows
 from .kernels.types import Array, is_float
@@ -386,10 +386,8 @@ def _make(
 
 
 def root_name(stmt: Any) -> str:
-    value = stmt.args[0]
-    while value.stmt is not None:
-        value = value.stmt.args[0]
-    return value.name
+    """The parameter that a memory statement touches."""
+    return root(stmt.args[0]).name
 
 
 def _box(accesses: Sequence, dims: tuple, scalars: dict, shape: tuple, shapes: dict) -> Any:

@@ -23,7 +23,7 @@ class Shadow:
     `scale`: bytes of it per byte of memory. With `copy` it holds values instead, laid out as they are.
     """
 
-    __slots__ = ("data", "address", "scale", "allocation", "owner")
+    __slots__ = ("data", "address", "scale", "allocation")
 
     def __init__(self, allocation: Allocation, copy: Any = None, start: Any = None):
         self.allocation, self.scale = allocation, (allocation.grad_scale or 1) if copy is None else 1

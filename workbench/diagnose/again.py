@@ -13,6 +13,7 @@ import numpy as np
 
 from ..arguments import views
 from ..array import array
+from ..device import on_host
 from ..errors import BoundsError
 from ..events import Event
 from ..kernels import ir, run
@@ -40,9 +41,9 @@ class Copies:
         self.shadows: dict[Allocation, np.ndarray] = {}
         for a in (x.allocation for x in event.command.places if isinstance(x, array)):
             if a not in self.memory:
-                self.memory[a] = _host(a.bytes).copy()
+                self.memory[a] = on_host(a.bytes).copy()
                 if space is not None:
-                    self.shadows[a] = _host(space[a].data).copy() if a in space else _host(Shadow(a).data)
+                    self.shadows[a] = on_host(space[a].data).copy() if a in space else on_host(Shadow(a).data)
 
     def primal(self) -> list:
         flat = self.event.command.flat
@@ -59,10 +60,6 @@ class Copies:
         dtype = like.dtype if k == 1 else np.dtype(np.float32)
         strides = tuple(s * k for s in like.strides)
         return np.ndarray(like.shape, dtype, self.shadows[a.allocation], a._offset * k, strides)
-
-
-def _host(data: Any) -> np.ndarray:
-    return data.get() if hasattr(data, "get") else data
 
 
 def small(event: Event) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import memory
 from ..array import array
+from ..device import on_host
 from ..errors import GradientError, KernelError
 from ..events import Event
 from ..kernels.types import Scalar, Struct, is_float
@@ -72,11 +73,7 @@ def shadow_of(space: Workspace, access: Access) -> np.ndarray | None:
     if access.scalar is None or access.span.allocation not in space or not access.span.nbytes:
         return None
     dtype = np.dtype(np.float32) if access.scalar.bits == 16 else access.scalar.numpy
-    return host(space[access.span.allocation].view(access.span, dtype)).copy()
-
-
-def host(data: Any) -> np.ndarray:
-    return data.get() if hasattr(data, "get") else data
+    return on_host(space[access.span.allocation].view(access.span, dtype)).copy()
 
 
 @dataclass
@@ -203,14 +200,14 @@ class Trail:
 
 def _all_finite(access: Access) -> bool:
     assert access.scalar is not None
-    return bool(np.isfinite(host(access.span.view(access.scalar.numpy))).all())
+    return bool(np.isfinite(on_host(access.span.view(access.scalar.numpy))).all())
 
 
 def _finite(tape: Tape, a: Allocation, data: Any) -> bool:
     scalar = tape.scalars.get(a)
     if not isinstance(scalar, Scalar):
         return True
-    return bool(np.isfinite(host(data).view(np.float32 if scalar.bits == 16 else scalar.numpy)).all())
+    return bool(np.isfinite(on_host(data).view(np.float32 if scalar.bits == 16 else scalar.numpy)).all())
 
 
 def _norm(data: np.ndarray) -> float:

@@ -6,12 +6,12 @@ here but maxima and norms of numbers that the walk left in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ..device import on_host
 from ..events import Event
 from ..kernels.types import Scalar
 from ..memory import Allocation, Span
@@ -159,15 +159,10 @@ class _Gather:
             return AdjointLevel(str(a), low, high)
         k = a.grad_scale or 1
         dtype = np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
-        values = _host(data)[low * k : high * k].view(dtype).astype(np.float64)
+        values = on_host(data)[low * k : high * k].view(dtype).astype(np.float64)
         finite = values[np.isfinite(values)]
         most = float(np.abs(finite).max(initial=0.0))
         return AdjointLevel(
             str(a), low, high, most, float(np.sqrt((finite**2).sum())), bool(np.isnan(values).any()),
             bool(np.isinf(values).any()), not values.any(), 0,
         )  # fmt: skip
-
-
-def _host(data: Any) -> np.ndarray:
-    get: Callable[[], np.ndarray] | None = getattr(data, "get", None)
-    return get() if get is not None else data
