@@ -83,6 +83,15 @@ class Need:
         return "a write through its raw memory (numpy(), ptr, another library)"
 
 
+@dataclass(eq=False, slots=True)
+class Scope:
+    """Events [first, last) of a tape under one name; `last` is None while it is open."""
+
+    name: str
+    first: int
+    last: int | None = None
+
+
 def stamp_of(a: Allocation) -> Any:
     """How often another library says that it has changed this memory; None if none knows it."""
     return next((found for stamper in stampers if (found := stamper(a)) is not None), None)

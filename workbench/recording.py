@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 from . import memory
 from .arguments import known
 from .array import array
 from .errors import GradientError, Where
-from .events import Event, Kept, Need, checksum_of, clock, stamp_of
+from .events import Event, Kept, Need, Scope, checksum_of, clock, stamp_of
 from .kernels.declare import Instance
 from .kernels.types import Struct
 from .memory import Allocation, Marks, Span
@@ -67,6 +68,7 @@ class Recording:
         self.stamps: dict[Allocation, int] = {}
         self.tallied = 0
         self.failure: tuple[Event, BaseException] | None = None
+        self.scopes: list[Scope] = []
         self.conflicts: list[tuple[Need, str, Where | None] | GradientError] = []
         self.guarded = False  # is there anything in the two below to compare with
         self.changed: dict[Allocation, dict[Span, None]] = {}  # written since by somebody else
@@ -79,6 +81,16 @@ class Recording:
     def __exit__(self, *exc: object) -> None:
         memory.pop_recorder(self)
         self.name_arrays(sys._getframe(1))
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Give the events recorded inside a common name, under which pictures fold them. Scopes nest."""
+        opened = Scope(name, len(self.events))
+        self.scopes.append(opened)
+        try:
+            yield
+        finally:
+            opened.last = len(self.events)
 
     def name_arrays(self, frame: Any) -> None:
         """What the variables of a frame call the arrays of this tape: for pictures only."""

@@ -67,7 +67,7 @@ class Tape(Recording):
             space.release()
 
     def _remember(self, seeds: Workspace) -> None:
-        """Keep the seeds for `replay` and the views, in the buffers of the last ones where they fit."""
+        """Keep the seeds for `retrace` and the views, in the buffers of the last ones where they fit."""
         before, self.last_seeds = self.last_seeds, {}
         for a, shadow in seeds.items():
             kept = before.get(a)
@@ -77,7 +77,7 @@ class Tape(Recording):
                 kept[...] = shadow.data
             self.last_seeds[a] = kept
 
-    def replay(self, observe: Observer, before: Observer | None = None) -> Workspace:
+    def retrace(self, observe: Observer, before: Observer | None = None) -> Workspace:
         """Walk with the seeds of the last `backward`, publishing nothing.
 
         `before(event, space)` is called before, `observe(event, space)` after every step. Raises GradientError on a
@@ -401,7 +401,7 @@ class Tape(Recording):
             g = shadow_view(a, space[a.allocation])
             found.append(g.get() if a.device.is_cuda else g.copy())
 
-        space = self.replay(
+        space = self.retrace(
             lambda event, space: take(space) if at is not None and event is at else None,
             lambda event, space: take(space) if at is None and event is place else None,
         )
@@ -443,21 +443,42 @@ class Tape(Recording):
 
     def show(self) -> Any:
         """The static picture of the tape: lanes of memory by launches, with a table beside it."""
-        self.name_arrays(sys._getframe(1))
-        return pictures["show"](self)
+        return self._ask("show")
+
+    def explore(self) -> Any:
+        """The live picture: a widget with a reverse cursor, heat-maps, ledger and microscope."""
+        return self._ask("explore")
+
+    def to_html(self, path: Any, **choices: Any) -> Any:
+        """Write the live picture as one file that needs no kernel and no network. Returns the path."""
+        return self._ask("to_html", path, **choices)
+
+    def ledger(self, a: array, index: Any = ()) -> Any:
+        """Where the gradient of one element of `a` came from: signed contributions that sum to it."""
+        return self._ask("ledger", a, index)
+
+    def microscope(self, event: Event, thread: Any) -> Any:
+        """One thread of one launch, statement by statement: values on the way down, adjoints on the way back."""
+        return self._ask("microscope", event, thread)
+
+    def seeds(self, y: array) -> Any:
+        """The seeding panel: gradients of one element of `y` at a time, each a row of a Jacobian picture."""
+        return self._ask("seeds", y)
 
     def diagnose(self, loss: array | None = None, grads: dict[array, array] | None = None) -> Any:
         """Findings about this tape and its gradients: slug, severity, launch, line, sentence, fix. Publishes nothing.
 
         The adjoints looked at are those of `loss` or `grads`, else of the last `backward`.
         """
-        self.name_arrays(sys._getframe(1))
-        return pictures["diagnose"](self, loss, grads)
+        return self._ask("diagnose", loss, grads)
 
     def memory(self) -> Any:
         """The bytes this tape holds, by whom and why."""
-        self.name_arrays(sys._getframe(1))
-        return pictures["memory"](self)
+        return self._ask("memory")
+
+    def _ask(self, picture: str, *args: Any, **choices: Any) -> Any:
+        self.name_arrays(sys._getframe(2))
+        return pictures[picture](self, *args, **choices)
 
 
 _REVERSE: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {

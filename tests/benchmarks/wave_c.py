@@ -102,7 +102,7 @@ class Peer:
         with self.api.Tape() as tape:
             self.api.launch(self.kernel, **self.arguments(0))
         tape.backward(grads={self.u[2]: self.seed})
-        return lambda: tape.replay(lambda event, space: None).release()
+        return lambda: tape.retrace(lambda event, space: None).release()
 
     def forward(self) -> None:
         with self.api.Tape() as self.tape:

@@ -122,7 +122,7 @@ class _Gather:
         for a, data in self.tape.last_seeds.items():
             level = self.level(a, Span(a, 0, (a.nbytes,), (1,), 1), data)
             seeds.append(Seed(f"{self.any_name(a)}: |seed| = {level.l2:.3g}", level))
-        self.tape.replay(self.observe, self.before)
+        self.tape.retrace(self.observe, self.before)
         return seeds
 
     def any_name(self, a: Allocation) -> str:
