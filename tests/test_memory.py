@@ -177,7 +177,7 @@ class Tape:
         self.told, self.exposed, self.events = [], [], []
 
     def foreign_write(self, span, what, where):
-        self.told.append((what, bytes(span.allocation.bytes), where))
+        self.told.append((what, bytes(span.allocation.bytes), where or memory.caller_where()))
 
     def exposing(self, allocation):
         self.exposed.append(allocation)

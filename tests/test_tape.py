@@ -381,3 +381,21 @@ def test_an_error_in_a_recorded_function_leaves_memory_and_gradients_alone():
     broken.clear()
     tape.backward(grads={y: seed(*ONE)})
     np.testing.assert_array_equal(x.grad.numpy(), 2 * X)
+
+
+@wb.kernel
+def outputs_first(y: wb.array(dtype=F), z: wb.array(dtype=F), a: wb.array(dtype=F), x: wb.array(dtype=F)):
+    i = wb.tid()
+    z[i] = a[i] * x[i]
+    y[i] = z[i] * z[i]
+
+
+def test_what_a_launch_writes_is_followed_whatever_the_order_of_its_parameters():
+    x, a, y, z = leaf(), wb.array(X + 2, dtype=F), empty(), empty()
+    for _ in range(2):  # the second tape knows that x is active from its first launch
+        with wb.Tape() as tape:
+            wb.launch(square, dim=N, inputs=[x], outputs=[z])
+            wb.launch(outputs_first, dim=N, inputs=[y, z, a, x])
+        x.grad.zero_()
+        tape.backward(grads={y: seed(1.0, 1.0, 1.0, 1.0)})
+        np.testing.assert_allclose(x.grad.numpy(), 2 * (X + 2) ** 2 * X, rtol=1e-12)

@@ -137,9 +137,7 @@ def pack_values(flat: Sequence[Any]) -> list:
     values: list = []
     for a in flat:
         if a.__class__ is array:
-            values.append(a._address)
-            values += a.shape
-            values += a.strides
+            values += a._packed
         elif a.__class__ is np.ndarray:
             values += a.ravel().tolist()
         else:

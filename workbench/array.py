@@ -41,7 +41,7 @@ class Layout(NamedTuple):
     strides: tuple[int, ...]
 
 
-_layouts: dict[Layout, Layout] = {}
+_layouts: dict[Layout, int] = {}  # equal layouts have one number
 
 operators: dict[str, Callable[[Any, Any], Any]] = {}
 """Array operators by name (`__imul__`, `__add__`, ...). Filled by the layer that can launch kernels."""
@@ -122,7 +122,7 @@ class array:
 
     __slots__ = (
         "dtype", "ndim", "shape", "strides", "size", "allocation", "device", "_address", "_offset", "_layout",
-        "_span", "_data", "_grad", "_name", "_differentiable", "__weakref__",
+        "_packed", "_span", "_data", "_grad", "_name", "_differentiable", "__weakref__",
     )  # fmt: skip
 
     _fixed_ndim: int | None = None
@@ -263,6 +263,7 @@ class array:
     def _mark(self, marks: Marks, on: bool, what: str) -> None:
         if not on:
             marks.drop(self.span)
+            self.allocation.note_asked()
             if self._differentiable and marks.touch(self.span):
                 raise LaunchError(
                     f"{what} = False on a part of {self.label}: the memory was marked as a whole",
@@ -276,6 +277,7 @@ class array:
             )  # fmt: skip
         self._check_gradient_type()
         marks.add(self.span)
+        self.allocation.note_asked()
 
     def _check_gradient_type(self) -> None:
         """float16 memory has float32 gradients, twice as wide: no other float type can share them."""
@@ -307,7 +309,8 @@ class array:
         """On a gradient: what its reader should know, said once."""
         primal = self.allocation.of
         for span, note in list(primal.grad_notes.items()) if primal is not None else ():
-            if primal.gradient_span(span).overlaps(self.span) is not False and not self.span.words().any():
+            used_up = primal.gradient_span(span)
+            if used_up.overlaps(self.span) is not False and not self.span.words().any() and not used_up.words().any():
                 primal.grad_notes.clear()
                 warnings.warn(note, stacklevel=3)
                 return
@@ -609,8 +612,8 @@ def _on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: i
     made.size = math.prod(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    layout = Layout(dtype, shape, strides)
-    made._layout = _layouts.setdefault(layout, layout)
+    made._layout = _layouts.setdefault(Layout(dtype, shape, strides), len(_layouts))
+    made._packed = (made._address, *shape, *strides)
     made._span = made._data = made._grad = made._name = None
     made._differentiable = differentiable(dtype)
     if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides

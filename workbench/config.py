@@ -47,6 +47,9 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+_settings: dict[tuple, int] = {}
+
+
 class Config:
     """The switches.
 
@@ -61,7 +64,7 @@ class Config:
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).
     """
 
-    switches: tuple  # those that a plan of a launch depends on, read at every launch
+    switches: int  # stands for those that a plan depends on: equal settings, equal number
     backend: str | None
     threads: int
     cache_dir: Path | None
@@ -93,7 +96,7 @@ class Config:
             raise LaunchError(f"config.{name} = {value!r}: {error}", slug="config") from None
         super().__setattr__(name, value)
         kept = tuple(getattr(self, n, None) for n in ("backend", "check_bounds", "race_guard", "threads"))
-        super().__setattr__("switches", kept)
+        super().__setattr__("switches", _settings.setdefault(kept, len(_settings)))
 
     def __repr__(self) -> str:
         return "\n".join(f"config.{name} = {getattr(self, name)!r}" for name in _CHECKS)

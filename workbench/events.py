@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import linecache
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,8 @@ class Event:
     place: Any  # Where, or (code, line) until somebody asks
     reads: tuple[Span, ...] = ()
     writes: tuple[Span, ...] = ()
-    kept: list[Kept] = field(default_factory=list)
     command: Any = None
+    kept: Sequence[Kept] = ()
     reverse: Any = None  # plan.Backward, where the event is on an active path
     callback: Callable[[], None] | None = None
     arrays: tuple[array, ...] = ()
@@ -69,9 +69,13 @@ class Need:
 
     span: Span
     event: Event
-    name: str
+    position: int
     checksum: int | None = None
     stamp: Any = None
+
+    @property
+    def name(self) -> str:
+        return self.event.command.program.leaves[self.position].name
 
     def verify(self) -> bool:
         return self.checksum is None or self.checksum == checksum_of(self.span)

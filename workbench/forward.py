@@ -209,7 +209,7 @@ def _refuse_unfollowed(event: Event, space: Workspace) -> None:
     """A launch that met this memory before it was on an active path has kept nothing for it."""
     plan, flat = event.command.plan, event.command.flat
     followed = () if event.reverse is None else event.reverse.shadows
-    for k in dict.fromkeys((*plan.float_reads, *plan.float_writes)) if plan.float_writes else ():
+    for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
         if k not in followed and flat[k].allocation in space:
             raise GradientError(
                 f"{plan.program.leaves[k].name!r} was not yet on an active path when {event.label!r} was recorded.",

@@ -46,7 +46,7 @@ def launch(
     flat = flatten(name, program, args)
     where = None if device is None else get_device(device)
     command = Command(program, plan(name, program, grid(name, dim), flat, where), flat)
-    if scalar in [a.__class__ for a in args]:
+    if program.takes_numbers and scalar in [a.__class__ for a in args]:
         command.declare(args, record_cmd)
     if record_cmd:
         return command

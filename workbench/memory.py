@@ -284,7 +284,10 @@ class Watcher(Protocol):
     """What a tape must answer to for the allocations it stands in the `watchers` of."""
 
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
-        """Bytes of `span` are about to be changed by something that this tape does not record."""
+        """Bytes of `span` are about to be changed by something that this tape does not record.
+
+        `where` is None if `caller_where()` tells it: that takes longer than many a launch.
+        """
 
     def exposing(self, allocation: Allocation) -> None:
         """The raw address of the allocation is about to leave our hands, for the first time."""
@@ -297,17 +300,20 @@ class Allocation:
     version      goes up before every write.
     exposed      the raw address has left our hands: bytes may change without a call of ours.
     watchers     tapes to tell before bytes change.
-    required     spans the user asked gradients of (`requires_grad`); `retained`: those to keep (`retain_grad`).
+    required     spans the user asked gradients of (`requires_grad`); `retained`: those to keep (`retain_grad`);
+                 `asked`: is there any of them.
     grad         the published gradient memory, laid out element for element like this one, or None so far.
     of           set on gradient memory: the allocation it is the gradient of.
     names        labels for pictures: name -> span.
-    grad_notes   span -> what to say, once, when the gradient of these bytes is read.
+    grad_notes   span -> what to say, once, to who reads the gradient of these bytes and finds it zero.
+    publisher    on gradient memory: when a tape last published it, and which (a weak reference).
     grad_scale   bytes of gradient per byte here: 2 for float16 (its gradient is float32), else 1; None: not fixed yet.
     """
 
     __slots__ = (
         "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "required", "retained",
-        "grad", "_of", "names", "grad_notes", "grad_scale", "_bytes", "_written", "_published", "__weakref__",
+        "asked", "grad", "_of", "names", "grad_notes", "grad_scale", "publisher", "_bytes", "_written", "_published",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(self, owner: Any, address: int, nbytes: int, device: Device, exposed: bool):
@@ -316,12 +322,13 @@ class Allocation:
         self.version = 0
         self.exposed = exposed
         self.watchers: list[weakref.ref[Any]] = []
-        self.required, self.retained = Marks(), Marks()
+        self.required, self.retained, self.asked = Marks(), Marks(), False
         self.grad: Allocation | None = None
         self._of: weakref.ref[Allocation] | None = None
         self.names: dict[str, Span] = {}
         self.grad_notes: dict[Span, str] = {}
         self.grad_scale: int | None = None
+        self.publisher: tuple[int, Any] = (0, None)
         self._bytes: Any = None
         self._written: dict[Span, None] = {}
         self._published: Any = None
@@ -374,7 +381,11 @@ class Allocation:
 
     def watch(self, tape: Watcher) -> None:
         """From now on the tape is told before bytes change."""
-        self.watchers = [ref for ref in self.watchers if ref() not in (None, tape)] + [weakref.ref(tape)]
+        own = weakref.ref(tape)
+        if not self.watchers:
+            self.watchers = [own]
+        elif own not in self.watchers:
+            self.watchers = [*[ref for ref in self.watchers if ref() is not None], own]
 
     def about_to_write(self, span: Span, what: str, where: Where | None = None, by: Any = None) -> None:
         """Call under LOCK before bytes of `span` change. `by` is the tape that records this write, if one does.
@@ -384,7 +395,6 @@ class Allocation:
         for ref in self.watchers:
             tape = ref()
             if tape is not by and tape is not None:
-                where = where or caller_where()
                 tape.foreign_write(span, what, where)
         self.version += 1
         if self._of is not None:
@@ -394,6 +404,10 @@ class Allocation:
                 primal.grad_notes.clear()
 
     # ---- gradients
+
+    def note_asked(self) -> None:
+        """Call when `required` or `retained` has changed."""
+        self.asked = bool(self.required) or bool(self.retained)
 
     @property
     def is_gradient(self) -> bool:

@@ -12,6 +12,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,17 +77,19 @@ class Executable:
         if self.backend == "cuda":
             self._run_cuda(dims, values)
             return
-        status = _status() if self.variant.check_bounds or self.needs_status else None
-        packed = self.signature.pack(dims, values, 0 if status is None else ctypes.addressof(status))
-        self.call(packed, *(rows or (0, dims[0])), self.workers)
-        if status is not None and status[0]:
+        begin, end = rows or (0, dims[0])
+        if not self.can_fail:
+            self.call(self.signature.pack(dims, values), begin, end, self.workers)
+            return
+        status = _status()
+        self.call(self.signature.pack(dims, values, ctypes.addressof(status)), begin, end, self.workers)
+        if status[0]:
             self.fail(list(status))
 
     def _run_cuda(self, dims: tuple[int, ...], values: list) -> None:
         """Queued on the current stream; waits only where the launch can fail on the device."""
         cupy = xp(get_device("cuda"))
-        checked = self.variant.check_bounds or self.needs_status
-        status = cupy.zeros(STATUS_WORDS, np.int64) if checked else None
+        status = cupy.zeros(STATUS_WORDS, np.int64) if self.can_fail else None
         scratch = cupy.empty(SCRATCH_BYTES, np.uint8) if needs_scratch(self.function) else None
         packed = self.signature.pack(
             dims, values, 0 if status is None else int(status.data.ptr),
@@ -97,13 +100,10 @@ class Executable:
         if status is not None and int(status[0]):
             self.fail([int(n) for n in status])
 
-    @property
-    def needs_status(self) -> bool:
-        found = self.__dict__.get("_needs_status")
-        if found is None:
-            found = any(s.row.name in ("stack", "log_store") for s in walk(self.function.body))
-            self.__dict__["_needs_status"] = found
-        return found
+    @cached_property
+    def can_fail(self) -> bool:
+        """Can the code itself find that something is wrong."""
+        return self.variant.check_bounds or any(s.row.name in ("stack", "log_store") for s in walk(self.function.body))
 
     def fail(self, status: list[int]) -> None:
         """The device wrote an error record: code, access, thread, number of indices, indices, extents."""
@@ -146,24 +146,14 @@ class Plan:
     reads: tuple[tuple[int, Any], ...]  # (position, box or None for the whole array)
     writes: tuple[tuple[int, Any], ...]
     accumulates_only: frozenset[int]
-    float_reads: tuple[int, ...]
-    float_writes: tuple[int, ...]
-    floats: tuple[int, ...]
+    float_reads: frozenset[int]
+    float_writes: frozenset[int]
+    floats: dict[int, Any]  # position -> scalar type
     overlapping: frozenset[str]  # arrays whose own elements share bytes
     scalars: dict[str, Any]
     shapes: dict[str, tuple[int, ...]]
-    touched: tuple[tuple[int, Any], ...] = field(init=False)  # reads, then writes from `split` on
-    split: int = field(init=False)
-    float_written: frozenset[int] = field(init=False)
-    scalar_types: dict[int, Any] = field(init=False)
     reverses: dict[tuple[int, ...], Backward] = field(default_factory=dict)
     _races: Any = UNKNOWN
-
-    def __post_init__(self) -> None:
-        self.float_written = frozenset(self.float_writes)
-        self.touched, self.split = self.reads + self.writes, len(self.reads)
-        leaves = self.program.leaves
-        self.scalar_types = {k: leaves[k].type.dtype.scalar for k in self.floats}  # type: ignore[attr-defined]
 
     def races(self) -> Races | None:
         """The race finder of these launches; None where no two threads can touch one element."""
@@ -302,12 +292,11 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     """The plan of this form, made when it is new."""
     if len(dims) != program.function.rank:
         dims = _dims(program, dims)
-    relevant = program.index_positions
     positions = program.array_positions
-    layouts = tuple([id(flat[k]._layout) for k in positions])  # interned: equal layouts are one object
-    memories = [flat[k].allocation for k in positions]
-    groups = () if len(set(memories)) == len(memories) else _groups(program, positions, flat)
-    key = (dims, layouts, tuple([flat[k] for k in relevant]), groups, config.switches, device)
+    arrays = [flat[k] for k in positions]
+    groups = () if len({a.allocation for a in arrays}) == len(arrays) else _groups(program, positions, flat)
+    numbers = tuple([flat[k] for k in program.index_positions])
+    key = (dims, numbers, groups, config.switches, device and device.ordinal, *[a._layout for a in arrays])
     found = program.plans.get(key)
     if found is None:
         if config.verbose:
@@ -368,7 +357,8 @@ def _make(
     contiguous = frozenset(program.leaves[k].name for k in positions if flat[k].is_contiguous)
     overlapping = frozenset(program.leaves[k].name for k in positions if flat[k].span.self_overlapping)
     index32 = all(flat[k].size * getattr(flat[k].dtype, "size", 1) < 2**31 for k in positions)
-    floats = tuple(k for k in positions if is_float(program.leaves[k].type))
+    types = {k: program.leaves[k].type for k in positions}
+    floats = {k: type.dtype.scalar for k, type in types.items() if is_float(type)}  # type: ignore[union-attr]
     plain = {root_name(s) for s in walk(function.body) if s.row is rows.STORE}
     atomics = [s for s in walk(function.body) if s.row in rows.ATOMICS]
     recalled = {root_name(s) for s in atomics if _is_used(function, s.outs[0])}
@@ -379,8 +369,8 @@ def _make(
         ),
         reads=touched["reads"], writes=touched["writes"],
         accumulates_only=frozenset(k for k, _ in touched["writes"] if program.leaves[k].name not in plain),
-        float_reads=tuple(k for k in floats if k in dict(touched["reads"]) or program.leaves[k].name in recalled),
-        float_writes=tuple(k for k, _ in touched["writes"] if k in floats), floats=floats, overlapping=overlapping,
+        float_reads=frozenset(k for k in floats if k in dict(touched["reads"]) or program.leaves[k].name in recalled),
+        float_writes=frozenset(k for k, _ in touched["writes"] if k in floats), floats=floats, overlapping=overlapping,
         scalars=scalars, shapes=shapes,
     )  # fmt: skip
 

@@ -17,11 +17,10 @@ from .array import array
 from .errors import GradientError, Where
 from .events import Event, Kept, Need, Scope, checksum_of, clock, stamp_of
 from .kernels.declare import Instance
-from .kernels.types import Struct
+from .kernels.types import Scalar, Struct
 from .memory import Allocation, Marks, Span
-from .shadows import (
-    is_float_memory,
-)
+from .plan import span_of
+from .shadows import is_float_memory
 
 
 def named_arrays(name: str, value: Any) -> Iterator[tuple[str, array]]:
@@ -104,46 +103,48 @@ class Recording:
     def before_launch(self, command: Any, frame: Any) -> Event:
         """Called under LOCK before a launch runs: keep what it overwrites, note what its adjoint needs."""
         plan, flat = command.plan, command.flat
-        spans = [flat[k].span if box is None else flat[k].span.box(box) for k, box in plan.touched]
         event = Event(
-            next(clock), "launch", command.program.name, (frame.f_code, frame.f_lineno),
-            tuple(spans[: plan.split]), tuple(spans[plan.split :]), command=command,
+            next(clock), "launch", plan.program.name, (frame.f_code, frame.f_lineno),
+            tuple([flat[k].span if box is None else flat[k].span.box(box) for k, box in plan.reads]),
+            tuple([flat[k].span if box is None else flat[k].span.box(box) for k, box in plan.writes]), command,
         )  # fmt: skip
         mask = self._activate(plan, flat) if not command.declared else self._activate_declared(event, command)
-        if mask and not plan.float_written.isdisjoint(mask):
+        if mask and not plan.float_writes.isdisjoint(mask):
             back = plan.reverses.get(mask)
             if back is None:
                 self._differentiable(plan)
                 back = plan.backward(mask)
             event.reverse = back
             for k, box in back.needs:
-                a = flat[k]
-                self._need(a.span if box is None else a.span.box(box), event, plan.program.leaves[k].name)
+                self._need(span_of(flat[k], box), event, k)
         arrays = self.arrays
-        for a in flat:
-            if a.__class__ is array:
-                arrays[id(a)] = a
-        self._before_writes(event)
+        for k in plan.program.array_positions:
+            a = flat[k]
+            arrays[id(a)] = a
+        if self.guarded:
+            self._meet(event)
+        if self.needs or self.keep == "all":
+            self._before_writes(event)
         return event
 
     def _activate(self, plan: Any, flat: list) -> tuple[int, ...]:
         """What depends on something with requires_grad; the positions of the launch's arrays that do."""
-        active = self.active
-        memories = [flat[k].allocation for k in plan.floats]
-        for k in plan.float_reads:
-            a = flat[k].allocation
-            if a in active or a.required.spans or a.retained.spans:
-                active[a] = None
-                for j in plan.float_writes:
-                    active[flat[j].allocation] = None
-        mask = []
-        for k, a in zip(plan.floats, memories, strict=True):
-            if a in active or a.required.spans or a.retained.spans:
-                active[a] = None
-                if self.scalars.get(a) is not plan.scalar_types[k]:
+        active, scalars = self.active, self.scalars  # who is in `scalars` is active
+        following = False
+        while True:
+            then, mask, left_out = (len(active), following), [], False
+            for k, type in plan.floats.items():
+                a = flat[k].allocation
+                if scalars.get(a) is not type:
+                    if not (a.asked or a in active or (following and k in plan.float_writes)):
+                        left_out = True
+                        continue
+                    active[a] = None
                     self._scalar(flat[k], plan.program.name)
                 mask.append(k)
-        return tuple(mask)
+                following = following or k in plan.float_reads
+            if not left_out or then == (len(active), following):
+                return tuple(mask)
 
     def _activate_declared(self, event: Event, command: Any) -> tuple[int, ...]:
         """The same for a launch with declared scalars: it reads their memory, and what it writes depends on them."""
@@ -176,7 +177,7 @@ class Recording:
         if event.reverse is not None:
             for k in event.reverse.extremal:
                 a = event.command.flat[k]
-                self._need(a.span, event, event.command.program.leaves[k].name)
+                self._need(a.span, event, k)
             self._leave(event)
 
     def after_failure(self, event: Event, failure: BaseException) -> None:
@@ -200,12 +201,14 @@ class Recording:
                 self._refuse_crowd(dst, event)
                 self.active[src.allocation] = self.active[target] = None
                 self._scalar(src, kind)
-            if is_float_memory(dst) and (target.required or target.retained):
+            if is_float_memory(dst) and target.asked:
                 self.active[target] = None
             if target in self.active:
                 self._scalar(dst, kind)
             for a in event.arrays:
                 self.arrays[id(a)] = a
+            if self.guarded:
+                self._meet(event)
             self._before_writes(event)
             self.events.append(event)
         target.about_to_write(dst.span, kind, where, self)
@@ -222,7 +225,7 @@ class Recording:
             )  # fmt: skip
 
     def _follows(self, a: Allocation) -> bool:
-        return a in self.active or bool(a.required or a.retained)
+        return a.asked or a in self.active
 
     def record_func(self, backward: Callable[[], None], arrays: Sequence[array]) -> None:
         """Record a function of yours at this place: `backward()` is called when the walk passes it.
@@ -243,31 +246,35 @@ class Recording:
 
     def _scalar(self, a: array, what: str) -> None:
         """Memory on an active path has one floating-point type."""
-        dtype = a.dtype if isinstance(a.dtype, Struct) else a.dtype.scalar  # type: ignore[attr-defined]
-        if not isinstance(dtype, Struct) and dtype.bits == 16 and a.allocation.grad_scale != 2:
+        dtype, memory = a.dtype, a.allocation
+        if not isinstance(dtype, Struct):
+            dtype = dtype.scalar  # type: ignore[attr-defined]
+            self._check_place(a, dtype)
+        known = self.scalars.setdefault(memory, dtype)
+        if known is dtype or isinstance(known, Struct):
+            return
+        if not isinstance(dtype, Struct):
+            raise GradientError(
+                f"{a.label} is used as {dtype} and as {known}, both with gradients.", slug="two-types",
+                why="Memory has one gradient, of one scalar type.", instead="two arrays, and a kernel that converts",
+            )  # fmt: skip
+        self.scalars[memory] = dtype
+
+    def _check_place(self, a: array, dtype: Scalar) -> None:
+        """Gradients of one memory are numbers in a row: has this array its own among them."""
+        if dtype.bits == 16 and a.allocation.grad_scale != 2:
             raise GradientError(
                 f"{a.label} is float16 in the memory of a struct or of another type; its gradient is float32 and has no"
                 " room there.",
                 slug="struct-float16", instead="float32 fields, or an array of float16 beside the structs",
             )  # fmt: skip
-        if not isinstance(dtype, Struct):
-            word = dtype.numpy.itemsize
-            if any(n % word for n in (a._offset, *a.strides)):
-                raise GradientError(
-                    f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory.",
-                    slug="unaligned",
-                    why="Gradients of one memory are added up number by number.", instead="wb.array(x), which copies",
-                )  # fmt: skip
-        known = self.scalars.setdefault(a.allocation, dtype)
-        if known is dtype or isinstance(known, Struct):
-            return
-        if isinstance(dtype, Struct):
-            self.scalars[a.allocation] = dtype
-            return
-        raise GradientError(
-            f"{a.label} is used as {dtype} and as {known}, both with gradients.", slug="two-types",
-            why="Memory has one gradient, of one scalar type.", instead="two arrays, and a kernel that converts",
-        )  # fmt: skip
+        word = dtype.itemsize
+        if any(n % word for n in (a._offset, *a.strides)):
+            raise GradientError(
+                f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory.",
+                slug="unaligned",
+                why="Gradients of one memory are added up number by number.", instead="wb.array(x), which copies",
+            )  # fmt: skip
 
     def _touched(self, span: Span) -> bool:
         self._tally()
@@ -295,7 +302,7 @@ class Recording:
                 self.stamps[span.allocation] = event.stamp
         self.tallied = len(self.events)
 
-    def _need(self, span: Span, event: Event, name: str) -> None:
+    def _need(self, span: Span, event: Event, position: int) -> None:
         a = span.allocation
         known = self.needs.get(a)
         if known is None:
@@ -303,9 +310,10 @@ class Recording:
             a.watch(self)
         if known and known[-1].span is span:
             return
-        known.append(
-            Need(span, event, name, checksum_of(span) if a.exposed else None, stamp_of(a) if a.exposed else None)
-        )
+        need = Need(span, event, position)
+        if a.exposed:
+            need.checksum, need.stamp = checksum_of(span), stamp_of(a)
+        known.append(need)
 
     def _leave(self, event: Event) -> None:
         """Remember what an event met and left in exposed memory: only events may change it before the next one."""
@@ -324,14 +332,13 @@ class Recording:
                 self.guarded = True
         for span in event.reads:  # a leaf that changes between two readings is two leaves
             a = span.allocation
-            if a in self.active:
-                left = self.left.get(a)
-                if left is None:
-                    left = self.left[a] = {}
-                    a.watch(self)
-                if a.exposed and span not in left:
-                    left[span] = checksum_of(span)
-                    self.guarded = True
+            left = self.left.get(a)
+            if left is None and a in self.active:
+                left = self.left[a] = {}
+                a.watch(self)
+            if a.exposed and a in self.active and span not in left:  # type: ignore[operator]
+                left[span] = checksum_of(span)  # type: ignore[index]
+                self.guarded = True
 
     def _meet(self, event: Event) -> None:
         """Is what earlier events left still there, in the bytes that this one touches."""
@@ -362,8 +369,6 @@ class Recording:
 
     def _before_writes(self, event: Event) -> None:
         """Keep what this event is about to overwrite, if an adjoint needs it."""
-        if self.guarded:
-            self._meet(event)
         for span in event.writes:
             needs = self.needs.get(span.allocation)
             if needs or self.keep == "all":
@@ -381,20 +386,20 @@ class Recording:
         partly = {n: n.span for n in hit if n.checksum is not None and not span.contains(n.span)}
         wholes = dict.fromkeys(partly.values())
         for whole in [*wholes, *([] if any(w.contains(span) for w in wholes) else [span])]:
-            event.kept.append(Kept(whole, whole.copy_out(), reason))
+            event.kept = (*event.kept, Kept(whole, whole.copy_out(), reason))
         needs[:] = [n for n in needs if n not in partly and not span.contains(n.span)]
 
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
         """Something that this tape does not record is about to change bytes."""
         needs = self.needs.get(span.allocation, [])
         if self.keep == "all":
-            event = Event(next(clock), "foreign", what, where, (), (span,))
+            event = Event(next(clock), "foreign", what, where or memory.caller_where(), (), (span,))
             self._keep(span, event, needs)
             self.events.append(event)
             needs = []
         for need in needs:
             if need.span.overlaps(span) is not False:
-                self.conflicts.append((need, what, where))
+                self.conflicts.append((need, what, where or memory.caller_where()))
         if span.allocation in self.left:
             self.changed.setdefault(span.allocation, {})[span] = None
             self.guarded = True

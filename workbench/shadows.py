@@ -26,10 +26,12 @@ class Shadow:
     __slots__ = ("data", "address", "scale", "allocation")
 
     def __init__(self, allocation: Allocation, copy: Any = None, start: Any = None):
-        self.allocation, self.scale = allocation, (allocation.grad_scale or 1) if copy is None else 1
-        self.data = _buffer(allocation, allocation.nbytes * self.scale, start) if copy is None else copy
-        on_gpu = allocation.device.is_cuda
-        self.address = int(self.data.data.ptr) if on_gpu else self.data.__array_interface__["data"][0]
+        self.allocation, self.scale = allocation, 1
+        if copy is None:
+            self.scale = allocation.grad_scale or 1
+            self.data, self.address = _buffer(allocation, allocation.nbytes * self.scale, start)
+        else:
+            self.data, self.address = copy, _address(copy)
 
     def view(self, span: Span, dtype: Any) -> Any:
         """The adjoint of a span as an array of `dtype`."""
@@ -52,30 +54,32 @@ class Workspace(dict):
         """The walk is over: its buffers serve the next one (fresh pages from the system cost more than the walk)."""
         _spare.clear()
         for shadow in self.values():
-            _spare.setdefault((shadow.allocation.device, len(shadow.data)), []).append(shadow.data)
+            key = shadow.allocation.device, len(shadow.data)
+            _spare.setdefault(key, []).append((shadow.data, shadow.address))
         self.clear()
 
 
-_spare: dict[tuple[Any, int], list[Any]] = {}
+_spare: dict[tuple[Any, int], list[tuple[Any, int]]] = {}
 
 
-def _buffer(allocation: Allocation, n: int, start: Any = None) -> Any:
-    """`n` bytes of zeros, or a copy of `start`."""
+def _buffer(allocation: Allocation, n: int, start: Any = None) -> tuple[Any, int]:
+    """`n` bytes of zeros, or a copy of `start`; and their address."""
     spare = _spare.get((allocation.device, n))
     if spare:
-        data = spare.pop()
+        data, address = spare.pop()
         data[...] = 0 if start is None else start
-        return data
-    return xp(allocation.device).zeros(n, np.uint8) if start is None else start.copy()
+        return data, address
+    data = xp(allocation.device).zeros(n, np.uint8) if start is None else start.copy()
+    return data, _address(data)
+
+
+def _address(data: Any) -> int:
+    return data.__array_interface__["data"][0] if isinstance(data, np.ndarray) else int(data.data.ptr)
 
 
 def is_float_memory(a: array) -> bool:
     """Has this array any float in it."""
     return a._differentiable
-
-
-def word_size(itemsize: int) -> int:
-    return next(w for w in (8, 4, 2, 1) if itemsize % w == 0)
 
 
 def gradient_dtype(a: array) -> np.dtype:

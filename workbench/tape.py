@@ -38,7 +38,6 @@ from .shadows import (
     moved_view,
     private_copies,
     shadow_view,
-    word_size,
 )
 
 Observer = Callable[[Event, Workspace], None]
@@ -137,8 +136,8 @@ class Tape(Recording):
             if grad is None or a not in self.active:
                 continue
             mask = grad.user_written_mask(grad.span())
-            when, by = _published.get(grad, (0, None))
-            later = when > self.stamps.get(a, 0) and by != id(self.events)
+            when, by = grad.publisher
+            later = when > self.stamps.get(a, 0) and by is not weakref.ref(self)
             if mask is None and not later:
                 continue
             k = a.grad_scale or 1
@@ -163,7 +162,8 @@ class Tape(Recording):
         try:
             for event in reversed(self.events):
                 after = extremal_memory(event)
-                self._rewind(event, undone)
+                if event.kept:
+                    self._rewind(event, undone)
                 self._retain(event, space, retained)
                 if before is not None:
                     before(event, space)
@@ -184,7 +184,7 @@ class Tape(Recording):
         """The full adjoint by the final contents: as it stands before the last write is reversed."""
         for span in event.writes:
             a = span.allocation
-            if a.retained and a in space:
+            if a.retained.spans and a in space:
                 for wanted in a.retained:
                     if wanted not in retained and wanted.overlaps(span) is not False:
                         retained[wanted] = space[a].view(wanted, a.gradient_span(wanted).words().dtype).copy()
@@ -201,13 +201,11 @@ class Tape(Recording):
                 f"Kernel {event.label!r} uses what an atomic returned, which on a GPU depends on the order of threads.",
                 slug="atomic-order", where=event.where, instead="device='cpu' for this launch",
             )  # fmt: skip
-        self.check_races(event)
+        if back.races is not None:
+            self.check_races(event)
         copies = private_copies(back.private, flat)
-        values = list(command.values)
-        shadows = [space[places[k].allocation] for k in back.shadows]
-        if copies:
-            values = moved_values(flat, copies)
-        extras = [(k, shadow) for k, shadow in zip(back.shadows, shadows, strict=True)]
+        values = moved_values(flat, copies) if copies else command.values
+        extras = [(k, space[places[k].allocation]) for k in back.shadows]
         helpers = self._ties(event, after) if back.extremal else []
 
         def views(extras: list) -> list:
@@ -288,7 +286,7 @@ class Tape(Recording):
         g[...] = np.where(kept, share, 0) if isinstance(g, np.ndarray) else share * kept
 
     def _refuse_late(self, event: Event, plan: Any, flat: list, back: Any) -> None:
-        for k in (*plan.float_reads, *plan.float_writes) if plan.float_writes else ():
+        for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
             if (back is None or k not in back.shadows) and flat[k].allocation.required:
                 raise self._late(plan.program.leaves[k].name, event)
 
@@ -339,7 +337,7 @@ class Tape(Recording):
 
     def _publish(self, space: Workspace, retained: dict[Span, Any]) -> None:
         for a in list(space):
-            if a.required or a.retained:
+            if a.asked:
                 self._publish_one(a, space[a], retained)
         for port in ports:
             port(self, space)
@@ -349,7 +347,7 @@ class Tape(Recording):
         grad, k = a.gradient(), a.grad_scale or 1
         dtype = self.scalars.get(a)
         written = self.written.get(a)
-        if not written and grad.written_by_user and grad.bytes.any():
+        if written is None and grad.written_by_user and grad.bytes.any():
             name = next((n for n in (self.names.get(i) for i, x in self.arrays.items() if x.allocation is a) if n), a)
             warnings.warn(
                 f"the gradient of {name} was added to values that you had written into its .grad: leaves accumulate."
@@ -358,31 +356,22 @@ class Tape(Recording):
             )
         if written is None or not written.everything:
             accumulate(grad, shadow, dtype)
-        for span in written or ():
-            at = Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
-            words = at.words()
-            words[...] = shadow.view(span, words.dtype)
+            for span in written or ():
+                at = Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
+                words = at.words()
+                words[...] = shadow.view(span, words.dtype)
+        else:
+            grad.bytes[...] = shadow.data
         for wanted, data in retained.items():
             if wanted.allocation is a:
                 a.gradient_span(wanted).words()[...] = data
-        self._note_consumed(a, shadow)
-        grad.version += 1
-        grad.mark_published()
-        _published[grad] = next(clock), id(self.events)
-
-    def _note_consumed(self, a: Allocation, shadow: Shadow) -> None:
-        """Whoever reads a gradient that stores have used up is told so, once."""
         a.grad_notes.clear()
         for span in self.stored.get(a, ()):
-            if (
-                not a.retained.touch(span)
-                and not shadow.view(span, f"u{word_size(span.itemsize * shadow.scale)}").any()
-            ):
-                a.grad_notes[span] = (
-                    "this gradient is zero because the tape overwrote the array: .grad is the derivative by what the"
-                    " array held when the tape started. tape.adjoint(a) gives the derivative by its final contents;"
-                    " retain_grad=True publishes that instead."
-                )
+            if not a.retained.touch(span):
+                a.grad_notes[span] = _USED_UP
+        grad.version += 1
+        grad.mark_published()
+        grad.publisher = next(clock), weakref.ref(self)
 
     def adjoint(self, a: array, at: Event | None = None) -> np.ndarray:
         """The adjoint of an array's memory during the reverse pass with the seeds of the last `backward`.
@@ -428,7 +417,7 @@ class Tape(Recording):
                     grad.bytes[...] = 0
                     grad.version += 1
                     grad.mark_published()
-                    _published.pop(grad, None)
+                    grad.publisher = (0, None)
 
     def reset(self) -> None:
         """Forget every event and zero the gradients."""
@@ -500,4 +489,8 @@ pictures: dict[str, Callable[..., Any]] = {}
 ports: list[Callable[[Tape, Workspace], None]] = []
 
 
-_published: Any = weakref.WeakKeyDictionary()  # gradient memory -> when a tape last published it, and which
+_USED_UP = (
+    "this gradient is zero because the tape overwrote the array: .grad is the derivative by what the array held when"
+    " the tape started. tape.adjoint(a) gives the derivative by its final contents; retain_grad=True publishes that"
+    " instead."
+)

@@ -184,7 +184,7 @@ def case_of_launch(event: Event, widened: bool) -> Case:
         if made.flat[k].span not in seen:  # one memory under two names is one input
             seen.add(made.flat[k].span)
             inputs[names[k]] = made.flat[k]
-    outputs = {names[k]: made.flat[k] for k in command.plan.float_writes if k in back.shadows}
+    outputs = {names[k]: made.flat[k] for k in sorted(command.plan.float_writes) if k in back.shadows}
     case = Case(f"L{event.id} {event.label}", event.where, inputs, outputs, [made.run])
     case.keep(twins.memory.values())
     return case

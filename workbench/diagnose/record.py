@@ -103,7 +103,7 @@ def read_too_early(case: Case) -> Iterator[Finding]:
 def no_leaf(case: Case) -> Iterator[Finding]:
     """Nothing that the tape read asks for a gradient."""
     tape = case.tape
-    if tape.events and not any(a.allocation.required or a.allocation.retained for a in tape.arrays.values()):
+    if tape.events and not any(a.allocation.asked for a in tape.arrays.values()):
         names = tuple(dict.fromkeys(name_of(tape, a) for a in tape.arrays.values()))
         yield Finding(
             "no-leaf", "warning", "", tape.events[0].where,

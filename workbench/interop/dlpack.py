@@ -15,7 +15,7 @@ import numpy as np
 from ..array import array, dtype_of
 from ..device import get_device, xp
 from ..errors import LaunchError, Where
-from ..memory import LOCK, Allocation, Span, _Described
+from ..memory import LOCK, Allocation, Span, _Described, caller_where
 from . import _is_tensor
 
 CPU, CUDA = 1, 2  # DLPack's numbers for kinds of devices
@@ -95,7 +95,7 @@ class Constant:
         if not self.over and Span(span.allocation, *self.place).overlaps(span) is not False:
             raise LaunchError(
                 f"{what} would write to memory of {self.whose}, which is taken for constant there.", slug="read-only",
-                where=where, instead="wb.clone(a), and write to that",
+                where=where or caller_where(), instead="wb.clone(a), and write to that",
             )  # fmt: skip
 
     def exposing(self, allocation: Allocation) -> None:

@@ -252,7 +252,7 @@ class Compiled:
 
     def __call__(self, packed: bytes, begin: int, end: int, threads: int = 1) -> None:
         """Run the cells [begin, end) of the outermost launch dimension on up to `threads` threads."""
-        if threads <= 1 or end - begin <= 1:
+        if threads == 1 or end - begin <= 1:
             self.call(packed, begin, end)
         else:
             pool()(self.address, packed, begin, end, threads)

@@ -89,6 +89,11 @@ class Program:
         return tuple(k for k, leaf in enumerate(self.leaves) if leaf.name in wanted)
 
     @cached_property
+    def takes_numbers(self) -> bool:
+        """Is any flat parameter not an array."""
+        return len(self.array_positions) < len(self.leaves)
+
+    @cached_property
     def asks_thread(self) -> bool:
         """Does the kernel ask which thread it is."""
         return any(s.row is control.TID for s in walk(self.function.body))

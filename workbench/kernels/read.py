@@ -52,7 +52,10 @@ class Reading:
             now = holder.get(name, self)
             if now is not then and not same_number(now, then):
                 return False
-        return all(cell.cell_contents is then or same_number(cell.cell_contents, then) for cell, then in self.cells)
+        for cell, then in self.cells:
+            if cell.cell_contents is not then and not same_number(cell.cell_contents, then):
+                return False
+        return True
 
 
 def same_number(a: Any, b: Any) -> bool:
