@@ -64,6 +64,7 @@ class Recording:
         self.touched: dict[Allocation, Marks] = {}
         self.scalars: dict[Allocation, Any] = {}
         self.stored: dict[Allocation, dict[Span, None]] = {}
+        self.first: dict[Allocation, Event] = {}  # that touched it
         self.stamps: dict[Allocation, int] = {}
         self.tallied = 0
         self.failure: tuple[Event, BaseException] | None = None
@@ -290,6 +291,7 @@ class Recording:
                 marks = self.touched.get(span.allocation)
                 if marks is None:
                     marks = self.touched[span.allocation] = Marks()
+                    self.first[span.allocation] = event
                 marks.add(span)
             plain = event.command.plan.accumulates_only if event.command is not None else ()
             for k, span in enumerate(event.writes if event.kind != "foreign" else ()):

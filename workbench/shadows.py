@@ -52,21 +52,28 @@ class Workspace(dict):
 
     def release(self) -> None:
         """The walk is over: its buffers serve the next one (fresh pages from the system cost more than the walk)."""
-        _spare.clear()
-        for shadow in self.values():
-            key = shadow.allocation.device, len(shadow.data)
-            _spare.setdefault(key, []).append((shadow.data, shadow.address))
-        self.clear()
+        global _walks
+        for a in list(self):
+            self.drop(a)
+        for key, buffers in _spare.items():
+            _spare[key] = [b for b in buffers if b[2] == _walks]
+        _walks += 1
+
+    def drop(self, a: Allocation) -> None:
+        """Give up one shadow: its buffer serves the next one that is asked for."""
+        shadow = self.pop(a)
+        _spare.setdefault((a.device, len(shadow.data)), []).append((shadow.data, shadow.address, _walks))
 
 
-_spare: dict[tuple[Any, int], list[tuple[Any, int]]] = {}
+_walks = 0  # that were released
+_spare: dict[tuple[Any, int], list[tuple[Any, int, int]]] = {}  # bytes, their address, the walk that used them last
 
 
 def _buffer(allocation: Allocation, n: int, start: Any = None) -> tuple[Any, int]:
     """`n` bytes of zeros, or a copy of `start`; and their address."""
     spare = _spare.get((allocation.device, n))
     if spare:
-        data, address = spare.pop()
+        data, address, _ = spare.pop()
         data[...] = 0 if start is None else start
         return data, address
     data = xp(allocation.device).zeros(n, np.uint8) if start is None else start.copy()

@@ -62,7 +62,7 @@ class Tape(Recording):
         with memory.LOCK, memory.unrecorded():
             space = self._seeds(loss, grads)
             self._remember(space)
-            self._publish(*self._walk(space))
+            self._publish(*self._walk(space, drop=True))
             space.release()
 
     def _remember(self, seeds: Workspace) -> None:
@@ -152,9 +152,13 @@ class Tape(Recording):
                 space[a].data[picked] = grad.bytes[picked]
 
     def _walk(
-        self, space: Workspace, observe: Observer | None = None, before: Observer | None = None
+        self, space: Workspace, observe: Observer | None = None, before: Observer | None = None, drop: bool = False
     ) -> tuple[Workspace, dict]:
-        """Reverse every event on an active path. Memory is as it was when this returns."""
+        """Reverse every event on an active path. Memory is as it was when this returns.
+
+        With `drop`, shadows that nobody asked for are given up behind the first event that touched their memory:
+        the same few buffers then serve a whole time loop.
+        """
         self._verify()
         self._tally()
         undone: list[tuple[Span, Any]] = []
@@ -170,6 +174,8 @@ class Tape(Recording):
                 _REVERSE[event.kind](self, event, space, after)
                 if observe is not None:
                     observe(event, space)
+                if drop:
+                    self._drop(event, space)
         finally:
             for span, data in reversed(undone):
                 span.copy_in(data)
@@ -179,6 +185,12 @@ class Tape(Recording):
         for kept in reversed(event.kept):
             undone.append((kept.span, kept.span.copy_out()))
             kept.span.copy_in(kept.data)
+
+    def _drop(self, event: Event, space: Workspace) -> None:
+        for span in (*event.reads, *event.writes):
+            a = span.allocation
+            if self.first.get(a) is event and a in space and not (a.asked or (a.exposed and ports)):
+                space.drop(a)
 
     def _retain(self, event: Event, space: Workspace, retained: dict) -> None:
         """The full adjoint by the final contents: as it stands before the last write is reversed."""
