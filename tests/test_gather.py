@@ -1,4 +1,4 @@
-"""The adjoint of a stencil as a map and a gather equals the plain adjoint, and both are the derivative.
+"""The adjoint of a stencil, pulled or as a map and a gather, equals the plain adjoint, and all are the derivative.
 
 `PARALLEL_FROM` decides at which size an adjoint is split; here it is lowered so that small grids are split too.
 """
@@ -163,6 +163,21 @@ def arrays(kernel, values, out):
     return made, wb.array(np.zeros(out), dtype=types[-1])
 
 
+@pytest.fixture(params=["parts", "pull"])
+def way(request, monkeypatch):
+    """How adjoints are split: by parts that are added up, or (where they are cheap) by pulling."""
+    if request.param == "parts":
+        monkeypatch.setattr(launching.gathering, "pull", lambda *given: None)
+    else:
+        monkeypatch.setattr(launching.gathering, "PULLED", 1 << 20)
+    return request.param
+
+
+def is_split(tape) -> bool:
+    back = tape.launches[0].reverse
+    return back.gather is not None or back.pull is not None
+
+
 def backward(monkeypatch, kernel, dim, values, out, seed, split: bool, threads: int = 1):
     """The gradients of the inputs, with the adjoint split or whole."""
     monkeypatch.setattr(launching, "PARALLEL_FROM", 1 if split else NEVER)
@@ -214,12 +229,12 @@ def numbers(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_split_adjoint_is_the_whole_one_and_the_derivative(monkeypatch, case):
+def test_a_split_adjoint_is_the_whole_one_and_the_derivative(monkeypatch, way, case):
     kernel, dim, values, out, seed = numbers(case)
     _, whole = backward(monkeypatch, kernel, dim, values, out, seed, False)
     tape, split = backward(monkeypatch, kernel, dim, values, out, seed, True)
     alike = len({v.shape for v in values}) == 1
-    assert tape.launches[0].reverse.gather is not None or not alike, "this stencil is expected to be split"
+    assert is_split(tape) or not alike, "this stencil is expected to be split"
     _, shared = backward(monkeypatch, kernel, dim, values, out, seed, True, threads=3)
     for w, s, t, d in zip(whole, split, shared, slopes(kernel, dim, values, out, seed), strict=True):
         np.testing.assert_allclose(s, w, rtol=1e-13, atol=1e-13)
@@ -227,26 +242,28 @@ def test_a_split_adjoint_is_the_whole_one_and_the_derivative(monkeypatch, case):
         np.testing.assert_allclose(w, d, rtol=1e-6, atol=1e-7)
 
 
-def test_single_precision_agrees_to_rounding(monkeypatch):
+def test_single_precision_agrees_to_rounding(monkeypatch, way):
     @wb.kernel
     def heat(u: wb.array2d(dtype=float), y: wb.array2d(dtype=float)):
         i, j = wb.tid()
         if i > 0 and j > 0 and i < u.shape[0] - 1 and j < u.shape[1] - 1:
             y[i, j] = u[i, j] + 0.1 * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1] - 4.0 * u[i, j])
 
-    rng = np.random.default_rng(5)
-    u, seed = rng.normal(size=(13, 9)).astype(np.float32), rng.normal(size=(13, 9)).astype(np.float32)
-    _, (whole,) = backward(monkeypatch, heat, (13, 9), [u], (13, 9), seed, False)
-    tape, (split,) = backward(monkeypatch, heat, (13, 9), [u], (13, 9), seed, True, threads=2)
-    assert tape.launches[0].reverse.gather is not None and split.dtype == np.float32
+    rng, size = np.random.default_rng(5), (33, 29)
+    u, seed = rng.normal(size=size).astype(np.float32), rng.normal(size=size).astype(np.float32)
+    _, (whole,) = backward(monkeypatch, heat, size, [u], size, seed, False)
+    tape, (split,) = backward(monkeypatch, heat, size, [u], size, seed, True, threads=2)
+    assert is_split(tape) and split.dtype == np.float32
+    pull = tape.launches[0].reverse.pull
+    assert way == "parts" or all(made.box for made in pull.made.values())  # most cells without tests
     np.testing.assert_allclose(split, whole, rtol=1e-6, atol=1e-6)
-    s = np.zeros((15, 11))
+    s = np.zeros((35, 31))
     s[2:-2, 2:-2] = seed[1:-1, 1:-1]
     want = s + 0.1 * (np.roll(s, 1, 0) + np.roll(s, -1, 0) + np.roll(s, 1, 1) + np.roll(s, -1, 1) - 4 * s)
     np.testing.assert_allclose(split, want[1:-1, 1:-1], rtol=1e-5, atol=1e-6)
 
 
-def test_views_without_contiguous_rows_are_split_exactly(monkeypatch):
+def test_views_without_contiguous_rows_are_split_exactly(monkeypatch, way):
     rng = np.random.default_rng(7)
     big, seed = rng.normal(size=(8, 9)), rng.normal(size=(6, 7))
     found = []
@@ -262,7 +279,7 @@ def test_views_without_contiguous_rows_are_split_exactly(monkeypatch):
     assert not found[0][0].any() and not found[0][:, -1].any() and found[0][1:-1, 1:-1].all()
 
 
-def test_steps_of_a_simulation_through_two_buffers(monkeypatch):
+def test_steps_of_a_simulation_through_two_buffers(monkeypatch, way):
     """A hundred steps of a nonlinear stencil, forwards and back, split and whole."""
 
     @wb.kernel
@@ -355,7 +372,7 @@ def test_other_forms_are_left_whole_and_exact(monkeypatch, kernel, dim, shape, o
 
     with wb.Tape() as tape:
         x, y = forward(values)
-    assert tape.launches[0].reverse.gather is None
+    assert not is_split(tape)
     tape.backward(grads={y: wb.array(seed, dtype=F)})
     for at in np.ndindex(shape):
         up, down = values.copy(), values.copy()
@@ -363,3 +380,66 @@ def test_other_forms_are_left_whole_and_exact(monkeypatch, kernel, dim, shape, o
         down[at] -= 1e-5
         slope = ((forward(up)[1].numpy() - forward(down)[1].numpy()) * seed).sum() / 2e-5
         np.testing.assert_allclose(x.grad.numpy()[at], slope, rtol=1e-6, atol=1e-8)
+
+
+# --- whole time loops: shadows that nobody asks for are stored to, not cleared first, and given up when done
+
+
+@wb.kernel
+def wave(u: wb.array2d(dtype=F), before: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
+    i, j = wb.tid()
+    if i > 0 and j > 0 and i < u.shape[0] - 1 and j < u.shape[1] - 1:
+        lap = u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1] - F(4.0) * u[i, j]
+        y[i, j] = F(2.0) * u[i, j] - before[i, j] + F(0.1) * lap
+
+
+def wave_gradients(start, rows: bool, asked: bool, steps: int = 5):
+    """d(seeds on two fields)/d(start) of a wave kept in one array or in many; the last step is seeded, and the third."""
+    n, m = start.shape
+    if rows:
+        kept = wb.zeros((steps + 2, n, m), dtype=F, requires_grad=asked)
+        u = [kept[t] for t in range(steps + 2)]
+    else:
+        u = [wb.zeros((n, m), dtype=F, requires_grad=asked) for _ in range(steps + 2)]
+    x = wb.array(start, dtype=F, requires_grad=True)
+    with wb.Tape() as tape:
+        for t in (0, 1):
+            wb.copy(u[t], x)
+        for t in range(steps):
+            wb.launch(wave, dim=(n, m), inputs=[u[t + 1], u[t]], outputs=[u[t + 2]])
+    found = []
+    for _ in range(2):
+        x.grad.zero_()
+        tape.backward(grads={u[-1]: wb.array(start[::-1].copy(), dtype=F), u[3]: wb.ones((n, m), dtype=F)})
+        found.append(x.grad.numpy().copy())
+    np.testing.assert_array_equal(found[0], found[1])
+    return found[0]
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_time_loop_has_the_same_gradient_however_its_shadows_are_kept(monkeypatch, way, rows, asked):
+    start = np.random.default_rng(1).normal(size=(24, 19))
+    monkeypatch.setattr(launching, "PARALLEL_FROM", NEVER)
+    whole = wave_gradients(start, False, True)
+    monkeypatch.setattr(launching, "PARALLEL_FROM", 1)
+    wave.program().plans.clear()
+    np.testing.assert_allclose(wave_gradients(start, rows, asked), whole, rtol=1e-12, atol=1e-12)
+    wave.program().plans.clear()
+
+
+def test_the_wave_gradient_is_its_derivative(monkeypatch):
+    monkeypatch.setattr(launching, "PARALLEL_FROM", 1)
+    start = np.random.default_rng(1).normal(size=(9, 8))
+    gradient, v = wave_gradients(start, False, False), np.random.default_rng(2).normal(size=(9, 8))
+
+    def loss(s):  # linear in s: the seeds come from `start` all the while
+        u = [s, s]
+        for _ in range(5):
+            y = np.zeros_like(s)
+            lap = u[-1][:-2, 1:-1] + u[-1][2:, 1:-1] + u[-1][1:-1, :-2] + u[-1][1:-1, 2:] - 4 * u[-1][1:-1, 1:-1]
+            y[1:-1, 1:-1] = 2 * u[-1][1:-1, 1:-1] - u[-2][1:-1, 1:-1] + 0.1 * lap
+            u.append(y)
+        return (u[-1] * start[::-1]).sum() + u[3].sum()
+
+    np.testing.assert_allclose((gradient * v).sum(), loss(v), rtol=1e-11)

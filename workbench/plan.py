@@ -11,7 +11,7 @@ import logging
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from .array import array
 from .config import config
 from .device import Device, get_device, xp
 from .errors import BoundsError, GradientError, LaunchError
-from .kernels import compile_c, ranges, run
+from .kernels import compile_c, ranges, run, simplify
 from .kernels import gather as gathering
 from .kernels import races as racing
 from .kernels.adjoint import Reverse
@@ -30,6 +30,7 @@ from .kernels.emit import BOUNDS, STATUS_WORDS, Signature, Variant, access_table
 from .kernels.ir import Function, root, walk
 from .kernels.kernel import Groups, Program
 from .kernels.ops import memory as rows
+from .kernels.ops.row import Effect
 from .kernels.types import Array, is_float
 from .memory import Span
 from .shadows import mark_view, moved_values, moved_view, private_copies
@@ -54,11 +55,12 @@ class Executable:
     variant: Variant
     workers: int
     contested: frozenset[str] = frozenset()
+    box: tuple[int, ...] = ()  # first and one-past-last thread per dimension that `variant.inner` runs
     signature: Signature = field(init=False)
     call: Any = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.signature = Signature(self.function)
+        self.signature = Signature(self.function, boxed=bool(self.box))
 
     def run(
         self, program: Program, dims: tuple[int, ...], values: list, views: Any, rows: tuple[int, int] | None = None
@@ -78,6 +80,8 @@ class Executable:
             self._run_cuda(dims, values)
             return
         begin, end = rows or (0, dims[0])
+        if self.box:
+            values = [*values, *self.box]
         if not self.can_fail:
             self.call(self.signature.pack(dims, values), begin, end, self.workers)
             return
@@ -183,6 +187,26 @@ class Backward:
     count: Executable | None = None
     gather: Gather | None = None
     races: Races | None = None
+    pull: Pull | None = None
+
+
+@dataclass(eq=False)
+class Pull:
+    """What runs before an adjoint from which contributions to other cells were taken out (`kernels.gather.pull`)."""
+
+    ready: Any  # the executable that stores to some targets, as they are fresh, and adds to the others
+    dims: tuple[int, ...]
+    grid: tuple[int, ...]
+    targets: tuple[int, ...]  # positions
+    covers: bool  # does it touch every cell of its targets
+    cleared: tuple[int, ...] | None  # the shadows that the rest only clears; None: it does more than that
+    made: dict[tuple[int, ...], Executable] = field(default_factory=dict)
+
+    def run(self, program: Program, values: list, fresh: tuple[int, ...]) -> None:
+        """`fresh`: the targets that hold nothing yet."""
+        if fresh not in self.made:
+            self.made[fresh] = self.ready(fresh)
+        self.made[fresh].run(program, self.dims, [*values, *self.grid], None)
 
 
 @dataclass(eq=False)
@@ -461,29 +485,28 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     shapes = {m: plan.shapes[n] for m, n in mirrored.items()}
     shapes |= {f"d_{n}": (1,) for n in active if n not in plan.shapes}  # of declared scalars
 
-    def ready(function: Function, dims: tuple[int, ...] = plan.dims) -> Executable:
+    def ready(function: Function, dims: tuple[int, ...] = plan.dims, grid: Any = ()) -> Executable:
         made = executable_for(
-            program,
-            function,
-            plan.backend,
-            dims,
-            plan.scalars,
-            shapes,
-            contiguous,
-            (*plan.groups, plan.overlapping),
-            plan.index32,
-        )
+            program, function, plan.backend, dims, plan.scalars | dict(grid), shapes, contiguous,
+            (*plan.groups, plan.overlapping), plan.index32,
+        )  # fmt: skip
         if reverse.ordered:  # it repeats atomics as plain updates of one copy: a second worker would get in between
             made.workers = 1
         return made
 
     main = ready(reverse.function)
-    gather = None
+    gather = pull = None
     targets = {plan.shapes.get(mirrors(n)) for n in main.contested}  # one gather runs over the cells of all of them
     alike = len(targets) == 1 and None not in targets
+    alike = alike and len(plan.dims) == reverse.function.rank
     if alike and plan.backend == "c" and math.prod(plan.dims) >= PARALLEL_FROM and not plan.groups:
-        halves = gathering.split(reverse.function, main.contested)
-        if halves is not None and len(plan.dims) == reverse.function.rank:
+        shape = targets.pop()
+        beside = frozenset(f"d_{n}" for n in active if plan.shapes.get(n) == shape)
+        pulled = gathering.pull(reverse.function, main.contested, beside)
+        halves = gathering.split(reverse.function, main.contested) if pulled is None else None
+        if pulled is not None:
+            main, pull = ready(pulled.rest), _pull(plan, pulled, position, ready)
+        elif halves is not None:
             parts = {part.name for part in halves.parts}
             contiguous, shapes = contiguous | parts, shapes | dict.fromkeys(parts, plan.dims)
             main, gather = ready(halves.map), _gather(plan, halves, position, ready)
@@ -494,7 +517,7 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
         tuple((position[n], needed.get(position[n])) for n in sorted(needs)),
         tuple(position[n] for n in sorted(reverse.private)),
         tuple(position[n] for n in reverse.extremal), ready(reverse.count) if reverse.count else None,
-        gather, races,
+        gather, races, pull,
     )  # fmt: skip
 
 
@@ -532,6 +555,46 @@ def _may_clash(kinds: set[str]) -> bool:
     """Loads alone, or atomics of one kind alone, never race."""
     adds = {"atomic_add", "atomic_sub"}
     return kinds != {"load"} and not kinds <= adds and (len(kinds) > 1 or kinds == {"store"})
+
+
+def _pull(plan: Plan, pulled: gathering.Pull, position: dict[str, int], ready: Any) -> Pull:
+    shape = plan.shapes[mirrors(pulled.targets[0])]
+    dims = tuple(min(n, d + h) for n, d, h in zip(shape, plan.dims, pulled.high, strict=True))
+    grid = dict(zip(pulled.grid, plan.dims, strict=True))
+
+    def make(fresh: tuple[int, ...]) -> Executable:
+        names = frozenset(f"d_{plan.program.leaves[k].name}" for k in fresh)
+        function = gathering.storing(pulled.pull, names) if names else pulled.pull
+        return _without_tests(plan, ready(function, dims, grid), dims, grid)
+
+    targets = tuple(position[mirrors(n)] for n in pulled.targets)
+    return Pull(make, dims, plan.dims, targets, dims == shape, _cleared(pulled.rest, position))
+
+
+def _without_tests(plan: Plan, made: Executable, dims: tuple[int, ...], grid: dict[str, int]) -> Executable:
+    """Most cells have all their neighbours: for those the tests are left out."""
+    shapes = plan.shapes | {f"d_{n}": s for n, s in plan.shapes.items()}
+    numbers = {*grid, *(plan.program.leaves[k].name for k in plan.program.index_positions)}
+    found = ranges.interior(made.function, dims, plan.scalars | grid, shapes, numbers)
+    if found is None or made.can_fail or made.contested:
+        return made
+    taken, box = found
+    variant = replace(made.variant, inner=simplify.assume(made.function, taken))
+    ends = tuple(e for pair in box for e in pair)
+    return Executable(made.function, made.backend, variant, made.workers, box=ends)
+
+
+def _cleared(rest: Function, position: dict[str, int]) -> tuple[int, ...] | None:
+    """The shadows to which `rest` stores zeros, if that is all it does."""
+    found = set()
+    for s in walk(rest.body):
+        if s.row.effect is Effect.PURE or s.row is rows.LOAD or s.regions:
+            continue
+        name = root_name(s) if s.args else ""
+        if s.row is not rows.STORE or mirrors(name) == name:
+            return None
+        found.add(position[mirrors(name)])
+    return tuple(found)
 
 
 def _gather(plan: Plan, halves: gathering.Split, position: dict[str, int], ready: Any) -> Gather:

@@ -25,11 +25,11 @@ class Shadow:
 
     __slots__ = ("data", "address", "scale", "allocation")
 
-    def __init__(self, allocation: Allocation, copy: Any = None, start: Any = None):
+    def __init__(self, allocation: Allocation, copy: Any = None, start: Any = None, clear: bool = True):
         self.allocation, self.scale = allocation, 1
         if copy is None:
             self.scale = allocation.grad_scale or 1
-            self.data, self.address = _buffer(allocation, allocation.nbytes * self.scale, start)
+            self.data, self.address = _buffer(allocation, allocation.nbytes * self.scale, start, clear)
         else:
             self.data, self.address = copy, _address(copy)
 
@@ -44,11 +44,20 @@ class Shadow:
 
 
 class Workspace(dict):
-    """Shadows by allocation, made when first asked for."""
+    """Shadows by allocation, made when first asked for. `dropping`: the walk gives up those that nobody needs more."""
+
+    dropping = False
 
     def __missing__(self, allocation: Allocation) -> Shadow:
         made = self[allocation] = Shadow(allocation)
         return made
+
+    def fresh(self, arrays: list[array]) -> list[array]:
+        """Make shadows that hold anything whatever for those arrays that are all of a memory without one."""
+        found = [a for a in arrays if a.allocation not in self and a.span.dense and a.nbytes == a.allocation.nbytes]
+        for a in found:
+            self[a.allocation] = Shadow(a.allocation, clear=False)
+        return found
 
     def release(self) -> None:
         """The walk is over: its buffers serve the next one (fresh pages from the system cost more than the walk)."""
@@ -69,12 +78,13 @@ _walks = 0  # that were released
 _spare: dict[tuple[Any, int], list[tuple[Any, int, int]]] = {}  # bytes, their address, the walk that used them last
 
 
-def _buffer(allocation: Allocation, n: int, start: Any = None) -> tuple[Any, int]:
-    """`n` bytes of zeros, or a copy of `start`; and their address."""
+def _buffer(allocation: Allocation, n: int, start: Any = None, clear: bool = True) -> tuple[Any, int]:
+    """`n` bytes of zeros, or a copy of `start`; and their address. Without `clear`: of anything whatever."""
     spare = _spare.get((allocation.device, n))
     if spare:
         data, address, _ = spare.pop()
-        data[...] = 0 if start is None else start
+        if clear:
+            data[...] = 0 if start is None else start
         return data, address
     data = xp(allocation.device).zeros(n, np.uint8) if start is None else start.copy()
     return data, _address(data)

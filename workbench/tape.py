@@ -159,6 +159,7 @@ class Tape(Recording):
         With `drop`, shadows that nobody asked for are given up behind the first event that touched their memory:
         the same few buffers then serve a whole time loop.
         """
+        space.dropping = drop
         self._verify()
         self._tally()
         undone: list[tuple[Span, Any]] = []
@@ -189,8 +190,18 @@ class Tape(Recording):
     def _drop(self, event: Event, space: Workspace) -> None:
         for span in (*event.reads, *event.writes):
             a = span.allocation
-            if self.first.get(a) is event and a in space and not (a.asked or (a.exposed and ports)):
+            if a in space and self._is_last(event, a):
                 space.drop(a)
+
+    def _is_last(self, event: Event, a: Allocation) -> bool:
+        """Does nobody look at the shadow of this memory once the event is reversed."""
+        return self.first.get(a) is event and not (a.asked or (a.exposed and ports))
+
+    def _dying(self, event: Event, pull: Any, space: Workspace) -> bool:
+        """Would the rest of an adjoint only clear shadows that are given up at once."""
+        if not space.dropping or pull.cleared is None:
+            return False
+        return all(self._is_last(event, event.command.flat[k].allocation) for k in pull.cleared)
 
     def _retain(self, event: Event, space: Workspace, retained: dict) -> None:
         """The full adjoint by the final contents: as it stands before the last write is reversed."""
@@ -217,6 +228,9 @@ class Tape(Recording):
             self.check_races(event)
         copies = private_copies(back.private, flat)
         values = moved_values(flat, copies) if copies else command.values
+        fresh = (
+            space.fresh([places[k] for k in back.pull.targets]) if back.pull is not None and back.pull.covers else []
+        )
         extras = [(k, space[places[k].allocation]) for k in back.shadows]
         helpers = self._ties(event, after) if back.extremal else []
 
@@ -231,7 +245,10 @@ class Tape(Recording):
         if command.declared and plan.backend == "c" and back.gather is None:
             self._reverse_in_blocks(command, back, packed, len(values), extras)
         elif back.gather is None:
-            back.executable.run(plan.program, plan.dims, packed, lambda: views(extras))
+            if back.pull is not None:
+                back.pull.run(plan.program, packed, tuple([k for k in back.pull.targets if places[k] in fresh]))
+            if back.pull is None or not self._dying(event, back.pull, space):
+                back.executable.run(plan.program, plan.dims, packed, lambda: views(extras))
         else:
             back.executable.run(plan.program, plan.dims, packed + back.gather.part_values, None)
             back.gather.run(

@@ -61,6 +61,7 @@ class Variant:
     contiguous: arrays in C order without gaps. restrict: no two arrays overlap. check_bounds: test every index.
     atomic: arrays whose updates come from several workers at once. index32: every array, and the grid, has fewer than
     2**31 elements; heeded on GPUs alone, as wrapping 32-bit indices keep a C compiler from vectorising.
+    inner: the function without its tests, for a box of threads that every launch gives; on C alone.
     """
 
     contiguous: frozenset[str] = frozenset()
@@ -68,6 +69,7 @@ class Variant:
     check_bounds: bool = False
     atomic: frozenset[str] = frozenset()
     index32: bool = False
+    inner: Function | None = None
 
 
 PLAIN = Variant()
@@ -242,16 +244,18 @@ def _int_literal(type: Scalar, value: int) -> str:
 class Signature:
     """The argument block of a function: int64 dim[4]; per parameter a pointer, its shape and its byte strides, or a
     value padded to 8 bytes; then int64 *status, void *scratch, int64 scratch_bytes. The same bytes on every backend.
+    With `boxed` there are first and one-past-last thread of a box along each launch dimension after the parameters.
     """
 
-    def __init__(self, function: Function):
+    def __init__(self, function: Function, boxed: bool = False):
         names = Names()
         self.function = function
         self.name = c_name(function.name)
         names.used |= {"dim", "scratch_bytes"}
         self.fields = {p: names.family(p.name, ("_shape", "_strides")) for p in function.params}
         parts = [self._part(p.type) for p in function.params]
-        self.struct = struct.Struct("=4q" + "".join(parts) + "QQq")
+        self.box = 2 * function.rank if boxed else 0
+        self.struct = struct.Struct("=4q" + "".join(parts) + f"{self.box}q" + "QQq")
         self.size = self.struct.size
         self._pack = self.struct.pack
         self.count = sum(_flat_count(p.type) for p in function.params)
@@ -266,7 +270,9 @@ class Signature:
     def pack(
         self, dims: Sequence[int], values: Sequence[Any], status: int = 0, scratch: int = 0, scratch_bytes: int = 0
     ) -> bytes:
-        """The bytes. `values`: per array (pointer, *shape, *byte strides), per value its components, all in a row."""
+        """The bytes. `values`: per array (pointer, *shape, *byte strides), per value its components, all in a row; the
+        box after them.
+        """
         if len(dims) < MAX_RANK:
             dims = (*dims, *(1,) * (MAX_RANK - len(dims)))
         return self._pack(*dims, *values, status, scratch, scratch_bytes)
@@ -281,6 +287,7 @@ class Signature:
             else:
                 words = -(-p.type.itemsize // 8)  # type: ignore[attr-defined]
                 lines.append(f"    union {{ {type_name(p.type)} v; int64_t pad[{words}]; }} {name};")
+        lines += [f"    int64_t wb_box[{self.box}];"] * (self.box > 0)
         lines += ["    int64_t *status; void *scratch; int64_t scratch_bytes;", f"}} {self.name}_args;"]
         return "\n".join(lines)
 

@@ -7,6 +7,8 @@ honours `restrict` on parameters only. No header is included: reading one costs 
 
 from __future__ import annotations
 
+import re
+
 from ..errors import Where
 from .emit import MATH1, MATH2, PLAIN, Body, Signature, Variant, composites, typedef
 from .ir import Function
@@ -133,9 +135,18 @@ def update(name: str, op: str, scalar: Scalar, shared: bool, where: Where | None
 
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole C text; its entry is `void NAME(const void *args, int64_t begin, int64_t end)`."""
-    signature = Signature(function)
+    signature = Signature(function, boxed=variant.inner is not None)
+    whole = _cells(function, variant, signature)
+    if variant.inner is None:
+        return "\n".join([*_top([whole], signature), *_loops(whole, "cells"), *_entry(whole)])
+    inner = _cells(variant.inner, variant, Signature(variant.inner, boxed=True))
+    parts = [*_loops(whole, "cells"), *_loops(inner, "inner")]
+    return "\n".join([*_top([whole, inner], signature), *parts, *_boxed_entry(whole)])
+
+
+def _cells(function: Function, variant: Variant, signature: Signature) -> Body:
+    """The loop nest around the statements of a thread."""
     body = Body(function, variant, signature, update)
-    pointers = body.pointer_parameters()
     body.unpack()
     if body.fails:
         body.put("int64_t *status = args->status;")
@@ -145,7 +156,7 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     _nest(body, 0, kept)
     for name in kept:
         body.put(f"free({name}.base);")
-    return "\n".join([*_top(function, body, signature), *_entry(signature, body, pointers)])
+    return body
 
 
 def _nest(body: Body, axis: int, kept: list[str]) -> None:
@@ -156,32 +167,78 @@ def _nest(body: Body, axis: int, kept: list[str]) -> None:
         return
     i = body.axes[axis]
     low, high = ("(int32_t)begin", "(int32_t)end") if axis == 0 else ("0", body.dims[axis])
+    if body.variant.inner is not None:
+        low, high = f"(int32_t)wb_box[{2 * axis}]", f"(int32_t)wb_box[{2 * axis + 1}]"
     with body.block(f"for (int32_t {i} = {low}; {i} < {high}; ++{i})"):
         _nest(body, axis + 1, kept)
 
 
-def _top(function: Function, body: Body, signature: Signature) -> list[str]:
-    lines = [HEADER, prelude("\n".join(body.lines))]
-    if body.fails:
+def _top(bodies: list[Body], signature: Signature) -> list[str]:
+    lines = [HEADER, prelude("\n".join(line for body in bodies for line in body.lines))]
+    if any(body.fails for body in bodies):
         lines.append(CHECKS)
-    if body.grows or body.logs:
+    if any(body.grows or body.logs for body in bodies):
         lines.append(STACK)
-    return [*lines, *map(typedef, composites(function)), *body.helpers.values(), signature.c_declaration, ""]
+    types = dict.fromkeys(typedef(t) for body in bodies for t in composites(body.function))
+    helpers = dict.fromkeys(text for body in bodies for text in body.helpers.values())
+    return [*lines, *types, *helpers, signature.c_declaration, ""]
 
 
-def _entry(signature: Signature, body: Body, pointers: list[tuple[str, str]]) -> list[str]:
-    name = signature.name
-    parameters = "".join(f", {declared}" for declared, _ in pointers)
-    arguments = "".join(f", {argument}" for _, argument in pointers)
+def _loops(body: Body, suffix: str) -> list[str]:
+    name = body.signature.name
+    cut = "int64_t begin, int64_t end" if body.variant.inner is None else "const int64_t *wb_box"
     return [
-        f"static __attribute__((noinline)) void {name}_cells(",
-        f"    const {name}_args *args, int64_t begin, int64_t end{parameters}) {{",
+        f"static __attribute__((noinline)) void {name}_{suffix}(",
+        f"    const {name}_args *args, {cut}{''.join(f', {declared}' for declared, _ in body.pointer_parameters())}) {{",
         *body.used_lines(),
         "}",
         "",
+    ]
+
+
+def _entry(body: Body) -> list[str]:
+    name = body.signature.name
+    return [
         f"void {name}(const void *block, int64_t begin, int64_t end) {{",
         f"    const {name}_args *args = block;",
-        f"    {name}_cells(args, begin, end{arguments});",
+        f"    {name}_cells(args, begin, end{_pointers(body)});",
         "}",
         "",
     ]
+
+
+def _pointers(body: Body) -> str:
+    return "".join(f", {argument}" for _, argument in body.pointer_parameters())
+
+
+BOXED_ENTRY = """\
+void NAME(const void *block, int64_t begin, int64_t end) {
+    const NAME_args *args = block;
+    int64_t all[2 * RANK], in[2 * RANK], part[2 * RANK];
+    for (int k = 0; k < RANK; ++k) {
+        all[2 * k] = k ? 0 : begin;
+        all[2 * k + 1] = k ? args->dim[k] : end;
+        for (int e = 2 * k; e < 2 * k + 2; ++e) {
+            int64_t x = args->wb_box[e];
+            in[e] = x < all[2 * k] ? all[2 * k] : x > all[2 * k + 1] ? all[2 * k + 1] : x;
+            part[e] = all[e];
+        }
+    }
+    NAME_inner(args, inPOINTERS);
+    for (int k = 0; k < RANK; ++k) {
+        part[2 * k + 1] = in[2 * k];
+        NAME_cells(args, partPOINTERS);
+        part[2 * k] = in[2 * k + 1];
+        part[2 * k + 1] = all[2 * k + 1];
+        NAME_cells(args, partPOINTERS);
+        part[2 * k] = in[2 * k];
+        part[2 * k + 1] = in[2 * k + 1];
+    }
+}
+"""
+
+
+def _boxed_entry(body: Body) -> list[str]:
+    """The box without tests, then what lies around it, slab by slab."""
+    names = {"NAME": body.signature.name, "RANK": str(body.function.rank), "POINTERS": _pointers(body)}
+    return [re.sub("NAME|RANK|POINTERS", lambda m: names[m[0]], BOXED_ENTRY)]

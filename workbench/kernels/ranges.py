@@ -176,6 +176,7 @@ class _Reader:
 
     def __init__(self, function: ir.Function):
         self.found: list[Access] = []
+        self.decisions: list[tuple[ir.Stmt, tuple[Guard, ...]]] = []  # an `if` outside loops, and all it takes
         self.forms: dict[ir.Value, Affine] = {}
         self.wrapped: dict[ir.Value, tuple[Affine, Affine]] = {}
         self.alias: dict[ir.Value, ir.Value] = {}
@@ -348,6 +349,8 @@ class _Reader:
             self.alias.update(handed)
             guards: list[Guard] = []
             certain = self.condition(condition, k == 0, guards)
+            if certain and k == 0 and not self.loops:
+                self.decisions.append((stmt, tuple(guards)))
             self.guarded(region, guards, certain)
             for out in handed:
                 del self.alias[out]
@@ -405,15 +408,19 @@ def _component_axes(array: ir.Value) -> tuple[int, ...]:
     return array.type.dtype.shape if isinstance(array.type.dtype, Composite) else ()
 
 
-_kept: WeakKeyDictionary[ir.Function, tuple[Access, ...]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[ir.Function, _Reader] = WeakKeyDictionary()
+
+
+def _read(function: ir.Function) -> _Reader:
+    found = _kept.get(function)
+    if found is None:
+        found = _kept[function] = _Reader(function)
+    return found
 
 
 def accesses(function: ir.Function) -> tuple[Access, ...]:
     """Every load, store, atomic and accumulation, in program order, through `components` too."""
-    found = _kept.get(function)
-    if found is None:
-        found = _kept[function] = tuple(_Reader(function).found)
-    return found
+    return tuple(_read(function).found)
 
 
 def boxes(function: ir.Function) -> dict[str, Grouped]:
@@ -452,6 +459,62 @@ def relevant_scalars(function: ir.Function) -> tuple[str, ...]:
             if form is not None:
                 used.update(symbol[1] for symbol in _symbols(form) if symbol[0] == "param")
     return tuple(p.name for p in function.params if p.name in used)
+
+
+def interior(
+    function: ir.Function, dims: Sequence[int], scalars: Mapping, shapes: Mapping, numbers: set[str]
+) -> tuple[list[ir.Stmt], Box] | None:
+    """A box of threads in which the first branch of some `if`s is always taken, and those `if`s: most of the grid.
+
+    Only integer parameters in `numbers` may decide. None where there is nothing to gain.
+    """
+    launch = _Launch(dims, scalars, shapes)
+    every = {("tid", k): (0, d - 1) for k, d in enumerate(dims)}
+    box, taken = dict(every), []
+    for stmt, guards in _read(function).decisions:
+        inside = dict(box)
+        for guard in guards:
+            used = {s[1] for s in _symbols(guard.form) if s[0] == "param"}
+            line = launch.line(guard.form)
+            if guard.op != "ge" or line is None or not used <= numbers or not _exact(guard.form, launch, every):
+                break
+            if not _cut(line, inside):
+                break
+        else:
+            if _volume(inside) * 2 > _volume(every):
+                box = inside
+                taken.append(stmt)
+    return (taken, tuple((lo, hi + 1) for lo, hi in box.values())) if taken else None
+
+
+def _exact(form: Affine, launch: _Launch, box: dict[Symbol, tuple[int, int]]) -> bool:
+    """Is the form the machine's value in all of the box."""
+    for core, lo, hi in form.needs:
+        line = launch.line(core)
+        if line is None or any(v not in box for v in line.terms):
+            return False
+        a, b = line.hull(box)
+        if a < lo or b > hi:
+            return False
+    return True
+
+
+def _cut(line: _Line, box: dict[Symbol, tuple[int, int]]) -> bool:
+    """Cut the box to where line >= 0. False where that is no box, or empty."""
+    if not line.terms:
+        return line.constant >= 0
+    if len(line.terms) > 1:
+        return False
+    ((v, c),) = line.terms.items()
+    if v not in box:
+        return False
+    lo, hi = box[v]
+    box[v] = (max(lo, -(line.constant // c)), hi) if c > 0 else (lo, min(hi, line.constant // -c))
+    return box[v][0] <= box[v][1]
+
+
+def _volume(box: dict[Symbol, tuple[int, int]]) -> int:
+    return math.prod(hi - lo + 1 for lo, hi in box.values())
 
 
 # ---- one launch ----

@@ -8,6 +8,7 @@ reassociated, and `x * 0` stays (x may be infinite).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from .ir import Builder, Function, Region, Stmt, Value, root, walk
@@ -42,6 +43,15 @@ def rewrite(function: Function, groups: tuple[frozenset[str], ...] | None = None
     )
 
 
+def assume(function: Function, taken: Collection[Stmt]) -> Function:
+    """The same function where these `if`s are known to take their first branch."""
+    body = _Rewrite(None, frozenset(taken)).function(function)
+    made = Function(
+        function.name, body, function.rank, function.where, function.source, function.first_line, function.file
+    )
+    return prune(made)
+
+
 # ---- rewriting
 
 
@@ -58,8 +68,8 @@ class _Scope:
 
 
 class _Rewrite:
-    def __init__(self, groups: tuple[frozenset[str], ...] | None):
-        self.groups = groups
+    def __init__(self, groups: tuple[frozenset[str], ...] | None, taken: frozenset[Stmt] = frozenset()):
+        self.groups, self.taken = groups, taken
         self.builder = Builder()
 
     def function(self, function: Function) -> Region:
@@ -141,8 +151,9 @@ class _Rewrite:
                 del scope.cells[cell]
 
     def regions(self, stmt: Stmt, args: tuple[Value, ...], scope: _Scope) -> None:
-        if stmt.row is c.IF and isinstance(_number(args[0]), bool | int) and _number(args[0]) is not None:
-            taken = stmt.regions[0 if _number(args[0]) else 1]
+        known = True if stmt in self.taken else _number(args[0]) if stmt.row is c.IF else None
+        if isinstance(known, bool | int):
+            taken = stmt.regions[0 if known else 1]
             self.region(taken, scope)
             scope.values.update(zip(stmt.outs, (scope.values[r] for r in taken.results), strict=True))
             return
