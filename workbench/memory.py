@@ -306,14 +306,15 @@ class Allocation:
     of           set on gradient memory: the allocation it is the gradient of.
     names        labels for pictures: name -> span.
     grad_notes   span -> what to say, once, to who reads the gradient of these bytes and finds it zero.
+    blank        on gradient memory: the version at which it was all zeros.
     publisher    on gradient memory: when a tape last published it, and which (a weak reference).
     grad_scale   bytes of gradient per byte here: 2 for float16 (its gradient is float32), else 1; None: not fixed yet.
     """
 
     __slots__ = (
         "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "required", "retained",
-        "asked", "grad", "_of", "names", "grad_notes", "grad_scale", "publisher", "_bytes", "_written", "_published",
-        "__weakref__",
+        "asked", "grad", "_of", "names", "grad_notes", "grad_scale", "publisher", "blank", "_bytes", "_written",
+        "_published", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, owner: Any, address: int, nbytes: int, device: Device, exposed: bool):
@@ -329,6 +330,7 @@ class Allocation:
         self.grad_notes: dict[Span, str] = {}
         self.grad_scale: int | None = None
         self.publisher: tuple[int, Any] = (0, None)
+        self.blank = -1
         self._bytes: Any = None
         self._written: dict[Span, None] = {}
         self._published: Any = None
@@ -423,7 +425,7 @@ class Allocation:
             if self.grad_scale is None:
                 self.grad_scale = 1
             made = allocate(self.nbytes * self.grad_scale, self.device)
-            made._of = weakref.ref(self)
+            made._of, made.blank = weakref.ref(self), made.version
             self.grad = made
         return self.grad
 

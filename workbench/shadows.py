@@ -9,8 +9,10 @@ import numpy as np
 
 from .arguments import pack_values
 from .array import array
+from .config import config
 from .device import xp
 from .errors import GradientError
+from .kernels import compile_c
 from .kernels.types import Scalar, Struct, is_float
 from .memory import Allocation, Span
 
@@ -84,10 +86,25 @@ def _buffer(allocation: Allocation, n: int, start: Any = None, clear: bool = Tru
     if spare:
         data, address, _ = spare.pop()
         if clear:
-            data[...] = 0 if start is None else start
+            move(data, start)
         return data, address
     data = xp(allocation.device).zeros(n, np.uint8) if start is None else start.copy()
     return data, _address(data)
+
+
+LARGE = 1 << 18  # bytes from which several threads move them faster than one
+
+
+def move(to: Any, source: Any = None) -> None:
+    """Copy bytes, or clear them."""
+    if len(to) < LARGE or config.threads < 2 or not (isinstance(to, np.ndarray) and _compiles()):
+        to[...] = 0 if source is None else source
+    else:
+        compile_c.move()(_address(to), 0 if source is None else _address(source), len(to), config.threads)
+
+
+def _compiles() -> bool:
+    return config.backend != "numpy" and compile_c.available()
 
 
 def _address(data: Any) -> int:

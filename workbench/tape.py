@@ -34,6 +34,7 @@ from .shadows import (
     float_parts,
     gradient_dtype,
     mirrored_values,
+    move,
     moved_values,
     moved_view,
     private_copies,
@@ -383,14 +384,14 @@ class Tape(Recording):
                 " x.grad.zero_() or tape.zero() before backward() starts anew; assigning x.grad = b copied b.",
                 stacklevel=4,
             )
-        if written is None or not written.everything:
+        if (written is not None and written.everything) or (grad.blank == grad.version and not grad.exposed):
+            move(grad.bytes, shadow.data)
+        else:
             accumulate(grad, shadow, dtype)
             for span in written or ():
                 at = Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
                 words = at.words()
                 words[...] = shadow.view(span, words.dtype)
-        else:
-            grad.bytes[...] = shadow.data
         for wanted, data in retained.items():
             if wanted.allocation is a:
                 a.gradient_span(wanted).words()[...] = data
@@ -442,9 +443,10 @@ class Tape(Recording):
         with memory.LOCK, memory.unrecorded():
             for allocation in {a.allocation: None for a in self.arrays.values()}:
                 grad = allocation.grad
-                if grad is not None:
-                    grad.bytes[...] = 0
+                if grad is not None and (grad.blank != grad.version or grad.exposed):
+                    move(grad.bytes)
                     grad.version += 1
+                    grad.blank = grad.version
                     grad.mark_published()
                     grad.publisher = (0, None)
 

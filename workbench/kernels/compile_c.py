@@ -339,14 +339,40 @@ void wb_parallel(wb_kernel kernel, const void *args, int64_t begin, int64_t end,
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&owner);
 }
+
+typedef struct { char *to; const char *from; } wb_bytes;
+static void move(const void *args, int64_t begin, int64_t end) {
+    const wb_bytes *b = args;
+    if (b->from) __builtin_memcpy(b->to + begin, b->from + begin, end - begin);
+    else __builtin_memset(b->to + begin, 0, end - begin);
+}
+
+/* Copy bytes, or clear them where `from` is null. */
+void wb_move(char *to, const char *from, int64_t bytes, int64_t threads) {
+    wb_bytes args = {to, from};
+    wb_parallel(move, &args, 0, bytes, threads);
+}
 """
+
+
+@lru_cache(None)
+def _pool_library() -> ctypes.CDLL:
+    return ctypes.CDLL(str(build(POOL, ("-pthread",))))
 
 
 @lru_cache(None)
 def pool():
     """wb_parallel(kernel address, packed, begin, end, threads)."""
-    library = ctypes.CDLL(str(build(POOL, ("-pthread",))))
-    run = library.wb_parallel
+    run = _pool_library().wb_parallel
     run.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]
+    run.restype = None
+    return run
+
+
+@lru_cache(None)
+def move():
+    """wb_move(to, from, bytes, threads): addresses; bytes are cleared where `from` is 0."""
+    run = _pool_library().wb_move
+    run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
     run.restype = None
     return run
