@@ -2,8 +2,9 @@
 
 A program is source text (funcs, a struct, kernels) and a script of launches and host writes on a few arrays that are
 inputs and outputs at once. The oracle differentiates the program's own forward, along random directions, with fourth
-order central differences at two steps: where the two agree, the gradient must agree with them. One thread may use
-memory in any pattern; kernels of many threads are free of races by construction.
+order central differences at two steps: where the two agree, the gradient must agree with them. Forward mode must be the
+transpose of the gradient, in float64 and in another float type. One thread may use memory in any pattern; kernels of
+many threads are free of races by construction.
 
     python tests/fuzz.py --programs 2000 --seed 1
 """
@@ -20,13 +21,15 @@ import sys
 import time
 import traceback
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 import workbench as wb
 from workbench.errors import GradientError, KernelError, LaunchError
+from workbench.forward import shadow_of
+from workbench.shadows import Workspace
 
 F = "wb.float64"
 REFUSALS = (KernelError, LaunchError, GradientError)
@@ -74,10 +77,10 @@ ANNOTATION = {
 
 
 class Generator:
-    """One program, from one seed."""
+    """One program, from a seed or from a source of randomness (of Hypothesis, which then shrinks what fails)."""
 
-    def __init__(self, seed: int):
-        self.r = random.Random(seed)
+    def __init__(self, source: int | random.Random):
+        self.r = random.Random(source) if isinstance(source, int) else source
         self.length = self.r.choice((3, 3, 4, 5))
         self.tastes = [self.r.choice((0.2, 1.0, 1.0, 5.0)) for _ in range(40)]  # programs that dwell on a few features
         self.plane = False
@@ -97,7 +100,7 @@ class Generator:
 
     def enter(self, params: list[Param], threads: bool, kernel: bool) -> None:
         self.params, self.threads, self.kernel = params, threads, kernel
-        self.env: dict[str, str] = {}  # local name -> f | v | i (small, 0 <= i < 3) | s (struct)
+        self.env: dict[str, str] = {}  # local name -> f | v | m | i (small, 0 <= i < 3) | s (struct)
         self.fixed: set[str] = set()  # loop variables and counters: not reassigned
         self.loops = 0
         self.cost = 1
@@ -192,6 +195,8 @@ class Generator:
             return f"wb.where({self.condition(depth - 1)}, {e()}, {e()})"
         if roll < 0.69:
             return f"wb.dot({self.vec(depth - 1)}, {self.vec(depth - 1)}) * F(0.3)"
+        if roll < 0.71 and self.names("m"):
+            return self.r.choice(("wb.trace({}) * F(0.4)", "wb.determinant({}) * F(0.3)")).format(self.mat(depth - 1))
         if roll < 0.73:
             return f"wb.exp(F(0.3) * wb.sin({e()}))"
         if roll < 0.76:
@@ -208,6 +213,7 @@ class Generator:
     def atom(self) -> str:
         options = [*self.names("f")] * 2 + [f"{n}[{self.r.randrange(3)}]" for n in self.names("v")]
         options += [f"{n}.{self.r.choice('xyz')}" for n in self.names("v")]
+        options += [f"{n}[{self.r.randrange(3)}, {self.r.randrange(3)}]" for n in self.names("m")]
         options += [f"{n}.a" for n in self.names("s")] + [f"{n}.v[1]" for n in self.names("s")]
         options += [p.name for p in self.of("c")] + [f"{p.name}[2]" for p in self.of("v")]
         if self.names("i"):
@@ -232,11 +238,28 @@ class Generator:
             return f"{self.vec(depth - 1)} * wb.sin({self.float(depth - 1)})"
         if roll < 0.70:
             return f"wb.cross({self.vec(depth - 1)}, {self.vec(depth - 1)}) * F(0.3)"
+        if roll < 0.73 and self.names("m"):
+            product = f"{self.mat(depth - 1)} @ {self.vec(depth - 1)} * F(0.4)"
+            return product if self.chance(0.8) else f"{self.r.choice(self.names('m'))}[{self.r.randrange(3)}]"
         if roll < 0.75:
             made = self.call("v", depth)
             if made:
                 return made
         return f"wb.vec3d({self.float(depth - 1)}, {self.float(depth - 1)}, {self.literal()})"
+
+    def mat(self, depth: int) -> str:
+        roll = self.r.random()
+        if (depth <= 0 or roll < 0.4) and self.names("m"):
+            return self.r.choice(self.names("m"))
+        if depth <= 0 or roll < 0.5:
+            return f"wb.diag({self.vec(0)})"
+        if roll < 0.65:
+            return f"wb.outer({self.vec(depth - 1)}, {self.vec(depth - 1)}) * F(0.3)"
+        if roll < 0.75:
+            return f"({self.mat(depth - 1)} {self.r.choice('+-')} {self.mat(depth - 1)})"
+        if roll < 0.85:
+            return f"({self.mat(depth - 1)} @ {self.mat(depth - 1)}) * F(0.4)"
+        return f"wb.transpose({self.mat(depth - 1)})" if roll < 0.92 else f"wb.skew({self.vec(depth - 1)})"
 
     def call(self, result: str, depth: int) -> str | None:
         found = [f for f in self.funcs if f[2] == result]
@@ -293,7 +316,7 @@ class Generator:
             (3, self.swap), (14, self.store), (8, self.update), (4, self.add_atomic), (3, self.new_struct),
             (4, self.write_struct), (7, self.branch), (7, self.for_loop), (3, self.while_loop), (2, self.alias),
             (2, self.leave), (1, self.old_value), (2, self.nothing_call), (3, self.count), (2, self.whole_struct),
-            (2, self.tuple_call),
+            (2, self.tuple_call), (3, self.new_mat), (4, self.entry),
         ]  # fmt: skip
         weights = [w * taste for (w, _), taste in zip(options, self.tastes, strict=False)]
         self.r.choices([make for _, make in options], weights)[0]()
@@ -309,6 +332,23 @@ class Generator:
         name = self.fresh("v")
         self.env[name] = "v"
         self.w.put(f"{name} = {e}")
+
+    def new_mat(self) -> None:
+        e = self.mat(2)
+        name = self.fresh("m")
+        self.env[name] = "m"
+        self.w.put(f"{name} = {e} * F(0.7)")
+
+    def entry(self) -> None:
+        """Write one entry or one row of a matrix."""
+        found = self.names("m")
+        if not found:
+            return self.new_mat()
+        n, how = self.r.choice(found), self.r.choice(("=", "+=", "*=", "-="))
+        if self.chance(0.2):
+            return self.w.put(f"{n}[{self.r.randrange(3)}] = {self.tame_vec()}")
+        row = self.r.choice(self.names("i")) if self.names("i") and self.bounded() else self.r.randrange(3)
+        return self.w.put(f"{n}[{row}, {self.r.randrange(3)}] {how} {self.tame(1)}")
 
     def new_int(self) -> None:
         e = self.index()
@@ -765,6 +805,9 @@ class Generator:
 # ---- programs
 
 
+LETTER = {16: "h", 32: "", 64: "d"}
+
+
 @dataclass
 class Program:
     """Source text, a script, and which arrays ask for gradients. `seed` draws contents, seeds and directions."""
@@ -776,12 +819,24 @@ class Program:
     retained: tuple[str, ...]
     seed: int
     scope: dict[str, Any] = field(default_factory=dict)
+    bits: int = 64  # of its floats
 
     def compile(self) -> None:
-        file = f"<fuzz-{self.seed}-{id(self)}>"
-        linecache.cache[file] = (len(self.source), None, self.source.splitlines(True), file)
+        file = f"<fuzz-{self.seed}-{self.bits}-{id(self)}>"
+        text = self.source.replace("F = wb.float64", f"F = wb.float{self.bits}")
+        for name in ("vec3", "mat33"):
+            text = text.replace(f"wb.{name}d", f"wb.{name}{LETTER[self.bits]}")
+        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
         self.scope = {"__name__": "fuzz"}
-        exec(compile(self.source, file, "exec"), self.scope)
+        exec(compile(text, file, "exec"), self.scope)
+
+    @property
+    def scalar(self) -> Any:
+        return getattr(wb, f"float{self.bits}")
+
+    @property
+    def vector(self) -> Any:
+        return getattr(wb, f"vec3{LETTER[self.bits]}")
 
     def contents(self) -> dict[str, np.ndarray]:
         rng, n = np.random.default_rng(self.seed), self.length
@@ -803,8 +858,8 @@ class Program:
     def fill(self, name: str, data: np.ndarray, requires_grad: bool) -> Any:
         """An array of these contents; records for P, whose columns are `a` and the components of `v`."""
         if name != "P":
-            dtype = wb.vec3d if name in "VW" else wb.float64
-            return wb.array(data.copy(), dtype=dtype, requires_grad=requires_grad)
+            dtype = self.vector if name in "VW" else self.scalar
+            return wb.array(data.astype(self.scalar.numpy), dtype=dtype, requires_grad=requires_grad)
         made = wb.zeros(len(data), dtype=self.scope["Pair"], requires_grad=requires_grad)
         records = made.numpy().copy()
         records["a"], records["v"] = data[:, 0], data[:, 1:]
@@ -816,12 +871,12 @@ class Program:
         if not isinstance(spec, tuple):
             return spec
         if spec[0] == "vec":
-            return wb.vec3d(*spec[1])
+            return self.vector(*spec[1])
         if spec[0] == "fresh":
             shape = (n, n) if spec[1] == "a2" else (n,)
             key = (spec, len(extra))
-            dtypes = {"av": wb.vec3d, "ct": int, "ps": self.scope["Pair"]}
-            extra[key] = wb.zeros(shape, dtype=dtypes.get(spec[1], wb.float64))
+            dtypes = {"av": self.vector, "ct": int, "ps": self.scope["Pair"]}
+            extra[key] = wb.zeros(shape, dtype=dtypes.get(spec[1], self.scalar))
             return extra[key]
         if spec[0] == "pack":
             pack = self.scope["Pack"]()
@@ -945,6 +1000,10 @@ def _check(program: Program, c: bool, wild: float) -> Outcome:
         found = _direction(program, grads, 0)
         if found.verdict != "exact":
             return found
+        bits, tolerance = ((64, 1e-11), (32, 1e-3), (64, 1e-11), (16, 1e-2))[program.seed % 4]
+        found = transposed(replace(program, bits=bits), tolerance)
+        if found.verdict == "wrong":
+            return found
         return _compare_c(program, grads, final) if c else Outcome("exact")
 
 
@@ -964,6 +1023,41 @@ def _direction(program: Program, grads: dict[str, np.ndarray], k: int) -> Outcom
     if abs(got - want) <= 1e-6 * scale + unsure:
         return Outcome("exact")
     return Outcome("wrong", f"along direction {k}: got {got!r}, want {want!r} (steps differ by {unsure:.1e})")
+
+
+def transposed(program: Program, tolerance: float) -> Outcome:
+    """Is forward mode the transpose of the gradient: <u, J v> = <J^T u, v>, everything moved and seeded at once."""
+    program.compile()
+    contents = program.contents()
+    arrays = program.arrays(contents, True)
+
+    def floats(names: Any) -> list[Any]:
+        return [f for n in names for f in ([arrays[n].field("a"), arrays[n].field("v")] if n == "P" else [arrays[n]])]
+
+    try:
+        with wb.Tape() as tape:
+            program.run(arrays)
+        before = {n: plain(arrays[n]) for n in contents}
+        rng = np.random.default_rng(program.seed + 3)
+        v = {a: rng.normal(size=a.data.shape) for a in floats(program.required) if a.allocation in tape.active}
+        u = {a: rng.normal(size=a.data.shape) for a in floats(contents) if a.allocation in tape.active}
+        moved, space = wb.jvp(tape, v), Workspace()
+        for a, seeds in u.items():
+            shadow_of(a, space)[...] += seeds
+        tape._walk(space)
+    except REFUSALS as e:
+        return Outcome("refused", f"[{e.slug}] {e}")
+    for n, data in before.items():
+        if not np.array_equal(plain(arrays[n]), data, equal_nan=True):
+            return Outcome("wrong", f"forward mode changed the contents of {n}")
+    ahead = np.concatenate([np.ravel(u[a] * moved[a]) for a in u] or [np.zeros(1)]).astype(float)
+    back = np.concatenate([np.ravel(v[a] * shadow_of(a, space)) for a in v] or [np.zeros(1)]).astype(float)
+    scale = max(1.0, float(np.abs(ahead).sum()), float(np.abs(back).sum()))
+    if not scale < (1e6 if program.bits == 64 else 1e4):
+        return Outcome("wild", f"{scale}")
+    if abs(ahead.sum() - back.sum()) <= tolerance * scale:
+        return Outcome("exact")
+    return Outcome("wrong", f"float{program.bits}: <u, Jv> = {ahead.sum()!r}, <J^T u, v> = {back.sum()!r}")
 
 
 def _compare_c(program: Program, grads: dict[str, np.ndarray], final: dict[str, np.ndarray]) -> Outcome:

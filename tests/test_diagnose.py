@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from corpus import load
 
 import workbench as wb
 from workbench.diagnose import Finding, Findings
@@ -183,6 +184,16 @@ def test_what_the_seed_does_not_depend_on_is_no_problem_but_is_mentioned():
     found = tape.diagnose()
     assert found.problems == []
     assert [f.arrays for f in found.named("not-on-path")] == [("other",)]
+
+
+def test_a_seed_with_no_path_to_any_leaf_is_told():
+    x, c, y, z = leaf(1.0, 2.0), wb.ones(2, dtype=float), wb.zeros(2, dtype=float), wb.zeros(2, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(square, dim=2, inputs=[x], outputs=[y])
+        wb.launch(square, dim=2, inputs=[c], outputs=[z])
+    tape.backward(grads={z: wb.ones(2, dtype=float)})
+    found = only(tape.diagnose(), "not-on-path")
+    assert found.severity == "warning" and found.arrays == ("x",) and "does not depend on it" in found.sentence
 
 
 def test_a_declared_scalar_is_a_leaf_like_any_other():
@@ -518,6 +529,20 @@ def test_a_swinging_chain_has_no_problems_and_its_gradients_do_not_change():
     assert [f.arrays for f in found.named("overwritten-kept")], "the positions are overwritten and kept"
     np.testing.assert_array_equal(rest.grad.numpy(), before)
     assert before.any()
+
+
+def test_no_program_of_the_corpus_has_a_problem_but_one_that_multiplies_by_zero(backend):
+    wb.config.backend = "numpy"
+    programs = [p for p in load().values() if wb.float64 in p.dtypes]
+    for program in programs[backend == "c" :: 2]:  # half of them each time this runs
+        arrays = program.arrays(wb.float64, program.start())
+        with wb.Tape() as tape:
+            program.run(wb.float64, arrays)
+        floats = [a for a in arrays.values() if wb.types.is_float(a.dtype) and tape._touched(a.span)]
+        seeds = {a: np.random.default_rng(1).uniform(0.5, 1.5, a.data.shape) for a in floats}
+        tape.backward(grads={a: wb.array(data, dtype=a.dtype) for a, data in seeds.items()})
+        slugs = {f.slug for f in tape.diagnose().problems}
+        assert slugs == ({"died"} if program.name == "copy_fill_and_zero_between_launches" else set()), program.name
 
 
 def test_memory_is_as_it_was_after_a_diagnosis():

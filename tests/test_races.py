@@ -77,8 +77,10 @@ def test_two_stores_to_one_element_are_found():
     x, y = leaf(), empty()
     tape = record(scatter, N, x, ints(0, 1, 2, 3, 1, 5), y)
     assert checked(tape)
-    race(tape, y, "'y'", "threads 1 and 4")
-    race(record(scatter, 2, x, ints(3, 3), y), y, "threads 0 and 1")
+    line = scatter.program().function.where.line + 2
+    race(tape, y, "'y', y[1], in ", "threads 1 and 4", f"line {line} (store) and line {line} (store)")
+    race(record(scatter, 2, x, ints(3, 3), y), y, "threads 0 and 1", "y[3]")
+    race(record(scatter, 2, x, ints(-2, 4), y), y, "threads 0 and 1", "y[4]")
 
 
 def test_a_permutation_is_no_race_and_exact():
@@ -127,7 +129,7 @@ def test_a_grid_of_two_axes_names_both_indices():
         y[index[i], j] = x[i, j] * x[i, j]
 
     x, y = leaf(X.reshape(3, 2)), wb.zeros((3, 2), dtype=F)
-    race(record(grid, (3, 2), x, ints(0, 2, 0), y), y, "(0, ", "(2, ")
+    race(record(grid, (3, 2), x, ints(0, 2, 0), y), y, "(0, ", "(2, ", "y[0, ")
     tape = record(grid, (3, 2), x, ints(2, 0, 1), y)
     backward(tape, y)
     np.testing.assert_array_equal(x.grad.numpy(), 2 * X.reshape(3, 2))

@@ -122,8 +122,8 @@ class Executable:
         raise memory_exhausted(self.function.name, where)
 
 
-def memory_exhausted(name: str, where: Any) -> LaunchError:
-    return LaunchError(
+def memory_exhausted(name: str, where: Any) -> GradientError:
+    return GradientError(
         f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values.", slug="stack-full",
         where=where, why="A gradient from what is left would be wrong.", instead="fewer turns per launch",
     )  # fmt: skip
@@ -250,12 +250,22 @@ class Races:
         there, _, other_row = self.guard.table[found[3] - 1]
         one, other = (_thread(n, plan.dims) for n in (found[1], found[2]))
         lines = f"line {where.line if where else '?'} ({row}) and line {there.line if there else '?'} ({other_row})"
+        place = self.element(plan, name, found[racing.PLACE :])
         return GradientError(
-            f"Kernel {plan.program.name!r}: threads {one} and {other} touch one element of {name!r}, in {lines}.",
+            f"Kernel {plan.program.name!r}: threads {one} and {other} touch one element of {name!r}, {place},"
+            f" in {lines}.",
             slug="race", where=where,
             why="Threads have no order, so the result, and its gradient, are a matter of luck.",
             instead=f"wb.atomic_add({name}, ..., value), or another array for the results",
         )  # fmt: skip
+
+    def element(self, plan: Plan, name: str, words: Sequence[int]) -> str:
+        """`y[3]`, or `y[3][1]` for a component. Negative indices count from the end."""
+        type = next(leaf.type for leaf in plan.program.leaves if leaf.name == name)
+        shape, inner = plan.shapes[name], getattr(type.dtype, "shape", ())  # type: ignore[union-attr]
+        index = [i % n for i, n in zip(words, (*shape, *inner), strict=False)]
+        parts = index[: len(shape)], index[len(shape) :]
+        return name + "".join(str(part) for part in parts if part)
 
 
 def _thread(number: int, dims: tuple[int, ...]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,22 +28,26 @@ def died(case: Case) -> Iterator[Finding]:
     if case.trail.final is None or not case.seeded:
         return
     told: set = set()
-    for found in leaf_accesses(case.trail).values():
+    apart: list[Finding] = []
+    leaves = leaf_accesses(case.trail).values()
+    for found in leaves:
         name = found[0].name
         if any(norm_of(case.trail.final, x) for x in found):
             continue
         cone, reached = _cone(case, found)
         ends = [s for s in reversed(case.trail.steps) if s.event in cone and _ends(s, cone[s.event])]
         if not reached or not ends:
-            yield _not_on_path(case, name, next(iter(cone), None))
+            apart.append(_not_on_path(case, name, next(iter(cone), None)))
             continue
         deaths = ((s, _death(case, s, cone[s.event], name)) for s in ends[:TRIED])
         step, death = next(((s, d) for s, d in deaths if d.kind != "apart"), (ends[0], None))
         if death is None:
-            yield _not_on_path(case, name, step.event)
+            apart.append(_not_on_path(case, name, step.event))
         elif (step.event, name) not in told:
             told.add((step.event, name))
             yield _died(step, death, name)
+    for finding in apart:  # of no leaf at all: then the seed is on the wrong array
+        yield replace(finding, severity="warning") if len(apart) == len(leaves) else finding
 
 
 def _not_on_path(case: Case, name: str, event: Event | None) -> Finding:

@@ -19,7 +19,8 @@ from .ops import memory as mem
 from .ops.row import ROWS
 from .types import Array, Composite, int32
 
-FOUND = 4  # words of the record: statement + 1, this thread, the other thread, its statement + 1
+PLACE = 4  # words of the record before the index: statement + 1, this thread, the other thread, its statement + 1
+FOUND = PLACE + 6  # four axes and those of a matrix
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,9 @@ class _Guard(_Adjoint):
         number = self.number_of(stmt)
         for cell in self.cells(stmt, known):
             owner, by = self.at("owner_", name, cell), self.at("by_", name, cell)
-            self.meet(self.other(owner), number, owner, by)
+            self.meet(self.other(owner), number, owner, by, cell)
             adder, kind = self.at("adder_", name, cell), self.at("kind_", name, cell)
-            self.meet(self.other(adder), number, adder, kind)
+            self.meet(self.other(adder), number, adder, kind, cell)
             if writes:
                 self.leave("owner_", name, cell, self.me)
                 self.leave("by_", name, cell, self.number(int32, number))
@@ -138,13 +139,13 @@ class _Guard(_Adjoint):
     def update(self, stmt: Stmt, name: str, cell: list[Value], number: int) -> None:
         """An atomic may meet atomics of its own kind; -1 stands for several threads."""
         owner, by = self.at("owner_", name, cell), self.at("by_", name, cell)
-        self.meet(self.other(owner), number, owner, by)
+        self.meet(self.other(owner), number, owner, by, cell)
         adder, kind = self.at("adder_", name, cell), self.at("kind_", name, cell)
         clash = self.other(adder)
         for k, (_, array, row) in enumerate(self.table, 1):
             if array == name and _family(row) == _family(stmt.row.name) and row.startswith("atomic"):
                 clash = ROWS["logical_and"](clash, ROWS["ne"](kind, self.number(int32, k)))
-        self.meet(clash, number, adder, kind)
+        self.meet(clash, number, adder, kind, cell)
         several = ROWS["where"](self.other(adder), self.number(int32, -1), self.me)
         self.leave("adder_", name, cell, several)
         self.leave("kind_", name, cell, self.number(int32, number))
@@ -162,10 +163,11 @@ class _Guard(_Adjoint):
         zero = self.number(int32, 0)
         return ROWS["logical_and"](ROWS["ne"](owner, zero), ROWS["ne"](owner, self.me))
 
-    def meet(self, clash: Value, number: int, other: Value, by: Value) -> None:
+    def meet(self, clash: Value, number: int, other: Value, by: Value, cell: list[Value]) -> None:
         region = Region()
         with self.builder.inside(region):
-            for k, value in enumerate((self.number(int32, number), self.me, other, by)):
+            place = [i if i.type == int32 else ROWS["cast"](i, attr=int32) for i in cell]
+            for k, value in enumerate((self.number(int32, number), self.me, other, by, *place)):
                 self.builder.emit(mem.STORE, self.found, self.number(int32, k), value)
         self.builder.append(c.IF, (clash,), (), (region, Region()))
 
