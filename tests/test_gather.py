@@ -394,7 +394,7 @@ def wave(u: wb.array2d(dtype=F), before: wb.array2d(dtype=F), y: wb.array2d(dtyp
 
 
 def wave_gradients(start, rows: bool, asked: bool, steps: int = 5):
-    """The gradient of a wave kept in one array or in many, by its start; the last field is seeded, and an earlier one."""
+    """The gradient of a wave kept in one array or in many, by its start; two of its fields are seeded."""
     n, m = start.shape
     if rows:
         kept = wb.zeros((steps + 2, n, m), dtype=F, requires_grad=asked)

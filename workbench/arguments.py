@@ -6,6 +6,7 @@ Every refusal names the kernel, the argument and the line of the kernel's signat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -42,9 +43,22 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
             if arg.dtype is not type.dtype or arg.ndim != type.ndim:  # type: ignore[attr-defined]
                 _check_array(kernel, program, leaf, arg)
             flat.append(arg)
+        elif arg.__class__ is float and type.__class__ is Scalar and type.kind == "f" and not leaf.path:
+            flat.append(arg)
+        elif arg.__class__ is int and type.__class__ is Scalar and not leaf.path and arg in _exact(type):
+            flat.append(arg if type.kind in "iu" else float(arg))
         else:
             flat.append(_argument(kernel, program, leaf, arg))
     return flat
+
+
+@cache
+def _exact(type: Scalar) -> range:
+    """The ints that any parameter of this type takes without a second look."""
+    if type.kind in "iu":
+        info = np.iinfo(type.numpy)
+        return range(int(info.min), int(info.max) + 1)
+    return range(-(1 << 20), 1 << 20) if type.kind == "f" else range(0)
 
 
 def _refuse(kernel: str, program: Program, leaf: Leaf, text: str, slug: str, instead: str = "") -> LaunchError:

@@ -36,13 +36,16 @@ _WORK = 20_000  # candidate solutions tried by the exact overlap solver before i
 # ---- spans
 
 
+PARTS = 64  # boxes that a span remembers
+
+
 class Span:
     """The bytes of one array: `shape` elements of `itemsize` bytes, `strides` in bytes, from `offset` on.
 
     Immutable; equal by content within one allocation.
     """
 
-    __slots__ = ("allocation", "offset", "shape", "strides", "itemsize", "_key", "_hash", "_hull")
+    __slots__ = ("allocation", "offset", "shape", "strides", "itemsize", "_key", "_hash", "_hull", "_parts")
 
     def __init__(self, allocation: Allocation, offset: int, shape: tuple, strides: tuple, itemsize: int):
         self.allocation, self.offset, self.shape, self.strides, self.itemsize = (
@@ -60,6 +63,7 @@ class Span:
                 else:
                     high += (n - 1) * stride
         self._hull = (low, high + itemsize)
+        self._parts: dict[tuple, Span] | None = None
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Span) and self._key == other._key)
@@ -130,6 +134,17 @@ class Span:
             shape.append(len(r))
             strides.append(stride * r.step)
         return Span(self.allocation, offset, tuple(shape), tuple(strides), self.itemsize)
+
+    def part(self, ends: tuple[tuple[int, int], ...]) -> Span:
+        """The box of these (first, one past the last), the same object for the same box as long as it is in use."""
+        if self._parts is None:
+            self._parts = {}
+        found = self._parts.get(ends)
+        if found is None:
+            if len(self._parts) >= PARTS:
+                self._parts.clear()
+            found = self._parts[ends] = self.box(ends)
+        return found
 
     def view(self, dtype: Any, inner: tuple[int, ...] | None = None) -> Any:
         """The bytes as a writable NumPy array (CuPy on a GPU) of shape `(*shape, *inner)`.

@@ -40,6 +40,9 @@ log = logging.getLogger("workbench")
 PARALLEL_FROM = 16_384  # threads of a launch below which one worker is faster than waking others
 
 
+PULL_FROM = 2048  # threads below which a second function costs more than it saves
+
+
 SCRATCH_BYTES = 256 << 20  # for the loop values of the threads that run at once on a GPU
 
 
@@ -509,11 +512,13 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     targets = {plan.shapes.get(mirrors(n)) for n in main.contested}  # one gather runs over the cells of all of them
     alike = len(targets) == 1 and None not in targets
     alike = alike and len(plan.dims) == reverse.function.rank
-    if alike and plan.backend == "c" and math.prod(plan.dims) >= PARALLEL_FROM and not plan.groups:
+    size = math.prod(plan.dims)
+    if alike and plan.backend == "c" and size >= min(PULL_FROM, PARALLEL_FROM) and not plan.groups:
         shape = targets.pop()
         beside = frozenset(f"d_{n}" for n in active if plan.shapes.get(n) == shape)
         pulled = gathering.pull(reverse.function, main.contested, beside)
-        halves = gathering.split(reverse.function, main.contested) if pulled is None else None
+        big = pulled is None and size >= PARALLEL_FROM
+        halves = gathering.split(reverse.function, main.contested) if big else None
         if pulled is not None:
             main, pull = ready(pulled.rest), _pull(plan, pulled, position, ready)
         elif halves is not None:
@@ -634,4 +639,4 @@ def written_names(plan: Plan) -> set[str]:
 
 def span_of(a: array, box: Any) -> Span:
     """The bytes of a box of an array."""
-    return a.span if box is None else a.span.box(box)
+    return a.span if box is None else a.span.part(box)

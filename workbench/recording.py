@@ -106,8 +106,8 @@ class Recording:
         plan, flat = command.plan, command.flat
         event = Event(
             next(clock), "launch", plan.program.name, (frame.f_code, frame.f_lineno),
-            tuple([flat[k].span if box is None else flat[k].span.box(box) for k, box in plan.reads]),
-            tuple([flat[k].span if box is None else flat[k].span.box(box) for k, box in plan.writes]), command,
+            tuple([flat[k].span if box is None else flat[k].span.part(box) for k, box in plan.reads]),
+            tuple([flat[k].span if box is None else flat[k].span.part(box) for k, box in plan.writes]), command,
         )  # fmt: skip
         mask = self._activate(plan, flat) if not command.declared else self._activate_declared(event, command)
         if mask and not plan.float_writes.isdisjoint(mask):
