@@ -44,20 +44,21 @@ LAYERS = (
     ("arguments",),
     ("shadows",),
     ("plan",),
+    ("pullback",),
     ("launch",),
     ("operate",),
     ("reduce",),
     ("events",),
     ("recording",),
     ("tape",),
-    ("forward", "report", "twin", "rule", "products", "verify", "diagnose", "diagnose.*", "pitfalls"),
+    ("checkpoint", "forward", "report", "twin", "rule", "products", "verify", "diagnose", "diagnose.*", "pitfalls"),
     ("interop", "interop.*"),
     ("viz", "viz.*"),
     ("",),
 )
 EVERYWHERE = {"numpy"}
 SHOWING = {"anywidget", "ipywidgets", "traitlets", "IPython", "matplotlib", "tqdm"}
-ON_DEMAND = {"cupy", "cupy_backends", "torch", "jax", "jaxlib", "ziglang"}
+ON_DEMAND = {"checkpoint_schedules", "cupy", "cupy_backends", "torch", "jax", "jaxlib", "ziglang"}
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 MACHINE_PATH = re.compile(r"(?<![A-Za-z0-9_.])/(?:work|tmp|root|farm|home/[a-z]+)/")
 TEXT = {".py", ".js", ".css", ".md", ".toml", ".yaml", ".yml", ".ipynb", ".svg", ".txt", ".c", ".cu", ""}

@@ -332,7 +332,7 @@ def test_keywords_that_mean_nothing_here_are_taken_and_others_refused():
     with refused("launch-keyword", "outputs"):
         wb.launch(scale, dim=3, inputs=[x, 2.0], output=[y])
     with refused("launch-keyword", "adjoint"):
-        wb.launch(scale, dim=3, inputs=[x, 2.0], outputs=[y], adjoint=True)
+        wb.launch(scale, dim=3, inputs=[x, 2.0], outputs=[y], adj_inputs=[x])
     with refused("device"):
         wb.launch(scale, dim=3, inputs=[x, 2.0], outputs=[y], device="nowhere")
 

@@ -32,7 +32,7 @@ class Event:
     """One thing that happened to memory. `reads` and `writes` are the spans it touched."""
 
     id: int
-    kind: str  # launch | copy | assign | fill_ | zero_ | func | foreign
+    kind: str  # launch | copy | assign | fill_ | zero_ | func | loop | foreign
     label: str
     place: Any  # Where, or (code, line) until somebody asks
     reads: tuple[Span, ...] = ()
@@ -42,6 +42,7 @@ class Event:
     reverse: Any = None  # plan.Backward, where the event is on an active path
     callback: Callable[[], None] | None = None
     arrays: tuple[array, ...] = ()
+    loop: Any = None  # what a checkpointed loop needs to run again
     checked: bool = False  # for races
     followed: bool = True  # False: a copy whose source was not on an active path
 
@@ -69,13 +70,14 @@ class Need:
 
     span: Span
     event: Event
-    position: int
+    position: int  # of the array among the flat arguments, or among the event's arrays
     checksum: int | None = None
     stamp: Any = None
 
     @property
     def name(self) -> str:
-        return self.event.command.program.leaves[self.position].name
+        command = self.event.command
+        return command.program.leaves[self.position].name if command else self.event.arrays[self.position].label
 
     def verify(self) -> bool:
         return self.checksum is None or self.checksum == checksum_of(self.span)

@@ -254,8 +254,9 @@ def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
 
 
 def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
+    what = "a checkpointed loop" if event.loop is not None else "a function of yours"
     raise GradientError(
-        f"the tape holds a function of yours ({event.label}): forward mode cannot see what it does.",
+        f"the tape holds {what} ({event.label}): forward mode cannot see what it does.",
         slug="jvp-func", where=event.where, instead="kernels in its place, or backward()",
     )  # fmt: skip
 
@@ -266,7 +267,7 @@ def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
 
 _FORWARD: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "launch": _launch, "copy": _host, "assign": _host, "fill_": _host, "zero_": _host, "func": _func,
-    "foreign": _nothing,
+    "loop": _func, "foreign": _nothing,
 }  # fmt: skip
 
 

@@ -19,21 +19,24 @@ from .kernels.declare import Instance
 from .kernels.kernel import Kernel, Program
 from .kernels.types import Array, Small, Type, float32, scalar_of
 from .plan import Plan, grid, plan, span_of
+from .pullback import pull_back
 from .scalar import scalar
 
 
 def launch(
     kernel: Kernel, dim: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *,
-    device: Any = None, record_tape: bool = True, record_cmd: bool = False, **others: Any,
+    device: Any = None, record_tape: bool = True, record_cmd: bool = False, adjoint: bool = False,
+    adj_inputs: Sequence[Any] = (), adj_outputs: Sequence[Any] = (), **others: Any,
 ) -> Any:  # fmt: skip
     """Run `kernel` once per cell of the grid `dim` (an int, or a tuple of 1 to 4).
 
     `inputs` then `outputs` are its arguments: arrays, torch tensors, numbers, vectors, structs. Under an open `Tape`
     the launch becomes an event. Raises LaunchError or BoundsError before anything runs, KernelError for its source.
     As in Warp, `block_dim` and `max_blocks` may be given; they change nothing, since the grid decides them here.
+    `adjoint=True` runs the kernel's adjoint instead, without a tape: `pullback.pull_back` says with which arrays.
     """
-    if others:
-        _refuse_keywords(others)
+    if others or adj_inputs or adj_outputs:
+        _refuse_keywords(others, adjoint, adj_inputs, adj_outputs)
     if kernel.__class__ is not Kernel:
         raise LaunchError(
             f"launch takes a kernel, got {shown(kernel)}", slug="not-a-kernel", instead="@wb.kernel above it"
@@ -48,10 +51,23 @@ def launch(
     command = Command(program, plan(name, program, grid(name, dim), flat, where), flat)
     if program.takes_numbers and scalar in [a.__class__ for a in args]:
         command.declare(args, record_cmd)
+    if adjoint:
+        _pull_back(command, (*adj_inputs, *adj_outputs), record_cmd)
+        return None
     if record_cmd:
         return command
     command.launch(record_tape, sys._getframe(1))
     return None
+
+
+def _pull_back(command: Command, given: tuple, record_cmd: bool) -> None:
+    if record_cmd or command.declared:
+        what = "record_cmd=True" if record_cmd else "a declared scalar"
+        raise LaunchError(
+            f"launch(..., adjoint=True) with {what} is not supported.", slug="launch-keyword",
+            instead="tape.backward(grads={y: seed})",
+        )  # fmt: skip
+    pull_back(command.plan, command.flat, command.values, given)
 
 
 def _generic_types(kernel: Kernel, args: tuple) -> dict[str, Type]:
@@ -92,14 +108,19 @@ def _generic_type(kernel: Kernel, name: str, wanted: Any, arg: Any) -> Type:
 
 # keywords of Warp that cannot change a result -> the values that say nothing
 _SILENT: dict[str, Any] = {
-    "block_dim": int, "max_blocks": int, "stream": None, "adjoint": False, "adj_inputs": (), "adj_outputs": (),
+    "block_dim": int, "max_blocks": int, "stream": None,
 }  # fmt: skip
 
 
-def _refuse_keywords(others: dict[str, Any]) -> None:
+def _refuse_keywords(others: dict[str, Any], adjoint: bool, *adjoints: Any) -> None:
+    if any(adjoints) and not adjoint:
+        raise LaunchError(
+            "launch(..., adj_inputs=, adj_outputs=) without adjoint=True.", slug="launch-keyword",
+            why="A launch forward has no use for adjoints.", instead="launch(..., adjoint=True)",
+        )  # fmt: skip
     for name, value in others.items():
         if name not in _SILENT:
-            known = ["kernel", "dim", "inputs", "outputs", "device", "record_tape", "record_cmd", *_SILENT]
+            known = [n for n in (*launch.__annotations__, *_SILENT) if n not in ("others", "return")]
             close = difflib.get_close_matches(name, known, n=1)
             raise LaunchError(
                 f"launch has no argument {name!r}.", slug="launch-keyword", why=f"It has {', '.join(known)}.",
@@ -110,7 +131,6 @@ def _refuse_keywords(others: dict[str, Any]) -> None:
             raise LaunchError(
                 f"launch(..., {name}={shown(value)}) is not supported.", slug="launch-keyword",
                 why="It would change what runs, so it is not ignored.",
-                instead="tape.backward(grads={y: seed})" if name.startswith("adj") else "",
             )  # fmt: skip
 
 

@@ -411,7 +411,7 @@ class Allocation:
         """
         for ref in self.watchers:
             tape = ref()
-            if tape is not by and tape is not None:
+            if tape is not by and tape is not None and not _silence:
                 tape.foreign_write(span, what, where)
         self.version += 1
         if self._of is not None:
@@ -678,6 +678,19 @@ def pop_recorder(tape: Any) -> None:
 def recorder() -> Any:
     """The tape that records now in this thread, or None."""
     return _recorders.stack[-1] if _recorders.stack else None
+
+
+_silence: list[None] = []
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Under LOCK: inside, no tape is told of writes, since all bytes will be put back."""
+    _silence.append(None)
+    try:
+        yield
+    finally:
+        _silence.pop()
 
 
 @contextmanager

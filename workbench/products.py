@@ -41,7 +41,7 @@ def jacobian(tape: Tape, y: array, x: array, mode: str | None = None) -> np.ndar
     with memory.LOCK, memory.unrecorded():
         tape._check_seed(y)
         _check_direction(tape, x)
-        opaque = any(e.kind == "func" for e in tape.events)
+        opaque = any(e.kind in ("func", "loop") for e in tape.events)
         mode = mode or ("rows" if opaque or _count(y) <= _count(x) else "columns")
         rows = [_row(tape, y, x, k) for k in range(_count(y))] if mode == "rows" else None
         columns = [_column(tape, y, x, k) for k in range(_count(x))] if rows is None else []

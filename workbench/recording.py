@@ -48,6 +48,7 @@ class Recording:
         if keep not in ("needed", "all"):
             raise ValueError('keep is "needed" or "all"')
         self.keep = keep
+        self.muted = False  # while a checkpointed loop runs, which is one event
         self.events: list[Event] = []
         self.arrays: dict[int, array] = {}
         self.names: dict[int, str] = {}
@@ -393,6 +394,8 @@ class Recording:
 
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
         """Something that this tape does not record is about to change bytes."""
+        if self.muted:
+            return
         needs = self.needs.get(span.allocation, [])
         if self.keep == "all":
             event = Event(next(clock), "foreign", what, where or memory.caller_where(), (), (span,))

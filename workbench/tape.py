@@ -168,12 +168,14 @@ class Tape(Recording):
         try:
             for event in reversed(self.events):
                 after = extremal_memory(event)
-                if event.kept:
+                if event.loop is not None:  # it comes back to where it began by itself
+                    undone += [(span, span.copy_out()) for span in event.writes]
+                elif event.kept:
                     self._rewind(event, undone)
                 self._retain(event, space, retained)
                 if before is not None:
                     before(event, space)
-                _REVERSE[event.kind](self, event, space, after)
+                REVERSE[event.kind](self, event, space, after)
                 if observe is not None:
                     observe(event, space)
                 if drop:
@@ -473,9 +475,13 @@ class Tape(Recording):
         """Write the live picture as one file that needs no kernel and no network. Returns the path."""
         return self._ask("to_html", path, **choices)
 
-    def ledger(self, a: array, index: Any = ()) -> Any:
-        """Where the gradient of one element of `a` came from: signed contributions that sum to it."""
-        return self._ask("ledger", a, index)
+    def ledger(self, a: array, index: Any = (), at: Any = None) -> Any:
+        """Where the gradient of one element of `a` came from: signed contributions that sum to it.
+
+        index   of the element, then of the component of a vector or matrix; the path of a field for structs.
+        at      the moment, as in `adjoint`; "start" for the derivative by what the array held when the tape started.
+        """
+        return self._ask("ledger", a, index, at)
 
     def microscope(self, event: Event, thread: Any) -> Any:
         """One thread of one launch, statement by statement: values on the way down, adjoints on the way back."""
@@ -501,7 +507,8 @@ class Tape(Recording):
         return pictures[picture](self, *args, **choices)
 
 
-_REVERSE: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
+# by kind of event; `checkpoint`, which lies above, adds its own
+REVERSE: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "launch": Tape._reverse_launch,
     "copy": Tape._reverse_host,
     "assign": Tape._reverse_host,

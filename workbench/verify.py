@@ -168,7 +168,7 @@ def _check_tape(tape: Tape, results: list[array] | None, report: Report, rules: 
             why="Its launches cannot be run again from what they started from.", instead='wb.Tape(keep="all")',
         )  # fmt: skip
     rng = np.random.default_rng(0)
-    opaque = [e for e in tape.events if e.kind in ("func", "foreign")]
+    opaque = [e for e in tape.events if e.kind in ("func", "loop", "foreign")]
     rerun = None if opaque else Rerun(tape, rules.widened)
 
     def before(event: Event, _: Any) -> None:

@@ -22,7 +22,7 @@ Names = dict[Allocation, str]
 
 @dataclass(frozen=True)
 class Holding:
-    """One row. `kind` is kept, gradient, seed, shadow, parts or array; a shadow exists only while a walk runs."""
+    """One row. `kind`: kept, checkpoint, gradient, seed, shadow (only while a walk runs), parts or array."""
 
     kind: str
     nbytes: int
@@ -81,7 +81,7 @@ class Holdings:
 def holdings(tape: Tape) -> Holdings:
     """What the tape holds now, and what a walk of it takes."""
     names = _names(tape)
-    return Holdings([*_kept(tape, names), *_of_arrays(tape, names), *_parts(tape)])
+    return Holdings([*_kept(tape, names), *_checkpoints(tape), *_of_arrays(tape, names), *_parts(tape)])
 
 
 def _kept(tape: Tape, names: Names) -> list[Holding]:
@@ -98,6 +98,11 @@ def _kept(tape: Tape, names: Names) -> list[Holding]:
         line = f" at {where}" if where else ""
         found.append(Holding("kept", sum(sizes), of, f"{label}{times}{line}", f"overwritten here; {reason}"))
     return sorted(found, key=lambda r: -r.nbytes)
+
+
+def _checkpoints(tape: Tape) -> list[Holding]:
+    return [Holding("checkpoint", e.loop.nbytes, "its state", f"{e.label} at {e.where}", "steps run again from here")
+            for e in tape.events if e.loop is not None]  # fmt: skip
 
 
 def _of_arrays(tape: Tape, names: Names) -> list[Holding]:

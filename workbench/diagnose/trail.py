@@ -52,6 +52,10 @@ def accesses(tape: Tape, event: Event) -> list[Access]:
     if event.command is None:
         if event.kind == "func":
             return [Access(a, a.span, name_of(tape, a), True, False) for a in event.arrays]
+        if event.loop is not None:
+            state = event.arrays[: len(event.writes)]
+            reads = [Access(a, a.span, name_of(tape, a), False) for a in event.arrays]
+            return [*reads, *[Access(a, a.span, name_of(tape, a), True) for a in state]]
         return [Access(a, a.span, name_of(tape, a), k == 0) for k, a in reversed(list(enumerate(event.arrays)))]
     plan, places = event.command.plan, event.command.places
     found = []

@@ -90,8 +90,8 @@ class _Gather:
 
     def labels(self, event: Event) -> dict[str, list[tuple[int, str]]]:
         if event.command is None:
-            arrays = list(event.arrays)
-            both = {"write": arrays[:1], "read": arrays[1:]} if event.kind != "func" else {"write": arrays, "read": []}
+            arrays, n = list(event.arrays), len(event.writes)
+            both = {"write": arrays[:n], "read": arrays if event.loop is not None else arrays[n:]}
             return {how: [(-1, self.label(a, "")) for a in found] for how, found in both.items()}
         plan, places = event.command.plan, event.command.places
         reads = [*(k for k, _ in plan.reads), *event.command.declared]

@@ -18,7 +18,8 @@ from typing import NamedTuple
 FLAGS: tuple[str, ...] = ("nan", "inf", "died", "kept", "aliased")
 KINDS = {
     "launch": ("launch", "launches"), "copy": ("copy", "copies"), "fill": ("fill", "fills"), "zero": ("zero", "zeros"),
-    "assign": ("assign", "assigns"), "func": ("func", "funcs"), "foreign": ("foreign write", "foreign writes"),
+    "assign": ("assign", "assigns"), "func": ("func", "funcs"), "loop": ("time loop", "time loops"),
+    "foreign": ("foreign write", "foreign writes"),
 }  # fmt: skip
 HOW = ("read", "write", "accumulate")
 
