@@ -397,3 +397,14 @@ def test_the_guard_can_be_switched_off_and_on_again():
     tape.zero()
     wb.config.race_guard = True
     race(record(scatter, N, x, double, y), y)
+
+
+def test_a_certain_race_names_the_element_the_threads_and_both_lines():
+    @wb.kernel
+    def overlap(y: wb.array(dtype=float)):
+        i = wb.tid()
+        y[i] = 1.0
+        y[i + 1] = 2.0
+
+    with pytest.raises(wb.LaunchError, match=r"threads \(3,\) and \(2,\).*'y', y\[3\], in line \d+ and line \d+"):
+        wb.launch(overlap, dim=4, outputs=[wb.zeros(5)])

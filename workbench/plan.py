@@ -253,7 +253,7 @@ class Races:
         there, _, other_row = self.guard.table[found[3] - 1]
         one, other = (_thread(n, plan.dims) for n in (found[1], found[2]))
         lines = f"line {where.line if where else '?'} ({row}) and line {there.line if there else '?'} ({other_row})"
-        place = self.element(plan, name, found[racing.PLACE :])
+        place = _element(plan.program.function, name, found[racing.PLACE :], plan.shapes[name])
         return GradientError(
             f"Kernel {plan.program.name!r}: threads {one} and {other} touch one element of {name!r}, {place},"
             f" in {lines}.",
@@ -262,13 +262,13 @@ class Races:
             instead=f"wb.atomic_add({name}, ..., value), or another array for the results",
         )  # fmt: skip
 
-    def element(self, plan: Plan, name: str, words: Sequence[int]) -> str:
-        """`y[3]`, or `y[3][1]` for a component. Negative indices count from the end."""
-        type = next(leaf.type for leaf in plan.program.leaves if leaf.name == name)
-        shape, inner = plan.shapes[name], getattr(type.dtype, "shape", ())  # type: ignore[union-attr]
-        index = [i % n for i, n in zip(words, (*shape, *inner), strict=False)]
-        parts = index[: len(shape)], index[len(shape) :]
-        return name + "".join(str(part) for part in parts if part)
+
+def _element(function: Function, name: str, words: Sequence[int], shape: tuple[int, ...]) -> str:
+    """`y[3]`, or `y[3][1]` for a component. Negative indices count from the end."""
+    inner = next(getattr(p.type.dtype, "shape", ()) for p in function.arrays if p.name == name)  # type: ignore[attr-defined]
+    index = [i % n for i, n in zip(words, (*shape, *inner), strict=False)]
+    parts = index[: len(shape)], index[len(shape) :]
+    return name + "".join(str(part) for part in parts if part)
 
 
 def _thread(number: int, dims: tuple[int, ...]) -> Any:
@@ -440,11 +440,16 @@ def _box(accesses: Sequence, dims: tuple, scalars: dict, shape: tuple, shapes: d
 def _refuse_race(kernel: str, function: Function, dims: tuple, scalars: dict, shapes: dict) -> None:
     race = ranges.write_race(function, dims, scalars, shapes)
     if race is not None:
-        stmt, one, other = race
-        name = root_name(stmt)
+        stmt, name = race.stmt, root_name(race.stmt)
+        lines = f"line {race.stmt.where.line if race.stmt.where else '?'}"
+        if race.other_stmt is not stmt:
+            lines += f" and line {race.other_stmt.where.line if race.other_stmt.where else '?'}"
+        place = _element(function, name, race.element, shapes[name])
         raise LaunchError(
-            f"Kernel {kernel!r}: threads {one} and {other} both store to one element of {name!r}.", slug="race",
-            where=stmt.where, why="Threads have no order, so the result, and its gradient, would be a matter of luck.",
+            f"Kernel {kernel!r}: threads {race.thread} and {race.other} both store to one element of {name!r},"
+            f" {place}, in {lines}.",
+            slug="race", where=stmt.where,
+            why="Threads have no order, so the result, and its gradient, would be a matter of luck.",
             instead=f"wb.atomic_add({name}, ..., value), or an index that differs between threads",
         )  # fmt: skip
 

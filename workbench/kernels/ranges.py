@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ..errors import BoundsError, Where
@@ -941,10 +941,20 @@ def _told(hulls: list[_Hull], axis: int, open_: set[Symbol], spread: dict[Symbol
     return told
 
 
+class Race(NamedTuple):
+    """Two statements that store to one element of a parameter, each with its thread."""
+
+    stmt: ir.Stmt
+    thread: tuple[int, ...]
+    other: tuple[int, ...]
+    other_stmt: ir.Stmt
+    element: tuple[int, ...]
+
+
 def write_race(
     function: ir.Function, dims: Sequence[int], scalars: Mapping | None = None, shapes: Mapping | None = None
-) -> tuple[ir.Stmt, tuple[int, ...], tuple[int, ...]] | None:
-    """(statement, thread, other thread) that certainly store to one address of one parameter; None: none was found."""
+) -> Race | None:
+    """Two threads that certainly store to one address of one parameter; None: none was found."""
     launch = _Launch(dims, scalars, shapes)
     stores = [a for a in accesses(function) if a.stmt.row.name == "store" and a.certain and None not in a.indices]
     hulls = [h for h in (_Hull(a, launch) for a in stores) if not h.empty]
@@ -953,12 +963,13 @@ def write_race(
             if one.access.param == other.access.param and len(one.access.indices) == len(other.access.indices):
                 met = _meeting(one, other)
                 if met is not None:
-                    return one.access.stmt, *met
+                    thread, there, element = met
+                    return Race(one.access.stmt, thread, there, other.access.stmt, element)
     return None
 
 
-def _meeting(one: _Hull, other: _Hull) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Two threads at one address: a few likely pairs, each verified."""
+def _meeting(one: _Hull, other: _Hull) -> tuple[tuple[int, ...], ...] | None:
+    """Two threads at one address, and that: a few likely pairs, each verified."""
     lines = [[line for k in range(len(h.access.indices)) if (line := h.line(k))] for h in (one, other)]
     if any(len(part) < len(one.access.indices) for part in lines):
         return None
@@ -968,8 +979,9 @@ def _meeting(one: _Hull, other: _Hull) -> tuple[tuple[int, ...], tuple[int, ...]
         b = {v: a.get(v, lo) + step.get(v, 0) for v, (lo, _) in other.box.items()}
         if one.thread(a) == other.thread(b) or not (one.runs(a) and other.runs(b)):
             continue
-        if _address(one, a) is not None and _address(one, a) == _address(other, b):
-            return one.thread(a), other.thread(b)
+        element = _address(one, a)
+        if element is not None and element == _address(other, b):
+            return one.thread(a), other.thread(b), element
     return None
 
 
