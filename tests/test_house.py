@@ -51,6 +51,8 @@ LAYERS = (
     ("events",),
     ("recording",),
     ("tape",),
+    ("travel",),
+    ("sweep",),
     ("checkpoint", "forward", "report", "twin", "rule", "products", "verify", "diagnose", "diagnose.*", "pitfalls"),
     ("interop", "interop.*"),
     ("viz", "viz.*"),

@@ -97,6 +97,7 @@ from .operate import map
 from .products import hvp, jacobian, value_and_grad
 from .reduce import utils
 from .scalar import scalar
+from .sweep import sweep
 from .tape import Tape
 from .verify import gradcheck
 

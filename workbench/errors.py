@@ -47,12 +47,20 @@ def compose(what: str, where: Where | None, why: str, instead: str, slug: str) -
     return "\n".join(lines)
 
 
+def _again(kind, what: str, slug: str, where: Where | None, why: str, instead: str) -> Exception:
+    """An error that came from another process."""
+    return kind(what, slug=slug, where=where, why=why, instead=instead)
+
+
 class WorkbenchError(Exception):
     """Base of the errors raised on purpose. `slug` is the stable name that docs and tests use."""
 
     def __init__(self, what: str, *, slug: str, where: Where | None = None, why: str = "", instead: str = ""):
         self.what, self.slug, self.where, self.why, self.instead = what, slug, where, why, instead
         super().__init__(compose(what, where, why, instead, slug))
+
+    def __reduce__(self):
+        return _again, (type(self), self.what, self.slug, self.where, self.why, self.instead)
 
 
 class KernelError(SyntaxError):
@@ -67,6 +75,9 @@ class KernelError(SyntaxError):
         else:
             text = where.text + "\n"
             super().__init__(message, (where.file, where.line, where.col + 1, text, where.line, where.end_col + 1))
+
+    def __reduce__(self):
+        return _again, (type(self), self.what, self.slug, self.where, self.why, self.instead)
 
     def __str__(self) -> str:
         # Python's own tracebacks draw the line and the caret; a program that prints the error has only this.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,21 @@ from .errors import GradientError
 from .forward import _check_direction, _components, passing, shadow_of, value_of, walk
 from .kernels.types import Struct
 from .shadows import Workspace, gradient_dtype
+from .sweep import spread
 from .tape import Tape
 from .twin import Twice
 
 
-def jacobian(tape: Tape, y: array, x: array, mode: str | None = None) -> np.ndarray:
+def jacobian(
+    tape: Tape, y: array, x: array, mode: str | None = None, *, executor: Executor | None = None
+) -> np.ndarray:
     """The derivative of every component of y by every component of x, which must have been on an active path.
 
     By the final contents of y and the contents of x that the tape started from. mode "rows" walks backwards once per
     component of y, "columns" forwards once per component of x; None takes whichever is fewer (rows where the tape
-    holds a `record_func`). Returns a new NumPy array of shape (*y.shape, *y's components, *x.shape, *x's components) in
-    the gradient dtype of x (rows) or y (columns). Raises GradientError where a row or column would not be exact.
+    holds a `record_func`). `executor`: its workers compute the rows or columns (see `sweep`). Returns a new NumPy array
+    of shape (*y.shape, *y's components, *x.shape, *x's components) in the gradient dtype of x (rows) or y (columns).
+    Raises GradientError where a row or column would not be exact.
     """
     for a in (x, y):
         if not isinstance(a, array) or isinstance(a.dtype, Struct):
@@ -43,13 +48,25 @@ def jacobian(tape: Tape, y: array, x: array, mode: str | None = None) -> np.ndar
         _check_direction(tape, x)
         opaque = any(e.kind in ("func", "loop") for e in tape.events)
         mode = mode or ("rows" if opaque or _count(y) <= _count(x) else "columns")
-        rows = [_row(tape, y, x, k) for k in range(_count(y))] if mode == "rows" else None
-        columns = [_column(tape, y, x, k) for k in range(_count(x))] if rows is None else []
+    rows = _each(_row, tape, y, x, _count(y), executor) if mode == "rows" else None
+    columns = _each(_column, tape, y, x, _count(x), executor) if rows is None else []
     outer, inner = (*y.shape, *_components(y)), (*x.shape, *_components(x))
     if rows is not None:
         return np.array(rows, gradient_dtype(x)).reshape(outer + inner)
     stacked = np.array(columns, gradient_dtype(y)).reshape((_count(x), _count(y)))
     return np.ascontiguousarray(stacked.T).reshape(outer + inner)
+
+
+def _each(product: Any, tape: Tape, y: array, x: array, count: int, executor: Executor | None) -> list[np.ndarray]:
+    """All rows or columns. The first is made here: it looks for races, once for all."""
+    first = [_product((product, tape, y, x), k) for k in range(min(count, 1))]
+    return first + spread(_product, (product, tape, y, x), range(1, count), executor, "jacobian")
+
+
+def _product(shared: tuple, k: int) -> np.ndarray:
+    product, tape, y, x = shared
+    with memory.LOCK, memory.unrecorded():
+        return product(tape, y, x, k)
 
 
 def _count(a: array) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ from .recording import named_arrays
 from .report import Report, Row, refuse_vacuous
 from .rule import check_rule as check_rule
 from .shadows import Workspace
+from .sweep import spread
 from .tape import Tape
 from .twin import Case, Rerun, Twins, case_of_launch, leaves
 
@@ -55,7 +57,7 @@ class _Rules:
 def gradcheck(
     what: Any, dim: Any = None, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *, full: bool = False,
     directions: int = 2, eps: float | None = None, rtol: float | None = None, atol: float | None = None,
-    dtype: Any = np.float64, raise_exception: bool = True,
+    dtype: Any = np.float64, raise_exception: bool = True, executor: Executor | None = None,
 ) -> Report:  # fmt: skip
     """Compare gradients with differences of the program itself, launch by launch and end to end.
 
@@ -65,6 +67,7 @@ def gradcheck(
                and single elements (up to 256) of an input only where a direction disagrees or cannot be measured.
     dtype      float64 checks the programs widened to float64; None checks them in their own types, less closely.
     eps        step of the differences, relative to the input. By default 1e-5 (2e-3 for dtype=None).
+    executor   its workers check the launches, each of them one at a time (see `sweep`).
     rtol, atol allowed error, relative to the derivative and to the outputs. By default 1e-6, 1e-9 (3e-2, 1e-5).
 
     Inputs are copied; nothing of the user is changed. Every float of `inputs` and `outputs` is an input, every float
@@ -77,16 +80,17 @@ def gradcheck(
     picks = (1e-5, 1e-6, 1e-9) if widened else (2e-3, 3e-2, 1e-5)
     eps, rtol, atol = [p if given is None else given for given, p in zip((eps, rtol, atol), picks, strict=True)]
     rules = _Rules(full, directions, eps, rtol, atol, widened)
+    report = Report()
     with memory.LOCK, memory.unrecorded():
-        report = Report()
         if isinstance(what, Tape):
-            _check_tape(what, None, report, rules)
+            tape, results = what, None
         elif isinstance(what, Kernel):
-            _check_tape(_launched(what, dim, (*inputs, *outputs)), None, report, rules)
+            tape, results = _launched(what, dim, (*inputs, *outputs)), None
         elif callable(what):
-            _check_tape(*_called(what, (*inputs, *outputs)), report, rules)
+            tape, results = _called(what, (*inputs, *outputs))
         else:
             raise TypeError(f"gradcheck takes a kernel, a function or a tape, not {what!r}")
+    _check_tape(tape, results, report, rules, executor)
     refuse_vacuous(report)
     if raise_exception and report.wrong:
         raise _disagreement(report)
@@ -161,27 +165,50 @@ def _required(a: array) -> array:
     return a
 
 
-def _check_tape(tape: Tape, results: list[array] | None, report: Report, rules: _Rules) -> None:
+END = -1  # stands for the whole tape where launches are numbered
+
+
+def _check_tape(
+    tape: Tape, results: list[array] | None, report: Report, rules: _Rules, executor: Executor | None
+) -> None:
     if tape.keep != "all":
         raise GradientError(
             "gradcheck of a tape that keeps only what adjoints read.", slug="not-kept",
             why="Its launches cannot be run again from what they started from.", instead='wb.Tape(keep="all")',
         )  # fmt: skip
-    rng = np.random.default_rng(0)
+    launches = [n for n, e in enumerate(tape.events) if e.reverse is not None and 0 not in e.command.plan.dims]
     opaque = [e for e in tape.events if e.kind in ("func", "loop", "foreign")]
-    rerun = None if opaque else Rerun(tape, rules.widened)
+    whole = not opaque and (
+        len([e for e in tape.events if e.reverse is not None]) > 1 or any(e.command is None for e in tape.events)
+    )
+    if opaque:
+        report.notes.append(f"not checked end to end: {opaque[0].label} is not a program of ours")
+    parts = [*launches, *([END] if whole else [])]
+    if executor is None:
+        report.rows += _rows((tape, results, rules), parts)
+    else:
+        found = spread(_rows, (tape, results, rules), [[n] for n in parts], executor, "gradcheck")
+        report.rows += [row for rows in found for row in rows]
+
+
+def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> list[Row]:
+    """Check these launches, in one pass over the tape, and the whole of it if END is among them."""
+    tape, results, rules = shared
+    found: list[Row] = []
+    rerun = Rerun(tape, rules.widened) if END in parts else None
 
     def before(event: Event, _: Any) -> None:
         if rerun is not None:
             rerun.before(event)
-        if event.reverse is not None and 0 not in event.command.plan.dims:
-            _check_case(case_of_launch(event, rules.widened), report, rules, rng)
+        number = tape.events.index(event)
+        if number in parts:
+            found.extend(_check_case(case_of_launch(event, rules.widened), rules, np.random.default_rng(number)))
 
-    passing(tape, before, rerun.behind if rerun is not None else None)
-    if opaque:
-        report.notes.append(f"not checked end to end: {opaque[0].label} is not a program of ours")
-    elif len([e for e in tape.events if e.reverse is not None]) > 1 or any(e.command is None for e in tape.events):
-        _check_case(rerun.case(*_ends(tape, results)), report, rules, rng)  # type: ignore[union-attr]
+    with memory.LOCK, memory.unrecorded():
+        passing(tape, before, rerun.behind if rerun is not None else None)
+        if rerun is not None:
+            found += _check_case(rerun.case(*_ends(tape, results)), rules, np.random.default_rng(len(tape.events)))
+    return found
 
 
 def _ends(tape: Tape, results: list[array] | None) -> tuple[dict[str, array], dict[str, array]]:
@@ -250,16 +277,16 @@ class _Measure:
         return best, np.isfinite(best) and not kink and not rough
 
 
-def _check_case(case: Case, report: Report, rules: _Rules, rng: np.random.Generator) -> None:
+def _check_case(case: Case, rules: _Rules, rng: np.random.Generator) -> list[Row]:
     if not case.inputs or not case.outputs:
-        return
+        return []
     rows = {name: Row(case.label, case.where, name) for name in case.inputs}
     for _ in range(1 if rules.full else max(1, rules.directions)):
         measure = _Measure(case, rules, rng)
         for name, row in rows.items():
             if case.inputs[name].size:
                 _check_input(measure, name, row, rng)
-    report.rows += [row for row in rows.values() if row.compared or row.skipped]
+    return [row for row in rows.values() if row.compared or row.skipped]
 
 
 def _check_input(measure: _Measure, name: str, row: Row, rng: np.random.Generator) -> None:
