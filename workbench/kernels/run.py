@@ -54,8 +54,9 @@ def run(
     *,
     status: Any = None,
     trace: Callable[[tuple[int, ...], ir.Stmt, Values], None] | None = None,
+    threads: Sequence[tuple[int, ...]] | None = None,
 ) -> None:
-    """Run every thread of the grid `dims` on `args`, one per parameter; stores go through to the arrays.
+    """Run every thread of the grid `dims` (or these alone) on `args`, one per parameter; stores go to the arrays.
 
     An array parameter takes an ndarray of shape (*array shape, *component shape) with the scalar dtype of its element,
     strided as it may be, or None for an array of no elements. A value parameter takes a number or an ndarray.
@@ -66,7 +67,7 @@ def run(
         compiler = _Compiler(dims, trace, function.name)
         compiler.bind(function.params, args)
         steps, slots = compiler.region(function.body), compiler.slots
-        for thread in itertools.product(*map(range, dims)):
+        for thread in itertools.product(*map(range, dims)) if threads is None else threads:
             slots[THREAD], slots[LOG] = thread, []
             for step in steps:
                 step(slots)

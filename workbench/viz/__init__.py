@@ -4,6 +4,7 @@ Nothing in this package computes a derivative: every number comes in with the tr
 """
 
 from ..tape import Tape, pictures
+from . import ledger, microscope
 from .figure import TapeFigure
 from .gather import gather
 
@@ -14,3 +15,5 @@ def show(tape: Tape) -> TapeFigure:
 
 
 pictures["show"] = show
+pictures["ledger"] = ledger.ledger
+pictures["microscope"] = microscope.microscope

@@ -1,0 +1,426 @@
+"""The ledger: contributions that sum to the cell, each with its thread, line, name and value."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import warnings
+
+import fuzz
+import numpy as np
+import pytest
+from conftest import available
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import workbench as wb
+from workbench.errors import GradientError, KernelError, LaunchError
+from workbench.kernels import watch as watching
+from workbench.viz import ledger as module
+
+REFUSALS = (KernelError, LaunchError, GradientError)
+
+
+@pytest.fixture(params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)], autouse=True)
+def backend(request):
+    before = wb.config.backend
+    wb.config.backend = request.param
+    yield request.param
+    wb.config.backend = before
+
+
+@wb.kernel
+def neighbours(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = x[i] * x[(i + 1) % x.shape[0]]
+
+
+@wb.kernel
+def square_all(x: wb.array(dtype=float)):
+    i = wb.tid()
+    x[i] = x[i] * x[i]
+
+
+@wb.kernel
+def total(y: wb.array(dtype=float), loss: wb.array(dtype=float)):
+    i = wb.tid()
+    wb.atomic_add(loss, 0, y[i])
+
+
+@wb.kernel
+def share(p: wb.array(dtype=float), w: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = p[0] * w[i]
+
+
+@wb.kernel
+def highest(x: wb.array(dtype=float), top: wb.array(dtype=float)):
+    i = wb.tid()
+    wb.atomic_max(top, 0, x[i])
+
+
+@wb.kernel
+def turn(v: wb.array(dtype=wb.vec3), m: wb.array(dtype=wb.mat22), y: wb.array(dtype=float)):
+    i = wb.tid()
+    u = v[i]
+    y[i] = u[0] * u[1] + m[i][0, 1] * u[2] + m[i][1, 1]
+
+
+@wb.struct
+class Body:
+    q: wb.vec3
+    m: float
+
+
+@wb.kernel
+def energy(b: wb.array(dtype=Body), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = b[i].m * wb.dot(b[i].q, b[i].q)
+
+
+def vector(*values, grad=True):
+    return wb.array(list(values), dtype=float, requires_grad=grad)
+
+
+def entries(book):
+    return [(r.position, r.thread, r.name, r.value) for r in book.rows]
+
+
+def test_each_thread_that_read_the_cell_is_one_row_with_its_share():
+    x, y, loss = vector(1, 2, 3, 4), wb.zeros(4, dtype=float), wb.zeros(1, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(neighbours, 4, inputs=[x], outputs=[y])
+        wb.launch(total, 4, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    book = tape.ledger(x, 2)
+    assert entries(book) == [(0, (1,), "x", 2.0), (0, (2,), "x", 4.0)]
+    assert [r.running for r in book.rows] == [2.0, 6.0]
+    assert (book.total, book.published, book.rounding) == (6.0, float(x.grad.numpy()[2]), 0.0)
+    assert book.array == "x" and book.index == (2,)
+    assert all("x[(i + 1) % x.shape[0]]" in r.where.text and r.heading == "#0 neighbours" for r in book.rows)
+
+
+def test_an_overwrite_in_place_leaves_only_what_came_after_it_in_reverse():
+    x, loss = vector(2, 3), wb.zeros(1, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(square_all, 2, inputs=[x])
+        wb.launch(square_all, 2, inputs=[x])
+        wb.launch(total, 2, inputs=[x], outputs=[loss])
+    tape.backward(loss)
+    assert entries(tape.ledger(x, 1)) == [(2, (1,), "x", 1.0)]  # by the final contents
+    assert entries(tape.ledger(x, 1, at=1)) == [(1, (1,), "x", 18.0)]
+    assert entries(tape.ledger(x, 1, at=tape.events[0])) == [(0, (1,), "x", 108.0)]
+    assert tape.ledger(x, 1, at="start").total == 108.0 == float(x.grad.numpy()[1])
+
+
+def test_two_names_of_one_memory_give_rows_under_their_own_names():
+    x, y, z = vector(1, 2, 3), wb.zeros(2, dtype=float), wb.zeros(3, dtype=float)
+    tail = x[1:]
+    with wb.Tape() as tape:
+        wb.launch(neighbours, 2, inputs=[tail], outputs=[y])
+        wb.launch(square_all, 3, inputs=[z])
+        wb.launch(neighbours, 3, inputs=[x], outputs=[z])
+    tape.backward(grads={y: wb.full(2, 1.0, dtype=float), z: wb.full(3, 1.0, dtype=float)})
+    book = tape.ledger(x, 1)
+    assert entries(book) == [(2, (0,), "x", 1.0), (2, (1,), "x", 3.0), (0, (0,), "tail", 3.0), (0, (1,), "tail", 3.0)]
+    assert entries(tape.ledger(tail, 0)) == entries(book)
+
+
+def test_a_seed_is_the_first_row_and_a_store_uses_it_up():
+    x, y = vector(2), wb.zeros(1, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(square_all, 1, inputs=[x])
+        wb.launch(neighbours, 1, inputs=[x], outputs=[y])
+    tape.backward(grads={x: wb.full(1, 10.0, dtype=float), y: wb.full(1, 1.0, dtype=float)})
+    rows = tape.ledger(x, 0, at=1).rows  # the thread reads the cell twice, under two indices
+    assert [(r.kind, r.value) for r in rows] == [("seed", 10.0), ("launch", 4.0), ("launch", 4.0)]
+    assert [(r.kind, r.value) for r in tape.ledger(x, 0, at="start").rows] == [("launch", 72.0)]
+
+
+def test_a_copy_gives_one_row_and_clears_its_target():
+    x, y, loss = vector(1, 2, 3), vector(0, 0, 0), wb.zeros(1, dtype=float)
+    with wb.Tape() as tape:
+        wb.copy(y, x)
+        wb.copy(y, x, dest_offset=0, src_offset=1, count=2)
+        wb.launch(total, 3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    assert [(r.position, r.kind, r.thread, r.value) for r in tape.ledger(x, 2).rows] == [
+        (1, "copy", None, 1.0), (0, "copy", None, 1.0)
+    ]  # fmt: skip
+    assert tape.ledger(y, 0, at="start").rows == ()
+
+
+def test_components_of_vectors_and_matrices_are_cells_of_their_own():
+    v = wb.array([[1, 2, 3], [4, 5, 6]], dtype=wb.vec3, requires_grad=True)
+    m = wb.array(np.arange(8).reshape(2, 2, 2), dtype=wb.mat22, requires_grad=True)
+    y = wb.zeros(2, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(turn, 2, inputs=[v, m], outputs=[y])
+    tape.backward(grads={y: wb.full(2, 1.0, dtype=float)})
+    assert [tape.ledger(v, (1, k)).total for k in range(3)] == [5.0, 4.0, 5.0]
+    assert [tape.ledger(m, (1, i, j)).total for i in range(2) for j in range(2)] == [0.0, 6.0, 0.0, 1.0]
+    assert entries(tape.ledger(m, (-1, 0, 1))) == [(0, (1,), "m", 6.0)]
+
+
+def test_fields_of_structs_are_named():
+    b = wb.zeros(2, dtype=Body, requires_grad=True)
+    records = b.numpy().copy()
+    records["q"], records["m"] = [[1, 2, 3], [4, 5, 6]], [2, 3]
+    b.assign(records)
+    y = wb.zeros(2, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(energy, 2, inputs=[b], outputs=[y])
+    tape.backward(grads={y: wb.full(2, 1.0, dtype=float)})
+    assert tape.ledger(b, ("q", 1, 2)).total == 2 * 3 * 6
+    book = tape.ledger(b, (1, "m"))
+    assert (book.array, book.index, book.rows[0].name) == ("b.m", (1,), "b.m")
+    assert book.total == 77.0
+    with pytest.raises(GradientError, match="q, m"):
+        tape.ledger(b, 1)
+
+
+def test_a_declared_scalar_gets_a_row_of_every_thread():
+    @wb.kernel
+    def scale(x: wb.array(dtype=float), p: float, y: wb.array(dtype=float)):
+        i = wb.tid()
+        y[i] = x[i] * p
+
+    x, p, y = vector(1, 2, 4, grad=False), wb.scalar(3.0, requires_grad=True), wb.zeros(3, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(scale, 3, inputs=[x, p], outputs=[y])
+    tape.backward(grads={y: wb.full(3, 1.0, dtype=float)})
+    assert [(r.thread, r.value) for r in tape.ledger(p).rows] == [((0,), 1.0), ((1,), 2.0), ((2,), 4.0)]
+
+
+def test_extremes_share_and_keep():
+    x, top = vector(1, 5, 5), vector(0)
+    with wb.Tape() as tape:
+        wb.launch(highest, 3, inputs=[x], outputs=[top])
+        wb.launch(highest, 3, inputs=[x], outputs=[top])
+    tape.backward(grads={top: wb.full(1, 1.0, dtype=float)})
+    book = tape.ledger(x, 1)
+    assert [(r.position, r.thread) for r in book.rows] == [(1, (1,)), (0, (1,))]
+    assert [r.value for r in book.rows] == pytest.approx([1 / 3, 1 / 6])
+    assert [r.value for r in tape.ledger(top, 0, at=1).rows] == pytest.approx([1 / 3])
+    assert tape.ledger(top, 0, at="start").rows == ()
+
+
+def test_many_threads_on_one_cell_become_one_row_per_line_with_the_same_sum():
+    n = 3 * watching.ENTRIES if wb.config.backend == "c" else module.JOINED + 50
+    w = np.random.default_rng(0).uniform(-1, 1, n).astype(np.float32)
+    p, y = vector(2), wb.zeros(n, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(share, n, inputs=[p, wb.array(w, dtype=float), y])
+    tape.backward(grads={y: wb.full(n, 1.0, dtype=float)})
+    (row,) = tape.ledger(p, 0).rows
+    assert (row.count, row.thread) == (n, None)
+    assert row.value == pytest.approx(w.astype(float).sum(), rel=1e-12)
+
+
+def test_looking_changes_nothing():
+    x, y, loss = vector(1, 2, 3, 4), wb.zeros(4, dtype=float), wb.zeros(1, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(neighbours, 4, inputs=[x], outputs=[y])
+        wb.launch(square_all, 4, inputs=[y])
+        wb.launch(total, 4, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    before = [a.numpy().copy() for a in (x, y, loss, x.grad)]
+    tape.ledger(y, 2, at=1)
+    tape.ledger(x, 2)
+    assert all(np.array_equal(a.numpy(), b) for a, b in zip((x, y, loss, x.grad), before, strict=True))
+    assert tape.ledger(x, 2) == tape.ledger(x, 2)
+
+
+def test_what_a_launch_of_a_gpu_goes_through_gives_the_same_rows(monkeypatch):
+    """There everything is copied to the host first; here the same is done with memory that is there already."""
+    v = wb.array([[1, 2, 3], [4, 5, 6]], dtype=wb.vec3, requires_grad=True)
+    m = wb.array(np.arange(8).reshape(2, 2, 2), dtype=wb.mat22, requires_grad=True)
+    x, p, y, z = vector(1, 2), vector(2), wb.zeros(2, dtype=float), wb.zeros(2, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(turn, 2, inputs=[v, m], outputs=[y])
+        wb.launch(square_all, 2, inputs=[y])
+        wb.launch(square_all, 2, inputs=[x])
+        wb.launch(share, 2, inputs=[p, x, z])
+    tape.backward(grads={a: wb.full(2, 1.0, dtype=float) for a in (x, y, z)})
+    cells = [(x, 1, "start"), (x, 1, 2), (p, 0, None), (v, (1, 0), None), (m, (1, 0, 1), None), (y, 1, 1)]
+    usual = [tape.ledger(*cell) for cell in cells]
+    spaces, before = [], module.Collector.before
+
+    def noted(self, event, space):
+        spaces.append(space)
+        before(self, event, space)
+
+    def on_host(self, event, copies, executable, log):
+        self.run_on_host(event, spaces[-1], executable, log)
+
+    monkeypatch.setattr(module.Collector, "before", noted)
+    monkeypatch.setattr(module.Collector, "run_beside", on_host)
+    assert [tape.ledger(*cell) for cell in cells] == usual and sum(len(book.rows) for book in usual) > 5
+
+
+def test_a_checkpointed_loop_is_one_row():
+    pytest.importorskip("checkpoint_schedules")
+
+    @wb.kernel
+    def advance(x: wb.array(dtype=float), p: wb.array(dtype=float)):
+        i = wb.tid()
+        x[i] = x[i] * p[0]
+
+    @wb.checkpoint(steps=4, budget=2)
+    def loop(k, x):
+        wb.launch(advance, 2, inputs=[x, p])
+
+    x, p, loss = vector(1, 2), vector(2), wb.zeros(1, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(square_all, 2, inputs=[x])
+        loop(x)
+        wb.launch(total, 2, inputs=[x], outputs=[loss])
+    tape.backward(loss)
+    assert [(r.position, r.kind, r.value) for r in tape.ledger(p, 0).rows] == [(1, "loop", 160.0)]
+    assert [(r.position, r.kind, r.value) for r in tape.ledger(x, 1, at=1).rows] == [(1, "loop", 16.0)]
+    assert tape.ledger(x, 1, at="start").total == 64.0 == float(x.grad.numpy()[1])
+
+
+def test_a_sum_that_rounding_does_not_explain_is_an_error(monkeypatch):
+    x, y = vector(1, 2), wb.zeros(2, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(neighbours, 2, inputs=[x], outputs=[y])
+    tape.backward(grads={y: wb.full(2, 1.0, dtype=float)})
+    monkeypatch.setattr(module.Collector, "enter", lambda *_: None)
+    with pytest.raises(GradientError, match=r"\[ledger-sum\]") as info:
+        tape.ledger(x, 0)
+    assert "x[0]" in str(info.value)
+
+
+@pytest.mark.parametrize(("index", "text"), [(7, "outside axis 0"), ((0, 0), "1 whole numbers"), (0.5, "whole"),
+                                             ((), "whole")])  # fmt: skip
+def test_an_index_that_fits_no_number_says_what_does(index, text):
+    x, y = vector(1, 2), wb.zeros(2, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(neighbours, 2, inputs=[x], outputs=[y])
+    with pytest.raises(GradientError, match=r"\[no-seed\]"):
+        tape.ledger(x, 0)
+    tape.backward(grads={y: wb.full(2, 1.0, dtype=float)})
+    with pytest.raises(GradientError, match=text):
+        tape.ledger(x, index)
+    with pytest.raises(GradientError, match="no event of this tape"):
+        tape.ledger(x, 0, at=9)
+
+
+def test_it_is_shown_as_text_table_and_picture_with_names_that_are_no_markup():
+    x, y = vector(1, -2, 3), wb.zeros(3, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(neighbours, 3, inputs=[x], outputs=[y])
+    tape.names[id(x)] = "<script>$x^{"
+    tape.backward(grads={y: wb.full(3, 1.0, dtype=float)})
+    book = tape.ledger(x, 0)
+    lines = repr(book).splitlines()
+    assert len(lines) == 2 + len(book.rows) + 1 and "rounding" in lines[-1] and "+3" in repr(book)
+    assert "<script>" not in book._repr_html_() and "&lt;script&gt;" in book._repr_html_()
+    figure = book.plot()
+    figure.canvas.draw()
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()][-2] == "rounding  +0"
+    data = json.loads(json.dumps(book.to_json(), allow_nan=False))
+    assert data["rows"][0]["thread"] == [0] and data["rows"][0]["where"]["line"] == book.rows[0].where.line
+
+
+def test_not_a_number_is_a_contribution_and_text_in_json():
+    @wb.kernel
+    def root(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+        i = wb.tid()
+        y[i] = wb.sqrt(x[i])
+
+    x, y = vector(0, -1), wb.zeros(2, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(root, 2, inputs=[x], outputs=[y])
+    tape.backward(grads={y: wb.full(2, 1.0, dtype=float)})
+    assert tape.ledger(x, 0).to_json()["published"] == "inf"
+    book = tape.ledger(x, 1)
+    assert math.isnan(book.total) and book.rounding == 0.0 and book.to_json()["rows"][0]["value"] == "nan"
+    assert "nan" in repr(book) and book.plot() is not None
+
+
+def test_a_long_ledger_is_listed_by_its_ends():
+    x, loss = vector(1.0), wb.zeros(1, dtype=float)
+    with wb.Tape() as tape:
+        for _ in range(300):
+            wb.launch(total, 1, inputs=[x], outputs=[loss])
+    tape.backward(loss)
+    book = tape.ledger(x, 0)
+    assert len(book.rows) == 300 and book.total == 300.0
+    assert len(repr(book).splitlines()) == module.LISTED + 4 and "… 100 rows" in repr(book)
+    assert len(book.bars()) == module.DRAWN and sum(v for _, v in book.bars()) == 300.0
+
+
+# ---- random tapes
+
+
+def ledgers(program: fuzz.Program, backend: str, count: int = 8) -> list[tuple]:
+    """Some cells of a random tape at some moments: the walk's own number and the rows."""
+    before, wb.config.backend = wb.config.backend, backend
+    try:
+        program.compile()
+        arrays = program.arrays(program.contents(), True)
+        with wb.Tape() as tape:
+            program.run(arrays)
+        wanted = {n: w for n, w in program.seeds().items() if tape._touched(arrays[n].span)}
+        tape.backward(grads={arrays[n]: program.fill(n, w, False) for n, w in wanted.items()})
+        rng, found = random.Random(program.seed), []
+        for _ in range(count):
+            a = arrays[rng.choice(sorted(wanted) or ["A"])]
+            field = rng.choice("av") if a is arrays["P"] else ""
+            part = a.field(field) if field else a
+            index = tuple(rng.randrange(n) for n in (*part.shape, *getattr(part.dtype, "shape", ())))
+            at = rng.choice([None, *tape.events])
+            book = tape.ledger(a, (field, *index) if field else index, at)
+            found.append((book, tape.adjoint(part, at)[index]))
+        return found
+    finally:
+        wb.config.backend = before
+
+
+def test_on_random_tapes_the_rows_sum_to_what_the_walk_says(backend):
+    """Views, structs, atomics, loops, copies, overwrites in place; the sum is checked by `ledger` itself too."""
+    programs, rows = 60 if backend == "numpy" else 6, []
+
+    @settings(max_examples=programs, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(st.randoms(use_true_random=False))
+    def one(randomness):
+        program = fuzz.Generator(randomness).program()
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                found = ledgers(program, backend)
+            except REFUSALS as refused:
+                assert not refused.slug.startswith("ledger"), fuzz.describe(program)
+                return
+        for book, want in found:
+            rows.append(len(book.rows))
+            total = float(np.sum([r.value for r in book.rows])) if book.rows else 0.0
+            size = float(np.sum([abs(r.value) for r in book.rows])) if book.rows else 0.0
+            if math.isfinite(total):
+                assert abs(total - float(want)) <= 1e-13 * max(size, 1e-300), fuzz.describe(program)
+
+    one()
+    assert sum(rows) > 2 * programs
+
+
+@pytest.mark.needs_cc
+@pytest.mark.parametrize("seed", [3, 11, 24, 311])
+def test_both_backends_give_the_same_rows(seed):
+    if not available("needs_cc"):
+        return
+    program = fuzz.make(seed)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            pairs = list(zip(ledgers(program, "numpy"), ledgers(program, "c"), strict=True))
+        except REFUSALS:
+            return
+    for (mine, _), (theirs, _) in pairs:
+        key = [(r.position, r.thread, r.kind, r.where) for r in mine.rows]
+        assert [(r.position, r.thread, r.kind) for r in theirs.rows] == [k[:3] for k in key]
+        values = [[r.value for r in b.rows] for b in (mine, theirs)]
+        assert np.allclose(*values, rtol=1e-9, atol=1e-12, equal_nan=True)
