@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from . import memory
+from . import pattern as sparsity
 from .array import array
 from .errors import GradientError
-from .forward import _check_direction, _components, passing, shadow_of, value_of, walk
+from .forward import _check_direction, _components, on_device, passing, shadow_of, value_of, walk
 from .kernels.types import Struct
 from .shadows import Workspace, gradient_dtype
 from .sweep import spread
@@ -24,15 +25,20 @@ from .twin import Twice
 
 
 def jacobian(
-    tape: Tape, y: array, x: array, mode: str | None = None, *, executor: Executor | None = None
-) -> np.ndarray:
+    tape: Tape, y: array, x: array, mode: str | None = None, *, executor: Executor | None = None,
+    sparse: bool = False, pattern: Any = None,
+) -> Any:  # fmt: skip
     """The derivative of every component of y by every component of x, which must have been on an active path.
 
     By the final contents of y and the contents of x that the tape started from. mode "rows" walks backwards once per
     component of y, "columns" forwards once per component of x; None takes whichever is fewer (rows where the tape
     holds a `record_func`). `executor`: its workers compute the rows or columns (see `sweep`). Returns a new NumPy array
     of shape (*y.shape, *y's components, *x.shape, *x's components) in the gradient dtype of x (rows) or y (columns).
-    Raises GradientError where a row or column would not be exact.
+    sparse=True gives a `scipy.sparse.csr_array` with one row per number of y and one column per number of x, from as
+    few walks as there are colours: rows that share no column are found together, and columns that share no row. Where
+    entries can lie is found from the launches, or given as `pattern` (dense or sparse, non-zero where entries may be),
+    which is then checked by a product in a random direction.
+    Raises GradientError where a row or column would not be exact; [pattern].
     """
     for a in (x, y):
         if not isinstance(a, array) or isinstance(a.dtype, Struct):
@@ -47,7 +53,9 @@ def jacobian(
         tape._check_seed(y)
         _check_direction(tape, x)
         opaque = any(e.kind in ("func", "loop") for e in tape.events)
-        mode = mode or ("rows" if opaque or _count(y) <= _count(x) else "columns")
+    if sparse:
+        return _sparse(tape, y, x, "rows" if opaque else mode, pattern, executor)
+    mode = mode or ("rows" if opaque or _count(y) <= _count(x) else "columns")
     rows = _each(_row, tape, y, x, _count(y), executor) if mode == "rows" else None
     columns = _each(_column, tape, y, x, _count(x), executor) if rows is None else []
     outer, inner = (*y.shape, *_components(y)), (*x.shape, *_components(x))
@@ -63,31 +71,77 @@ def _each(product: Any, tape: Tape, y: array, x: array, count: int, executor: Ex
     return first + spread(_product, (product, tape, y, x), range(1, count), executor, "jacobian")
 
 
-def _product(shared: tuple, k: int) -> np.ndarray:
+def _product(shared: tuple, k: int | list[int]) -> np.ndarray:
     product, tape, y, x = shared
     with memory.LOCK, memory.unrecorded():
         return product(tape, y, x, k)
+
+
+def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: Any, executor: Executor | None) -> Any:
+    shape = _count(y), _count(x)
+    with memory.LOCK, memory.unrecorded():
+        lines = sparsity.find(tape, y, x) if pattern is None else sparsity.given(pattern, shape)
+    across = sparsity.transposed(lines, shape[1])
+    groups = {"rows": sparsity.colour(lines), "columns": sparsity.colour(across)}
+    mode = mode or min(groups, key=lambda m: len(groups[m]))
+    product, crossing = (_row, lines) if mode == "rows" else (_column, across)
+    found = spread(_product, (product, tape, y, x), groups[mode], executor, "jacobian")
+    entries = {}
+    for group, values in zip(groups[mode], found, strict=True):
+        flat = values.reshape(-1)
+        for line in group:
+            for place in sparsity.members(crossing[line]):
+                entries[(line, place) if mode == "rows" else (place, line)] = flat[place]
+    made = sparsity.matrix(entries, shape, gradient_dtype(x if mode == "rows" else y))
+    if pattern is not None:
+        with memory.LOCK, memory.unrecorded():
+            _check_pattern(tape, y, x, made, product)
+    return made
+
+
+def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Any) -> None:
+    """One walk in a random direction: entries that a pattern leaves out end up in others, or nowhere."""
+    seeded, other = (y, x) if product is _row else (x, y)
+    weights = np.random.default_rng(0).uniform(0.5, 1.0, _count(seeded))
+    space = Workspace()
+    view = shadow_of(seeded, space)
+    view[...] = on_device(seeded, weights.reshape(view.shape).astype(view.dtype))
+    weights = weights.astype(view.dtype).astype(np.float64)
+    tape._walk(space) if product is _row else walk(tape, space)
+    got = _taken(space, other).reshape(-1)
+    matrix = made.T if product is _row else made
+    want, size = matrix @ weights, abs(matrix) @ abs(weights)
+    eps = np.finfo(got.dtype).eps
+    off = ~(np.abs(got - want) <= 64 * eps * (size + np.abs(got)))
+    if off.any():
+        raise GradientError(
+            f"the pattern given for d {y.label} / d {x.label} leaves out entries that are not zero.", slug="pattern",
+            why=f"A product with the Jacobian differs at {int(off.sum())} of {off.size} places.",
+            instead="jacobian(tape, y, x, sparse=True), which finds the pattern",
+        )  # fmt: skip
 
 
 def _count(a: array) -> int:
     return int(np.prod((*a.shape, *_components(a))))
 
 
-def _row(tape: Tape, y: array, x: array, k: int) -> np.ndarray:
+def _row(tape: Tape, y: array, x: array, k: int | list[int]) -> np.ndarray:
+    """The reverse walk of row k, or of the sum of some rows."""
     space = Workspace()
     _set_one(space, y, k)
     tape._walk(space)
     return _taken(space, x)
 
 
-def _column(tape: Tape, y: array, x: array, k: int) -> np.ndarray:
+def _column(tape: Tape, y: array, x: array, k: int | list[int]) -> np.ndarray:
+    """The forward walk of column k, or of the sum of some columns."""
     space = Workspace()
     _set_one(space, x, k)
     walk(tape, space)
     return _taken(space, y)
 
 
-def _set_one(space: Workspace, a: array, k: int) -> None:
+def _set_one(space: Workspace, a: array, k: int | list[int]) -> None:
     view = shadow_of(a, space)
     view[np.unravel_index(k, view.shape)] = 1
 

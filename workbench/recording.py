@@ -74,6 +74,8 @@ class Recording:
         self.guarded = False  # is there anything in the two below to compare with
         self.changed: dict[Allocation, dict[Span, None]] = {}  # written since by somebody else
         self.left: dict[Allocation, dict[Span, int]] = {}  # touched on active paths: span -> checksum, once exposed
+        # keep="all", every memory: how many events there were when it was met or exposed, and its checksum if exposed
+        self.met: dict[Allocation, tuple[int, int | None]] = {}
 
     def __enter__(self) -> Self:
         memory.push_recorder(self)
@@ -372,10 +374,20 @@ class Recording:
 
     def _before_writes(self, event: Event) -> None:
         """Keep what this event is about to overwrite, if an adjoint needs it."""
+        if self.keep == "all":
+            self._watch_all(event)
         for span in event.writes:
             needs = self.needs.get(span.allocation)
             if needs or self.keep == "all":
                 self._keep(span, event, needs or [])
+
+    def _watch_all(self, event: Event) -> None:
+        """Be told of changes of any memory the tape meets, on active paths or not: `replay` starts from it."""
+        for span in (*event.reads, *event.writes):
+            a = span.allocation
+            if a not in self.met:
+                self.met[a] = len(self.events), checksum_of(a.span()) if a.exposed else None
+                a.watch(self)
 
     def _keep(self, span: Span, event: Event, needs: list[Need]) -> None:
         hit = [n for n in needs if n.span.overlaps(span) is not False]
@@ -411,6 +423,8 @@ class Recording:
 
     def exposing(self, allocation: Allocation) -> None:
         """From now on bytes may change unseen: take checksums of what is needed."""
+        if allocation in self.met:
+            self.met[allocation] = len(self.events), checksum_of(allocation.span())
         for need in self.needs.get(allocation, ()):
             need.checksum = checksum_of(need.span)
         if (left := self.left.get(allocation)) is not None:

@@ -10,7 +10,7 @@ import math
 import sys
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -490,6 +490,10 @@ class Tape(Recording):
     def seeds(self, y: array) -> Any:
         """The seeding panel: gradients of one element of `y` at a time, each a row of a Jacobian picture."""
         return self._ask("seeds", y)
+
+    def replay(self, inputs: Mapping[Any, Any] | None = None) -> Any:
+        """Run the recorded program again on new inputs {x: values}, on private copies: a new tape, `again[y]`."""
+        return self._ask("replay", inputs)
 
     def diagnose(self, loss: array | None = None, grads: dict[array, array] | None = None) -> Any:
         """Findings about this tape and its gradients: slug, severity, launch, line, sentence, fix. Publishes nothing.

@@ -147,7 +147,7 @@ def _remade(name: str, qualname: str, text: str, first: int, file: str) -> types
     for arg in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
         arg.annotation = None
     for args in (arguments.defaults, arguments.kw_defaults):
-        args[:] = [None if d is None else ast.copy_location(ast.Constant(None), d) for d in args]
+        args[:] = [d and ast.copy_location(ast.Constant(None), d) for d in args]  # type: ignore[index]
     path = f"<{name} from {file}:{first} #{len(linecache.cache)}>"
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     space: dict[str, Any] = {"__builtins__": __builtins__, "__name__": "__travelled__"}

@@ -4,6 +4,7 @@ Nothing in this package computes a derivative: every number comes in with the tr
 """
 
 from ..tape import Tape, pictures
+from .. import replay as _replay  # noqa: F401  (registers itself)
 from . import ledger, microscope
 from .figure import TapeFigure
 from .gather import gather
