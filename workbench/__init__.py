@@ -11,7 +11,7 @@ def square(x: wb.array(dtype=float), y: wb.array(dtype=float)):
 from builtins import float, int  # noqa: UP029 (they are offered by name)
 from math import e, inf, nan, pi, tau
 
-from . import diagnose, interop, verify, viz
+from . import diagnose, interop, pitfalls, verify, viz
 from .array import (
     array,
     array1d,

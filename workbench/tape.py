@@ -52,19 +52,25 @@ class Tape(Recording):
     are refused with a GradientError.
     """
 
-    def backward(self, loss: array | None = None, grads: dict[array, array] | None = None) -> None:
+    def backward(
+        self, loss: array | None = None, grads: dict[array, array] | None = None, *, pitfall: Any = None
+    ) -> Any:
         """Publish the gradient of the seeds with respect to what the tape started from.
 
         loss    an array of one element: its seed is one.
         grads   {array: seed}, seeds of the same shape and dtype (float32 for float16). They are copied.
         Without either, the seeds are the `.grad` bytes written since they were last published.
+        pitfall one of `wb.pitfalls`: nothing is published; returns gradients that are wrong on purpose, a `Wrong`.
         Raises GradientError where the gradient would not be exact, or a seed does not fit.
         """
         with memory.LOCK, memory.unrecorded():
             space = self._seeds(loss, grads)
+            if pitfall is not None:
+                return pictures["pitfall"](self, pitfall, space)
             self._remember(space)
             self._publish(*self._walk(space, drop=True))
             space.release()
+        return None
 
     def _remember(self, seeds: Workspace) -> None:
         """Keep the seeds for `retrace` and the views, in the buffers of the last ones where they fit."""
@@ -77,8 +83,10 @@ class Tape(Recording):
                 kept[...] = shadow.data
             self.last_seeds[a] = kept
 
-    def retrace(self, observe: Observer, before: Observer | None = None) -> Workspace:
-        """Walk with the seeds of the last `backward`, publishing nothing.
+    def retrace(
+        self, observe: Observer | None, before: Observer | None = None, seeds: Mapping[Allocation, Any] | None = None
+    ) -> Workspace:
+        """Walk with the seeds of the last `backward`, or with the bytes in `seeds`, publishing nothing.
 
         `before(event, space)` is called before, `observe(event, space)` after every step. Raises GradientError on a
         tape with `record_func`: to look must not call a function of the user's again.
@@ -91,7 +99,7 @@ class Tape(Recording):
                 )  # fmt: skip
         with memory.LOCK, memory.unrecorded():
             space = Workspace()
-            for a, data in self.last_seeds.items():
+            for a, data in (self.last_seeds if seeds is None else seeds).items():
                 space[a] = Shadow(a, start=data)
             return self._walk(space, observe, before)[0]
 

@@ -62,6 +62,7 @@ class Program:
     reverses: dict[tuple[frozenset[str], Groups], Reverse] = field(default_factory=dict)
     compiled: dict[tuple, Any] = field(default_factory=dict)
     plans: dict[tuple, Any] = field(default_factory=dict)
+    kernel: Kernel | None = None  # whose reading it is; None for a function mapped over arrays
 
     def reverse(self, active: frozenset[str], groups: Groups = ()) -> Reverse:
         """The adjoint for these active parameters. Raises KernelError where there is none."""
@@ -166,6 +167,7 @@ class Kernel:
         except KernelError as error:
             raise error.with_traceback(None) from None  # it names the user's line: the reader's own frames hide that
         self._program = program(reading, self.__name__, self.enable_backward)
+        self._program.kernel = self
         self._reading = reading
         return self._program
 

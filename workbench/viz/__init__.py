@@ -3,8 +3,8 @@
 Nothing in this package computes a derivative: every number comes in with the trace.
 """
 
-from ..tape import Tape, pictures
 from .. import replay as _replay  # noqa: F401  (registers itself)
+from ..tape import Tape, pictures
 from . import ledger, microscope
 from .figure import TapeFigure
 from .gather import gather
@@ -16,5 +16,6 @@ def show(tape: Tape) -> TapeFigure:
 
 
 pictures["show"] = show
+pictures["wrong"] = lambda wrong: TapeFigure(gather(wrong.tape, wrong))
 pictures["ledger"] = ledger.ledger
 pictures["microscope"] = microscope.microscope

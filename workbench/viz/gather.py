@@ -6,8 +6,10 @@ here but maxima and norms of numbers that the walk left in memory.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from math import isfinite, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from ..device import on_host
 from ..events import Event
 from ..kernels.types import Scalar
 from ..memory import Allocation, Span
+from ..pitfalls import Wrong
 from ..shadows import Workspace
 from ..tape import Tape
 from .trace import AdjointLevel, AllocationTrack, EventColumn, Kept, NameRange, Seed, TouchMark, Trace
@@ -22,9 +25,51 @@ from .trace import AdjointLevel, AllocationTrack, EventColumn, Kept, NameRange, 
 _KINDS = {"fill_": "fill", "zero_": "fill", "foreign": "assign"}
 
 
-def gather(tape: Tape) -> Trace:
-    """The trace of a tape as it stands. Reads memory under the lock; changes nothing."""
-    return _Gather(tape).trace()
+def gather(tape: Tape, wrong: Wrong | None = None) -> Trace:
+    """The trace of a tape as it stands, or of a walk that is wrong on purpose.
+
+    Reads memory under the lock; changes nothing.
+    """
+    made = _Gather(tape)
+    if wrong is None:
+        return made.trace()
+    made.retrace, made.seeds = wrong.retrace, wrong._seeds
+    return replace(made.trace(), title=wrong.title)
+
+
+def gather_seeded(tape: Tape, seeds: Mapping[Allocation, Any]) -> tuple[Trace, Workspace]:
+    """The trace for seeds of the caller's (bytes by memory), and the shadows that their walk has left."""
+    made, space = _Gather(tape), [Workspace()]
+
+    def retrace(observe: Any, before: Any) -> None:
+        space.append(tape.retrace(observe, before, seeds))
+
+    made.retrace, made.seeds = retrace, seeds
+    return made.trace(), space[-1]
+
+
+class Levels(NamedTuple):
+    """The adjoint side of a trace: per event (by position) the levels that its reverse step left, and who let it die."""
+
+    events: list[list[AdjointLevel]]
+    seeds: list[Seed]
+    died: list[int]
+
+
+def structure(tape: Tape) -> Trace:
+    """The trace without any adjoint: no walk, so it costs little even for a long tape."""
+    return _Gather(tape).trace(adjoints=False)
+
+
+def levels(tape: Tape, retrace: Any = None, seeds: Mapping[Allocation, Any] | None = None) -> Levels:
+    """One walk, by default with the last seeds: what `structure` leaves out. Empty where a walk cannot be repeated."""
+    made = _Gather(tape)
+    if seeds is not None:
+        made.retrace, made.seeds = retrace, seeds
+    made.name_all()
+    found = made.walk() if made.walkable else []
+    died = [n for n, event in enumerate(tape.events) if event in made.died]
+    return Levels([made.levels.get(event, []) for event in tape.events], found, died)
 
 
 def _range(span: Span) -> tuple[int, int, bool]:
@@ -34,23 +79,31 @@ def _range(span: Span) -> tuple[int, int, bool]:
 
 class _Gather:
     def __init__(self, tape: Tape):
-        self.tape = tape
+        self.tape, self.retrace, self.seeds = tape, tape.retrace, tape.last_seeds
         self.versions: dict[Allocation, int] = {}
         self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
         self.levels: dict[Event, list[AdjointLevel]] = {}
         self.carried: set[Span] = set()
         self.came = False
         self.died: set[Event] = set()
+        self.scopes: list[str] = []
 
-    def trace(self) -> Trace:
+    def trace(self, adjoints: bool = True) -> Trace:
         tape = self.tape
-        for a in tape.arrays.values():
-            self.name(a.span, tape.names.get(id(a)) or a.name or "")
-        walkable = tape.last_seeds and all(e.kind != "func" for e in tape.events)
-        seeds = self.walk() if walkable else []
+        self.name_all()
+        seeds = self.walk() if adjoints and self.walkable else []
+        self.scopes = scopes(tape)
         events = [self.column(n, e) for n, e in enumerate(tape.events)]
         tracks = [self.track(a) for a in self.names]
         return Trace(tracks, events, seeds)
+
+    @property
+    def walkable(self) -> bool:
+        return bool(self.seeds) and all(e.kind != "func" for e in self.tape.events)
+
+    def name_all(self) -> None:
+        for a in self.tape.arrays.values():
+            self.name(a.span, self.tape.names.get(id(a)) or a.name or "")
 
     def name(self, span: Span, name: str) -> None:
         if span.nbytes:
@@ -110,7 +163,7 @@ class _Gather:
         where = event.where
         return EventColumn(
             f"L{event.id}", n, _KINDS.get(event.kind, event.kind), event.label, str(where) if where else "",
-            touches=self.touches(event), kept=kept, adjoint=self.levels.get(event, ()),
+            self.scopes[n], touches=self.touches(event), kept=kept, adjoint=self.levels.get(event, ()),
             flags=("died",) if event in self.died else (),
         )  # fmt: skip
 
@@ -119,10 +172,10 @@ class _Gather:
     def walk(self) -> list[Seed]:
         """Walk once more with the last seeds, and note how large the adjoint is after each step."""
         seeds = []
-        for a, data in self.tape.last_seeds.items():
+        for a, data in self.seeds.items():
             level = self.level(a, Span(a, 0, (a.nbytes,), (1,), 1), data)
             seeds.append(Seed(f"{self.any_name(a)}: |seed| = {level.l2:.3g}", level))
-        self.tape.retrace(self.observe, self.before)
+        self.retrace(self.observe, self.before)
         return seeds
 
     def any_name(self, a: Allocation) -> str:
@@ -160,9 +213,21 @@ class _Gather:
         k = a.grad_scale or 1
         dtype = np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
         values = on_host(data)[low * k : high * k].view(dtype).astype(np.float64)
+        most = float(np.abs(values).max(initial=0.0))
+        if isfinite(most):
+            return AdjointLevel(str(a), low, high, most, sqrt(float(values @ values)), zero=most == 0.0)
         finite = values[np.isfinite(values)]
         most = float(np.abs(finite).max(initial=0.0))
         return AdjointLevel(
             str(a), low, high, most, float(np.sqrt((finite**2).sum())), bool(np.isnan(values).any()),
             bool(np.isinf(values).any()), not values.any(), 0,
         )  # fmt: skip
+
+
+def scopes(tape: Tape) -> list[str]:
+    """Per event the name of the innermost scope around it, or nothing."""
+    found = [""] * len(tape.events)
+    for scope in tape.scopes:  # inner ones open later
+        last = len(found) if scope.last is None else scope.last
+        found[scope.first : last] = [scope.name] * (last - scope.first)
+    return found

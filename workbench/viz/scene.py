@@ -185,7 +185,7 @@ def draw(trace: Trace, budget: int = MARK_BUDGET) -> Scene:
 def _title(scene: Scene, layout: Layout) -> None:
     trace, right = layout.trace, layout.right
     scene.add("rect", "ground", "ground", 0, 0, scene.width, scene.height, radius=8)
-    title = fit(clean(trace.title), 200, 15)
+    title = fit(clean(trace.title), 360, 15)
     scene.label("title", "title", MARGIN, 26, title, 15, title=clean(trace.title))
     x = MARGIN + text_width(title, 15) + 12
     scene.label("summary", "muted", x, 26, fit(trace.summary, right - x, 12), 12, title=scene.sentence)
