@@ -245,7 +245,7 @@ def test_a_pitfall_is_named_or_refused():
     x, y = leaf([1.0]), wb.zeros(1, dtype=F)
     with wb.Tape() as tape:
         wb.launch(square, dim=1, inputs=[x], outputs=[y])
-    with pytest.raises(TypeError, match="one of wb.pitfalls: values, struct_field"):
+    with pytest.raises(TypeError, match=r"one of wb.pitfalls: values, struct_field"):
         tape.backward(grads={y: ones(1)}, pitfall="alias")
 
 
