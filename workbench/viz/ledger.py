@@ -160,10 +160,10 @@ class Ledger:
 
     def plot(self) -> Any:
         """A waterfall of the contributions, as a matplotlib Figure: each bar starts where the one before it ended."""
-        from matplotlib.figure import Figure
+        from .chart import Chart
 
         bars = [*self.bars(), ("rounding", self.rounding)]
-        figure = Figure(figsize=(7.0, 1.2 + 0.24 * (len(bars) + 1)), layout="constrained")
+        figure = Chart(figsize=(7.0, 1.2 + 0.24 * (len(bars) + 1)), layout="constrained")
         axes, start = figure.add_subplot(), 0.0
         for k, (_, value) in enumerate(bars):
             value = value if math.isfinite(value) else 0.0

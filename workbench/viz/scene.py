@@ -187,7 +187,7 @@ def _title(scene: Scene, layout: Layout) -> None:
     scene.add("rect", "ground", "ground", 0, 0, scene.width, scene.height, radius=8)
     title = fit(clean(trace.title), 360, 15)
     scene.label("title", "title", MARGIN, 26, title, 15, title=clean(trace.title))
-    x = MARGIN + text_width(title, 15) + 12
+    x = MARGIN + text_width(title, 15) + 4 * sum(c.isupper() for c in title) + 12  # bold capitals are wide
     scene.label("summary", "muted", x, 26, fit(trace.summary, right - x, 12), 12, title=scene.sentence)
     if trace.seeds:
         seed = "seed  " + clean(trace.seed_text)
