@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -127,3 +129,33 @@ def test_a_race_is_refused_and_nothing_is_written():
     with refused("race", "'y'"):
         pull(scatter, [made(X), wb.array([0, 1, 0], dtype=int)], [made([0] * 3)], [dx, None], [made(ONES)])
     assert not dx.numpy().any()
+
+
+@wb.kernel
+def stencil(x: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
+    i, j = wb.tid()
+    if i > 0 and j > 0 and i < x.shape[0] - 1 and j < x.shape[1] - 1:
+        y[i, j] = x[i - 1, j] * x[i + 1, j] + x[i, j - 1] * x[i, j]
+
+
+@pytest.mark.parametrize("way", ["whole", "pull", "parts"])
+def test_a_large_stencil_has_all_its_contributions(monkeypatch, way):
+    plans = importlib.import_module("workbench.plan")
+    monkeypatch.setattr(plans, "PARALLEL_FROM", 1 if way != "whole" else 1 << 40)
+    monkeypatch.setattr(plans, "PULL_FROM", 1 if way != "whole" else 1 << 40)
+    if way == "parts":
+        monkeypatch.setattr(plans.gathering, "pull", lambda *given: None)
+    stencil.program().plans.clear()
+    rng = np.random.default_rng(4)
+    values, seed = rng.normal(size=(11, 9)), rng.normal(size=(11, 9))
+    x, y, dx, dy = made(values), made(np.zeros((11, 9))), made(np.zeros((11, 9))), made(seed)
+    pull(stencil, [x], [y], [dx], [dy], dim=(11, 9))
+    s = np.zeros_like(seed)
+    s[1:-1, 1:-1] = seed[1:-1, 1:-1]
+    want = np.zeros_like(values)
+    want[:-2] += s[1:-1] * values[2:]
+    want[2:] += s[1:-1] * values[:-2]
+    want[:, :-1] += s[:, 1:] * values[:, 1:]
+    want[:, 1:] += s[:, 1:] * values[:, :-1]
+    np.testing.assert_allclose(dx.numpy(), want, rtol=1e-12, atol=1e-12)
+    stencil.program().plans.clear()

@@ -33,7 +33,7 @@ from .kernels.ops import memory as rows
 from .kernels.ops.row import Effect
 from .kernels.types import Array, is_float
 from .memory import Span
-from .shadows import mark_view, moved_values, moved_view, private_copies
+from .shadows import mark_view, mirrored_values, moved_values, moved_view, private_copies
 
 log = logging.getLogger("workbench")
 
@@ -191,6 +191,25 @@ class Backward:
     gather: Gather | None = None
     races: Races | None = None
     pull: Pull | None = None
+
+    def run(
+        self, plan: Plan, packed: list, flat: list, space: Any, views: Any, fresh: tuple[int, ...] = (),
+        rest: bool = True,
+    ) -> None:  # fmt: skip
+        """Run the adjoint in the form chosen for this launch, on the shadows of `space`.
+
+        `packed`, `views`: as `Executable.run` takes them. `fresh`: targets of `pull` that hold nothing yet. rest=False
+        leaves out what comes behind `pull`.
+        """
+        if self.gather is not None:
+            self.executable.run(plan.program, plan.dims, packed + self.gather.part_values, None)
+            shadows = [(k, space[flat[k].allocation]) for k in self.gather.targets]
+            self.gather.run(plan.program, mirrored_values(flat, shadows))
+            return
+        if self.pull is not None:
+            self.pull.run(plan.program, packed, fresh)
+        if rest:
+            self.executable.run(plan.program, plan.dims, packed, views)
 
 
 @dataclass(eq=False)

@@ -69,11 +69,7 @@ def _run(plan: Plan, back: Backward, flat: list, values: list, space: Workspace)
             arrays[k] = moved_view(flat[k], data, first)
         return arrays + [shadow_view(flat[k], shadow) for k, shadow in shadows]
 
-    if back.gather is None:
-        back.executable.run(plan.program, plan.dims, packed, seen)
-        return
-    back.executable.run(plan.program, plan.dims, packed + back.gather.part_values, None)
-    back.gather.run(plan.program, mirrored_values(flat, [(k, space[flat[k].allocation]) for k in back.gather.targets]))
+    back.run(plan, packed, flat, space, seen)
 
 
 def _adjoints(program: Program, flat: list, given: Sequence[Any]) -> dict[int, array]:

@@ -255,16 +255,10 @@ class Tape(Recording):
         packed = values + mirrored_values(places, extras)
         if command.declared and plan.backend == "c" and back.gather is None:
             self._reverse_in_blocks(command, back, packed, len(values), extras)
-        elif back.gather is None:
-            if back.pull is not None:
-                back.pull.run(plan.program, packed, tuple([k for k in back.pull.targets if places[k] in fresh]))
-            if back.pull is None or not self._dying(event, back.pull, space):
-                back.executable.run(plan.program, plan.dims, packed, lambda: views(extras))
         else:
-            back.executable.run(plan.program, plan.dims, packed + back.gather.part_values, None)
-            back.gather.run(
-                plan.program, mirrored_values(flat, [(k, space[flat[k].allocation]) for k in back.gather.targets])
-            )
+            stored = tuple([k for k in back.pull.targets if places[k] in fresh]) if fresh else ()
+            rest = back.pull is None or not self._dying(event, back.pull, space)
+            back.run(plan, packed, places, space, lambda: views(extras), stored, rest)
         for k in back.extremal:
             self._consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)
 
