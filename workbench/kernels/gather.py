@@ -18,7 +18,7 @@ from .ir import Builder, Function, Region, Stmt, Value, root, walk
 from .ops import control as c
 from .ops import memory as mem
 from .ops.row import ROWS, Effect
-from .types import Array, int32
+from .types import Array, int32, is_float
 
 Offset = tuple[int, ...]
 
@@ -241,7 +241,8 @@ class _Split:
         copy, pending, _, high = found
         needed = _needed(copy, [g for _, _, g in pending])
         offsets = sorted({o for _, o, _ in pending})
-        if needed is None or len(needed) * len(offsets) > PULLED or not _untouched(copy, needed, self.targets):
+        dear = needed is None or sum(is_float(v.type) for v in needed) * len(offsets) > PULLED
+        if needed is None or dear or not _untouched(copy, needed, self.targets):
             return None
         self.builder = Builder()
         self.builder.role = "adjoint"
@@ -291,7 +292,7 @@ class _Split:
         return Function(f"{f.name}_gather", self.builder.region, rank, f.where, f.source, f.first_line, f.file)
 
 
-PULLED = 160  # values worked out anew per cell: beyond, storing parts is cheaper
+PULLED = 64  # floats worked out anew per cell: beyond, storing parts is cheaper
 _CHEAP = set(
     "add sub mul neg abs scale cast const where min max pick_lt lt le gt ge eq ne logical_and logical_or logical_not"
     " tid dim shape components extract construct insert load if wrap".split()
