@@ -292,7 +292,7 @@ class _Split:
         return Function(f"{f.name}_gather", self.builder.region, rank, f.where, f.source, f.first_line, f.file)
 
 
-PULLED = 64  # floats worked out anew per cell: beyond, storing parts is cheaper
+PULLED = 128  # floats worked out anew per cell: beyond, storing parts is cheaper
 _CHEAP = set(
     "add sub mul neg abs scale cast const where min max pick_lt lt le gt ge eq ne logical_and logical_or logical_not"
     " tid dim shape components extract construct insert load if wrap".split()

@@ -3,7 +3,10 @@
 Nothing in this package computes a derivative: every number comes in with the trace.
 """
 
+from typing import Any
+
 from .. import replay as _replay  # noqa: F401  (registers itself)
+from ..array import array
 from ..tape import Tape, pictures
 from . import ledger, microscope
 from .figure import TapeFigure
@@ -15,7 +18,15 @@ def show(tape: Tape) -> TapeFigure:
     return TapeFigure(gather(tape))
 
 
+def seeds(tape: Tape, y: array) -> Any:
+    """The seeding panel. Widgets are imported when somebody asks for one."""
+    from .panel import SeedPanel
+
+    return SeedPanel(tape, y)
+
+
 pictures["show"] = show
 pictures["wrong"] = lambda wrong: TapeFigure(gather(wrong.tape, wrong))
 pictures["ledger"] = ledger.ledger
+pictures["seeds"] = seeds
 pictures["microscope"] = microscope.microscope

@@ -6,7 +6,7 @@ here but maxima and norms of numbers that the walk left in memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import isfinite, sqrt
 from typing import Any, NamedTuple
@@ -87,6 +87,8 @@ class _Gather:
         self.came = False
         self.died: set[Event] = set()
         self.scopes: list[str] = []
+        self.known: dict[tuple, list[tuple]] = {}
+        self.places: dict[Any, str] = {}
 
     def trace(self, adjoints: bool = True) -> Trace:
         tape = self.tape
@@ -125,21 +127,34 @@ class _Gather:
 
     def touches(self, event: Event) -> list[TouchMark]:
         """Reads first, with the version they saw; then writes, each making a new version."""
-        marks = []
+        marks, versions = [], self.versions
+        for a, key, name, low, high, how, strided in self.accesses(event):
+            before = versions.get(a, 0)
+            if how != "read":
+                versions[a] = before + 1
+            marks.append(TouchMark(key, name, low, high, how, before, before + (how != "read"), strided))
+        return marks
+
+    def accesses(self, event: Event) -> list[tuple]:
+        """What an event touches, without versions: the same for every launch of the same arrays."""
+        same = None if event.command is None else (event.command.plan, *map(id, event.command.places))
+        found = self.known.get(same) if same is not None else None
+        if found is None:
+            found = list(self._accesses(event))
+            if same is not None:
+                self.known[same] = found
+        return found
+
+    def _accesses(self, event: Event) -> Iterator[tuple]:
         accumulated = event.command.plan.accumulates_only if event.command is not None else frozenset()
         labels = self.labels(event)
         for how, spans in (("read", event.reads), ("write", event.writes)):
             for k, span in enumerate(spans):
-                if not span.nbytes:
-                    continue
-                position, name = labels[how][k]
-                kind = "accumulate" if how == "write" and position in accumulated else how
-                low, high, strided = _range(span)
-                before = self.versions.get(span.allocation, 0)
-                if how == "write":
-                    self.versions[span.allocation] = before + 1
-                marks.append(TouchMark(str(span.allocation), name, low, high, kind, before, None, strided))
-        return marks
+                if span.nbytes:
+                    position, name = labels[how][k]
+                    kind = "accumulate" if how == "write" and position in accumulated else how
+                    low, high, strided = _range(span)
+                    yield span.allocation, str(span.allocation), name, low, high, kind, strided
 
     def labels(self, event: Event) -> dict[str, list[tuple[int, str]]]:
         if event.command is None:
@@ -160,9 +175,11 @@ class _Gather:
 
     def column(self, n: int, event: Event) -> EventColumn:
         kept = [Kept(str(k.span.allocation), *k.span.hull(), k.span.nbytes, k.reason) for k in event.kept]
-        where = event.where
+        where = self.places.get(event.place)
+        if where is None:
+            where = self.places[event.place] = str(event.where or "")
         return EventColumn(
-            f"L{event.id}", n, _KINDS.get(event.kind, event.kind), event.label, str(where) if where else "",
+            f"L{event.id}", n, _KINDS.get(event.kind, event.kind), event.label, where,
             self.scopes[n], touches=self.touches(event), kept=kept, adjoint=self.levels.get(event, ()),
             flags=("died",) if event in self.died else (),
         )  # fmt: skip

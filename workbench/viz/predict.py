@@ -24,9 +24,7 @@ class Prediction(ipywidgets.VBox):
         self._buttons = [ipywidgets.Button(description=a, layout={"width": "auto"}) for a in answers]
         for button in self._buttons:
             button.on_click(lambda clicked: self.choose(clicked.description))
-        super().__init__(
-            [ipywidgets.HTML(f"<b>{escape(question)}</b>"), ipywidgets.HBox(self._buttons), self._said]
-        )
+        super().__init__([ipywidgets.HTML(f"<b>{escape(question)}</b>"), ipywidgets.HBox(self._buttons), self._said])
 
     def choose(self, answer: str) -> None:
         """Answer. The buttons show which one it was, and what is right."""

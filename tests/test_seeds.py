@@ -1,0 +1,383 @@
+"""The seeding panel without a browser: its numbers, what it leaves alone, and how it answers when it cannot."""
+
+from __future__ import annotations
+
+import base64
+import re
+import threading
+import zlib
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench import memory
+from workbench.errors import GradientError
+from workbench.viz import rows
+from workbench.viz.panel import SeedPanel
+from workbench.viz.seeds import Seeds
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*overw:UserWarning")
+
+
+@wb.kernel
+def mix(x: wb.array(dtype=float), k: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = x[i] * x[i] * k[i] + wb.sin(x[(i + 1) % 4])
+
+
+@wb.kernel
+def bend(p: wb.array(dtype=wb.vec2), q: wb.array(dtype=wb.vec2)):
+    i = wb.tid()
+    q[i] = wb.vec2(p[i][0] * p[i][1], p[i][0] + 3.0 * p[i][1])
+
+
+@wb.kernel
+def add_up(x: wb.array(dtype=float), total: wb.array(dtype=float)):
+    i = wb.tid()
+    wb.atomic_add(total, 0, x[i] * x[i])
+
+
+X, K = np.array([0.5, -1.0, 2.0, 1.5], np.float32), np.array([1.0, 2.0, -1.0, 0.5], np.float32)
+
+
+def mixed(keep="all"):
+    x, k, y = wb.array(X, requires_grad=True), wb.array(K, requires_grad=True), wb.zeros(4)
+    with wb.Tape(keep=keep) as tape:
+        wb.launch(mix, 4, inputs=[x, k], outputs=[y])
+    return tape, x, k, y
+
+
+def closed(x=X, k=K):
+    """The derivative of `mix` by x and by k."""
+    by_x = np.diag(2 * x * k) + np.roll(np.diag(np.cos(x)), -1, axis=0)
+    return np.hstack([by_x, np.diag(x * x)])
+
+
+# ---- the engine
+
+
+def test_all_rows_are_the_jacobian_by_every_leaf():
+    tape, x, k, y = mixed()
+    found = Seeds(tape, y).jacobian()
+    want = np.hstack([wb.jacobian(tape, y, x), wb.jacobian(tape, y, k)])
+    np.testing.assert_array_equal(found, want)
+    np.testing.assert_allclose(found, closed(), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "weights"),
+    [
+        ("ones", lambda y: np.ones(4)),
+        ("half norm", lambda y: y),
+        ("random", lambda y: np.random.default_rng(7).standard_normal(4)),
+    ],
+)
+def test_a_seed_of_many_elements_gives_the_weighted_sum_of_the_rows(kind, weights):
+    tape, _, _, y = mixed()
+    run = Seeds(tape, y).run(kind, number=7)
+    np.testing.assert_allclose(run.row, weights(y.numpy()) @ closed(), rtol=2e-6, atol=1e-6)
+
+
+def test_no_gradient_of_the_user_s_and_no_array_changes_by_a_bit():
+    tape, x, k, y = mixed()
+    tape.backward(grads={y: wb.ones(4)})
+    held = [a.numpy().tobytes() for a in (x, k, y, x.grad, k.grad)]
+    events, seeds = list(tape.events), {a: d.tobytes() for a, d in tape.last_seeds.items()}
+    engine = Seeds(tape, y)
+    engine.jacobian()
+    engine.run("half norm")
+    list(engine.differences())
+    engine.set("x", 1, 4.0)
+    engine.run("ones")
+    assert [a.numpy().tobytes() for a in (x, k, y, x.grad, k.grad)] == held
+    assert tape.events == events
+    assert {a: d.tobytes() for a, d in tape.last_seeds.items()} == seeds
+
+
+def test_components_of_vectors_are_seeded_one_by_one():
+    p, q = wb.array(np.array([[2, 3], [4, 5]], np.float32), dtype=wb.vec2, requires_grad=True), wb.zeros(2, wb.vec2)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(bend, 2, inputs=[p], outputs=[q])
+    engine = Seeds(tape, q)
+    assert engine.count == 4 and engine.name_of(3) == "q[1, 1]" and engine.column_name(2) == "p[1, 0]"
+    np.testing.assert_array_equal(engine.run("one-hot", 0).row, [3, 2, 0, 0])
+    np.testing.assert_array_equal(engine.run("one-hot", 3).row, [0, 0, 1, 3])
+
+
+def test_every_output_on_an_active_path_can_be_chosen_and_has_a_jacobian_of_its_own():
+    tape, x, _, y = mixed()
+    total = wb.zeros(1)
+    with tape:
+        wb.launch(add_up, 4, inputs=[y], outputs=[total])
+    engine = Seeds(tape, total)
+    assert list(engine.outputs) == ["y", "total"] or set(engine.outputs) == {"y", "total"}
+    np.testing.assert_allclose(engine.run().row, 2 * y.numpy() @ closed(), rtol=1e-5, atol=1e-5)
+    engine.choose("y")
+    assert engine.rows == {}
+    np.testing.assert_allclose(engine.run("one-hot", 2).row, closed()[2], rtol=1e-6, atol=1e-7)
+    del x
+
+
+def test_the_walk_of_rows_can_be_stopped_and_goes_on_where_it_was():
+    tape, _, _, y = mixed()
+    engine = Seeds(tape, y)
+    calls = iter([False, False, True])
+    assert [run.element for run in engine.walk(2, lambda: next(calls))] == [2, 3]
+    assert sorted(engine.rows) == [2, 3]
+    assert [run.element for run in engine.walk(2)] == [0, 1]
+
+
+def test_differences_agree_with_the_rows():
+    tape, _, _, y = mixed()
+    engine = Seeds(tape, y)
+    assert list(engine.differences()) == list(range(8))
+    for run in (engine.run("one-hot", 1), engine.run("half norm")):
+        np.testing.assert_allclose(engine.measure(run), run.row, rtol=2e-3, atol=2e-3)
+
+
+def test_a_changed_input_gives_the_rows_at_that_input():
+    tape, _, _, y = mixed()
+    engine = Seeds(tape, y)
+    engine.jacobian()
+    engine.set("x", 2, -0.75)
+    assert engine.rows == {}
+    moved = X.copy()
+    moved[2] = -0.75
+    np.testing.assert_allclose(engine.jacobian(), closed(moved), rtol=1e-6, atol=1e-7)
+    engine.reset()
+    np.testing.assert_allclose(engine.run("one-hot", 2).row, closed()[2], rtol=1e-6, atol=1e-7)
+
+
+def test_two_seeds_are_compared_in_gradients_and_levels():
+    tape, _, _, y = mixed()
+    engine = Seeds(tape, y)
+    one, other = engine.run("one-hot", 0), engine.run("one-hot", 2)
+    difference = engine.compare(one, other)
+    np.testing.assert_allclose(np.concatenate(list(difference.gradients.values())), other.row - one.row)
+    level = next(p for p in difference.levels if p.names == "x")
+    assert level.heading == "#0 mix"
+    assert (level.one, level.other) == pytest.approx([np.abs(one.row[:4]).max(), np.abs(other.row[:4]).max()])
+
+
+def test_half_norm_refuses_an_output_that_was_changed_after_the_tape():
+    tape, _, _, y = mixed()
+    engine = Seeds(tape, y)
+    y.fill_(3.0)
+    with pytest.raises(GradientError) as caught:
+        engine.run("half norm")
+    assert caught.value.slug == "overwritten"
+
+
+def test_a_tape_with_a_function_of_the_user_s_or_without_leaves_is_refused():
+    tape, _, _, y = mixed()
+    tape.record_func(lambda: None, [y])
+    with pytest.raises(GradientError) as caught:
+        tape.seeds(y)
+    assert caught.value.slug == "func-replay"
+    x, y = wb.array(X), wb.zeros(4)
+    with wb.Tape() as tape:
+        wb.launch(mix, 4, inputs=[x, x], outputs=[y])
+    with pytest.raises(GradientError):
+        tape.seeds(y)
+
+
+# ---- the panel
+
+
+@pytest.fixture
+def panel():
+    tape, _, _, y = mixed()
+    made = tape.seeds(y)
+    yield made
+    made._halt.set()
+    made.wait(10)
+
+
+def test_controls_choose_the_seed_and_each_one_hot_seed_fills_a_row(panel):
+    assert isinstance(panel, SeedPanel) and panel.run.label == "y[0]"
+    panel.element.value = 2
+    assert panel.run.label == "y[2]" and panel.picker.picked == 2
+    panel.picker.picked = 1
+    assert panel.run.label == "y[1]" and panel.element.value == 1
+    panel.kind.value = "half norm"
+    assert panel.run.label == "½‖y‖²"
+    assert sorted(panel.engine.rows) == [0, 1, 2]
+    panel.next.click()
+    assert panel.run.label == "y[3]" and panel.kind.value == "one-hot"
+    panel.next.click()
+    assert "every component" in panel.message
+    assert "4 of 4 rows" in panel.matrix.value
+
+
+def test_filling_walks_all_elements_with_progress(panel):
+    panel.fill.click()
+    panel.wait(20)
+    assert panel.message == "4 of 4 rows" and panel.progress.value == 4 == panel.progress.max
+    found = np.stack([panel.engine.rows[k] for k in range(4)])
+    np.testing.assert_allclose(found, closed(), rtol=1e-6, atol=1e-7)
+    assert panel.stop.disabled
+
+
+def test_filling_can_be_stopped_and_other_requests_are_turned_away_meanwhile(panel):
+    gate, reached, walk = threading.Event(), threading.Event(), panel.engine.run
+
+    def slow(*args, **choices):
+        made = walk(*args, **choices)
+        reached.set()
+        gate.wait(10)
+        return made
+
+    panel.engine.run = slow
+    panel.fill.click()
+    assert reached.wait(10) and not panel.stop.disabled
+    panel.kind.value = "ones"
+    assert "busy: filling rows" in panel.message
+    panel.stop.click()
+    gate.set()
+    panel.wait(10)
+    assert panel.message == "2 of 4 rows: stopped"
+
+
+def test_a_request_while_another_thread_holds_the_lock_is_busy_and_answered_later(panel):
+    hold, held = threading.Event(), threading.Event()
+
+    def record():
+        with memory.LOCK:
+            held.set()
+            hold.wait(10)
+
+    thread = threading.Thread(target=record)
+    thread.start()
+    assert held.wait(10)
+    panel.element.value = 3
+    assert panel.message == "busy: recording" and panel.run.label == "y[0]"
+    hold.set()
+    thread.join(10)
+    for waiting in [t for t in threading.enumerate() if t.name.endswith("(_later)")]:
+        waiting.join(10)
+    assert panel.run.label == "y[3]" and panel.message == ""
+
+
+def test_an_error_is_shown_and_not_raised_and_the_panel_works_on(panel):
+    panel.engine.recorded.conflicts.append(GradientError("<b>gone</b>", slug="overwritten"))
+    panel.kind.value = "ones"
+    assert "GradientError: &lt;b&gt;gone&lt;/b&gt;" in panel.message and "wb-wrong" in panel.status.value
+    panel.engine.recorded.conflicts.clear()
+    panel.kind.value = "half norm"
+    assert panel.message == "" and panel.run.kind == "half norm"
+    panel.picker.picked = 99
+    assert "IndexError" in panel.message
+
+
+def test_callbacks_append_nothing_to_an_open_tape(panel):
+    with wb.Tape() as mine:
+        panel.element.value = 2
+        panel.value.value = panel.value.value + 1
+    assert len(mine) == 0 and panel.message == ""
+
+
+def test_the_slider_answers_what_if(panel):
+    assert panel.value.value == 0.5
+    panel.component.value = 1
+    assert panel.value.value == -1.0
+    panel.value.value = 0.75
+    moved = X.copy()
+    moved[1] = 0.75
+    np.testing.assert_allclose(panel.run.row, closed(moved)[0], rtol=1e-6, atol=1e-7)
+    assert "inputs changed" in panel.title.value
+    panel.reset.click()
+    np.testing.assert_allclose(panel.run.row, closed()[0], rtol=1e-6, atol=1e-7)
+    assert panel.value.value == -1.0
+
+
+def test_the_slider_never_holds_what_json_cannot_say(panel):
+    sent = []
+    panel.value.observe(lambda change: sent.append(change["new"]), ["min", "max", "value", "step"])
+    for component in (3, 0, 2, 1):
+        panel.component.value = component
+        assert panel.value.value == X[component] and panel.value.min < X[component] < panel.value.max
+    assert len(sent) > 4 and np.isfinite(sent).all()
+
+
+def test_differences_stand_beside_the_gradient(panel):
+    assert "wb-tick" not in panel.row.value
+    panel.measure.value = True
+    panel.wait(20)
+    assert panel.row.value.count("wb-tick") == 8 and "relative error" in panel.row.value
+    panel.value.value = 2.0
+    panel.wait(20)
+    assert panel.row.value.count("wb-tick") == 8
+
+
+def test_a_tape_that_cannot_be_replayed_is_seeded_all_the_same():
+    x, total = wb.array(X, requires_grad=True), wb.zeros(1)
+    with wb.Tape() as tape:
+        wb.launch(add_up, 4, inputs=[x], outputs=[total])
+    panel = tape.seeds(total)
+    np.testing.assert_allclose(panel.run.row, 2 * X)
+    assert panel.value.disabled
+    panel.measure.value = True
+    panel.wait(20)
+    assert "keep=&quot;all&quot;" in panel.message
+
+
+def test_a_pinned_seed_is_drawn_beside_the_next_one(panel):
+    panel.pin.click()
+    panel.element.value = 3
+    assert "wb-other" in panel.row.value and "pinned: y[0]" in panel.row.value
+    assert "pinned: y[0]" in panel.picture.value
+    panel.unpin.click()
+    assert "wb-other" not in panel.row.value
+
+
+def test_without_a_widget_there_is_a_picture_and_names_are_no_html():
+    x, y = wb.array(X, requires_grad=True, name="<script>x</script>"), wb.zeros(4, name='"><img src=q>')
+    with wb.Tape(keep="all") as tape:
+        wb.launch(mix, 4, inputs=[x, x], outputs=[y])
+    tape.names = dict.fromkeys(tape.names, "<i>n</i>")
+    bundle = tape.seeds(y)._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle and "seeding panel" in bundle["text/plain"]
+    html = bundle["text/html"]
+    assert html.count("<img alt=") == 2 and "Jacobian" in html
+    assert "<script>" not in html and "<i>n</i>" not in html and "<img src=q>" not in html
+
+
+# ---- pictures
+
+
+def test_the_matrix_tells_sign_size_unknown_and_nan_apart():
+    known = {0: np.array([0.0, 4.0, -1.0]), 2: np.array([np.nan, 0.0, 0.0])}
+    made, most = rows.pixels(known, 3, 3)
+    assert most == 4.0
+    assert tuple(made[0, 0])[3] == 0 and tuple(made[0, 1]) == (*rows.POSITIVE, 255)
+    assert tuple(made[0, 2][:3]) == rows.NEGATIVE and 0 < made[0, 2][3] < 255
+    assert tuple(made[1, 1]) == rows.UNKNOWN and tuple(made[2, 0]) == rows.ILL
+
+
+def test_a_large_matrix_keeps_its_largest_number_and_its_nan():
+    row = np.zeros(10_000)
+    row[7_777] = -3.0
+    made, most = rows.pixels({4_000: row}, 8_000, 10_000)
+    assert made.shape == (rows.TALL, rows.WIDE, 4) and most == 3.0
+    assert (made[..., 3] == 255).sum() == 1
+    row[10] = np.nan
+    assert (rows.pixels({4_000: row}, 8_000, 10_000)[0] == rows.ILL).all(-1).sum() == 1
+
+
+def test_the_image_is_a_png_of_these_pixels():
+    pixels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    data = base64.b64decode(rows.image(3, 2, pixels).partition(",")[2])
+    assert data.startswith(b"\x89PNG") and data.endswith(b"IEND\xaeB`\x82")
+    start = data.index(b"IDAT") + 4
+    lines = zlib.decompress(data[start:-16])
+    assert lines == b"\0" + pixels[0].tobytes() + b"\0" + pixels[1].tobytes()
+
+
+def test_the_bars_are_valid_xml_and_say_every_number(panel):
+    text = re.search(r"<svg class=\"wb-bars\".*?</svg>", panel.row.value, re.S)
+    assert text is not None
+    tree = ElementTree.fromstring(text.group())
+    titles = [node.text for node in tree.iter("title")]
+    assert len(titles) == 8 and titles[0] is not None and titles[0].startswith("x[0] = 1")
