@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import multiprocessing
+import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
@@ -179,6 +180,62 @@ def height(v):
     for (value, gradient), v in zip(wb.sweep(fn, speeds, processes), speeds, strict=True):
         assert value == pytest.approx(v.sum() * 0.5 - 2 * 0.5 * 9.81 * 0.25)
         np.testing.assert_array_equal(gradient, [0.5, 0.5])
+
+
+def settings(_):
+    c = wb.config
+    return c.backend, c.threads, c.check_bounds, c.check_races, c.race_guard
+
+
+def test_workers_have_the_settings_of_now(processes):
+    for threads, check_bounds in ((3, True), (1, False)):
+        wb.config.threads, wb.config.check_bounds = threads, check_bounds
+        wb.config.race_guard = not check_bounds
+        assert wb.sweep(settings, [1, 2, 3], processes) == [settings(0)] * 3
+
+
+def test_threads_leave_the_settings_alone():
+    tape, x, start, _ = springs()
+    wb.config.backend = None
+    before, interval = settings(0), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as executor:
+            for _ in range(10):
+                wb.jacobian(tape, x, start, "rows", executor=executor)
+                assert settings(0) == before
+    finally:
+        sys.setswitchinterval(interval)
+
+
+class Awkward(Exception):
+    """Cannot be unpickled, as many exceptions cannot."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+def test_an_error_that_cannot_travel_leaves_the_workers_alive(processes, caplog):
+    def fails(k):
+        raise Awkward(k, k)
+
+    with pytest.raises(RuntimeError, match="Awkward: 3 and 3"):
+        wb.sweep(fails, [3], processes)
+    assert wb.sweep(settings, [1], processes) and "lost" not in caplog.text
+
+
+def test_a_class_that_workers_do_not_know_is_named(processes):
+    here = type("Here", (), {"__module__": "__main__"})
+    sys.modules["__main__"].Here = here  # type: ignore[attr-defined]
+    try:
+        with pytest.raises(wb.LaunchError, match=r"Here(.|\n)*module that the workers can import"):
+            wb.sweep(repr_of, [here()], processes)
+    finally:
+        del sys.modules["__main__"].Here  # type: ignore[attr-defined]
+
+
+def repr_of(thing):
+    return str(thing)
 
 
 def test_an_error_of_a_worker_is_that_error_here(processes):

@@ -1,26 +1,29 @@
 """Sparse Jacobians: which entries can differ from zero, and how few walks give them all.
 
 The pattern is found by running each recorded launch once more in the interpreter, on copies: whatever a thread stores
-depends on whatever that thread loads. That holds more entries than are non-zero, never fewer. Columns that share no
-row are then found together by one forward walk, rows that share no column by one reverse walk (Curtis, Powell and
-Reid, "On the estimation of sparse Jacobian matrices", IMA J. Appl. Math. 13, 1974), coloured greedily.
+depends on whatever that thread loads. That holds more entries than are non-zero, never fewer, if the interpreter goes
+the way that the launch went; where it may not (`certain`), what is found must be checked as a user's pattern is.
+Columns that share no row are then found together by one forward walk, rows that share no column by one reverse walk
+(Curtis, Powell and Reid, "On the estimation of sparse Jacobian matrices", IMA J. Appl. Math. 13, 1974), coloured
+greedily.
 """
 
 from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .array import array
 from .diagnose.again import Copies
-from .errors import GradientError
+from .errors import BoundsError, GradientError
 from .events import Event
 from .forward import passing
 from .kernels import ir, run
+from .kernels.decide import certain
 from .kernels.ir import root, walk
 from .kernels.ops.memory import ATOMICS
 from .kernels.types import Array, Composite, is_float
@@ -28,20 +31,26 @@ from .memory import Allocation, Span
 from .tape import Tape
 
 STATEMENTS = 20_000_000  # of all launches, in the interpreter: about half a minute
-Bits = dict[Allocation, list[int]]  # per number of the memory: the set of inputs it depends on, one bit each
+BLOCKS = 5_000_000  # of the sets that one launch makes: about a gigabyte
+BLOCK = 512  # bits
+
+Line = dict[int, int]  # a set of numbers, as blocks of bits: block -> the ones in it. Never changed once it is shared
+NOTHING: Line = {}
 
 
-def find(tape: Tape, y: array, x: array) -> list[int]:
-    """Per number of y, the set of numbers of x on which it may depend, as the bits of an int.
+def find(tape: Tape, y: array, x: array) -> tuple[list[Line], bool]:
+    """Per number of y, the set of numbers of x on which it may depend; and whether that is certain, or to be checked.
 
-    Raises GradientError [pattern] where a launch is too long to run in the interpreter, or has an adjoint of its own
-    that reaches into arrays.
+    Raises GradientError [pattern] where a launch is too long to run in the interpreter, depends on too much, or has an
+    adjoint of its own that reaches into arrays.
     """
     found = _Pattern(tape)
+    own = found.lines_of(x.allocation)
     for k, place in enumerate(words_of(x.span, found.word(x.allocation))):
-        found.bits_of(x.allocation)[place] = 1 << k
+        own[place] = joined(own[place], line([k]))
     passing(tape, found.event)
-    return [found.bits_of(y.allocation)[place] for place in words_of(y.span, found.word(y.allocation))]
+    lines = found.lines_of(y.allocation)
+    return [lines[place] for place in words_of(y.span, found.word(y.allocation))], found.certain
 
 
 def words_of(span: Span, word: int) -> list[int]:
@@ -55,7 +64,8 @@ class _Pattern:
     """Passes through the events of a tape, forwards."""
 
     def __init__(self, tape: Tape):
-        self.tape, self.bits, self.left = tape, {}, STATEMENTS
+        self.tape, self.left, self.certain = tape, STATEMENTS, True
+        self.lines: dict[Allocation, list[Line]] = {}
 
     def word(self, a: Allocation) -> int:
         scalar = self.tape.scalars.get(a)
@@ -63,17 +73,17 @@ class _Pattern:
             raise _refused("memory of structs has no numbers in a row", None)
         return scalar.itemsize
 
-    def bits_of(self, a: Allocation) -> list[int]:
-        found = self.bits.get(a)
+    def lines_of(self, a: Allocation) -> list[Line]:
+        found = self.lines.get(a)
         if found is None:
-            found = self.bits[a] = [0] * (a.nbytes // self.word(a))
+            found = self.lines[a] = [NOTHING] * (a.nbytes // self.word(a))
         return found
 
     def event(self, event: Event, _: Any) -> None:
         if event.command is None:
             self.host(event)
         elif event.reverse is not None:
-            self.launch(event)
+            _Launch(self, event).run()
 
     def host(self, event: Event) -> None:
         if event.kind in ("func", "loop", "foreign"):
@@ -84,75 +94,103 @@ class _Pattern:
         places = words_of(target.span, self.word(target.allocation))
         source = event.arrays[1] if len(event.arrays) == 2 else None
         if source is None or source.allocation not in self.tape.active:
-            values = [0] * len(places)
+            values = [NOTHING] * len(places)
         else:
-            own = self.bits_of(source.allocation)
+            own = self.lines_of(source.allocation)
             values = [own[k] for k in words_of(source.span, self.word(source.allocation))]
-        bits = self.bits_of(target.allocation)
+        lines = self.lines_of(target.allocation)
         for place, value in zip(places, values, strict=True):
-            bits[place] = value
+            lines[place] = value
 
-    def launch(self, event: Event) -> None:
-        command, plan = event.command, event.command.plan
-        function = plan.forward.function
-        for stmt in walk(function.body):
+
+class _Launch:
+    """One launch once more, thread by thread: what a thread stored depends on all that it loaded.
+
+    The lines change where a thread ends. Threads that do not race never see what others stored, except by the result
+    of an atomic, and where that is used they ran one after the other, in this order.
+    """
+
+    def __init__(self, pattern: _Pattern, event: Event):
+        self.pattern, self.event, self.command = pattern, event, event.command
+        self.function = self.command.plan.forward.function
+        self.used = {v for r in _regions(self.function.body) for v in r.results}
+        self.used |= {v for s in walk(self.function.body) for v in s.args}
+        active = pattern.tape.active
+        places = zip(self.command.program.leaves, self.command.flat, strict=True)
+        self.live = {leaf.name: a for leaf, a in places if isinstance(a, array) and a.allocation in active}
+        self.always = NOTHING
+        for k in self.command.declared:
+            self.always = joined(self.always, pattern.lines_of(self.command.places[k].allocation)[0])
+        self.made = 0
+        self.thread: tuple | None = None
+        self.loaded: Line = {}
+        self.stored: dict[tuple[Allocation, int], bool] = {}  # place -> did the thread only add to it
+
+    def run(self) -> None:
+        for stmt in walk(self.function.body):
             if stmt.row.name == "call" and any(isinstance(a.type, Array) for a in stmt.args):
-                raise _refused("a func with an adjoint of its own reaches into arrays", event)
-        places = {leaf.name: a for leaf, a in zip(command.program.leaves, command.flat, strict=True)}
-        live = {n: a for n, a in places.items() if isinstance(a, array) and a.allocation in self.tape.active}
-        always = 0
-        for k in command.declared:
-            always |= self.bits_of(command.places[k].allocation)[0]
-        sources: dict[tuple, int] = {}
-        stores: dict[tuple, dict[tuple[Allocation, int], bool]] = {}
+                raise _refused("a func with an adjoint of its own reaches into arrays", self.event)
+        plan = self.command.plan
+        shared = plan.groups if plan.backend != "numpy" else ()
+        if plan.backend != "numpy" and not certain(self.function, frozenset().union(plan.overlapping, *shared)):
+            self.pattern.certain = False
+        try:
+            run.run(self.function, plan.dims, Copies(self.event).primal(), trace=self.trace)
+        except BoundsError as error:
+            raise _refused(f"run again, the launch leaves an array ({error.what})", self.event) from None
+        self.finish()
 
-        def trace(thread: tuple, stmt: ir.Stmt, values: run.Values) -> None:
-            self.left -= 1
-            if self.left < 0:
-                raise _refused("the launches are too long to be followed statement by statement", event)
-            row = stmt.row
-            if not stmt.args or not isinstance(stmt.args[0].type, Array) or row.name in ("components", "shape"):
-                return
-            a = live.get(root(stmt.args[0]).name)
-            if a is None or not is_float(stmt.args[0].type):
-                return
-            touched = self.touched(a, stmt, values)
-            if row.name == "load" or (row in ATOMICS and row.name not in ("atomic_add", "atomic_sub")):
-                own = self.bits_of(a.allocation)
-                for place in touched:
-                    sources[thread] = sources.get(thread, always) | own[place]
-            if row.name != "load":
-                added = row in ATOMICS or row.name == "accumulate"
-                mine = stores.setdefault(thread, {})
-                for place in touched:
-                    key = a.allocation, place
-                    mine[key] = mine.get(key, True) and added
+    def trace(self, thread: tuple, stmt: ir.Stmt, values: run.Values) -> None:
+        self.pattern.left -= 1
+        if self.pattern.left < 0:
+            raise _refused("the launches are too long to be followed statement by statement", self.event)
+        if thread is not self.thread:
+            self.finish()
+            self.thread, self.loaded, self.stored = thread, dict(self.always), {}
+        row = stmt.row
+        if not stmt.args or not isinstance(stmt.args[0].type, Array) or row.name in ("components", "shape"):
+            return
+        a = self.live.get(root(stmt.args[0]).name)
+        if a is None or not is_float(stmt.args[0].type):
+            return
+        touched = self.touched(a, stmt, values)
+        adds = row.name in ("accumulate", "atomic_add", "atomic_sub")
+        if row.name != "store" and (not adds or any(o in self.used for o in stmt.outs)):
+            own = self.pattern.lines_of(a.allocation)
+            for place in touched:
+                join(self.loaded, own[place])
+        if row.name != "load":
+            for place in touched:
+                key = a.allocation, place
+                self.stored[key] = self.stored.get(key, True) and (adds or row in ATOMICS)
 
-        run.run(function, plan.dims, Copies(event).primal(), trace=trace)
-        self.store(stores, sources, always)
-
-    def store(self, stores: dict, sources: dict[tuple, int], always: int) -> None:
-        """What each thread stored depends on all that it loaded; what is added to keeps what it depended on."""
-        fresh: dict[tuple[Allocation, int], int] = {}
-        for thread, mine in stores.items():
-            for key, added in mine.items():
-                before = fresh.get(key, self.bits_of(key[0])[key[1]] if added else 0)
-                fresh[key] = before | sources.get(thread, always)
-        for (a, place), bits in fresh.items():
-            self.bits_of(a)[place] = bits
+    def finish(self) -> None:
+        """The thread has ended: what it stored depends on all that it loaded; what it added to, also on what it did."""
+        for (a, place), added in self.stored.items():
+            lines = self.pattern.lines_of(a)
+            lines[place] = joined(lines[place], self.loaded) if added and lines[place] else self.loaded
+            self.made += len(lines[place])
+        if self.made > BLOCKS:
+            raise _refused("it is not sparse, or what lies between x and y is not", self.event)
 
     def touched(self, a: array, stmt: ir.Stmt, values: run.Values) -> list[int]:
         """The numbers that a memory statement touches."""
         seen = stmt.args[0].type
         assert isinstance(seen, Array)
         index = [int(values[i]) for i in stmt.args[1 : 1 + seen.ndim]]
-        word, inner = self.word(a.allocation), getattr(a.dtype, "shape", ())
+        word, inner = self.pattern.word(a.allocation), getattr(a.dtype, "shape", ())
         shape = (*a.shape, *inner)
         strides = (*a.strides, *[int(np.prod(inner[k + 1 :])) * word for k in range(len(inner))])
         index = [i % n for i, n in zip(index, shape, strict=False)]
         start = a._offset + sum(i * s for i, s in zip(index, strides, strict=False))
         count = seen.dtype.size if isinstance(seen.dtype, Composite) else 1
         return list(range(start // word, start // word + count))
+
+
+def _regions(region: ir.Region) -> Iterable[ir.Region]:
+    yield region
+    for stmt in walk(region):
+        yield from stmt.regions
 
 
 def _refused(why: str, event: Event | None) -> GradientError:
@@ -162,54 +200,87 @@ def _refused(why: str, event: Event | None) -> GradientError:
     )  # fmt: skip
 
 
-# ---- colouring
+# ---- sets
 
 
-def transposed(rows: Sequence[int], columns: int) -> list[int]:
-    """Per column, the set of rows in it."""
-    found = [0] * columns
-    for i, bits in enumerate(rows):
-        for j in members(bits):
-            found[j] |= 1 << i
-    return found
+def line(members: Iterable[int]) -> Line:
+    """A set of numbers."""
+    made: Line = {}
+    for k in members:
+        made[k // BLOCK] = made.get(k // BLOCK, 0) | 1 << k % BLOCK
+    return made
 
 
-def members(bits: int) -> list[int]:
-    """The positions of the ones."""
+def join(into: Line, other: Line) -> None:
+    for block, bits in other.items():
+        into[block] = into.get(block, 0) | bits
+
+
+def joined(one: Line, other: Line) -> Line:
+    made = dict(one)
+    join(made, other)
+    return made
+
+
+def crosses(one: Line, other: Line) -> bool:
+    """Have they a number in common."""
+    few, many = (one, other) if len(one) < len(other) else (other, one)
+    return any(many.get(block, 0) & bits for block, bits in few.items())
+
+
+def members(line: Line) -> list[int]:
+    """The numbers, in order."""
     out = []
-    while bits:
-        low = bits & -bits
-        out.append(low.bit_length() - 1)
-        bits ^= low
+    for block in sorted(line):
+        bits = line[block]
+        while bits:
+            low = bits & -bits
+            out.append(block * BLOCK + low.bit_length() - 1)
+            bits ^= low
     return out
 
 
-def colour(lines: Sequence[int]) -> list[list[int]]:
+# ---- colouring
+
+
+def transposed(rows: Sequence[Line], columns: int) -> list[Line]:
+    """Per column, the set of rows in it."""
+    found: list[Line] = [{} for _ in range(columns)]
+    for i, row in enumerate(rows):
+        block, bit = i // BLOCK, 1 << i % BLOCK
+        for j in members(row):
+            found[j][block] = found[j].get(block, 0) | bit
+    return found
+
+
+def colour(lines: Sequence[Line]) -> list[list[int]]:
     """Groups of lines (columns, or rows) of which no two cross in one place; greedy, in order, without empty lines."""
     groups: list[list[int]] = []
-    taken: list[int] = []
-    for k, bits in enumerate(lines):
-        if not bits:
+    taken: list[Line] = []
+    for k, own in enumerate(lines):
+        if not own:
             continue
-        free = next((g for g, used in enumerate(taken) if not used & bits), None)
-        if free is None:
-            groups.append([k])
-            taken.append(bits)
-        else:
-            groups[free].append(k)
-            taken[free] |= bits
+        free = next((g for g, used in enumerate(taken) if not crosses(used, own)), len(groups))
+        if free == len(groups):
+            groups.append([])
+            taken.append({})
+        groups[free].append(k)
+        join(taken[free], own)
     return groups
 
 
-def given(pattern: Any, shape: tuple[int, int]) -> list[int]:
+def given(pattern: Any, shape: tuple[int, int]) -> list[Line]:
     """A pattern of the user's, dense or of `scipy.sparse`, as sets."""
-    dense = np.asarray(pattern.toarray() if hasattr(pattern, "toarray") else pattern) != 0
-    if dense.shape != shape:
+    known = pattern if hasattr(pattern, "nonzero") and hasattr(pattern, "shape") else np.asarray(pattern)
+    if known.shape != shape:
         raise GradientError(
-            f"the pattern has shape {dense.shape}, the Jacobian {shape}.", slug="pattern",
+            f"the pattern has shape {known.shape}, the Jacobian {shape}.", slug="pattern",
             instead="one entry per number of y and per number of x",
         )  # fmt: skip
-    return [sum(1 << int(j) for j in np.flatnonzero(row)) for row in dense]
+    lines: list[Line] = [{} for _ in range(shape[0])]
+    for i, j in zip(*(part.tolist() for part in known.nonzero()), strict=True):
+        join(lines[i], line([j]))
+    return lines
 
 
 def matrix(entries: dict[tuple[int, int], Any], shape: tuple[int, int], dtype: Any) -> Any:

@@ -6,7 +6,7 @@ Rows are reverse walks, columns forward walks, each in a workspace of its own: n
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -17,7 +17,8 @@ from . import pattern as sparsity
 from .array import array
 from .errors import GradientError
 from .forward import _check_direction, _components, on_device, passing, shadow_of, value_of, walk
-from .kernels.types import Struct
+from .kernels import ir
+from .kernels.types import Struct, is_float
 from .shadows import Workspace, gradient_dtype
 from .sweep import spread
 from .tape import Tape
@@ -36,8 +37,9 @@ def jacobian(
     of shape (*y.shape, *y's components, *x.shape, *x's components) in the gradient dtype of x (rows) or y (columns).
     sparse=True gives a `scipy.sparse.csr_array` with one row per number of y and one column per number of x, from as
     few walks as there are colours: rows that share no column are found together, and columns that share no row. Where
-    entries can lie is found from the launches, or given as `pattern` (dense or sparse, non-zero where entries may be),
-    which is then checked by a product in a random direction.
+    entries can lie is found from the launches, or given as `pattern` (dense or sparse, non-zero where entries may be).
+    A pattern that is given is checked by a product in a random direction, and so is one that was found where sines,
+    powers and the like decide about branches or indices: the interpreter, which finds it, may round them otherwise.
     Raises GradientError where a row or column would not be exact; [pattern].
     """
     for a in (x, y):
@@ -56,8 +58,8 @@ def jacobian(
     if sparse:
         return _sparse(tape, y, x, "rows" if opaque else mode, pattern, executor)
     mode = mode or ("rows" if opaque or _count(y) <= _count(x) else "columns")
-    rows = _each(_row, tape, y, x, _count(y), executor) if mode == "rows" else None
-    columns = _each(_column, tape, y, x, _count(x), executor) if rows is None else []
+    rows = _each(_row, tape, y, x, range(_count(y)), executor) if mode == "rows" else None
+    columns = _each(_column, tape, y, x, range(_count(x)), executor) if rows is None else []
     outer, inner = (*y.shape, *_components(y)), (*x.shape, *_components(x))
     if rows is not None:
         return np.array(rows, gradient_dtype(x)).reshape(outer + inner)
@@ -65,10 +67,12 @@ def jacobian(
     return np.ascontiguousarray(stacked.T).reshape(outer + inner)
 
 
-def _each(product: Any, tape: Tape, y: array, x: array, count: int, executor: Executor | None) -> list[np.ndarray]:
-    """All rows or columns. The first is made here: it looks for races, once for all."""
-    first = [_product((product, tape, y, x), k) for k in range(min(count, 1))]
-    return first + spread(_product, (product, tape, y, x), range(1, count), executor, "jacobian")
+def _each(
+    product: Any, tape: Tape, y: array, x: array, wanted: Sequence[Any], executor: Executor | None
+) -> list[np.ndarray]:
+    """All rows or columns that are wanted. The first is made here: it looks for races, once for all."""
+    first = [_product((product, tape, y, x), k) for k in wanted[:1]]
+    return first + spread(_product, (product, tape, y, x), wanted[1:], executor, "jacobian")
 
 
 def _product(shared: tuple, k: int | list[int]) -> np.ndarray:
@@ -80,12 +84,12 @@ def _product(shared: tuple, k: int | list[int]) -> np.ndarray:
 def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: Any, executor: Executor | None) -> Any:
     shape = _count(y), _count(x)
     with memory.LOCK, memory.unrecorded():
-        lines = sparsity.find(tape, y, x) if pattern is None else sparsity.given(pattern, shape)
+        lines, certain = (sparsity.given(pattern, shape), False) if pattern is not None else sparsity.find(tape, y, x)
     across = sparsity.transposed(lines, shape[1])
     groups = {"rows": sparsity.colour(lines), "columns": sparsity.colour(across)}
     mode = mode or min(groups, key=lambda m: len(groups[m]))
     product, crossing = (_row, lines) if mode == "rows" else (_column, across)
-    found = spread(_product, (product, tape, y, x), groups[mode], executor, "jacobian")
+    found = _each(product, tape, y, x, groups[mode], executor)
     entries = {}
     for group, values in zip(groups[mode], found, strict=True):
         flat = values.reshape(-1)
@@ -93,32 +97,44 @@ def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: Any, exec
             for place in sparsity.members(crossing[line]):
                 entries[(line, place) if mode == "rows" else (place, line)] = flat[place]
     made = sparsity.matrix(entries, shape, gradient_dtype(x if mode == "rows" else y))
-    if pattern is not None:
+    if not certain:
         with memory.LOCK, memory.unrecorded():
-            _check_pattern(tape, y, x, made, product)
+            _check_pattern(tape, y, x, made, product, "given" if pattern is not None else "found")
     return made
 
 
-def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Any) -> None:
+def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Any, known: str) -> None:
     """One walk in a random direction: entries that a pattern leaves out end up in others, or nowhere."""
     seeded, other = (y, x) if product is _row else (x, y)
     weights = np.random.default_rng(0).uniform(0.5, 1.0, _count(seeded))
+    weights[::2] *= -1
     space = Workspace()
     view = shadow_of(seeded, space)
-    view[...] = on_device(seeded, weights.reshape(view.shape).astype(view.dtype))
-    weights = weights.astype(view.dtype).astype(np.float64)
+    weights = weights.astype(view.dtype)
+    view[...] = on_device(seeded, weights.reshape(view.shape))
     tape._walk(space) if product is _row else walk(tape, space)
-    got = _taken(space, other).reshape(-1)
-    matrix = made.T if product is _row else made
-    want, size = matrix @ weights, abs(matrix) @ abs(weights)
-    eps = np.finfo(got.dtype).eps
-    off = ~(np.abs(got - want) <= 64 * eps * (size + np.abs(got)))
+    got = _taken(space, other).reshape(-1).astype(np.float64)
+    matrix = (made.T if product is _row else made).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        want, size = matrix @ weights.astype(np.float64), abs(matrix) @ abs(weights).astype(np.float64)
+        near = np.isfinite(want) & (np.abs(got - want) <= 64 * _coarsest(tape) * (size + np.abs(got)))
+        off = ~(near | (got == want) | (np.isnan(got) & np.isnan(want)))
     if off.any():
         raise GradientError(
-            f"the pattern given for d {y.label} / d {x.label} leaves out entries that are not zero.", slug="pattern",
-            why=f"A product with the Jacobian differs at {int(off.sum())} of {off.size} places.",
-            instead="jacobian(tape, y, x, sparse=True), which finds the pattern",
+            f"the pattern {known} for d {y.label} / d {x.label} leaves out entries that are not zero.", slug="pattern",
+            why=f"A product with the Jacobian differs at {int(off.sum())} of {off.size} places."
+            + (" Rounding decides about a branch or an index." if known == "found" else ""),
+            instead="jacobian(tape, y, x, sparse=True), which finds the pattern" if known == "given"
+            else "jacobian(tape, y, x)",
         )  # fmt: skip
+
+
+def _coarsest(tape: Tape) -> float:
+    """The rounding unit of the widest steps that the launches of a tape compute in."""
+    bodies = {e.command.program.function for e in tape.events if e.reverse is not None}
+    types: list[Any] = [o.type for f in bodies for s in ir.walk(f.body) for o in s.outs if ir.is_value(o.type)]
+    kinds = {getattr(t, "scalar", t).numpy for t in (*types, *tape.scalars.values()) if is_float(t)}
+    return max(float(np.finfo(k).eps) for k in kinds)
 
 
 def _count(a: array) -> int:

@@ -8,16 +8,23 @@ come back is computed here.
 from __future__ import annotations
 
 import logging
+import os
+import pickle
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
 from typing import Any
 
+from .config import config
+from .errors import LaunchError
 from .memory import LOCK
 from .travel import pack, unpack
 
 log = logging.getLogger("workbench")
 
 TASKS = 32  # in which a large set is cut: enough to balance, few enough that what all of them share is sent seldom
+_SETTINGS = ("backend", "threads", "check_bounds", "check_races", "race_guard")  # what results depend on
+_PROCESS = uuid.uuid4().hex
 _LOST = ("KilledWorker", "CommClosedError", "LostRun", "FutureCancelledError")  # Dask's, which need not be here
 
 
@@ -26,7 +33,8 @@ def sweep(fn: Callable[..., Any], inputs: Iterable[Any], executor: Executor | No
 
     fn        a function, for gradients most often `value_and_grad(loss)`. It runs where nothing of this process is
               there but what it names: kernels, functions, arrays and numbers are sent along, as source and as bytes.
-    executor  a `concurrent.futures.Executor`; None runs here, in order. Results are the same to the last bit.
+    executor  a `concurrent.futures.Executor`; None runs here, in order. Results are the same to the last bit on
+              machines alike; the settings of `config` go along.
 
     Shows a progress bar when it takes more than a second. Arrays in results come back as copies. Raises what `fn`
     raises; LaunchError [travel] for what cannot be sent.
@@ -63,7 +71,7 @@ def _sent(task: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any], ex
     size = -(-len(items) // TASKS)
     portions = [range(k, min(k + size, len(items))) for k in range(0, len(items), size)]
     with LOCK:
-        whole = pack(shared)
+        whole = pack((_home(), {name: getattr(config, name) for name in _SETTINGS}, shared))
     results: list[Any] = [None] * len(items)
     left: list[range] = []
     waiting: dict[Future, range] = {}
@@ -73,18 +81,20 @@ def _sent(task: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any], ex
             waiting[executor.submit(work, task, whole, part)] = portion
         except (BrokenExecutor, RuntimeError):  # a worker died while we were still sending
             left.append(portion)
-    for future in as_completed(waiting):
-        portion = waiting[future]
-        try:
-            results[portion.start : portion.stop] = unpack(future.result())
-        except Exception as error:
-            if not _lost(error):
-                for other in waiting:
-                    other.cancel()
-                raise
-            left.append(portion)
-            continue
-        bar.update(len(portion))
+    try:
+        for future in as_completed(waiting):
+            portion = waiting[future]
+            try:
+                results[portion.start : portion.stop] = unpack(future.result())
+            except Exception as error:
+                if not _lost(error):
+                    raise
+                left.append(portion)
+                continue
+            bar.update(len(portion))
+    finally:  # also when the user interrupts
+        for future in waiting:
+            future.cancel()
     if left:
         log.warning("workers were lost: %d of %d results are computed here", sum(map(len, left)), len(items))
     for portion in left:
@@ -98,7 +108,34 @@ def _lost(error: BaseException) -> bool:
     return isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ in _LOST
 
 
+def _home() -> tuple[str, int]:
+    """Which process this is; a forked one is another."""
+    return _PROCESS, os.getpid()
+
+
 def work(task: Callable[[Any, Any], Any], shared: bytes, items: bytes) -> bytes:
     """One portion, where the worker is."""
-    thing = unpack(shared)
-    return pack([task(thing, item) for item in unpack(items)])
+    try:
+        (home, settings, thing), part = unpack(shared), unpack(items)
+    except (AttributeError, ImportError) as error:
+        raise LaunchError(
+            f"this cannot be made anew in a worker: {error}", slug="travel",
+            why="Classes and installed packages are looked up there by name.",
+            instead="define the class in a module that the workers can import",
+        ) from None  # fmt: skip
+    if home != _home():
+        for name, value in settings.items():
+            setattr(config, name, value)
+    try:
+        return pack([task(thing, item) for item in part])
+    except Exception as error:
+        raise _portable(error) from None
+
+
+def _portable(error: Exception) -> Exception:
+    """An error that can be sent: one that cannot be made anew where it arrives would bring the executor down."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001  whatever its class does
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -14,10 +14,10 @@ import io
 import linecache
 import pickle
 import sys
-import sysconfig
 import textwrap
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from .kernels.ops.row import ROWS
 from .kernels.source import source
 from .launch import Command
 from .memory import Allocation, Span
-from .plan import plan
+from .plan import backend_for, plan
 from .tape import Tape
 
 
@@ -55,7 +55,8 @@ def pack(thing: Any) -> bytes:
 
 def unpack(data: bytes) -> Any:
     """What `pack` was given, made anew. Only for bytes that `pack` made: unpickling runs what it is told to."""
-    return pickle.loads(data)
+    with memory.LOCK:
+        return pickle.loads(data)
 
 
 class _Packer(pickle.Pickler):
@@ -130,7 +131,7 @@ def _installed(module: str | None) -> bool:
     if top == "__main__":
         return False
     found = getattr(sys.modules.get(top), "__file__", None) or ""
-    return bool(found) and found.startswith(sysconfig.get_paths()["purelib"])
+    return bool({"site-packages", "dist-packages"}.intersection(Path(found).parts))
 
 
 def _codes(code: types.CodeType) -> list[types.CodeType]:
@@ -289,12 +290,7 @@ def _tape(t: Tape) -> Any:
     t._verify()
     arrays = [(a, t.names.get(id(a))) for a in t.arrays.values()]
     state = list(t.events), list(t.active), list(t.scalars.items()), arrays
-    return _tape_again, (t.keep, config.backend, config.threads), state, None, None, _record
-
-
-def _tape_again(keep: str, backend: str | None, threads: int) -> Tape:
-    config.backend, config.threads = backend, threads
-    return Tape(keep)
+    return Tape, (t.keep,), state, None, None, _record
 
 
 def _record(t: Tape, state: tuple) -> None:
@@ -313,19 +309,22 @@ def _event(e: Event) -> Any:
         c = e.command
         back = None if e.reverse is None else e.reverse.shadows
         launch = c.program, c.plan.dims, c.plan.backend, c.flat, c.places if c.declared else None, c.declared, back
-    return _event_again, (e.id, e.kind, e.label, e.where, e.reads, e.writes, kept, e.arrays, e.followed, launch)
+    marks = e.followed, e.checked
+    return _event_again, (e.id, e.kind, e.label, e.where, e.reads, e.writes, kept, e.arrays, marks, launch)
 
 
 def _event_again(
     number: int, kind: str, label: str, where: Any, reads: tuple, writes: tuple, kept: list, arrays: tuple,
-    followed: bool, launch: Any,
+    marks: tuple[bool, bool], launch: Any,
 ) -> Event:  # fmt: skip
     made = Event(number, kind, label, where, reads, writes)
-    made.kept, made.arrays, made.followed = tuple(Kept(*k) for k in kept), arrays, followed
-    made.checked = True  # races were looked for where it was recorded
+    made.kept, made.arrays = tuple(Kept(*k) for k in kept), arrays
+    made.followed, made.checked = marks
     if launch is not None:
         program, dims, backend, flat, places, declared, shadows = launch
-        before, config.backend = config.backend, backend
+        before = config.backend
+        if backend != backend_for((), cpu, program.name):
+            config.backend = backend  # only where needed: other threads may launch meanwhile
         try:
             command = Command(program, plan(program.name, program, dims, flat, None), flat)
             if places is not None:

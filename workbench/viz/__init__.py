@@ -25,7 +25,23 @@ def seeds(tape: Tape, y: array) -> Any:
     return SeedPanel(tape, y)
 
 
+def explore(tape: Tape) -> Any:
+    """The live tape view."""
+    from .view import View
+
+    return View(tape)
+
+
+def to_html(tape: Tape, path: Any, **choices: Any) -> Any:
+    """The live view as one file."""
+    from .offline import to_html
+
+    return to_html(tape, path, **choices)
+
+
 pictures["show"] = show
+pictures["explore"] = explore
+pictures["to_html"] = to_html
 pictures["wrong"] = lambda wrong: TapeFigure(gather(wrong.tape, wrong))
 pictures["ledger"] = ledger.ledger
 pictures["seeds"] = seeds

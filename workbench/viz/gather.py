@@ -49,7 +49,7 @@ def gather_seeded(tape: Tape, seeds: Mapping[Allocation, Any]) -> tuple[Trace, W
 
 
 class Levels(NamedTuple):
-    """The adjoint side of a trace: per event (by position) the levels that its reverse step left, and who let it die."""
+    """The adjoint side of a trace: per event (by position) the levels its reverse step left, and who let it die."""
 
     events: list[list[AdjointLevel]]
     seeds: list[Seed]

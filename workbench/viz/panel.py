@@ -29,6 +29,7 @@ from .scene import clean, draw, sentence
 from .seeds import KINDS, Difference, SeedRun, Seeds
 from .svg import quoted, render
 from .trace import Trace
+from .view import View
 
 PATIENCE = 0.05  # seconds a callback waits for the lock
 FRAME = 0.2  # seconds between pictures while rows are filled
@@ -67,6 +68,7 @@ class SeedPanel(widgets.VBox):
         self.engine = Seeds(tape, y)
         self.run: SeedRun | None = None
         self.pinned: SeedRun | None = None
+        self.view: View | None = None
         self._quiet = False
         self._wanted: Any = None
         self._worker: threading.Thread | None = None
@@ -337,7 +339,22 @@ class SeedPanel(widgets.VBox):
         self.matrix.value = _card("Jacobian", rows.matrix(engine, run.element))
         difference = self._difference()
         self.row.value = _card(self._row_title(difference), self._row(run, difference))
-        self.picture.value = _card("tape view", self._view(run.trace, difference))
+        self._draw_tape(run, difference)
+
+    def _draw_tape(self, run: SeedRun, difference: Difference | None) -> None:
+        """The live view of the tape that was seeded; its picture where that has no such seeds (float16)."""
+        engine = self.engine
+        if getattr(engine.y.dtype, "scalar", engine.y.dtype).bits == 16:
+            self.picture.value = _card("tape view", self._view(run.trace, difference))
+            return
+        if self.view is None or self.view.tape is not engine.tape:
+            self.view = View(engine.tape)
+            others = [c for c in self.children if c is not self.picture and not isinstance(c, View)]
+            self.children = (*others, self.view)
+        y = engine.at(engine.y)
+        minus = {y: array(difference.one.seed, dtype=y.dtype)} if difference is not None else None
+        text = run.label if difference is None else f"{run.label} minus {difference.one.label}"
+        self.view.set_seeds({y: array(run.seed, dtype=y.dtype)}, minus, text)
 
     def _difference(self) -> Difference | None:
         run, pinned = self.run, self.pinned
