@@ -222,7 +222,8 @@ def ask(view: View, **content):
 
 
 def test_a_view_says_what_the_page_needs(view, springs):
-    assert view.meta["count"] == 5 and view.cursor == 0 and view.array == -1
+    assert view.meta["count"] == 5 and view.cursor == 0
+    assert view.arrays[view.array].allocation is springs[1]["positions"].allocation
     names = [a[0] for a in view.meta["arrays"]]
     assert {"positions", "velocities", "loss"} <= set(names)
     assert "tables" in json.loads(json.dumps(view.meta))
@@ -378,7 +379,7 @@ def test_another_walk_can_be_drawn_below_the_first(view, springs):
 def test_a_wrong_pass_is_marked_as_wrong(springs):
     tape, arrays = springs
     wrong = tape.backward(arrays["loss"], pitfall=wb.pitfalls.alias)
-    view = View(tape, wrong)
+    view = wrong.explore()
     assert "rong" in view.warning and view.meta["title"] == wrong.title
     assert "belongs to the seeds" in ask(view, ask="ledger", array=0, element=[0, 0], cursor=0)[0]["error"]
 

@@ -93,6 +93,10 @@ class Wrong(Mapping):
         """The static picture of the tape with this flow, marked as wrong."""
         return pictures["wrong"](self)
 
+    def explore(self) -> Any:
+        """The live picture of the tape with this flow, marked as wrong."""
+        return pictures["explore"](self.tape, self)
+
     def retrace(self, observe: Hook, before: Hook | None = None) -> Workspace:
         """The wrong walk once more, to be looked at."""
         with memory.LOCK, memory.unrecorded():

@@ -62,6 +62,17 @@ def test_the_tour_runs_from_top_to_bottom_and_everything_in_it_is_seen(
     page.get_by_text("The same as a table").first.click()
     assert page.get_by_text("one memory").first.is_visible()
 
+    live = page.locator(".wb-view .wb-lanes").first
+    for theme in (DARK, LIGHT):
+        notebook.theme(theme)
+        live.scroll_into_view_if_needed()
+        assert live.is_visible()
+        page.screenshot(path=str(artefacts / f"tour-live-{theme.split()[-1].lower()}.png"))
+    reversed_so_far = page.get_by_text("5 of 5 reversed", exact=True)
+    assert reversed_so_far.is_visible()
+    page.get_by_role("button", name="undo").first.click()
+    page.get_by_text("4 of 5 reversed", exact=True).wait_for()
+
     assert notebook.off_site == []
     assert notebook.complaints == []
 

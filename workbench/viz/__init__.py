@@ -25,11 +25,11 @@ def seeds(tape: Tape, y: array) -> Any:
     return SeedPanel(tape, y)
 
 
-def explore(tape: Tape) -> Any:
-    """The live tape view."""
+def explore(tape: Tape, wrong: Any = None) -> Any:
+    """The live tape view; `wrong`: of a pass that is wrong on purpose."""
     from .view import View
 
-    return View(tape)
+    return View(tape, wrong)
 
 
 def to_html(tape: Tape, path: Any, **choices: Any) -> Any:

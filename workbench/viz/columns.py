@@ -26,6 +26,7 @@ TABLES = {
 }
 LEVELS = ("event", "range", "max", "l2", "state", "met")
 STATES = ("value", "zero", "nan", "inf")
+BITS = {flag: 1 << n for n, flag in enumerate(FLAGS)}
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -76,7 +77,7 @@ class Columns:
 
     def _event(self, event: EventColumn, rows: dict[str, list[float]]) -> None:
         text, ranges, lanes = self.names.text, self.names.range, self.lanes
-        flags = sum(1 << FLAGS.index(flag) for flag in event_flags(event) if flag in FLAGS)
+        flags = sum(BITS.get(flag, 0) for flag in event_flags(event))
         position = len(rows["events"]) // len(TABLES["events"])
         rows["events"] += (
             text(event.label), text(event.kind), text(event.where), flags,
@@ -91,7 +92,8 @@ class Columns:
         for kept in event.kept:
             if kept.allocation in lanes:
                 rows["kept"] += (ranges(lanes[kept.allocation], kept.lo, kept.hi), kept.nbytes, text(kept.reason))
-        if event.arrows != tuple(event._all_arrows()):
+        written = sum(touch.how != "read" for touch in event.touches)
+        if len(event.arrows or ()) != written * (len(event.touches) - written):
             rows["arrows"] += (position, -1, -1)  # says that the arrows of this event are listed
             for a, b in event.arrows or ():
                 rows["arrows"] += (position, a, b)
@@ -133,8 +135,8 @@ class Columns:
 
 
 def _held(value: float) -> float:
-    """A size that float32 can hold: too large becomes the largest one, NaN stays."""
-    return value if math.isnan(value) else min(value, LARGEST)
+    """A size as float32: one that is too large becomes the largest, not infinite."""
+    return min(value, LARGEST) if math.isfinite(value) else value
 
 
 def levels_of(trace: Trace) -> Levels:

@@ -79,7 +79,9 @@ def _range(span: Span) -> tuple[int, int, bool]:
 
 class _Gather:
     def __init__(self, tape: Tape):
-        self.tape, self.retrace, self.seeds = tape, tape.retrace, tape.last_seeds
+        self.tape = tape
+        self.retrace: Any = tape.retrace
+        self.seeds: Mapping[Allocation, Any] = tape.last_seeds
         self.versions: dict[Allocation, int] = {}
         self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
         self.levels: dict[Event, list[AdjointLevel]] = {}

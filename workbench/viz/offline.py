@@ -99,6 +99,7 @@ class _Page:
         self.strict = False
         self.chosen: dict[int, list[int]] = {}
         with memory.LOCK:
+            view.answer({"ask": "levels"})
             self.keep("findings", {"ask": "findings"})
             self.moments = [self.changes(k) for k in range(len(view.arrays))]
             for k in self.by_size():

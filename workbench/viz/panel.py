@@ -197,7 +197,7 @@ class SeedPanel(widgets.VBox):
     # ---- requests
 
     def _new_output(self) -> None:
-        self.engine.choose(self.output.value)
+        self.engine.choose(str(self.output.value))
         self.pinned = None
         self._set(self.unpin, disabled=True)
         self._set(self.element, max=max(self.engine.count - 1, 0), value=0)
@@ -224,7 +224,7 @@ class SeedPanel(widgets.VBox):
         self._seed()
 
     def _seed(self) -> None:
-        self.run = self.engine.run(self.kind.value, self.element.value, self.number.value)
+        self.run = self.engine.run(str(self.kind.value), self.element.value, self.number.value)
         if self.measure.value and not self.engine.columns:
             self._measured()
         self._draw()
@@ -251,7 +251,7 @@ class SeedPanel(widgets.VBox):
 
     def _slider(self) -> None:
         """The slider stands at the chosen component of the chosen input."""
-        values = self.engine.start()[self.input.value].reshape(-1)
+        values = self.engine.start()[str(self.input.value)].reshape(-1)
         self._set(self.component, max=values.size - 1)
         v = float(values[self.component.value])
         if not np.isfinite(v):
@@ -261,7 +261,7 @@ class SeedPanel(widgets.VBox):
         self._set(self.value, min=v - reach, max=v + reach, value=v, step=reach / 100, disabled=False)
 
     def _what_if(self) -> None:
-        self.engine.set(self.input.value, self.component.value, self.value.value)
+        self.engine.set(str(self.input.value), self.component.value, self.value.value)
         self._seed()
 
     def _reset(self) -> None:
@@ -394,8 +394,8 @@ class SeedPanel(widgets.VBox):
 
     def _repr_mimebundle_(self, **given: Any) -> Any:
         """The widget, and for wherever there is none the pictures as they stand."""
-        made = super()._repr_mimebundle_(**given)
-        bundle = made[0] if isinstance(made, tuple) else made
+        made: Any = super()._repr_mimebundle_(**given)
+        bundle: Any = made[0] if isinstance(made, tuple) else made
         if bundle is not None:
             bundle["text/html"] = self.static()
             bundle["text/plain"] = repr(self)

@@ -48,12 +48,13 @@ export function panelsOf(view) {
     const index = /** @type {HTMLInputElement} */ (h("input", {
       type: "text", size: "8", placeholder: "index", "aria-label": "index of the element, such as 7 or 3, 1", onchange: () => typed(), onkeydown: entered,
     }));
-    const whole = h("button", { type: "button", onclick: () => { windowed = []; ask(); } }, "whole");
+    const whole = h("button", { type: "button", style: "display:none", onclick: () => { windowed = []; ask(); } }, "whole");
     const axes = h("span", { class: "wb-axes" });
     const note = h("p", { class: "wb-muted wb-note" });
     const left = h("figure", {}), right = h("figure", {});
     const leftSays = h("figcaption", {}), rightSays = h("figcaption", { class: "wb-hot" });
-    box.append(h("div", { class: "wb-choice" }, choice, index, whole, axes), note, h("div", { class: "wb-pair" }, left, right));
+    const pair = h("div", { class: "wb-pair", style: "display:none" }, left, right);
+    box.append(h("div", { class: "wb-choice" }, choice, index, whole, axes), note, pair);
     left.append(leftSays);
     right.append(rightSays);
     /** @type {number[]} */ let windowed = [];
@@ -77,6 +78,7 @@ export function panelsOf(view) {
     const ask = keen("heat", () => (get("array") < 0 ? null : { array: get("array"), cursor: get("cursor"), element: get("element"), fixed, window: windowed }),
       (/** @type {any} */ answer, /** @type {any} */ asked) => {
         frame = answer.frame;
+        pair.style.display = "";
         const [shown, known, adjoint] = answer.buffers, name = meta.arrays[asked.array][0];
         const moment = asked.cursor >= n ? "at the end of the tape" : `before ${tape.heading(asked.cursor)}`;
         head.textContent = `${name} ${moment}`;

@@ -37,7 +37,7 @@ class Prediction(ipywidgets.VBox):
         self._said.value = f'<span role="status">{escape(f"{word} {self.because}".strip())}</span>'
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        bundle = super()._repr_mimebundle_(**options)
+        bundle: Any = super()._repr_mimebundle_(**options)
         items = "".join(f"<li>{escape(a)}</li>" for a in self.answers)
         page = f"<p><b>{escape(self.question)}</b></p><ul>{items}</ul><p>The cells below tell.</p>"
         (bundle[0] if isinstance(bundle, tuple) else bundle)["text/html"] = page

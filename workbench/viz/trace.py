@@ -234,6 +234,8 @@ def event_flags(event: EventColumn) -> frozenset[str]:
 
 def _touches_twice(touches: Sequence[TouchMark]) -> bool:
     """Do two differently named accesses share bytes?"""
+    if len({(touch.allocation, touch.name) for touch in touches}) == len({touch.allocation for touch in touches}):
+        return False
     ordered = sorted(touches, key=lambda touch: (touch.allocation, touch.lo))
     reach: dict[str, tuple[str, int]] = {}
     for touch in ordered:

@@ -5,7 +5,7 @@ import { h, heatWidget, short } from "./heat.js";
 import { bars, blocks, decode, decodeLevels, levelAt, lower, tallies, thickness, unitOf, units } from "./lanes.js";
 import { drawLegend, panelsOf } from "./panels.js";
 
-const BUDGET = 1900, CELLS = 500, NARROW = 38, RIGHT = 26, TALLEST = 440, ROWS = 200, OPEN = 60;
+const BUDGET = 1900, CELLS = 500, NARROW = 38, RIGHT = 26, TALLEST = 440, ROWS = 200, OPEN = 60, FEW = 20;
 const SVG = "http://www.w3.org/2000/svg";
 const BADGES = { nan: "NaN", inf: "Inf", died: "died" };
 const WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
@@ -134,7 +134,7 @@ export function explorer(model, el, signal) {
       ...(meta.folds.length ? [button("fold", "fold every scope and loop", () => foldAll(true)), button("unfold", "unfold the outermost folds", () => foldAll(false))] : [])),
     searching);
   const picture = /** @type {any} */ (s("svg", { class: "wb-lanes", role: "application", "aria-roledescription": "tape view" }));
-  picture.setAttribute("aria-label", `${meta.sentence} Arrow keys move, Enter selects, brackets step the reverse pass.`);
+  picture.setAttribute("aria-label", `${meta.sentence} Arrow keys move, Enter selects, brackets step the reverse pass, x unfolds, c folds, plus and minus zoom, slash searches.`);
   const spacer = h("div", { class: "wb-spacer" });
   const plot = h("div", { class: "wb-plot" }, picture, spacer);
   const tip = h("div", { class: "wb-tip", "aria-hidden": "true" });
@@ -189,8 +189,8 @@ export function explorer(model, el, signal) {
   function refold(first = 0, last = n) {
     all = units(meta.folds, n, open);
     const a = unitOf(all, first), b = unitOf(all, Math.max(last - 1, first)) + 1;
-    if (all.count <= OPEN) look(0, all.count);
-    else look(a - 1, last === n && first === 0 ? all.count : a + Math.min(b - a, 24) + 1);
+    if (all.count <= FEW) look(0, all.count);
+    else look(a - 1, last === n && first === 0 ? all.count : a + Math.min(b - a, FEW) + 1);
     paintMap();
   }
 
@@ -552,7 +552,7 @@ export function explorer(model, el, signal) {
     if (rows) composeBrackets(rows);
     for (const col of cols) {
       const one = col.b - col.a === 1, name = one ? tape.heading(col.a) : col.fold >= 0 ? meta.folds[col.fold][0] : "";
-      const box = col.w >= 30, text = box ? fit(name || `${col.a}–${col.b - 1}`, col.w - 20, 11.5) : "";
+      const box = col.w >= 30, small = name ? 11.5 : 9.5, text = box ? fit(name || `#${col.a}`, col.w - (name ? 20 : 6), small) : "";
       if (one) put("path", "guide", { d: `M${col.x} ${y + 26}V5000` });
       const w = Math.max(Math.min(col.w - 6, Math.max(text.length * 7.1 + 14, 30)), 3);
       const kind = one ? tape.text(tape.events.kind[col.a]) : "";
@@ -560,7 +560,7 @@ export function explorer(model, el, signal) {
       put("rect", `event${one && kind !== "launch" ? " other" : ""}${col.fold >= 0 ? " fold" : ""}${!one && col.fold < 0 ? " group" : ""}${isHit}`,
         { x: col.x - w / 2, y, width: w, height: 26, rx: Math.min(6, w / 2), "data-a": col.a, "data-b": col.b });
       if (col.fold >= 0) put("path", "foldedge", { d: `M${col.x - w / 2 + 5} ${y + 29}h${w - 10}` });
-      if (text) put("text", "mono", { x: col.x, y: y + 17, "text-anchor": "middle", "font-size": 11.5 }, text);
+      if (text) put("text", "mono", { x: col.x, y: y + 17, "text-anchor": "middle", "font-size": small }, text);
       composeBadges(col, y + 32);
     }
     if (!cols.length) put("text", "faint", { x: left, y: y + 18, "font-size": 12 }, "no events recorded");
@@ -930,7 +930,7 @@ export function explorer(model, el, signal) {
     else if (key === "+" || key === "=") zoom(0.5, focusUnit());
     else if (key === "-") zoom(2, focusUnit());
     else if (key === "0") look(0, all.count);
-    else if (key === "x") { const k = foldAt(focus.e); if (k >= 0) toggle(k); }
+    else if (key === "x" || key === "c") { const k = foldAt(focus.e, key === "c"); if (k >= 0) toggle(k); }
     else if (key === "/") searching.focus();
     else return;
     event.preventDefault();
@@ -939,10 +939,10 @@ export function explorer(model, el, signal) {
 
   const focusUnit = () => unitOf(all, focus.e) + 0.5;
 
-  /** The innermost fold around an event: the one that hides it, else the one that it lies open in. @param {number} e */
-  function foldAt(e) {
-    const shut = all.fold[unitOf(all, e)];
-    if (shut >= 0) return shut;
+  /** The fold that hides an event; to close: the innermost one that it lies open in.
+   * @param {number} e @param {boolean} close */
+  function foldAt(e, close) {
+    if (!close) return all.fold[unitOf(all, e)] ?? -1;
     let best = -1;
     meta.folds.forEach((/** @type {any} */ f, /** @type {number} */ k) => { if (f[1] <= e && e < f[2] && open.has(k)) best = k; });
     return best;

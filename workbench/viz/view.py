@@ -163,9 +163,12 @@ class View(anywidget.AnyWidget):
             self._trace = structure(tape)
             self._columns = Columns(self._trace, folds(tape), self._grid_numbers())
             given = self._level_traits() if len(tape.events) <= AT_ONCE else {}
+        lists = self._lists()
+        if given and self.arrays:  # what gradients are asked of is looked at first
+            given["array"] = next((k for k, a in enumerate(self.arrays) if a.allocation.asked), 0)
         title = {} if wrong is None else {"title": clean(wrong.title)}
         super().__init__(
-            meta={**self._columns.meta, **self._lists(), **title}, columns=self._columns.data,
+            meta={**self._columns.meta, **lists, **title}, columns=self._columns.data,
             warning="" if wrong is None else f"Wrong on purpose: {clean(wrong.pitfall)}", **given,
         )  # fmt: skip
         self.on_msg(self._heard)
@@ -431,11 +434,6 @@ class HeatMap(anywidget.AnyWidget):
         said, (shown, sure) = _known_picture(numbers, mask, frame)
         with self.hold_sync():
             self.info, self.cells, self.known = {"frame": frame.to_json(), **said}, shown, sure
-
-
-def explore(tape: Tape, wrong: Any = None) -> View:
-    """The live view of a tape."""
-    return View(tape, wrong)
 
 
 # ---- small parts
