@@ -10,13 +10,13 @@ import warnings
 import fuzz
 import numpy as np
 import pytest
-from conftest import available
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.errors import GradientError, KernelError, LaunchError
 from workbench.kernels import watch as watching
+from workbench.kernels.compile_c import available
 from workbench.viz import ledger as module
 
 REFUSALS = (KernelError, LaunchError, GradientError)
@@ -410,7 +410,7 @@ def test_on_random_tapes_the_rows_sum_to_what_the_walk_says(backend):
 @pytest.mark.needs_cc
 @pytest.mark.parametrize("seed", [3, 11, 24, 311])
 def test_both_backends_give_the_same_rows(seed):
-    if not available("needs_cc"):
+    if not available():
         return
     program = fuzz.make(seed)
     with np.errstate(all="ignore"), warnings.catch_warnings():

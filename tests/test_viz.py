@@ -573,3 +573,11 @@ def test_wrong_words_are_refused_where_they_are_written() -> None:
 def test_clean_text_can_go_anywhere() -> None:
     assert clean("a\x00b\nc\u202e\ud800") == "a\ufffdb\ufffdc\ufffd\ufffd"
     assert clean("δx 長い") == "δx 長い"
+
+
+def test_two_views_side_by_side_are_both_there_and_say_what_they_are():
+    one, other = TapeFigure(Trace((), (), title="one tape")), TapeFigure(Trace((), (), title="other tape"))
+    both = one.beside(other)
+    page = both._repr_mimebundle_()["text/html"]
+    assert page.count("<img alt=") == 2 and "flex" in page
+    assert "one tape" in repr(both) and "other tape" in repr(both)

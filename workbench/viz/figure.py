@@ -68,6 +68,10 @@ class TapeFigure:
         path.write_text(content, encoding="utf-8")
         return path
 
+    def beside(self, *others: TapeFigure) -> Beside:
+        """This view and others side by side, where there is room; one below the other where there is not."""
+        return Beside((self, *others))
+
     def __repr__(self) -> str:
         try:
             return self.text
@@ -80,6 +84,24 @@ class TapeFigure:
             html = self.html
         except Exception as error:  # shown in the frame: the tape itself is fine
             html = _failure(_reason(error), self.theme)
+        return {"text/plain": repr(self), "text/html": html}
+
+
+class Beside:
+    """Several tape views in one output."""
+
+    def __init__(self, figures: tuple[TapeFigure, ...]):
+        self.figures = figures
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(repr, self.figures))
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        del include, exclude
+        pages = [figure._repr_mimebundle_()["text/html"] for figure in self.figures]
+        fitted = [page.replace("max-width:none", "max-width:100%;height:auto") for page in pages]
+        parts = "".join(f'<div style="flex:1 1 480px;min-width:0">{page}</div>' for page in fitted)
+        html = f'<div style="display:flex;flex-wrap:wrap;gap:16px">{parts}</div>'
         return {"text/plain": repr(self), "text/html": html}
 
 

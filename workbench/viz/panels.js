@@ -137,7 +137,7 @@ export function panelsOf(view) {
     return {
       element: box, ask, mark,
       repaint: () => { values.repaint(); adjoints.repaint(); },
-      reset: () => { windowed = []; fixed = []; axes.replaceChildren(); choice.value = String(get("array")); ask(); },
+      reset: () => { windowed = []; fixed = []; axes.replaceChildren(); choice.value = String(get("array")); if (get("array") < 0) { pair.style.display = "none"; head.textContent = "value and adjoint at the cursor"; } ask(); },
     };
   }
 

@@ -312,7 +312,7 @@ export function explorer(model, el, signal) {
 
   /** @type {any[]} */ let marks = [];
   const put = (/** @type {string} */ tag, /** @type {string} */ cls, /** @type {any} */ given, /** @type {string} */ text = "") => {
-    const one = { tag, cls, given, text };
+    const one = /** @type {any} */ ({ tag, cls, given, text });
     marks.push(one);
     return one;
   };
@@ -357,7 +357,7 @@ export function explorer(model, el, signal) {
     const aliased = track.names.length > 1, edge = left - 52;
     const names = track.names.slice(0, 6).map((/** @type {any} */ one) => [chipText(track, one), one]);
     if (track.names.length > 6) names.push([`+${track.names.length - 6} names`, null]);
-    names.forEach(([text, one]) => {
+    names.forEach((/** @type {any[]} */ [text, one]) => {
       const shown = fit(text, edge - 32, 11.5), w = shown.length * 7.05 + 18;
       if (x > 14 && x + w > edge) { x = 14; cy += 24; }
       const hitName = query && one && one[0].toLowerCase().includes(query) ? " found" : "";
@@ -488,7 +488,7 @@ export function explorer(model, el, signal) {
 
   /** @param {any} lane @param {any} col @param {number} from @param {number} to */
   function composeOne(lane, col, from, to) {
-    const taken = [];
+    /** @type {number[][]} */ const taken = [];
     for (let k = from; k < to; k++) {
       const t = tape.onLane.rows[k], [, lo, hi] = tape.ranges[tape.touches.range[t]], how = tape.touches.how[t];
       const [y, tall] = span(lane, lane.value, lo, hi), r = Math.min(4, Math.max(tall / 2 - 1.5, 2)), c = y + tall / 2;
@@ -519,7 +519,9 @@ export function explorer(model, el, signal) {
   /** @param {any} col @param {any[]} shown */
   function composeArrows(col, shown) {
     if (!levels) return;
-    const e = col.a, [from, to] = tape.touchesOf(e), written = [], read = [];
+    const e = col.a, [from, to] = tape.touchesOf(e);
+    /** @type {number[]} */ const written = [];
+    /** @type {number[]} */ const read = [];
     if (to - from > 40) return;
     for (let t = from; t < to; t++) (tape.touches.how[t] ? written : read).push(t - from);
     const pairs = tape.listed.get(e) ?? written.flatMap((w) => read.map((r) => [w, r]));
@@ -1025,7 +1027,7 @@ export function explorer(model, el, signal) {
     const rows = [], list = (/** @type {string[]} */ texts) => h("td", {}, ...texts.flatMap((t, k) => (k ? [h("br"), t] : [t])));
     for (const col of cols.slice(0, ROWS)) {
       const one = col.b - col.a === 1, name = one ? tape.heading(col.a) : col.fold >= 0 ? meta.folds[col.fold][0] : `#${col.a} to #${col.b - 1}`;
-      const reads = [], writes = [], kept = [], adjoint = [];
+      /** @type {string[][]} */ const [reads, writes, kept, adjoint] = [[], [], [], []];
       if (one) {
         const [from, to] = tape.touchesOf(col.a), [k0, k1] = tape.keptOf(col.a);
         for (let t = from; t < to; t++) (tape.touches.how[t] ? writes : reads).push(touchText(t).replace(/^(read|write) /, ""));
