@@ -57,6 +57,7 @@ class Columns:
     def __init__(self, trace: Trace, folds: Sequence[Fold] = (), grids: Sequence[int] = ()):
         """`grids`: per event which grid its threads have, by a number of the caller's; -1 for none."""
         self.trace, self.names, self.grids = trace, Texts(), grids
+        self.tally: dict[str, int] = {}
         self.lanes = {track.id: n for n, track in enumerate(trace.allocations)}
         rows: dict[str, list[float]] = {table: [] for table in TABLES}
         for event in trace.events:
@@ -69,7 +70,7 @@ class Columns:
             at += columns.size
         self.data = b"".join(part.tobytes() for part in parts)
         self.meta: dict[str, Any] = {
-            "title": clean(trace.title), "summary": trace.summary, "sentence": sentence(trace),
+            "title": clean(trace.title), "summary": trace.summary, "sentence": sentence(trace, self.tally),
             "count": len(trace.events), "tables": tables, "flags": FLAGS, "how": HOW, "lanes": self._lanes(),
             "texts": [clean(text) for text in self.names.texts], "ranges": [list(r) for r in self.names.ranges],
             "folds": [fold.to_json() for fold in folds],
@@ -77,7 +78,10 @@ class Columns:
 
     def _event(self, event: EventColumn, rows: dict[str, list[float]]) -> None:
         text, ranges, lanes = self.names.text, self.names.range, self.lanes
-        flags = sum(BITS.get(flag, 0) for flag in event_flags(event))
+        flags = 0
+        for flag in event_flags(event):
+            flags |= BITS.get(flag, 0)
+            self.tally[flag] = self.tally.get(flag, 0) + 1
         position = len(rows["events"]) // len(TABLES["events"])
         rows["events"] += (
             text(event.label), text(event.kind), text(event.where), flags,

@@ -141,15 +141,15 @@ def versions(touch: TouchMark) -> str:
     return f"v{touch.version_before}→v{touch.version_after}"
 
 
-def sentence(trace: Trace) -> str:
-    """The picture in one sentence, for those who do not see it."""
+def sentence(trace: Trace, tally: dict[str, int] | None = None) -> str:
+    """The picture in one sentence, for those who do not see it. `tally`: its `fold_flags`, if they are known."""
     shared = sum(track.aliased for track in trace.allocations)
     parts = [f"{clean(trace.title)}: {trace.summary}"]
     if shared:
         parts.append(f"{shared} {'allocation has' if shared == 1 else 'allocations have'} more than one name")
     if trace.seeds:
         parts.append(f"seeded by {clean(trace.seed_text)}")
-    tally = fold_flags(trace.events)
+    tally = fold_flags(trace.events) if tally is None else tally
     found = [
         f"{word} at {tally[flag]} {'event' if tally[flag] == 1 else 'events'}"
         for flag, word in BADGES.items()

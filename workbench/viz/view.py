@@ -35,7 +35,7 @@ from .gather import gather, levels, structure
 from .ledger import Ledger, Row, cell_of
 from .ledger import number as plain_number
 from .moment import Moments, frame_of, full_shape, is_viewable, picture, reduced
-from .scene import clean, sentence
+from .scene import clean
 from .svg import quoted
 from .trace import Trace
 
@@ -398,7 +398,7 @@ class View(anywidget.AnyWidget):
 
     def _static(self) -> dict[str, str]:
         if len(self.tape.events) > DRAWN:
-            text = sentence(self._trace)
+            text = self.meta["sentence"]
             return {"text/plain": text, "text/html": f"<p>{quoted(text)}</p>"}
         try:
             return TapeFigure(gather(self.tape, self.wrong))._repr_mimebundle_()
