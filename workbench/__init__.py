@@ -30,6 +30,7 @@ from .array import (
     zeros,
     zeros_like,
 )
+from .capture import ScopedCapture, capture, capture_launch
 from .checkpoint import checkpoint
 from .config import config
 from .device import (

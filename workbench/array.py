@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
+from . import calls
 from .device import Device, get_device, xp
 from .errors import BoundsError, LaunchError
 from .kernels import declare, types
@@ -358,6 +359,7 @@ class array:
     # ---- reading
 
     def _host(self) -> np.ndarray:
+        calls.refuse("Values are read")
         return self.data.get() if self.device.is_cuda else self.data
 
     def numpy(self) -> np.ndarray:
@@ -365,6 +367,7 @@ class array:
 
         On the CPU this is the memory itself, not a copy (so the memory is exposed from now on); from a GPU, a copy.
         """
+        calls.refuse("Values are read")
         if self.is_gradient:
             self._say_notes()
         if self.device.is_cuda:
@@ -448,6 +451,7 @@ class array:
         picked, stays = self._index(key)
         if any(stays):
             return self._boxed(picked, stays)
+        calls.refuse("Values are read")
         value = self.data[tuple(r.start for r in picked)]
         return self._element(value.get() if self.device.is_cuda else value)
 
@@ -677,7 +681,10 @@ def _from_data(data: Any, dtype: Any, shape: Any, device: Any, copy: bool) -> ar
         return _shared(data, dtype, shape, device)
     values, element = _values(data, None if dtype is None else dtype_of(dtype), shape)
     made = _new(values.shape[: values.ndim - len(_inner(element))], element, device, zeroed=False)
-    made.data[...] = xp(made.device).asarray(values)
+    values = xp(made.device).asarray(values)
+    if calls.noting() is not None:
+        values = values.copy()  # a replay writes them again
+    calls.do(lambda: made.data.__setitem__(..., values))
     return made
 
 
@@ -900,7 +907,7 @@ def _move(dst: array, src: array) -> None:
 
 def _write_values(dst: array, values: np.ndarray) -> None:
     # an event keeps them, and the caller may go on writing to his array, which may be this very memory
-    if recorder() is not None or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
+    if recorder() is not None or calls.noting() is not None or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
         values = values.copy()
 
     def perform() -> None:
@@ -943,7 +950,7 @@ def full(shape: Any, value: Any = 0, dtype: Any = None, device: Any = None, requ
         dtype = value.type if isinstance(value, types.Small) else _inferred(value, None)[0]
     made = _new(shape, dtype_of(dtype), device, zeroed=False)
     filled = _value_of(value, made.dtype)
-    made.data[...] = xp(made.device).asarray(filled) if made.device.is_cuda else filled
+    calls.do(lambda: made.data.__setitem__(..., xp(made.device).asarray(filled) if made.device.is_cuda else filled))
     return _finish(made, requires_grad, retain_grad, None, name)
 
 

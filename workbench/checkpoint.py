@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from . import memory
+from . import calls, memory
 from .array import array
 from .errors import GradientError, LaunchError, Where
 from .events import Event, checksum_of, clock
@@ -72,6 +72,7 @@ class Checkpointed:
                         self.step(k, *state)
                         done.update()
             else:
+                calls.refuse("A checkpointed loop under a tape")
                 _Loop(self, tape, state).record(memory.caller_where())
 
     def _check(self, state: Sequence[array]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import memory
+from . import calls, memory
 from .arguments import flatten, foreign, pack_values, shown, views
 from .array import array
 from .config import config
@@ -183,13 +183,24 @@ class Command:
             try:
                 if config.check_races and (finder := plan.races()) is not None:
                     finder.check(plan, flat, self.values)
-                plan.forward.run(self.program, plan.dims, self.values, self.views)
+                if calls.noting() is not None:
+                    self._note()
+                else:
+                    plan.forward.run(self.program, plan.dims, self.values, self.views)
             except BaseException as failure:
                 if event is not None:
                     tape.after_failure(event, failure)
                 raise
             if event is not None:
                 tape.after_launch(event)
+
+    def _note(self) -> None:
+        """Run it for a capture. Raises LaunchError [capture] for what a replay would not do as a launch does."""
+        if self.declared:
+            calls.refuse("The declared scalar of a launch", "an array of one element")
+        calls.keep(self)
+        with calls.allowed():
+            self.plan.forward.run(self.program, self.plan.dims, self.values, self.views)
 
     def views(self) -> list:
         return views(self.program.function, self.flat)

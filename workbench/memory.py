@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from . import calls
 from .device import Device, cpu, get_device, xp
 from .errors import LaunchError, Where
 
@@ -165,11 +166,12 @@ class Span:
 
     def copy_out(self) -> Any:
         """The present bytes, as a packed array of unsigned integers on the same device. `copy_in` puts them back."""
-        return self.words().copy()
+        return calls.copy(self.words())
 
     def copy_in(self, kept: Any) -> None:
         """Put back what `copy_out` gave. Tells nobody: for rewinding only."""
-        self.words()[...] = kept
+        words = self.words()
+        calls.do(lambda: words.__setitem__(..., kept))
 
 
 @lru_cache(4096)
@@ -384,6 +386,7 @@ class Allocation:
 
     def expose(self) -> None:
         """The raw address leaves our hands. Watching tapes are told first, once."""
+        calls.refuse("Memory is shown to others")
         if self.exposed:
             return
         with LOCK:
@@ -414,6 +417,8 @@ class Allocation:
             if tape is not by and tape is not None and not _silence:
                 tape.foreign_write(span, what, where)
         self.version += 1
+        if (notes := calls.noting()) is not None:
+            notes.written.setdefault(self, {})[span] = what
         if self._of is not None:
             self._written[span] = None
             primal = self.of
@@ -439,7 +444,8 @@ class Allocation:
         if self.grad is None:
             if self.grad_scale is None:
                 self.grad_scale = 1
-            made = allocate(self.nbytes * self.grad_scale, self.device)
+            notes = calls.noting()
+            made = allocate(self.nbytes * self.grad_scale, self.device, lasting=notes is None or self not in notes.made)
             made._of, made.blank = weakref.ref(self), made.version
             self.grad = made
         return self.grad
@@ -505,8 +511,10 @@ def _runs(memory: Allocation, mask: np.ndarray) -> list[Span]:
     return [Span(memory, int(a), (int(b - a),), (1,), 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = True) -> Allocation:
-    """New memory of our own."""
+def allocate(
+    nbytes: int, device: Device | str | None = None, zeroed: bool = True, lasting: bool = False
+) -> Allocation:
+    """New memory of our own. `lasting`: made once, also where a capture is open that will be replayed."""
     where = get_device(device)
     if where.is_cuda:
         cupy = xp(where)
@@ -518,6 +526,11 @@ def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = Tru
         made = Allocation(raw, raw.__array_interface__["data"][0], nbytes, where, exposed=False)
     made._bytes = raw
     _register(made)
+    if (notes := calls.noting()) is not None and not lasting:
+        notes.made.add(made)
+        notes.cleared.add(made)
+        if zeroed:
+            notes.steps.append(lambda: raw.fill(0))
     return made
 
 
@@ -711,7 +724,7 @@ def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], 
             tape.host_event(kind, dst, src, value, perform, caller_where())
         else:
             dst.allocation.about_to_write(dst.span, kind)
-            perform()
+            calls.do(perform)
 
 
 _PACKAGE = __name__.partition(".")[0]

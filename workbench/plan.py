@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from . import calls
 from .arguments import views
 from .array import array
 from .config import config
@@ -74,24 +75,41 @@ class Executable:
         """
         if 0 in dims:
             return
+        noted = calls.check()
         if self.backend == "numpy":
-            run.run(self.function, dims, views())
+            arrays = views()
+            calls.do(lambda: run.run(self.function, dims, arrays))
             return
         if self.call is None:
             self.call = program.executable(self.function, self.backend, self.variant)
         if self.backend == "cuda":
-            self._run_cuda(dims, values)
+            calls.do(lambda: self._run_cuda(dims, values))
             return
         begin, end = rows or (0, dims[0])
         if self.box:
             values = [*values, *self.box]
-        if not self.can_fail:
-            self.call(self.signature.pack(dims, values), begin, end, self.workers)
-            return
-        status = _status()
-        self.call(self.signature.pack(dims, values, ctypes.addressof(status)), begin, end, self.workers)
-        if status[0]:
+        status = _status() if self.can_fail else None
+        packed = self.signature.pack(dims, values, 0 if status is None else ctypes.addressof(status))
+        if noted:
+            calls.native(self.call.address, packed, begin, end, self.workers)
+            if status is not None:
+                self._watch(status)
+        else:
+            self.call(packed, begin, end, self.workers)
+        if status is not None and status[0]:
             self.fail(list(status))
+
+    def _watch(self, status: Any) -> None:
+        """After a replay: has the launch failed."""
+
+        def look() -> None:
+            if status[0]:
+                record = list(status)
+                status[0] = 0
+                self.fail(record)
+
+        calls.keep(status)
+        calls.noting().checks.append(look)  # type: ignore[union-attr]
 
     def _run_cuda(self, dims: tuple[int, ...], values: list) -> None:
         """Queued on the current stream; waits only where the launch can fail on the device."""
@@ -242,6 +260,10 @@ class Races:
 
     def check(self, plan: Plan, flat: list, values: list) -> None:
         """Run the race finder twice over the present memory, which is what the launch sees. Raises GradientError."""
+        with calls.unnoted():
+            self._check(plan, flat, values)
+
+    def _check(self, plan: Plan, flat: list, values: list) -> None:
         module = xp(flat[self.checked[0]].device)
         memories = {flat[k].allocation for k in self.checked}
         bases = {a: [module.zeros(a.nbytes, np.int32) for _ in racing.MARKS] for a in memories}
@@ -265,6 +287,13 @@ class Races:
         found = [int(n) for n in marks[-1]]
         if found[0]:
             raise self.refuse(plan, found)
+
+    def fix(self, plan: Plan, flat: list) -> None:
+        """A replay does not look again, so what decides who meets whom must be then as it is now."""
+        notes = calls.noting()
+        if notes is not None:
+            needed = (flat[k] for k in plan.program.array_positions if plan.program.leaves[k].name in self.guard.needs)
+            notes.fixed.update({a: plan.program.name for a in needed})
 
     def refuse(self, plan: Plan, found: Sequence[int]) -> GradientError:
         """What the record says: two threads, two lines, one array."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from . import memory
+from . import calls, memory
 from .arguments import known
 from .array import array
 from .errors import GradientError, Where
@@ -78,6 +78,8 @@ class Recording:
         self.met: dict[Allocation, tuple[int, int | None]] = {}
 
     def __enter__(self) -> Self:
+        if (notes := calls.noting()) is not None:
+            notes.tapes[self] = None
         memory.push_recorder(self)
         return self
 
@@ -216,7 +218,7 @@ class Recording:
             self._before_writes(event)
             self.events.append(event)
         target.about_to_write(dst.span, kind, where, self)
-        perform()
+        calls.do(perform)
         if self.events and self.events[-1] is event and target in self.active:
             self._leave(event)
 
@@ -237,6 +239,7 @@ class Recording:
         Inside it `a.grad` of each of `arrays` is the live adjoint. What your code changed in `arrays` since the last
         event counts as written here.
         """
+        calls.refuse("record_func()")
         with memory.LOCK:
             event = Event(next(clock), "func", getattr(backward, "__name__", "func"), memory.caller_where())
             event.callback, event.arrays = backward, tuple(arrays)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from . import calls
 from .arguments import pack_values
 from .array import array
-from .config import config
+from .calls import address, move
 from .device import xp
 from .errors import GradientError
-from .kernels import compile_c
 from .kernels.types import Scalar, Struct, is_float
 from .memory import Allocation, Span
 
@@ -33,7 +33,8 @@ class Shadow:
             self.scale = allocation.grad_scale or 1
             self.data, self.address = _buffer(allocation, allocation.nbytes * self.scale, start, clear)
         else:
-            self.data, self.address = copy, _address(copy)
+            self.data, self.address = copy, address(copy)
+        calls.keep(self.data)
 
     def view(self, span: Span, dtype: Any) -> Any:
         """The adjoint of a span as an array of `dtype`."""
@@ -84,31 +85,17 @@ def _buffer(allocation: Allocation, n: int, start: Any = None, clear: bool = Tru
     """`n` bytes of zeros, or a copy of `start`; and their address. Without `clear`: of anything whatever."""
     spare = _spare.get((allocation.device, n))
     if spare:
-        data, address, _ = spare.pop()
+        data, at, _ = spare.pop()
         if clear:
             move(data, start)
-        return data, address
-    data = xp(allocation.device).zeros(n, np.uint8) if start is None else start.copy()
-    return data, _address(data)
-
-
-LARGE = 1 << 18  # bytes from which several threads move them faster than one
-
-
-def move(to: Any, source: Any = None) -> None:
-    """Copy bytes, or clear them."""
-    if len(to) < LARGE or config.threads < 2 or not (isinstance(to, np.ndarray) and _compiles()):
-        to[...] = 0 if source is None else source
+        return data, at
+    if start is None:
+        data = xp(allocation.device).zeros(n, np.uint8)
+        if clear and calls.noting() is not None:  # a replay finds what the last one left
+            move(data)
     else:
-        compile_c.move()(_address(to), 0 if source is None else _address(source), len(to), config.threads)
-
-
-def _compiles() -> bool:
-    return config.backend != "numpy" and compile_c.available()
-
-
-def _address(data: Any) -> int:
-    return data.__array_interface__["data"][0] if isinstance(data, np.ndarray) else int(data.data.ptr)
+        data = calls.copy(start)
+    return data, address(data)
 
 
 def is_float_memory(a: array) -> bool:
@@ -162,11 +149,16 @@ def add_seed(space: Workspace, a: array, seed: Any) -> None:
             )  # fmt: skip
         values = seed.data if part is a else seed.field(part._name or "").data
         view = space[a.allocation].view(part.span, gradient_dtype(part))
-        add_into(view, values.reshape(view.shape), part.span)
+        calls.keep(seed)
+        add_into(view, values, part.span)
 
 
 def add_into(view: Any, values: Any, span: Span) -> None:
     """view += values, also where several elements of the view are one number in memory."""
+    calls.do(lambda: _add_into(view, values.reshape(view.shape), span))
+
+
+def _add_into(view: Any, values: Any, span: Span) -> None:
     if not span.self_overlapping:
         view += values
         return
@@ -179,10 +171,11 @@ def accumulate(grad: Allocation, shadow: Shadow, dtype: Any) -> None:
     if isinstance(dtype, Scalar):
         wide = np.float32 if dtype.bits == 16 else dtype.numpy
         mine, theirs = grad.bytes.view(wide), shadow.data.view(wide)
-        mine += theirs
+        calls.add(mine, theirs)
     elif isinstance(dtype, Struct):
         n = grad.nbytes // dtype.numpy.itemsize * dtype.numpy.itemsize
-        _add_records(grad.bytes[:n].view(dtype.numpy), shadow.data[:n].view(dtype.numpy))
+        mine, theirs = grad.bytes[:n].view(dtype.numpy), shadow.data[:n].view(dtype.numpy)
+        calls.do(lambda: _add_records(mine, theirs))
 
 
 def _add_records(mine: Any, theirs: Any) -> None:
@@ -205,7 +198,7 @@ def private_copies(private: tuple[int, ...], flat: list) -> dict[int, tuple[Any,
             if a.allocation not in made:
                 hulls = [b.span.hull() for b in flat if isinstance(b, array) and b.allocation is a.allocation]
                 low, high = min(h[0] for h in hulls), max(h[1] for h in hulls)
-                made[a.allocation] = (a.allocation.bytes[low:high].copy(), low)
+                made[a.allocation] = (calls.copy(a.allocation.bytes[low:high]), low)
             copies[k] = made[a.allocation]
     return copies
 
@@ -217,7 +210,7 @@ def extremal_memory(event: Any) -> dict[Allocation, Shadow]:
     found = {}
     for k in event.reverse.extremal:
         a = event.command.flat[k].allocation
-        found[a] = Shadow(a, a.bytes.copy())
+        found[a] = Shadow(a, calls.copy(a.bytes))
     return found
 
 

@@ -11,11 +11,12 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from . import memory
+from . import calls, memory
 from .arguments import views as argument_views
 from .array import array
 from .device import xp
@@ -34,7 +35,6 @@ from .shadows import (
     float_parts,
     gradient_dtype,
     mirrored_values,
-    move,
     moved_values,
     moved_view,
     private_copies,
@@ -63,10 +63,13 @@ class Tape(Recording):
         pitfall one of `wb.pitfalls`: nothing is published; returns gradients that are wrong on purpose, a `Wrong`.
         Raises GradientError where the gradient would not be exact, or a seed does not fit.
         """
-        with memory.LOCK, memory.unrecorded():
+        with memory.LOCK, memory.unrecorded(), calls.allowed():
             space = self._seeds(loss, grads)
             if pitfall is not None:
+                calls.refuse("A pitfall")
                 return pictures["pitfall"](self, pitfall, space)
+            if (notes := calls.noting()) is not None and self not in notes.tapes:
+                calls.refuse("backward() of a tape that was recorded before", "the recording and backward() in one capture")
             self._remember(space)
             self._publish(*self._walk(space, drop=True))
             space.release()
@@ -78,9 +81,9 @@ class Tape(Recording):
         for a, shadow in seeds.items():
             kept = before.get(a)
             if kept is None or kept.shape != shadow.data.shape:
-                kept = shadow.data.copy()
+                kept = calls.copy(shadow.data)
             else:
-                kept[...] = shadow.data
+                calls.move(kept, shadow.data)
             self.last_seeds[a] = kept
 
     def retrace(
@@ -91,6 +94,7 @@ class Tape(Recording):
         `before(event, space)` is called before, `observe(event, space)` after every step. Raises GradientError on a
         tape with `record_func`: to look must not call a function of the user's again.
         """
+        calls.refuse("Looking at a tape")
         for event in self.events:
             if event.kind == "func":
                 raise GradientError(
@@ -106,6 +110,7 @@ class Tape(Recording):
     def _seeds(self, loss: array | None, grads: dict[array, array] | None) -> Workspace:
         space = Workspace()
         if loss is None and grads is None:
+            calls.refuse("backward() without seeds", "backward(loss), or backward(grads={y: seed})")
             self._written_seeds(space)
             if not space:
                 raise GradientError(
@@ -121,7 +126,8 @@ class Tape(Recording):
                     f" {loss.shape}.",
                     slug="loss-shape", instead=f"backward(grads={{{loss.label}: seed}})",
                 )  # fmt: skip
-            space[loss.allocation].view(loss.span, gradient_dtype(loss))[...] += 1
+            one = space[loss.allocation].view(loss.span, gradient_dtype(loss))
+            calls.do(lambda: np.add(one, 1, out=one) if isinstance(one, np.ndarray) else one.__iadd__(1))
         for a, seed in (grads or {}).items():
             self._check_seed(a)
             add_seed(space, a, seed)
@@ -221,7 +227,8 @@ class Tape(Recording):
             if a.retained.spans and a in space:
                 for wanted in a.retained:
                     if wanted not in retained and wanted.overlaps(span) is not False:
-                        retained[wanted] = space[a].view(wanted, a.gradient_span(wanted).words().dtype).copy()
+                        view = space[a].view(wanted, a.gradient_span(wanted).words().dtype)
+                        retained[wanted] = calls.copy(view)
 
     def _reverse_launch(self, event: Event, space: Workspace, after: dict) -> None:
         command, back = event.command, event.reverse
@@ -237,6 +244,7 @@ class Tape(Recording):
             )  # fmt: skip
         if back.races is not None:
             self.check_races(event)
+            back.races.fix(plan, flat)
         copies = private_copies(back.private, flat)
         values = moved_values(flat, copies) if copies else command.values
         fresh = (
@@ -309,15 +317,13 @@ class Tape(Recording):
         back.count.run(command.program, command.plan.dims, values, views)
         for k, ties in helpers[1::2]:
             a = flat[k]
-            shadow_view(a, ties)[...] += a.data == shadow_view(a, after[a.allocation])
+            calls.do(partial(_count_tie, shadow_view(a, ties), a.data, shadow_view(a, after[a.allocation])))
         return helpers
 
     def _consume_extreme(self, a: array, space: Workspace, ties: Shadow, after: dict) -> None:
         """What was there before the launch keeps its share; elsewhere the adjoint is used up."""
         g = shadow_view(a, space[a.allocation])
-        kept = a.data == shadow_view(a, after[a.allocation])
-        share = g / shadow_view(a, ties).clip(1)
-        g[...] = np.where(kept, share, 0) if isinstance(g, np.ndarray) else share * kept
+        calls.do(partial(_share, g, a.data, shadow_view(a, after[a.allocation]), shadow_view(a, ties)))
 
     def _refuse_late(self, event: Event, plan: Any, flat: list, back: Any) -> None:
         for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
@@ -342,11 +348,11 @@ class Tape(Recording):
             g = space[dst.allocation].view(part.span, gradient_dtype(part))
             if len(event.arrays) == 2 and event.arrays[1].allocation in self.active:
                 src = event.arrays[1] if part is dst else event.arrays[1].field(part._name or "")
-                got = g.copy()
-                g[...] = 0
+                got = calls.copy(g)
+                calls.do(partial(g.__setitem__, ..., 0))
                 add_into(space[src.allocation].view(src.span, gradient_dtype(src)), got, src.span)
             else:
-                g[...] = 0
+                calls.do(partial(g.__setitem__, ..., 0))
 
     def _reverse_func(self, event: Event, space: Workspace, after: dict) -> None:
         """The callback sees the live adjoint as `.grad`."""
@@ -373,8 +379,9 @@ class Tape(Recording):
         for a in list(space):
             if a.asked:
                 self._publish_one(a, space[a], retained)
+        shown = Workspace(space)  # which a replay shows again
         for port in ports:
-            port(self, space)
+            calls.do(partial(port, self, shown))
 
     def _publish_one(self, a: Allocation, shadow: Shadow, retained: dict[Span, Any]) -> None:
         """Leaves accumulate; what an event wrote is replaced."""
@@ -388,17 +395,21 @@ class Tape(Recording):
                 " x.grad.zero_() or tape.zero() before backward() starts anew; assigning x.grad = b copied b.",
                 stacklevel=4,
             )
-        if (written is not None and written.everything) or (grad.blank == grad.version and not grad.exposed):
-            move(grad.bytes, shadow.data)
+        blank = grad.blank == grad.version and not grad.exposed
+        if (notes := calls.noting()) is not None:
+            blank = blank and grad in notes.cleared
+            notes.published[grad] = self
+        if blank or (written is not None and written.everything):
+            calls.move(grad.bytes, shadow.data)
         else:
             accumulate(grad, shadow, dtype)
             for span in written or ():
                 at = Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
                 words = at.words()
-                words[...] = shadow.view(span, words.dtype)
+                calls.do(partial(words.__setitem__, ..., shadow.view(span, words.dtype)))
         for wanted, data in retained.items():
             if wanted.allocation is a:
-                a.gradient_span(wanted).words()[...] = data
+                calls.do(partial(a.gradient_span(wanted).words().__setitem__, ..., data))
         a.grad_notes.clear()
         for span in self.stored.get(a, ()):
             if not a.retained.touch(span):
@@ -446,9 +457,13 @@ class Tape(Recording):
         """Set the gradients of every array of this tape to zero."""
         with memory.LOCK, memory.unrecorded():
             for allocation in {a.allocation: None for a in self.arrays.values()}:
-                grad = allocation.grad
-                if grad is not None and (grad.blank != grad.version or grad.exposed):
-                    move(grad.bytes)
+                grad, notes = allocation.grad, calls.noting()
+                if grad is not None and (grad.blank != grad.version or grad.exposed or notes is not None):
+                    with calls.allowed():
+                        calls.move(grad.bytes)
+                    if notes is not None:
+                        notes.cleared.add(grad)
+                        notes.written.setdefault(grad, {})[grad.span()] = "zero"
                     grad.version += 1
                     grad.blank = grad.version
                     grad.mark_published()
@@ -511,6 +526,16 @@ class Tape(Recording):
     def _ask(self, picture: str, *args: Any, **choices: Any) -> Any:
         self.name_arrays(sys._getframe(2))
         return pictures[picture](self, *args, **choices)
+
+
+def _count_tie(ties: Any, now: Any, after: Any) -> None:
+    ties[...] += now == after
+
+
+def _share(g: Any, now: Any, after: Any, ties: Any) -> None:
+    kept = now == after
+    share = g / ties.clip(1)
+    g[...] = np.where(kept, share, 0) if isinstance(g, np.ndarray) else share * kept
 
 
 # by kind of event; `checkpoint`, which lies above, adds its own

@@ -3,7 +3,7 @@
 A cached file is named by the hash of everything it depends on and carries the hash of its own bytes at its end, so
 that a file cut short by a crash is seen and built again. Files are written beside their place and moved into it: two
 processes, or one killed in the middle, leave nothing broken. The directory is private, as what is in it gets executed.
-The pool never spins: its threads sleep on a condition until there is work.
+The pool's threads look for work for some microseconds and then sleep on a condition: never do they spin on.
 """
 
 from __future__ import annotations
@@ -277,29 +277,66 @@ def load(text: str, name: str, flags: tuple[str, ...] = ()) -> Compiled:
 POOL = """\
 #include <pthread.h>
 #include <stdint.h>
+#if defined(__x86_64__) || defined(__i386__)
+#define PAUSE() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define PAUSE() __asm__ volatile("yield")
+#else
+#define PAUSE() ((void)0)
+#endif
+enum { SLOTS = 256, SPINS = 1000, SEATS = 0xffff, RUNNING = 0x10000 };
 typedef void (*wb_kernel)(const void *, int64_t, int64_t);
 static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
-static int workers, seats, running, prepared;
-static struct { wb_kernel kernel; const void *args; int64_t next, end, chunk; } job;
+/* state: low half, seats that workers may still take; high half, workers that sit. */
+static int workers, state, sleeping, waiting, prepared;
+static struct { wb_kernel kernel; const void *args; int64_t begin, end, chunk; int threads; } job;
+static struct { int64_t next, end, pad[6]; } share[SLOTS] __attribute__((aligned(64)));
 
-static void work(void) {
-    for (;;) {
-        int64_t begin = __atomic_fetch_add(&job.next, job.chunk, __ATOMIC_RELAXED);
-        if (begin >= job.end) return;
-        job.kernel(job.args, begin, begin + job.chunk < job.end ? begin + job.chunk : job.end);
+/* Each slot has its share, the same in every launch of one form, and helps the others when it is through. */
+static void work(int slot) {
+    for (int k = 0; k < job.threads; ++k) {
+        int s = slot + k < job.threads ? slot + k : slot + k - job.threads;
+        for (;;) {
+            if (__atomic_load_n(&share[s].next, __ATOMIC_RELAXED) >= share[s].end) break;
+            int64_t begin = __atomic_fetch_add(&share[s].next, job.chunk, __ATOMIC_RELAXED);
+            if (begin >= share[s].end) break;
+            job.kernel(job.args, begin, begin + job.chunk < share[s].end ? begin + job.chunk : share[s].end);
+        }
     }
 }
 
-static void *worker(void *unused) {
+/* A seat, as the slot that comes with it; 0 if there is none. */
+static int sit(void) {
+    int seen = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
+    while (seen & SEATS)
+        if (__atomic_compare_exchange_n(&state, &seen, seen - 1 + RUNNING, 0, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
+            return job.threads - (seen & SEATS);
+    return 0;
+}
+
+static void doze(void) {
+    for (int k = 0; k < SPINS; ++k) {
+        if (__atomic_load_n(&state, __ATOMIC_RELAXED) & SEATS) return;
+        PAUSE();
+    }
     pthread_mutex_lock(&lock);
+    __atomic_fetch_add(&sleeping, 1, __ATOMIC_SEQ_CST);
+    while (!(__atomic_load_n(&state, __ATOMIC_SEQ_CST) & SEATS)) pthread_cond_wait(&wake, &lock);
+    __atomic_fetch_sub(&sleeping, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&lock);
+}
+
+static void *worker(void *unused) {
     for (;;) {
-        while (seats == 0) pthread_cond_wait(&wake, &lock);
-        --seats; ++running;
-        pthread_mutex_unlock(&lock);
-        work();
-        pthread_mutex_lock(&lock);
-        if (--running == 0) pthread_cond_signal(&done);
+        int slot = sit();
+        if (!slot) { doze(); continue; }
+        work(slot);
+        if (__atomic_sub_fetch(&state, RUNNING, __ATOMIC_SEQ_CST) < RUNNING && __atomic_load_n(&waiting, __ATOMIC_SEQ_CST)) {
+            pthread_mutex_lock(&lock);
+            pthread_cond_signal(&done);
+            pthread_mutex_unlock(&lock);
+        }
     }
     return unused;
 }
@@ -308,7 +345,7 @@ static void *worker(void *unused) {
 static void forked(void) {
     pthread_mutex_init(&owner, 0); pthread_mutex_init(&lock, 0);
     pthread_cond_init(&wake, 0); pthread_cond_init(&done, 0);
-    workers = seats = running = 0;
+    workers = state = sleeping = waiting = 0;
 }
 
 static void grow(int wanted) {
@@ -321,36 +358,66 @@ static void grow(int wanted) {
     pthread_attr_destroy(&attributes);
 }
 
+static void finish(void) {
+    __atomic_fetch_and(&state, ~SEATS, __ATOMIC_SEQ_CST);
+    for (int k = 0; k < SPINS; ++k) {
+        if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) < RUNNING) return;
+        PAUSE();
+    }
+    pthread_mutex_lock(&lock);
+    __atomic_store_n(&waiting, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&state, __ATOMIC_SEQ_CST) >= RUNNING) pthread_cond_wait(&done, &lock);
+    __atomic_store_n(&waiting, 0, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&lock);
+}
+
 /* The caller works too; a second caller at the same time does its own work alone. */
 void wb_parallel(wb_kernel kernel, const void *args, int64_t begin, int64_t end, int64_t threads) {
     if (threads > end - begin) threads = end - begin;
+    if (threads > SLOTS) threads = SLOTS;
     if (threads <= 1 || pthread_mutex_trylock(&owner)) { kernel(args, begin, end); return; }
-    grow((int)threads - 1);
-    pthread_mutex_lock(&lock);
-    job.kernel = kernel; job.args = args; job.next = begin; job.end = end;
+    if (workers < threads - 1) grow((int)threads - 1);
+    if (threads > workers + 1) threads = workers + 1;
+    job.kernel = kernel; job.args = args; job.begin = begin; job.end = end; job.threads = (int)threads;
     job.chunk = (end - begin + 4 * threads - 1) / (4 * threads);
-    seats = threads - 1 < workers ? (int)threads - 1 : workers;
-    pthread_cond_broadcast(&wake);
-    pthread_mutex_unlock(&lock);
-    work();
-    pthread_mutex_lock(&lock);
-    seats = 0;
-    while (running) pthread_cond_wait(&done, &lock);
-    pthread_mutex_unlock(&lock);
+    for (int64_t s = 0; s < threads; ++s) {
+        __atomic_store_n(&share[s].next, begin + (end - begin) * s / threads, __ATOMIC_RELAXED);
+        share[s].end = begin + (end - begin) * (s + 1) / threads;
+    }
+    __atomic_store_n(&state, (int)threads - 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&sleeping, __ATOMIC_SEQ_CST)) {
+        pthread_mutex_lock(&lock);
+        pthread_cond_broadcast(&wake);
+        pthread_mutex_unlock(&lock);
+    }
+    work(0);
+    finish();
     pthread_mutex_unlock(&owner);
 }
 
 typedef struct { char *to; const char *from; } wb_bytes;
-static void move(const void *args, int64_t begin, int64_t end) {
+
+/* Bytes copied, or cleared where `from` is null. */
+void wb_move(const void *args, int64_t begin, int64_t end) {
     const wb_bytes *b = args;
     if (b->from) __builtin_memcpy(b->to + begin, b->from + begin, end - begin);
     else __builtin_memset(b->to + begin, 0, end - begin);
 }
 
-/* Copy bytes, or clear them where `from` is null. */
-void wb_move(char *to, const char *from, int64_t bytes, int64_t threads) {
-    wb_bytes args = {to, from};
-    wb_parallel(move, &args, 0, bytes, threads);
+#define ADD(NAME, T) void NAME(const void *args, int64_t begin, int64_t end) { \\
+    const wb_bytes *b = args; \\
+    T *to = (T *)b->to; \\
+    const T *from = (const T *)b->from; \\
+    for (int64_t k = begin; k < end; ++k) to[k] += from[k]; \\
+}
+ADD(wb_add32, float)
+ADD(wb_add64, double)
+
+typedef struct { wb_kernel kernel; const void *args; int64_t begin, end, threads; } wb_call;
+void wb_replay(const wb_call *calls, int64_t n) {
+    for (int64_t k = 0; k < n; ++k)
+        if (calls[k].threads <= 1) calls[k].kernel(calls[k].args, calls[k].begin, calls[k].end);
+        else wb_parallel(calls[k].kernel, calls[k].args, calls[k].begin, calls[k].end, calls[k].threads);
 }
 """
 
@@ -370,9 +437,15 @@ def pool():
 
 
 @lru_cache(None)
-def move():
-    """wb_move(to, from, bytes, threads): addresses; bytes are cleared where `from` is 0."""
-    run = _pool_library().wb_move
-    run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+def pool_kernel(name: str) -> int:
+    """The address of a function of the pool's text, to be run by the pool."""
+    return ctypes.cast(getattr(_pool_library(), name), ctypes.c_void_p).value or 0
+
+
+@lru_cache(None)
+def replay():
+    """wb_replay(calls, their number): a list of native calls, one after the other."""
+    run = _pool_library().wb_replay
+    run.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     run.restype = None
     return run

@@ -293,8 +293,8 @@ _REASONS = {
         "reversed lower_bound closest_point_edge_edge dense_gemm dense_chol dense_subs dense_solve mlp expect_eq "
         "expect_neq expect_near",
     "Not built yet.": "norm_huber norm_pseudo_huber smooth_normalize erfinv erfcinv cast",
-    "Not built yet: launches are recorded by a Tape; `launch(..., record_cmd=True)` prepares one.":
-        "capture_begin capture_end capture_launch capture_while capture_if ScopedCapture Graph",
+    "`with wb.capture() as graph:` records a block of launches, `graph.replay()` repeats it.":
+        "capture_begin capture_end capture_while capture_if Graph",
     "Not built yet.  ": "autograd optim sparse fem render sim indexedarray fabricarray func_native "
         "from_paddle to_paddle",
     "`from_dlpack` of the other library takes an array as it is.": "to_dlpack",

@@ -1,0 +1,195 @@
+"""Calls: what changes memory, done at once and, while a capture is open, noted so that it can be done again.
+
+The one idea: all that a capture may contain changes bytes through `native`, `move`, `add` or `do`, on buffers that are
+there from then on; a replay repeats those calls and no others. What reads memory on the host, or runs compiled code
+outside a launch and a `backward`, is refused while a capture is open: nobody could repeat what Python made of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .config import config
+from .errors import LaunchError
+from .kernels import compile_c
+
+LARGE = 1 << 18  # bytes from which several threads move them faster than one
+_PAIR = struct.Struct("=QQ")
+
+
+class Call(ctypes.Structure):
+    """One native call, as the pool takes it: kernel(args, begin, end), cut among threads."""
+
+    _fields_ = [("kernel", ctypes.c_void_p), ("args", ctypes.c_void_p)] + [
+        (name, ctypes.c_int64) for name in ("begin", "end", "threads")
+    ]
+
+
+class Notes:
+    """What an open capture has seen so far."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.steps: list[Any] = []  # Call or a function without arguments, in order
+        self.kept: list[Any] = []  # what the calls point into
+        self.checks: list[Callable[[], None]] = []  # after a replay: has a launch failed
+        self.fixed: dict[Any, str] = {}  # arrays whose values decide about races -> in which kernel
+        self.written: dict[Any, dict[Any, str]] = {}  # allocation -> span -> by what
+        self.published: dict[Any, Any] = {}  # gradient memory -> the tape that published it
+        self.made: set[Any] = set()  # allocations
+        self.cleared: set[Any] = set()  # gradient memories
+        self.tapes: dict[Any, None] = {}
+        self.allowed = False
+        self.asleep = False
+
+
+_open: Notes | None = None
+
+
+def noting() -> Notes | None:
+    """The capture that is open in this thread."""
+    if _open is None or _open.asleep or _open.thread != threading.get_ident():
+        return None
+    return _open
+
+
+def start() -> Notes:
+    """Open a capture. Raises LaunchError [capture] in an open one."""
+    global _open
+    if _open is not None:
+        raise LaunchError("a capture inside a capture", slug="capture", instead="one wb.capture() around both")
+    _open = Notes()
+    return _open
+
+
+def stop() -> None:
+    """Close the capture."""
+    global _open
+    _open = None
+
+
+def refuse(what: str, instead: str = "it behind the capture") -> None:
+    """Raises LaunchError [capture] if a capture is open in this thread."""
+    if noting() is not None:
+        raise LaunchError(
+            f"{what} inside wb.capture().", slug="capture",
+            why="A replay repeats launches, host writes and backward(), not what Python does between them.",
+            instead=instead,
+        )  # fmt: skip
+
+
+@contextmanager
+def allowed() -> Iterator[None]:
+    """Inside, compiled code may run although a capture is open: it gets noted."""
+    notes = noting()
+    if notes is None:
+        yield
+        return
+    before, notes.allowed = notes.allowed, True
+    try:
+        yield
+    finally:
+        notes.allowed = before
+
+
+@contextmanager
+def unnoted() -> Iterator[None]:
+    """Inside, nothing is noted: for what leaves no trace in memory that others see."""
+    notes = noting()
+    if notes is None:
+        yield
+        return
+    notes.asleep = True
+    try:
+        yield
+    finally:
+        notes.asleep = False
+
+
+def check() -> bool:
+    """Is a capture open, which notes what is about to run. Raises LaunchError [capture] where it may not."""
+    notes = noting()
+    if notes is not None and not notes.allowed:
+        refuse("Something that is neither launch() nor backward()")
+    return notes is not None
+
+
+def keep(*owners: Any) -> None:
+    """The noted calls point into the memory of these."""
+    if (notes := noting()) is not None:
+        notes.kept += owners
+
+
+def do(call: Callable[[], Any]) -> None:
+    """Change memory by a function, whose references stay valid: a replay calls it again."""
+    notes = noting()
+    if notes is None:
+        call()
+        return
+    with unnoted():
+        call()
+    notes.steps.append(call)
+
+
+def native(kernel: int, args: bytes, begin: int, end: int, threads: int) -> None:
+    """Run compiled code `kernel(args, begin, end)` on up to `threads` threads."""
+    notes = noting()
+    if notes is None:
+        compile_c.pool()(kernel, args, begin, end, threads)
+        return
+    block = ctypes.create_string_buffer(args, len(args))
+    compile_c.pool()(kernel, ctypes.cast(block, ctypes.c_char_p), begin, end, threads)
+    notes.kept.append(block)
+    notes.steps.append(Call(kernel, ctypes.addressof(block), begin, end, threads))
+
+
+def move(to: Any, source: Any = None) -> None:
+    """Copy bytes, or clear them: `to` and `source` are one-dimensional arrays of bytes."""
+    if not (isinstance(to, np.ndarray) and _compiles()):
+        do(lambda: _move(to, source))
+    elif len(to) < LARGE and noting() is None:
+        _move(to, source)
+    else:
+        keep(to, source)
+        args = _PAIR.pack(address(to), 0 if source is None else address(source))
+        threads = config.threads if len(to) >= LARGE else 1
+        native(compile_c.pool_kernel("wb_move"), args, 0, len(to), threads)
+
+
+def _move(to: Any, source: Any) -> None:
+    to[...] = 0 if source is None else source
+
+
+def add(to: Any, values: Any) -> None:
+    """to += values: one-dimensional arrays of floats of one dtype."""
+    if not (isinstance(to, np.ndarray) and _compiles() and to.itemsize in (4, 8)):
+        do(lambda: np.add(to, values, out=to) if isinstance(to, np.ndarray) else to.__iadd__(values))
+        return
+    keep(to, values)
+    threads = config.threads if to.nbytes >= LARGE else 1
+    kernel = compile_c.pool_kernel("wb_add32" if to.itemsize == 4 else "wb_add64")
+    native(kernel, _PAIR.pack(address(to), address(values)), 0, len(to), threads)
+
+
+def copy(values: Any) -> Any:
+    """A new array of these values; a replay copies them anew, into the same array."""
+    made = values.copy()
+    if (notes := noting()) is not None:
+        notes.steps.append(lambda: made.__setitem__(..., values))
+    return made
+
+
+def _compiles() -> bool:
+    return config.backend != "numpy" and compile_c.available()
+
+
+def address(data: Any) -> int:
+    """Of the first byte of an array of NumPy or CuPy."""
+    return data.__array_interface__["data"][0] if isinstance(data, np.ndarray) else int(data.data.ptr)
