@@ -907,7 +907,8 @@ def _move(dst: array, src: array) -> None:
 
 def _write_values(dst: array, values: np.ndarray) -> None:
     # an event keeps them, and the caller may go on writing to his array, which may be this very memory
-    if recorder() is not None or calls.noting() is not None or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
+    noted = recorder() is not None or calls.noting() is not None
+    if noted or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
         values = values.copy()
 
     def perform() -> None:

@@ -50,29 +50,29 @@ class Notes:
         self.asleep = False
 
 
-_open: Notes | None = None
+opened: Notes | None = None  # in whatever thread; `noting()` tells whether in this one
 
 
 def noting() -> Notes | None:
     """The capture that is open in this thread."""
-    if _open is None or _open.asleep or _open.thread != threading.get_ident():
+    if opened is None or opened.asleep or opened.thread != threading.get_ident():
         return None
-    return _open
+    return opened
 
 
 def start() -> Notes:
     """Open a capture. Raises LaunchError [capture] in an open one."""
-    global _open
-    if _open is not None:
+    global opened
+    if opened is not None:
         raise LaunchError("a capture inside a capture", slug="capture", instead="one wb.capture() around both")
-    _open = Notes()
-    return _open
+    opened = Notes()
+    return opened
 
 
 def stop() -> None:
     """Close the capture."""
-    global _open
-    _open = None
+    global opened
+    opened = None
 
 
 def refuse(what: str, instead: str = "it behind the capture") -> None:
@@ -152,10 +152,10 @@ def native(kernel: int, args: bytes, begin: int, end: int, threads: int) -> None
 
 def move(to: Any, source: Any = None) -> None:
     """Copy bytes, or clear them: `to` and `source` are one-dimensional arrays of bytes."""
-    if not (isinstance(to, np.ndarray) and _compiles()):
-        do(lambda: _move(to, source))
-    elif len(to) < LARGE and noting() is None:
+    if opened is None and len(to) < LARGE:
         _move(to, source)
+    elif not (isinstance(to, np.ndarray) and _compiles()):
+        do(lambda: _move(to, source))
     else:
         keep(to, source)
         args = _PAIR.pack(address(to), 0 if source is None else address(source))
@@ -169,19 +169,21 @@ def _move(to: Any, source: Any) -> None:
 
 def add(to: Any, values: Any) -> None:
     """to += values: one-dimensional arrays of floats of one dtype."""
-    if not (isinstance(to, np.ndarray) and _compiles() and to.itemsize in (4, 8)):
+    if opened is None and to.nbytes < LARGE:
+        to += values
+    elif not (isinstance(to, np.ndarray) and _compiles() and to.itemsize in (4, 8)):
         do(lambda: np.add(to, values, out=to) if isinstance(to, np.ndarray) else to.__iadd__(values))
-        return
-    keep(to, values)
-    threads = config.threads if to.nbytes >= LARGE else 1
-    kernel = compile_c.pool_kernel("wb_add32" if to.itemsize == 4 else "wb_add64")
-    native(kernel, _PAIR.pack(address(to), address(values)), 0, len(to), threads)
+    else:
+        keep(to, values)
+        threads = config.threads if to.nbytes >= LARGE else 1
+        kernel = compile_c.pool_kernel("wb_add32" if to.itemsize == 4 else "wb_add64")
+        native(kernel, _PAIR.pack(address(to), address(values)), 0, len(to), threads)
 
 
 def copy(values: Any) -> Any:
     """A new array of these values; a replay copies them anew, into the same array."""
     made = values.copy()
-    if (notes := noting()) is not None:
+    if opened is not None and (notes := noting()) is not None:
         notes.steps.append(lambda: made.__setitem__(..., values))
     return made
 

@@ -183,7 +183,7 @@ class Command:
             try:
                 if config.check_races and (finder := plan.races()) is not None:
                     finder.check(plan, flat, self.values)
-                if calls.noting() is not None:
+                if calls.opened is not None and calls.noting() is not None:
                     self._note()
                 else:
                     plan.forward.run(self.program, plan.dims, self.values, self.views)

@@ -417,7 +417,7 @@ class Allocation:
             if tape is not by and tape is not None and not _silence:
                 tape.foreign_write(span, what, where)
         self.version += 1
-        if (notes := calls.noting()) is not None:
+        if calls.opened is not None and (notes := calls.noting()) is not None:
             notes.written.setdefault(self, {})[span] = what
         if self._of is not None:
             self._written[span] = None
@@ -511,9 +511,7 @@ def _runs(memory: Allocation, mask: np.ndarray) -> list[Span]:
     return [Span(memory, int(a), (int(b - a),), (1,), 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def allocate(
-    nbytes: int, device: Device | str | None = None, zeroed: bool = True, lasting: bool = False
-) -> Allocation:
+def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = True, lasting: bool = False) -> Allocation:
     """New memory of our own. `lasting`: made once, also where a capture is open that will be replayed."""
     where = get_device(device)
     if where.is_cuda:

@@ -75,7 +75,7 @@ class Executable:
         """
         if 0 in dims:
             return
-        noted = calls.check()
+        noted = calls.opened is not None and calls.check()
         if self.backend == "numpy":
             arrays = views()
             calls.do(lambda: run.run(self.function, dims, arrays))
@@ -292,8 +292,9 @@ class Races:
         """A replay does not look again, so what decides who meets whom must be then as it is now."""
         notes = calls.noting()
         if notes is not None:
-            needed = (flat[k] for k in plan.program.array_positions if plan.program.leaves[k].name in self.guard.needs)
-            notes.fixed.update({a: plan.program.name for a in needed})
+            names = {k: plan.program.leaves[k].name for k in plan.program.array_positions}
+            needed = [flat[k].allocation for k, name in names.items() if name in self.guard.needs]
+            notes.fixed.update(dict.fromkeys(needed, plan.program.name))
 
     def refuse(self, plan: Plan, found: Sequence[int]) -> GradientError:
         """What the record says: two threads, two lines, one array."""

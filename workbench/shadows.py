@@ -34,7 +34,8 @@ class Shadow:
             self.data, self.address = _buffer(allocation, allocation.nbytes * self.scale, start, clear)
         else:
             self.data, self.address = copy, address(copy)
-        calls.keep(self.data)
+        if calls.opened is not None:
+            calls.keep(self.data)
 
     def view(self, span: Span, dtype: Any) -> Any:
         """The adjoint of a span as an array of `dtype`."""

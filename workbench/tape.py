@@ -69,7 +69,7 @@ class Tape(Recording):
                 calls.refuse("A pitfall")
                 return pictures["pitfall"](self, pitfall, space)
             if (notes := calls.noting()) is not None and self not in notes.tapes:
-                calls.refuse("backward() of a tape that was recorded before", "the recording and backward() in one capture")
+                calls.refuse("backward() of a tape recorded before", "the recording and backward() in one capture")
             self._remember(space)
             self._publish(*self._walk(space, drop=True))
             space.release()

@@ -332,7 +332,8 @@ static void *worker(void *unused) {
         int slot = sit();
         if (!slot) { doze(); continue; }
         work(slot);
-        if (__atomic_sub_fetch(&state, RUNNING, __ATOMIC_SEQ_CST) < RUNNING && __atomic_load_n(&waiting, __ATOMIC_SEQ_CST)) {
+        int left = __atomic_sub_fetch(&state, RUNNING, __ATOMIC_SEQ_CST);
+        if (left < RUNNING && __atomic_load_n(&waiting, __ATOMIC_SEQ_CST)) {
             pthread_mutex_lock(&lock);
             pthread_cond_signal(&done);
             pthread_mutex_unlock(&lock);

@@ -19,10 +19,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from . import cubin
 from .compile_c import CompileError, cache_directory, read_sealed, refused, without_comments, write_sealed
+from .cubin import Resources
 
 OPTIONS = ("--fmad=false", "--disable-warnings")
 BLOCK = 256
+USUAL = "sm_90"  # what to compile for where no GPU is
 
 
 class Nvrtc(Protocol):
@@ -131,6 +134,11 @@ def to_cubin(text: str, arch: str) -> bytes:
     return code
 
 
+def resources(text: str, arch: str) -> dict[str, Resources]:
+    """What one thread of each kernel of `text` takes on a GPU as `sm_80` or `sm_90`. Raises CompileError."""
+    return cubin.resources(to_cubin(text, arch))
+
+
 def _compile(text: str, options: tuple[str, ...]) -> bytes:
     library = nvrtc()
     program = library.createProgram(text, "kernel.cu", (), ())
@@ -152,6 +160,16 @@ def architecture(device: int) -> str:
     import cupy
 
     return f"sm_{cupy.cuda.Device(device).compute_capability}"
+
+
+def current_architecture() -> str:
+    """That of the current device; `USUAL` where there is none."""
+    try:
+        import cupy
+
+        return architecture(cupy.cuda.runtime.getDevice())
+    except (ImportError, OSError, RuntimeError):  # no CuPy, no driver, one too old
+        return USUAL
 
 
 class Loaded:

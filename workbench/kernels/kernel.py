@@ -16,6 +16,7 @@ from typing import Any
 from ..errors import KernelError
 from . import check, compile_c, emit_c, emit_cuda, fence, ranges, show, simplify
 from .adjoint import Reverse, adjoint
+from .cubin import Resources
 from .declare import resolve, type_from
 from .emit import Variant, c_name
 from .ir import Function, walk
@@ -126,6 +127,7 @@ class Kernel:
     """A function over a launch grid. Launch it with `launch(kernel, dim, inputs, outputs)`.
 
     `source`, `ir`, `adjoint`, `c`, `cuda`, `steps` show every stage of it; they print in a terminal and in a notebook.
+    `resources` tells what it takes on a GPU.
     """
 
     def __init__(
@@ -221,13 +223,28 @@ class Kernel:
         """The CUDA text of the kernel and its adjoint, for contiguous arrays that do not overlap."""
         return self._text(emit_cuda.text)
 
+    @property
+    def resources(self) -> dict[str, Resources]:
+        """What one thread of the kernel, and of its adjoint, takes on a GPU: registers, bytes of local memory.
+
+        For the GPU that is here, else for an H100; of the texts that `cuda` shows. Needs NVRTC, but no GPU.
+        Raises CompileError [no-nvrtc].
+        """
+        from . import compile_cuda
+
+        arch = compile_cuda.current_architecture()
+        return {n: r for text in self._texts(emit_cuda.text) for n, r in compile_cuda.resources(text, arch).items()}
+
     def _text(self, emit: Callable) -> show.Listing:
+        return show.Listing("\n\n".join(self._texts(emit)))
+
+    def _texts(self, emit: Callable) -> list[str]:
         texts = []
         for function in (self.program().function, self._reverse().function):
             names = frozenset(p.name for p in function.arrays)
             atomic = frozenset(n for n in names if n.startswith("d_")) if emit is emit_cuda.text else frozenset()
             texts.append(emit(function, Variant(contiguous=names, restrict=True, atomic=atomic)))
-        return show.Listing("\n\n".join(texts))
+        return texts
 
     @property
     def steps(self) -> list[tuple[str, show.Listing]]:

@@ -1,0 +1,295 @@
+"""Captures: a replay does, bit for bit, what the block would do if it ran again on the present contents, or refuses."""
+
+from __future__ import annotations
+
+import collections
+import warnings
+
+import fuzz
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.errors import BoundsError, GradientError, LaunchError
+
+
+@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
+def backend(request):
+    wb.config.backend = request.param
+    yield
+    wb.config.reset()
+
+
+@wb.kernel
+def square(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = x[i] * x[i]
+
+
+@wb.kernel
+def total(x: wb.array(dtype=float), loss: wb.array(dtype=float)):
+    i = wb.tid()
+    wb.atomic_add(loss, 0, x[i])
+
+
+@wb.kernel
+def scatter(x: wb.array(dtype=float), index: wb.array(dtype=int), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[index[i]] = x[i] * x[i]
+
+
+@wb.kernel
+def first(x: wb.array(dtype=float), index: wb.array(dtype=int), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = x[index[i]]
+
+
+@wb.kernel
+def upward(index: wb.array(dtype=int)):
+    i = wb.tid()
+    index[i] = i
+
+
+def leaf(*values):
+    return wb.array(np.array(values, np.float32), requires_grad=True)
+
+
+def test_a_replay_sees_new_contents_and_not_a_new_variable():
+    x, y, factor = leaf(1, 2, 3), wb.zeros(3), 2.0
+    with wb.capture() as graph:
+        wb.launch(square, 3, inputs=[x, y])
+        y[0:1].fill_(factor)
+    x.assign(np.array([4, 5, 6], np.float32))
+    factor = 9.0
+    graph.replay()
+    assert y.list() == [2, 25, 36] and len(graph.graph) == 2
+
+
+def test_leaves_accumulate_with_every_replay_unless_they_are_zeroed_in_the_block():
+    x, y = leaf(1, 2), wb.zeros(2, requires_grad=True)
+    tape = wb.Tape()
+
+    def block():
+        with tape:
+            wb.launch(square, 2, inputs=[x, y])
+        tape.backward(grads={y: wb.ones(2)})
+
+    with wb.capture() as adding:
+        block()
+    assert x.grad.list() == [2, 4]
+    adding.replay()
+    adding.replay()
+    assert x.grad.list() == [6, 12] and y.grad.list() == [0, 0]
+    with wb.capture() as anew:
+        tape.reset()
+        block()
+    for _ in range(3):
+        anew.replay()
+        assert x.grad.list() == [2, 4]
+    x.grad.zero_()
+    x.assign(np.array([5, 7], np.float32))
+    adding.replay()
+    assert x.grad.list() == [10, 14]
+
+
+def test_arrays_made_in_the_block_start_again_with_every_replay():
+    x = leaf(1, 2)
+    with wb.capture() as graph:
+        loss, twos = wb.zeros(1, requires_grad=True), wb.full(2, 2.0, requires_grad=True)
+        with wb.Tape() as tape:
+            wb.launch(square, 2, inputs=[twos, twos])
+            wb.launch(total, 2, inputs=[twos, loss])
+            wb.launch(total, 2, inputs=[x, loss])
+        tape.backward(loss)
+    for n in range(2, 4):
+        graph.replay()
+        assert loss.list() == [11] and twos.list() == [4, 4] and twos.grad.list() == [4, 4]
+        assert x.grad.list() == [n, n]
+
+
+def checkpointed(x):
+    with wb.Tape():
+        wb.checkpoint(steps=2, budget=1)(lambda k, x: wb.launch(square, 3, inputs=[x, x]))(x)
+
+
+def fuzzed(program, contents, capture):
+    """Finals and gradients: of the program on these contents; with `capture`, replayed from others to these."""
+    arrays = program.arrays(program.contents() if capture else contents, True)
+    seeds = {n: program.fill(n, w, False) for n, w in program.seeds().items()}
+    start = {n: fuzz.plain(arrays[n]) if n != "P" else arrays[n].numpy().copy() for n in (*contents, "I", "J")}
+
+    def block():
+        with wb.Tape(keep="all" if program.seed % 7 == 0 else "needed") as tape:
+            program.run(arrays)
+        touched = {arrays[n]: s for n, s in seeds.items() if tape._touched(arrays[n].span)}
+        tape.backward(grads=touched)
+
+    if not capture:
+        block()
+    else:
+        with wb.capture() as graph:
+            block()
+        for n in contents:
+            arrays[n].assign(program.fill(n, contents[n], False))
+            if arrays[n].grad is not None:
+                arrays[n].grad.zero_()
+        for n in "IJ":
+            arrays[n].assign(start[n])
+        graph.replay()
+    finals = {n: fuzz.plain(arrays[n]) for n in (*contents, "J")}
+    return finals, {n: fuzz.plain(arrays[n].grad) for n in contents if arrays[n].grad is not None}
+
+
+def test_replays_of_random_programs_are_bit_for_bit_what_they_would_do_again():
+    counts = collections.Counter()
+    for seed in range(60 if wb.config.backend == "numpy" else 30):
+        program = fuzz.make(seed)
+        program.compile()
+        other = {n: np.cos(7 * d) for n, d in program.contents().items()}
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                want = fuzzed(program, other, False)
+                got = fuzzed(program, other, True)
+            except fuzz.REFUSALS as refusal:
+                counts[getattr(refusal, "slug", "?")] += 1
+                continue
+        for expected, found in zip(want, got, strict=True):
+            assert expected.keys() == found.keys()
+            for n in expected:
+                assert np.array_equal(expected[n], found[n], equal_nan=True), (seed, n)
+        counts["same"] += 1
+    assert counts["same"] >= 0.8 * counts.total(), counts
+
+
+@pytest.mark.parametrize("what", [
+    lambda x, y: x.numpy(), lambda x, y: x.list(), lambda x, y: x[0], lambda x, y: x[0:1].item(),
+    lambda x, y: np.asarray(x), lambda x, y: x.ptr, lambda x, y: wb.to_torch(x),
+    lambda x, y: wb.launch(square, 3, inputs=[x, y], adjoint=True, adj_inputs=[None, None]),
+    lambda x, y: wb.Tape().record_func(lambda: None, [x]), lambda x, y: wb.capture().__enter__(),
+    lambda x, y: checkpointed(x),
+], ids=range(11))  # fmt: skip
+def test_what_a_replay_could_not_repeat_is_refused(what):
+    x, y = leaf(1, 2, 3), wb.zeros(3, requires_grad=True)
+    with pytest.raises(LaunchError, match=r"capture"), wb.capture():
+        what(x, y)
+    with wb.capture() as graph:  # and the capture that broke off left nothing behind
+        wb.launch(square, 3, inputs=[x, y])
+    graph.replay()
+
+
+def test_the_tape_of_a_backward_pass_is_recorded_in_the_same_capture():
+    x, y = leaf(1, 2), wb.zeros(2, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(square, 2, inputs=[x, y])
+    seed = wb.ones(2)
+    with pytest.raises(LaunchError, match="recorded before"), wb.capture():
+        tape.backward(grads={y: seed})
+
+
+def test_a_replay_is_no_event_of_a_tape_and_a_capture_no_part_of_one():
+    x, y = leaf(1, 2), wb.zeros(2)
+    with wb.capture() as graph:
+        wb.launch(square, 2, inputs=[x, y])
+    with wb.Tape(), pytest.raises(LaunchError, match="under an open tape"):
+        graph.replay()
+    with wb.Tape(), pytest.raises(LaunchError, match="under an open tape"), wb.capture():
+        pass
+
+
+def test_other_tapes_are_told_of_what_a_replay_writes():
+    x, y = leaf(1, 2), wb.zeros(2, requires_grad=True)
+    with wb.capture() as graph:
+        wb.launch(square, 2, inputs=[x, y])
+    z = wb.zeros(2, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(square, 2, inputs=[y, z])
+        wb.launch(square, 2, inputs=[x, z])
+    y.requires_grad = True
+    with wb.Tape() as tape:
+        wb.launch(square, 2, inputs=[y, z])
+    graph.replay()
+    with pytest.raises(GradientError, match="overwritten"):
+        tape.backward(grads={z: wb.ones(2)})
+
+
+def test_the_tape_that_was_captured_still_answers_after_a_replay():
+    x, y = leaf(1, 2), wb.zeros(2, requires_grad=True)
+    with wb.capture() as graph, wb.Tape() as tape:
+        wb.launch(square, 2, inputs=[x, y])
+        wb.launch(square, 2, inputs=[y, y])
+    graph.replay()
+    tape.backward(grads={y: wb.ones(2)})
+    assert x.grad.list() == [4, 32]
+    x.assign(np.array([2, 3], np.float32))
+    graph.replay()
+    with pytest.raises(GradientError, match="overwritten"):
+        tape.backward(grads={y: wb.ones(2)})
+
+
+def test_indices_on_which_the_absence_of_races_rests_must_not_change():
+    x, y = leaf(1, 2, 3), wb.zeros(3, requires_grad=True)
+    index = wb.array(np.array([2, 1, 0], np.int32), dtype=int)
+    with wb.capture() as graph:
+        with wb.Tape() as tape:
+            wb.launch(scatter, 3, inputs=[x, index, y])
+        tape.backward(grads={y: wb.ones(3)})
+    graph.replay()
+    assert x.grad.list() == [4, 8, 12]
+    index.assign(np.array([0, 0, 0], np.int32))
+    with pytest.raises(LaunchError, match="indices has changed"):
+        graph.replay()
+    with pytest.raises(LaunchError, match="computed inside"), wb.capture():
+        wb.launch(upward, 3, inputs=[index])
+        with wb.Tape() as tape:
+            wb.launch(scatter, 3, inputs=[x, index, y])
+        tape.backward(grads={y: wb.ones(3)})
+
+
+def test_a_launch_that_fails_in_a_replay_says_so():
+    wb.config.check_bounds = True
+    x, y, index = leaf(1, 2), wb.zeros(2), wb.array(np.array([0, 1], np.int32), dtype=int)
+    with wb.capture() as graph:
+        wb.launch(first, 2, inputs=[x, index, y])
+    graph.replay()
+    index.assign(np.array([0, 7], np.int32))
+    with pytest.raises(BoundsError, match="array 'x'"):
+        graph.replay()
+    index.assign(np.array([1, 1], np.int32))
+    graph.replay()
+    assert y.list() == [2, 2]
+
+
+def test_a_declared_scalar_would_keep_its_old_value_so_it_is_refused():
+    @wb.kernel
+    def scaled(x: wb.array(dtype=float), k: float, y: wb.array(dtype=float)):
+        i = wb.tid()
+        y[i] = k * x[i]
+
+    x, y, k = leaf(1, 2), wb.zeros(2), wb.scalar(3.0, requires_grad=True)
+    with pytest.raises(LaunchError, match="declared scalar"), wb.capture():
+        wb.launch(scaled, 2, inputs=[x, k, y])
+
+
+def test_the_same_under_the_names_of_warp():
+    x, y = leaf(1, 2), wb.zeros(2)
+    with wb.ScopedCapture(device="cpu") as captured:
+        wb.launch(square, 2, inputs=[x, y])
+    x.assign(np.array([3, 4], np.float32))
+    wb.capture_launch(captured.graph)
+    assert y.list() == [9, 16]
+
+
+def test_a_tensor_of_torch_gets_its_gradient_with_every_replay():
+    torch = pytest.importorskip("torch")
+    t = torch.tensor([1.0, 2.0], requires_grad=True)
+    y, seed = wb.zeros(2, requires_grad=True), wb.ones(2)
+    with wb.capture() as graph:
+        with wb.Tape() as tape:
+            wb.launch(square, 2, inputs=[t, y])
+        tape.backward(grads={y: seed})
+    assert t.grad.tolist() == [2, 4] and t.tolist() == [1, 2]
+    with torch.no_grad():
+        t += 1
+    graph.replay()
+    assert t.grad.tolist() == [6, 10] and y.list() == [4, 9]
