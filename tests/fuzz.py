@@ -21,6 +21,8 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -1060,14 +1062,24 @@ def transposed(program: Program, tolerance: float) -> Outcome:
     return Outcome("wrong", f"float{program.bits}: <u, Jv> = {ahead.sum()!r}, <J^T u, v> = {back.sum()!r}")
 
 
+@contextmanager
+def small_launches_cut() -> Iterator[None]:
+    """Few threads are split, and go to workers, as many would."""
+    switches = [("plan", "PARALLEL_FROM", 1), ("plan", "SPLIT_FROM", 1), ("shares", "WORTH", 1e9)]
+    usual = [getattr(sys.modules[f"workbench.{module}"], name) for module, name, _ in switches]
+    for module, name, value in switches:
+        setattr(sys.modules[f"workbench.{module}"], name, value)
+    try:
+        yield
+    finally:
+        for (module, name, _), value in zip(switches, usual, strict=True):
+            setattr(sys.modules[f"workbench.{module}"], name, value)
+
+
 def _compare_c(program: Program, grads: dict[str, np.ndarray], final: dict[str, np.ndarray]) -> Outcome:
     wb.config.backend = "c"
-    launching = sys.modules["workbench.plan"]
-    usual, launching.PARALLEL_FROM = launching.PARALLEL_FROM, 1  # so few threads go to workers too
-    try:
+    with small_launches_cut():
         again, end = program.gradient()
-    finally:
-        launching.PARALLEL_FROM = usual
     for what, mine, theirs in (("contents", final, end), ("gradient", grads, again)):
         for n in mine:
             scale = max(1.0, float(np.abs(mine[n]).max()))

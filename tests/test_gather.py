@@ -1,6 +1,6 @@
 """The adjoint of a stencil, pulled or as a map and a gather, equals the plain adjoint, and all are the derivative.
 
-`PARALLEL_FROM` decides at which size an adjoint is split; here it is lowered so that small grids are split too.
+`SPLIT_FROM` decides at which size an adjoint is split; here it is lowered so that small grids are split too.
 """
 
 from __future__ import annotations
@@ -173,6 +173,12 @@ def way(request, monkeypatch):
     return request.param
 
 
+def sizes(monkeypatch, limit):
+    """From this many threads on launches are split and cut among workers."""
+    monkeypatch.setattr(launching, "PARALLEL_FROM", limit)
+    monkeypatch.setattr(launching, "SPLIT_FROM", limit)
+
+
 def is_split(tape) -> bool:
     back = tape.launches[0].reverse
     return back.gather is not None or back.pull is not None
@@ -180,7 +186,7 @@ def is_split(tape) -> bool:
 
 def backward(monkeypatch, kernel, dim, values, out, seed, split: bool, threads: int = 1):
     """The gradients of the inputs, with the adjoint split or whole."""
-    monkeypatch.setattr(launching, "PARALLEL_FROM", 1 if split else NEVER)
+    sizes(monkeypatch, 1 if split else NEVER)
     wb.config.threads = threads
     kernel.program().plans.clear()
     xs, y = arrays(kernel, values, out)
@@ -268,7 +274,7 @@ def test_views_without_contiguous_rows_are_split_exactly(monkeypatch, way):
     big, seed = rng.normal(size=(8, 9)), rng.normal(size=(6, 7))
     found = []
     for limit in (1, NEVER):
-        monkeypatch.setattr(launching, "PARALLEL_FROM", limit)
+        sizes(monkeypatch, limit)
         walls.program().plans.clear()
         x, y = wb.array(big, dtype=F, requires_grad=True), wb.zeros((7, 6), dtype=F)
         with wb.Tape() as tape:
@@ -294,7 +300,7 @@ def test_steps_of_a_simulation_through_two_buffers(monkeypatch, way):
 
     start, found = np.random.default_rng(3).normal(size=(8, 6)), []
     for limit in (1, NEVER):
-        monkeypatch.setattr(launching, "PARALLEL_FROM", limit)
+        sizes(monkeypatch, limit)
         step.program().plans.clear()
         u = wb.array(start, dtype=F, requires_grad=True)
         a, b = wb.clone(u), wb.zeros((8, 6), dtype=F)
@@ -359,7 +365,7 @@ def column(u: wb.array2d(dtype=F), y: wb.array(dtype=F)):
     ],
 )  # fmt: skip
 def test_other_forms_are_left_whole_and_exact(monkeypatch, kernel, dim, shape, out, more):
-    monkeypatch.setattr(launching, "PARALLEL_FROM", 1)
+    sizes(monkeypatch, 1)
     wb.config.threads = 3
     kernel.program().plans.clear()
     rng = np.random.default_rng(2)
@@ -420,16 +426,16 @@ def wave_gradients(start, rows: bool, asked: bool, steps: int = 5):
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_time_loop_has_the_same_gradient_however_its_shadows_are_kept(monkeypatch, way, rows, asked):
     start = np.random.default_rng(1).normal(size=(24, 19))
-    monkeypatch.setattr(launching, "PARALLEL_FROM", NEVER)
+    sizes(monkeypatch, NEVER)
     whole = wave_gradients(start, False, True)
-    monkeypatch.setattr(launching, "PARALLEL_FROM", 1)
+    sizes(monkeypatch, 1)
     wave.program().plans.clear()
     np.testing.assert_allclose(wave_gradients(start, rows, asked), whole, rtol=1e-12, atol=1e-12)
     wave.program().plans.clear()
 
 
 def test_the_wave_gradient_is_its_derivative(monkeypatch):
-    monkeypatch.setattr(launching, "PARALLEL_FROM", 1)
+    sizes(monkeypatch, 1)
     start = np.random.default_rng(1).normal(size=(9, 8))
     gradient, v = wave_gradients(start, False, False), np.random.default_rng(2).normal(size=(9, 8))
 

@@ -44,6 +44,7 @@ LAYERS = (
     ("array", "scalar"),
     ("arguments",),
     ("shadows",),
+    ("shares",),
     ("plan",),
     ("pullback",),
     ("launch",),

@@ -142,6 +142,7 @@ def stencil(x: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
 def test_a_large_stencil_has_all_its_contributions(monkeypatch, way):
     plans = importlib.import_module("workbench.plan")
     monkeypatch.setattr(plans, "PARALLEL_FROM", 1 if way != "whole" else 1 << 40)
+    monkeypatch.setattr(plans, "SPLIT_FROM", 1 if way != "whole" else 1 << 40)
     monkeypatch.setattr(plans, "PULL_FROM", 1 if way != "whole" else 1 << 40)
     if way == "parts":
         monkeypatch.setattr(plans.gathering, "pull", lambda *given: None)

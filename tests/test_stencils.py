@@ -25,7 +25,9 @@ def outcome(seed: int, backend: str, monkeypatch) -> str | tuple:
     """The slug of a refusal, or gradients and final contents."""
     wb.config.backend, wb.config.threads = backend, 4
     wb.config.check_bounds = seed % 3 == 0
-    monkeypatch.setattr("workbench.plan.PARALLEL_FROM", 1)  # so few threads go to workers too
+    for limit in ("plan.PARALLEL_FROM", "plan.SPLIT_FROM"):
+        monkeypatch.setattr(f"workbench.{limit}", 1)  # so few threads go to workers too
+    monkeypatch.setattr("workbench.shares.WORTH", 1e9 if seed % 2 else 0)
     try:
         return stencils.make(seed).gradient()
     except (wb.GradientError, wb.LaunchError) as error:

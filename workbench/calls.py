@@ -180,6 +180,15 @@ def add(to: Any, values: Any) -> None:
         native(kernel, _PAIR.pack(address(to), address(values)), 0, len(to), threads)
 
 
+def add_at(at: int, dtype: Any, values: Any) -> None:
+    """The same for a bare address on the CPU, and bytes of as many floats."""
+    if opened is not None:
+        keep(values)
+    kernel = compile_c.pool_kernel("wb_add32" if dtype.itemsize == 4 else "wb_add64")
+    threads = config.threads if len(values) >= LARGE else 1
+    native(kernel, _PAIR.pack(at, address(values)), 0, len(values) // dtype.itemsize, threads)
+
+
 def copy(values: Any) -> Any:
     """A new array of these values; a replay copies them anew, into the same array."""
     made = values.copy()

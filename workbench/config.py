@@ -40,6 +40,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "backend": _backend,
     "threads": _threads,
     "cache_dir": _folder,
+    "deterministic": _flag,
     "check_bounds": _flag,
     "check_races": _flag,
     "race_guard": _flag,
@@ -57,6 +58,7 @@ class Config:
                   the first GPU the default device of new arrays.
     threads       worker threads of the "c" backend.
     cache_dir     folder of compiled kernels; None is a private folder in the user's cache directory.
+    deterministic one order for threads that add to the same cell, whatever `threads` is ("c": one worker there).
     check_bounds  also check indices that depend on data (affine ones are always checked).
     check_races   look for two threads storing to one element at every launch.
     race_guard    under a tape, check stores that are not proven apart before the first backward.
@@ -68,6 +70,7 @@ class Config:
     backend: str | None
     threads: int
     cache_dir: Path | None
+    deterministic: bool
     check_bounds: bool
     check_races: bool
     race_guard: bool
@@ -81,6 +84,7 @@ class Config:
         self.backend = None
         self.threads = os.cpu_count() or 1
         self.cache_dir = None
+        self.deterministic = False
         self.check_bounds = False
         self.check_races = False
         self.race_guard = True
@@ -95,7 +99,9 @@ class Config:
         except (TypeError, ValueError) as error:
             raise LaunchError(f"config.{name} = {value!r}: {error}", slug="config") from None
         super().__setattr__(name, value)
-        kept = tuple(getattr(self, n, None) for n in ("backend", "check_bounds", "race_guard", "threads"))
+        kept = tuple(
+            getattr(self, n, None) for n in ("backend", "check_bounds", "race_guard", "threads", "deterministic")
+        )
         super().__setattr__("switches", _settings.setdefault(kept, len(_settings)))
 
     def __repr__(self) -> str:

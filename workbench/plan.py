@@ -23,7 +23,7 @@ from .array import array
 from .config import config
 from .device import Device, get_device, xp
 from .errors import BoundsError, GradientError, LaunchError
-from .kernels import compile_c, ranges, run, simplify
+from .kernels import compile_c, cost, ranges, run, simplify
 from .kernels import gather as gathering
 from .kernels import races as racing
 from .kernels.adjoint import Reverse
@@ -34,11 +34,15 @@ from .kernels.ops import memory as rows
 from .kernels.ops.row import Effect
 from .kernels.types import Array, is_float
 from .memory import Span
+from .shares import Shares, shares
 from .shadows import mark_view, mirrored_values, moved_values, moved_view, private_copies
 
 log = logging.getLogger("workbench")
 
-PARALLEL_FROM = 16_384  # threads of a launch below which one worker is faster than waking others
+PARALLEL_FROM = 100_000  # statements of a launch below which one worker is faster than waking others
+
+
+SPLIT_FROM = 16_384  # threads below which two functions over memory in between cost more than they save
 
 
 PULL_FROM = 2048  # threads below which a second function costs more than it saves
@@ -59,6 +63,7 @@ class Executable:
     variant: Variant
     workers: int
     contested: frozenset[str] = frozenset()
+    shares: Shares | None = None
     box: tuple[int, ...] = ()  # first and one-past-last thread per dimension that `variant.inner` runs
     signature: Signature = field(init=False)
     call: Any = field(init=False, default=None)
@@ -89,13 +94,15 @@ class Executable:
         if self.box:
             values = [*values, *self.box]
         status = _status() if self.can_fail else None
-        packed = self.signature.pack(dims, values, 0 if status is None else ctypes.addressof(status))
-        if noted:
-            calls.native(self.call.address, packed, begin, end, self.workers)
-            if status is not None:
-                self._watch(status)
+        record = 0 if status is None else ctypes.addressof(status)
+        if self.shares is not None:
+            self.shares.run(self, dims, values, record, (begin, end))
+        elif noted:
+            calls.native(self.call.address, self.signature.pack(dims, values, record), begin, end, self.workers)
         else:
-            self.call(packed, begin, end, self.workers)
+            self.call(self.signature.pack(dims, values, record), begin, end, self.workers)
+        if noted and status is not None:
+            self._watch(status)
         if status is not None and status[0]:
             self.fail(list(status))
 
@@ -510,12 +517,18 @@ def executable_for(
     """Choose the text and the workers: in parallel only if no two threads update one address."""
     contested = frozenset() if backend == "numpy" else _contested(function, dims, scalars, shapes, groups)
     ordered = any(s.row in rows.ATOMICS and _is_used(function, s.outs[0]) for s in walk(function.body))
-    wide = backend == "c" and int(np.prod(dims)) >= PARALLEL_FROM and not contested and not ordered
+    work = math.prod(dims) * cost.work(function, scalars, shapes) if backend == "c" and not ordered else 0
+    wide = work >= PARALLEL_FROM and config.threads > 1
+    cut = None
+    if wide and contested:
+        fixed = any(groups) or config.deterministic
+        cut = None if fixed else shares(function, contested, shapes, contiguous, config.threads, work)
+        wide = False
     variant = Variant(
         contiguous=contiguous, restrict=not any(groups), check_bounds=config.check_bounds,
         atomic=contested if backend == "cuda" else frozenset(), index32=index32,
     )  # fmt: skip
-    return Executable(function, backend, variant, config.threads if wide else 1, contested)
+    return Executable(function, backend, variant, config.threads if wide else 1, contested, cut)
 
 
 def _is_used(function: Function, value: Any) -> bool:
@@ -567,11 +580,11 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     alike = len(targets) == 1 and None not in targets
     alike = alike and len(plan.dims) == reverse.function.rank
     size = math.prod(plan.dims)
-    if alike and plan.backend == "c" and size >= min(PULL_FROM, PARALLEL_FROM) and not plan.groups:
+    if alike and plan.backend == "c" and size >= min(PULL_FROM, SPLIT_FROM) and not plan.groups:
         shape = targets.pop()
         beside = frozenset(f"d_{n}" for n in active if plan.shapes.get(n) == shape)
         pulled = gathering.pull(reverse.function, main.contested, beside)
-        big = pulled is None and size >= PARALLEL_FROM
+        big = pulled is None and size >= SPLIT_FROM
         halves = gathering.split(reverse.function, main.contested) if big else None
         if pulled is not None:
             main, pull = ready(pulled.rest), _pull(plan, pulled, position, ready)

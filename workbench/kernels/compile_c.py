@@ -414,6 +414,16 @@ void wb_move(const void *args, int64_t begin, int64_t end) {
 ADD(wb_add32, float)
 ADD(wb_add64, double)
 
+/* One slice per worker, with memory of its own that starts from zeros. */
+typedef struct { wb_kernel kernel; const void *args; int64_t begin, end; char *own; int64_t bytes; } wb_slice;
+void wb_slices(const void *args, int64_t begin, int64_t end) {
+    const wb_slice *slices = args;
+    for (const wb_slice *s = slices + begin; s < slices + end; ++s) {
+        if (s->bytes) __builtin_memset(s->own, 0, s->bytes);
+        s->kernel(s->args, s->begin, s->end);
+    }
+}
+
 typedef struct { wb_kernel kernel; const void *args; int64_t begin, end, threads; } wb_call;
 void wb_replay(const wb_call *calls, int64_t n) {
     for (int64_t k = 0; k < n; ++k)

@@ -3,16 +3,24 @@
 The arguments are one struct by value, byte for byte the block that `Signature` packs. A grid-stride loop takes any
 grid, so a launch may use fewer threads than cells. Stacks of unknown height live in slices of `scratch`, one per
 thread, the replay's log at the far end of the same slice; a full slice is reported in `status`. Needs no header.
+What many threads add to one cell is summed before it reaches memory: in a block where the cell is the same for the
+whole grid and nothing reads it, else in the warp if its threads meet in one cell. No other order of sums is promised.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from ..errors import KernelError, Where
-from .emit import PLAIN, Body, Signature, Variant, composites, typedef
+from .emit import PLAIN, Body, Memory, Signature, Variant, composites, type_name, typedef, zero
 from .emit_c import NEXT, TURNS, head, plain
-from .ir import Function
+from .ir import Function, Stmt, Value, walk
+from .ops import control
+from .ops import memory as rows
+from .ops.row import Effect
 from .ops.scalar import prelude
-from .types import Scalar, float16
+from .types import Array, Composite, Scalar, Type, float16, float32, float64
 
 TYPES = """\
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
@@ -90,6 +98,50 @@ WB_FN void wb_rollback(wb_bytes *s, int64_t mark) {
 }
 """
 
+# `here` is the same for all threads in it, as they are together when they ask; so is `same`, and every way through.
+WARP_SUM = """\
+template <class T> WB_FN T wb_sum_of_all(T v) {
+    for (int step = 16; step; step >>= 1) v += __shfl_xor_sync(0xffffffffu, v, step);
+    return v;
+}
+template <class T> WB_FN T wb_sum_in_lowest(unsigned here, unsigned lane, T v) {
+    unsigned above = here & (0xfffffffeu << lane), rank = __popc(here & ~(0xffffffffu << lane));
+    for (; __any_sync(here, above); rank >>= 1) {
+        int next = __ffs(above) - 1;
+        T other = __shfl_sync(here, v, next < 0 ? lane : next);
+        if (next >= 0) v += other;
+        above &= __ballot_sync(here, !(rank & 1));
+    }
+    return v;
+}
+template <class T> static __device__ __noinline__ void wb_warp_add(T *p, T v) {
+    unsigned here = __activemask(), lane = threadIdx.x & 31;
+    int same;
+    __match_all_sync(here, (unsigned long long)p, &same);
+    if (!same) { atomicAdd(p, v); return; }
+    v = here == 0xffffffffu ? wb_sum_of_all(v) : wb_sum_in_lowest(here, lane, v);
+    if (lane == __ffs(here) - 1) atomicAdd(p, v);
+}
+"""
+
+# For all threads of a block; null in those that have nothing to add, else the same place. Blocks are whole warps.
+BLOCK_SUM = """\
+template <class T> static __device__ __noinline__ void wb_block_add(T *p, T v) {
+    __shared__ T parts[32], *place;
+    if (threadIdx.x == 0) place = 0;
+    __syncthreads();
+    if (p) place = p;
+    v = wb_sum_of_all(v);
+    if ((threadIdx.x & 31) == 0) parts[threadIdx.x >> 5] = v;
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    v = wb_sum_of_all(threadIdx.x < blockDim.x >> 5 ? parts[threadIdx.x] : 0);
+    if (threadIdx.x == 0 && place) atomicAdd(place, v);
+}
+"""
+SUMMED = "wb_block_add"  # a text with it gains from few blocks, each with many cells
+_MOST_SUMS = 16  # numbers that a thread keeps in registers for the end; beyond, sums are taken in warps
+
 _ATOMIC = {("int32", "add"), ("uint32", "add"), ("uint64", "add"), ("float32", "add"), ("float64", "add")}
 _CAS_WORD = {16: "unsigned short", 32: "unsigned int", 64: "unsigned long long"}
 
@@ -123,10 +175,141 @@ def update(name: str, op: str, scalar: Scalar, shared: bool, where: Where | None
 }}"""
 
 
+SAME, ALIKE, OWN = range(3)  # an index: the same for the whole grid; mostly for a warp; of each thread its own
+
+
+class Sum(NamedTuple):
+    """A private sum of one thread, and the pointer to the cell that it is for; null as long as nothing was added."""
+
+    place: str
+    value: str
+    type: Type
+
+
+class Thread(Body):
+    """The statements of one thread on a GPU. `sums`: by array and indices, what a block adds at its end."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.sums: dict[tuple, Sum] = {}
+        self.spread = dict.fromkeys(self.function.params, SAME)
+        stmts = list(walk(self.function.body))
+        self.read = {v for s in stmts for v in (*s.args, *(r for region in s.regions for r in region.results))}
+        self.only_added = {p.name for p in self.function.arrays} - self._used_otherwise(stmts)
+
+    def _used_otherwise(self, stmts: list[Stmt]) -> set[str]:
+        """Arrays of which something is done beside adding."""
+        roots: dict[Value, str] = {p: p.name for p in self.function.arrays}
+        found = set()
+        for s in stmts:
+            if s.row is control.CALL:
+                roots.update((p, roots[a]) for p, a in zip(s.regions[0].params, s.args, strict=True) if a in roots)
+            elif s.row is rows.COMPONENTS:
+                roots[s.outs[0]] = roots[s.args[0]]
+            elif s.row is not rows.SHAPE and s.args and isinstance(s.args[0].type, Array) and not self._adds(s):
+                found.add(roots[s.args[0]])
+        return found
+
+    def _adds(self, stmt: Stmt) -> bool:
+        """Is it `cell += value` or `-=`, and nobody asks what the cell held before."""
+        updates = (rows.ACCUMULATE, rows.ATOMIC_ADD, rows.ATOMIC_SUB)
+        return stmt.row in updates and self.read.isdisjoint(stmt.outs)
+
+    # -- how far an index is the same
+
+    def _spread(self, value: Value) -> int:
+        if value not in self.spread:
+            self.spread[value] = self._spread_of(value.stmt)
+        return self.spread[value]
+
+    def _spread_of(self, stmt: Stmt | None) -> int:
+        if stmt is None or stmt.regions or stmt.row.effect is not Effect.PURE:
+            return OWN
+        if stmt.row is control.TID:  # the last axis runs fastest
+            return ALIKE if stmt.attr.axis < self.function.rank - 1 else OWN
+        return max((self._spread(a) for a in stmt.args), default=SAME)
+
+    def row_for(self, stmt: Stmt) -> None:
+        start, _, step = stmt.args[:3]
+        self.spread[stmt.regions[0].params[0]] = max(ALIKE, self._spread(start), self._spread(step))
+        super().row_for(stmt)
+
+    def row_call(self, stmt: Stmt) -> None:
+        for param, value in zip(stmt.regions[0].params, stmt.args, strict=True):
+            if not isinstance(value.type, Array):
+                self.spread[param] = self._spread(value)
+        super().row_call(stmt)
+
+    # -- adding
+
+    def row_accumulate(self, stmt: Stmt) -> None:
+        self._add(stmt, "+", super().row_accumulate)
+
+    def _atomic(self, stmt: Stmt) -> None:
+        self._add(stmt, "-" if stmt.row is rows.ATOMIC_SUB else "+", super()._atomic)
+
+    def _add(self, stmt: Stmt, sign: str, plainly: Callable[[Stmt], None]) -> None:
+        m, type = self.memory[stmt.args[0]], stmt.args[-1].type
+        spread = max((self._spread(i) for i in stmt.args[1:-1]), default=SAME)
+        scalar = type.scalar  # type: ignore[attr-defined]
+        if m.param not in self.variant.atomic or spread == OWN or scalar not in (float32, float64):
+            return plainly(stmt)
+        if not self._adds(stmt):
+            return plainly(stmt)
+        self.helper("wb_warp_add", WARP_SUM)
+        sum = self._sum(stmt, m, type) if spread == SAME else None
+        m, indices, (value,) = self._target(stmt, 1)
+        part = ".c[wb_c]" if isinstance(type, Composite) else ""
+        turns = f"for (int32_t wb_c = 0; wb_c < {type.size}; ++wb_c) " if part else ""  # type: ignore[attr-defined]
+        with self._inside(stmt, m, indices):
+            place = self.place(m, indices)
+            if sum is None:
+                minus = "-" if sign == "-" else ""
+                self.put(f"{turns}wb_warp_add(&{place}{part}, {minus}{value}{part});")
+            else:
+                self.put(f"{sum.place} = &{place};")
+                self.put(f"{turns}{sum.value}{part} {sign}= {value}{part};")
+
+    def _sum(self, stmt: Stmt, m: Memory, type: Type) -> Sum | None:
+        """The private sum for a cell; None where it has to reach memory at once, or there are too many of them."""
+        if not self.variant.restrict or m.param not in self.only_added:
+            return None
+        key = (m.param, m.inner, tuple(map(_known, stmt.args[1:-1])))
+        if key not in self.sums:
+            if sum(s.type.size for s in self.sums.values()) + type.size > _MOST_SUMS:  # type: ignore[attr-defined]
+                return None
+            self.helper(SUMMED, BLOCK_SUM)
+            self.sums[key] = Sum(self.names.new("wb_place"), self.names.new("wb_sum"), type)
+        return self.sums[key]
+
+    def begin_sums(self) -> list[str]:
+        """What stands before the loop over cells."""
+        lines = []
+        for s in self.sums.values():
+            name = type_name(s.type)
+            lines += [f"    {name} *{s.place} = 0;", f"    {name} {s.value} = {zero(s.type)};"]
+        return lines
+
+    def end_sums(self) -> None:
+        for s in self.sums.values():
+            if isinstance(s.type, Composite):
+                self.put("#pragma unroll")
+                place = f"{s.place} ? &{s.place}->c[wb_c] : 0"
+                head = f"for (int32_t wb_c = 0; wb_c < {s.type.size}; ++wb_c)"
+                self.put(f"{head} {SUMMED}({place}, {s.value}.c[wb_c]);")
+            else:
+                self.put(f"{SUMMED}({s.place}, {s.value});")
+
+
+def _known(index: Value) -> object:
+    """Equal for indices that are one number in the text."""
+    return index.stmt.attr if index.stmt is not None and index.stmt.row is control.CONST else index
+
+
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole CUDA text; its entry is `NAME(const NAME_args args)`, the packed block by value."""
     signature = Signature(function)
-    body = Body(function, variant, signature, update, "int32_t" if variant.index32 else "int64_t")
+    body = Thread(function, variant, signature, update, "int32_t" if variant.index32 else "int64_t")
     for declared, argument in body.pointer_parameters():
         body.put(f"{declared} = {argument.replace('->', '.')};")
     body.unpack("args.")
@@ -138,9 +321,12 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     if body.grows or body.logs:
         body.put("wb_bytes wb_stack = {0, 0, 0, args.scratch_bytes / wb_workers / 8 * 8, false};")
         body.put("wb_stack.base = (char *)args.scratch + wb_worker * wb_stack.capacity;")
+    start = len(body.lines)
     with body.block("for (int64_t wb_thread = wb_worker; wb_thread < wb_total; wb_thread += wb_workers)"):
         _axes(body)
         body.region(function.body)
+    body.lines[start:start] = body.begin_sums()
+    body.end_sums()
     return "\n".join([*_top(function, body, signature), *_entry(signature, body)])
 
 

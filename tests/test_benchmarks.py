@@ -1,0 +1,109 @@
+"""Every system of every benchmark computes the same loss and the same gradient, which is that of the loss."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks import mpm, nbody, springs, wave
+from benchmarks.compare import TOLERANCE, check, slope
+from benchmarks.workload import Data, System, Workload
+
+pytestmark = [
+    pytest.mark.needs_cc,
+    # What the peers say about themselves while they are imported is no news of ours.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+WORKLOADS: dict[str, Workload] = {module.WORKLOAD.name: module.WORKLOAD for module in (wave, springs, mpm, nbody)}
+CASES = [(n, system) for n, workload in WORKLOADS.items() for system in workload.systems]
+WIDTHS = [np.float32, np.float64]
+
+
+def made(name: str, system: str, dtype: Any, data: Data | None = None) -> System:
+    workload = WORKLOADS[name]
+    data = workload.data(workload.tiny, dtype) if data is None else data
+    contender = workload.systems[system](workload.tiny, data)
+    if contender is None:
+        pytest.skip(f"{system} is not here")
+    return contender
+
+
+@cache
+def reference(name: str, dtype: Any) -> System:
+    system = made(name, "c", dtype)
+    system.both()
+    return system
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+@pytest.mark.parametrize(("name", "system"), CASES)
+def test_every_system_has_the_loss_and_the_gradients_of_the_hand_written_adjoint(name, system, dtype):
+    contender = made(name, system, dtype)
+    contender.forward()
+    alone = contender.loss()
+    contender.both()
+    check(system, contender, reference(name, dtype), TOLERANCE[np.dtype(dtype).name])
+    assert alone == pytest.approx(contender.loss(), rel=TOLERANCE[np.dtype(dtype).name])
+    # A second call starts from the data again: nothing is left over from the first.
+    contender.both()
+    check(f"{system}, once more", contender, reference(name, dtype), TOLERANCE[np.dtype(dtype).name])
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_hand_written_adjoint_is_the_slope_of_the_loss(name, seed):
+    system = reference(name, np.float64)
+    random, data = np.random.default_rng(seed), WORKLOADS[name].data(WORKLOADS[name].tiny, np.float64)
+    along = {leaf: random.standard_normal(data[leaf].shape) for leaf in system.gradients()}
+    losses = []
+    for step in (1e-5, -1e-5):
+        moved = made(name, "c", np.float64, data | {leaf: data[leaf] + step * along[leaf] for leaf in along})
+        moved.forward()
+        losses.append(moved.loss())
+    size = np.sqrt(sum(float((gradient**2).sum()) for gradient in system.gradients().values()))
+    assert size > 0
+    assert abs((losses[0] - losses[1]) / 2e-5 - slope(system, along)) <= 1e-6 * size
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_gradient_of_a_benchmark_is_there_to_be_wrong(name):
+    for leaf, gradient in reference(name, np.float64).gradients().items():
+        assert np.abs(gradient).max() > 0, leaf
+
+
+def test_a_system_that_computes_something_else_is_named():
+    class Wrong:
+        def __init__(self, system: System) -> None:
+            self.loss = system.loss
+            self.gradients = lambda: {leaf: 1.001 * g for leaf, g in system.gradients().items()}
+
+    right = reference("wave", np.float32)
+    with pytest.raises(AssertionError, match="Wrong: gradient of p0 is off by"):
+        check("Wrong", Wrong(right), right, TOLERANCE["float32"])  # type: ignore[arg-type]
+
+
+def test_the_report_of_one_small_run_has_a_ratio_for_every_system():
+    command = ["-m", "tests.benchmarks", "--workloads", "wave", "--sizes", "tiny", "--systems", "workbench"]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, *command, "--rounds", "2", "--memory"], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("| c |", "| workbench |", "| wave tiny |"))]
+    assert [line.count("|") for line in lines] == [7, 7, 3], done.stdout
+    assert lines[0].split(" | ")[3] == "1.00 (1.00)"
+
+
+def test_fast_math_in_a_contender_leaves_the_numbers_of_everybody_else_alone():
+    text = (
+        "import numpy as np; from benchmarks.hand import FAST, build; build('nbody', 'float', FAST);"
+        "print(np.float32(1e-38) * np.float32(0.01) > 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert done.stdout.strip() == "True", done.stderr
