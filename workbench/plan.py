@@ -34,8 +34,8 @@ from .kernels.ops import memory as rows
 from .kernels.ops.row import Effect
 from .kernels.types import Array, is_float
 from .memory import Span
-from .shares import Shares, shares
 from .shadows import mark_view, mirrored_values, moved_values, moved_view, private_copies
+from .shares import Shares, shares
 
 log = logging.getLogger("workbench")
 

@@ -26,7 +26,7 @@ _ALIGNED = 64
 
 @dataclass(frozen=True)
 class Target:
-    """One array that several workers add to. `place`: of its address in the flat values; `offset`: in a worker's memory."""
+    """An array that several workers add to. `place`: of its address in the flat values; `offset`: in their memory."""
 
     place: int
     offset: int

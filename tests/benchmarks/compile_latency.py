@@ -49,7 +49,7 @@ def child(name: str) -> None:
     imported = time.perf_counter()
     gradient_of_ten_lines(api, load(api, "kernels_small.py"))
     first = time.perf_counter()
-    gradient_of_wave(api, load(api, "kernels_wave.py"))
+    gradient_of_wave(api, load(api, "kernels_wave.py", real=api.float32))
     second = time.perf_counter()
     print(json.dumps({"import": imported - start, "first": first - imported, "second": second - first}))
 

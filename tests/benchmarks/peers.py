@@ -35,13 +35,15 @@ def peers(names: Sequence[str] = PEERS) -> dict[str, Any]:
     return {name: module for name in names if (module := peer(name)) is not None}
 
 
-def load(api: Any, file: str) -> types.ModuleType:
-    """Run a file of kernels with `wb` bound to the module; kernels need a file, to be read from."""
-    name = f"{Path(file).stem}_{api.__name__}"
+def load(api: Any, file: str, real: Any = None) -> types.ModuleType:
+    """Run a file of kernels with `wb` bound to the module and `real` to a type; kernels are read from files."""
+    name = f"{Path(file).stem}_{api.__name__}_{getattr(real, '__name__', real)}"
+    if name in sys.modules:
+        return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, HERE / file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    vars(module)["wb"] = api
+    vars(module).update(wb=api, real=real)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import subprocess
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from peers import HERE, PEERS, load, peers
+from hand import EXACT, build
+from peers import PEERS, load, peers
 from rounds import heading, interleaved, table
 
 C = 0.2
@@ -26,15 +24,12 @@ STORE_U, STORE_UP, KEEP_G = 1, 2, 4
 POINTER, FLOAT, INT, SIZE = ctypes.c_void_p, ctypes.c_float, ctypes.c_int, ctypes.c_ssize_t
 
 
-def build(folder: str) -> ctypes.CDLL:
-    target = Path(folder) / "wave.so"
-    flags = ["-O3", "-march=native", "-shared", "-fPIC", "-pthread"]
-    subprocess.run(["gcc", *flags, "-o", str(target), str(HERE / "wave.c")], check=True)
-    library = ctypes.CDLL(str(target))
-    library.wave_step.argtypes = [POINTER, POINTER, POINTER, FLOAT, SIZE, SIZE, INT]
-    library.wave_adjoint.argtypes = [POINTER, POINTER, POINTER, FLOAT, SIZE, SIZE, INT, INT]
-    library.wave_step.restype = library.wave_adjoint.restype = None
-    return library
+def library() -> ctypes.CDLL:
+    made = build("wave", "float", EXACT)
+    made.wave_step.argtypes = [POINTER, POINTER, POINTER, FLOAT, SIZE, SIZE, INT]
+    made.wave_adjoint.argtypes = [POINTER, POINTER, POINTER, FLOAT, SIZE, SIZE, INT, INT]
+    made.wave_step.restype = made.wave_adjoint.restype = None
+    return made
 
 
 def fields(size: int, count: int) -> list[np.ndarray]:
@@ -75,7 +70,7 @@ class Peer:
 
     def __init__(self, api: Any, size: int, steps: int) -> None:
         self.api, self.size, self.steps = api, size, steps
-        self.kernel = load(api, "kernels_wave.py").wave
+        self.kernel = load(api, "kernels_wave.py", real=api.float32).wave
         first, second, seed = fields(size, 3)
         make = dict(dtype=float, device="cpu", requires_grad=True)
         self.u = [api.array(first, **make), api.array(second, **make)]
@@ -132,19 +127,18 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        library = build(folder)
-        contenders: dict[str, Any] = {f"C{n}": Hand(library, given.size, given.steps, n) for n in (1, 2)}
-        contenders |= {name: Peer(api, given.size, given.steps) for name, api in peers(given.peers).items()}
-        contenders["C1"].forward(), contenders["C1"].backward()
-        for name, contender in contenders.items():
-            check(contenders["C1"], contender, name)
-        print(heading(f"wave {given.size} x {given.size} float32"))
-        report("one launch, forward", {n: c.step for n, c in contenders.items()}, given.rounds, 5, 1)
-        report("one launch, adjoint (accumulating)", {n: c.adjoint for n, c in contenders.items()}, given.rounds, 5, 1)
-        slow = max(4, given.rounds // 4)
-        report("a simulation, forward, per step", {n: c.forward for n, c in contenders.items()}, slow, 1, given.steps)
-        report("a simulation, backward, per step", {n: c.backward for n, c in contenders.items()}, slow, 1, given.steps)
+    made = library()
+    contenders: dict[str, Any] = {f"C{n}": Hand(made, given.size, given.steps, n) for n in (1, 2)}
+    contenders |= {name: Peer(api, given.size, given.steps) for name, api in peers(given.peers).items()}
+    contenders["C1"].forward(), contenders["C1"].backward()
+    for name, contender in contenders.items():
+        check(contenders["C1"], contender, name)
+    print(heading(f"wave {given.size} x {given.size} float32"))
+    report("one launch, forward", {n: c.step for n, c in contenders.items()}, given.rounds, 5, 1)
+    report("one launch, adjoint (accumulating)", {n: c.adjoint for n, c in contenders.items()}, given.rounds, 5, 1)
+    slow = max(4, given.rounds // 4)
+    report("a simulation, forward, per step", {n: c.forward for n, c in contenders.items()}, slow, 1, given.steps)
+    report("a simulation, backward, per step", {n: c.backward for n, c in contenders.items()}, slow, 1, given.steps)
 
 
 def report(title: str, contenders: dict[str, Callable[[], None]], rounds: int, repeat: int, parts: int) -> None:

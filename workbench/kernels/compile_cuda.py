@@ -22,9 +22,11 @@ from typing import Any, Protocol
 from . import cubin
 from .compile_c import CompileError, cache_directory, read_sealed, refused, without_comments, write_sealed
 from .cubin import Resources
+from .emit_cuda import SUMMED
 
 OPTIONS = ("--fmad=false", "--disable-warnings")
 BLOCK = 256
+BUSY = 8  # blocks that fill a multiprocessor
 USUAL = "sm_90"  # what to compile for where no GPU is
 
 
@@ -182,6 +184,9 @@ class Loaded:
         self.device = cupy.cuda.runtime.getDevice()
         cupy.cuda.runtime.free(0)  # makes the device's context, which the driver calls below need
         self._launch = driver.launchKernel
+        self.most_blocks = 2**31 - 1
+        if SUMMED in text:
+            self.most_blocks = BUSY * cupy.cuda.Device(self.device).attributes["MultiProcessorCount"]
         self.module = driver.moduleLoadData(to_cubin(text, architecture(self.device)))
         self.function = driver.moduleGetFunction(self.module, name)
 
@@ -193,7 +198,7 @@ class Loaded:
         """
         if cells <= 0:
             return
-        blocks = max(1, min(-(-cells // block), most_threads // block, 2**31 - 1))
+        blocks = max(1, min(-(-cells // block), most_threads // block, self.most_blocks))
         parameter = (ctypes.c_char_p * 1)(packed)
         self._launch(self.function, blocks, 1, 1, block, 1, 1, 0, stream, ctypes.addressof(parameter), 0)
 

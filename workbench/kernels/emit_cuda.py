@@ -104,7 +104,10 @@ template <class T> WB_FN T wb_sum_of_all(T v) {
     for (int step = 16; step; step >>= 1) v += __shfl_xor_sync(0xffffffffu, v, step);
     return v;
 }
-template <class T> WB_FN T wb_sum_in_lowest(unsigned here, unsigned lane, T v) {
+#if __CUDA_ARCH__ < 700
+template <class T> WB_FN void wb_warp_add(T *p, T v) { atomicAdd(p, v); }
+#else
+template <class T> static __device__ __noinline__ T wb_sum_in_lowest(unsigned here, unsigned lane, T v) {
     unsigned above = here & (0xfffffffeu << lane), rank = __popc(here & ~(0xffffffffu << lane));
     for (; __any_sync(here, above); rank >>= 1) {
         int next = __ffs(above) - 1;
@@ -114,7 +117,7 @@ template <class T> WB_FN T wb_sum_in_lowest(unsigned here, unsigned lane, T v) {
     }
     return v;
 }
-template <class T> static __device__ __noinline__ void wb_warp_add(T *p, T v) {
+template <class T> WB_FN void wb_warp_add(T *p, T v) {
     unsigned here = __activemask(), lane = threadIdx.x & 31;
     int same;
     __match_all_sync(here, (unsigned long long)p, &same);
@@ -122,6 +125,7 @@ template <class T> static __device__ __noinline__ void wb_warp_add(T *p, T v) {
     v = here == 0xffffffffu ? wb_sum_of_all(v) : wb_sum_in_lowest(here, lane, v);
     if (lane == __ffs(here) - 1) atomicAdd(p, v);
 }
+#endif
 """
 
 # For all threads of a block; null in those that have nothing to add, else the same place. Blocks are whole warps.
@@ -279,7 +283,7 @@ class Thread(Body):
             if sum(s.type.size for s in self.sums.values()) + type.size > _MOST_SUMS:  # type: ignore[attr-defined]
                 return None
             self.helper(SUMMED, BLOCK_SUM)
-            self.sums[key] = Sum(self.names.new("wb_place"), self.names.new("wb_sum"), type)
+            self.sums[key] = Sum(f"wb_place{len(self.sums)}", f"wb_sum{len(self.sums)}", type)
         return self.sums[key]
 
     def begin_sums(self) -> list[str]:

@@ -242,7 +242,7 @@ class Kernel:
         texts = []
         for function in (self.program().function, self._reverse().function):
             names = frozenset(p.name for p in function.arrays)
-            atomic = frozenset(n for n in names if n.startswith("d_")) if emit is emit_cuda.text else frozenset()
+            atomic = names if emit is emit_cuda.text else frozenset()
             texts.append(emit(function, Variant(contiguous=names, restrict=True, atomic=atomic)))
         return texts
 
