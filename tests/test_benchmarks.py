@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import mpm, nbody, springs, wave
+from benchmarks import chart, mpm, nbody, report, springs, wave
 from benchmarks.compare import TOLERANCE, check, slope
 from benchmarks.workload import Data, System, Workload
 
-pytestmark = [
-    pytest.mark.needs_cc,
-    # What the peers say about themselves while they are imported is no news of ours.
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = pytest.mark.needs_cc
 
 WORKLOADS: dict[str, Workload] = {module.WORKLOAD.name: module.WORKLOAD for module in (wave, springs, mpm, nbody)}
-CASES = [(n, system) for n, workload in WORKLOADS.items() for system in workload.systems]
+NEEDS = {"JAX": pytest.mark.needs_jax, "torch": pytest.mark.needs_torch}
+CASES = [
+    pytest.param(name, system, marks=NEEDS.get(system, ()))
+    for name, workload in WORKLOADS.items()
+    for system in workload.systems
+]
 WIDTHS = [np.float32, np.float64]
 
 
@@ -107,3 +108,16 @@ def test_fast_math_in_a_contender_leaves_the_numbers_of_everybody_else_alone():
     )
     done = subprocess.run([sys.executable, "-c", text], cwd=Path(__file__).parent, capture_output=True, text=True)
     assert done.stdout.strip() == "True", done.stderr
+
+
+def test_a_report_takes_the_place_of_the_one_before_and_of_nothing_else(tmp_path):
+    rows = [report.Row("wave", "S", 4096, 256, ["torch"]), report.Row("wave", "M", 65536, 256)]
+    for row in rows:
+        row.both, row.forward = {"c": [0.5, 1.0], "JAX": [1.0, 4.0]}, {"c": [0.5, 0.5], "JAX": [1.5, 1.5]}
+    once = report.replaced("# Measurements\n\nearlier\n", report.section(rows, "an old command", "0.10"))
+    twice = report.replaced(once + "\n## Later\n", report.section(rows, "the command", "0.10"))
+    assert twice.startswith("# Measurements\n\nearlier\n\n" + report.BEGIN) and twice.endswith("\n## Later\n")
+    assert "an old command" not in twice and twice.count(report.BEGIN) == twice.count(report.END) == 1
+    assert "| wave S | 3.00 (3.00) |" in twice and "Not here: torch." in twice
+    chart.draw(rows, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 10_000

@@ -24,7 +24,7 @@ def interleaved(
     rounds: int | Mapping[str, int],
     repeat: int | Mapping[str, int],
     warm_up: int = WARM_UP,
-    tick: Contender = lambda: None,
+    tick: Callable[[], object] = lambda: None,
 ) -> dict[str, list[float]]:
     """Seconds per call of each contender in each round; a round calls each of them `repeat` times in a row.
 
