@@ -2,12 +2,14 @@
 
 A device is named by a string everywhere in the API; `get_device` turns the name into the one object for it.
 `xp(device)` is the array module of that device (NumPy or CuPy). CuPy is imported on first need, never at import.
+Work for a GPU is queued on CuPy's current stream. A library that shares memory with us (torch) queues its own on a
+current stream of its own: `catch_up` and `let_follow` put the two in order on the GPU, without waiting on the host.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
@@ -111,6 +113,36 @@ def ScopedDevice(name: str | Device) -> Iterator[Device]:
 def xp(device: Device) -> ModuleType:
     """The array module of the device: `numpy` or `cupy`."""
     return importlib.import_module("cupy") if device.is_cuda else np
+
+
+followed: list[Callable[[int], int]] = []  # per library: the address of its current stream of a GPU, by ordinal
+
+
+def _others(device: Device) -> Iterator[tuple[Any, Any]]:
+    """Our current stream with each current stream of another library, where they differ."""
+    if followed and device.is_cuda:
+        cuda = xp(device).cuda
+        mine = cuda.get_current_stream(device.ordinal)
+        for address in {current(device.ordinal) for current in followed} - {mine.ptr}:
+            yield mine, cuda.ExternalStream(address, device.ordinal)
+
+
+def _behind(later: Any, earlier: Any, device: Device) -> None:
+    event = xp(device).cuda.Event(disable_timing=True)
+    earlier.record(event)
+    later.wait_event(event)
+
+
+def catch_up(device: Device) -> None:
+    """What we queue from now on comes behind what libraries that share memory with us have queued so far."""
+    for mine, other in _others(device):
+        _behind(mine, other, device)
+
+
+def let_follow(device: Device) -> None:
+    """What libraries that share memory with us queue from now on comes behind what we have queued so far."""
+    for mine, other in _others(device):
+        _behind(other, mine, device)
 
 
 def on_host(data: Any) -> np.ndarray:

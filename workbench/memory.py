@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from . import calls
-from .device import Device, cpu, get_device, xp
+from .device import Device, catch_up, cpu, get_device, let_follow, xp
 from .errors import LaunchError, Where
 
 LOCK = threading.RLock()
@@ -381,6 +381,7 @@ class Allocation:
         """A strided view of the bytes; shares memory."""
         if self.device.is_cuda:
             raw = self.bytes
+            catch_up(self.device)
             return xp(self.device).ndarray(shape, dtype, raw.data + offset, strides)
         return np.ndarray(shape, dtype, self.bytes, offset, strides)
 
@@ -723,6 +724,7 @@ def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], 
         else:
             dst.allocation.about_to_write(dst.span, kind)
             calls.do(perform)
+        let_follow(dst.device)
 
 
 _PACKAGE = __name__.partition(".")[0]

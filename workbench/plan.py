@@ -21,7 +21,7 @@ from . import calls
 from .arguments import views
 from .array import array
 from .config import config
-from .device import Device, get_device, xp
+from .device import Device, catch_up, get_device, let_follow, xp
 from .errors import BoundsError, GradientError, LaunchError
 from .kernels import compile_c, cost, ranges, run, simplify
 from .kernels import gather as gathering
@@ -119,8 +119,9 @@ class Executable:
         calls.noting().checks.append(look)  # type: ignore[union-attr]
 
     def _run_cuda(self, dims: tuple[int, ...], values: list) -> None:
-        """Queued on the current stream; waits only where the launch can fail on the device."""
-        cupy = xp(get_device("cuda"))
+        """Queued on CuPy's current stream, in order with torch's; waits only where it can fail on the device."""
+        device = get_device("cuda")
+        cupy = xp(device)
         status = cupy.zeros(STATUS_WORDS, np.int64) if self.can_fail else None
         scratch = cupy.empty(SCRATCH_BYTES, np.uint8) if needs_scratch(self.function) else None
         packed = self.signature.pack(
@@ -128,14 +129,16 @@ class Executable:
             0 if scratch is None else int(scratch.data.ptr), 0 if scratch is None else SCRATCH_BYTES,
         )  # fmt: skip
         threads = 2**31 if scratch is None else SCRATCH_THREADS
+        catch_up(device)
         self.call.launch(packed, math.prod(dims), cupy.cuda.get_current_stream().ptr, most_threads=threads)
+        let_follow(device)
         if status is not None and int(status[0]):
             self.fail([int(n) for n in status])
 
     @cached_property
     def can_fail(self) -> bool:
         """Can the code itself find that something is wrong."""
-        return self.variant.check_bounds or any(s.row.name in ("stack", "log_store") for s in walk(self.function.body))
+        return self.variant.check_bounds or needs_scratch(self.function)
 
     def fail(self, status: list[int]) -> None:
         """The device wrote an error record: code, access, thread, number of indices, indices, extents."""
@@ -449,7 +452,8 @@ def _make(
     }  # fmt: skip
     contiguous = frozenset(program.leaves[k].name for k in positions if flat[k].is_contiguous)
     overlapping = frozenset(program.leaves[k].name for k in positions if flat[k].span.self_overlapping)
-    index32 = all(flat[k].size * getattr(flat[k].dtype, "size", 1) < 2**31 for k in positions)
+    index32 = math.prod(dims) < 2**31
+    index32 = index32 and all(flat[k].size * getattr(flat[k].dtype, "size", 1) < 2**31 for k in positions)
     types = {k: program.leaves[k].type for k in positions}
     floats = {k: type.dtype.scalar for k, type in types.items() if is_float(type)}  # type: ignore[union-attr]
     plain = {root_name(s) for s in walk(function.body) if s.row is rows.STORE}

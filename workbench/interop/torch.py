@@ -20,7 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from .. import memory
 from ..array import _on, array, dtype_of
-from ..device import Device, get_device, xp
+from ..device import Device, followed, get_device, let_follow, xp
 from ..errors import GradientError, LaunchError, Where
 from ..events import stampers
 from ..kernels import types
@@ -189,11 +189,24 @@ def _check_leaf(t: torch.Tensor) -> None:
         )  # fmt: skip
 
 
+def _stream(ordinal: int) -> int:
+    """The address of the stream on which torch queues work now."""
+    return torch.cuda.current_stream(ordinal).cuda_stream
+
+
+def _follow(device: Device) -> None:
+    """From now on our work on this device and torch's are in order."""
+    if device.is_cuda and _stream not in followed:
+        followed.append(_stream)
+        let_follow(device)
+
+
 def _place(t: torch.Tensor) -> tuple[Allocation, Layout]:
     """The allocation that is the tensor's storage, and where in it the tensor lies."""
     if t.layout is not torch.strided or t.is_conj() or t.is_neg():
         raise LaunchError(f"a tensor with layout {t.layout} has no plain memory", slug="layout", instead="t.to_dense()")
     device, size = device_from_torch(t.device), t.element_size()
+    _follow(device)
     if device.is_cpu:
         t.detach().numpy()  # from now on torch refuses to resize the storage, which would move it
     storage = t.untyped_storage()
@@ -269,6 +282,7 @@ def to_torch(a: array, requires_grad: bool = False) -> torch.Tensor:
         made = torch.as_tensor(a.data, device=a.device.name) if a.device.is_cuda else torch.from_numpy(a.numpy())
         a.allocation.expose()
         _watch(a.allocation).add(made)
+        _follow(a.device)
     return made.requires_grad_(requires_grad)
 
 
@@ -329,6 +343,7 @@ def _wide(dtype: torch.dtype) -> np.dtype:
 def _like(view: Any, t: torch.Tensor) -> torch.Tensor:
     """A copy of a piece of shadow as a tensor like `t`."""
     copied = view.copy()
+    let_follow(device_from_torch(t.device))
     made = torch.from_numpy(copied) if isinstance(copied, np.ndarray) else torch.as_tensor(copied, device=t.device)
     return made.reshape(t.shape).to(t.dtype)
 

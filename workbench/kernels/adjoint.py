@@ -449,10 +449,12 @@ class _Adjoint:
             row, stmt = square
         operands = [self.widened(known[a]) for a in stmt.args]
         extra = {"attr": stmt.attr} if row.typed_by_attr else {}
-        grads = row.adjoint(g, self.widened(known[y]), *operands, **extra)
-        guard = row.unbounded or any(a in self.risky for a in stmt.args)
-        for a, d in zip(stmt.args, grads, strict=True):
+        together = row.adjoint_together if all(a in self.varied for a in stmt.args) else None
+        grads = (together or row.adjoint)(g, self.widened(known[y]), *operands, **extra)
+        for k, (a, d) in enumerate(zip(stmt.args, grads, strict=True)):
             if d is not None and a in self.varied:
+                beside = [b for j, b in enumerate(stmt.args) if j != k or row.name not in _BILINEAR]
+                guard = row.unbounded or any(b in self.risky for b in beside)
                 self.add(adjoints, a, self.gate(row, g, d) if guard and row.name not in _LINEAR else d)
 
     def widened(self, value: Value) -> Value:
@@ -701,6 +703,7 @@ class _Adjoint:
 
 _EXTREMAL = (mem.ATOMIC_MIN, mem.ATOMIC_MAX)
 _LINEAR = {"add", "sub", "neg", "pos", "where", "cast", "extract", "insert", "construct", "transpose"}
+_BILINEAR = {"mul", "scale", "dot"}  # a partial derivative is made of the other operand alone
 _REPLAYED_STORES = (mem.STORE, mem.LOG_STORE)
 
 

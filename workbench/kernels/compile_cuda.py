@@ -15,6 +15,8 @@ import importlib
 import importlib.util
 import os
 import secrets
+import sys
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +24,10 @@ from typing import Any, Protocol
 from . import cubin
 from .compile_c import CompileError, cache_directory, read_sealed, refused, without_comments, write_sealed
 from .cubin import Resources
-from .emit_cuda import SUMMED
+from .emit import Variant, c_name
+from .emit_cuda import SUMMED, wide_pointers
+from .emit_cuda import text as text_of
+from .ir import Function
 
 OPTIONS = ("--fmad=false", "--disable-warnings")
 BLOCK = 256
@@ -214,3 +219,27 @@ def load(text: str, name: str) -> Loaded:
     if key not in _loaded:
         _loaded[key] = Loaded(text, name)
     return _loaded[key]
+
+
+def fit(function: Function, variant: Variant) -> Loaded | Fitting:
+    """A function on the current device, in the words that the addresses of each launch allow."""
+    wide = wide_pointers(function, variant)
+    if wide:
+        return Fitting(function, variant, wide)
+    return load(text_of(function, variant), c_name(function.name))
+
+
+class Fitting:
+    """A function with arrays of vectors: where they begin at multiples of their words, whole words are moved."""
+
+    def __init__(self, function: Function, variant: Variant, wide: tuple[tuple[int, int], ...]):
+        self.function, self.variant, self.wide = function, variant, wide
+        self.made: dict[bool, Loaded] = {}
+
+    def launch(self, packed: bytes, *args: Any, **options: Any) -> None:
+        """As `Loaded.launch`."""
+        aligned = all(int.from_bytes(packed[at : at + 8], sys.byteorder) % n == 0 for at, n in self.wide)
+        if aligned not in self.made:
+            text = text_of(self.function, replace(self.variant, aligned=aligned))
+            self.made[aligned] = load(text, c_name(self.function.name))
+        self.made[aligned].launch(packed, *args, **options)

@@ -62,6 +62,7 @@ class Variant:
     atomic: arrays whose updates come from several workers at once. index32: every array, and the grid, has fewer than
     2**31 elements; heeded on GPUs alone, as wrapping 32-bit indices keep a C compiler from vectorising.
     inner: the function without its tests, for a box of threads that every launch gives; on C alone.
+    aligned: contiguous arrays of 8 or 16 bytes an element (or a multiple) begin at such a multiple; heeded on GPUs.
     """
 
     contiguous: frozenset[str] = frozenset()
@@ -70,6 +71,7 @@ class Variant:
     atomic: frozenset[str] = frozenset()
     index32: bool = False
     inner: Function | None = None
+    aligned: bool = False
 
 
 PLAIN = Variant()
@@ -633,13 +635,19 @@ class Body:
         start, stop, step, *init = stmt.args
         (region,) = stmt.regions
         names = self._carry(stmt, init, region.params[1:])
-        i = self.names.new(region.params[0].name or "i")
-        self.texts[region.params[0]] = i
+        with self.turns(start, stop, step, region.params[0]):
+            self._turn(stmt, region, names)
+
+    @contextmanager
+    def turns(self, start: Value, stop: Value, step: Value, counter: Value):
+        """The head of a `for`; inside, `counter` is the number of the turn."""
+        i = self.names.new(counter.name or "i")
+        self.texts[counter] = i
         with self.block(self._for_head(start, stop, step, i)):
             if self._unit(step) == 0:
                 first = self.text(start)
                 self.put(f"{start.type.c} {i} = ({start.type.c})({first} + {i}_k * (int64_t){self.text(step)});")  # type: ignore[attr-defined]
-            self._turn(stmt, region, names)
+            yield
 
     @staticmethod
     def _unit(step: Value) -> int:

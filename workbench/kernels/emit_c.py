@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from ..errors import Where
+from . import lanes
 from .emit import MATH1, MATH2, PLAIN, Body, Signature, Variant, composites, typedef
 from .ir import Function
 from .ops.scalar import prelude
@@ -169,6 +170,10 @@ def _nest(body: Body, axis: int, kept: list[str]) -> None:
     low, high = ("(int32_t)begin", "(int32_t)end") if axis == 0 else ("0", body.dims[axis])
     if body.variant.inner is not None:
         low, high = f"(int32_t)wb_box[{2 * axis}]", f"(int32_t)wb_box[{2 * axis + 1}]"
+    form = lanes.lanes(body.function, body.variant) if axis == len(body.axes) - 1 else None
+    if form is not None:
+        lanes.write(body, form, low, high)
+        return
     with body.block(f"for (int32_t {i} = {low}; {i} < {high}; ++{i})"):
         _nest(body, axis + 1, kept)
 

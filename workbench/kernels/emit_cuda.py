@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..errors import KernelError, Where
-from .emit import PLAIN, Body, Memory, Signature, Variant, composites, type_name, typedef, zero
+from .emit import MAX_RANK, PLAIN, Body, Memory, Signature, Variant, composites, type_name, typedef, zero
 from .emit_c import NEXT, TURNS, head, plain
 from .ir import Function, Stmt, Value, walk
 from .ops import control
@@ -143,6 +143,25 @@ template <class T> static __device__ __noinline__ void wb_block_add(T *p, T v) {
     if (threadIdx.x == 0 && place) atomicAdd(place, v);
 }
 """
+# A vector in the fewest words that its alignment allows, of N components each; accesses stay those to components.
+WORDS = """\
+template <class C, int N> struct __align__(N * sizeof(C)) wb_word { C c[N]; };
+template <class C, int N, class T> WB_FN T wb_load(const T *p) {
+    T v;
+    for (int k = 0; k < (int)(sizeof(T) / sizeof(C)); k += N) {
+        wb_word<C, N> w = ((const wb_word<C, N> *)p)[k / N];
+        for (int j = 0; j < N; ++j) v.c[k + j] = w.c[j];
+    }
+    return v;
+}
+template <class C, int N, class T> WB_FN void wb_store(T *p, T v) {
+    for (int k = 0; k < (int)(sizeof(T) / sizeof(C)); k += N) {
+        wb_word<C, N> w;
+        for (int j = 0; j < N; ++j) w.c[j] = v.c[k + j];
+        ((wb_word<C, N> *)p)[k / N] = w;
+    }
+}
+"""
 SUMMED = "wb_block_add"  # a text with it gains from few blocks, each with many cells
 _MOST_SUMS = 16  # numbers that a thread keeps in registers for the end; beyond, sums are taken in warps
 
@@ -244,10 +263,53 @@ class Thread(Body):
                 self.spread[param] = self._spread(value)
         super().row_call(stmt)
 
+    # -- whole vectors
+
+    def _word(self, m: Memory) -> str:
+        """The words in which elements are moved, as the text wants them; empty where it is component by component."""
+        type = m.type.dtype
+        size = word(type) if self.variant.aligned and m.contiguous and not m.inner else 0
+        if not size:
+            return ""
+        self.helper("wb_load", WORDS)
+        return f"{type.scalar.c}, {size // type.scalar.itemsize}"  # type: ignore[attr-defined]
+
+    def row_load(self, stmt: Stmt) -> None:
+        m, indices, _ = self._target(stmt, 0)
+        words = self._word(m)
+        if not words:
+            return super().row_load(stmt)
+        text = f"wb_load<{words}>(&{self.place(m, indices)})"
+        if not self.variant.check_bounds:
+            return self.declare(stmt.outs[0], text)
+        self.declare(stmt.outs[0], zero(stmt.outs[0].type))
+        with self._inside(stmt, m, indices):
+            self.put(f"{self.text(stmt.outs[0])} = {text};")
+
+    def row_store(self, stmt: Stmt) -> None:
+        m, indices, (value,) = self._target(stmt, 1)
+        words = self._word(m)
+        if not words:
+            return super().row_store(stmt)
+        with self._inside(stmt, m, indices):
+            self.put(f"wb_store<{words}>(&{self.place(m, indices)}, {value});")
+
+    def _increase(self, stmt: Stmt) -> None:
+        """A vector that no other thread adds to."""
+        m, indices, (value,) = self._target(stmt, 1)
+        words, type = self._word(m), stmt.args[-1].type
+        if m.param in self.variant.atomic or not words:
+            return super().row_accumulate(stmt)
+        with self._inside(stmt, m, indices):
+            place = f"&{self.place(m, indices)}"
+            more = self.variable(type, f"wb_load<{words}>({place})", "more")
+            self.put(f"for (int32_t wb_c = 0; wb_c < {type.size}; ++wb_c) {more}.c[wb_c] += {value}.c[wb_c];")  # type: ignore[attr-defined]
+            self.put(f"wb_store<{words}>({place}, {more});")
+
     # -- adding
 
     def row_accumulate(self, stmt: Stmt) -> None:
-        self._add(stmt, "+", super().row_accumulate)
+        self._add(stmt, "+", self._increase)
 
     def _atomic(self, stmt: Stmt) -> None:
         self._add(stmt, "-" if stmt.row is rows.ATOMIC_SUB else "+", super()._atomic)
@@ -261,18 +323,18 @@ class Thread(Body):
         if not self._adds(stmt):
             return plainly(stmt)
         self.helper("wb_warp_add", WARP_SUM)
-        sum = self._sum(stmt, m, type) if spread == SAME else None
+        private = self._sum(stmt, m, type) if spread == SAME else None
         m, indices, (value,) = self._target(stmt, 1)
         part = ".c[wb_c]" if isinstance(type, Composite) else ""
         turns = f"for (int32_t wb_c = 0; wb_c < {type.size}; ++wb_c) " if part else ""  # type: ignore[attr-defined]
         with self._inside(stmt, m, indices):
             place = self.place(m, indices)
-            if sum is None:
+            if private is None:
                 minus = "-" if sign == "-" else ""
                 self.put(f"{turns}wb_warp_add(&{place}{part}, {minus}{value}{part});")
             else:
-                self.put(f"{sum.place} = &{place};")
-                self.put(f"{turns}{sum.value}{part} {sign}= {value}{part};")
+                self.put(f"{private.place} = &{place};")
+                self.put(f"{turns}{private.value}{part} {sign}= {value}{part};")
 
     def _sum(self, stmt: Stmt, m: Memory, type: Type) -> Sum | None:
         """The private sum for a cell; None where it has to reach memory at once, or there are too many of them."""
@@ -305,6 +367,27 @@ class Thread(Body):
                 self.put(f"{SUMMED}({s.place}, {s.value});")
 
 
+def word(type: Type) -> int:
+    """Bytes of the widest word that elements of this type are made of, if that is more than a component: 8 or 16."""
+    if not isinstance(type, Composite):
+        return 0
+    widest = next((n for n in (16, 8) if type.itemsize % n == 0), 0)
+    return widest if widest > type.scalar.itemsize else 0
+
+
+def wide_pointers(function: Function, variant: Variant) -> tuple[tuple[int, int], ...]:
+    """Where in the block of arguments the pointers are that `Variant.aligned` speaks of, and of what a multiple."""
+    at, found = 8 * MAX_RANK, []
+    for p in function.params:
+        if not isinstance(p.type, Array):
+            at += -(-p.type.itemsize // 8) * 8  # type: ignore[attr-defined]
+            continue
+        if p.name in variant.contiguous and word(p.type.dtype):
+            found.append((at, word(p.type.dtype)))
+        at += 8 + 16 * p.type.ndim
+    return tuple(found)
+
+
 def _known(index: Value) -> object:
     """Equal for indices that are one number in the text."""
     return index.stmt.attr if index.stmt is not None and index.stmt.row is control.CONST else index
@@ -319,14 +402,15 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     body.unpack("args.")
     if body.fails:
         body.put("int64_t *status = args.status;")
-    body.put("const int64_t wb_workers = (int64_t)gridDim.x * blockDim.x;")
-    body.put("const int64_t wb_worker = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;")
-    body.put(f"const int64_t wb_total = {' * '.join(['(int64_t)1', *body.dims])};")
+    count = _count(body)
+    body.put(f"const {count} wb_workers = ({count})gridDim.x * blockDim.x;")
+    body.put(f"const {count} wb_worker = ({count})blockIdx.x * blockDim.x + threadIdx.x;")
+    body.put(f"const {count} wb_total = {' * '.join([f'({count})1', *body.dims])};")
     if body.grows or body.logs:
         body.put("wb_bytes wb_stack = {0, 0, 0, args.scratch_bytes / wb_workers / 8 * 8, false};")
         body.put("wb_stack.base = (char *)args.scratch + wb_worker * wb_stack.capacity;")
     start = len(body.lines)
-    with body.block("for (int64_t wb_thread = wb_worker; wb_thread < wb_total; wb_thread += wb_workers)"):
+    with body.block(f"for ({count} wb_thread = wb_worker; wb_thread < wb_total; wb_thread += wb_workers)"):
         _axes(body)
         body.region(function.body)
     body.lines[start:start] = body.begin_sums()
@@ -334,13 +418,18 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     return "\n".join([*_top(function, body, signature), *_entry(signature, body)])
 
 
+def _count(body: Body) -> str:
+    """The type that counts cells. Fewer than 2**31 cells and at most 2**31 threads: 32 bits never wrap around."""
+    return "uint32_t" if body.variant.index32 else "int64_t"
+
+
 def _axes(body: Body) -> None:
     """The thread's place in the grid from its linear index: the last axis runs fastest."""
-    word = "uint32_t" if body.variant.index32 else "int64_t"
-    body.put(f"{word} wb_rest = ({word})wb_thread;")
+    count = _count(body)
+    body.put(f"{count} wb_rest = wb_thread;")
     for k in reversed(range(1, len(body.axes))):
-        body.put(f"const int32_t {body.axes[k]} = (int32_t)(wb_rest % ({word}){body.dims[k]});")
-        body.put(f"wb_rest /= ({word}){body.dims[k]};")
+        body.put(f"const int32_t {body.axes[k]} = (int32_t)(wb_rest % ({count}){body.dims[k]});")
+        body.put(f"wb_rest /= ({count}){body.dims[k]};")
     body.put(f"const int32_t {body.axes[0]} = (int32_t)wb_rest;")
     if body.grows or body.logs:
         body.put("wb_stack.top = wb_stack.log = 0;")

@@ -110,7 +110,7 @@ class Program:
             else:
                 from . import compile_cuda
 
-                found = compile_cuda.load(emit_cuda.text(function, variant), c_name(function.name))
+                found = compile_cuda.fit(function, variant)
             self.compiled[key] = found
         return found
 
@@ -242,8 +242,9 @@ class Kernel:
         texts = []
         for function in (self.program().function, self._reverse().function):
             names = frozenset(p.name for p in function.arrays)
-            atomic = names if emit is emit_cuda.text else frozenset()
-            texts.append(emit(function, Variant(contiguous=names, restrict=True, atomic=atomic)))
+            atomic = frozenset(p.name for p in function.arrays if p.type.dtype.scalar.bits > 8)  # type: ignore[attr-defined]
+            shared = atomic if emit is emit_cuda.text else frozenset()
+            texts.append(emit(function, Variant(contiguous=names, restrict=True, atomic=shared, aligned=True)))
         return texts
 
     @property

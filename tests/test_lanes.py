@@ -1,0 +1,163 @@
+"""Loops that all threads run alike, taken for a block of threads at once: the same numbers, to the last bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.kernels import emit_c, lanes
+from workbench.kernels.emit import Variant
+
+pytestmark = pytest.mark.needs_cc
+F = wb.float64
+
+
+@pytest.fixture(autouse=True)
+def defaults():
+    wb.config.threads = 1
+    yield
+    wb.config.reset()
+
+
+@wb.kernel
+def gravity(x: wb.array(dtype=wb.vec3d), m: wb.array(dtype=F), a: wb.array(dtype=wb.vec3d), n: int, soft: F):
+    i = wb.tid()
+    p = x[i]
+    total = wb.vec3d()
+    for j in range(n):
+        d = x[j] - p
+        r2 = wb.dot(d, d) + soft
+        total += (m[j] / (r2 * wb.sqrt(r2))) * d
+    a[i] = total * m[i]
+
+
+@wb.kernel
+def two_loops(x: wb.array(dtype=F), y: wb.array(dtype=F), n: int):
+    i = wb.tid()
+    low = F(1.0)
+    for j in range(0, n, 2):
+        low = low * F(0.5) + wb.abs(x[i] - x[j])
+    high = low * F(2.0)
+    for j in range(n - 1, -1, -1):
+        high = high + low * x[j] * wb.float64(j)
+    y[i] = high - low
+
+
+@wb.kernel
+def table(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array2d(dtype=F)):
+    i, j = wb.tid()
+    s = F(0.0)
+    for k in range(x.shape[0]):
+        s += x[k] * w[k] * wb.float64(i + 2 * j)
+    y[i, j] = s + w[j]
+
+
+KERNELS = {
+    "gravity": (gravity, lambda n: n, lambda n: (n,)), "two_loops": (two_loops, lambda n: n, lambda n: (n,)),
+    "table": (table, lambda n: (3, n), lambda n: (3, n)),
+}  # fmt: skip
+
+
+def gradients(name: str, n: int, backend: str) -> list[np.ndarray]:
+    wb.config.backend = backend
+    kernel, dim, shape = KERNELS[name]
+    rng = np.random.default_rng(n)
+    x = rng.uniform(-1, 1, (n, 3) if name == "gravity" else n)
+    m = rng.uniform(0.5, 1, n)
+    vec = wb.vec3d if name == "gravity" else F
+    x, m = wb.array(x, dtype=vec, requires_grad=True), wb.array(m, dtype=F, requires_grad=True)
+    y = wb.zeros(shape(n), dtype=vec, requires_grad=True)
+    numbers = {"gravity": [n, 0.1], "two_loops": [n], "table": []}[name]
+    arrays = [x, y] if name == "two_loops" else [x, m, y]
+    with wb.Tape() as tape:
+        wb.launch(kernel, dim(n), inputs=[*arrays, *numbers])
+    seed = wb.array(rng.uniform(-1, 1, y.numpy().shape), dtype=vec)
+    tape.backward(grads={y: seed})
+    return [a.numpy().copy() for a in (y, x.grad, m.grad) if a is not None]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("n", [1, 2, 7, 63, 64, 65, 130, 200])
+def test_a_block_of_threads_computes_what_each_thread_would(name, n):
+    want, got = gradients(name, n, "numpy"), gradients(name, n, "c")
+    np.testing.assert_array_equal(want[0], got[0])
+    for a, b in zip(want[1:], got[1:], strict=True):  # sums into shared cells are formed pairwise
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12 * np.abs(a).max())
+
+
+def form(kernel, active=()):
+    program = kernel.program()
+    function = program.reverse(frozenset(active), ()).function if active else program.function
+    return lanes.lanes(function, Variant(restrict=True)), function
+
+
+@pytest.mark.parametrize(("kernel", "active"), [
+    (gravity, ()), (gravity, ("x", "m", "a")), (two_loops, ()), (table, ("x", "w", "y")),
+])  # fmt: skip
+def test_these_take_the_form_in_blocks(kernel, active):
+    found, function = form(kernel, active)
+    assert found is not None and "here" in emit_c.text(function, Variant(restrict=True))
+    assert (
+        lanes.lanes(function, Variant()) is None
+        and lanes.lanes(function, Variant(restrict=True, check_bounds=True)) is None
+    )
+
+
+@wb.kernel
+def own_bounds(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    s = F(0.0)
+    for j in range(i):
+        s += x[j]
+    y[i] = s
+
+
+@wb.kernel
+def breaks(x: wb.array(dtype=F), y: wb.array(dtype=F), n: int):
+    i = wb.tid()
+    s = F(0.0)
+    for j in range(n):
+        s += x[j]
+        if s > x[i]:
+            break
+    y[i] = s
+
+
+@wb.kernel
+def stores(x: wb.array(dtype=F), y: wb.array2d(dtype=F), n: int):
+    i = wb.tid()
+    for j in range(n):
+        y[i, j] = x[i] * x[j]
+
+
+@wb.kernel
+def in_place(x: wb.array(dtype=F), n: int):
+    i = wb.tid()
+    s = F(0.0)
+    for j in range(n):
+        s += x[j]
+    x[i] = s
+
+
+@wb.kernel
+def calls(x: wb.array(dtype=F), y: wb.array(dtype=F), n: int):
+    i = wb.tid()
+    s = F(0.0)
+    for j in range(n):
+        s += wb.sin(x[j] * x[i])
+    y[i] = s
+
+
+@wb.kernel
+def old_value(x: wb.array(dtype=F), y: wb.array(dtype=F), n: int):
+    i = wb.tid()
+    s = F(0.0)
+    for j in range(n):
+        s += x[j] * x[i]
+    y[i] = wb.atomic_add(x, 0, s)
+
+
+@pytest.mark.parametrize("kernel", [own_bounds, breaks, stores, in_place, calls, old_value])
+def test_these_do_not(kernel):
+    assert form(kernel)[0] is None
