@@ -1,6 +1,7 @@
 """Compilers, the cache on disk and the pool of threads: what is built once is found again, and nothing breaks it."""
 
 import os
+import shlex
 import signal
 import stat
 import subprocess
@@ -396,3 +397,39 @@ def test_a_kernel_runs_on_a_gpu():
     loaded.launch(packed, 1000)
     loaded.launch(packed, 1000, most_threads=256)
     np.testing.assert_array_equal(x.get(), 2.0 * np.arange(1000))
+
+
+# --- several at once
+
+
+SLOW = """
+import sys, time, numpy as np
+import workbench as wb
+
+@wb.kernel
+def cube(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = x[i] * x[i] * x[i]
+
+start = time.perf_counter()
+x, y = wb.array(np.array([1.0, 2.0], np.float32), requires_grad=True), wb.zeros(2, requires_grad=True)
+with wb.Tape() as tape:
+    wb.launch(cube, 2, inputs=[x, y])
+tape.backward(grads={y: wb.ones(2)})
+print(x.grad.numpy().tolist(), time.perf_counter() - start)
+"""
+
+
+def test_a_kernel_and_its_adjoint_compile_side_by_side_and_long_waits_show_a_bar(tmp_path):
+    slow = tmp_path / "slow-cc"
+    real = compile_c.compiler().command
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *--version*) ;; *) sleep 3;; esac\nexec {shlex.join(real)} "$@"\n')
+    slow.chmod(0o755)
+    file = tmp_path / "cube.py"
+    file.write_text(SLOW)
+    environment = {**os.environ, "CC": str(slow), "WORKBENCH_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, file], env=environment, capture_output=True, text=True, check=True)
+    gradient, _, seconds = done.stdout.rpartition("] ")
+    assert gradient == "[3.0, 12.0"
+    assert float(seconds) < 6, "one after the other they would take six seconds and more"
+    assert "compiling kernels" in done.stderr

@@ -11,6 +11,7 @@ import logging
 import math
 import operator
 from collections.abc import Sequence
+from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -86,7 +87,7 @@ class Executable:
             calls.do(lambda: run.run(self.function, dims, arrays))
             return
         if self.call is None:
-            self.call = program.executable(self.function, self.backend, self.variant)
+            self.call = program.executable(self.function, self.backend, self.variant, _compiled)
         if self.backend == "cuda":
             calls.do(lambda: self._run_cuda(dims, values))
             return
@@ -153,6 +154,21 @@ class Executable:
         raise memory_exhausted(self.function.name, where)
 
 
+def _compiled(coming: Future) -> Any:
+    """What is being compiled, with a progress bar where that takes long."""
+    try:
+        return coming.result(timeout=PATIENCE_S)
+    except TimeoutError:
+        pass
+    from tqdm.auto import tqdm
+
+    compiling = compile_c.coming()
+    with tqdm(total=len(compiling), desc="compiling kernels", leave=False) as bar:
+        for _ in as_completed(compiling):
+            bar.update()
+    return coming.result()
+
+
 def memory_exhausted(name: str, where: Any) -> GradientError:
     return GradientError(
         f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values.", slug="stack-full",
@@ -162,6 +178,9 @@ def memory_exhausted(name: str, where: Any) -> GradientError:
 
 def _status() -> Any:
     return (ctypes.c_int64 * STATUS_WORDS)()
+
+
+PATIENCE_S = 1.0  # for a compiler, without a word
 
 
 UNKNOWN = object()
@@ -596,6 +615,10 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
             parts = {part.name for part in halves.parts}
             contiguous, shapes = contiguous | parts, shapes | dict.fromkeys(parts, plan.dims)
             main, gather = ready(halves.map), _gather(plan, halves, position, ready)
+    if pull is None:
+        for part in (main, gather.executable if gather else None):
+            if part is not None:
+                program.prepare(part.function, part.backend, part.variant)
     races = plan.races() if config.race_guard else None
     needs = reverse.needs | (races.guard.needs if races else frozenset())
     return Backward(

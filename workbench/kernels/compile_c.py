@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -270,6 +271,43 @@ def load(text: str, name: str, flags: tuple[str, ...] = ()) -> Compiled:
         with _lock:
             found = _loaded.setdefault((text, name, flags), made)
     return found
+
+
+# ---- several at once
+
+
+_builders: ThreadPoolExecutor | None = None
+_coming: list[Future] = []  # that nobody has seen complete
+
+
+def begin(text: str, name: str) -> Future:
+    """`load` in another thread: a compiler is a process of its own, so several run side by side."""
+    global _builders
+    if (text, name, ()) in _loaded or read_sealed(cache_directory() / f"{key(text)}.so") is not None:
+        done: Future = Future()
+        done.set_result(load(text, name))
+        return done
+    if _builders is None:
+        _builders = ThreadPoolExecutor(os.cpu_count() or 1, "workbench-compile")
+    made = _builders.submit(load, text, name)
+    _coming[:] = [f for f in _coming if not f.done()] + [made]
+    return made
+
+
+def coming() -> list[Future]:
+    """What is being compiled now."""
+    return [f for f in _coming if not f.done()]
+
+
+def _forked() -> None:
+    """The threads of the parent do not exist in a forked child."""
+    global _builders
+    _builders = None
+    _coming.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 # ---- the pool of threads

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -62,6 +63,7 @@ class Program:
     enable_backward: bool = True
     reverses: dict[tuple[frozenset[str], Groups], Reverse] = field(default_factory=dict)
     compiled: dict[tuple, Any] = field(default_factory=dict)
+    coming: dict[tuple, Future] = field(default_factory=dict)  # what is being compiled
     plans: dict[tuple, Any] = field(default_factory=dict)
     kernel: Kernel | None = None  # whose reading it is; None for a function mapped over arrays
 
@@ -100,13 +102,23 @@ class Program:
         """Does the kernel ask which thread it is."""
         return any(s.row is control.TID for s in walk(self.function.body))
 
-    def executable(self, function: Function, backend: str, variant: Variant) -> Any:
+    def prepare(self, function: Function, backend: str, variant: Variant) -> Any:
+        """Start to compile the primal or one of its adjoints, where that can go on beside other work."""
+        key = function, backend, variant
+        if backend == "c" and key not in self.compiled and key not in self.coming:
+            self.coming[key] = compile_c.begin(emit_c.text(function, variant), c_name(function.name))
+        return self.coming.get(key)
+
+    def executable(
+        self, function: Function, backend: str, variant: Variant, wait: Callable[[Any], Any] = Future.result
+    ) -> Any:
         """The compiled form of the primal or of one of its adjoints."""
         key = function, backend, variant
         found = self.compiled.get(key)
         if found is None:
-            if backend == "c":
-                found = compile_c.load(emit_c.text(function, variant), c_name(function.name))
+            coming = self.prepare(function, backend, variant)
+            if coming is not None:
+                found = wait(self.coming.pop(key))
             else:
                 from . import compile_cuda
 
