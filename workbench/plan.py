@@ -66,6 +66,7 @@ class Executable:
     contested: frozenset[str] = frozenset()
     shares: Shares | None = None
     box: tuple[int, ...] = ()  # first and one-past-last thread per dimension that `variant.inner` runs
+    alone: bool = False  # on a GPU, one thread takes all cells
     signature: Signature = field(init=False)
     call: Any = field(init=False, default=None)
 
@@ -129,9 +130,11 @@ class Executable:
             dims, values, 0 if status is None else int(status.data.ptr),
             0 if scratch is None else int(scratch.data.ptr), 0 if scratch is None else SCRATCH_BYTES,
         )  # fmt: skip
-        threads = 2**31 if scratch is None else SCRATCH_THREADS
+        size = {"most_threads": 2**31 if scratch is None else SCRATCH_THREADS}
+        if self.alone:
+            size = {"most_threads": 1, "block": 1}
         catch_up(device)
-        self.call.launch(packed, math.prod(dims), cupy.cuda.get_current_stream().ptr, most_threads=threads)
+        self.call.launch(packed, math.prod(dims), cupy.cuda.get_current_stream().ptr, **size)
         let_follow(device)
         if status is not None and int(status[0]):
             self.fail([int(n) for n in status])
@@ -606,9 +609,9 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     if alike and plan.backend == "c" and size >= min(PULL_FROM, SPLIT_FROM) and not plan.groups:
         shape = targets.pop()
         beside = frozenset(f"d_{n}" for n in active if plan.shapes.get(n) == shape)
-        pulled = gathering.pull(reverse.function, main.contested, beside)
+        pulled = program.once(gathering.pull, reverse.function, main.contested, beside)
         big = pulled is None and size >= SPLIT_FROM
-        halves = gathering.split(reverse.function, main.contested) if big else None
+        halves = program.once(gathering.split, reverse.function, main.contested) if big else None
         if pulled is not None:
             main, pull = ready(pulled.rest), _pull(plan, pulled, position, ready)
         elif halves is not None:
@@ -649,12 +652,14 @@ def _races(plan: Plan) -> Races | None:
                 names.add(n)
     if not names:
         return None
-    guard = racing.guard(function, frozenset(names))
+    guard = plan.program.once(racing.guard, function, frozenset(names))
     executable = executable_for(
         plan.program, guard.function, plan.backend, plan.dims, plan.scalars, plan.shapes, plan.contiguous,
         (*plan.groups, plan.overlapping), plan.index32,
     )  # fmt: skip
-    executable.workers = 1  # it repeats atomics as plain updates of one copy
+    executable.workers = 1
+    if guard.private:  # it repeats atomics as plain updates of one copy
+        executable.alone, executable.variant = True, replace(executable.variant, atomic=frozenset())
     position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
     checked = tuple(position[n] for n in guard.checked)
     return Races(guard, executable, checked, tuple(position[n] for n in sorted(guard.private)))
@@ -673,7 +678,7 @@ def _pull(plan: Plan, pulled: gathering.Pull, position: dict[str, int], ready: A
 
     def make(fresh: tuple[int, ...]) -> Executable:
         names = frozenset(f"d_{plan.program.leaves[k].name}" for k in fresh)
-        function = gathering.storing(pulled.pull, names) if names else pulled.pull
+        function = plan.program.once(gathering.storing, pulled.pull, names) if names else pulled.pull
         return _without_tests(plan, ready(function, dims, grid), dims, grid)
 
     targets = tuple(position[mirrors(n)] for n in pulled.targets)
@@ -688,7 +693,7 @@ def _without_tests(plan: Plan, made: Executable, dims: tuple[int, ...], grid: di
     if found is None or made.can_fail or made.contested:
         return made
     taken, box = found
-    variant = replace(made.variant, inner=simplify.assume(made.function, taken))
+    variant = replace(made.variant, inner=plan.program.once(simplify.assume, made.function, frozenset(taken)))
     ends = tuple(e for pair in box for e in pair)
     return Executable(made.function, made.backend, variant, made.workers, box=ends)
 

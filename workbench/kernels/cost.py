@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from . import ir
 from .emit import MATH1, MATH2
@@ -14,19 +16,39 @@ _FREE = {control.CONST, control.TID, control.DIM, memory.SHAPE, memory.COMPONENT
 _DEAR = {*MATH1, *MATH2, "div", "length", "normalize", "inverse"}
 
 
+@dataclass(frozen=True)
+class _Work:
+    """Statements outside loops, and the loops."""
+
+    own: float
+    loops: tuple[tuple[ir.Stmt, _Work], ...]
+
+    def count(self, scalars: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> float:
+        return self.own + sum(_turns(s, scalars, shapes) * inner.count(scalars, shapes) for s, inner in self.loops)
+
+
+_known: WeakKeyDictionary[ir.Function, _Work] = WeakKeyDictionary()
+
+
 def work(function: ir.Function, scalars: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> float:
     """Statements that a thread runs, branches counted in full and loops by their turns; dear ones count more."""
-    return _region(function.body, scalars, shapes)
+    if function not in _known:
+        _known[function] = _region(function.body)
+    return _known[function].count(scalars, shapes)
 
 
-def _region(region: ir.Region, scalars: Mapping, shapes: Mapping) -> float:
-    total = 0.0
+def _region(region: ir.Region) -> _Work:
+    own, loops = 0.0, []
     for s in region.body:
-        inner = sum(_region(r, scalars, shapes) for r in s.regions)
-        total += _turns(s, scalars, shapes) * inner
+        inner = [_region(r) for r in s.regions]
+        if s.row in (control.FOR, control.WHILE):
+            loops += [(s, w) for w in inner]
+        else:
+            own += sum(w.own for w in inner)
+            loops += [loop for w in inner for loop in w.loops]
         if s.row not in _FREE:
-            total += (8.0 if s.row.name in _DEAR else 1.0) * max((_size(v) for v in (*s.args, *s.outs)), default=1)
-    return total
+            own += (8.0 if s.row.name in _DEAR else 1.0) * max((_size(v) for v in (*s.args, *s.outs)), default=1)
+    return _Work(own, tuple(loops))
 
 
 def _size(value: ir.Value) -> int:
@@ -34,8 +56,6 @@ def _size(value: ir.Value) -> int:
 
 
 def _turns(stmt: ir.Stmt, scalars: Mapping, shapes: Mapping) -> float:
-    if stmt.row not in (control.FOR, control.WHILE):
-        return 1
     if stmt.attr is not None and stmt.attr.trips is not None:
         return stmt.attr.trips
     if stmt.row is control.WHILE:

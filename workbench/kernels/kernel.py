@@ -63,6 +63,7 @@ class Program:
     enable_backward: bool = True
     reverses: dict[tuple[frozenset[str], Groups], Reverse] = field(default_factory=dict)
     compiled: dict[tuple, Any] = field(default_factory=dict)
+    made: dict[tuple, Any] = field(default_factory=dict)
     coming: dict[tuple, Future] = field(default_factory=dict)  # what is being compiled
     plans: dict[tuple, Any] = field(default_factory=dict)
     kernel: Kernel | None = None  # whose reading it is; None for a function mapped over arrays
@@ -101,6 +102,13 @@ class Program:
     def asks_thread(self) -> bool:
         """Does the kernel ask which thread it is."""
         return any(s.row is control.TID for s in walk(self.function.body))
+
+    def once(self, make: Callable[..., Any], *args: Any) -> Any:
+        """make(*args), the same object for the same arguments: what is compiled for one launch serves the next."""
+        key = make, args
+        if key not in self.made:
+            self.made[key] = make(*args)
+        return self.made[key]
 
     def prepare(self, function: Function, backend: str, variant: Variant) -> Any:
         """Start to compile the primal or one of its adjoints, where that can go on beside other work."""
