@@ -33,6 +33,10 @@ def has_compiler() -> bool:
     return any(shutil.which(name) for name in ("cc", "gcc", "clang"))
 
 
+def has_cpp_compiler() -> bool:
+    return any(shutil.which(name) for name in ("g++", "clang++"))
+
+
 def has_browser() -> bool:
     return importlib.util.find_spec("playwright") is not None and find_browser() is not None
 
@@ -65,6 +69,7 @@ def has_gpu() -> bool:
 
 NEEDS: dict[str, tuple[Callable[[], bool], str, str]] = {
     "needs_cc": (has_compiler, "WORKBENCH_REQUIRE_CC", "no C compiler (cc, gcc, clang) on the PATH"),
+    "needs_cxx": (has_cpp_compiler, "WORKBENCH_REQUIRE_CXX", "no C++ compiler (g++, clang++) on the PATH"),
     "needs_nvrtc": (has_nvrtc, "WORKBENCH_REQUIRE_NVRTC", "NVRTC cannot be loaded (pip install '.[cuda12]')"),
     "needs_torch": (has_torch, "WORKBENCH_REQUIRE_TORCH", "PyTorch is not installed"),
     "needs_jax": (has_jax, "WORKBENCH_REQUIRE_JAX", "JAX is not installed"),

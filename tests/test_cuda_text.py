@@ -17,7 +17,7 @@ from corpus import PROGRAMS, Program, load
 import workbench as wb
 from workbench.kernels import compile_cuda, cubin, emit_cuda
 from workbench.kernels.compile_c import without_comments
-from workbench.kernels.emit import Variant, c_name
+from workbench.kernels.emit import Signature, Variant, c_name
 from workbench.kernels.ir import Function, walk
 from workbench.kernels.ops import control
 from workbench.kernels.ops import memory as rows
@@ -55,7 +55,7 @@ def variant(function: Function, F, overlap: bool) -> Variant:
     updated = frozenset(root(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS)
     if F is wb.float64:
         return Variant(check_bounds=True, restrict=False, atomic=updated, index32=False)
-    return Variant(contiguous=names, restrict=not overlap, atomic=updated, index32=True)
+    return Variant(contiguous=names, restrict=not overlap, atomic=updated, index32=True, aligned=True)
 
 
 def root(stmt) -> str:
@@ -165,3 +165,234 @@ def chosen(x: wb.array(dtype=wb.mat33), n: wb.array(dtype=int), y: wb.array(dtyp
 
 def test_components_chosen_at_run_time_take_no_local_memory():
     assert {r.local for r in chosen.resources.values()} == {0}
+
+
+# ---- sums before atomics
+
+
+@wb.kernel
+def one_loss(x: wb.array(dtype=float), w: wb.array(dtype=wb.vec3), loss: wb.array(dtype=float)):
+    i = wb.tid()
+    if x[i] > 0.0:
+        wb.atomic_add(loss, 0, wb.dot(w[0], w[1]) * x[i])
+
+
+@wb.kernel
+def one_row(x: wb.array2d(dtype=float), a: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i, j = wb.tid()
+    for k in range(3):
+        y[i] -= x[i, j] * a[k]
+
+
+@wb.kernel
+def by_index(x: wb.array(dtype=float), n: wb.array(dtype=int), y: wb.array(dtype=float)):
+    i = wb.tid()
+    wb.atomic_add(y, n[i], x[n[i]])
+    wb.atomic_add(y, i // 2, x[i // 2])
+
+
+@wb.kernel
+def recalled(x: wb.array(dtype=float), count: wb.array(dtype=int), y: wb.array(dtype=float)):
+    i = wb.tid()
+    wb.atomic_add(count, 1, 1)
+    before = wb.atomic_add(y, 0, x[i])
+    x[i] = before
+
+
+@wb.kernel
+def read_again(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    wb.atomic_add(y, 0, x[i])
+    x[i] = y[0]
+
+
+SUMS = re.compile("wb_(warp|block)_add")
+
+
+def body(kernel: wb.Kernel, form: Variant | None = None) -> str:
+    """The entry of a kernel's CUDA text, of a launch whose arrays are all contested."""
+    function = kernel.program().function
+    names = frozenset(p.name for p in function.arrays)
+    text = emit_cuda.text(function, form or Variant(contiguous=names, restrict=True, atomic=names, index32=True))
+    assert compile_cuda.resources(text, "sm_75")[c_name(function.name)].local == 0
+    return without_comments(text.split("__global__", 1)[1])
+
+
+def test_what_all_threads_add_to_one_cell_a_block_adds_once():
+    text = body(one_loss)
+    loop, end = text.split("wb_block_add(wb_place0, wb_sum0);")
+    assert text.index("float wb_sum0 = 0.0f;") < text.index("for (uint32_t wb_thread") < text.index("wb_sum0 +=")
+    assert "wb_place0 = &loss[0];" in loop and end.strip() == "}" and "atomic" not in text
+
+
+def test_the_end_of_a_block_is_reached_by_all_its_threads():
+    text = body(one_loss)
+    closed = next(line for line in text.splitlines() if line.startswith("    wb_block_add"))
+    assert closed and "return" not in text
+
+
+def test_an_adjoint_sums_the_gradient_of_a_shared_parameter_before_it_adds():
+    text = without_comments(str(one_loss.cuda)).split("__global__")[-1]
+    assert text.count("wb_block_add(") == 2 and "wb_sum0.c[wb_c] += " in text and "wb_sum1.c[wb_c] += " in text
+    assert "wb_atomic_add_float32(&d_x[i]" in text
+
+
+def test_what_a_warp_mostly_adds_to_one_cell_it_adds_once():
+    assert "wb_warp_add(&y[i], -" in body(one_row) and "wb_block_add" not in body(one_row)
+    adjoint = without_comments(str(one_row.cuda)).split("__global__")[-1]
+    assert re.search(r"wb_warp_add\(&d_a\[\w+\], \w+\)", adjoint)
+
+
+def test_what_each_thread_adds_elsewhere_is_added_plainly():
+    text = body(by_index)
+    assert text.count("wb_atomic_add_float32(") == 2 and not SUMS.search(text)
+
+
+def test_an_old_value_that_is_read_and_integers_are_added_plainly():
+    text = body(recalled)
+    assert "= wb_atomic_add_float32(&y[0]" in text and "wb_atomic_add_int32(&count[1]" in text
+    assert not SUMS.search(text)
+
+
+def test_memory_that_is_read_again_or_seen_through_two_names_does_not_wait_for_the_end():
+    assert "wb_warp_add(&y[0], " in body(read_again) and "wb_block_add" not in body(read_again)
+    shared = frozenset({"x", "w", "loss"})
+    text = body(one_loss, Variant(contiguous=shared, restrict=False, atomic=shared))
+    assert "wb_warp_add(&loss[0], " in text and "wb_block_add" not in text
+
+
+def test_what_no_other_thread_adds_to_is_no_atomic():
+    text = body(one_loss, Variant(restrict=True))
+    assert "wb_plain_add_float32" in text and not SUMS.search(text)
+
+
+@wb.kernel
+def many_parameters(x: wb.array(dtype=float), a: wb.array(dtype=wb.mat44), b: wb.array(dtype=float)):
+    i = wb.tid()
+    for r in range(4):
+        for c in range(4):
+            wb.atomic_add(b, r, a[0][r, c] * x[i])
+
+
+def test_more_sums_than_registers_are_taken_in_the_warp():
+    text = without_comments(str(many_parameters.cuda)).split("__global__")[-1]
+    assert text.count("wb_block_add(") <= 1
+    assert many_parameters.resources["many_parameters_adjoint"].local == 0
+
+
+def test_bounds_are_checked_where_a_sum_grows():
+    names = frozenset({"x", "w", "loss"})
+    text = body(one_loss, Variant(restrict=True, atomic=names, check_bounds=True))
+    guard = text.index("if (wb_in(0, loss_n0))")
+    assert guard < text.index("wb_place0 = &") < text.index("wb_sum0 +=") < text.index("wb_block_add(wb_place0")
+
+
+@pytest.mark.parametrize("arch", ["sm_60", "sm_70", "sm_75", "sm_90"])
+def test_the_sums_become_machine_code_for_every_gpu(arch: str):
+    for kernel in (one_loss, one_row):
+        for text in kernel._texts(emit_cuda.text):
+            assert {r.local for r in compile_cuda.resources(text, arch).values()} == {0}
+
+
+# ---- whole vectors
+
+
+@wb.kernel
+def scaled(
+    x: wb.array(dtype=wb.vec4), q: wb.array(dtype=wb.quat), m: wb.array(dtype=wb.mat44), v: wb.array(dtype=wb.vec3),
+    y: wb.array2d(dtype=wb.vec4),
+):  # fmt: skip
+    i, j = wb.tid()
+    y[i, j] = m[i] * x[j] * q[i][0] + wb.vec4(v[j][0], v[j][1], v[j][2], 1.0)
+
+
+def form(function: Function, **options) -> Variant:
+    return Variant(contiguous=frozenset(p.name for p in function.arrays), restrict=True, index32=True, **options)
+
+
+def ptx(text: str) -> str:
+    library = compile_cuda.nvrtc()
+    program = library.createProgram(text, "kernel.cu", (), ())
+    library.compileProgram(program, ("--gpu-architecture=compute_80", *compile_cuda.OPTIONS))
+    try:
+        found = library.getPTX(program)
+        return found if isinstance(found, str) else found.decode()
+    finally:
+        library.destroyProgram(program)
+
+
+def test_aligned_vectors_are_moved_in_whole_words():
+    function = scaled.program().function
+    code = ptx(emit_cuda.text(function, form(function, aligned=True)))
+    assert code.count("ld.global.nc.v4.f32") >= 5 and code.count("st.global.v4.f32") == 1
+    code = ptx(emit_cuda.text(function, form(function)))
+    assert ".v4." not in code and ".v2." not in code
+
+
+def test_an_own_vector_of_a_shadow_is_increased_in_whole_words():
+    function = scaled.program().reverse(scaled.program().floats).function
+    text = emit_cuda.text(function, form(function, aligned=True))
+    assert re.search(r"wb_store<float, 4>\(&d_x\[j\], more\w*\);", text) and "d_v" in text
+    assert compile_cuda.resources(text, "sm_90")["scaled_adjoint"].local == 0
+
+
+def test_strided_arrays_and_vectors_of_odd_size_are_moved_by_component():
+    function = scaled.program().function
+    text = emit_cuda.text(function, Variant(aligned=True, restrict=True))
+    assert "wb_load" not in text and "wb_store" not in text
+    text = emit_cuda.text(function, form(function, aligned=True))
+    assert "wb_load<float, 4>(&x[j])" in text and "= v[j]" in text
+
+
+def test_words_are_as_wide_as_elements_allow():
+    found = [emit_cuda.word(t) for t in (wb.vec2, wb.vec3, wb.vec4, wb.quat, wb.mat22, wb.mat33, wb.mat44, wb.float32)]
+    assert found == [8, 0, 16, 16, 16, 0, 16, 0]
+    assert [emit_cuda.word(t) for t in (wb.vec2d, wb.vec3d, wb.vec4d, wb.vec4h, wb.vec2h)] == [16, 0, 16, 8, 0]
+
+
+def test_the_pointers_are_found_where_the_block_of_arguments_has_them():
+    function = scaled.program().function
+    values = [v for p in function.arrays for v in (1000 + ord(p.name), *(1,) * 2 * p.type.ndim)]
+    packed = Signature(function).pack((1, 1), values)
+    wide = emit_cuda.wide_pointers(function, form(function))
+    assert [(int.from_bytes(packed[at : at + 8], "little"), n) for at, n in wide] == [
+        (1000 + ord(name), 16) for name in "xqmy"
+    ]
+    assert emit_cuda.wide_pointers(function, Variant()) == ()
+
+
+def test_a_launch_takes_whole_words_where_its_arrays_begin_at_them(monkeypatch):
+    function, made = scaled.program().function, []
+
+    class Noted:
+        def __init__(self, text, name):
+            made.append(("wb_load<float, 4>" in text, name))
+
+        def launch(self, packed, cells, stream=0):
+            made.append(cells)
+
+    monkeypatch.setattr(compile_cuda, "load", Noted)
+    fitting = compile_cuda.fit(function, form(function))
+    for cells, start in enumerate((1024, 1040, 1028, 2048)):
+        values = [v for p in function.arrays for v in (start if p.name == "q" else 512, *(1,) * 2 * p.type.ndim)]
+        fitting.launch(Signature(function).pack((1, 1), values), cells, stream=3)
+    assert made == [(True, "scaled"), 0, 1, (False, "scaled"), 2, 3]
+
+
+# ---- the grid
+
+
+@wb.kernel
+def pairs(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i, j = wb.tid()
+    y[i % 4] = x[j % 4]
+
+
+def test_cells_are_counted_in_32_bits_only_where_there_are_few_enough():
+    x, y = wb.zeros(4), wb.zeros(4)
+    few = wb.launch(pairs, dim=(2**15, 2**16 - 1), inputs=[x, y], record_cmd=True)
+    many = wb.launch(pairs, dim=(2**15, 2**16), inputs=[x, y], record_cmd=True)
+    assert few.plan.index32 and not many.plan.index32
+    function = pairs.program().function
+    loop = "for (uint32_t wb_thread = wb_worker; wb_thread < wb_total;"
+    assert loop in emit_cuda.text(function, form(function)) and loop not in emit_cuda.text(function)
