@@ -97,7 +97,7 @@ def form(kernel, active=()):
 ])  # fmt: skip
 def test_these_take_the_form_in_blocks(kernel, active):
     found, function = form(kernel, active)
-    assert found is not None and "here" in emit_c.text(function, Variant(restrict=True))
+    assert found is not None and "lane" in emit_c.text(function, Variant(restrict=True))
     assert (
         lanes.lanes(function, Variant()) is None
         and lanes.lanes(function, Variant(restrict=True, check_bounds=True)) is None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from ..errors import Where
-from . import lanes
+from . import lanes, simplify
 from .emit import MATH1, MATH2, PLAIN, Body, Signature, Variant, composites, typedef
 from .ir import Function
 from .ops.scalar import prelude
@@ -136,8 +136,12 @@ def update(name: str, op: str, scalar: Scalar, shared: bool, where: Where | None
 
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole C text; its entry is `void NAME(const void *args, int64_t begin, int64_t end)`."""
+    written_out = simplify.unrolled(function)
+    form = lanes.lanes(written_out, variant)
+    if form is not None or lanes.alike(written_out, variant):
+        function = written_out
     signature = Signature(function, boxed=variant.inner is not None)
-    whole = _cells(function, variant, signature)
+    whole = _cells(function, variant, signature, form)
     if variant.inner is None:
         return "\n".join([*_top([whole], signature), *_loops(whole, "cells"), *_entry(whole)])
     inner = _cells(variant.inner, variant, Signature(variant.inner, boxed=True))
@@ -145,7 +149,7 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     return "\n".join([*_top([whole, inner], signature), *parts, *_boxed_entry(whole)])
 
 
-def _cells(function: Function, variant: Variant, signature: Signature) -> Body:
+def _cells(function: Function, variant: Variant, signature: Signature, form: lanes.Lanes | None = None) -> Body:
     """The loop nest around the statements of a thread."""
     body = Body(function, variant, signature, update)
     body.unpack()
@@ -154,13 +158,13 @@ def _cells(function: Function, variant: Variant, signature: Signature) -> Body:
     kept = [f"wb_{n}" for n, used in (("stack", body.grows), ("log", body.logs)) if used]
     for name in kept:
         body.put(f"wb_bytes {name} = {{0}};")
-    _nest(body, 0, kept)
+    _nest(body, 0, kept, form)
     for name in kept:
         body.put(f"free({name}.base);")
     return body
 
 
-def _nest(body: Body, axis: int, kept: list[str]) -> None:
+def _nest(body: Body, axis: int, kept: list[str], form: lanes.Lanes | None) -> None:
     if axis == len(body.axes):
         for name in kept:
             body.put(f"{name}.top = 0;")
@@ -170,12 +174,11 @@ def _nest(body: Body, axis: int, kept: list[str]) -> None:
     low, high = ("(int32_t)begin", "(int32_t)end") if axis == 0 else ("0", body.dims[axis])
     if body.variant.inner is not None:
         low, high = f"(int32_t)wb_box[{2 * axis}]", f"(int32_t)wb_box[{2 * axis + 1}]"
-    form = lanes.lanes(body.function, body.variant) if axis == len(body.axes) - 1 else None
-    if form is not None:
+    if form is not None and axis == len(body.axes) - 1:
         lanes.write(body, form, low, high)
         return
     with body.block(f"for (int32_t {i} = {low}; {i} < {high}; ++{i})"):
-        _nest(body, axis + 1, kept)
+        _nest(body, axis + 1, kept, form)
 
 
 def _top(bodies: list[Body], signature: Signature) -> list[str]:

@@ -1,9 +1,10 @@
-"""Lanes: threads taken a block at a time through a loop that they all run alike, so that C compilers can vectorise it.
+"""Lanes: threads taken a block at a time, so that C compilers can vectorise what they do alike.
 
-The one idea: in `for j in range(n)` with the same bounds for every thread, the loop over the threads of a block can be
-the inner one. Each thread still does its own statements in their own order: every value is what it would be, to the
-last bit. Only sums into a cell that all threads of a block share are formed apart, pairwise, and added at once.
-A function takes this form when nothing in it could tell the difference or keep a compiler from using it.
+The one idea: each thread does its own statements in their own order, but the loop over the threads of a block is the
+innermost one. A loop with the same bounds for all of them turns around it; what threads add to cells that others may
+add to as well is kept for the block and added after it: pairwise where it is one cell for all, else thread by thread.
+Every other value is what it would be, to the last bit. A function takes this form when nothing in it could tell the
+difference, or keep a compiler from using it.
 """
 
 from __future__ import annotations
@@ -23,34 +24,68 @@ _CALLS = {*MATH1, *MATH2} - {"sqrt", "fabs", "floor", "ceil", "trunc", "rint", "
 _ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)
 _NO = {"while", "stack", "push", "pop", "log_store", "mark", "rollback", "printf", "call"}
 BLOCK_BYTES = 512  # of the widest float of a block: a sum over the block costs little beside it
+WORTH = 8  # float operations without which a block is not worth its arrays
+
+
+@dataclass(eq=False)
+class Loop:
+    """A loop that all threads run alike, and the parts of its turn."""
+
+    stmt: Stmt
+    parts: list[Part]
+
+    @property
+    def region(self) -> Region:
+        return self.stmt.regions[0]
+
+
+Part = list[Stmt] | Loop
 
 
 @dataclass(eq=False)
 class Lanes:
-    """How the statements of a thread fall apart: plain stretches, and loops that all threads run alike."""
+    """How the statements of a thread fall apart: stretches, and loops of such. `own`: the indices of the thread."""
 
-    parts: list[list[Stmt] | Stmt]
+    parts: list[Part]
     uniform: set[Value]
+    own: set[Value]
     width: int
+
+    def deferred(self, s: Stmt) -> bool:
+        """Does the statement add to a cell that other threads of the block may add to."""
+        return s.row in _ADDS and not all(v in self.own for v in s.args[1:-1])
 
 
 def lanes(function: Function, variant: Variant) -> Lanes | None:
     """The form in blocks, or None where it does not apply or would not pay."""
+    facts = _facts(function, variant)
+    if facts is None:
+        return None
+    stmts = list(walk(function.body))
+    form = Lanes(facts.parts(function.body), facts.uniform, facts.own, 0)
+    if not any(isinstance(part, Loop) for part in form.parts):
+        working = sum(s.row.effect is Effect.PURE and any(_floats(v.type) for v in s.outs) for s in stmts)
+        meeting = any(form.deferred(s) for s in stmts)
+        if not meeting or working < WORTH or not all(facts.clean(s) for s in function.body.body):
+            return None
+    sizes = [v.type.scalar.itemsize for s in stmts for v in s.outs if _floats(v.type)]  # type: ignore[attr-defined]
+    form.width = BLOCK_BYTES // max(sizes, default=4)
+    return form
+
+
+def alike(function: Function, variant: Variant) -> bool:
+    """Do all threads do the same, in a way that compilers vectorise by themselves."""
+    facts = _facts(function, variant)
+    return facts is not None and all(facts.clean(s) for s in function.body.body)
+
+
+def _facts(function: Function, variant: Variant) -> _Facts | None:
     if not variant.restrict or variant.check_bounds or variant.atomic or variant.inner is not None:
         return None
     if any(s.row.name in _NO or _returns(s, function) for s in walk(function.body)):
         return None
-    uniform = _uniform(function)
-    parts: list[list[Stmt] | Stmt] = [[]]
-    for s in function.body.body:
-        if s.row is control.FOR and all(v in uniform for v in s.args[:3]) and _fits(s, function, uniform):
-            parts += [s, []]
-        else:
-            parts[-1].append(s)  # type: ignore[union-attr]
-    if len(parts) == 1:
-        return None
-    sizes = [v.type.scalar.itemsize for s in walk(function.body) for v in s.outs if _floats(v.type)]  # type: ignore[attr-defined]
-    return Lanes(parts, uniform, BLOCK_BYTES // max(sizes, default=4))
+    facts = _Facts(function)
+    return None if facts.added & facts.loaded else facts
 
 
 def _floats(type: Type) -> bool:
@@ -58,56 +93,79 @@ def _floats(type: Type) -> bool:
 
 
 def _returns(s: Stmt, function: Function) -> bool:
-    """Does the statement hand out what an atomic found, or change memory otherwise than by plain stores and adds."""
+    """Does an atomic do something else than add, or is what it found used."""
     if s.row not in rows.ATOMICS:
         return False
-    return s.row is not rows.ATOMIC_ADD or any(s.outs[0] in t.args for t in walk(function.body))
+    everything = (v for t in walk(function.body) for v in (*t.args, *(r for g in t.regions for r in g.results)))
+    return s.row is not rows.ATOMIC_ADD or any(v is s.outs[0] for v in everything)
 
 
-def _uniform(function: Function) -> set[Value]:
-    """Values that are the same in all threads, as far as constants, numbers of the launch and loops can tell."""
-    found = {p for p in function.params if not isinstance(p.type, Array)}
+class _Facts:
+    """What decides about the form: values that are the same in all threads, and who touches what."""
 
-    def see(region: Region) -> None:
+    def __init__(self, function: Function):
+        stmts = list(walk(function.body))
+        self.own = {v for s in stmts if s.row is control.TID for v in s.outs}
+        self.uniform = {p for p in function.params if not isinstance(p.type, Array)}
+        self._see(function.body)
+        touched = [s for s in stmts if s.args and isinstance(s.args[0].type, Array)]
+        self.loaded = {root(s.args[0]) for s in touched if s.row is rows.LOAD}
+        self.added = {root(s.args[0]) for s in touched if s.row.effect is Effect.ACCUMULATES}
+        self.stored = {root(s.args[0]) for s in touched if s.row.effect is Effect.WRITES}
+
+    def _see(self, region: Region) -> None:
+        """As far as constants, numbers of the launch and loops can tell."""
         for s in region.body:
             if s.row in (control.CONST, control.DIM, rows.SHAPE):
-                found.update(s.outs)
-            elif s.row is control.FOR and all(v in found for v in s.args[:3]):
-                found.add(s.regions[0].params[0])
-            elif s.row.effect is Effect.PURE and s.args and not s.regions and all(v in found for v in s.args):
-                found.update(s.outs)
+                self.uniform.update(s.outs)
+            elif s.row is control.FOR and self._alike(s):
+                self.uniform.add(s.regions[0].params[0])
+            elif s.row.effect is Effect.PURE and s.args and not s.regions and all(v in self.uniform for v in s.args):
+                self.uniform.update(s.outs)
             for inner in s.regions:
-                see(inner)
+                self._see(inner)
 
-    see(function.body)
-    return found - {v for s in walk(function.body) if s.row is control.TID for v in s.outs}
-
-
-def _fits(loop: Stmt, function: Function, uniform: set[Value]) -> bool:
-    """Can the turns of this loop be done for a block of threads at once."""
-    if loop.attr is not None and loop.attr.breaks:
-        return False
-    written = {root(s.args[0]) for s in walk(function.body) if s.row.effect in (Effect.WRITES, Effect.ACCUMULATES)}
-    some = False
-    for s in loop.regions[0].body:
-        if (
-            s.regions
-            or s.row.name in _CALLS
-            or (s.row.name in ("div", "mod", "floordiv") and not _floats(s.outs[0].type))
-        ):
+    def _alike(self, s: Stmt) -> bool:
+        """Is this a loop with the same turns in all threads."""
+        if s.row is not control.FOR or (s.attr is not None and s.attr.breaks):
             return False
-        if s.row is rows.LOAD and (root(s.args[0]) in written or not _all(s.args[1:], uniform)):
-            return False
-        if s.row.effect in (Effect.WRITES, Effect.IO):
-            return False
-        if s.row.effect is Effect.ACCUMULATES and not (s.row in _ADDS and _all(s.args[1:-1], uniform)):
-            return False
-        some = some or any(_floats(v.type) and v not in uniform for v in s.outs)
-    return some
+        return all(v in self.uniform for v in s.args[:3])
 
+    def parts(self, region: Region) -> list[Part]:
+        found: list[Part] = [[]]
+        for s in region.body:
+            if self._alike(s) and self._turns(s):
+                found += [Loop(s, self.parts(s.regions[0])), []]
+            else:
+                found[-1].append(s)  # type: ignore[union-attr]
+        return [part for part in found if part]
 
-def _all(values: tuple[Value, ...], found: set[Value]) -> bool:
-    return all(v in found for v in values)
+    def _turns(self, loop: Stmt) -> bool:
+        """Can the turns of this loop be taken by a block of threads at once, with a gain."""
+        some = False
+        for s in loop.regions[0].body:
+            if self._alike(s) and self._turns(s):
+                some = True
+            elif s.row is rows.STORE or not self.clean(s):
+                return False
+            some = some or any(_floats(v.type) and v not in self.uniform for v in s.outs)
+        return some
+
+    def clean(self, s: Stmt) -> bool:
+        """Can a compiler vectorise this statement over threads."""
+        if s.row in _NAMES:
+            return True
+        if s.regions:
+            return s.row is control.IF and all(
+                t.row.effect is Effect.PURE and self.clean(t) for region in s.regions for t in region.body
+            )
+        whole = s.outs and not _floats(s.outs[0].type) and s.outs[0] not in self.uniform
+        if s.row.name in _CALLS or (whole and s.row.name in ("div", "mod", "floordiv")):
+            return False
+        mine = all(v in self.own for v in s.args[1 : len(s.args) - (s.row is rows.STORE)])
+        if s.row is rows.LOAD:
+            return root(s.args[0]) not in self.stored or mine
+        return s.row.effect is Effect.PURE or s.row in _ADDS or (s.row is rows.STORE and mine)
 
 
 # ---- the text
@@ -117,7 +175,7 @@ def write(body: Body, form: Lanes, low: str, high: str) -> None:
     """The loop over the innermost axis, in blocks of threads."""
     at = body.names.new(f"{body.axes[-1]}_block")
     with body.block(f"for (int32_t {at} = {low}; {at} < {high}; {at} += {form.width})"):
-        _Writer(body, form, at, high).write()
+        _Writer(body, form, at, high).parts(form.parts)
 
 
 class _Writer:
@@ -125,42 +183,52 @@ class _Writer:
 
     def __init__(self, body: Body, form: Lanes, at: str, high: str):
         self.body, self.form, self.at = body, form, at
-        self.lane, self.here = body.names.new("lane"), body.names.new("here")
-        rest = f"{high} - {at}"
-        body.put(f"const int32_t {self.here} = {rest} < {form.width} ? {rest} : {form.width};")
+        self.lane, self.end = "", body.names.new("stop")
         self.kept: dict[Value, list[str]] = {}
+        self.lasting = _lasting(form)
+        body.put(f"const int32_t {self.end} = {high} - {at} < {form.width} ? {high} : {at} + {form.width};")
 
-    def write(self) -> None:
-        later = self._used_later()
-        for k, part in enumerate(self.form.parts):
-            if isinstance(part, Stmt):
-                self._loop(part)
+    def parts(self, parts: list[Part], carried: list[tuple[Value, Value]] | None = None) -> None:
+        """`carried`: what a turn leaves to the next one, (parameter, result)."""
+        alone = len(parts) == 1 and isinstance(parts[0], list)
+        for part in parts:
+            if isinstance(part, Loop):
+                self.loop(part)
             else:
-                self._stretch(part, later[k])
+                self.stretch(part, carried if alone and carried else [])
+        if carried and not alone:
+            with self.lanes({value for _, value in carried}):
+                self.pass_on(carried)
 
-    def _used_later(self) -> list[set[Value]]:
-        """Per part: what the parts after it use."""
-        found: list[set[Value]] = []
-        seen: set[Value] = set()
-        for part in reversed(self.form.parts):
-            found.append(set(seen))
-            seen.update(_uses(part if isinstance(part, list) else [part]))
-        return found[::-1]
-
-    def _stretch(self, stmts: list[Stmt], later: set[Value]) -> None:
-        rest = self._names(stmts)
-        if not rest:
-            return
-        made = [v for s in rest for v in s.outs if v in later]
+    def stretch(self, stmts: list[Stmt], carried: list[tuple[Value, Value]]) -> None:
+        body, rest = self.body, self.names(stmts)
+        adds = [s for s in rest if self.form.deferred(s)]
+        sums = [(s, self.sums(s.args[-1].type)) for s in adds if self.alike(s)]
+        spread = [(s, [self.copy(v) for v in s.args[1:]]) for s in adds if not self.alike(s)]
+        made = [v for s in rest for v in s.outs if v in self.lasting]
         for v in made:
-            self._room(v)
-        with self._lanes(_uses(rest)):
+            self.kept[v] = self.array(v.type, v.name or "kept")
+        if not rest and not carried:
+            return
+        with self.lanes(_uses(rest) | {value for _, value in carried}):
             for s in rest:
-                self.body.statement(s)
+                if s not in adds:
+                    body.statement(s)
             for v in made:
-                self._keep(v, v)
+                self.keep(self.kept[v], v)
+            for s, names in sums:
+                self.keep(names, s.args[-1])
+            for s, copies in spread:
+                for v, names in zip(s.args[1:], copies, strict=True):
+                    if names:
+                        self.keep(names, v)
+            self.pass_on(carried)
+        for s, names in sums:
+            self.add_sum(s, names)
+        if spread:
+            self.add_each(spread)
 
-    def _names(self, stmts: list[Stmt]) -> list[Stmt]:
+    def names(self, stmts: list[Stmt]) -> list[Stmt]:
         """Write what is the same for all threads, once; the rest is left."""
         rest = []
         for s in stmts:
@@ -170,95 +238,105 @@ class _Writer:
                 rest.append(s)
         return rest
 
-    def _loop(self, loop: Stmt) -> None:
-        body, (region,) = self.body, loop.regions
-        start, stop, step, *init = loop.args
-        for param, out in zip(region.params[1:], loop.outs, strict=True):
-            self._room(param)
-            self.kept[out] = self.kept[param]
-        with self._lanes(set(init)):
-            for value, param in zip(init, region.params[1:], strict=True):
-                self._keep(param, value)
-        sums = {s: self._sums(s.args[-1].type) for s in region.body if s.row in _ADDS}
-        with body.turns(start, stop, step, region.params[0]):
-            self._turn(region, sums)
+    def loop(self, loop: Loop) -> None:
+        start, stop, step, *init = loop.stmt.args
+        params = loop.region.params[1:]
+        for param, out in zip(params, loop.stmt.outs, strict=True):
+            self.kept[out] = self.kept[param] = self.array(param.type, param.name or "carried")
+        if params:
+            with self.lanes(set(init)):
+                self.pass_on(list(zip(params, init, strict=True)))
+        with self.body.turns(start, stop, step, loop.region.params[0]):
+            carried = [(p, r) for p, r in zip(params, loop.region.results, strict=True) if p is not r]
+            self.parts(loop.parts, carried)
 
-    def _sums(self, type: Type) -> list[str]:
+    # ---- what threads add to cells of others
+
+    def alike(self, s: Stmt) -> bool:
+        return all(v in self.form.uniform for v in s.args[1:-1])
+
+    def sums(self, type: Type) -> list[str]:
         """Arrays for what a block adds to one cell; zeros where it has no threads."""
-        names = self._array(type, "sum")
-        with self.body.block(
-            f"for (int32_t {self.lane} = {self.here}; {self.lane} < {self.form.width}; ++{self.lane})"
-        ):
+        names = self.array(type, "sum")
+        with self.body.block(f"for (int32_t wb_k = {self.end} - {self.at}; wb_k < {self.form.width}; ++wb_k)"):
             for name in names:
-                self.body.put(f"{name}[{self.lane}] = 0;")
+                self.body.put(f"{name}[wb_k] = 0;")
         return names
 
-    def _turn(self, region: Region, sums: dict[Stmt, list[str]]) -> None:
-        body, rest = self.body, self._names(region.body)
-        with self._lanes(_uses(rest) | set(region.results)):
-            for s in rest:
-                if s in sums:
-                    for k, name in enumerate(sums[s]):
-                        body.put(f"{name}[{self.lane}] = {_part(body.text(s.args[-1]), s.args[-1].type, k)};")
-                else:
-                    body.statement(s)
-            for param, value in zip(region.params[1:], region.results, strict=True):
-                if param is not value:
-                    self._keep(param, value)
-        for s, names in sums.items():
-            self._add(s, names)
-
-    def _add(self, s: Stmt, names: list[str]) -> None:
+    def add_sum(self, s: Stmt, names: list[str]) -> None:
+        """Pairwise, so that a long sum keeps its digits."""
         body = self.body
         m, indices, _ = body._target(s, 1)
         half = self.form.width // 2
         while half >= 8:
-            with body.block(f"for (int32_t {self.lane} = 0; {self.lane} < {half}; ++{self.lane})"):
+            with body.block(f"for (int32_t wb_k = 0; wb_k < {half}; ++wb_k)"):
                 for name in names:
-                    body.put(f"{name}[{self.lane}] += {name}[{self.lane} + {half}];")
+                    body.put(f"{name}[wb_k] += {name}[wb_k + {half}];")
             half //= 2
         for k, name in enumerate(names):
             pairs = [f"({name}[{n}] + {name}[{n + 4}])" for n in range(4)]
             whole = f"({pairs[0]} + {pairs[2]}) + ({pairs[1]} + {pairs[3]})"
             body.put(f"{_part(body.place(m, indices), s.args[-1].type, k)} += {whole};")
 
+    def add_each(self, spread: list[tuple[Stmt, list[list[str]]]]) -> None:
+        """Thread by thread, in the order of the program."""
+        with self.lanes(set()):
+            for s, copies in spread:
+                before = dict(self.body.texts)
+                for v, names in zip(s.args[1:], copies, strict=True):
+                    if names:
+                        self.read(v, names)
+                self.body.row_accumulate(s)
+                self.body.texts.update(before)
+
+    def copy(self, v: Value) -> list[str]:
+        """Arrays for an operand of what is added later; none where it can be named then."""
+        return [] if v in self.form.uniform or v in self.form.own else self.array(v.type, "added")
+
     # ---- values of all threads of the block
 
-    def _lanes(self, used: set[Value]):
+    def lanes(self, used: set[Value]) -> _Each:
         """The loop over the threads of the block, with the values that are used in it read from their arrays."""
         return _Each(self, [v for v in self.kept if v in used])
 
-    def _array(self, type: Type, wish: str) -> list[str]:
+    def array(self, type: Type, wish: str) -> list[str]:
         scalar = type.scalar if isinstance(type, Composite) else type
         names = [self.body.names.new(wish) for _ in range(type.size)]  # type: ignore[attr-defined]
         for name in names:
             self.body.put(f"{scalar.c} {name}[{self.form.width}];")  # type: ignore[attr-defined]
         return names
 
-    def _room(self, v: Value) -> None:
-        self.kept[v] = self._array(v.type, v.name or "kept")
+    def keep(self, names: list[str], value: Value) -> None:
+        for k, name in enumerate(names):
+            self.body.put(f"{name}[{self.lane}] = {_part(self.body.text(value), value.type, k)};")
 
-    def _keep(self, v: Value, value: Value) -> None:
-        for k, name in enumerate(self.kept[v]):
-            self.body.put(f"{name}[{self.lane}] = {_part(self.body.text(value), v.type, k)};")
+    def pass_on(self, carried: list[tuple[Value, Value]]) -> None:
+        for param, value in carried:
+            self.keep(self.kept[param], value)
+
+    def read(self, v: Value, names: list[str]) -> None:
+        parts = [f"{name}[{self.lane}]" for name in names]
+        text = "{{" + ", ".join(parts) + "}}" if isinstance(v.type, Composite) else parts[0]
+        name = self.body.names.new(v.name or "t")
+        self.body.texts[v] = name
+        self.body.put(f"const {type_name(v.type)} {name} = {text};")
 
 
 class _Each:
+    """`i` counts the threads, so that compilers see contiguous memory; a wide number beside it counts the lanes."""
+
     def __init__(self, writer: _Writer, read: list[Value]):
-        self.writer, self.read = writer, read
+        self.writer, self.values = writer, read
 
     def __enter__(self) -> None:
         w = self.writer
         body, i = w.body, w.body.axes[-1]
-        self.block = body.block(f"for (int32_t {w.lane} = 0; {w.lane} < {w.here}; ++{w.lane})")
+        w.lane = body.names.new("lane")
+        body.put(f"int64_t {w.lane} = 0;")
+        self.block = body.block(f"for (int32_t {i} = {w.at}; {i} < {w.end}; ++{i}, ++{w.lane})")
         self.block.__enter__()
-        body.put(f"const int32_t {i} = {w.at} + {w.lane};")
-        for v in self.read:
-            parts = [f"{name}[{w.lane}]" for name in w.kept[v]]
-            text = "{{" + ", ".join(parts) + "}}" if isinstance(v.type, Composite) else parts[0]
-            name = body.names.new(v.name or "t")
-            body.texts[v] = name
-            body.put(f"const {type_name(v.type)} {name} = {text};")
+        for v in self.values:
+            w.read(v, w.kept[v])
 
     def __exit__(self, *error: object) -> None:
         self.block.__exit__(None, None, None)
@@ -277,3 +355,27 @@ def _uses(stmts: list[Stmt]) -> set[Value]:
                 yield from region.results
 
     return set(every(stmts))
+
+
+def _lasting(form: Lanes) -> set[Value]:
+    """Values that are used in another stretch than the one that makes them."""
+    made: dict[Value, int] = {}
+    uses: list[tuple[Value, int]] = []
+    count = 0
+
+    def see(parts: list[Part], results: tuple[Value, ...]) -> None:
+        nonlocal count
+        alone = len(parts) == 1 and isinstance(parts[0], list)
+        for part in parts:
+            count += 1
+            if isinstance(part, Loop):
+                uses.extend((v, count) for v in part.stmt.args[3:])
+                see(part.parts, part.region.results)
+            else:
+                uses.extend((v, count) for v in _uses(part))
+                made.update((v, count) for s in part for v in s.outs)
+        count += not alone
+        uses.extend((v, count) for v in results)
+
+    see(form.parts, ())
+    return {v for v, at in uses if v in made and made[v] != at} - form.uniform - form.own

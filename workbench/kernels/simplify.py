@@ -52,6 +52,40 @@ def assume(function: Function, taken: Collection[Stmt]) -> Function:
     return prune(made)
 
 
+UNROLLED = 2500  # statements that a loop may become
+
+
+def unrolled(function: Function) -> Function:
+    """The same function with short loops of known turns written out; the function itself where there are none."""
+    if not any(_trips(s, s.args) for s in walk(function.body)):
+        return function
+    body = _Rewrite(None, unroll=True).function(function)
+    made = Function(
+        function.name, body, function.rank, function.where, function.source, function.first_line, function.file
+    )
+    return prune(made)
+
+
+def _trips(stmt: Stmt, args: tuple[Value, ...]) -> range | None:
+    """The turns of a loop that may be written out."""
+    if stmt.row is not c.FOR or (stmt.attr is not None and stmt.attr.breaks):
+        return None
+    numbers = [_number(a) for a in args[:3]]
+    if not all(isinstance(n, int) for n in numbers) or not numbers[2]:
+        return None
+    turns = range(*numbers)  # type: ignore[arg-type]
+    return turns if len(turns) * _size(stmt.regions[0]) <= UNROLLED else None
+
+
+def _size(region: Region) -> int:
+    """Statements of a region with its loops written out."""
+    total = 0
+    for s in region.body:
+        turns = _trips(s, s.args)
+        total += 1 + (1 if turns is None else len(turns)) * sum(_size(r) for r in s.regions)
+    return total
+
+
 # ---- rewriting
 
 
@@ -68,8 +102,10 @@ class _Scope:
 
 
 class _Rewrite:
-    def __init__(self, groups: tuple[frozenset[str], ...] | None, taken: frozenset[Stmt] = frozenset()):
-        self.groups, self.taken = groups, taken
+    def __init__(
+        self, groups: tuple[frozenset[str], ...] | None, taken: frozenset[Stmt] = frozenset(), unroll: bool = False
+    ):
+        self.groups, self.taken, self.unroll = groups, taken, unroll
         self.builder = Builder()
 
     def function(self, function: Function) -> Region:
@@ -157,6 +193,10 @@ class _Rewrite:
             self.region(taken, scope)
             scope.values.update(zip(stmt.outs, (scope.values[r] for r in taken.results), strict=True))
             return
+        turns = _trips(stmt, args) if self.unroll else None
+        if turns is not None:
+            self.write_out(stmt, args, turns, scope)
+            return
         written = {root(s.args[0]).name for r in stmt.regions for s in walk(r) if s.row in _WRITES}
         if stmt.row is not c.IF:
             for name in written:
@@ -179,6 +219,19 @@ class _Rewrite:
             scope.values[old] = new_out
         for name in written:
             self.forget(name, scope)
+
+
+    def write_out(self, stmt: Stmt, args: tuple[Value, ...], turns: range, scope: _Scope) -> None:
+        """The turns of a loop one after the other."""
+        (region,) = stmt.regions
+        counter, *params = region.params
+        carried = args[3:]
+        for turn in turns:
+            scope.values[counter] = self.builder.append(c.CONST, (), (counter.type,), attr=turn).outs[0]
+            scope.values.update(zip(params, carried, strict=True))
+            self.region(region, scope)
+            carried = tuple(scope.values[r] for r in region.results)
+        scope.values.update(zip(stmt.outs, carried, strict=True))
 
 
 _WRITES = (mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, *mem.ATOMICS)
