@@ -293,3 +293,187 @@ def test_a_tensor_of_torch_gets_its_gradient_with_every_replay():
         t += 1
     graph.replay()
     assert t.grad.tolist() == [6, 10] and y.list() == [4, 9]
+
+
+@wb.kernel
+def product(x: wb.array(dtype=float), w: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = x[i] * w[i]
+
+
+@wb.kernel
+def moved(source: wb.array(dtype=int), index: wb.array(dtype=int)):
+    i = wb.tid()
+    index[i] = source[i]
+
+
+def gradient_block(tape, x, y, seed):
+    def block():
+        tape.reset()
+        with tape:
+            wb.launch(square, 2, inputs=[x, y])
+        tape.backward(grads={y: seed})
+
+    return block
+
+
+@pytest.mark.parametrize("before", ["new", "recorded", "walked", "walked with other arrays"])
+def test_a_tape_reset_first_in_the_block_starts_anew_with_every_replay(before):
+    x, y, seed, tape = leaf(1, 2), wb.zeros(2, requires_grad=True), wb.ones(2), wb.Tape()
+    u, v = leaf(3, 4), wb.zeros(2, requires_grad=True)
+    if before == "recorded":
+        with tape:
+            wb.launch(square, 2, inputs=[x, y])
+    elif before != "new":
+        gradient_block(tape, *((x, y) if before == "walked" else (u, v)), seed)()
+    with wb.capture() as graph:
+        gradient_block(tape, x, y, seed)()
+    assert x.grad.list() == [2, 4]
+    gradient_block(wb.Tape(), u, v, seed)()
+    for _ in range(3):
+        graph.replay()
+        assert x.grad.list() == [2, 4] and u.grad.list() == [6, 8]
+
+
+def test_a_tape_used_for_something_else_after_the_capture_is_told_of_a_replay():
+    x, y, z, tape = leaf(1, 2), wb.zeros(2, requires_grad=True), wb.zeros(2, requires_grad=True), wb.Tape()
+    with wb.capture() as graph:
+        gradient_block(tape, x, y, wb.ones(2))()
+    tape.reset()
+    with tape:
+        wb.launch(square, 2, inputs=[y, z])
+    x.fill_(3.0)
+    graph.replay()
+    with pytest.raises(GradientError, match="overwritten"):
+        tape.backward(grads={z: wb.ones(2)})
+
+
+def test_a_tape_that_went_on_after_the_capture_refuses_after_a_replay():
+    s, x, y = leaf(1, 2), leaf(1, 2), wb.zeros(2)
+    z, q, tape = wb.zeros(2, requires_grad=True), wb.zeros(2, requires_grad=True), wb.Tape()
+    s.requires_grad = False
+    with wb.capture() as graph:
+        wb.launch(square, 2, inputs=[s, y])
+        with tape:
+            wb.launch(product, 2, inputs=[x, y, z])
+    with tape:
+        wb.launch(square, 2, inputs=[z, q])
+    s.fill_(3.0)
+    graph.replay()
+    with pytest.raises(GradientError, match="replayed"):
+        tape.backward(grads={q: wb.ones(2)})
+    kept = wb.Tape(keep="all")
+    with wb.capture() as graph, kept:
+        wb.launch(square, 2, inputs=[x, z])
+    x.fill_(5.0)
+    graph.replay()
+    with pytest.raises(GradientError, match="replayed"):
+        kept.backward(grads={z: wb.ones(2)})
+
+
+def test_a_tape_begun_before_the_capture_is_not_walked_in_it():
+    x, y, z, tape = leaf(1, 2), wb.zeros(2, requires_grad=True), wb.zeros(2, requires_grad=True), wb.Tape()
+    with tape:
+        wb.launch(square, 2, inputs=[x, y])
+    with pytest.raises(LaunchError, match="recorded before"), wb.capture():
+        with tape:
+            wb.launch(square, 2, inputs=[y, z])
+        tape.backward(grads={z: wb.ones(2)})
+
+
+@pytest.mark.parametrize("make", [
+    lambda: wb.zeros(2, requires_grad=True), lambda: wb.full(2, 1.0, requires_grad=True), lambda: leaf(1, 1),
+], ids=["zeros", "full", "array"])  # fmt: skip
+def test_tapes_are_told_that_a_replay_makes_an_array_of_the_block_anew(make):
+    with wb.capture() as graph:
+        z = make()
+    z.fill_(2.0)
+    y = wb.zeros(2, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(square, 2, inputs=[z, y])
+    graph.replay()
+    with pytest.raises(GradientError, match="overwritten"):
+        tape.backward(grads={y: wb.ones(2)})
+
+
+def test_gradients_asked_for_after_the_capture_are_refused():
+    x, w, y = leaf(1, 2), leaf(3, 4), wb.zeros(2, requires_grad=True)
+    w.requires_grad = False
+    with wb.capture() as graph:
+        with wb.Tape() as tape:
+            wb.launch(product, 2, inputs=[x, w, y])
+        tape.backward(grads={y: wb.ones(2)})
+    other = leaf(1)
+    graph.replay()
+    assert x.grad.list() == [6, 8] and other.requires_grad
+    w.requires_grad = True
+    with pytest.raises(LaunchError, match="requires_grad"):
+        graph.replay()
+
+
+def test_new_indices_of_a_replay_are_looked_at_again():
+    source = wb.array(np.array([0, 1], np.int32), dtype=int)
+    index, x, y = wb.zeros(2, dtype=int), leaf(1, 2), wb.zeros(2, requires_grad=True)
+    with wb.capture() as graph:
+        wb.launch(moved, 2, inputs=[source, index])
+        with wb.Tape() as tape:
+            wb.launch(scatter, 2, inputs=[x, index, y])
+    tape.backward(grads={y: wb.ones(2)})
+    source.assign(np.array([0, 0], np.int32))
+    graph.replay()
+    with pytest.raises(GradientError, match="race"):
+        tape.backward(grads={y: wb.ones(2)})
+    wb.config.check_races = True
+    with wb.capture() as graph:
+        wb.launch(first, 2, inputs=[x, source, y])
+    with wb.capture() as graph:
+        index.assign(np.array([0, 1], np.int32))
+    with wb.capture() as graph:
+        wb.launch(scatter, 2, inputs=[x, index, y])
+    index.assign(np.array([0, 0], np.int32))
+    with pytest.raises(LaunchError, match="indices has changed"):
+        graph.replay()
+
+
+def test_zeros_of_a_replay_are_no_seeds():
+    x, y = leaf(1, 2), wb.zeros(2, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(square, 2, inputs=[x, y])
+    tape.backward(grads={y: wb.ones(2)})
+    with wb.capture() as graph:
+        tape.zero()
+    graph.replay()
+    with pytest.raises(GradientError, match="no-seed"):
+        tape.backward()
+
+
+def test_a_replay_that_fails_leaves_gradients_that_can_be_zeroed_and_no_other_error_behind():
+    wb.config.check_bounds = True
+    x, y, z, w = leaf(1, 2), wb.zeros(2, requires_grad=True), wb.zeros(2), wb.zeros(2)
+    index, seed = wb.array(np.array([0, 1], np.int32), dtype=int), wb.ones(2)
+    with wb.capture() as graph:
+        with wb.Tape() as tape:
+            wb.launch(square, 2, inputs=[x, y])
+        tape.backward(grads={y: seed})
+        wb.launch(first, 2, inputs=[x, index, z])
+        wb.launch(first, 2, inputs=[x, index, w])
+    tape.zero()
+    index.assign(np.array([0, 7], np.int32))
+    with pytest.raises(BoundsError):
+        graph.replay()
+    tape.zero()
+    assert x.grad.list() == [0, 0]
+    index.assign(np.array([0, 1], np.int32))
+    graph.replay()
+    assert x.grad.list() == [2, 4] and w.list() == [1, 2]
+
+
+def test_a_scalar_without_a_gradient_would_keep_its_old_value_too():
+    @wb.kernel
+    def scaled(x: wb.array(dtype=float), k: float, y: wb.array(dtype=float)):
+        i = wb.tid()
+        y[i] = k * x[i]
+
+    x, y, k = leaf(1, 2), wb.zeros(2), wb.scalar(3.0)
+    with pytest.raises(LaunchError, match="declared scalar"), wb.capture():
+        wb.launch(scaled, 2, inputs=[x, k, y])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import random
@@ -413,3 +414,215 @@ def test_it_is_plain_data_and_no_markup():
     assert data["steps"][1]["where"]["text"].strip() == "a = x[i]"
     assert "<script>" not in module.Microscope(0, "<script>", (0,), m.steps)._repr_html_()
     assert len(repr(m).splitlines()) == len(m.steps) + 2
+
+
+# ---- memory that was not kept
+
+
+@wb.kernel
+def wave(u: wb.array(dtype=F), old: wb.array(dtype=F), k: wb.array(dtype=F)):
+    i = wb.tid()
+    old[i] = F(2.0) * u[i] - old[i] + k[i] * u[i]
+
+
+def waved(keep="needed"):
+    """`old` is linear in itself: no adjoint needs it, and the launch overwrites it."""
+    u, old, k = wb.array([1.0], dtype=F), wb.array([10.0], dtype=F), wb.array([1.0], dtype=F, requires_grad=True)
+    with wb.Tape(keep=keep) as tape:
+        wb.launch(wave, 1, inputs=[u, old, k])
+    tape.backward(grads={old: wb.ones(1, dtype=F)})
+    return tape
+
+
+def test_what_was_overwritten_and_not_kept_is_said_and_never_shown():
+    m = waved().microscope(0, 0)
+    assert [s.value for s in m.find("old[0]")] == [module.NOT_KEPT] * 2
+    assert value(m, "k[0]") == 1.0 and [s.value for s in m.find("u[0]")] == [1.0, 1.0]
+    assert [s.adjoint for s in m.find("old[0]", phase="reverse")] == [1.0, -1.0] and adjoint(m, "k[0]") == 1.0
+    hint = 'wb.Tape(keep="all")'
+    assert hint in m.note and hint in repr(m) and html.escape(hint) in m._repr_html_() and "-7" not in repr(m)
+    data = json.loads(json.dumps(m.to_json(), allow_nan=False))
+    assert [s["value"] for s in data["steps"] if s["name"] == "old[0]"] == ["not kept"] * 4 and hint in data["note"]
+    assert [row[3] for row in m.table() if row[2] == "old[0]"] == ["not kept"] * 4
+
+
+def test_a_tape_that_keeps_all_shows_all():
+    m = waved("all").microscope(0, 0)
+    assert [s.value for s in m.find("old[0]")] == [10.0, -7.0] and m.note == ""
+
+
+@wb.kernel
+def local(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    a = w[i] * F(3.0)
+    b = x[i] + a
+    known = x[i] * F(2.0)
+    y[i] = b
+    z = y[i]
+    y[i] = known
+    last = y[i]
+    y[i] = last + z
+
+
+def test_doubt_follows_the_values_through_locals_and_memory():
+    """A later launch overwrites `w`. What is written over unknown memory is known; what is read back is what went in."""
+    x, w, y = leaf(X), wb.array(X, dtype=F), wb.zeros(N, dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(local, N, inputs=[x, w], outputs=[y])
+        wb.launch(straight, N, inputs=[x], outputs=[w])
+    tape.backward(grads={y: wb.full(N, 1.0, dtype=F)})
+    m = tape.microscope(0, 1)
+    assert {value(m, n) for n in ("a", "b", "z")} == {module.NOT_KEPT}
+    assert value(m, "known") == 2 * X[1] == m.find("last")[0].value
+    assert [s.value for s in m.find("y[1]")] == [module.NOT_KEPT, 2 * X[1], module.NOT_KEPT]
+    assert adjoint(m, "b") == 1.0 and adjoint(m, "known") == 1.0
+    assert tape.microscope(1, 1).note == ""
+
+
+def leaf(values):
+    return wb.array(values, dtype=F, requires_grad=True)
+
+
+@wb.kernel
+def deciding(x: wb.array(dtype=F), way: wb.array(dtype=int), y: wb.array(dtype=F), log: wb.array(dtype=int)):
+    i = wb.tid()
+    a = x[i] * F(2.0)
+    n = way[i]
+    if n > 0:
+        b = i + 1
+        log[1] = b
+    else:
+        b = i + 2
+    c = b + 1
+    for j in range(n):
+        c = c + 1
+    k = 0
+    while k < n:
+        k = k + 1
+    d = log[n]
+    e = log[1]
+    f = log[0]
+    log[n] = 0
+    g = log[0]
+    log[2] = c + d + e + f + g + k
+    y[i] = a
+
+
+def test_behind_a_condition_a_bound_or_an_index_in_doubt_nothing_is_claimed():
+    x, way, y, log = leaf([3.0]), wb.array([2], dtype=int), wb.zeros(1, dtype=F), wb.array([5, 6, 7], dtype=int)
+    with wb.Tape() as tape:
+        wb.launch(deciding, 1, inputs=[x, way], outputs=[y, log])
+        way.fill_(50)
+    tape.backward(grads={y: wb.ones(1, dtype=F)})
+    m = tape.microscope(0, 0)
+    assert value(m, "a") == 6.0 and m.find("n")[0].value == module.NOT_KEPT
+    assert not m.find("b") and not any(s.iteration for s in m.steps)
+    assert all(s.value == module.NOT_KEPT for name in "cdeg" for s in m.find(name))
+    assert "left out" in m.note and 'keep="all"' in m.note
+    assert adjoint(m, "a") == 1.0 and adjoint(m, "x[0]") == 2.0
+
+
+def test_an_index_in_doubt_that_leads_outside_ends_what_is_shown():
+    @wb.kernel
+    def far(x: wb.array(dtype=F), way: wb.array(dtype=int), y: wb.array(dtype=F), log: wb.array(dtype=int)):
+        i = wb.tid()
+        a = x[i] * F(2.0)
+        log[1] = log[way[i] - 50]
+        y[i] = a
+
+    x, way, y, log = leaf([3.0]), wb.array([51], dtype=int), wb.zeros(1, dtype=F), wb.array([5, 6, 7], dtype=int)
+    with wb.Tape() as tape:
+        wb.launch(far, 1, inputs=[x, way], outputs=[y, log])
+        way.fill_(0)
+    tape.backward(grads={y: wb.ones(1, dtype=F)})
+    m = tape.microscope(0, 0)
+    assert value(m, "a") == 6.0 and not m.find("y[0]") and "left out" in m.note
+
+
+@pytest.mark.parametrize("less", [0.0, 0.5])
+def test_what_is_shown_is_what_a_tape_that_keeps_all_shows(less):
+    """Random programs: every value and adjoint that is not said to be unknown, to the last bit."""
+    compared = unknown = 0
+    for seed in range(2 if wb.config.backend == "c" else 20):
+        program = fuzz.make(seed)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                some, every = (_microscopes(program, keep, less) for keep in ("needed", "all"))
+            except (KernelError, LaunchError, GradientError):
+                continue
+        for m, full in zip(some, every, strict=True):
+            assert "ot kept" not in repr(full)
+            if "left out" in m.note:
+                continue
+            for s, t in zip(m.steps, full.steps, strict=True):
+                known = s.value != module.NOT_KEPT
+                assert not known or repr(s.value) == repr(t.value), fuzz.describe(program)
+                assert repr(s.adjoint) == repr(t.adjoint), fuzz.describe(program)
+                compared, unknown = compared + known, unknown + (not known)
+    assert wb.config.backend == "c" or (compared > 100 and unknown > 5)
+
+
+def _microscopes(program: fuzz.Program, keep: str, less: float) -> list[module.Microscope]:
+    """One thread of every launch; a share `less` of the inputs is without gradients."""
+    program.compile()
+    arrays, rng = program.arrays(program.contents(), True), random.Random(program.seed)
+    for a in arrays.values():
+        if isinstance(a, wb.array) and rng.random() < less:
+            a.requires_grad = False
+    with wb.Tape(keep=keep) as tape:
+        program.run(arrays)
+    wanted = {arrays[n]: program.fill(n, w, False) for n, w in program.seeds().items() if tape._touched(arrays[n].span)}
+    tape.backward(grads=wanted)
+    return [
+        tape.microscope(k, tuple(rng.randrange(d) for d in e.command.plan.dims))
+        for k, e in enumerate(tape.events) if e.command is not None
+    ]  # fmt: skip
+
+
+@wb.kernel
+def added(x: wb.array(dtype=F), c: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[i] + c[i]
+
+
+@pytest.mark.parametrize("keep", ["needed", "all"])
+def test_memory_that_the_tape_does_not_watch_is_shown_as_it_is_now_and_that_is_said(keep):
+    x, c, y = leaf(X), wb.array(X, dtype=F), wb.zeros(N, dtype=F)
+    with wb.Tape(keep=keep) as tape:
+        wb.launch(added, N, inputs=[x, c], outputs=[y])
+    tape.backward(grads={y: wb.full(N, 1.0, dtype=F)})
+    c.fill_(0.0)
+    m = tape.microscope(0, 0)
+    assert value(m, "c[0]") == (0.0 if keep == "needed" else X[0]) and value(m, "x[0]") == X[0]
+    assert ("As memory is now, which the tape does not watch: c." in m.note) == (keep == "needed")
+
+
+def test_memory_that_somebody_else_changed_since_is_not_shown():
+    x, y = leaf(X), wb.zeros(N, dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(added, N, inputs=[x, x], outputs=[y])
+    tape.backward(grads={y: wb.full(N, 1.0, dtype=F)})
+    assert tape.microscope(0, 0).note == ""
+    x.fill_(0.0)
+    m = tape.microscope(0, 0)
+    assert {s.value for s in m.find("x[0]")} == {module.NOT_KEPT} and adjoint(m, "y[0]") == 1.0
+
+
+def test_a_checkpointed_loop_leaves_what_was_before_it():
+    x, y, z = leaf(X), wb.zeros(N, dtype=F), wb.zeros(N, dtype=F)
+
+    @wb.checkpoint(4, 2)
+    def loop(k, y):
+        wb.launch(reread, N, inputs=[y], outputs=[y])
+
+    with wb.Tape() as tape:
+        wb.launch(straight, N, inputs=[x], outputs=[y])
+        wb.launch(added, N, inputs=[x, y], outputs=[y])
+        loop(y)
+        wb.launch(added, N, inputs=[x, y], outputs=[z])
+        loop(y)
+    tape.backward(grads={z: wb.full(N, 1.0, dtype=F)})
+    assert value(tape.microscope(1, 0), "x[0]") == X[0]
+    assert {value(tape.microscope(1, 0), cell) for cell in ("c[0]", "y[0]")} == {module.NOT_KEPT}  # it overwrote it
+    assert tape.microscope(3, 0).note == ""

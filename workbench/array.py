@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -892,7 +893,7 @@ def _same(dst: array, src: array, what: str) -> None:
 
 
 def _write_array(kind: str, dst: array, src: array) -> None:
-    host_write(kind, dst, src, None, lambda: _move(dst, src))
+    host_write(kind, dst, src, None, lambda: calls.do(lambda: _move(dst, src)))
 
 
 def _move(dst: array, src: array) -> None:
@@ -914,17 +915,23 @@ def _write_values(dst: array, values: np.ndarray) -> None:
     def perform() -> None:
         dst.data[...] = xp(dst.device).asarray(values) if dst.device.is_cuda else values
 
-    host_write("assign", dst, None, values, perform)
+    host_write("assign", dst, None, values, lambda: calls.do(perform))
 
 
 def _write_value(kind: str, dst: array, value: Any) -> None:
     value = None if value is None else np.array(value)
 
+    def write() -> None:
+        dst.data[...] = xp(dst.device).asarray(value) if dst.device.is_cuda else value
+
     def perform() -> None:
-        if kind == "zero_":
-            dst.span.words()[...] = 0
+        if kind != "zero_":
+            calls.do(write)
+        elif dst.span.dense:
+            low, high = dst.span.hull()
+            calls.move(dst.allocation.bytes[low:high])
         else:
-            dst.data[...] = xp(dst.device).asarray(value) if dst.device.is_cuda else value
+            calls.do(partial(dst.span.words().__setitem__, ..., 0))
 
     host_write(kind, dst, None, value, perform)
 

@@ -39,15 +39,24 @@ class Notes:
         self.thread = threading.get_ident()
         self.steps: list[Any] = []  # Call or a function without arguments, in order
         self.kept: list[Any] = []  # what the calls point into
-        self.checks: list[Callable[[], None]] = []  # after a replay: has a launch failed
+        self.checks: list[Callable[[], Any]] = []  # after a replay: the error of a launch, or None
         self.fixed: dict[Any, str] = {}  # arrays whose values decide about races -> in which kernel
         self.written: dict[Any, dict[Any, str]] = {}  # allocation -> span -> by what
         self.published: dict[Any, Any] = {}  # gradient memory -> the tape that published it
         self.made: set[Any] = set()  # allocations
         self.cleared: set[Any] = set()  # gradient memories
+        self.first: dict[Any, str] = {}  # memory -> what the block did to it first: "read" it or wrote it "whole"
         self.tapes: dict[Any, None] = {}
+        self.begun: set[Any] = set()  # tapes that were made or reset
+        self.zeroed: dict[Any, list[int]] = {}  # tapes that were not, but zeroed -> behind how many steps
+        self.supposed: dict[Any, Any] = {}  # gradient memory that such a tape will have cleared -> the tape
+        self.asked: dict[Any, None] = {}  # allocations of the tapes that were walked back
         self.allowed = False
         self.asleep = False
+
+    def use(self, memory: Any, how: str) -> None:
+        """Memory is about to be read, or written whole, otherwise than by `Tape.zero`."""
+        self.first.setdefault(memory, how)
 
 
 opened: Notes | None = None  # in whatever thread; `noting()` tells whether in this one
@@ -165,6 +174,17 @@ def move(to: Any, source: Any = None) -> None:
 
 def _move(to: Any, source: Any) -> None:
     to[...] = 0 if source is None else source
+
+
+def clearing(data: Any) -> Any:
+    """A step that clears these bytes when it is replayed, and not now."""
+    if not (isinstance(data, np.ndarray) and _compiles()):
+        return lambda: _move(data, None)
+    args = _PAIR.pack(address(data), 0)
+    block = ctypes.create_string_buffer(args, len(args))
+    keep(data, block)
+    threads = config.threads if len(data) >= LARGE else 1
+    return Call(compile_c.pool_kernel("wb_move"), ctypes.addressof(block), 0, len(data), threads)
 
 
 def add(to: Any, values: Any) -> None:

@@ -27,10 +27,16 @@ class Graph:
     def __init__(self, notes: calls.Notes):
         self._notes = notes
         self._segments = _segments(notes.steps)
+        for a in notes.made:
+            if not a.is_gradient and a not in notes.fixed:
+                notes.written.setdefault(a, {})[a.span()] = "a new array"
         self._written = [(a, tuple(spans.items())) for a, spans in notes.written.items()]
-        self._refs = [weakref.ref(tape) for tape in notes.tapes]
-        self._own = {id(ref) for ref in self._refs}
+        self._tapes = [(tape, weakref.ref(tape), tuple(tape.events)) for tape in notes.tapes]
+        self._raced = [e for tape in notes.tapes for e in tape.events if e.reverse is not None and e.reverse.races]
         self._fixed = [(a, name, a.version, _seen(a)) for a, name in notes.fixed.items()]
+        self._asks, self._asked = memory.asks, [(a, *_asked(a)) for a in notes.asked]
+        grads = dict.fromkeys([*notes.published, *(a for a in notes.cleared if a.is_gradient)])
+        self._grads = [(g, notes.published.get(g), g.publisher[0], tuple(g._written)) for g in grads]
 
     def __repr__(self) -> str:
         return f"<graph of {len(self)} calls>"
@@ -47,21 +53,20 @@ class Graph:
         """
         with memory.LOCK:
             self._check()
-            for tape in self._notes.tapes:
+            own = self._own()
+            for tape in own.values():
                 tape.muted = True
             try:
-                self._announce()
+                self._announce(own)
                 for run in self._segments:
                     run()
             finally:
-                for tape in self._notes.tapes:
+                for tape in own.values():
                     tape.muted = False
-            for grad, tape in self._notes.published.items():
-                grad.version += 1
-                grad.mark_published()
-                grad.publisher = next(clock), weakref.ref(tape)
-            for look in self._notes.checks:
-                look()
+                self._mark()
+            failed = [error for look in self._notes.checks if (error := look()) is not None]
+            if failed:
+                raise failed[0]
 
     launch = replay
 
@@ -80,9 +85,38 @@ class Graph:
                     instead="wb.capture() again",
                 )  # fmt: skip
 
-    def _announce(self) -> None:
+        if self._asks != memory.asks:
+            for a, required, retained in self._asked:
+                if (required, retained) != _asked(a):
+                    raise LaunchError(
+                        f"requires_grad or retain_grad of {next(iter(a.names), a)} has changed since the capture.",
+                        slug="capture", why="The replay would publish the gradients that were asked for then.",
+                        instead="wb.capture() again",
+                    )  # fmt: skip
+            self._asks = memory.asks
+
+    def _own(self) -> dict[int, Any]:
+        """The tapes that hold what was captured and nothing else: their events are what is about to happen again."""
+        own = {}
+        for tape, ref, events in self._tapes:
+            if len(tape.events) == len(events) and (not events or tape.events[-1] is events[-1]):
+                own[id(ref)] = tape
+            elif events and tape.events and tape.events[0] is events[0]:
+                tape.spoil(events[0])
+        for event in self._raced:
+            event.checked = False
+        return own
+
+    def _mark(self) -> None:
+        """Leave gradient memory marked as the block left it: what is published, what was written by hand."""
+        for grad, tape, when, written in self._grads:
+            grad.version += 1
+            grad.mark_published()
+            grad._written.update(dict.fromkeys(written))
+            grad.publisher = (next(clock), weakref.ref(tape)) if tape is not None and when else (0, None)
+
+    def _announce(self, own: dict[int, Any]) -> None:
         """Tell who watches, except the tapes that were captured too."""
-        own = self._own
         for a, spans in self._written:
             watchers = a.watchers
             if a.is_gradient or not (not watchers or (len(watchers) == 1 and id(watchers[0]) in own)):
@@ -117,6 +151,10 @@ def _seen(a: memory.Allocation) -> int | None:
     return checksum_of(a.span()) if a.exposed else None
 
 
+def _asked(a: memory.Allocation) -> tuple[tuple, tuple]:
+    return tuple(a.required.spans), tuple(a.retained.spans)
+
+
 class Capture:
     """`with wb.capture() as graph:` runs the block and notes what it does to memory; `graph.replay()` does it again.
 
@@ -139,11 +177,14 @@ class Capture:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        calls.stop()
         notes, self._notes = self._notes, None
-        if kind is None and notes is not None:
-            _check_fixed(notes)
-            self.graph = Graph(notes)
+        try:
+            if kind is None and notes is not None:
+                _zero_again(notes)
+                _check_fixed(notes)
+                self.graph = Graph(notes)
+        finally:
+            calls.stop()
 
     def replay(self) -> None:
         """Do again what the block did. Raises LaunchError [capture], and what a launch raises."""
@@ -152,6 +193,27 @@ class Capture:
         self.graph.replay()
 
     launch = replay
+
+
+def _zero_again(notes: calls.Notes) -> None:
+    """If the block ran again, `tape.zero()` would find on the tape what the block has left there."""
+    for grad, tape in notes.supposed.items():
+        if grad not in tape._published():
+            raise LaunchError(
+                "two recordings of one tape that was zeroed in front of them, the second without an array of the"
+                " first.",
+                slug="capture", why="The gradients of that array would not be zeroed in a replay.",
+                instead="one tape for each",
+            )  # fmt: skip
+    places = sorted(((at, tape) for tape, ats in notes.zeroed.items() for at in ats), key=lambda p: -p[0])
+    for at, tape in places:
+        grads = tape._published()
+        once = len(notes.zeroed[tape]) == 1  # then memory that is written whole behind it need not be cleared
+        dead = [grad for grad in grads if once and notes.first.get(grad) == "whole"]
+        notes.steps[at:at] = [calls.clearing(grad.bytes) for grad in grads if grad not in dead]
+        for grad in grads:
+            notes.cleared.add(grad)
+            notes.written.setdefault(grad, {})[grad.span()] = "zero"
 
 
 def _check_fixed(notes: calls.Notes) -> None:

@@ -150,7 +150,11 @@ class Command:
         name, self.places = self.program.name, list(self.flat)
         for k, leaf in enumerate(self.program.leaves):
             given = args[leaf.arg]
-            if not isinstance(given, scalar) or not given.requires_grad:
+            if not isinstance(given, scalar):
+                continue
+            if not kept:
+                calls.refuse("The declared scalar of a launch", "a number, or an array of one element")
+            if not given.requires_grad:
                 continue
             if kept:
                 raise LaunchError(
@@ -183,6 +187,7 @@ class Command:
             try:
                 if config.check_races and (finder := plan.races()) is not None:
                     finder.check(plan, flat, self.values)
+                    finder.fix(plan, flat)
                 if calls.opened is not None and calls.noting() is not None:
                     self._note()
                 else:
@@ -199,6 +204,9 @@ class Command:
         if self.declared:
             calls.refuse("The declared scalar of a launch", "an array of one element")
         calls.keep(self)
+        for a in self.flat:
+            if isinstance(a, array):
+                calls.noting().use(a.allocation, "read")  # type: ignore[union-attr]
         with calls.allowed():
             self.plan.forward.run(self.program, self.plan.dims, self.values, self.views)
 

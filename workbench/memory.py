@@ -31,6 +31,7 @@ LOCK = threading.RLock()
 """Held while a launch, a host write, a recording or a reverse walk touches memory."""
 
 _ids = itertools.count()
+asks = 0  # how often anything was asked for a gradient, or no longer
 _WORK = 20_000  # candidate solutions tried by the exact overlap solver before it answers "undecided"
 
 
@@ -430,6 +431,8 @@ class Allocation:
 
     def note_asked(self) -> None:
         """Call when `required` or `retained` has changed."""
+        global asks
+        asks += 1
         self.asked = bool(self.required) or bool(self.retained)
 
     @property
@@ -718,12 +721,15 @@ def unrecorded() -> Iterator[None]:
 def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], None]) -> None:
     """One write by the host to the array `dst`: an event of the recording tape, or a plain write that is announced."""
     with LOCK:
+        if (notes := calls.noting()) is not None:
+            for a in (dst,) if src is None else (dst, src):
+                notes.use(a.allocation, "read")
         tape = recorder()
         if tape is not None:
             tape.host_event(kind, dst, src, value, perform, caller_where())
         else:
             dst.allocation.about_to_write(dst.span, kind)
-            calls.do(perform)
+            perform()
         let_follow(dst.device)
 
 

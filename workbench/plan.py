@@ -23,7 +23,7 @@ from .arguments import views
 from .array import array
 from .config import config
 from .device import Device, catch_up, get_device, let_follow, xp
-from .errors import BoundsError, GradientError, LaunchError
+from .errors import BoundsError, GradientError, LaunchError, WorkbenchError
 from .kernels import compile_c, cost, ranges, run, simplify
 from .kernels import gather as gathering
 from .kernels import races as racing
@@ -111,11 +111,15 @@ class Executable:
     def _watch(self, status: Any) -> None:
         """After a replay: has the launch failed."""
 
-        def look() -> None:
-            if status[0]:
-                record = list(status)
-                status[0] = 0
+        def look() -> WorkbenchError | None:
+            if not status[0]:
+                return None
+            record, status[0] = list(status), 0
+            try:
                 self.fail(record)
+            except WorkbenchError as error:
+                return error
+            return None
 
         calls.keep(status)
         calls.noting().checks.append(look)  # type: ignore[union-attr]
@@ -554,7 +558,22 @@ def executable_for(
         contiguous=contiguous, restrict=not any(groups), check_bounds=config.check_bounds,
         atomic=contested if backend == "cuda" else frozenset(), index32=index32,
     )  # fmt: skip
-    return Executable(function, backend, variant, config.threads if wide else 1, contested, cut)
+    made = Executable(function, backend, variant, config.threads if wide else 1, contested, cut)
+    return _without_tests(program, made, dims, scalars, shapes)
+
+
+def _without_tests(program: Program, made: Executable, dims: tuple, scalars: dict, shapes: dict) -> Executable:
+    """Most threads pass the tests for the border of a grid: for those the tests are left out."""
+    if made.backend != "c" or made.can_fail or made.contested or math.prod(dims) < min(PULL_FROM, SPLIT_FROM):
+        return made
+    names = {leaf.name for leaf in program.leaves}
+    numbers = {*(program.leaves[k].name for k in program.index_positions), *(n for n in scalars if n not in names)}
+    found = ranges.interior(made.function, dims, scalars, shapes, numbers)
+    if found is None:
+        return made
+    taken, box = found
+    variant = replace(made.variant, inner=program.once(simplify.assume, made.function, frozenset(taken)))
+    return Executable(made.function, made.backend, variant, made.workers, box=tuple(e for pair in box for e in pair))
 
 
 def _is_used(function: Function, value: Any) -> bool:
@@ -679,23 +698,10 @@ def _pull(plan: Plan, pulled: gathering.Pull, position: dict[str, int], ready: A
     def make(fresh: tuple[int, ...]) -> Executable:
         names = frozenset(f"d_{plan.program.leaves[k].name}" for k in fresh)
         function = plan.program.once(gathering.storing, pulled.pull, names) if names else pulled.pull
-        return _without_tests(plan, ready(function, dims, grid), dims, grid)
+        return ready(function, dims, grid)
 
     targets = tuple(position[mirrors(n)] for n in pulled.targets)
     return Pull(make, dims, plan.dims, targets, dims == shape, _cleared(pulled.rest, position))
-
-
-def _without_tests(plan: Plan, made: Executable, dims: tuple[int, ...], grid: dict[str, int]) -> Executable:
-    """Most cells have all their neighbours: for those the tests are left out."""
-    shapes = plan.shapes | {f"d_{n}": s for n, s in plan.shapes.items()}
-    numbers = {*grid, *(plan.program.leaves[k].name for k in plan.program.index_positions)}
-    found = ranges.interior(made.function, dims, plan.scalars | grid, shapes, numbers)
-    if found is None or made.can_fail or made.contested:
-        return made
-    taken, box = found
-    variant = replace(made.variant, inner=plan.program.once(simplify.assume, made.function, frozenset(taken)))
-    ends = tuple(e for pair in box for e in pair)
-    return Executable(made.function, made.backend, variant, made.workers, box=ends)
 
 
 def _cleared(rest: Function, position: dict[str, int]) -> tuple[int, ...] | None:

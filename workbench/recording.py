@@ -55,6 +55,8 @@ class Recording:
         self._clear()
 
     def _clear(self) -> None:
+        if (notes := calls.noting()) is not None:
+            notes.begun.add(self)
         self.events.clear()
         self.arrays.clear()
         self.names.clear()
@@ -78,7 +80,7 @@ class Recording:
         self.met: dict[Allocation, tuple[int, int | None]] = {}
 
     def __enter__(self) -> Self:
-        if (notes := calls.noting()) is not None:
+        if (notes := calls.noting()) is not None and not self.events:
             notes.tapes[self] = None
         memory.push_recorder(self)
         return self
@@ -218,7 +220,7 @@ class Recording:
             self._before_writes(event)
             self.events.append(event)
         target.about_to_write(dst.span, kind, where, self)
-        calls.do(perform)
+        perform()
         if self.events and self.events[-1] is event and target in self.active:
             self._leave(event)
 
@@ -423,6 +425,19 @@ class Recording:
         if span.allocation in self.left:
             self.changed.setdefault(span.allocation, {})[span] = None
             self.guarded = True
+
+    def spoil(self, event: Event) -> None:
+        """What this event and others met and left was overwritten by a replay of them; events behind them were not."""
+        if any(isinstance(c, GradientError) and c.slug == "replayed" for c in self.conflicts):
+            return
+        error = GradientError(
+            f"this tape went on after a capture of its first events, and a replay ran them ({event.label!r} and on)"
+            " again.",
+            slug="replayed", where=event.where,
+            why="What was recorded behind them still belongs to the run before.",
+            instead="tape.reset() before recording outside the capture",
+        )  # fmt: skip
+        self.conflicts.append(error)
 
     def exposing(self, allocation: Allocation) -> None:
         """From now on bytes may change unseen: take checksums of what is needed."""

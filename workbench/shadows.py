@@ -22,14 +22,19 @@ SUMMED = 4096  # threads whose contributions to a declared scalar are added up b
 class Shadow:
     """The adjoint of one allocation: zeros (or `start`) to begin with, indexed like the memory.
 
-    `scale`: bytes of it per byte of memory. With `copy` it holds values instead, laid out as they are.
+    `scale`: bytes of it per byte of memory. With `copy` it holds values instead, laid out as they are; `at`: lent bytes
+    to lie in.
     """
 
-    __slots__ = ("data", "address", "scale", "allocation")
+    __slots__ = ("data", "address", "scale", "allocation", "lent")
 
-    def __init__(self, allocation: Allocation, copy: Any = None, start: Any = None, clear: bool = True):
-        self.allocation, self.scale = allocation, 1
-        if copy is None:
+    def __init__(self, allocation: Allocation, copy: Any = None, start: Any = None, clear: bool = True, at: Any = None):
+        self.allocation, self.scale, self.lent = allocation, 1, at is not None
+        if at is not None:
+            self.scale, self.data, self.address = allocation.grad_scale or 1, at, address(at)
+            if clear:
+                move(at)
+        elif copy is None:
             self.scale = allocation.grad_scale or 1
             self.data, self.address = _buffer(allocation, allocation.nbytes * self.scale, start, clear)
         else:
@@ -51,16 +56,26 @@ class Workspace(dict):
     """Shadows by allocation, made when first asked for. `dropping`: the walk gives up those that nobody needs more."""
 
     dropping = False
+    places: frozenset[Allocation] = frozenset()  # whose shadow may lie in their gradient's memory: it replaces that
 
     def __missing__(self, allocation: Allocation) -> Shadow:
-        made = self[allocation] = Shadow(allocation)
+        return self._make(allocation, True)
+
+    def _make(self, allocation: Allocation, clear: bool) -> Shadow:
+        at = None
+        if allocation in self.places:
+            grad = allocation.gradient()
+            at = grad.bytes
+            if (notes := calls.noting()) is not None:
+                notes.use(grad, "whole")
+        made = self[allocation] = Shadow(allocation, clear=clear, at=at)
         return made
 
     def fresh(self, arrays: list[array]) -> list[array]:
         """Make shadows that hold anything whatever for those arrays that are all of a memory without one."""
         found = [a for a in arrays if a.allocation not in self and a.span.dense and a.nbytes == a.allocation.nbytes]
         for a in found:
-            self[a.allocation] = Shadow(a.allocation, clear=False)
+            self._make(a.allocation, False)
         return found
 
     def release(self) -> None:
@@ -75,6 +90,8 @@ class Workspace(dict):
     def drop(self, a: Allocation) -> None:
         """Give up one shadow: its buffer serves the next one that is asked for."""
         shadow = self.pop(a)
+        if shadow.lent:
+            return
         _spare.setdefault((a.device, len(shadow.data)), []).append((shadow.data, shadow.address, _walks))
 
 

@@ -68,12 +68,30 @@ class Tape(Recording):
             if pitfall is not None:
                 calls.refuse("A pitfall")
                 return pictures["pitfall"](self, pitfall, space)
-            if (notes := calls.noting()) is not None and self not in notes.tapes:
-                calls.refuse("backward() of a tape recorded before", "the recording and backward() in one capture")
+            if (notes := calls.noting()) is not None:
+                if self not in notes.tapes:
+                    calls.refuse("backward() of a tape recorded before", "the recording and backward() in one capture")
+                notes.asked.update(dict.fromkeys(a.allocation for a in self.arrays.values()))
             self._remember(space)
+            space.places = self._places(space, grads)
             self._publish(*self._walk(space, drop=True))
             space.release()
         return None
+
+    def _places(self, seeds: Workspace, grads: Any) -> frozenset[Allocation]:
+        """Whose shadow may lie in the memory of its gradient: in a capture, where nothing is published by halves."""
+        notes = calls.noting()
+        if notes is None or any(seed.allocation.is_gradient for seed in (grads or {}).values()):
+            return frozenset()
+        found = set()
+        for a in dict.fromkeys(known.allocation for known in self.arrays.values()):
+            if not a.asked or a in seeds:
+                continue
+            grad, written = a.gradient(), self.written.get(a)
+            blank = grad.blank == grad.version and not grad.exposed and (grad in notes.cleared or self in notes.zeroed)
+            if blank or (written is not None and written.everything):
+                found.add(a)
+        return frozenset(found)
 
     def _remember(self, seeds: Workspace) -> None:
         """Keep the seeds for `retrace` and the views, in the buffers of the last ones where they fit."""
@@ -397,9 +415,12 @@ class Tape(Recording):
             )
         blank = grad.blank == grad.version and not grad.exposed
         if (notes := calls.noting()) is not None:
-            blank = blank and grad in notes.cleared
+            if blank and grad not in notes.cleared and (blank := self in notes.zeroed):
+                notes.supposed[grad] = self
             notes.published[grad] = self
-        if blank or (written is not None and written.everything):
+        if shadow.lent:
+            pass
+        elif blank or (written is not None and written.everything):
             calls.move(grad.bytes, shadow.data)
         else:
             accumulate(grad, shadow, dtype)
@@ -456,18 +477,26 @@ class Tape(Recording):
     def zero(self) -> None:
         """Set the gradients of every array of this tape to zero."""
         with memory.LOCK, memory.unrecorded():
-            for allocation in {a.allocation: None for a in self.arrays.values()}:
-                grad, notes = allocation.grad, calls.noting()
-                if grad is not None and (grad.blank != grad.version or grad.exposed or notes is not None):
-                    with calls.allowed():
+            notes = calls.noting()
+            begun = notes is None or self in notes.begun
+            if notes is not None and not begun:  # a replay clears what the tape will hold then, not what it holds now
+                notes.zeroed.setdefault(self, []).append(len(notes.steps))
+            for grad in self._published():
+                if grad.blank != grad.version or grad.exposed or notes is not None:
+                    with calls.allowed() if begun else calls.unnoted():
                         calls.move(grad.bytes)
-                    if notes is not None:
+                    if notes is not None and begun:
                         notes.cleared.add(grad)
                         notes.written.setdefault(grad, {})[grad.span()] = "zero"
                     grad.version += 1
                     grad.blank = grad.version
                     grad.mark_published()
                     grad.publisher = (0, None)
+
+    def _published(self) -> list[Allocation]:
+        """The gradient memory of its arrays, as far as there is any."""
+        memories = dict.fromkeys(a.allocation for a in self.arrays.values())
+        return [a.grad for a in memories if a.grad is not None]
 
     def reset(self) -> None:
         """Forget every event and zero the gradients."""
@@ -524,6 +553,7 @@ class Tape(Recording):
         return self._ask("memory")
 
     def _ask(self, picture: str, *args: Any, **choices: Any) -> Any:
+        calls.refuse(f"tape.{picture}()")
         self.name_arrays(sys._getframe(2))
         return pictures[picture](self, *args, **choices)
 

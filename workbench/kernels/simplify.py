@@ -220,7 +220,6 @@ class _Rewrite:
         for name in written:
             self.forget(name, scope)
 
-
     def write_out(self, stmt: Stmt, args: tuple[Value, ...], turns: range, scope: _Scope) -> None:
         """The turns of a loop one after the other."""
         (region,) = stmt.regions

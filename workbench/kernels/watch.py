@@ -232,13 +232,13 @@ class Working:
     """`primal`: the statements that the adjoint was made from. `function`: that adjoint, every statement left in.
 
     `moments`: a marker statement of `function` -> what is seen when it runs, in the order of the reverse sweep.
-    `turns`: a marker statement of `primal`, at the start of every turn -> its loop.
+    `turns`: a marker statement of either, at the start of every region of every loop -> (the loop, the region).
     """
 
     primal: Function
     function: Function | None
     moments: dict[Stmt, Moment]
-    turns: dict[Stmt, Stmt]
+    turns: dict[Stmt, tuple[Stmt, Region]]
 
 
 def working(function: Function, active: frozenset[str] | None, groups: tuple[frozenset[str], ...] = ()) -> Working:
@@ -262,7 +262,8 @@ class _Working(_Adjoint):
         self.turns: list[Value] = []
         self.made: list[Function] = []
         self.build()
-        return Working(self.primal, self.made[0], self.moments, loops(self.primal))
+        made = self.made[0]
+        return Working(self.primal, made, self.moments, {**loops(self.primal), **loops(made)})
 
     def _describe(self, made: Function) -> Reverse:
         return Reverse(made, self.active, frozenset(), frozenset(), False)
@@ -301,14 +302,14 @@ class _Working(_Adjoint):
         return super().reenter(stmt, known, turn)
 
 
-def loops(function: Function) -> dict[Stmt, Stmt]:
-    """A marker at the start of every turn of every loop, put in: marker -> its loop."""
+def loops(function: Function) -> dict[Stmt, tuple[Stmt, Region]]:
+    """A marker at the start of every region of every loop, put in: marker -> (the loop, the region)."""
     found = {}
     for stmt in list(walk(function.body)):
-        if stmt.row in (c.FOR, c.WHILE):
+        for region in stmt.regions if stmt.row in (c.FOR, c.WHILE) else ():
             out = Value(int32)
             marker = Stmt(c.CONST, (), (out,), attr=0, where=stmt.where)
             out.stmt = marker
-            stmt.regions[-1].body.insert(0, marker)
-            found[marker] = stmt
+            region.body.insert(0, marker)
+            found[marker] = stmt, region
     return found

@@ -2,8 +2,8 @@
 
 The thread runs again in the interpreter, on copies of the memory as the walk found it: first the kernel, then its
 adjoint with every statement left in (`kernels.watch.working`). What is shown is what ran: nothing is computed here.
-Invariant: a value has one step on the way down, where it was made; a copy (`b = a`, a branch, a turn of a loop) is
-another name of it, never another step.
+Invariants: a value has one step on the way down, where it was made; a copy (`b = a`, a branch, a turn of a loop) is
+another name of it, never another step. What rests on bytes that the tape did not keep is "not kept", never a number.
 """
 
 from __future__ import annotations
@@ -23,31 +23,36 @@ from typing import Any
 import numpy as np
 
 from .. import memory
+from ..array import array
 from ..diagnose.again import THREADS, Copies
-from ..errors import GradientError, LaunchError, Where
+from ..errors import BoundsError, GradientError, LaunchError, Where
 from ..events import Event
 from ..kernels import ir, run
+from ..kernels.doubt import Doubt, cell_of
 from ..kernels.ir import Stmt, Value, root, walk
 from ..kernels.ops import control
 from ..kernels.ops import memory as mem
 from ..kernels.types import is_float
 from ..kernels.watch import Moment, Working, working
-from ..memory import Allocation
+from ..memory import Allocation, _bits
 from ..plan import written_names
 from ..shadows import Shadow, Workspace, extremal_memory, shadow_view
 from ..tape import Tape
 from .ledger import number, place
+from .moment import Moments
 from .scene import clean
 
 CAP = 5_000  # steps
 BUDGET = 300_000  # statements of a thread: half a second
+NOT_KEPT = "not kept"  # in place of a value
 
 
 @dataclass(frozen=True)
 class Step:
     """One statement on the way down (phase "forward") or its adjoint on the way back ("reverse").
 
-    name: of the local, or of the memory cell (`x[2]`). value: a number, or tuples of numbers for vectors and matrices.
+    name: of the local, or of the memory cell (`x[2]`). value: a number, or tuples of numbers for vectors and matrices;
+    "not kept" where it rests on memory that was overwritten and not kept.
     adjoint: of that value, complete; None on the way down, and where no derivative reaches it. depth: of calls.
     iteration: the turn, from 0, of every loop around it, outer first. produced_by: the step that made the value; on
     the way back the step on the way down. aliases: all other names of this one value.
@@ -176,9 +181,11 @@ def working_of(event: Event) -> Working:
 
 
 class Thread:
-    """One thread, run down and back up."""
+    """One thread, run down and back up. `status`: of each memory, which bytes are known, and which certainly."""
 
-    def __init__(self, event: Event, thread: tuple[int, ...]):
+    def __init__(
+        self, event: Event, thread: tuple[int, ...], status: dict[Allocation, tuple[np.ndarray, np.ndarray]]
+    ):  # fmt: skip
         self.event, self.thread = event, thread
         self.work = working_of(event)
         self.steps: list[Step] = []
@@ -189,6 +196,11 @@ class Thread:
         self.turn: dict[Stmt, int] = {}
         self.taken: Taken = {}
         self.note = ""
+        self.status = status
+        self.doubt: Doubt | None = None
+        self.missing = self.hidden = False  # is there a value, or a statement, that is not known
+        self.present: dict[str, None] = {}  # arrays that are shown as they are now
+        self.certain: list[tuple[int, np.ndarray]] = []
         self.around: dict[Stmt, tuple[Stmt, ...]] = {}
         self.testing: set[Stmt] = set()
         self._place(self.work.primal.body, ())
@@ -217,6 +229,8 @@ class Thread:
 
         def trace(thread: tuple[int, ...], stmt: Stmt, values: run.Values) -> None:
             nonlocal left
+            if self.doubt is not None:
+                self.doubt.see(thread, stmt, values)
             if thread == self.thread:
                 left -= 1
                 if left < 0:
@@ -229,11 +243,50 @@ class Thread:
             return True
         except TimeoutError:
             return False
+        except BoundsError:
+            if self.doubt is None:
+                raise
+            self.hidden = True  # by an index that is not the launch's
         return True
+
+    def doubtful(self, function: ir.Function, copies: Copies) -> Doubt | None:
+        """None where the launch reads nothing but what is known."""
+        masks = {a: known for a, (known, _) in self.status.items()}
+        if all(_bits(span, masks[span.allocation]).all() for span in self.event.reads):
+            return None
+        for a, known in masks.items():  # whatever is there would do, but zeros seldom lead outside of arrays
+            copies.memory[a][~known] = 0
+        memory = [(copies.memory[a], known.copy()) for a, known in masks.items()]
+        shadows = [(data, np.ones(len(data), bool)) for data in copies.shadows.values()]
+        return Doubt(function, self.work.turns, memory + shadows)
+
+    def known(self, value: Value, values: run.Values) -> Any:
+        """A value as it is shown."""
+        if self.doubt is None or value not in self.doubt:
+            return held(values[value])
+        self.missing = True
+        return NOT_KEPT
+
+    def notes(self) -> str:
+        texts = [self.note] if self.note else []
+        if self.missing or self.hidden:
+            texts.append('Not kept: memory that was overwritten, and that no gradient needs, with all that was computed'
+                         ' from it; wb.Tape(keep="all") keeps everything.')  # fmt: skip
+        if self.hidden:
+            texts.append("What ran behind a condition, a loop bound or an index on such a value is left out.")
+        if self.present:
+            names = ", ".join(self.present)
+            texts.append(f"As memory is now, which the tape does not watch: {names}.")
+        return " ".join(texts)
 
     # ---- down
 
     def down(self, copies: Copies) -> None:
+        self.doubt = self.doubtful(self.work.primal, copies)
+        self.certain = [
+            (copies.memory[a].__array_interface__["data"][0], certain)
+            for a, (_, certain) in self.status.items() if not certain.all()
+        ]  # fmt: skip
         complete = self.run(self.work.primal, copies.primal(), self.see)
         if len(self.steps) >= CAP // 2 or not complete:
             self.note = f"The first {len(self.steps)} steps on the way down are shown: the cap is {CAP} in all."
@@ -242,8 +295,12 @@ class Thread:
 
     def see(self, stmt: Stmt, values: run.Values) -> None:
         row = stmt.row
-        if stmt in self.work.turns:
-            self.begin_turn(self.work.turns[stmt])
+        if self.doubt is not None and (self.doubt.dark(stmt) or stmt in self.doubt.missed):
+            self.skip(stmt)
+        elif stmt in self.work.turns:
+            loop, region = self.work.turns[stmt]
+            if region is loop.regions[-1]:
+                self.begin_turn(loop)
         elif row is control.IF:
             taken = bool(values[stmt.args[0]])
             if stmt.where is not None:
@@ -260,7 +317,15 @@ class Thread:
         elif row is mem.STORE or row in mem.ATOMICS:
             self.store(stmt, values)
         elif stmt.outs and stmt.outs[0].name and not stmt.outs[0].name.startswith("$"):
-            self.enter(stmt, stmt.outs[0].name, values[stmt.outs[0]])
+            self.enter(stmt, stmt.outs[0].name, self.known(stmt.outs[0], values))
+
+    def skip(self, stmt: Stmt) -> None:
+        """Nobody knows whether this ran, or which way it went."""
+        self.hidden = True
+        self.turn.pop(stmt, None)
+        self.cells.clear()
+        for out in stmt.outs:
+            self.made.pop(out, None)
 
     def begin_turn(self, loop: Stmt) -> None:
         turn = self.turn[loop] = self.turn.get(loop, -1) + 1
@@ -290,30 +355,51 @@ class Thread:
         if len(self.steps) >= CAP // 2:
             raise Done
         iteration, k = self.iteration(stmt), len(self.steps)
-        self.steps.append(Step("forward", stmt.where, name, held(value), None, _depth(stmt.where), iteration,
+        self.steps.append(Step("forward", stmt.where, name, value, None, _depth(stmt.where), iteration,
                                produced, (), note))  # fmt: skip
         self.at[stmt, iteration] = k
         for out in stmt.outs:
             self.made[out] = k
         return k
 
+    def cell(self, stmt: Stmt, values: run.Values) -> tuple[str, tuple[int, ...] | None]:
+        """The memory cell of a statement: as text, and as something to compare."""
+        name = root(stmt.args[0]).name
+        if self.doubt is not None and self.doubt.indexed(stmt):
+            self.missing = True
+            return f"{name}[?]", None
+        index, *key = cell_of(stmt, values)
+        return f"{name}[{', '.join(map(str, index))}]", tuple(key)
+
     def load(self, stmt: Stmt, values: run.Values) -> None:
-        cell, key = _cell(stmt, values)
+        cell, key = self.cell(stmt, values)
         name = stmt.outs[0].name
         if name.startswith("$"):
             name = ""
         before = self.cells.get(key)
-        self.enter(stmt, name or cell, values[stmt.outs[0]], before, f"reads {cell}" if name else "")
+        value = self.known(stmt.outs[0], values)
+        if before is None and key is not None and value is not NOT_KEPT:
+            self.look(root(stmt.args[0]).name, *key)
+        self.enter(stmt, name or cell, value, before, f"reads {cell}" if name else "")
         if before is not None:  # reading back is a copy
             self.made[stmt.outs[0]] = before
 
+    def look(self, name: str, address: int, size: int) -> None:
+        """Would the tape know if somebody had changed this memory since."""
+        for start, certain in self.certain:
+            if start <= address < start + len(certain) and not certain[address - start :][:size].all():
+                self.present[name] = None
+
     def store(self, stmt: Stmt, values: run.Values) -> None:
-        cell, key = _cell(stmt, values)
+        cell, key = self.cell(stmt, values)
         value = stmt.args[-1]
         producer = self.made.get(value)
         note = "" if stmt.row is mem.STORE else stmt.row.name
-        k = self.enter(stmt, cell, values[value], producer, note)
-        self.cells[key] = k if producer is None or stmt.row is not mem.STORE else producer
+        k = self.enter(stmt, cell, self.known(value, values), producer, note)
+        if key is None:
+            self.cells.clear()
+        else:
+            self.cells[key] = k if producer is None or stmt.row is not mem.STORE else producer
 
     # ---- back up
 
@@ -322,6 +408,7 @@ class Thread:
             self.note = self.note or "No gradient is asked for on this launch's way: there is nothing to reverse."
             return
         command, back = self.event.command, self.event.reverse
+        self.doubt = self.doubtful(self.work.function, copies)
         args = copies.primal() + [copies.shadow(command.places[k]) for k in back.shadows] + helpers
         if not self.run(self.work.function, args, self.see_back):
             self.note = f"The way back is too long to be shown: a thread is given up on after {BUDGET} statements."
@@ -334,6 +421,8 @@ class Thread:
             return
         if len(self.steps) >= CAP:
             raise Done
+        if self.doubt is not None and self.doubt.dark(stmt):
+            return
         k = self.at.get((moment.stmt, tuple(int(values[t]) for t in moment.turns)))
         if k is None:
             return
@@ -344,7 +433,7 @@ class Thread:
         if not floats:
             return
         g = moment.adjoints[0]
-        adjoint = None if g is None else held(values[g])
+        adjoint = None if g is None else self.known(g, values)
         note = self.noted(stmt, values, step, moment, adjoint)
         self.steps.append(replace(step, phase="reverse", adjoint=adjoint, produced_by=k, note=note))
 
@@ -359,9 +448,8 @@ class Thread:
         k = self.declared[root(stmt.args[0]).name]
         param = self.event.command.program.function.params[k]
         value = held(np.asarray(self.event.command.flat[k], param.type.numpy))  # type: ignore[attr-defined]
-        return Step(
-            "reverse", param.where, param.name, value, held(values[stmt.args[-1]]), note=f"added to d {param.name}"
-        )
+        adjoint = self.known(stmt.args[-1], values)
+        return Step("reverse", param.where, param.name, value, adjoint, note=f"added to d {param.name}")
 
     def noted(self, stmt: Stmt, values: run.Values, step: Step, moment: Moment, adjoint: Any) -> str:
         """What the adjoint does to memory; and what the replay found otherwise than the launch."""
@@ -374,6 +462,8 @@ class Thread:
         elif adjoint is not None and stmt.row in mem.ATOMICS:
             note = f"{stmt.row.name}: from d {cell}"
         again = moment.values[0] if moment.values and stmt.row not in _WRITES else None
+        if step.value is NOT_KEPT or (again is not None and self.doubt is not None and again in self.doubt):
+            return note
         if again is not None and (now := held(values[again])) != step.value and not _both_nan(now, step.value):
             note = f"was {shown(step.value)}, now {shown(now)}" + (f"; {note}" if note else "")
         return note
@@ -385,16 +475,6 @@ _WRITES = (mem.STORE, *mem.ATOMICS)
 def _results(loop: Stmt) -> tuple[Value, ...]:
     """What a turn hands to the next one."""
     return loop.regions[-1].results[1:] if loop.attr.breaks else loop.regions[-1].results
-
-
-def _cell(stmt: Stmt, values: run.Values) -> tuple[str, tuple]:
-    """The memory cell of a statement: as text, and as something to compare."""
-    array = stmt.args[0]
-    ndim = array.type.ndim  # type: ignore[attr-defined]
-    index = tuple(int(values[a]) for a in stmt.args[1 : 1 + ndim])
-    data = values[array]
-    address = data.__array_interface__["data"][0] + sum(i * s for i, s in zip(index, data.strides, strict=False))
-    return f"{root(array).name}[{', '.join(map(str, index))}]", (address, data[index].nbytes)
 
 
 def _both_nan(a: Any, b: Any) -> bool:
@@ -512,7 +592,6 @@ def microscope(tape: Tape, event: Any, thread: Any) -> Microscope:
     found = event_of(tape, event)
     index = thread_of(found, thread)
     position = next(k for k, e in enumerate(tape.events) if e is found)
-    seen = Thread(found, index)
     after: dict[Allocation, Shadow] = {}
 
     def before(event: Event, space: Workspace) -> None:
@@ -526,10 +605,18 @@ def microscope(tape: Tape, event: Any, thread: Any) -> Microscope:
             after.update(extremal_memory(found))
 
     with memory.LOCK, contextlib.suppress(Done):
+        seen = Thread(found, index, status_of(tape, found, position))
         if position + 1 == len(tape.events):
             after.update(extremal_memory(found))
         tape.retrace(observe, before)
-    return Microscope(position, f"#{position} {found.label}", index, tuple(seen.steps), seen.note)
+    return Microscope(position, f"#{position} {found.label}", index, tuple(seen.steps), seen.notes())
+
+
+def status_of(tape: Tape, event: Event, position: int) -> dict[Allocation, tuple[np.ndarray, np.ndarray]]:
+    """Of the memory that a launch uses: which bytes are known as it saw them, and which certainly."""
+    moments = Moments(tape)
+    used = dict.fromkeys(x.allocation for x in event.command.places if isinstance(x, array))
+    return {a: moments.status(a, position) for a in used}
 
 
 def helpers_of(tape: Tape, event: Event, after: dict[Allocation, Shadow]) -> list:

@@ -8,7 +8,7 @@ Adjoints come from one walk that takes pictures of the array; they are shown at 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..array import array
 from ..device import on_host
 from ..events import Event, checksum_of
 from ..kernels.types import Struct, is_float
-from ..memory import Allocation, _bits
+from ..memory import Allocation, Span, _bits
 from ..shadows import Shadow, Workspace, gradient_dtype, shadow_view
 from ..tape import Tape
 
@@ -172,6 +172,17 @@ class Moments:
                 _bits(span, known)[...] = False
         return data, known, ""
 
+    def status(self, a: Allocation, cursor: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of every byte of a memory: is it known; and is that certain, or is it taken as it is now."""
+        data, known, _ = self._present(a)
+        certain = _watched(self.tape, a)
+        for n in reversed([n for n in self.touching.get(a, ()) if n >= cursor]):
+            event = self.tape.events[n]
+            _unwind(event, a, data, known)
+            for span, _ in _restored(event, a):
+                _bits(span, certain)[...] = True
+        return known, certain
+
     # ---- adjoints
 
     def adjoint(self, a: array, cursor: int, frame: Frame) -> dict[str, Any] | None:
@@ -225,14 +236,31 @@ def _unwind(event: Event, a: Allocation, data: np.ndarray, known: np.ndarray) ->
     for span in event.writes:
         if span.allocation is a:
             _bits(span, known)[...] = False
+    for span, kept in _restored(event, a):
+        raw = np.ascontiguousarray(on_host(kept)).view(np.uint8)
+        _bits(span, data)[...] = raw.reshape(*span.shape, span.itemsize)
+        _bits(span, known)[...] = True
+
+
+def _restored(event: Event, a: Allocation) -> Iterator[tuple[Span, Any]]:
+    """What there is of this memory from before an event; a checkpointed loop has the state that it began with."""
     for kept in reversed(event.kept):
         if kept.span.allocation is a:
-            span, old = kept.span, on_host(kept.data)
-            width = old.dtype.itemsize
-            raw = np.ascontiguousarray(old).view(np.uint8).reshape(*span.shape, -1)
-            assert raw.shape[-1] == span.itemsize, width
-            _bits(span, data)[...] = raw
-            _bits(span, known)[...] = True
+            yield kept.span, kept.data
+    if event.loop is not None and event.kind == "loop":
+        for x, data in zip(event.loop.state, event.loop.kept[0], strict=True):
+            if x.allocation is a:
+                yield x.span, data
+
+
+def _watched(tape: Tape, a: Allocation) -> np.ndarray:
+    """The bytes of which a tape would know if somebody else had changed them."""
+    if a in tape.left or (a in tape.met and not a.exposed):
+        return np.ones(a.nbytes, bool)
+    found = np.zeros(a.nbytes, bool)
+    for need in tape.needs.get(a, ()):
+        _bits(need.span, found)[...] = True
+    return found
 
 
 def is_viewable(a: array) -> bool:
