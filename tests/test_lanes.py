@@ -161,3 +161,21 @@ def old_value(x: wb.array(dtype=F), y: wb.array(dtype=F), n: int):
 @pytest.mark.parametrize("kernel", [own_bounds, breaks, stores, in_place, calls, old_value])
 def test_these_do_not(kernel):
     assert form(kernel)[0] is None
+
+
+@wb.kernel
+def added_then_stored(x: wb.array(dtype=F), y: wb.array(dtype=F), n: int):
+    i = wb.tid()
+    s = F(0.0)
+    for j in range(n):
+        s += x[j] * x[i]
+    k = 2 * i
+    y[k] += s
+    y[k] = F(5.0)
+
+
+def test_what_is_added_does_not_come_behind_a_store_that_follows_it():
+    wb.config.backend = "c"
+    x, y = wb.array(np.ones(70), dtype=F), wb.zeros(140, dtype=F)
+    wb.launch(added_then_stored, 70, inputs=[x, y, 5])
+    assert y.list() == [5.0, 0.0] * 70

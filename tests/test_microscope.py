@@ -465,7 +465,7 @@ def local(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F)):
 
 
 def test_doubt_follows_the_values_through_locals_and_memory():
-    """A later launch overwrites `w`. What is written over unknown memory is known; what is read back is what went in."""
+    """A later launch overwrites `w`. What is written over unknown memory is known; read back is what went in."""
     x, w, y = leaf(X), wb.array(X, dtype=F), wb.zeros(N, dtype=F)
     with wb.Tape() as tape:
         wb.launch(local, N, inputs=[x, w], outputs=[y])
@@ -520,6 +520,38 @@ def test_behind_a_condition_a_bound_or_an_index_in_doubt_nothing_is_claimed():
     assert all(s.value == module.NOT_KEPT for name in "cdeg" for s in m.find(name))
     assert "left out" in m.note and 'keep="all"' in m.note
     assert adjoint(m, "a") == 1.0 and adjoint(m, "x[0]") == 2.0
+
+
+def test_a_loop_that_may_have_ended_is_shown_as_far_as_it_went_for_certain():
+    @wb.kernel
+    def ended(x: wb.array(dtype=F), way: wb.array(dtype=int), y: wb.array(dtype=F), log: wb.array(dtype=int)):
+        i = wb.tid()
+        s = 0
+        for j in range(5):
+            s = s + 1
+            if j >= way[i]:
+                break
+        while True:
+            log[2] = log[2] + 1
+            if log[2] > way[i]:
+                break
+        log[0] = s
+        a = x[i]
+        for j in range(2):
+            a = a * x[i]
+            log[1] = j
+        y[i] = a
+
+    x, way, y, log = leaf([3.0]), wb.array([2], dtype=int), wb.zeros(1, dtype=F), wb.zeros(3, dtype=int)
+    with wb.Tape() as tape:
+        wb.launch(ended, 1, inputs=[x, way], outputs=[y, log])
+        way.fill_(7)
+    tape.backward(grads={y: wb.ones(1, dtype=F)})
+    m = tape.microscope(0, 0)
+    assert [(s.value, s.iteration) for s in m.find("s")] == [(0, ()), (1, (0,))]
+    assert value(m, "log[0]") == module.NOT_KEPT and [s.value for s in m.find("log[1]")] == [0, 1]
+    assert [s.value for s in m.find("a")] == [3.0, 9.0, 27.0] and value(m, "y[0]") == 27.0
+    assert [s.adjoint for s in m.find("a", phase="reverse")] == [1.0, 3.0, 9.0]
 
 
 def test_an_index_in_doubt_that_leads_outside_ends_what_is_shown():

@@ -30,13 +30,15 @@ class Graph:
         for a in notes.made:
             if not a.is_gradient and a not in notes.fixed:
                 notes.written.setdefault(a, {})[a.span()] = "a new array"
-        self._written = [(a, tuple(spans.items())) for a, spans in notes.written.items()]
+        self._written = [[a, tuple(spans.items()), None] for a, spans in notes.written.items()]
+        self._told: frozenset[int] = frozenset()
         self._tapes = [(tape, weakref.ref(tape), tuple(tape.events)) for tape in notes.tapes]
         self._raced = [e for tape in notes.tapes for e in tape.events if e.reverse is not None and e.reverse.races]
         self._fixed = [(a, name, a.version, _seen(a)) for a, name in notes.fixed.items()]
         self._asks, self._asked = memory.asks, [(a, *_asked(a)) for a in notes.asked]
         grads = dict.fromkeys([*notes.published, *(a for a in notes.cleared if a.is_gradient)])
-        self._grads = [(g, notes.published.get(g), g.publisher[0], tuple(g._written)) for g in grads]
+        tape_of = {g: weakref.ref(tape) for g, tape in notes.published.items() if g.publisher[0]}
+        self._grads = [(g, tape_of.get(g), tuple(g._written)) for g in grads]
 
     def __repr__(self) -> str:
         return f"<graph of {len(self)} calls>"
@@ -109,21 +111,28 @@ class Graph:
 
     def _mark(self) -> None:
         """Leave gradient memory marked as the block left it: what is published, what was written by hand."""
-        for grad, tape, when, written in self._grads:
+        now = next(clock)
+        for grad, tape, written in self._grads:
             grad.version += 1
-            grad.mark_published()
-            grad._written.update(dict.fromkeys(written))
-            grad.publisher = (next(clock), weakref.ref(tape)) if tape is not None and when else (0, None)
+            if grad._written or grad.exposed or written:
+                grad.mark_published()
+                grad._written.update(dict.fromkeys(written))
+            grad.publisher = (0, None) if tape is None else (now, tape)
 
     def _announce(self, own: dict[int, Any]) -> None:
-        """Tell who watches, except the tapes that were captured too."""
-        for a, spans in self._written:
-            watchers = a.watchers
-            if a.is_gradient or not (not watchers or (len(watchers) == 1 and id(watchers[0]) in own)):
-                for span, what in spans:
-                    a.about_to_write(span, what)
-            else:
+        """Tell who watches, except the tapes that were captured too: the last place of an entry says who needs not."""
+        same = self._told == own.keys()
+        self._told = frozenset(own)
+        marked = {grad for grad, _, _ in self._grads}
+        for entry in self._written:
+            a, spans, quiet = entry
+            if same and a.watchers is quiet:
                 a.version += 1
+                continue
+            for span, what in spans:
+                a.about_to_write(span, what)
+            alone = all(id(ref) in own for ref in a.watchers)
+            entry[2] = a.watchers if alone and (a in marked or not a.is_gradient) else None
 
 
 def _segments(steps: list[Any]) -> list[Callable[[], None]]:

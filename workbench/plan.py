@@ -571,9 +571,10 @@ def _without_tests(program: Program, made: Executable, dims: tuple, scalars: dic
     found = ranges.interior(made.function, dims, scalars, shapes, numbers)
     if found is None:
         return made
-    taken, box = found
-    variant = replace(made.variant, inner=program.once(simplify.assume, made.function, frozenset(taken)))
-    return Executable(made.function, made.backend, variant, made.workers, box=tuple(e for pair in box for e in pair))
+    inner = program.once(simplify.assume, made.function, found.taken)
+    variant = replace(made.variant, inner=inner, alone=found.whole)
+    ends = tuple(e for pair in found.box for e in pair)
+    return Executable(made.function, made.backend, variant, made.workers, box=ends)
 
 
 def _is_used(function: Function, value: Any) -> bool:

@@ -411,7 +411,7 @@ class Recording:
 
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
         """Something that this tape does not record is about to change bytes."""
-        if self.muted:
+        if self.muted or (self.conflicts and self.keep == "needed"):  # what is refused stays refused
             return
         needs = self.needs.get(span.allocation, [])
         if self.keep == "all":
@@ -419,9 +419,11 @@ class Recording:
             self._keep(span, event, needs)
             self.events.append(event)
             needs = []
-        for need in needs:
-            if need.span.overlaps(span) is not False:
-                self.conflicts.append((need, what, where or memory.caller_where()))
+        hit = [need for need in needs if need.span.overlaps(span) is not False]
+        if hit:
+            where = where or memory.caller_where()
+            self.conflicts += [(need, what, where) for need in hit]
+            needs[:] = [need for need in needs if need not in hit]  # once is enough to refuse the walk
         if span.allocation in self.left:
             self.changed.setdefault(span.allocation, {})[span] = None
             self.guarded = True

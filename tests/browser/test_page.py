@@ -354,6 +354,19 @@ def test_the_microscope_goes_down_and_back_up(show, pages):
     assert float(shown.strip("()").split(",")[0].replace("−", "-")) == pytest.approx(last.adjoint[0], rel=1e-2)
 
 
+def test_a_value_of_a_thread_that_was_not_kept_is_said_to_be_so(show):
+    page = show("forgotten")
+    open_thread(page, 1, "0")
+    page.says(".wb-scope .wb-lines", 'wb.Tape(keep="all")')
+    slider = page.page.locator(".wb-scope input[type=range]")
+    slider.focus()
+    page.press("End")
+    values = page.page.locator(".wb-scope td.wb-value")
+    assert [text.split("\n")[0].strip("↰") for text in values.all_inner_texts()] == ["0", "not kept", "not kept"]
+    assert "h = not kept" in slider.get_attribute("aria-valuetext").replace("x[0]", "h")
+    assert page.text(".wb-scope tr.now td.wb-hot") == "4"
+
+
 def test_loops_of_a_thread_have_a_box_for_the_turn(show):
     page = show("springs")
     open_thread(page, 4, "3")

@@ -145,8 +145,10 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     if variant.inner is None:
         return "\n".join([*_top([whole], signature), *_loops(whole, "cells"), *_entry(whole)])
     inner = _cells(variant.inner, variant, Signature(variant.inner, boxed=True))
+    if variant.alone:
+        return "\n".join([*_top([inner], signature), *_loops(inner, "inner"), *_boxed_entry(inner, "")])
     parts = [*_loops(whole, "cells"), *_loops(inner, "inner")]
-    return "\n".join([*_top([whole, inner], signature), *parts, *_boxed_entry(whole)])
+    return "\n".join([*_top([whole, inner], signature), *parts, *_boxed_entry(whole, AROUND)])
 
 
 def _cells(function: Function, variant: Variant, signature: Signature, form: lanes.Lanes | None = None) -> Body:
@@ -223,17 +225,21 @@ def _pointers(body: Body) -> str:
 BOXED_ENTRY = """\
 void NAME(const void *block, int64_t begin, int64_t end) {
     const NAME_args *args = block;
-    int64_t all[2 * RANK], in[2 * RANK], part[2 * RANK];
+    int64_t all[2 * RANK], in[2 * RANK];
     for (int k = 0; k < RANK; ++k) {
         all[2 * k] = k ? 0 : begin;
         all[2 * k + 1] = k ? args->dim[k] : end;
         for (int e = 2 * k; e < 2 * k + 2; ++e) {
             int64_t x = args->wb_box[e];
             in[e] = x < all[2 * k] ? all[2 * k] : x > all[2 * k + 1] ? all[2 * k + 1] : x;
-            part[e] = all[e];
         }
     }
     NAME_inner(args, inPOINTERS);
+AROUND}
+"""
+AROUND = """\
+    int64_t part[2 * RANK];
+    for (int e = 0; e < 2 * RANK; ++e) part[e] = all[e];
     for (int k = 0; k < RANK; ++k) {
         part[2 * k + 1] = in[2 * k];
         NAME_cells(args, partPOINTERS);
@@ -243,11 +249,10 @@ void NAME(const void *block, int64_t begin, int64_t end) {
         part[2 * k] = in[2 * k];
         part[2 * k + 1] = in[2 * k + 1];
     }
-}
 """
 
 
-def _boxed_entry(body: Body) -> list[str]:
+def _boxed_entry(body: Body, around: str) -> list[str]:
     """The box without tests, then what lies around it, slab by slab."""
     names = {"NAME": body.signature.name, "RANK": str(body.function.rank), "POINTERS": _pointers(body)}
-    return [re.sub("NAME|RANK|POINTERS", lambda m: names[m[0]], BOXED_ENTRY)]
+    return [re.sub("NAME|RANK|POINTERS", lambda m: names[m[0]], BOXED_ENTRY.replace("AROUND", around))]

@@ -85,7 +85,7 @@ def _facts(function: Function, variant: Variant) -> _Facts | None:
     if any(s.row.name in _NO or _returns(s, function) for s in walk(function.body)):
         return None
     facts = _Facts(function)
-    return None if facts.added & facts.loaded else facts
+    return None if facts.added & (facts.loaded | facts.stored) else facts  # adds come behind what follows them
 
 
 def _floats(type: Type) -> bool:

@@ -461,30 +461,47 @@ def relevant_scalars(function: ir.Function) -> tuple[str, ...]:
     return tuple(p.name for p in function.params if p.name in used)
 
 
+class Interior(NamedTuple):
+    """Threads [lo, hi) per axis that take the first branch of all of `taken`. `whole`: the others change nothing."""
+
+    taken: frozenset[ir.Stmt]
+    box: Box
+    whole: bool
+
+
+_QUIET = (Effect.PURE, Effect.READS)
+
+
 def interior(
     function: ir.Function, dims: Sequence[int], scalars: Mapping, shapes: Mapping, numbers: set[str]
-) -> tuple[list[ir.Stmt], Box] | None:
-    """A box of threads in which the first branch of some `if`s is always taken, and those `if`s: most of the grid.
+) -> Interior | None:
+    """A box of threads in which the first branch of some `if`s is always taken: most of the grid.
 
     Only integer parameters in `numbers` may decide. None where there is nothing to gain.
     """
     launch = _Launch(dims, scalars, shapes)
     every = {("tid", k): (0, d - 1) for k, d in enumerate(dims)}
-    box, taken = dict(every), []
+    box, taken, alone = dict(every), [], {}
     for stmt, guards in _read(function).decisions:
-        inside = dict(box)
+        inside, here = dict(box), dict(every)
         for guard in guards:
             used = {s[1] for s in _symbols(guard.form) if s[0] == "param"}
             line = launch.line(guard.form)
             if guard.op != "ge" or line is None or not used <= numbers or not _exact(guard.form, launch, every):
                 break
-            if not _cut(line, inside):
+            if not (_cut(line, inside) and _cut(line, here)):
                 break
         else:
             if _volume(inside) * 2 > _volume(every):
                 box = inside
                 taken.append(stmt)
-    return (taken, tuple((lo, hi + 1) for lo, hi in box.values())) if taken else None
+                alone[stmt] = here
+    if not taken:
+        return None
+    doing = [s for s in taken if alone[s] == box]  # all that happens in these happens in the box, and nowhere else
+    there = {s for stmt in doing for s in ir.walk(stmt.regions[0]) if s.row.effect not in _QUIET}
+    whole = all(s in there for s in ir.walk(function.body) if s.row.effect not in _QUIET)
+    return Interior(frozenset(taken), tuple((lo, hi + 1) for lo, hi in box.values()), whole)
 
 
 def _exact(form: Affine, launch: _Launch, box: dict[Symbol, tuple[int, int]]) -> bool:

@@ -252,7 +252,10 @@ class Thread:
     def doubtful(self, function: ir.Function, copies: Copies) -> Doubt | None:
         """None where the launch reads nothing but what is known."""
         masks = {a: known for a, (known, _) in self.status.items()}
-        if all(_bits(span, masks[span.allocation]).all() for span in self.event.reads):
+        read = self.event.reads
+        if any(stmt.row in mem.ATOMICS for stmt in walk(self.work.primal.body)):  # they may read what they write
+            read = (*read, *self.event.writes)
+        if all(_bits(span, masks[span.allocation]).all() for span in read):
             return None
         for a, known in masks.items():  # whatever is there would do, but zeros seldom lead outside of arrays
             copies.memory[a][~known] = 0
@@ -376,7 +379,7 @@ class Thread:
         name = stmt.outs[0].name
         if name.startswith("$"):
             name = ""
-        before = self.cells.get(key)
+        before = None if key is None else self.cells.get(key)
         value = self.known(stmt.outs[0], values)
         if before is None and key is not None and value is not NOT_KEPT:
             self.look(root(stmt.args[0]).name, *key)
@@ -586,7 +589,8 @@ def microscope(tape: Tape, event: Any, thread: Any) -> Microscope:
 
     event    an event of the tape, its position in `tape.events`, or its label where only one launch has it.
     thread   an int, or a tuple of as many as the launch has dimensions.
-    The adjoints are those of the seeds of the last `backward`; before any, all are zero. At most 5,000 steps.
+    The adjoints are those of the seeds of the last `backward`; before any, all are zero. At most 5,000 steps. A value
+    that rests on memory which was overwritten and not kept is "not kept": `wb.Tape(keep="all")` keeps everything.
     Raises LaunchError for an event or a thread that does not exist, GradientError on a tape with `record_func`.
     """
     found = event_of(tape, event)
@@ -604,11 +608,12 @@ def microscope(tape: Tape, event: Any, thread: Any) -> Microscope:
         if position + 1 < len(tape.events) and event is tape.events[position + 1]:
             after.update(extremal_memory(found))
 
-    with memory.LOCK, contextlib.suppress(Done):
+    with memory.LOCK:
         seen = Thread(found, index, status_of(tape, found, position))
         if position + 1 == len(tape.events):
             after.update(extremal_memory(found))
-        tape.retrace(observe, before)
+        with contextlib.suppress(Done):
+            tape.retrace(observe, before)
     return Microscope(position, f"#{position} {found.label}", index, tuple(seen.steps), seen.notes())
 
 

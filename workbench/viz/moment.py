@@ -174,13 +174,12 @@ class Moments:
 
     def status(self, a: Allocation, cursor: int) -> tuple[np.ndarray, np.ndarray]:
         """Of every byte of a memory: is it known; and is that certain, or is it taken as it is now."""
-        data, known, _ = self._present(a)
-        certain = _watched(self.tape, a)
+        known, certain = self._present(a)[1], _watched(self.tape, a)
         for n in reversed([n for n in self.touching.get(a, ()) if n >= cursor]):
             event = self.tape.events[n]
-            _unwind(event, a, data, known)
+            _forget(event, a, known)
             for span, _ in _restored(event, a):
-                _bits(span, certain)[...] = True
+                _bits(span, known)[...] = _bits(span, certain)[...] = True
         return known, certain
 
     # ---- adjoints
@@ -233,13 +232,17 @@ class Moments:
 
 def _unwind(event: Event, a: Allocation, data: np.ndarray, known: np.ndarray) -> None:
     """From after an event to before it: what it wrote is not known any more, except where it was kept."""
-    for span in event.writes:
-        if span.allocation is a:
-            _bits(span, known)[...] = False
+    _forget(event, a, known)
     for span, kept in _restored(event, a):
         raw = np.ascontiguousarray(on_host(kept)).view(np.uint8)
         _bits(span, data)[...] = raw.reshape(*span.shape, span.itemsize)
         _bits(span, known)[...] = True
+
+
+def _forget(event: Event, a: Allocation, known: np.ndarray) -> None:
+    for span in event.writes:
+        if span.allocation is a:
+            _bits(span, known)[...] = False
 
 
 def _restored(event: Event, a: Allocation) -> Iterator[tuple[Span, Any]]:
