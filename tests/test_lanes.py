@@ -179,3 +179,16 @@ def test_what_is_added_does_not_come_behind_a_store_that_follows_it():
     x, y = wb.array(np.ones(70), dtype=F), wb.zeros(140, dtype=F)
     wb.launch(added_then_stored, 70, inputs=[x, y, 5])
     assert y.list() == [5.0, 0.0] * 70
+
+
+@wb.kernel
+def by_rows(x: wb.array2d(dtype=F), y: wb.array(dtype=F), m: int):
+    i = wb.tid()
+    s = F(0.0)
+    for j in range(m):
+        s += x[i, j] * x[i, j]
+    y[i] = s
+
+
+def test_a_thread_that_walks_along_its_own_row_stays_alone():
+    assert form(by_rows)[0] is None and form(by_rows, ("x", "y"))[0] is None

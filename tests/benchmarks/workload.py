@@ -87,8 +87,10 @@ class Launched:
     def array(self, values: np.ndarray, dtype: Any = None, requires_grad: bool = True) -> Any:
         return self.api.array(values, dtype=dtype or self.real, device="cpu", requires_grad=requires_grad)
 
-    def zeros(self, shape: Any, dtype: Any = None, requires_grad: bool = True) -> Any:
-        return self.api.zeros(shape, dtype=dtype or self.real, device="cpu", requires_grad=requires_grad)
+    def zeros(self, shape: Any, dtype: Any = None) -> Any:
+        """What a run computes: Warp needs the mark on all of it, the workbench on what the gradient is asked of."""
+        marked = self.api.__name__ == "warp"
+        return self.api.zeros(shape, dtype=dtype or self.real, device="cpu", requires_grad=marked)
 
     def launch(self, kernel: Any, dim: Any, inputs: list[Any], outputs: list[Any] = []) -> None:  # noqa: B006
         self.api.launch(kernel, dim=dim, inputs=inputs, outputs=outputs, device="cpu")

@@ -106,6 +106,7 @@ class _Facts:
     def __init__(self, function: Function):
         stmts = list(walk(function.body))
         self.own = {v for s in stmts if s.row is control.TID for v in s.outs}
+        self.last = {v for s in stmts if s.row is control.TID and s.attr.axis == function.rank - 1 for v in s.outs}
         self.uniform = {p for p in function.params if not isinstance(p.type, Array)}
         self._see(function.body)
         touched = [s for s in stmts if s.args and isinstance(s.args[0].type, Array)]
@@ -146,10 +147,19 @@ class _Facts:
         for s in loop.regions[0].body:
             if self._alike(s) and self._turns(s):
                 some = True
-            elif s.row is rows.STORE or not self.clean(s):
+            elif s.row is rows.STORE or not self.clean(s) or not self._near(s):
                 return False
             some = some or any(_floats(v.type) and v not in self.uniform for v in s.outs)
         return some
+
+    def _near(self, s: Stmt) -> bool:
+        """Do the threads of a block touch one cell, or cells in a row? Else a turn by all of them leaps about."""
+        if s.row is not rows.LOAD and s.row not in _ADDS:
+            return True
+        *outer, last = s.args[1 : len(s.args) - (s.row is not rows.LOAD)]
+        if not all(v in self.uniform for v in outer):
+            return False
+        return last in self.uniform or (s.row is rows.LOAD and last in self.last)
 
     def clean(self, s: Stmt) -> bool:
         """Can a compiler vectorise this statement over threads."""
