@@ -477,3 +477,51 @@ def test_a_scalar_without_a_gradient_would_keep_its_old_value_too():
     x, y, k = leaf(1, 2), wb.zeros(2), wb.scalar(3.0)
     with pytest.raises(LaunchError, match="declared scalar"), wb.capture():
         wb.launch(scaled, 2, inputs=[x, k, y])
+
+
+def test_a_gradient_that_the_tape_itself_reads_is_not_used_as_room_for_its_walk():
+    w, x, s, v = leaf(1, 2), leaf(3, 4), wb.ones(2), wb.array(np.array([5, 7], np.float32))
+    z, y, u = [wb.zeros(2, requires_grad=True) for _ in range(3)]
+    with wb.capture() as graph:
+        wb.copy(y.grad, v)
+        with wb.Tape() as tape:
+            wb.launch(product, 2, inputs=[w, y.grad, z])
+            wb.launch(square, 2, inputs=[x, y])
+            wb.launch(product, 2, inputs=[y, z, u])
+        tape.backward(grads={u: s})
+    assert w.grad.list() == [45, 112]
+    graph.replay()
+    assert w.grad.list() == [90, 224]
+
+
+def test_a_walk_refused_in_a_capture_leaves_gradients_as_they_were():
+    x, s, tape = leaf(1, 2), wb.ones(2), wb.Tape()
+    y, u = [wb.zeros(2, requires_grad=True) for _ in range(2)]
+    index = wb.zeros(2, dtype=int)
+    with pytest.raises(GradientError, match="race"), wb.capture():
+        tape.reset()
+        with tape:
+            wb.launch(scatter, 2, inputs=[x, index, y])
+            wb.launch(product, 2, inputs=[x, y, u])
+        tape.backward(grads={u: s})
+    assert x.grad.list() == [0, 0]
+
+
+@pytest.mark.parametrize("change", ["zero", "backward", "replay"])
+def test_a_tape_that_read_a_gradient_is_told_when_another_one_publishes_or_zeroes_it(change):
+    x, w, s = leaf(1, 2), leaf(3, 4), wb.ones(2)
+    y, z = [wb.zeros(2, requires_grad=True) for _ in range(2)]
+    with wb.capture() as graph:
+        with wb.Tape() as other:
+            wb.launch(square, 2, inputs=[x, y])
+        other.backward(grads={y: s})
+    with wb.Tape() as tape:
+        wb.launch(product, 2, inputs=[w, x.grad, z])
+    if change == "zero":
+        other.zero()
+    elif change == "backward":
+        other.backward(grads={y: s})
+    else:
+        graph.replay()
+    with pytest.raises(GradientError, match="overwritten"):
+        tape.backward(grads={z: s})

@@ -332,6 +332,27 @@ assert run()
     assert process.returncode == 0, err
 
 
+@pytest.mark.needs_cc
+def test_a_forked_child_does_not_wait_for_what_its_parent_compiles(cache):
+    process = in_process(
+        """
+import os, signal
+from concurrent.futures import Future
+from workbench.kernels import compile_c
+whole, pending = Future(), Future()
+whole.set_result(1)
+compile_c._coming.append(pending)
+assert not compile_c.lost(pending) and not compile_c.lost(whole)
+child = os.fork()
+if child == 0:
+    os._exit(0 if compile_c.lost(pending) and not compile_c.lost(whole) else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert not compile_c.lost(pending)
+""", cache)  # fmt: skip
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+
+
 # ---- CUDA, as far as it goes without a GPU
 
 CUDA = 'extern "C" __global__ void add(double *x) { x[threadIdx.x] += 1.0; }\n'

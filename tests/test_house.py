@@ -39,7 +39,7 @@ LAYERS = (
     ("kernels.kernel",),
     ("kernels",),
     ("device",),
-    ("calls",),
+    ("calls", "cudagraph"),
     ("memory",),
     ("array", "scalar"),
     ("arguments",),

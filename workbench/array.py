@@ -685,7 +685,7 @@ def _from_data(data: Any, dtype: Any, shape: Any, device: Any, copy: bool) -> ar
     values = xp(made.device).asarray(values)
     if calls.noting() is not None:
         values = values.copy()  # a replay writes them again
-    calls.do(lambda: made.data.__setitem__(..., values))
+    _put(made, values)
     return made
 
 
@@ -892,15 +892,29 @@ def _same(dst: array, src: array, what: str) -> None:
         )
 
 
+def _put(dst: array, values: Any) -> None:
+    """dst = values, which nobody changes; for a GPU they are taken there once."""
+    to, values = dst.data, xp(dst.device).asarray(values) if dst.device.is_cuda else values
+    calls.do(lambda: to.__setitem__(..., values), calls.gpu_of(to, values) if dst.device.is_cuda else None)
+
+
 def _write_array(kind: str, dst: array, src: array) -> None:
-    host_write(kind, dst, src, None, lambda: calls.do(lambda: _move(dst, src)))
+    host_write(kind, dst, src, None, lambda: _copy(dst, src))
+
+
+def _copy(dst: array, src: array) -> None:
+    if dst.device is not src.device:
+        calls.do(lambda: _move(dst, src))
+        return
+    to, source = dst.data, src.data
+    if src.span.overlaps(dst.span) is False:
+        calls.do(lambda: to.__setitem__(..., source), calls.gpu_of(to, source))
+    else:  # NumPy is wrong about a[0:5:2] = a[0:3], and CuPy about more
+        calls.do(lambda: to.__setitem__(..., source.copy()), calls.gpu_of(to, source))
 
 
 def _move(dst: array, src: array) -> None:
-    if dst.device is src.device:
-        apart = src.span.overlaps(dst.span) is False  # NumPy is wrong about a[0:5:2] = a[0:3], and CuPy about more
-        dst.data[...] = src.data if apart else src.data.copy()
-    elif dst.device.is_cpu:
+    if dst.device.is_cpu:
         dst.data[...] = src.data.get()
     else:
         dst.data[...] = xp(dst.device).asarray(src.data)
@@ -912,26 +926,21 @@ def _write_values(dst: array, values: np.ndarray) -> None:
     if noted or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
         values = values.copy()
 
-    def perform() -> None:
-        dst.data[...] = xp(dst.device).asarray(values) if dst.device.is_cuda else values
-
-    host_write("assign", dst, None, values, lambda: calls.do(perform))
+    host_write("assign", dst, None, values, lambda: _put(dst, values))
 
 
 def _write_value(kind: str, dst: array, value: Any) -> None:
     value = None if value is None else np.array(value)
 
-    def write() -> None:
-        dst.data[...] = xp(dst.device).asarray(value) if dst.device.is_cuda else value
-
     def perform() -> None:
         if kind != "zero_":
-            calls.do(write)
+            _put(dst, value)
         elif dst.span.dense:
             low, high = dst.span.hull()
             calls.move(dst.allocation.bytes[low:high])
         else:
-            calls.do(partial(dst.span.words().__setitem__, ..., 0))
+            words = dst.span.words()
+            calls.do(partial(words.__setitem__, ..., 0), calls.gpu_of(words))
 
     host_write(kind, dst, None, value, perform)
 
@@ -958,7 +967,7 @@ def full(shape: Any, value: Any = 0, dtype: Any = None, device: Any = None, requ
         dtype = value.type if isinstance(value, types.Small) else _inferred(value, None)[0]
     made = _new(shape, dtype_of(dtype), device, zeroed=False)
     filled = _value_of(value, made.dtype)
-    calls.do(lambda: made.data.__setitem__(..., xp(made.device).asarray(filled) if made.device.is_cuda else filled))
+    _put(made, filled)
     return _finish(made, requires_grad, retain_grad, None, name)
 
 

@@ -20,7 +20,7 @@ from .config import config
 from .errors import LaunchError
 from .kernels import compile_c
 
-LARGE = 1 << 18  # bytes from which several threads move them faster than one
+LARGE = 1 << 16  # bytes from which several threads move them faster than one
 _PAIR = struct.Struct("=QQ")
 
 
@@ -32,12 +32,33 @@ class Call(ctypes.Structure):
     ]
 
 
+class Queued:
+    """A step that only queues work on one GPU: neither it nor that work looks at what the host has by then."""
+
+    def __init__(self, call: Callable[[], Any], gpu: int):
+        self.call, self.gpu = call, gpu
+
+    def __call__(self) -> None:
+        self.call()
+
+
+def gpu_of(*data: Any) -> int | None:
+    """The ordinal of the GPU on which all these arrays are; None for the CPU, or for several."""
+    found = {getattr(d.device, "id", None) for d in data}
+    return found.pop() if len(found) == 1 else None
+
+
+def step(call: Callable[[], Any], gpu: int | None) -> Any:
+    """A call as a step of a capture."""
+    return call if gpu is None else Queued(call, gpu)
+
+
 class Notes:
     """What an open capture has seen so far."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
-        self.steps: list[Any] = []  # Call or a function without arguments, in order
+        self.steps: list[Any] = []  # Call, Queued or another function without arguments, in order
         self.kept: list[Any] = []  # what the calls point into
         self.checks: list[Callable[[], Any]] = []  # after a replay: the error of a launch, or None
         self.fixed: dict[Any, str] = {}  # arrays whose values decide about races -> in which kernel
@@ -51,6 +72,7 @@ class Notes:
         self.zeroed: dict[Any, list[int]] = {}  # tapes that were not, but zeroed -> behind how many steps
         self.supposed: dict[Any, Any] = {}  # gradient memory that such a tape will have cleared -> the tape
         self.asked: dict[Any, None] = {}  # allocations of the tapes that were walked back
+        self.scratch: Any = None  # of a GPU, for all launches: they follow each other and leave nothing in it
         self.allowed = False
         self.asleep = False
 
@@ -136,15 +158,18 @@ def keep(*owners: Any) -> None:
         notes.kept += owners
 
 
-def do(call: Callable[[], Any]) -> None:
-    """Change memory by a function, whose references stay valid: a replay calls it again."""
+def do(call: Callable[[], Any], gpu: int | None = None) -> None:
+    """Change memory by a function, whose references stay valid: a replay calls it again.
+
+    `gpu`: all it does is queue work there, on memory of there.
+    """
     notes = noting()
     if notes is None:
         call()
         return
     with unnoted():
         call()
-    notes.steps.append(call)
+    notes.steps.append(step(call, gpu))
 
 
 def native(kernel: int, args: bytes, begin: int, end: int, threads: int) -> None:
@@ -164,7 +189,7 @@ def move(to: Any, source: Any = None) -> None:
     if opened is None and len(to) < LARGE:
         _move(to, source)
     elif not (isinstance(to, np.ndarray) and _compiles()):
-        do(lambda: _move(to, source))
+        do(lambda: _move(to, source), gpu_of(to) if source is None else gpu_of(to, source))
     else:
         keep(to, source)
         args = _PAIR.pack(address(to), 0 if source is None else address(source))
@@ -179,7 +204,7 @@ def _move(to: Any, source: Any) -> None:
 def clearing(data: Any) -> Any:
     """A step that clears these bytes when it is replayed, and not now."""
     if not (isinstance(data, np.ndarray) and _compiles()):
-        return lambda: _move(data, None)
+        return step(lambda: _move(data, None), gpu_of(data))
     args = _PAIR.pack(address(data), 0)
     block = ctypes.create_string_buffer(args, len(args))
     keep(data, block)
@@ -192,7 +217,7 @@ def add(to: Any, values: Any) -> None:
     if opened is None and to.nbytes < LARGE:
         to += values
     elif not (isinstance(to, np.ndarray) and _compiles() and to.itemsize in (4, 8)):
-        do(lambda: np.add(to, values, out=to) if isinstance(to, np.ndarray) else to.__iadd__(values))
+        do(lambda: np.add(to, values, out=to) if isinstance(to, np.ndarray) else to.__iadd__(values), gpu_of(to, values))
     else:
         keep(to, values)
         threads = config.threads if to.nbytes >= LARGE else 1
@@ -213,7 +238,7 @@ def copy(values: Any) -> Any:
     """A new array of these values; a replay copies them anew, into the same array."""
     made = values.copy()
     if opened is not None and (notes := noting()) is not None:
-        notes.steps.append(lambda: made.__setitem__(..., values))
+        notes.steps.append(step(lambda: made.__setitem__(..., values), gpu_of(made, values)))
     return made
 
 

@@ -3,7 +3,7 @@
 The one idea: a replay repeats what changed memory, on the same memory and with the same numbers, and nothing else. So
 it sees new contents of arrays, and not a new value of a Python variable. What a launch or `backward` decides from
 layouts and numbers was decided at the capture; what they decide from contents is looked at again or refused.
-On the CPU native calls in a row are one call of the generated runtime.
+On the CPU native calls in a row are one call of the generated runtime; on a GPU work in a row becomes a CUDA graph.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import groupby
 from types import TracebackType
 from typing import Any, Self
 
-from . import calls, memory
+from . import calls, cudagraph, memory
 from .errors import LaunchError
 from .events import checksum_of, clock
 from .kernels import compile_c
@@ -136,15 +136,22 @@ class Graph:
 
 
 def _segments(steps: list[Any]) -> list[Callable[[], None]]:
-    """Native calls in a row become one."""
+    """Native calls in a row become one, and so does what is queued on one GPU in a row."""
     found: list[Callable[[], None]] = []
-    for native, group in groupby(steps, lambda step: isinstance(step, calls.Call)):
-        if native:
-            row = list(group)
+    for kind, group in groupby(steps, _kind):
+        row = list(group)
+        if kind is calls.Call:
             found.append(_native((calls.Call * len(row))(*row)))
+        elif kind is not None:
+            found.append(cudagraph.Row(row, kind))
         else:
-            found += group
+            found += row
     return found
+
+
+def _kind(step: Any) -> Any:
+    """`Call`, the ordinal of a GPU, or None for what stays as it is."""
+    return calls.Call if isinstance(step, calls.Call) else getattr(step, "gpu", None)
 
 
 def _native(row: ctypes.Array) -> Callable[[], None]:
@@ -222,7 +229,7 @@ def _zero_again(notes: calls.Notes) -> None:
         notes.steps[at:at] = [calls.clearing(grad.bytes) for grad in grads if grad not in dead]
         for grad in grads:
             notes.cleared.add(grad)
-            notes.written.setdefault(grad, {})[grad.span()] = "zero"
+            notes.written.setdefault(grad, {})[grad.span()] = "tape.zero()"
 
 
 def _check_fixed(notes: calls.Notes) -> None:

@@ -172,7 +172,7 @@ class Span:
     def copy_in(self, kept: Any) -> None:
         """Put back what `copy_out` gave. Tells nobody: for rewinding only."""
         words = self.words()
-        calls.do(lambda: words.__setitem__(..., kept))
+        calls.do(lambda: words.__setitem__(..., kept), calls.gpu_of(words, kept))
 
 
 @lru_cache(4096)
@@ -532,7 +532,7 @@ def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = Tru
         notes.made.add(made)
         notes.cleared.add(made)
         if zeroed:
-            notes.steps.append(lambda: raw.fill(0))
+            notes.steps.append(calls.step(lambda: raw.fill(0), calls.gpu_of(raw)))
     return made
 
 

@@ -22,7 +22,7 @@ from . import calls
 from .arguments import views
 from .array import array
 from .config import config
-from .device import Device, catch_up, get_device, let_follow, xp
+from .device import Device, catch_up, get_device, let_follow, on_host, xp
 from .errors import BoundsError, GradientError, LaunchError, WorkbenchError
 from .kernels import compile_c, cost, ranges, run, simplify
 from .kernels import gather as gathering
@@ -90,7 +90,7 @@ class Executable:
         if self.call is None:
             self.call = program.executable(self.function, self.backend, self.variant, _compiled)
         if self.backend == "cuda":
-            calls.do(lambda: self._run_cuda(dims, values))
+            self._run_cuda(dims, values)
             return
         begin, end = rows or (0, dims[0])
         if self.box:
@@ -112,9 +112,10 @@ class Executable:
         """After a replay: has the launch failed."""
 
         def look() -> WorkbenchError | None:
-            if not status[0]:
+            record = on_host(status)
+            if not record[0]:
                 return None
-            record, status[0] = list(status), 0
+            record, status[0] = [int(n) for n in record], 0
             try:
                 self.fail(record)
             except WorkbenchError as error:
@@ -125,11 +126,14 @@ class Executable:
         calls.noting().checks.append(look)  # type: ignore[union-attr]
 
     def _run_cuda(self, dims: tuple[int, ...], values: list) -> None:
-        """Queued on CuPy's current stream, in order with torch's; waits only where it can fail on the device."""
+        """Queued on CuPy's current stream, in order with torch's; waits only where it can fail on the device.
+
+        All but the launch itself is done once, also for a capture; what failed in a replay is looked for after it.
+        """
         device = get_device("cuda")
-        cupy = xp(device)
+        cupy, notes = xp(device), calls.noting()
         status = cupy.zeros(STATUS_WORDS, np.int64) if self.can_fail else None
-        scratch = cupy.empty(SCRATCH_BYTES, np.uint8) if needs_scratch(self.function) else None
+        scratch = _scratch(cupy, notes) if needs_scratch(self.function) else None
         packed = self.signature.pack(
             dims, values, 0 if status is None else int(status.data.ptr),
             0 if scratch is None else int(scratch.data.ptr), 0 if scratch is None else SCRATCH_BYTES,
@@ -137,9 +141,17 @@ class Executable:
         size = {"most_threads": 2**31 if scratch is None else SCRATCH_THREADS}
         if self.alone:
             size = {"most_threads": 1, "block": 1}
+
+        def launch() -> None:
+            if notes is not None and status is not None:
+                status.fill(0)
+            self.call.launch(packed, math.prod(dims), cupy.cuda.get_current_stream().ptr, **size)
+
         catch_up(device)
-        self.call.launch(packed, math.prod(dims), cupy.cuda.get_current_stream().ptr, **size)
+        calls.do(launch, device.ordinal)
         let_follow(device)
+        if notes is not None and status is not None:
+            self._watch(status)
         if status is not None and int(status[0]):
             self.fail([int(n) for n in status])
 
@@ -181,6 +193,15 @@ def memory_exhausted(name: str, where: Any) -> GradientError:
         f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values.", slug="stack-full",
         where=where, why="A gradient from what is left would be wrong.", instead="fewer turns per launch",
     )  # fmt: skip
+
+
+def _scratch(cupy: Any, notes: Any) -> Any:
+    """Memory of a GPU for the loop values of one launch, or of all launches of a capture."""
+    if notes is None:
+        return cupy.empty(SCRATCH_BYTES, np.uint8)
+    if notes.scratch is None:
+        notes.scratch = cupy.empty(SCRATCH_BYTES, np.uint8)
+    return notes.scratch
 
 
 def _status() -> Any:

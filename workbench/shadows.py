@@ -173,7 +173,7 @@ def add_seed(space: Workspace, a: array, seed: Any) -> None:
 
 def add_into(view: Any, values: Any, span: Span) -> None:
     """view += values, also where several elements of the view are one number in memory."""
-    calls.do(lambda: _add_into(view, values.reshape(view.shape), span))
+    calls.do(lambda: _add_into(view, values.reshape(view.shape), span), calls.gpu_of(view, values))
 
 
 def _add_into(view: Any, values: Any, span: Span) -> None:

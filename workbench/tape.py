@@ -74,7 +74,13 @@ class Tape(Recording):
                 notes.asked.update(dict.fromkeys(a.allocation for a in self.arrays.values()))
             self._remember(space)
             space.places = self._places(space, grads)
-            self._publish(*self._walk(space, drop=True))
+            before = {a: a.gradient().bytes.copy() for a in space.places}
+            try:
+                self._publish(*self._walk(space, drop=True))
+            except BaseException:
+                for a, data in before.items():
+                    a.gradient().bytes[...] = data
+                raise
             space.release()
         return None
 
@@ -84,8 +90,9 @@ class Tape(Recording):
         if notes is None or any(seed.allocation.is_gradient for seed in (grads or {}).values()):
             return frozenset()
         found = set()
-        for a in dict.fromkeys(known.allocation for known in self.arrays.values()):
-            if not a.asked or a in seeds:
+        memories = dict.fromkeys(known.allocation for known in self.arrays.values())
+        for a in memories:
+            if not a.asked or a in seeds or a.grad in memories:
                 continue
             grad, written = a.gradient(), self.written.get(a)
             blank = grad.blank == grad.version and not grad.exposed and (grad in notes.cleared or self in notes.zeroed)
@@ -145,7 +152,8 @@ class Tape(Recording):
                     slug="loss-shape", instead=f"backward(grads={{{loss.label}: seed}})",
                 )  # fmt: skip
             one = space[loss.allocation].view(loss.span, gradient_dtype(loss))
-            calls.do(lambda: np.add(one, 1, out=one) if isinstance(one, np.ndarray) else one.__iadd__(1))
+            add_one = (lambda: np.add(one, 1, out=one)) if isinstance(one, np.ndarray) else (lambda: one.__iadd__(1))
+            calls.do(add_one, calls.gpu_of(one))
         for a, seed in (grads or {}).items():
             self._check_seed(a)
             add_seed(space, a, seed)
@@ -335,13 +343,15 @@ class Tape(Recording):
         back.count.run(command.program, command.plan.dims, values, views)
         for k, ties in helpers[1::2]:
             a = flat[k]
-            calls.do(partial(_count_tie, shadow_view(a, ties), a.data, shadow_view(a, after[a.allocation])))
+            count = shadow_view(a, ties)
+            calls.do(partial(_count_tie, count, a.data, shadow_view(a, after[a.allocation])), calls.gpu_of(count))
         return helpers
 
     def _consume_extreme(self, a: array, space: Workspace, ties: Shadow, after: dict) -> None:
         """What was there before the launch keeps its share; elsewhere the adjoint is used up."""
         g = shadow_view(a, space[a.allocation])
-        calls.do(partial(_share, g, a.data, shadow_view(a, after[a.allocation]), shadow_view(a, ties)))
+        before = shadow_view(a, after[a.allocation])
+        calls.do(partial(_share, g, a.data, before, shadow_view(a, ties)), calls.gpu_of(g))
 
     def _refuse_late(self, event: Event, plan: Any, flat: list, back: Any) -> None:
         for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
@@ -367,10 +377,10 @@ class Tape(Recording):
             if len(event.arrays) == 2 and event.arrays[1].allocation in self.active:
                 src = event.arrays[1] if part is dst else event.arrays[1].field(part._name or "")
                 got = calls.copy(g)
-                calls.do(partial(g.__setitem__, ..., 0))
+                calls.do(partial(g.__setitem__, ..., 0), calls.gpu_of(g))
                 add_into(space[src.allocation].view(src.span, gradient_dtype(src)), got, src.span)
             else:
-                calls.do(partial(g.__setitem__, ..., 0))
+                calls.do(partial(g.__setitem__, ..., 0), calls.gpu_of(g))
 
     def _reverse_func(self, event: Event, space: Workspace, after: dict) -> None:
         """The callback sees the live adjoint as `.grad`."""
@@ -418,6 +428,10 @@ class Tape(Recording):
             if blank and grad not in notes.cleared and (blank := self in notes.zeroed):
                 notes.supposed[grad] = self
             notes.published[grad] = self
+        if grad.watchers:
+            grad.about_to_write(grad.span(), "backward()")
+        elif notes is not None:
+            notes.written.setdefault(grad, {})[grad.span()] = "backward()"
         if shadow.lent:
             pass
         elif blank or (written is not None and written.everything):
@@ -427,10 +441,11 @@ class Tape(Recording):
             for span in written or ():
                 at = Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
                 words = at.words()
-                calls.do(partial(words.__setitem__, ..., shadow.view(span, words.dtype)))
+                calls.do(partial(words.__setitem__, ..., shadow.view(span, words.dtype)), calls.gpu_of(words))
         for wanted, data in retained.items():
             if wanted.allocation is a:
-                calls.do(partial(a.gradient_span(wanted).words().__setitem__, ..., data))
+                words = a.gradient_span(wanted).words()
+                calls.do(partial(words.__setitem__, ..., data), calls.gpu_of(words, data))
         a.grad_notes.clear()
         for span in self.stored.get(a, ()):
             if not a.retained.touch(span):
@@ -483,11 +498,14 @@ class Tape(Recording):
                 notes.zeroed.setdefault(self, []).append(len(notes.steps))
             for grad in self._published():
                 if grad.blank != grad.version or grad.exposed or notes is not None:
+                    if grad.watchers:
+                        with calls.unnoted():
+                            grad.about_to_write(grad.span(), "tape.zero()")
                     with calls.allowed() if begun else calls.unnoted():
                         calls.move(grad.bytes)
                     if notes is not None and begun:
                         notes.cleared.add(grad)
-                        notes.written.setdefault(grad, {})[grad.span()] = "zero"
+                        notes.written.setdefault(grad, {})[grad.span()] = "tape.zero()"
                     grad.version += 1
                     grad.blank = grad.version
                     grad.mark_published()

@@ -449,8 +449,7 @@ class _Adjoint:
             row, stmt = square
         operands = [self.widened(known[a]) for a in stmt.args]
         extra = {"attr": stmt.attr} if row.typed_by_attr else {}
-        together = row.adjoint_together if all(a in self.varied for a in stmt.args) else None
-        grads = (together or row.adjoint)(g, self.widened(known[y]), *operands, **extra)
+        grads = row.adjoint(g, self.widened(known[y]), *operands, **extra)
         for k, (a, d) in enumerate(zip(stmt.args, grads, strict=True)):
             if d is not None and a in self.varied:
                 beside = [b for j, b in enumerate(stmt.args) if j != k or row.name not in _BILINEAR]

@@ -299,6 +299,11 @@ def coming() -> list[Future]:
     return [f for f in _coming if not f.done()]
 
 
+def lost(future: Future) -> bool:
+    """Will nobody complete it: it was begun by the parent of this forked process."""
+    return future not in _coming and not future.done()
+
+
 def _forked() -> None:
     """The threads of the parent do not exist in a forked child."""
     global _builders

@@ -113,6 +113,8 @@ class Program:
     def prepare(self, function: Function, backend: str, variant: Variant) -> Any:
         """Start to compile the primal or one of its adjoints, where that can go on beside other work."""
         key = function, backend, variant
+        if key in self.coming and compile_c.lost(self.coming[key]):
+            del self.coming[key]
         if backend == "c" and key not in self.compiled and key not in self.coming:
             self.coming[key] = compile_c.begin(emit_c.text(function, variant), c_name(function.name))
         return self.coming.get(key)

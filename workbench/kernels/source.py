@@ -93,18 +93,33 @@ def _same_code(fn: Callable[..., Any], tree: ast.FunctionDef) -> bool:
     code = fn.__code__
     bare = copy.copy(tree)
     bare.decorator_list, bare.returns, bare.name = [], None, "text of a kernel"  # no name that it could itself mean
-    bare.args = copy.deepcopy(tree.args)
-    for arg in [*bare.args.posonlyargs, *bare.args.args, *bare.args.kwonlyargs, bare.args.vararg, bare.args.kwarg]:
-        if arg is not None:
-            arg.annotation = None
-    free = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(0)) for name in code.co_freevars]
-    outer = ast.parse("def around():\n    pass").body[0]
-    assert isinstance(outer, ast.FunctionDef)
-    outer.body = [*free, bare]
-    module = ast.fix_missing_locations(ast.Module([outer], []))
+    bare.args = _without_annotations(tree.args)
+    free = "".join(f"    {name} = 0\n" for name in code.co_freevars)
+    module = ast.parse(f"def around():\n{free}    pass")
+    assert isinstance(module.body[0], ast.FunctionDef)
+    module.body[0].body[-1] = bare
     around = next(c for c in compile(module, "kernel", "exec", dont_inherit=True).co_consts if isinstance(c, CodeType))
     again = next((c for c in around.co_consts if isinstance(c, CodeType) and c.co_name == bare.name), None)
-    return again is not None and _essence(again) == _essence(code)
+    return again is not None and (_plainly(again) == _plainly(code) or _essence(again) == _essence(code))
+
+
+def _without_annotations(args: ast.arguments) -> ast.arguments:
+    def bare(given: list[ast.arg]) -> list[ast.arg]:
+        return [ast.copy_location(ast.arg(a.arg), a) for a in given]
+
+    bare_args = copy.copy(args)
+    bare_args.posonlyargs, bare_args.args, bare_args.kwonlyargs = map(
+        bare, (args.posonlyargs, args.args, args.kwonlyargs)
+    )
+    bare_args.vararg, bare_args.kwarg = (bare([a])[0] if a else None for a in (args.vararg, args.kwarg))
+    return bare_args
+
+
+def _plainly(code: CodeType) -> tuple:
+    """The instructions and all that they name: equal only if the functions are."""
+    constants = [(type(c), repr(c)) for c in code.co_consts if not isinstance(c, CodeType)]
+    inner = len(code.co_consts) - len(constants)
+    return code.co_code, constants, inner, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
 
 
 _FORM = {"CACHE", "PUSH_NULL", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG"}  # differ by what a module imports

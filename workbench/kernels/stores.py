@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from weakref import WeakKeyDictionary
+
+_known: WeakKeyDictionary[ast.AST, list[ast.expr]] = WeakKeyDictionary()  # trees do not change
 
 
-def targets(node: ast.AST) -> Iterator[ast.expr]:
+def targets(node: ast.AST) -> list[ast.expr]:
     """Every expression that is assigned somewhere below `node`, tuples taken apart."""
+    if node not in _known:
+        _known[node] = list(_targets(node))
+    return _known[node]
+
+
+def _targets(node: ast.AST) -> Iterator[ast.expr]:
     for n in ast.walk(node):
         if isinstance(n, ast.Assign):
             found = n.targets

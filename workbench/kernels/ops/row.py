@@ -72,7 +72,6 @@ class Row:
                              among them
     adjoint(g, y, *args, attr?)  -> one gradient per argument (None: no gradient flows there), NO_GRADIENT, or None when
                              the derivative is zero everywhere
-    adjoint_together         the same where all arguments vary, if then some of the work can be shared
     tangent(ts, y, *args, attr?) -> tangent of the result (None: zero); ts holds None for arguments without a tangent.
                              Scalar and elementwise rows without one get it from the adjoint (see `diagonal`)
     elementwise              maps over components; a scalar argument beside composites serves every component
@@ -88,7 +87,6 @@ class Row:
     c: str | Callable[..., str] | None = None
     expand: Callable[..., Any] | None = None
     adjoint: Any = None
-    adjoint_together: Any = None
     tangent: Callable[..., Any] | None = None
     effect: Effect = Effect.PURE
     elementwise: bool = False

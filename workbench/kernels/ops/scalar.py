@@ -320,7 +320,6 @@ def _div_type(*types: Type) -> Type:
 DIV = row("div", type=_div_type, elementwise=True, unbounded=True,
           meaning=lambda a, b: a / b, c="{0} / {1}",
           adjoint=lambda g, y, a, b: (DIV(g, b), NEG(DIV(MUL(g, y), b))),
-          adjoint_together=lambda g, y, a, b: (share := DIV(g, b), NEG(MUL(share, y))),
           doc="Quotient of two floats; of two composites component by component. Integers divide with //.")  # fmt: skip
 
 
