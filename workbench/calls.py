@@ -43,7 +43,9 @@ class Queued:
 
 
 def gpu_of(*data: Any) -> int | None:
-    """The ordinal of the GPU on which all these arrays are; None for the CPU, or for several."""
+    """The ordinal of the GPU on which all these arrays are; None for the CPU, for several, or where nobody notes it."""
+    if opened is None:
+        return None
     found = {getattr(d.device, "id", None) for d in data}
     return found.pop() if len(found) == 1 else None
 
@@ -217,7 +219,10 @@ def add(to: Any, values: Any) -> None:
     if opened is None and to.nbytes < LARGE:
         to += values
     elif not (isinstance(to, np.ndarray) and _compiles() and to.itemsize in (4, 8)):
-        do(lambda: np.add(to, values, out=to) if isinstance(to, np.ndarray) else to.__iadd__(values), gpu_of(to, values))
+        do(
+            lambda: np.add(to, values, out=to) if isinstance(to, np.ndarray) else to.__iadd__(values),
+            gpu_of(to, values),
+        )
     else:
         keep(to, values)
         threads = config.threads if to.nbytes >= LARGE else 1

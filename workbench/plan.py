@@ -570,13 +570,17 @@ def executable_for(
     ordered = any(s.row in rows.ATOMICS and _is_used(function, s.outs[0]) for s in walk(function.body))
     work = math.prod(dims) * cost.work(function, scalars, shapes) if backend == "c" and not ordered else 0
     wide = work >= PARALLEL_FROM and config.threads > 1
+    changed = {
+        mirrors(root_name(s)) for s in walk(function.body) if s.row.effect in (Effect.WRITES, Effect.ACCUMULATES)
+    }
+    mixed = bool(changed & set().union(*groups))  # does it write to memory that goes by several names here
     cut = None
     if wide and contested:
-        fixed = any(groups) or config.deterministic
+        fixed = mixed or config.deterministic
         cut = None if fixed else shares(function, contested, shapes, contiguous, config.threads, work)
         wide = False
     variant = Variant(
-        contiguous=contiguous, restrict=not any(groups), check_bounds=config.check_bounds,
+        contiguous=contiguous, restrict=not mixed, check_bounds=config.check_bounds,
         atomic=contested if backend == "cuda" else frozenset(), index32=index32,
     )  # fmt: skip
     made = Executable(function, backend, variant, config.threads if wide else 1, contested, cut)
