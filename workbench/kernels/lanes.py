@@ -301,7 +301,13 @@ class _Writer:
 
     def copy(self, v: Value) -> list[str]:
         """Arrays for an operand of what is added later; none where it can be named then."""
-        return [] if v in self.form.uniform or v in self.form.own else self.array(v.type, "added")
+        if v in self.form.uniform or v in self.form.own:
+            return []
+        if isinstance(v.type, Composite) and v.type.size in (2, 4):  # read back as a whole
+            name = self.body.names.new("added")
+            self.body.put(f"{type_name(v.type)} {name}[{self.form.width}];")
+            return [name]
+        return self.array(v.type, "added")
 
     # ---- values of all threads of the block
 
@@ -317,6 +323,10 @@ class _Writer:
         return names
 
     def keep(self, names: list[str], value: Value) -> None:
+        if isinstance(value.type, Composite) and len(names) == 1 < value.type.size:
+            for k in range(value.type.size):
+                self.body.put(f"{names[0]}[{self.lane}].c[{k}] = {self.body.text(value)}.c[{k}];")
+            return
         for k, name in enumerate(names):
             self.body.put(f"{name}[{self.lane}] = {_part(self.body.text(value), value.type, k)};")
 
@@ -326,7 +336,8 @@ class _Writer:
 
     def read(self, v: Value, names: list[str]) -> None:
         parts = [f"{name}[{self.lane}]" for name in names]
-        text = "{{" + ", ".join(parts) + "}}" if isinstance(v.type, Composite) else parts[0]
+        whole = not isinstance(v.type, Composite) or len(names) < v.type.size
+        text = parts[0] if whole else "{{" + ", ".join(parts) + "}}"
         name = self.body.names.new(v.name or "t")
         self.body.texts[v] = name
         self.body.put(f"const {type_name(v.type)} {name} = {text};")
