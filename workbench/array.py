@@ -41,6 +41,7 @@ class Layout(NamedTuple):
     dtype: Type
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    ordinal: int  # of the GPU
 
 
 _layouts: dict[Layout, int] = {}  # equal layouts have one number
@@ -617,7 +618,7 @@ def _on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: i
     made.size = math.prod(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    made._layout = _layouts.setdefault(Layout(dtype, shape, strides), len(_layouts))
+    made._layout = _layouts.setdefault(Layout(dtype, shape, strides, memory.device.ordinal), len(_layouts))
     made._packed = (made._address, *shape, *strides)
     made._span = made._data = made._grad = made._name = None
     made._differentiable = differentiable(dtype)
