@@ -25,6 +25,7 @@ TESTS = Path(__file__).resolve().parents[1]
 def child() -> None:
     sys.path.insert(0, str(TESTS))
     import corpus
+
     import workbench as wb
 
     taken = []
@@ -47,7 +48,8 @@ def child() -> None:
 
 def measured(cache: str) -> list[float]:
     environment = {**os.environ, "WORKBENCH_CACHE": cache}
-    done = subprocess.run([sys.executable, __file__, "--child"], env=environment, capture_output=True, text=True, check=True)
+    command = [sys.executable, __file__, "--child"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return [1e3 * float(t) for t in done.stdout.split()]
 
 
