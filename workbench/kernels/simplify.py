@@ -106,6 +106,7 @@ class _Rewrite:
         self, groups: tuple[frozenset[str], ...] | None, taken: frozenset[Stmt] = frozenset(), unroll: bool = False
     ):
         self.groups, self.taken, self.unroll = groups, taken, unroll
+        self.room = UNROLLED  # for loops that get their bounds from a counter written out: no `_size` has seen those
         self.builder = Builder()
 
     def function(self, function: Function) -> Region:
@@ -193,7 +194,7 @@ class _Rewrite:
             self.region(taken, scope)
             scope.values.update(zip(stmt.outs, (scope.values[r] for r in taken.results), strict=True))
             return
-        turns = _trips(stmt, args) if self.unroll else None
+        turns = self.turns(stmt, args) if self.unroll else None
         if turns is not None:
             self.write_out(stmt, args, turns, scope)
             return
@@ -219,6 +220,16 @@ class _Rewrite:
             scope.values[old] = new_out
         for name in written:
             self.forget(name, scope)
+
+    def turns(self, stmt: Stmt, args: tuple[Value, ...]) -> range | None:
+        turns = _trips(stmt, args)
+        if turns is None or _trips(stmt, stmt.args) is not None:
+            return turns
+        size = len(turns) * _size(stmt.regions[0])
+        if size > self.room:
+            return None
+        self.room -= size
+        return turns
 
     def write_out(self, stmt: Stmt, args: tuple[Value, ...], turns: range, scope: _Scope) -> None:
         """The turns of a loop one after the other."""
