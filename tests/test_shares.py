@@ -74,6 +74,23 @@ def test_a_run_is_repeated_bit_for_bit():
         np.testing.assert_array_equal(a, b)
 
 
+def test_a_launch_that_is_interrupted_leaves_nothing_to_the_next(monkeypatch):
+    """Control-C between a worker's sums and their merging."""
+    from workbench import calls
+
+    want = run(3)[1]
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(calls, "merge", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(3)
+    for a, b in zip(want, run(3)[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_deterministic_is_one_order_for_any_number_of_workers():
     one = run(1, deterministic=True)
     for threads in (2, 5):

@@ -230,11 +230,11 @@ def add(to: Any, values: Any) -> None:
         native(kernel, _PAIR.pack(address(to), address(values)), 0, len(to), threads)
 
 
-def add_at(at: int, dtype: Any, values: Any) -> None:
-    """The same for a bare address on the CPU, and bytes of as many floats."""
+def merge(at: int, dtype: Any, values: Any) -> None:
+    """Add the bytes `values`, floats of `dtype`, to as many at an address on the CPU, and clear them."""
     if opened is not None:
         keep(values)
-    kernel = compile_c.pool_kernel("wb_add32" if dtype.itemsize == 4 else "wb_add64")
+    kernel = compile_c.pool_kernel("wb_merge32" if dtype.itemsize == 4 else "wb_merge64")
     threads = config.threads if len(values) >= LARGE else 1
     native(kernel, _PAIR.pack(at, address(values)), 0, len(values) // dtype.itemsize, threads)
 

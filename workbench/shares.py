@@ -1,7 +1,8 @@
 """Shares: launches whose threads add to the same cells, cut among workers that each add to memory of their own.
 
-The one idea: worker 0 adds to the array itself, every other one to a copy that starts from zeros; the copies are added
-up at the end, in order. The cut is fixed, so a run is repeated bit for bit as long as the number of workers stays.
+The one idea: worker 0 adds to the array itself, every other one to a copy that holds zeros between launches; the copies
+are added up at the end, in order, and cleared. The cut is fixed, so a run is repeated bit for bit as long as the number
+of workers stays.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .kernels.ops import memory as rows
 from .kernels.types import Array
 
 WORTH = 0.5  # of the work of a launch may go into the copies
-_SLICE = struct.Struct("=QQqqQq")
+_SLICE = struct.Struct("=QQqq")
 _ALIGNED = 64
 
 
@@ -42,11 +43,15 @@ class Shares:
     nbytes: int
     workers: int
     room: list[np.ndarray] = field(default_factory=list)
+    broken: bool = False  # a launch was interrupted before its copies were cleared
 
     def run(self, executable: Any, dims: tuple[int, ...], values: Sequence[Any], status: int, rows: tuple) -> None:
         """Run `executable` on the rows [first, last) of the first launch dimension."""
         while len(self.room) < self.workers - 1:
-            self.room.append(np.empty(self.nbytes, np.uint8))
+            self.room.append(np.zeros(self.nbytes, np.uint8))
+        for mine in self.room if self.broken else ():
+            mine.fill(0)
+        self.broken = True
         pack = executable.signature.pack
         blocks, slices = [], b""
         first, last = rows
@@ -57,15 +62,15 @@ class Shares:
             block = pack(dims, moved, status)
             blocks.append(np.frombuffer(block, np.uint8).copy())
             begin, end = (first + (last - first) * n // self.workers for n in (k, k + 1))
-            own = (calls.address(self.room[k - 1]), self.nbytes) if k else (0, 0)
-            slices += _SLICE.pack(executable.call.address, calls.address(blocks[-1]), begin, end, *own)
+            slices += _SLICE.pack(executable.call.address, calls.address(blocks[-1]), begin, end)
         if calls.opened is not None:
             calls.keep(blocks, self.room)
         calls.native(compile_c.pool_kernel("wb_slices"), slices, 0, self.workers, self.workers)
         for t in self.targets:
             for mine in self.room:
                 end = t.offset + t.count * t.dtype.itemsize
-                calls.add_at(values[t.place], t.dtype, mine[t.offset : end])
+                calls.merge(values[t.place], t.dtype, mine[t.offset : end])
+        self.broken = False
 
 
 def shares(
@@ -89,7 +94,7 @@ def shares(
             targets.append(Target(place, at, count, scalar.numpy))
             at += -(-count * scalar.numpy.itemsize // _ALIGNED) * _ALIGNED
         place += 1 + 2 * type.ndim if isinstance(type, Array) else type.size  # type: ignore[attr-defined]
-    copied = 3 * (workers - 1) * sum(t.count for t in targets)  # cleared, read, added
+    copied = 2 * (workers - 1) * sum(t.count for t in targets)  # read and added, where there is anything
     if len(targets) != len(contested) or copied > WORTH * work:
         return None
     return Shares(tuple(targets), at, workers)

@@ -457,15 +457,26 @@ void wb_move(const void *args, int64_t begin, int64_t end) {
 ADD(wb_add32, float)
 ADD(wb_add64, double)
 
-/* One slice per worker, with memory of its own that starts from zeros. */
-typedef struct { wb_kernel kernel; const void *args; int64_t begin, end; char *own; int64_t bytes; } wb_slice;
+/* One slice per worker, each with arguments of its own. */
+typedef struct { wb_kernel kernel; const void *args; int64_t begin, end; } wb_slice;
 void wb_slices(const void *args, int64_t begin, int64_t end) {
     const wb_slice *slices = args;
-    for (const wb_slice *s = slices + begin; s < slices + end; ++s) {
-        if (s->bytes) __builtin_memset(s->own, 0, s->bytes);
-        s->kernel(s->args, s->begin, s->end);
-    }
+    for (const wb_slice *s = slices + begin; s < slices + end; ++s) s->kernel(s->args, s->begin, s->end);
 }
+
+/* to += from; from = 0, block by block: those that hold nothing are only read. */
+#define MERGE(NAME, T, U) void NAME(const void *args, int64_t begin, int64_t end) { \\
+    const wb_bytes *b = args; \\
+    T *to = (T *)b->to, *from = (T *)b->from; \\
+    for (int64_t k = begin; k < end; k += 16) { \\
+        int64_t n = end - k < 16 ? end - k : 16; \\
+        U any = 0; \\
+        for (int64_t j = 0; j < n; ++j) any |= ((const U *)from)[k + j]; \\
+        if (any) for (int64_t j = 0; j < n; ++j) { to[k + j] += from[k + j]; from[k + j] = 0; } \\
+    } \\
+}
+MERGE(wb_merge32, float, uint32_t)
+MERGE(wb_merge64, double, uint64_t)
 
 typedef struct { wb_kernel kernel; const void *args; int64_t begin, end, threads; } wb_call;
 void wb_replay(const wb_call *calls, int64_t n) {
