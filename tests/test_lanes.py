@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.kernels import emit_c, lanes
+from workbench.kernels import emit_c, lanes, simplify
 from workbench.kernels.emit import Variant
+from workbench.kernels.ir import walk
 
 pytestmark = pytest.mark.needs_cc
 F = wb.float64
@@ -192,3 +193,51 @@ def by_rows(x: wb.array2d(dtype=F), y: wb.array(dtype=F), m: int):
 
 def test_a_thread_that_walks_along_its_own_row_stays_alone():
     assert form(by_rows)[0] is None and form(by_rows, ("x", "y"))[0] is None
+
+
+@wb.kernel
+def triangles(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    s = x[i]
+    for a in range(40):
+        for b in range(a):
+            for c in range(b):
+                s = s * F(0.999) + F(c) * x[i]
+    y[i] = s
+
+
+def test_loops_whose_bounds_are_counters_written_out_stay_within_the_limit():
+    function = triangles.program().function
+    assert len(list(walk(simplify.unrolled(function).body))) < 3 * simplify.UNROLLED
+
+
+M = wb.types.matrix((6, 6), F)
+
+
+@wb.kernel
+def many_adds(x: wb.array(dtype=F), idx: wb.array(dtype=int), a: wb.array(dtype=M)):
+    i = wb.tid()
+    m = M()
+    m[0, 0] = x[i] * x[i] * F(3.0) + x[i] * F(2.0) * x[i] + x[i] * x[i] * x[i]
+    for j in range(20):
+        a[idx[i] + j] += m
+
+
+def test_a_block_does_not_keep_more_than_fits_nearby():
+    function = simplify.unrolled(many_adds.program().function)
+    assert lanes.lanes(function, Variant(restrict=True)) is None
+
+
+@wb.kernel
+def count(x: wb.array(dtype=wb.float32), c: wb.array(dtype=wb.int64)):
+    wb.tid()
+    a = x[0]
+    s = a * a + a * a * a + a * a * a * a + a * a * wb.float32(3.0)
+    c[0] += wb.int64(s)
+
+
+def test_the_last_block_of_the_largest_grid_ends_where_the_grid_does():
+    wb.config.backend = "c"
+    x, c = wb.array(np.ones(1, np.float32), dtype=wb.float32), wb.zeros(1, dtype=wb.int64)
+    wb.launch(count, 2**31 - 1, inputs=[x, c])
+    assert form(count)[0] is not None and c.list() == [6 * (2**31 - 1)]

@@ -24,6 +24,7 @@ _CALLS = {*MATH1, *MATH2} - {"sqrt", "fabs", "floor", "ceil", "trunc", "rint", "
 _ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)
 _NO = {"while", "stack", "push", "pop", "log_store", "mark", "rollback", "printf", "call"}
 BLOCK_BYTES = 512  # of the widest float of a block: a sum over the block costs little beside it
+KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest cache, and takes compilers very long
 WORTH = 8  # float operations without which a block is not worth its arrays
 
 
@@ -70,7 +71,7 @@ def lanes(function: Function, variant: Variant) -> Lanes | None:
             return None
     sizes = [v.type.scalar.itemsize for s in stmts for v in s.outs if _floats(v.type)]  # type: ignore[attr-defined]
     form.width = BLOCK_BYTES // max(sizes, default=4)
-    return form
+    return form if form.width * _kept(form, stmts) <= KEPT_BYTES else None
 
 
 def alike(function: Function, variant: Variant) -> bool:
@@ -182,9 +183,9 @@ class _Facts:
 
 
 def write(body: Body, form: Lanes, low: str, high: str) -> None:
-    """The loop over the innermost axis, in blocks of threads."""
+    """The loop over the innermost axis, in blocks of threads: a wide number counts them, it may pass 2**31."""
     at = body.names.new(f"{body.axes[-1]}_block")
-    with body.block(f"for (int32_t {at} = {low}; {at} < {high}; {at} += {form.width})"):
+    with body.block(f"for (int64_t {at} = {low}; {at} < {high}; {at} += {form.width})"):
         _Writer(body, form, at, high).parts(form.parts)
 
 
@@ -196,7 +197,7 @@ class _Writer:
         self.lane, self.end = "", body.names.new("stop")
         self.kept: dict[Value, list[str]] = {}
         self.lasting = _lasting(form)
-        body.put(f"const int32_t {self.end} = {high} - {at} < {form.width} ? {high} : {at} + {form.width};")
+        body.put(f"const int32_t {self.end} = (int32_t)({high} - {at} < {form.width} ? {high} : {at} + {form.width});")
 
     def parts(self, parts: list[Part], carried: list[tuple[Value, Value]] | None = None) -> None:
         """`carried`: what a turn leaves to the next one, (parameter, result)."""
@@ -354,7 +355,7 @@ class _Each:
         body, i = w.body, w.body.axes[-1]
         w.lane = body.names.new("lane")
         body.put(f"int64_t {w.lane} = 0;")
-        self.block = body.block(f"for (int32_t {i} = {w.at}; {i} < {w.end}; ++{i}, ++{w.lane})")
+        self.block = body.block(f"for (int32_t {i} = (int32_t){w.at}; {i} < {w.end}; ++{i}, ++{w.lane})")
         self.block.__enter__()
         for v in self.values:
             w.read(v, w.kept[v])
@@ -400,3 +401,14 @@ def _lasting(form: Lanes) -> set[Value]:
 
     see(form.parts, ())
     return {v for v, at in uses if v in made and made[v] != at} - form.uniform - form.own
+
+
+def _kept(form: Lanes, stmts: list[Stmt]) -> int:
+    """Bytes that a block keeps of each thread."""
+    kept = [v.type for v in _lasting(form) if not isinstance(v.type, Array)]
+    for s in stmts:
+        if s.row is control.FOR:
+            kept += [v.type for v in s.outs]
+        elif form.deferred(s):
+            kept += [v.type for v in s.args[1:] if v not in form.uniform and v not in form.own]
+    return sum(t.size * t.scalar.itemsize for t in kept)  # type: ignore[attr-defined]
