@@ -449,3 +449,32 @@ def test_the_wave_gradient_is_its_derivative(monkeypatch):
         return (u[-1] * start[::-1]).sum() + u[3].sum()
 
     np.testing.assert_allclose((gradient * v).sum(), loss(v), rtol=1e-11)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_one_array_given_twice_is_one_array(monkeypatch, way, offset):
+    """offset=1: two views that overlap without being the same."""
+    rng = np.random.default_rng(5)
+    start, seed = rng.normal(size=(13, 11)), wb.array(rng.normal(size=(12, 11)), dtype=F)
+    found = []
+    for limit in (1, NEVER):
+        sizes(monkeypatch, limit)
+        walls_of_two.program().plans.clear()
+        u, y = wb.array(start, dtype=F, requires_grad=True), wb.zeros((12, 11), dtype=F)
+        with wb.Tape() as tape:
+            wb.launch(walls_of_two, dim=(12, 11), inputs=[u[:12], u[offset : 12 + offset]], outputs=[y])
+        tape.backward(grads={y: seed})
+        back = tape.launches[0].reverse
+        assert (back.pull is not None or back.gather is not None) == (limit == 1 and offset == 0)
+        found.append(u.grad.numpy().copy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12, atol=1e-12)
+    assert found[0].any()
+
+
+@wb.kernel
+def walls_of_two(u: wb.array2d(dtype=F), w: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
+    i, j = wb.tid()
+    v = w[i, j] * F(2.0)
+    if i > 0 and j > 0 and i < 11 and j < 10:
+        v += u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1] * F(3.0) + w[i, j + 1]
+    y[i, j] = v

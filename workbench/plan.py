@@ -222,6 +222,7 @@ class Plan:
     dims: tuple[int, ...]
     backend: str
     groups: Groups
+    twins: tuple[tuple[str, str], ...]  # (name, other): the same elements of the same memory
     contiguous: frozenset[str]
     index32: bool
     forward: Executable
@@ -437,15 +438,29 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
         dims = _dims(program, dims)
     positions = program.array_positions
     arrays = [flat[k] for k in positions]
-    groups = () if len({a.allocation for a in arrays}) == len(arrays) else _groups(program, positions, flat)
+    apart = len({a.allocation for a in arrays}) == len(arrays)
+    groups = () if apart else _groups(program, positions, flat)
+    twins = _twins(program, positions, flat) if groups else ()
     numbers = tuple([flat[k] for k in program.index_positions])
-    key = (dims, numbers, groups, config.switches, device and device.ordinal, *[a._layout for a in arrays])
+    key = (dims, numbers, groups, twins, config.switches, device and device.ordinal, *[a._layout for a in arrays])
     found = program.plans.get(key)
     if found is None:
         if config.verbose:
             log.info("kernel %s: a new plan for dim=%s", kernel, dims)
-        found = program.plans[key] = _make(kernel, program, dims, flat, positions, groups, device)
+        found = program.plans[key] = _make(kernel, program, dims, flat, positions, groups, twins, device)
     return found
+
+
+def _twins(program: Program, positions: tuple[int, ...], flat: list[Any]) -> tuple[tuple[str, str], ...]:
+    """Parameters that got one array twice."""
+    first: dict[tuple, str] = {}
+    pairs = []
+    for k in positions:
+        name = program.leaves[k].name
+        kept = first.setdefault((flat[k].span, flat[k].dtype), name)
+        if kept != name:
+            pairs.append((kept, name))
+    return tuple(pairs)
 
 
 def _groups(program: Program, positions: tuple[int, ...], flat: list[Any]) -> Groups:
@@ -478,7 +493,7 @@ def backend_for(arrays: Sequence[array], device: Device | None, kernel: str) -> 
 
 def _make(
     kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], positions: tuple[int, ...],
-    groups: Groups, device: Device | None,
+    groups: Groups, twins: tuple[tuple[str, str], ...], device: Device | None,
 ) -> Plan:  # fmt: skip
     function = program.function
     if function.rank != len(dims):
@@ -507,7 +522,7 @@ def _make(
     atomics = [s for s in walk(function.body) if s.row in rows.ATOMICS]
     recalled = {root_name(s) for s in atomics if _is_used(function, s.outs[0])}
     return Plan(
-        program, dims, backend, groups, contiguous, index32,
+        program, dims, backend, groups, twins, contiguous, index32,
         forward=executable_for(
             program, function, backend, dims, scalars, shapes, contiguous, (*groups, overlapping), index32
         ),
@@ -628,6 +643,7 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
             why="Which value a thread gets depends on the order of threads.",
             instead="dim=1 and a loop over the elements",
         )  # fmt: skip
+    function, apart = _merged(plan, reverse)
     position = {leaf.name: k for k, leaf in enumerate(program.leaves)}
     shadows = tuple(position[p.name] for p in program.function.params if p.name in active)
     needed = dict(plan.reads)
@@ -639,24 +655,24 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     def ready(function: Function, dims: tuple[int, ...] = plan.dims, grid: Any = ()) -> Executable:
         made = executable_for(
             program, function, plan.backend, dims, plan.scalars | dict(grid), shapes, contiguous,
-            (*plan.groups, plan.overlapping), plan.index32,
+            (*apart, plan.overlapping), plan.index32,
         )  # fmt: skip
         if reverse.ordered:  # it repeats atomics as plain updates of one copy: a second worker would get in between
             made.workers = 1
         return made
 
-    main = ready(reverse.function)
+    main = ready(function)
     gather = pull = None
     targets = {plan.shapes.get(mirrors(n)) for n in main.contested}  # one gather runs over the cells of all of them
     alike = len(targets) == 1 and None not in targets
-    alike = alike and len(plan.dims) == reverse.function.rank
+    alike = alike and len(plan.dims) == function.rank
     size = math.prod(plan.dims)
-    if alike and plan.backend == "c" and size >= min(PULL_FROM, SPLIT_FROM) and not plan.groups:
+    if alike and plan.backend == "c" and size >= min(PULL_FROM, SPLIT_FROM) and not apart:
         shape = targets.pop()
         beside = frozenset(f"d_{n}" for n in active if plan.shapes.get(n) == shape)
-        pulled = program.once(gathering.pull, reverse.function, main.contested, beside)
+        pulled = program.once(gathering.pull, function, main.contested, beside)
         big = pulled is None and size >= SPLIT_FROM
-        halves = program.once(gathering.split, reverse.function, main.contested) if big else None
+        halves = program.once(gathering.split, function, main.contested) if big else None
         if pulled is not None:
             main, pull = ready(pulled.rest), _pull(plan, pulled, position, ready)
         elif halves is not None:
@@ -676,6 +692,18 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
         tuple(position[n] for n in reverse.extremal), ready(reverse.count) if reverse.count else None,
         gather, races, pull,
     )  # fmt: skip
+
+
+def _merged(plan: Plan, reverse: Reverse) -> tuple[Function, Groups]:
+    """The adjoint with one name for an array that was only read under two, and the groups that are left then."""
+    changed = set().union(*(g for g in plan.groups if g & written_names(plan)))
+    twins = tuple(pair for pair in plan.twins if not changed & set(pair) and reverse.count is None)
+    if not twins:
+        return reverse.function, plan.groups
+    known = {p.name for p in reverse.function.params}
+    same = tuple((f"{p}{a}", f"{p}{b}") for p in ("", "d_") for a, b in twins if {f"{p}{a}", f"{p}{b}"} <= known)
+    left = (g - {b for _, b in twins} for g in plan.groups)
+    return plan.program.once(simplify.merged, reverse.function, same), tuple(g for g in left if len(g) > 1)
 
 
 def _races(plan: Plan) -> Races | None:

@@ -52,6 +52,15 @@ def assume(function: Function, taken: Collection[Stmt]) -> Function:
     return prune(made)
 
 
+def merged(function: Function, same: tuple[tuple[str, str], ...]) -> Function:
+    """The same function with the same parameters, where all that (name, other) says of `other` is said of `name`."""
+    body = _Rewrite(None, same={other: name for name, other in same}).function(function)
+    made = Function(
+        function.name, body, function.rank, function.where, function.source, function.first_line, function.file
+    )
+    return prune(made)
+
+
 UNROLLED = 2500  # statements that a loop may become
 
 
@@ -103,9 +112,10 @@ class _Scope:
 
 class _Rewrite:
     def __init__(
-        self, groups: tuple[frozenset[str], ...] | None, taken: frozenset[Stmt] = frozenset(), unroll: bool = False
-    ):
-        self.groups, self.taken, self.unroll = groups, taken, unroll
+        self, groups: tuple[frozenset[str], ...] | None, taken: frozenset[Stmt] = frozenset(), unroll: bool = False,
+        same: dict[str, str] | None = None,
+    ):  # fmt: skip
+        self.groups, self.taken, self.unroll, self.same = groups, taken, unroll, same or {}
         self.room = UNROLLED  # for loops that get their bounds from a counter written out: no `_size` has seen those
         self.builder = Builder()
 
@@ -114,6 +124,8 @@ class _Rewrite:
         for p in function.params:
             scope.values[p] = Value(p.type, p.name, p.where)
             self.builder.region.params.append(scope.values[p])
+        named = {p.name: scope.values[p] for p in function.params}
+        scope.values.update({p: named[self.same[p.name]] for p in function.params if p.name in self.same})
         with self.builder.open():
             self.region(function.body, scope)
         return self.builder.region
