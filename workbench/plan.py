@@ -40,7 +40,7 @@ from .shares import Shares, shares
 
 log = logging.getLogger("workbench")
 
-PARALLEL_FROM = 250_000  # statements of a launch below which one worker is faster than waking others
+PARALLEL_FROM = 150_000  # statements of a launch below which one worker is faster than waking others
 
 
 SPLIT_FROM = 16_384  # threads below which two functions over memory in between cost more than they save

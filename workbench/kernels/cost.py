@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from . import ir
 from .emit import MATH1, MATH2
 from .ops import control, memory
+from .ops.row import Effect
+from .types import Array, is_float
 
 TURNS = 16  # of a loop that nobody knows anything of
 _FREE = {control.CONST, control.TID, control.DIM, memory.SHAPE, memory.COMPONENTS}
@@ -47,8 +51,15 @@ def _region(region: ir.Region) -> _Work:
             own += sum(w.own for w in inner)
             loops += [loop for w in inner for loop in w.loops]
         if s.row not in _FREE:
-            own += (8.0 if s.row.name in _DEAR else 1.0) * max((_size(v) for v in (*s.args, *s.outs)), default=1)
+            own += _weight(s) * max((_size(v) for v in (*s.args, *s.outs)), default=1)
     return _Work(own, tuple(loops))
+
+
+def _weight(s: ir.Stmt) -> float:
+    if s.row.name in _DEAR:
+        return 8.0
+    counting = s.outs and not isinstance(s.outs[0].type, Array) and not is_float(s.outs[0].type)
+    return 0.25 if counting and s.row.effect is Effect.PURE else 1.0
 
 
 def _size(value: ir.Value) -> int:
@@ -75,6 +86,9 @@ def _number(value: ir.Value, scalars: Mapping, shapes: Mapping) -> int | None:
         found = s.attr
     elif s.row is memory.SHAPE:
         found = shapes.get(ir.root(s.args[0]).name, (None,) * 4)[s.attr]
+    elif s.row is memory.TRIPS or s.row.name in ("add", "sub"):
+        numbers = [_number(a, scalars, shapes) for a in s.args]
+        found = None if None in numbers else int(s.row.compute(*map(np.int64, numbers)))  # type: ignore[arg-type]
     else:
         found = None
     return found if isinstance(found, int) else None
