@@ -52,7 +52,9 @@ class Explored:
 
     def reset(self) -> None:
         self.do("view.launch = -1; view.thread = []; view.array = -1; view.element = []; view.cursor = 0")
-        eventually(lambda: self.page.locator(".cursortext").text_content(), lambda text: text == "reverse 5/5", 20)
+        # all of it must have reached the page: what a test chooses before that would be taken back
+        shown = "[document.querySelector('.cursortext').textContent, document.querySelector('.wb-heats select').value]"
+        eventually(lambda: self.page.evaluate(shown), lambda found: found == ["reverse 5/5", "-1"], 20)
 
     def look_at(self, number: int) -> None:
         self.page.get_by_label("array", exact=True).select_option(str(number))
