@@ -110,6 +110,26 @@ def test_fast_math_in_a_contender_leaves_the_numbers_of_everybody_else_alone():
     assert done.stdout.strip() == "True", done.stderr
 
 
+def test_taichi_leaves_the_numbers_of_everybody_else_alone_and_says_nothing():
+    made("wave", "Taichi", np.float32)  # a skip where it is not here
+    text = (
+        "import numpy as np; from benchmarks.wave import WORKLOAD as w;"
+        "w.systems['Taichi'](w.tiny, w.data(w.tiny, np.float32)).both();"
+        "print(np.float32(1e-38) * np.float32(0.01) > 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_a_taichi_system_outlives_the_next_one():
+    first = made("springs", "Taichi", np.float32)
+    first.both()
+    made("wave", "Taichi", np.float64).both()
+    check("Taichi", first, reference("springs", np.float32), TOLERANCE["float32"])
+    first.both()
+    check("Taichi, once more", first, reference("springs", np.float32), TOLERANCE["float32"])
+
+
 def test_a_report_takes_the_place_of_the_one_before_and_of_nothing_else(tmp_path):
     rows = [report.Row("wave", "S", 4096, 256, ["torch"]), report.Row("wave", "M", 65536, 256)]
     for row in rows:

@@ -1,5 +1,6 @@
 """Compilers, the cache on disk and the pool of threads: what is built once is found again, and nothing breaks it."""
 
+import ctypes
 import os
 import shlex
 import signal
@@ -7,12 +8,14 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from workbench import calls
 from workbench.kernels import compile_c, compile_cuda
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -315,6 +318,7 @@ def test_two_python_threads_may_use_the_pool_at_once():
 def test_a_forked_child_makes_a_pool_of_its_own(cache):
     process = in_process(
         BUILD + """
+import ctypes
 import os
 compiled = compile_c.load(text, "add")
 def run():
@@ -454,3 +458,31 @@ def test_a_kernel_and_its_adjoint_compile_side_by_side_and_long_waits_show_a_bar
     assert gradient == "[3.0, 12.0"
     assert float(seconds) < 6, "one after the other they would take six seconds and more"
     assert "compiling kernels" in done.stderr
+
+
+def test_every_piece_of_a_job_is_done_once_whatever_the_team():
+    random = np.random.default_rng(1)
+    to, ones = np.zeros(997, np.float32), np.ones(997, np.float32)
+    args = np.array([to.ctypes.data, ones.ctypes.data], np.uint64)
+    kernel = compile_c.pool_kernel("wb_add32")
+    jobs = (calls.Call * 20_000)()
+    expected = np.zeros_like(to)
+    for k in range(len(jobs)):
+        begin, end = sorted(random.integers(0, 998, 2))
+        team = compile_c.team(int(random.integers(1, 8)), int(random.integers(1, 5)))
+        jobs[k] = calls.Call(kernel, args.ctypes.data, begin, end, team)
+        expected[begin:end] += 1
+
+    beside = np.zeros_like(to)
+    others = np.array([beside.ctypes.data, ones.ctypes.data], np.uint64)
+
+    def again() -> None:  # a second caller, while the pool is taken or not
+        for _ in range(2000):
+            compile_c.pool()(kernel, others.tobytes(), 0, 997, compile_c.team(3))
+
+    second = threading.Thread(target=again)
+    second.start()
+    compile_c.replay()(ctypes.addressof(jobs), len(jobs))
+    second.join()
+    assert np.array_equal(to, expected)
+    assert (beside == 2000).all()

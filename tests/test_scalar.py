@@ -299,3 +299,23 @@ def test_values_read_back_as_their_type():
     assert v.value.tolist() == [1.0, 2.0] and "requires_grad=True" in repr(v)
     v.value = wb.vec2(3.0, 4.0)
     assert v.value.tolist() == [3.0, 4.0]
+
+
+@wb.kernel
+def gated(x: wb.array(dtype=wb.float64), limit: wb.float64, y: wb.array(dtype=wb.float64)):
+    i = wb.tid()
+    if i > 0:
+        if x[i] > limit:
+            y[i] = x[i - 1] * x[i]
+
+
+def test_a_scalar_that_only_decides_takes_nothing_from_a_stencil():
+    x = wb.array(np.linspace(1, 2, MANY), requires_grad=True)
+    limit, y = wb.scalar(0.5, dtype=wb.float64, requires_grad=True), wb.zeros(MANY, dtype=wb.float64)
+    with wb.Tape() as tape:
+        wb.launch(gated, MANY, [x, limit], [y])
+    tape.backward(grads={y: ones(MANY, wb.float64)})
+    around = np.pad(np.linspace(1, 2, MANY), 1)
+    want = around[:-2] + around[2:]
+    np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-14)
+    assert limit.grad.numpy().tolist() == [0.0]

@@ -91,6 +91,32 @@ def test_a_launch_that_is_interrupted_leaves_nothing_to_the_next(monkeypatch):
         np.testing.assert_array_equal(a, b)
 
 
+def test_a_launch_that_is_interrupted_leaves_nothing_to_a_capture(monkeypatch):
+    from workbench import calls
+
+    @wb.kernel
+    def sort(x: wb.array(dtype=wb.float64), y: wb.array(dtype=wb.float64)):
+        i = wb.tid()
+        y[i % 7] += x[i] * x[i] * x[i]
+
+    wb.config.threads = 3
+    x, y, z = wb.ones(50_000, dtype=wb.float64), wb.zeros(7, dtype=wb.float64), wb.zeros(7, dtype=wb.float64)
+    with wb.capture() as graph:
+        y.zero_()
+        wb.launch(sort, 50_000, inputs=[x, y])
+    want = y.numpy().copy()
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(calls, "merge", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            wb.launch(sort, 50_000, inputs=[x, z])
+    graph.replay()
+    np.testing.assert_array_equal(y.numpy(), want)
+
+
 def test_deterministic_is_one_order_for_any_number_of_workers():
     one = run(1, deterministic=True)
     for threads in (2, 5):
@@ -139,3 +165,106 @@ def test_a_time_loop_in_place_keeps_one_copy_a_step():
     for _ in range(20):
         slope, at = slope * (1 + 0.1 * np.cos(at)), at + 0.1 * np.sin(at)
     np.testing.assert_allclose(x.grad.numpy(), slope, rtol=1e-5)
+
+
+@wb.struct
+class Node:
+    force: wb.vec2d
+    mass: wb.float64
+
+
+@wb.struct
+class Cell:
+    mass: wb.float64
+
+
+@wb.kernel
+def collect(
+    nodes: wb.array(dtype=Node), cells: wb.array(dtype=Cell), count: wb.array(dtype=int), total: wb.array(dtype=float),
+    index: wb.array(dtype=int), x: wb.array(dtype=wb.float64),
+):  # fmt: skip
+    i = wb.tid()
+    j = index[i]
+    nodes[j].mass += x[i] * x[i]
+    nodes[j].force -= wb.vec2d(x[i], x[j] * x[i])
+    cells[j].mass += x[i] * x[j]
+    count[j] += 1
+    total[0] += 0.5
+
+
+@wb.kernel
+def fill(cells: wb.array(dtype=Cell), total: wb.array(dtype=float), index: wb.array(dtype=int),
+         x: wb.array(dtype=wb.float64)):  # fmt: skip
+    i = wb.tid()
+    cells[index[i]].mass += x[i] * x[i]
+    wb.atomic_add(total, 0, 0.5)
+
+
+@wb.kernel
+def weigh(nodes: wb.array(dtype=Node), cells: wb.array(dtype=Cell), index: wb.array(dtype=int),
+          y: wb.array(dtype=wb.float64)):  # fmt: skip
+    j = index[wb.tid()]
+    y[wb.tid()] = nodes[j].mass * cells[j].mass + wb.dot(nodes[0].force, nodes[j].force)
+
+
+def collected(backend, threads, cells):
+    wb.config.backend, wb.config.threads = backend, threads
+    rng, size = np.random.default_rng(4), 500
+    index = wb.array(rng.integers(0, cells, size).astype(np.int32), dtype=int)
+    x = wb.array(rng.uniform(-1, 1, size), requires_grad=True)
+    nodes, masses = wb.zeros(cells, dtype=Node, requires_grad=True), wb.zeros(cells, dtype=Cell, requires_grad=True)
+    count, total, y = wb.zeros(cells, dtype=int), wb.zeros(1), wb.zeros(size, dtype=wb.float64)
+    with wb.Tape() as tape:
+        wb.launch(collect, size, inputs=[nodes, masses, count, total, index, x])
+        wb.launch(fill, size, inputs=[masses, total, index, x])
+        wb.launch(weigh, size, inputs=[nodes, masses, index, y])
+    tape.backward(grads={y: wb.array(rng.uniform(-1, 1, size))})
+    shared = [event.command.plan.forward.shares for event in tape.launches]
+    shared += [event.reverse.executable.shares for event in tape.launches]
+    records = [nodes.numpy(), nodes.grad.numpy(), masses.numpy(), masses.grad.numpy()]
+    fields = [r[name].copy() for r in records for name in r.dtype.names]
+    return shared, [*fields, count.numpy().copy(), total.numpy().copy(), y.numpy().copy(), x.grad.numpy().copy()]
+
+
+@pytest.mark.parametrize("cells", [1, 7])
+def test_fields_of_structs_and_mixed_types_are_added_exactly(monkeypatch, cells):
+    """Fields lie apart from each other, so only a struct of one field is shared, and nothing beside a count of ints."""
+    monkeypatch.setattr("workbench.plan.PARALLEL_FROM", 1)
+    _, want = collected("numpy", 1, cells)
+    for threads in (1, 3):
+        shared, found = collected("c", threads, cells)
+        assert shared[0] is None
+        assert (shared[1] is not None) == (threads == 3)
+        assert shared[1] is None or [t.dtype.itemsize for t in shared[1].targets] == [8, 4]
+        for a, b in zip(found, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+@wb.kernel
+def queue(
+    x: wb.array(dtype=wb.float64), index: wb.array(dtype=int), count: wb.array(dtype=int),
+    y: wb.array(dtype=wb.float64), bins: wb.array(dtype=wb.float64),
+):  # fmt: skip
+    i = wb.tid()
+    slot = wb.atomic_add(count, 0, 1)
+    y[slot] = x[index[i]] * x[index[i]] * wb.float64(slot)
+    bins[index[i]] += x[index[i]] * wb.float64(slot)
+
+
+def test_what_repeats_an_atomic_is_not_cut():
+    """The adjoint and the tangent of a counter go through one copy of it, thread after thread."""
+    wb.config.threads = 4
+    rng, size, slot = np.random.default_rng(5), 50_000, np.arange(50_000.0)
+    index, seed = rng.integers(0, 10, size).astype(np.int32), rng.uniform(-1, 1, size)
+    x = wb.array(rng.uniform(-1, 1, 10), requires_grad=True)
+    y, bins = wb.zeros(size, dtype=wb.float64), wb.zeros(10, dtype=wb.float64)
+    with wb.Tape() as tape:
+        wb.launch(queue, size, inputs=[x, wb.array(index, dtype=int), wb.zeros(1, dtype=int), y, bins])
+    moved = wb.jvp(tape, {x: np.ones(10)})
+    rows = np.bincount(index, slot, 10)
+    np.testing.assert_allclose(moved[y], 2 * x.numpy()[index] * slot, rtol=1e-12)
+    np.testing.assert_allclose(moved[bins], rows, rtol=1e-12)
+    tape.backward(grads={y: wb.array(seed), bins: wb.ones(10, dtype=wb.float64)})
+    assert tape.launches[0].reverse.executable.contested
+    want = np.bincount(index, 2 * x.numpy()[index] * seed * slot, 10) + rows
+    np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-9)

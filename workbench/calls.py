@@ -25,10 +25,10 @@ _PAIR = struct.Struct("=QQ")
 
 
 class Call(ctypes.Structure):
-    """One native call, as the pool takes it: kernel(args, begin, end), cut among threads."""
+    """One native call, as the pool takes it: kernel(args, begin, end), cut among a team of threads."""
 
     _fields_ = [("kernel", ctypes.c_void_p), ("args", ctypes.c_void_p)] + [
-        (name, ctypes.c_int64) for name in ("begin", "end", "threads")
+        (name, ctypes.c_int64) for name in ("begin", "end", "team")
     ]
 
 
@@ -174,16 +174,21 @@ def do(call: Callable[[], Any], gpu: int | None = None) -> None:
     notes.steps.append(step(call, gpu))
 
 
-def native(kernel: int, args: bytes, begin: int, end: int, threads: int) -> None:
-    """Run compiled code `kernel(args, begin, end)` on up to `threads` threads."""
+def native(kernel: int, args: bytes, begin: int, end: int, team: int) -> None:
+    """Run compiled code `kernel(args, begin, end)`; `team`: on how many threads, see `compile_c.team`."""
     notes = noting()
     if notes is None:
-        compile_c.pool()(kernel, args, begin, end, threads)
+        compile_c.pool()(kernel, args, begin, end, team)
         return
     block = ctypes.create_string_buffer(args, len(args))
-    compile_c.pool()(kernel, ctypes.cast(block, ctypes.c_char_p), begin, end, threads)
+    compile_c.pool()(kernel, ctypes.cast(block, ctypes.c_char_p), begin, end, team)
     notes.kept.append(block)
-    notes.steps.append(Call(kernel, ctypes.addressof(block), begin, end, threads))
+    notes.steps.append(Call(kernel, ctypes.addressof(block), begin, end, team))
+
+
+def _team(size: int) -> int:
+    """For so many bytes."""
+    return compile_c.team(config.threads, 4 if size >= 64 * LARGE else 1) if size >= LARGE else 1
 
 
 def move(to: Any, source: Any = None) -> None:
@@ -195,8 +200,7 @@ def move(to: Any, source: Any = None) -> None:
     else:
         keep(to, source)
         args = _PAIR.pack(address(to), 0 if source is None else address(source))
-        threads = config.threads if len(to) >= LARGE else 1
-        native(compile_c.pool_kernel("wb_move"), args, 0, len(to), threads)
+        native(compile_c.pool_kernel("wb_move"), args, 0, len(to), _team(len(to)))
 
 
 def _move(to: Any, source: Any) -> None:
@@ -210,8 +214,7 @@ def clearing(data: Any) -> Any:
     args = _PAIR.pack(address(data), 0)
     block = ctypes.create_string_buffer(args, len(args))
     keep(data, block)
-    threads = config.threads if len(data) >= LARGE else 1
-    return Call(compile_c.pool_kernel("wb_move"), ctypes.addressof(block), 0, len(data), threads)
+    return Call(compile_c.pool_kernel("wb_move"), ctypes.addressof(block), 0, len(data), _team(len(data)))
 
 
 def add(to: Any, values: Any) -> None:
@@ -225,9 +228,8 @@ def add(to: Any, values: Any) -> None:
         )
     else:
         keep(to, values)
-        threads = config.threads if to.nbytes >= LARGE else 1
         kernel = compile_c.pool_kernel("wb_add32" if to.itemsize == 4 else "wb_add64")
-        native(kernel, _PAIR.pack(address(to), address(values)), 0, len(to), threads)
+        native(kernel, _PAIR.pack(address(to), address(values)), 0, len(to), _team(to.nbytes))
 
 
 def merge(at: int, dtype: Any, values: Any) -> None:
@@ -235,8 +237,7 @@ def merge(at: int, dtype: Any, values: Any) -> None:
     if opened is not None:
         keep(values)
     kernel = compile_c.pool_kernel("wb_merge32" if dtype.itemsize == 4 else "wb_merge64")
-    threads = config.threads if len(values) >= LARGE else 1
-    native(kernel, _PAIR.pack(at, address(values)), 0, len(values) // dtype.itemsize, threads)
+    native(kernel, _PAIR.pack(at, address(values)), 0, len(values) // dtype.itemsize, _team(len(values)))
 
 
 def copy(values: Any) -> Any:

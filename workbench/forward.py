@@ -309,5 +309,5 @@ def executable(plan: Any, function: Function, ordered: bool, active: frozenset[s
         plan.program, function, plan.backend, plan.dims, plan.scalars, shapes, contiguous, groups, plan.index32
     )
     if ordered:
-        ready.workers = 1
+        ready.workers, ready.shares = 1, None
     return ready

@@ -40,9 +40,11 @@ from .shares import Shares, shares
 
 log = logging.getLogger("workbench")
 
+PIECES = 4
 PARALLEL_FROM = 150_000  # statements of a launch below which one worker is faster than waking others
 
 
+LONG_FROM = 2_000_000  # statements of a launch from which workers that are through help the others
 SPLIT_FROM = 16_384  # threads below which two functions over memory in between cost more than they save
 
 
@@ -67,6 +69,7 @@ class Executable:
     shares: Shares | None = None
     box: tuple[int, ...] = ()  # first and one-past-last thread per dimension that `variant.inner` runs
     alone: bool = False  # on a GPU, one thread takes all cells
+    pieces: int = 1  # in which each worker takes its share; others may take some of them
     signature: Signature = field(init=False)
     call: Any = field(init=False, default=None)
 
@@ -100,13 +103,18 @@ class Executable:
         if self.shares is not None:
             self.shares.run(self, dims, values, record, (begin, end))
         elif noted:
-            calls.native(self.call.address, self.signature.pack(dims, values, record), begin, end, self.workers)
+            calls.native(self.call.address, self.signature.pack(dims, values, record), begin, end, self.team)
         else:
-            self.call(self.signature.pack(dims, values, record), begin, end, self.workers)
+            self.call(self.signature.pack(dims, values, record), begin, end, self.team)
         if noted and status is not None:
             self._watch(status)
         if status is not None and status[0]:
             self.fail(list(status))
+
+    @property
+    def team(self) -> int:
+        """What the pool is told: workers, and pieces where there are several."""
+        return compile_c.team(self.workers, self.pieces)
 
     def _watch(self, status: Any) -> None:
         """After a replay: has the launch failed."""
@@ -598,7 +606,8 @@ def executable_for(
         contiguous=contiguous, restrict=not mixed, check_bounds=config.check_bounds,
         atomic=contested if backend == "cuda" else frozenset(), index32=index32,
     )  # fmt: skip
-    made = Executable(function, backend, variant, config.threads if wide else 1, contested, cut)
+    pieces = PIECES if work >= LONG_FROM else 1
+    made = Executable(function, backend, variant, config.threads if wide else 1, contested, cut, pieces=pieces)
     return _without_tests(program, made, dims, scalars, shapes)
 
 
@@ -614,7 +623,7 @@ def _without_tests(program: Program, made: Executable, dims: tuple, scalars: dic
     inner = program.once(simplify.assume, made.function, found.taken)
     variant = replace(made.variant, inner=inner, alone=found.whole)
     ends = tuple(e for pair in found.box for e in pair)
-    return Executable(made.function, made.backend, variant, made.workers, box=ends)
+    return Executable(made.function, made.backend, variant, made.workers, box=ends, pieces=made.pieces)
 
 
 def _is_used(function: Function, value: Any) -> bool:
@@ -658,7 +667,7 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
             (*apart, plan.overlapping), plan.index32,
         )  # fmt: skip
         if reverse.ordered:  # it repeats atomics as plain updates of one copy: a second worker would get in between
-            made.workers = 1
+            made.workers, made.shares = 1, None
         return made
 
     main = ready(function)
@@ -730,7 +739,7 @@ def _races(plan: Plan) -> Races | None:
         plan.program, guard.function, plan.backend, plan.dims, plan.scalars, plan.shapes, plan.contiguous,
         (*plan.groups, plan.overlapping), plan.index32,
     )  # fmt: skip
-    executable.workers = 1
+    executable.workers, executable.shares = 1, None
     if guard.private:  # it repeats atomics as plain updates of one copy
         executable.alone, executable.variant = True, replace(executable.variant, atomic=frozenset())
     position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}

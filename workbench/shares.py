@@ -49,8 +49,8 @@ class Shares:
         """Run `executable` on the rows [first, last) of the first launch dimension."""
         while len(self.room) < self.workers - 1:
             self.room.append(np.zeros(self.nbytes, np.uint8))
-        for mine in self.room if self.broken else ():
-            mine.fill(0)
+        if self.broken:
+            self._clear()
         self.broken = True
         pack = executable.signature.pack
         blocks, slices = [], b""
@@ -65,12 +65,20 @@ class Shares:
             slices += _SLICE.pack(executable.call.address, calls.address(blocks[-1]), begin, end)
         if calls.opened is not None:
             calls.keep(blocks, self.room)
-        calls.native(compile_c.pool_kernel("wb_slices"), slices, 0, self.workers, self.workers)
-        for t in self.targets:
-            for mine in self.room:
-                end = t.offset + t.count * t.dtype.itemsize
-                calls.merge(values[t.place], t.dtype, mine[t.offset : end])
-        self.broken = False
+        try:
+            calls.native(compile_c.pool_kernel("wb_slices"), slices, 0, self.workers, self.workers)
+            for t in self.targets:
+                for mine in self.room:
+                    end = t.offset + t.count * t.dtype.itemsize
+                    calls.merge(values[t.place], t.dtype, mine[t.offset : end])
+            self.broken = False
+        finally:
+            if self.broken:
+                self._clear()  # now, as a capture that uses this memory too does not look
+
+    def _clear(self) -> None:
+        for mine in self.room:
+            mine.fill(0)
 
 
 def shares(

@@ -287,7 +287,7 @@ class Tape(Recording):
 
         extras += helpers
         packed = values + mirrored_values(places, extras)
-        if command.declared and plan.backend == "c" and back.gather is None:
+        if command.declared and plan.backend == "c" and back.gather is None and back.pull is None:
             self._reverse_in_blocks(command, back, packed, len(values), extras)
         else:
             stored = tuple([k for k in back.pull.targets if places[k] in fresh]) if fresh else ()

@@ -18,10 +18,11 @@ INK = "#7d7d7d"
 STYLES = {
     "workbench graph": ("#e0452f", "-", "o"), "workbench": ("#e0452f", "--", "o"),
     "Warp graph": ("#3f82d6", "-", "s"), "Warp": ("#3f82d6", "--", "s"),
-    "JAX": ("#a87400", "-", "^"), "torch": ("#a05fc8", "-", "v"), "taichi": ("#15908a", "-", "D"),
+    "JAX": ("#a87400", "-", "^"), "torch": ("#a05fc8", "-", "v"), "Taichi": ("#15908a", "-", "D"),
+    "Dr.Jit": ("#c8508c", "-", "P"),
     "c fast": (INK, "--", "x"), "c 1 thread": (INK, ":", "x"), "c fused": (INK, "-.", "x"), "c": (INK, "-", "x"),
 }  # fmt: skip
-OTHER = ("#2f9150", "-", "P")
+OTHER = ("#2f9150", "-", "*")
 
 
 def style(system: str) -> dict[str, Any]:

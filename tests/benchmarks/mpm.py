@@ -277,6 +277,22 @@ def with_torch(size: Size, data: Data) -> System | None:
     return Torch(torch, size, data)
 
 
+def with_taichi(size: Size, data: Data) -> System | None:
+    try:
+        from .peer_taichi import Mpm
+    except ImportError:
+        return None
+    return Mpm(size, data)
+
+
+def with_drjit(size: Size, data: Data) -> System | None:
+    try:
+        from .peer_drjit import Mpm
+    except ImportError:
+        return None
+    return Mpm(size, data)
+
+
 WORKLOAD = Workload(
     "mpm",
     sizes={"S": Size(6400, 128), "M": Size(102400, 16)},
@@ -289,6 +305,8 @@ WORKLOAD = Workload(
         **launched(Particles),
         "JAX": with_jax,
         "torch": with_torch,
+        "Taichi": with_taichi,
+        "Dr.Jit": with_drjit,
     },
     elements=lambda size: size.n,
 )

@@ -176,6 +176,14 @@ def with_torch(size: Size, data: Data) -> System | None:
     return Torch(torch, size, data)
 
 
+def with_taichi(size: Size, data: Data) -> System | None:
+    try:
+        from .peer_taichi import Nbody
+    except ImportError:
+        return None
+    return Nbody(size, data)
+
+
 WORKLOAD = Workload(
     "nbody",
     sizes={"S": Size(256, 32), "M": Size(1024, 8), "L": Size(4096, 1)},
@@ -189,6 +197,7 @@ WORKLOAD = Workload(
         **launched(Bodies),
         "JAX": with_jax,
         "torch": with_torch,
+        "Taichi": with_taichi,
     },
     elements=lambda size: size.n,
 )

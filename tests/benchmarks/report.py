@@ -18,13 +18,14 @@ from .rounds import cpu_model, ratio
 RESULTS = Path(__file__).with_name("RESULTS.md")
 PLOT = Path(__file__).with_name("plot.png")
 BEGIN, END = "<!-- python -m tests.benchmarks: begin -->", "<!-- python -m tests.benchmarks: end -->"
-PACKAGES = ("workbench", "warp-lang", "jax", "torch", "numpy")
+PACKAGES = ("workbench", "warp-lang", "jax", "torch", "taichi", "drjit", "numpy")
 METHOD = """\
 Float32, same arrays, sizes and steps; losses and gradients were compared with those of `c` (to 1e-4) before anything
 was timed. Milliseconds of forward and backward, in brackets of forward alone; ratios are medians of those within one
 round. `c`: written by hand, with its adjoint, two threads and the flags of the workbench; `c fast`: the same text with
-`-ffast-math`; `graph`: launches captured once, then replayed. Peak: the largest resident set of a fresh process above
-what it held with the program compiled and the data in place."""
+`-ffast-math`; `graph`: launches captured once, then replayed; Taichi has its fast math on, as it has unless told
+otherwise. Peak: the largest resident set of a fresh process above what it held with the program compiled and the data
+in place."""
 Times = dict[str, list[float]]
 
 

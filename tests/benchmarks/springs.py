@@ -252,6 +252,22 @@ def with_torch(size: Size, data: Data) -> System | None:
     return Torch(torch, size, data)
 
 
+def with_taichi(size: Size, data: Data) -> System | None:
+    try:
+        from .peer_taichi import Springs
+    except ImportError:
+        return None
+    return Springs(size, data)
+
+
+def with_drjit(size: Size, data: Data) -> System | None:
+    try:
+        from .peer_drjit import Springs
+    except ImportError:
+        return None
+    return Springs(size, data)
+
+
 WORKLOAD = Workload(
     "springs",
     sizes={"S": Size(32, 256), "M": Size(128, 64), "L": Size(512, 8)},
@@ -264,6 +280,8 @@ WORKLOAD = Workload(
         **launched(Nodes),
         "JAX": with_jax,
         "torch": with_torch,
+        "Taichi": with_taichi,
+        "Dr.Jit": with_drjit,
     },
     elements=lambda size: size.n**2,
 )

@@ -165,6 +165,22 @@ def with_torch(size: Size, data: Data) -> System | None:
     return Torch(torch, size, data)
 
 
+def with_taichi(size: Size, data: Data) -> System | None:
+    try:
+        from .peer_taichi import Wave
+    except ImportError:
+        return None
+    return Wave(size, data)
+
+
+def with_drjit(size: Size, data: Data) -> System | None:
+    try:
+        from .peer_drjit import Wave
+    except ImportError:
+        return None
+    return Wave(size, data)
+
+
 WORKLOAD = Workload(
     "wave",
     sizes={"S": Size(64, 256), "M": Size(256, 256), "L": Size(1024, 32), "X": Size(2048, 8)},
@@ -178,6 +194,8 @@ WORKLOAD = Workload(
         **launched(Fields),
         "JAX": with_jax,
         "torch": with_torch,
+        "Taichi": with_taichi,
+        "Dr.Jit": with_drjit,
     },
     elements=lambda size: size.n**2,
 )

@@ -51,28 +51,35 @@ class _Checker:
             raise IRError(f"{e}\n  in kernel {self.function.name}") from None
 
     def define(self, value: ir.Value, maker: ir.Stmt | None) -> None:
-        _demand(isinstance(value, ir.Value), f"{value!r} is not a value")
-        _demand(id(value) not in self.defined, f"value {value.name!r} is defined twice")
-        _demand(value.stmt is maker, f"value {value.name!r} names another statement as its maker")
+        if not isinstance(value, ir.Value):
+            raise IRError(f"{value!r} is not a value")
+        if id(value) in self.defined:
+            raise IRError(f"value {value.name!r} is defined twice")
+        if value.stmt is not maker:
+            raise IRError(f"value {value.name!r} names another statement as its maker")
         self.defined.add(id(value))
         self.visible.add(id(value))
 
     def use(self, value: ir.Value) -> None:
-        _demand(isinstance(value, ir.Value), f"{value!r} is not a value")
-        _demand(id(value) in self.visible, f"value {value.name!r} is used where it is not defined")
+        if not isinstance(value, ir.Value):
+            raise IRError(f"{value!r} is not a value")
+        if id(value) not in self.visible:
+            raise IRError(f"value {value.name!r} is used where it is not defined")
 
     def region(self, region: ir.Region, may_enter: Callable[[ir.Value], bool], known: Iterable[ir.Value] = ()) -> None:
         """Check a region; what it defines is not visible after it. `known` are parameters defined outside."""
         outer = set(self.visible)
         for param in region.params:
-            _demand(may_enter(param), f"parameter {param.name!r}: {param.type} cannot be carried through control flow")
+            if not may_enter(param):
+                raise IRError(f"parameter {param.name!r}: {param.type} cannot be carried through control flow")
             if not any(param is k for k in known):
                 self.define(param, None)
         for stmt in region.body:
             self.statement(stmt)
         for result in region.results:
             self.use(result)
-            _demand(ir.is_value(result.type), f"result {result.name!r}: {result.type} cannot leave a region")
+            if not ir.is_value(result.type):
+                raise IRError(f"result {result.name!r}: {result.type} cannot leave a region")
         self.visible = outer
 
     def statement(self, stmt: ir.Stmt) -> None:
@@ -96,7 +103,8 @@ def _carriable(value: ir.Value) -> bool:
 
 def _by_row(stmt: ir.Stmt) -> None:
     """The rule of every row without a rule of its own: the row's type rule gives exactly these results."""
-    _demand(not stmt.regions, f"{stmt.row.name} has no regions")
+    if stmt.regions:
+        raise IRError(f"{stmt.row.name} has no regions")
     _no_arrays_out(stmt)
     extra = {"attr": stmt.attr} if stmt.row.typed_by_attr else {}
     try:
@@ -104,15 +112,17 @@ def _by_row(stmt: ir.Stmt) -> None:
     except (TypeError, AssertionError, AttributeError) as e:
         raise IRError(f"{stmt.row.name} refuses its arguments: {e}") from None
     expected = list(made) if isinstance(made, tuple) else [] if made is None else [made]
-    _demand(_types(stmt.outs) == expected, f"results are {_types(stmt.outs)}, the row says {expected}")
+    if _types(stmt.outs) != expected:
+        raise IRError(f"results are {_types(stmt.outs)}, the row says {expected}")
 
 
 def _no_arrays_out(stmt: ir.Stmt) -> None:
     for out in stmt.outs:
         if isinstance(out.type, Array):
-            _demand(stmt.row is COMPONENTS, f"{stmt.row.name} makes an array")
-        if isinstance(out.type, Stack):
-            _demand(stmt.row is control.STACK, f"{stmt.row.name} makes a stack")
+            if stmt.row is not COMPONENTS:
+                raise IRError(f"{stmt.row.name} makes an array")
+        elif isinstance(out.type, Stack) and stmt.row is not control.STACK:
+            raise IRError(f"{stmt.row.name} makes a stack")
 
 
 def _const(stmt: ir.Stmt) -> None:
@@ -123,9 +133,11 @@ def _const(stmt: ir.Stmt) -> None:
     many = isinstance(stmt.attr, tuple)
     parts = stmt.attr if many else (stmt.attr,)
     fitting = not many or (isinstance(type, Composite) and len(parts) == type.size)
-    _demand(fitting, f"{len(parts)} components for {type}")
+    if not fitting:
+        raise IRError(f"{len(parts)} components for {type}")
     for part in parts:
-        _demand(_fits(part, type.scalar), f"constant {part!r} does not fit {type}")
+        if not _fits(part, type.scalar):
+            raise IRError(f"constant {part!r} does not fit {type}")
 
 
 def _fits(number: object, scalar: Scalar) -> bool:
@@ -135,22 +147,27 @@ def _fits(number: object, scalar: Scalar) -> bool:
         return isinstance(number, numbers.Real)
     if not isinstance(number, numbers.Integral):
         return False
-    limits = np.iinfo(scalar.numpy)
-    return int(limits.min) <= int(number) <= int(limits.max)
+    low = -(1 << scalar.bits - 1) if scalar.kind == "i" else 0
+    return low <= int(number) < low + (1 << scalar.bits)
 
 
 def _index(stmt: ir.Stmt) -> None:
     _by_row(stmt)
-    _demand(isinstance(stmt.attr, control.Tid) and 0 <= stmt.attr.axis < 4, f"{stmt.attr!r} is no launch dimension")
+    if not isinstance(stmt.attr, control.Tid) or not 0 <= stmt.attr.axis < 4:
+        raise IRError(f"{stmt.attr!r} is no launch dimension")
 
 
 def _carried(init: list[Type], stmt: ir.Stmt, params: list[Type], results: list[Type], what: str) -> None:
-    for type in init:
-        _demand(not isinstance(type, (Array, Stack)), f"{type} cannot be carried through control flow")
-    _demand(params == init, f"{what} parameters are {params}, what is carried in is {init}")
     expected = [bool_, *init] if stmt.attr.breaks else init
-    _demand(results == expected, f"{what} results are {results}, not {expected}")
-    _demand(_types(stmt.outs) == init, f"outs are {_types(stmt.outs)}, what is carried in is {init}")
+    for type in init:
+        if isinstance(type, (Array, Stack)):
+            raise IRError(f"{type} cannot be carried through control flow")
+    if params != init:
+        raise IRError(f"{what} parameters are {params}, what is carried in is {init}")
+    if results != expected:
+        raise IRError(f"{what} results are {results}, not {expected}")
+    if _types(stmt.outs) != init:
+        raise IRError(f"outs are {_types(stmt.outs)}, what is carried in is {init}")
 
 
 def _loop(stmt: ir.Stmt, regions: int) -> None:
@@ -159,22 +176,25 @@ def _loop(stmt: ir.Stmt, regions: int) -> None:
 
 
 def _if(stmt: ir.Stmt) -> None:
-    _demand(_types(stmt.args) == [bool_], f"the condition must be one bool, not {_types(stmt.args)}")
+    if _types(stmt.args) != [bool_]:
+        raise IRError(f"the condition must be one bool, not {_types(stmt.args)}")
     _demand(len(stmt.regions) == 2, "if has two regions")
     _no_arrays_out(stmt)
     for region in stmt.regions:
         _demand(not region.params, "the regions of if have no parameters")
         results = _types(region.results)
-        _demand(results == _types(stmt.outs), f"a branch gives {results}, the outs are {_types(stmt.outs)}")
+        if results != _types(stmt.outs):
+            raise IRError(f"a branch gives {results}, the outs are {_types(stmt.outs)}")
 
 
 def _for(stmt: ir.Stmt) -> None:
     _loop(stmt, 1)
     body = stmt.regions[0]
     bounds = _types(stmt.args[:3])
-    _demand(len(bounds) == 3 and is_int(bounds[0]) and bounds == [bounds[0]] * 3,
-            f"the bounds must be three integers of one type, not {bounds}")  # fmt: skip
-    _demand(_types(body.params[:1]) == bounds[:1], f"the loop variable is no {bounds[0]}")
+    if len(bounds) != 3 or not is_int(bounds[0]) or bounds != [bounds[0]] * 3:
+        raise IRError(f"the bounds must be three integers of one type, not {bounds}")
+    if _types(body.params[:1]) != bounds[:1]:
+        raise IRError(f"the loop variable is no {bounds[0]}")
     _carried(_types(stmt.args[3:]), stmt, _types(body.params[1:]), _types(body.results), "loop")
 
 

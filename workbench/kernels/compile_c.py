@@ -36,7 +36,7 @@ log = logging.getLogger("workbench")
 
 FLAGS = (
     "-O3 -march=native -fPIC -shared -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math "
-    "-fno-strict-aliasing -w -pipe"
+    "-fno-strict-aliasing -fopenmp-simd -w -pipe"
 ).split()  # fmt: skip
 SEAL = b"workbench"
 SEAL_SIZE = len(SEAL) + 32
@@ -162,10 +162,10 @@ def _make_private(path: Path) -> None:
 
 def _sweep(path: Path) -> None:
     """Remove what killed compilations left behind."""
-    for file in path.glob("*.tmp"):
+    for name in os.listdir(path):
         try:
-            if time.time() - file.stat().st_mtime > STALE_S:
-                file.unlink(missing_ok=True)
+            if name.endswith(".tmp") and time.time() - os.stat(path / name).st_mtime > STALE_S:
+                os.unlink(path / name)
         except OSError:
             continue
 
@@ -196,7 +196,11 @@ def write_sealed(made: Path, path: Path, data: bytes) -> None:
 
 def without_comments(text: str) -> str:
     """What counts of a text: a kernel that moved in its file stays compiled."""
-    return re.sub(r"[ \t]*/\*.*?\*/\n?", "", text, flags=re.DOTALL)
+    kept, done = [], 0
+    while (start := text.find("/*", done)) >= 0 and (end := text.find("*/", start + 2)) >= 0:
+        kept.append(text[done:start].rstrip(" \t"))
+        done = end + 2 + text.startswith("\n", end + 2)
+    return "".join([*kept, text[done:]])
 
 
 def key(text: str, flags: tuple[str, ...] = ()) -> str:
@@ -251,12 +255,12 @@ class Compiled:
         self.call.restype = None
         self.address = ctypes.cast(self.call, ctypes.c_void_p).value
 
-    def __call__(self, packed: bytes, begin: int, end: int, threads: int = 1) -> None:
-        """Run the cells [begin, end) of the outermost launch dimension on up to `threads` threads."""
-        if threads == 1 or end - begin <= 1:
+    def __call__(self, packed: bytes, begin: int, end: int, team: int = 1) -> None:
+        """Run the cells [begin, end) of the outermost launch dimension."""
+        if team == 1 or end - begin <= 1:
             self.call(packed, begin, end)
         else:
-            pool()(self.address, packed, begin, end, threads)
+            pool()(self.address, packed, begin, end, team)
 
 
 _loaded: dict[tuple[str, str, tuple[str, ...]], Compiled] = {}
@@ -267,10 +271,14 @@ def load(text: str, name: str, flags: tuple[str, ...] = ()) -> Compiled:
     """The function `name` of `text`, compiled at most once per machine and loaded at most once per process."""
     found = _loaded.get((text, name, flags))
     if found is None:
-        made = Compiled(build(text, flags), name)
-        with _lock:
-            found = _loaded.setdefault((text, name, flags), made)
+        found = _kept(Compiled(build(text, flags), name), text, flags)
     return found
+
+
+def _kept(made: Compiled, text: str, flags: tuple[str, ...]) -> Compiled:
+    """The first that was made of `text`."""
+    with _lock:
+        return _loaded.setdefault((text, made.name, flags), made)
 
 
 # ---- several at once
@@ -283,9 +291,14 @@ _coming: list[Future] = []  # that nobody has seen complete
 def begin(text: str, name: str) -> Future:
     """`load` in another thread: a compiler is a process of its own, so several run side by side."""
     global _builders
-    if (text, name, ()) in _loaded or read_sealed(cache_directory() / f"{key(text)}.so") is not None:
+    found = _loaded.get((text, name, ()))
+    if found is None:
+        path = cache_directory() / f"{key(text)}.so"
+        if read_sealed(path) is not None:
+            found = _kept(Compiled(path, name), text, ())
+    if found is not None:
         done: Future = Future()
-        done.set_result(load(text, name))
+        done.set_result(found)
         return done
     if _builders is None:
         _builders = ThreadPoolExecutor(os.cpu_count() or 1, "workbench-compile")
@@ -327,69 +340,83 @@ POOL = """\
 #else
 #define PAUSE() ((void)0)
 #endif
-enum { SLOTS = 256, SPINS = 1000, SEATS = 0xffff, RUNNING = 0x10000 };
+enum { SLOTS = 256, SPINS = 1000 };
 typedef void (*wb_kernel)(const void *, int64_t, int64_t);
 static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
-/* state: low half, seats that workers may still take; high half, workers that sit. */
-static int workers, state, sleeping, waiting, prepared;
-static struct { wb_kernel kernel; const void *args; int64_t begin, end, chunk; int threads; } job;
-static struct { int64_t next, end, pad[6]; } share[SLOTS] __attribute__((aligned(64)));
+static int workers, prepared;
+static uint64_t number;
+/* `word`: the number of the job << 16 | the pieces of a share << 8 | threads. What stands beside it is read by those only
+   who have claimed a piece: it lasts until all pieces are done. */
+static struct { uint64_t word; wb_kernel kernel; const void *args; int64_t begin, end, pad[3]; } job
+    __attribute__((aligned(64)));
+static struct { int sleeping, waiting, pad[14]; } who __attribute__((aligned(64)));
+/* Of each thread: how many pieces of its share are claimed, and how many pieces it has done; number << 16 | count. */
+static struct { uint64_t claimed, did, pad[6]; } slot[SLOTS] __attribute__((aligned(64)));
 
-/* Each slot has its share, the same in every launch of one form, and helps the others when it is through. */
-static void work(int slot) {
-    for (int k = 0; k < job.threads; ++k) {
-        int s = slot + k < job.threads ? slot + k : slot + k - job.threads;
-        for (;;) {
-            if (__atomic_load_n(&share[s].next, __ATOMIC_RELAXED) >= share[s].end) break;
-            int64_t begin = __atomic_fetch_add(&share[s].next, job.chunk, __ATOMIC_RELAXED);
-            if (begin >= share[s].end) break;
-            job.kernel(job.args, begin, begin + job.chunk < share[s].end ? begin + job.chunk : share[s].end);
-        }
-    }
-}
+static int threads_of(uint64_t word) { return (int)(word & 255); }
+static int pieces_of(uint64_t word) { return (int)(word >> 8 & 255); }
+static int count_of(uint64_t counted, uint64_t word) { return counted >> 16 == word >> 16 ? (int)(counted & 0xffff) : 0; }
 
-/* A seat, as the slot that comes with it; 0 if there is none. */
-static int sit(void) {
-    int seen = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
-    while (seen & SEATS)
-        if (__atomic_compare_exchange_n(&state, &seen, seen - 1 + RUNNING, 0, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
-            return job.threads - (seen & SEATS);
-    return 0;
-}
-
-static void doze(void) {
-    for (int k = 0; k < SPINS; ++k) {
-        if (__atomic_load_n(&state, __ATOMIC_RELAXED) & SEATS) return;
-        PAUSE();
-    }
-    pthread_mutex_lock(&lock);
-    __atomic_fetch_add(&sleeping, 1, __ATOMIC_SEQ_CST);
-    while (!(__atomic_load_n(&state, __ATOMIC_SEQ_CST) & SEATS)) pthread_cond_wait(&wake, &lock);
-    __atomic_fetch_sub(&sleeping, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&lock);
-}
-
-static void *worker(void *unused) {
+/* The next piece of a share; -1 if none is left, or if the job is over. */
+static int claim(int s, uint64_t word) {
+    uint64_t seen = __atomic_load_n(&slot[s].claimed, __ATOMIC_ACQUIRE);
     for (;;) {
-        int slot = sit();
-        if (!slot) { doze(); continue; }
-        work(slot);
-        int left = __atomic_sub_fetch(&state, RUNNING, __ATOMIC_SEQ_CST);
-        if (left < RUNNING && __atomic_load_n(&waiting, __ATOMIC_SEQ_CST)) {
-            pthread_mutex_lock(&lock);
-            pthread_cond_signal(&done);
-            pthread_mutex_unlock(&lock);
+        int taken = count_of(seen, word);
+        if (taken == pieces_of(word) || seen >> 16 > word >> 16) return -1;
+        if (__atomic_compare_exchange_n(&slot[s].claimed, &seen, (word >> 16 << 16) + taken + 1, 0, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE))
+            return taken;
+    }
+}
+
+/* Each thread has its share, the same in every launch of one form, and helps the others when it is through: workers only
+   where shares have several pieces, so that short launches pass few cache lines around. */
+static void work(int me, uint64_t word) {
+    int threads = threads_of(word), pieces = pieces_of(word);
+    uint64_t did = word >> 16 << 16;
+    for (int k = 0; k < (me && pieces == 1 ? 1 : threads); ++k) {
+        int s = me + k < threads ? me + k : me + k - threads;
+        for (int piece; (piece = claim(s, word)) >= 0;) {
+            int64_t n = job.end - job.begin, low = job.begin + n * s / threads, high = job.begin + n * (s + 1) / threads;
+            int64_t begin = low + (high - low) * piece / pieces, end = low + (high - low) * (piece + 1) / pieces;
+            if (begin < end) job.kernel(job.args, begin, end);
+            __atomic_store_n(&slot[me].did, ++did, __ATOMIC_SEQ_CST);
         }
     }
-    return unused;
+}
+
+static void *worker(void *seat) {
+    int me = (int)(intptr_t)seat;
+    uint64_t seen = 0;
+    for (int idle = 0;;) {
+        uint64_t word = __atomic_load_n(&job.word, __ATOMIC_ACQUIRE);
+        if (word != seen && me < threads_of(word)) {
+            work(me, word);
+            idle = 0;
+            if (__atomic_load_n(&who.waiting, __ATOMIC_SEQ_CST)) {
+                pthread_mutex_lock(&lock);
+                pthread_cond_signal(&done);
+                pthread_mutex_unlock(&lock);
+            }
+        }
+        seen = word;
+        if (++idle < SPINS) { PAUSE(); continue; }
+        pthread_mutex_lock(&lock);
+        __atomic_fetch_add(&who.sleeping, 1, __ATOMIC_SEQ_CST);
+        while (__atomic_load_n(&job.word, __ATOMIC_SEQ_CST) == seen) pthread_cond_wait(&wake, &lock);
+        __atomic_fetch_sub(&who.sleeping, 1, __ATOMIC_SEQ_CST);
+        pthread_mutex_unlock(&lock);
+    }
+    return 0;
 }
 
 /* The threads of the parent do not exist in a forked child. */
 static void forked(void) {
     pthread_mutex_init(&owner, 0); pthread_mutex_init(&lock, 0);
     pthread_cond_init(&wake, 0); pthread_cond_init(&done, 0);
-    workers = state = sleeping = waiting = 0;
+    workers = who.sleeping = who.waiting = 0;
+    job.word = 0;
 }
 
 static void grow(int wanted) {
@@ -398,44 +425,47 @@ static void grow(int wanted) {
     if (!prepared) { prepared = 1; pthread_atfork(0, 0, forked); }
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    while (workers < wanted && pthread_create(&made, &attributes, worker, 0) == 0) ++workers;
+    while (workers < wanted && pthread_create(&made, &attributes, worker, (void *)(intptr_t)(workers + 1)) == 0) ++workers;
     pthread_attr_destroy(&attributes);
 }
 
-static void finish(void) {
-    __atomic_fetch_and(&state, ~SEATS, __ATOMIC_SEQ_CST);
+static int over(uint64_t word) {
+    int left = threads_of(word) * pieces_of(word);
+    for (int s = 0; s < threads_of(word); ++s) left -= count_of(__atomic_load_n(&slot[s].did, __ATOMIC_SEQ_CST), word);
+    return left == 0;
+}
+
+static void finish(uint64_t word) {
     for (int k = 0; k < SPINS; ++k) {
-        if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) < RUNNING) return;
+        if (over(word)) return;
         PAUSE();
     }
     pthread_mutex_lock(&lock);
-    __atomic_store_n(&waiting, 1, __ATOMIC_SEQ_CST);
-    while (__atomic_load_n(&state, __ATOMIC_SEQ_CST) >= RUNNING) pthread_cond_wait(&done, &lock);
-    __atomic_store_n(&waiting, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&who.waiting, 1, __ATOMIC_SEQ_CST);
+    while (!over(word)) pthread_cond_wait(&done, &lock);
+    __atomic_store_n(&who.waiting, 0, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&lock);
 }
 
-/* The caller works too; a second caller at the same time does its own work alone. */
-void wb_parallel(wb_kernel kernel, const void *args, int64_t begin, int64_t end, int64_t threads) {
+/* `team`: threads, and << 32 the pieces of a share: several, if the launch takes long enough for others to help. The caller
+   works too; a second caller at the same time does its own work alone. */
+void wb_parallel(wb_kernel kernel, const void *args, int64_t begin, int64_t end, int64_t team) {
+    int64_t threads = team & 0xffffffff, pieces = team >> 32;
     if (threads > end - begin) threads = end - begin;
-    if (threads > SLOTS) threads = SLOTS;
+    if (threads >= SLOTS) threads = SLOTS - 1;
     if (threads <= 1 || pthread_mutex_trylock(&owner)) { kernel(args, begin, end); return; }
     if (workers < threads - 1) grow((int)threads - 1);
     if (threads > workers + 1) threads = workers + 1;
-    job.kernel = kernel; job.args = args; job.begin = begin; job.end = end; job.threads = (int)threads;
-    job.chunk = (end - begin + 4 * threads - 1) / (4 * threads);
-    for (int64_t s = 0; s < threads; ++s) {
-        __atomic_store_n(&share[s].next, begin + (end - begin) * s / threads, __ATOMIC_RELAXED);
-        share[s].end = begin + (end - begin) * (s + 1) / threads;
-    }
-    __atomic_store_n(&state, (int)threads - 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&sleeping, __ATOMIC_SEQ_CST)) {
+    job.kernel = kernel; job.args = args; job.begin = begin; job.end = end;
+    uint64_t word = ++number << 16 | (uint64_t)(pieces ? pieces : 1) << 8 | (uint64_t)threads;
+    __atomic_store_n(&job.word, word, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&who.sleeping, __ATOMIC_SEQ_CST)) {
         pthread_mutex_lock(&lock);
         pthread_cond_broadcast(&wake);
         pthread_mutex_unlock(&lock);
     }
-    work(0);
-    finish();
+    work(0, word);
+    finish(word);
     pthread_mutex_unlock(&owner);
 }
 
@@ -478,11 +508,11 @@ void wb_slices(const void *args, int64_t begin, int64_t end) {
 MERGE(wb_merge32, float, uint32_t)
 MERGE(wb_merge64, double, uint64_t)
 
-typedef struct { wb_kernel kernel; const void *args; int64_t begin, end, threads; } wb_call;
+typedef struct { wb_kernel kernel; const void *args; int64_t begin, end, team; } wb_call;
 void wb_replay(const wb_call *calls, int64_t n) {
     for (int64_t k = 0; k < n; ++k)
-        if (calls[k].threads <= 1) calls[k].kernel(calls[k].args, calls[k].begin, calls[k].end);
-        else wb_parallel(calls[k].kernel, calls[k].args, calls[k].begin, calls[k].end, calls[k].threads);
+        if (calls[k].team <= 1) calls[k].kernel(calls[k].args, calls[k].begin, calls[k].end);
+        else wb_parallel(calls[k].kernel, calls[k].args, calls[k].begin, calls[k].end, calls[k].team);
 }
 """
 
@@ -494,11 +524,16 @@ def _pool_library() -> ctypes.CDLL:
 
 @lru_cache(None)
 def pool():
-    """wb_parallel(kernel address, packed, begin, end, threads)."""
+    """wb_parallel(kernel address, packed, begin, end, team)."""
     run = _pool_library().wb_parallel
     run.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]
     run.restype = None
     return run
+
+
+def team(threads: int, pieces: int = 1) -> int:
+    """The last argument of `pool()`: so many threads, with shares of so many pieces."""
+    return threads | pieces << 32 if threads > 1 else 1
 
 
 @lru_cache(None)

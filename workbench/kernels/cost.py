@@ -44,14 +44,15 @@ def work(function: ir.Function, scalars: Mapping[str, Any], shapes: Mapping[str,
 def _region(region: ir.Region) -> _Work:
     own, loops = 0.0, []
     for s in region.body:
-        inner = [_region(r) for r in s.regions]
-        if s.row in (control.FOR, control.WHILE):
-            loops += [(s, w) for w in inner]
-        else:
-            own += sum(w.own for w in inner)
-            loops += [loop for w in inner for loop in w.loops]
+        for r in s.regions:
+            inner = _region(r)
+            if s.row is control.FOR or s.row is control.WHILE:
+                loops.append((s, inner))
+            else:
+                own += inner.own
+                loops += inner.loops
         if s.row not in _FREE:
-            own += _weight(s) * max((_size(v) for v in (*s.args, *s.outs)), default=1)
+            own += _weight(s) * max([_size(v) for v in (*s.args, *s.outs)], default=1)
     return _Work(own, tuple(loops))
 
 

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,6 +109,7 @@ def needs_scratch(function: Function) -> bool:
     return any(s.row.name in _LOGGING or (isinstance(s.attr, Stack) and s.attr.capacity is None) for s in stmts)
 
 
+@lru_cache(4096)
 def c_name(name: str) -> str:
     """A C identifier like the user's name, free in C and CUDA: s_x for s.x, exp_ for exp. A kernel's entry has it."""
     text = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
@@ -182,20 +184,20 @@ def typedef(type: Composite) -> str:
 
 def composites(function: Function) -> list[Composite]:
     """Every composite type of a function, in order of first use."""
+    types: dict[int, Any] = {id(p.type): p.type for p in function.params}
+    for stmt in walk(function.body):
+        for v in stmt.outs:
+            types.setdefault(id(v.type), v.type)
+        for r in stmt.regions:
+            types.update((id(p.type), p.type) for p in r.params if id(p.type) not in types)
+        if isinstance(stmt.attr, Type):
+            types.setdefault(id(stmt.attr), stmt.attr)
     found: dict[str, Composite] = {}
-
-    def see(type: Any) -> None:
+    for type in types.values():
         if isinstance(type, (Array, Stack)):
             type = type.dtype
         if isinstance(type, Composite):
             found.setdefault(type_name(type), type)
-
-    for p in function.params:
-        see(p.type)
-    for stmt in walk(function.body):
-        for v in (*stmt.args, *stmt.outs, *(p for r in stmt.regions for p in r.params)):
-            see(v.type)
-        see(stmt.attr)
     return list(found.values())
 
 
@@ -240,6 +242,10 @@ def _int_literal(type: Scalar, value: int) -> str:
     elif value < 0:
         text = f"({text})"
     return f"(({type.c}){text})" if type.bits < 32 else text
+
+
+_WORDS = re.compile(r"\w+")
+_UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
 
 
 # ---- the block of arguments
@@ -388,16 +394,17 @@ class Body:
         self.texts: dict[Value, str] = {}
         self.memory: dict[Value, Memory] = {}
         self.stacks: dict[Value, StackText] = {}
-        self.access_ids = {id(s): i for i, s in enumerate(_accesses(self.function))}
+        stmts = list(walk(self.function.body))
+        accesses = [s for s in stmts if s.row.name in _ACCESSES]
+        self.access_ids = {id(s): i for i, s in enumerate(accesses)}
         self.line = 0
-        writing = _ACCESSES - {"load", "push"}
-        self.written = {root(s.args[0]) for s in walk(self.function.body) if s.row.name in writing}
-        self.grows = any(isinstance(s.attr, Stack) and s.attr.capacity is None for s in walk(self.function.body))
-        kinds = {s.row.name for s in walk(self.function.body)}
+        self.written = {root(s.args[0]) for s in accesses if s.row.name not in ("load", "push")}
+        self.grows = any(isinstance(s.attr, Stack) and s.attr.capacity is None for s in stmts)
+        kinds = {s.row.name for s in stmts}
         self.logs = not kinds.isdisjoint(_LOGGING)
         self.fails = self.variant.check_bounds or self.logs or "push" in kinds  # may anything be reported in `status`
         self._name_parameters()
-        self._name_axes()
+        self._name_axes(stmts)
 
     # -- what the frame around the statements declares
 
@@ -411,10 +418,10 @@ class Body:
             strides = [self.names.new(f"{name}_s{k}") for k in range(p.type.ndim)]
             self.memory[p] = Memory(p.name, name, p.type, shape, strides, p.name in self.variant.contiguous)
 
-    def _name_axes(self) -> None:
+    def _name_axes(self, stmts: list[Stmt]) -> None:
         rank = self.function.rank
         wishes = [f"t{k}" for k in range(rank)]
-        for stmt in reversed([s for s in walk(self.function.body) if s.row.name == "tid"]):
+        for stmt in reversed([s for s in stmts if s.row.name == "tid"]):
             if stmt.outs[0].name and stmt.attr.axis < rank:
                 wishes[stmt.attr.axis] = stmt.outs[0].name
         self.axes = [self.names.new(w) for w in wishes]
@@ -446,10 +453,10 @@ class Body:
 
     def used_lines(self) -> list[str]:
         """The lines without the constants read from the argument block that nothing uses."""
-        count = Counter(re.findall(r"\w+", "\n".join(self.lines)))
-        unpacked = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
-        found = [(line, unpacked.match(line)) for line in self.lines]
-        return [line for line, m in found if m is None or count[m.group(1)] > 1]
+        found = [_UNPACKED.match(line) if "args" in line else None for line in self.lines]
+        names = {m[1] for m in found if m is not None}
+        count = Counter(filter(names.__contains__, _WORDS.findall("\n".join(self.lines))))
+        return [line for line, m in zip(self.lines, found, strict=True) if m is None or count[m[1]] > 1]
 
     @property
     def thread(self) -> str:
@@ -516,7 +523,8 @@ class Body:
 
     def scalar_text(self, row: Row, types: Sequence[Type], out: Type, texts: Sequence[str], attr: Any) -> str:
         """The C text of a row on scalars, parenthesised. float16 is computed in float and rounded at every step."""
-        texts = [f"((float){x})" if t is float16 else x for t, x in zip(types, texts, strict=True)]
+        if float16 in types:
+            texts = [f"((float){x})" if t is float16 else x for t, x in zip(types, texts, strict=True)]
         if callable(row.c):
             text = row.c(types, *texts, **({"attr": attr} if row.typed_by_attr else {}))
         else:
@@ -873,6 +881,8 @@ def _c_string(text: str) -> str:
 
 def _closes_at_end(text: str) -> bool:
     """Is the first parenthesis closed by the last character."""
+    if text.find(")") == len(text) - 1 and text.startswith("("):
+        return True
     depth = 0
     for k, ch in enumerate(text):
         depth += (ch == "(") - (ch == ")")

@@ -136,6 +136,7 @@ def update(name: str, op: str, scalar: Scalar, shared: bool, where: Where | None
 
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole C text; its entry is `void NAME(const void *args, int64_t begin, int64_t end)`."""
+    function = simplify.flat(function)
     written_out = simplify.unrolled(function)
     form = lanes.lanes(written_out, variant)
     if form is not None or lanes.alike(written_out, variant):

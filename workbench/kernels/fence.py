@@ -167,11 +167,13 @@ def check(fn: Callable[..., Any]) -> None:
 
 def inside(node: ast.AST) -> Iterator[ast.AST]:
     """Nodes that the kernel runs: what stands in static(...) is Python's."""
-    yield node
-    if isinstance(node, ast.Call) and "static" in (getattr(node.func, "id", ""), getattr(node.func, "attr", "")):
-        return
-    for child in ast.iter_child_nodes(node):
-        yield from inside(child)
+    found = [node]
+    while found:
+        node = found.pop()
+        yield node
+        if isinstance(node, ast.Call) and "static" in (getattr(node.func, "id", ""), getattr(node.func, "attr", "")):
+            continue
+        found += [*ast.iter_child_nodes(node)][::-1]
 
 
 SYNTAX = frozenset(

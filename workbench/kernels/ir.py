@@ -105,6 +105,39 @@ def current() -> Builder:
     return stack[-1]
 
 
+class _Inside:
+    """`with builder.inside(region)`. A class, as this and `At` are entered for every statement that is written."""
+
+    __slots__ = ("builder", "region", "outer")
+
+    def __init__(self, builder: Builder, region: Region):
+        self.builder, self.region = builder, region
+
+    def __enter__(self) -> Region:
+        self.outer, self.builder.region = self.builder.region, self.region
+        return self.region
+
+    def __exit__(self, *error: object) -> None:
+        self.builder.region = self.outer
+
+
+class At:
+    """`with builder.at(where, of)`."""
+
+    __slots__ = ("builder", "where", "of", "before")
+
+    def __init__(self, builder: Builder, where: Where | None, of: Stmt | None = None):
+        self.builder, self.where, self.of = builder, where, of
+
+    def __enter__(self) -> None:
+        builder = self.builder
+        self.before = builder.where, builder.of
+        builder.where, builder.of = self.where, self.of
+
+    def __exit__(self, *error: object) -> None:
+        self.builder.where, self.builder.of = self.before
+
+
 class Builder:
     """Writes statements into one region at a time. `where`, `of` and `role` are stamped on what is written."""
 
@@ -124,24 +157,13 @@ class Builder:
         finally:
             stack.pop()
 
-    @contextmanager
-    def inside(self, region: Region) -> Iterator[Region]:
+    def inside(self, region: Region) -> _Inside:
         """Write into `region` for a while."""
-        outer, self.region = self.region, region
-        try:
-            yield region
-        finally:
-            self.region = outer
+        return _Inside(self, region)
 
-    @contextmanager
-    def at(self, where: Where | None, of: Stmt | None = None) -> Iterator[None]:
+    def at(self, where: Where | None, of: Stmt | None = None) -> At:
         """Stamp what follows with a place in the source and the primal statement it stems from."""
-        before = self.where, self.of
-        self.where, self.of = where, of
-        try:
-            yield
-        finally:
-            self.where, self.of = before
+        return At(self, where, of)
 
     def emit(self, row: Row, *args: Value, attr: Any = None, name: str = "") -> Any:
         """Append one statement of a row without regions; its type rule decides the result."""
@@ -165,8 +187,9 @@ class Builder:
         name: str = "",
     ) -> Stmt:
         """Append a statement whose result types are given (control flow, constants)."""
-        outs = tuple(Value(t, name, self.where) for t in types)
-        stmt = Stmt(row, tuple(args), outs, regions, attr, self.where, self.of, self.role)
+        where = self.where
+        outs = tuple([Value(t, name, where) for t in types])
+        stmt = Stmt(row, tuple(args), outs, regions, attr, where, self.of, self.role)
         for out in outs:
             out.stmt = stmt
         self.region.body.append(stmt)

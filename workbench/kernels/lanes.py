@@ -23,7 +23,7 @@ _NAMES = (control.CONST, control.TID, control.DIM, rows.SHAPE, rows.COMPONENTS)
 _CALLS = {*MATH1, *MATH2} - {"sqrt", "fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "fmin", "fmax", "copysign"}
 _ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)
 _NO = {"while", "stack", "push", "pop", "log_store", "mark", "rollback", "printf", "call"}
-BLOCK_BYTES = 512  # of the widest float of a block: a sum over the block costs little beside it
+BLOCK_BYTES = 1024  # of the widest float of a block: a sum over the block costs little beside it
 KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest cache, and takes compilers very long
 WORTH = 8  # float operations without which a block is not worth its arrays
 
@@ -215,20 +215,22 @@ class _Writer:
         body, rest = self.body, self.names(stmts)
         adds = [s for s in rest if self.form.deferred(s)]
         sums = [(s, self.sums(s.args[-1].type)) for s in adds if self.alike(s)]
+        summed = [name for _, names in sums for name in names]
         spread = [(s, [self.copy(v) for v in s.args[1:]]) for s in adds if not self.alike(s)]
         made = [v for s in rest for v in s.outs if v in self.lasting]
         for v in made:
             self.kept[v] = self.array(v.type, v.name or "kept")
         if not rest and not carried:
             return
-        with self.lanes(_uses(rest) | {value for _, value in carried}):
+        with self.lanes(_uses(rest) | {value for _, value in carried}, summed):
             for s in rest:
                 if s not in adds:
                     body.statement(s)
             for v in made:
                 self.keep(self.kept[v], v)
             for s, names in sums:
-                self.keep(names, s.args[-1])
+                for k, name in enumerate(names):
+                    body.put(f"{name} += {_part(body.text(s.args[-1]), s.args[-1].type, k)};")
             for s, copies in spread:
                 for v, names in zip(s.args[1:], copies, strict=True):
                     if names:
@@ -267,27 +269,17 @@ class _Writer:
         return all(v in self.form.uniform for v in s.args[1:-1])
 
     def sums(self, type: Type) -> list[str]:
-        """Arrays for what a block adds to one cell; zeros where it has no threads."""
-        names = self.array(type, "sum")
-        with self.body.block(f"for (int32_t wb_k = {self.end} - {self.at}; wb_k < {self.form.width}; ++wb_k)"):
-            for name in names:
-                self.body.put(f"{name}[wb_k] = 0;")
+        """What a block adds to one cell, per component."""
+        scalar = type.scalar if isinstance(type, Composite) else type
+        names = [self.body.names.new("sum") for _ in range(type.size)]  # type: ignore[attr-defined]
+        for name in names:
+            self.body.put(f"{scalar.c} {name} = 0;")  # type: ignore[attr-defined]
         return names
 
     def add_sum(self, s: Stmt, names: list[str]) -> None:
-        """Pairwise, so that a long sum keeps its digits."""
-        body = self.body
-        m, indices, _ = body._target(s, 1)
-        half = self.form.width // 2
-        while half >= 8:
-            with body.block(f"for (int32_t wb_k = 0; wb_k < {half}; ++wb_k)"):
-                for name in names:
-                    body.put(f"{name}[wb_k] += {name}[wb_k + {half}];")
-            half //= 2
+        m, indices, _ = self.body._target(s, 1)
         for k, name in enumerate(names):
-            pairs = [f"({name}[{n}] + {name}[{n + 4}])" for n in range(4)]
-            whole = f"({pairs[0]} + {pairs[2]}) + ({pairs[1]} + {pairs[3]})"
-            body.put(f"{_part(body.place(m, indices), s.args[-1].type, k)} += {whole};")
+            self.body.put(f"{_part(self.body.place(m, indices), s.args[-1].type, k)} += {name};")
 
     def add_each(self, spread: list[tuple[Stmt, list[list[str]]]]) -> None:
         """Thread by thread, in the order of the program."""
@@ -312,9 +304,9 @@ class _Writer:
 
     # ---- values of all threads of the block
 
-    def lanes(self, used: set[Value]) -> _Each:
+    def lanes(self, used: set[Value], sums: list[str] | None = None) -> _Each:
         """The loop over the threads of the block, with the values that are used in it read from their arrays."""
-        return _Each(self, [v for v in self.kept if v in used])
+        return _Each(self, [v for v in self.kept if v in used], sums or [])
 
     def array(self, type: Type, wish: str) -> list[str]:
         scalar = type.scalar if isinstance(type, Composite) else type
@@ -345,18 +337,27 @@ class _Writer:
 
 
 class _Each:
-    """`i` counts the threads, so that compilers see contiguous memory; a wide number beside it counts the lanes."""
+    """`i` counts the threads, so that compilers see contiguous memory; a wide number beside it counts the lanes.
 
-    def __init__(self, writer: _Writer, read: list[Value]):
-        self.writer, self.values = writer, read
+    Compilers may take `sums` in the order that suits them: one part per lane of a vector register.
+    """
+
+    def __init__(self, writer: _Writer, read: list[Value], sums: list[str]):
+        self.writer, self.values, self.sums = writer, read, sums
 
     def __enter__(self) -> None:
         w = self.writer
         body, i = w.body, w.body.axes[-1]
         w.lane = body.names.new("lane")
-        body.put(f"int64_t {w.lane} = 0;")
-        self.block = body.block(f"for (int32_t {i} = (int32_t){w.at}; {i} < {w.end}; ++{i}, ++{w.lane})")
+        if self.sums:
+            body.put(f'_Pragma("omp simd reduction(+ : {", ".join(self.sums)})")')
+            self.block = body.block(f"for (int64_t {w.lane} = 0; {w.lane} < {w.end} - {w.at}; ++{w.lane})")
+        else:
+            body.put(f"int64_t {w.lane} = 0;")
+            self.block = body.block(f"for (int32_t {i} = (int32_t){w.at}; {i} < {w.end}; ++{i}, ++{w.lane})")
         self.block.__enter__()
+        if self.sums:
+            body.put(f"const int32_t {i} = (int32_t){w.at} + (int32_t){w.lane};")
         for v in self.values:
             w.read(v, w.kept[v])
 

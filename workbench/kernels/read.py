@@ -8,8 +8,7 @@ branches and loops, `places` parts and assignments, `calls` everything with pare
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -77,6 +76,16 @@ class Frame:
     around: dict[str, Any]
     caller: Where | None
     gradients: dict[str, Any] | None = None  # inside a func_grad: where the gradient of each argument is
+
+
+class Place(ir.At):
+    """`with reader.at(node)`."""
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        super().__exit__()
+        if isinstance(error, TypeError) and hasattr(error, "slug"):
+            instead = getattr(error, "instead", "")
+            raise KernelError(str(error), slug=error.slug, where=self.where, instead=instead) from None
 
 
 class Reader(Flow, Places, Calls, Custom):
@@ -158,22 +167,16 @@ class Reader(Flow, Places, Calls, Custom):
         where = self.builder.where if node is None else self.where(node)
         return KernelError(what, slug=slug, where=where, why=why, instead=instead)
 
-    @contextmanager
-    def at(self, node: ast.AST) -> Iterator[None]:
+    def at(self, node: ast.AST) -> Place:
         """Stamp what follows with the place of `node`; type errors of rows become the user's."""
-        where = self.where(node)
-        with self.builder.at(where):
-            try:
-                yield
-            except TypeError as e:
-                if not hasattr(e, "slug"):
-                    raise
-                raise KernelError(str(e), slug=e.slug, where=where, instead=getattr(e, "instead", "")) from None
+        return Place(self.builder, self.where(node))
 
     def visit(self, node: ast.AST) -> Any:
         method = getattr(self, f"visit_{fence.name_of(node)}", None)
         if method is None:
             raise fence.refuse(fence.name_of(node), self.where(node))
+        if isinstance(node, ast.Name | ast.Constant):  # writes nothing
+            return method(node)
         with self.at(node):
             return method(node)
 

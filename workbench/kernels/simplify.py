@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from .ir import Builder, Function, Region, Stmt, Value, root, walk
 from .ops import control as c
 from .ops import memory as mem
-from .ops.row import Effect
-from .types import Scalar
+from .ops.row import ROWS, Effect
+from .types import Scalar, bool_
 
 
 def primal(function: Function) -> Function:
@@ -95,6 +95,17 @@ def _size(region: Region) -> int:
     return total
 
 
+def flat(function: Function) -> Function:
+    """The same function with fewer branches, for compilers that vectorise: conditions that cost little are worked out
+    whether or not they are asked, and an `if` that is all of another one becomes one with it."""
+    if not any(s.row is c.IF and (_chained(s) or _nested(s)) for s in walk(function.body)):
+        return function
+    body = _Flat(None).function(function)
+    return Function(
+        function.name, body, function.rank, function.where, function.source, function.first_line, function.file
+    )
+
+
 # ---- rewriting
 
 
@@ -131,17 +142,22 @@ class _Rewrite:
         return self.builder.region
 
     def region(self, region: Region, scope: _Scope) -> None:
+        builder = self.builder
+        before = builder.where, builder.of
         for stmt in region.body:
-            self.builder.role = stmt.role
-            with self.builder.at(stmt.where, stmt.of or stmt if stmt.role != "primal" else stmt.of):
-                self.stmt(stmt, scope)
+            builder.role, builder.where = stmt.role, stmt.where
+            builder.of = stmt.of or stmt if stmt.role != "primal" else stmt.of
+            self.stmt(stmt, scope)
+        builder.where, builder.of = before
 
     def stmt(self, stmt: Stmt, scope: _Scope) -> None:
-        args = tuple(scope.values[a] for a in stmt.args)
+        args = tuple([scope.values[a] for a in stmt.args])
         if stmt.regions:
             self.regions(stmt, args, scope)
             return
-        known = self.known(stmt, args, scope)
+        pure = stmt.row.effect is Effect.PURE
+        key = _key(stmt, args) if pure else ()
+        known = self.known(stmt, args, scope, key)
         if known is not None:
             scope.values[stmt.outs[0]] = known
             return
@@ -149,18 +165,18 @@ class _Rewrite:
         for old, new in zip(stmt.outs, made.outs, strict=True):
             new.name = old.name
             scope.values[old] = new
-        if stmt.row.effect is Effect.PURE:
-            scope.pure[_key(stmt, args)] = made
+        if pure:
+            scope.pure[key] = made
         elif self.groups is not None:
             self.remember(made, scope)
 
-    def known(self, stmt: Stmt, args: tuple[Value, ...], scope: _Scope) -> Value | None:
+    def known(self, stmt: Stmt, args: tuple[Value, ...], scope: _Scope, key: tuple) -> Value | None:
         """A value that already exists and equals this statement's result."""
         if stmt.row is mem.LOAD and self.groups is not None:
             return scope.cells.get(_cell(args[0], args[1:]))
         if stmt.row.effect is not Effect.PURE:
             return None
-        same = scope.pure.get(_key(stmt, args))
+        same = scope.pure.get(key)
         if same is not None:
             return same.outs[0]
         rule = _FOLD.get(stmt.row.name)
@@ -256,14 +272,88 @@ class _Rewrite:
         scope.values.update(zip(stmt.outs, carried, strict=True))
 
 
+# ---- fewer branches
+
+EAGER = 16  # statements that are worked out in vain
+_EAGER = {
+    *(ROWS[name] for name in "add sub mul neg lt le gt ge eq ne logical_and logical_or logical_not".split()),
+    c.CONST, c.TID, c.DIM, mem.SHAPE,
+}  # fmt: skip
+
+
+class _Flat(_Rewrite):
+    def regions(self, stmt: Stmt, args: tuple[Value, ...], scope: _Scope) -> None:
+        chained = _chained(stmt) if stmt.row is c.IF else None
+        inner = _nested(stmt) if stmt.row is c.IF else None
+        role = self.builder.role
+        if chained is not None:
+            region, name = chained
+            self.region(region, scope)
+            self.builder.role = role
+            parts = [args[0], scope.values[region.results[0]]]
+            scope.values[stmt.outs[0]] = self.builder.append(ROWS[name], parts, [bool_]).outs[0]
+        elif inner is not None:
+            then, otherwise = stmt.regions
+            self.region(Region(body=then.body[:-1]), scope)
+            self.builder.role = role
+            both = self.builder.append(ROWS["logical_and"], [args[0], scope.values[inner.args[0]]], [bool_]).outs[0]
+            self.regions(inner, (both,), scope)
+            found = [scope.values[r] for r in then.results]
+            scope.values.update(zip(stmt.outs, found, strict=True))
+        else:
+            super().regions(stmt, args, scope)
+
+
+def _chained(stmt: Stmt) -> tuple[Region, str] | None:
+    """Of `a and b` or `a or b`: the region that works out b, and the row that joins them."""
+    if len(stmt.outs) != 1 or stmt.outs[0].type != bool_:
+        return None
+    then, otherwise = stmt.regions
+    for region, other, value, name in ((then, otherwise, False, "logical_and"), (otherwise, then, True, "logical_or")):
+        if _number(other.results[0]) is value and not _dear(region):
+            return region, name
+    return None
+
+
+def _nested(stmt: Stmt) -> Stmt | None:
+    """The `if` that is all of this one's first branch, beside conditions; else, both leave the same constants."""
+    then, otherwise = stmt.regions
+    inner = then.body[-1] if then.body else None
+    if inner is None or inner.row is not c.IF or _chained(inner) or _dear(Region(body=then.body[:-1])):
+        return None
+    pairs = list(zip(then.results, otherwise.results, strict=True))
+    for value, other in pairs:
+        if value not in inner.outs or not _same(inner.regions[1].results[inner.outs.index(value)], other):
+            return None
+    idle = all(s.row is c.CONST for region in (otherwise, inner.regions[1]) for s in region.body)
+    return inner if idle else None
+
+
+def _same(value: Value, other: Value) -> bool:
+    made, again = value.stmt, other.stmt
+    if made is None or again is None or made.row is not c.CONST or again.row is not c.CONST:
+        return False
+    return value.type == other.type and repr(made.attr) == repr(again.attr)
+
+
+def _dear(region: Region) -> bool:
+    """Would it cost something to run these statements where nobody asked, or mean something."""
+    stmts = list(walk(region))
+    for s in stmts:
+        if s.row is c.IF:
+            if not _chained(s):
+                return True
+        elif s.row not in _EAGER or not all(isinstance(o.type, Scalar) for o in s.outs):
+            return True
+    return len(stmts) > EAGER
+
+
 _WRITES = (mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, *mem.ATOMICS)
 
 
 def _key(stmt: Stmt, args: tuple[Value, ...]) -> tuple:
-    ids = tuple(id(a) for a in args)
-    attr = repr(stmt.attr) if stmt.row is c.CONST else stmt.attr
-    types = tuple(o.type for o in stmt.outs)
-    return stmt.row.name, ids, attr if isinstance(attr, str) else repr(attr), types
+    attr = repr(stmt.attr) if stmt.row is c.CONST or not isinstance(stmt.attr, str | None) else stmt.attr
+    return stmt.row, args, attr, *[o.type for o in stmt.outs]
 
 
 def _cell(array: Value, indices: tuple[Value, ...]) -> tuple:

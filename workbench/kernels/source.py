@@ -12,8 +12,9 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..errors import KernelError, Where
 
@@ -35,19 +36,38 @@ class Source:
         row = getattr(node, "lineno", 1)
         col = getattr(node, "col_offset", 0)
         line = self.lines[row - 1] if row <= len(self.lines) else ""
-        shifted = line[self.shift :]
-        col = len(shifted.encode()[:col].decode(errors="ignore"))
         end_row = getattr(node, "end_lineno", row) or row
         end = getattr(node, "end_col_offset", 0) or 0
-        end = len(shifted.encode()[:end].decode(errors="ignore")) if end_row == row else len(shifted)
+        width = len(line) - min(self.shift, len(line))
+        if line.isascii():  # columns are bytes
+            col, end = min(col, width), min(end, width) if end_row == row else width
+        else:
+            shifted = line[self.shift :].encode()
+            col = len(shifted[:col].decode(errors="ignore"))
+            end = len(shifted[:end].decode(errors="ignore")) if end_row == row else width
         return Where(
             self.file, self.first + row - 1, col + self.shift, end + self.shift, line, self.fn.__name__, caller
         )
 
 
+_known: WeakKeyDictionary[Callable[..., Any], tuple[CodeType, tuple]] = WeakKeyDictionary()
+
+
 def source(fn: Callable[..., Any]) -> Source:
-    """Read the text of a Python function. Raises KernelError [no-source] where Python keeps none."""
+    """Read the text of a Python function. Raises KernelError [no-source] where Python keeps none.
+
+    Once for each function: what was found to be the text of its code stays that, whatever becomes of the file.
+    """
     fn = inspect.unwrap(fn)
+    code, parts = _known.get(fn, (None, ()))
+    if code is not fn.__code__:
+        parts = _read(fn)
+        _known[fn] = fn.__code__, parts
+    return Source(fn, *parts)
+
+
+def _read(fn: Callable[..., Any]) -> tuple[ast.FunctionDef, str, str, int, int, tuple[str, ...]]:
+    """The fields of `Source` after the first."""
     try:
         raw, first = inspect.getsourcelines(fn)
     except (OSError, TypeError):
@@ -69,7 +89,7 @@ def source(fn: Callable[..., Any]) -> Source:
             why="The file was edited after it was imported; the kernel would be another function than yours.",
             instead="import the module anew, or restart the kernel of the notebook",
         )  # fmt: skip
-    return Source(fn, tree, text, file, max(first, 1), shift, tuple(raw))
+    return tree, text, file, max(first, 1), shift, tuple(raw)
 
 
 def _definition(fn: Callable[..., Any], text: str) -> ast.FunctionDef:
@@ -95,9 +115,11 @@ def _same_code(fn: Callable[..., Any], tree: ast.FunctionDef) -> bool:
     bare.decorator_list, bare.returns, bare.name = [], None, "text of a kernel"  # no name that it could itself mean
     bare.args = _without_annotations(tree.args)
     free = "".join(f"    {name} = 0\n" for name in code.co_freevars)
-    module = ast.parse(f"def around():\n{free}    pass")
-    assert isinstance(module.body[0], ast.FunctionDef)
-    module.body[0].body[-1] = bare
+    modules = [n for n in code.co_names if isinstance(fn.__globals__.get(n), ModuleType)]
+    imports = "".join(f"import {n}\n" for n in modules)  # Python compiles calls of what a module imports otherwise
+    module = ast.parse(f"{imports}def around():\n{free}    pass")
+    assert isinstance(module.body[-1], ast.FunctionDef)
+    module.body[-1].body[-1] = bare
     around = next(c for c in compile(module, "kernel", "exec", dont_inherit=True).co_consts if isinstance(c, CodeType))
     again = next((c for c in around.co_consts if isinstance(c, CodeType) and c.co_name == bare.name), None)
     return again is not None and (_plainly(again) == _plainly(code) or _essence(again) == _essence(code))

@@ -16,8 +16,22 @@ def targets(node: ast.AST) -> list[ast.expr]:
     return _known[node]
 
 
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """What `ast.walk` gives, without expressions: those assign nothing that a kernel may have."""
+    found = [node]
+    for n in found:
+        yield n
+        for name in _BLOCKS:
+            block = getattr(n, name, None)
+            if isinstance(block, list):
+                found += block
+
+
 def _targets(node: ast.AST) -> Iterator[ast.expr]:
-    for n in ast.walk(node):
+    for n in _statements(node):
         if isinstance(n, ast.Assign):
             found = n.targets
         elif isinstance(n, (ast.AugAssign, ast.AnnAssign, ast.For)):

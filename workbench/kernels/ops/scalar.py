@@ -41,11 +41,12 @@ def _shown(types: tuple[Type, ...]) -> str:
 
 def same_type(name: str, types: tuple[Type, ...]) -> Type:
     """All of one value type; the message names the cast to write."""
-    first = types[0]
+    first, same = types[0], True
     for t in types:
         if not isinstance(t, (Scalar, Composite)):
             raise refuse(f"`{name}` takes numbers, not {t}", slug="operand-type")
-    if any(t != first for t in types):
+        same = same and (t is first or t == first)
+    if not same:
         scalars = [t for t in types if isinstance(t, Scalar)]
         if len(scalars) == len(types):
             wide = max(scalars, key=lambda t: (t.kind == "f", t.bits))
