@@ -213,6 +213,34 @@ def test_other_tapes_are_told_of_what_a_replay_writes():
         tape.backward(grads={z: wb.ones(2)})
 
 
+def test_a_tape_that_refuses_already_is_told_again_once_it_has_begun_anew():
+    x, y, z = leaf(1, 2), wb.zeros(2, requires_grad=True), wb.zeros(2, requires_grad=True)
+    with wb.capture() as graph:
+        wb.launch(square, 2, inputs=[x, y])
+    tape = wb.Tape()
+    for replays in (1, 4, 4):
+        tape.reset()
+        with tape:
+            wb.launch(square, 2, inputs=[y, z])
+        tape.backward(grads={z: wb.ones(2)})
+        for _ in range(replays):
+            graph.replay()
+        with pytest.raises(GradientError, match="overwritten"):
+            tape.backward(grads={z: wb.ones(2)})
+
+
+def test_torch_is_told_of_every_replay_that_writes_to_its_memory():
+    torch = pytest.importorskip("torch")
+    x, t = leaf(1, 2), torch.zeros(2)
+    y = wb.from_torch(t)
+    with wb.capture() as graph:
+        wb.launch(square, 2, inputs=[x, y])
+    for _ in range(4):
+        before = t._version
+        graph.replay()
+        assert t._version > before and t.tolist() == [1, 4]
+
+
 def test_the_tape_that_was_captured_still_answers_after_a_replay():
     x, y = leaf(1, 2), wb.zeros(2, requires_grad=True)
     with wb.capture() as graph, wb.Tape() as tape:

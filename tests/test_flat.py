@@ -20,7 +20,7 @@ def border(x: wb.array2d(dtype=float), y: wb.array2d(dtype=float), n: int, m: in
 @wb.kernel
 def either(x: wb.array2d(dtype=float), y: wb.array2d(dtype=float), n: int, m: int):
     i, j = wb.tid()
-    kept = float(0.0)
+    kept = 0.0
     if i < 2 or j < 2 or i + j == n:
         if not (i == 1 and j == m - 1):
             kept = x[i, j] * 2.0
@@ -30,9 +30,9 @@ def either(x: wb.array2d(dtype=float), y: wb.array2d(dtype=float), n: int, m: in
 @wb.kernel
 def apart(x: wb.array2d(dtype=float), y: wb.array2d(dtype=float), n: int, m: int):
     i, j = wb.tid()
-    kept = float(1.0)
+    kept = 1.0
     if i > 1 and j > 1:
-        kept = float(2.0)
+        kept = 2.0
         if i < n - 2:
             kept = x[i, j]
     else:

@@ -478,3 +478,40 @@ def walls_of_two(u: wb.array2d(dtype=F), w: wb.array2d(dtype=F), y: wb.array2d(d
     if i > 0 and j > 0 and i < 11 and j < 10:
         v += u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1] * F(3.0) + w[i, j + 1]
     y[i, j] = v
+
+
+@wb.kernel
+def doubled(
+    u: wb.array(dtype=F), v: wb.array(dtype=F), a: wb.array(dtype=F), b: wb.array(dtype=F), y: wb.array(dtype=F)
+):
+    i = wb.tid()
+    u[i] = v[i] * F(5.0)
+    y[i] = v[i] * v[i] * a[i] * b[i]
+
+
+def test_what_is_written_under_two_names_stays_so_where_another_array_is_given_twice():
+    u, a, y = (wb.array(np.array(v), dtype=F, requires_grad=True) for v in ([2.0, 3.0], [1.0, 1.0], [0.0, 0.0]))
+    with wb.Tape() as tape:
+        wb.launch(doubled, 2, inputs=[u, u, a, a, y])
+    tape.backward(grads={y: wb.ones(2, dtype=F)})
+    assert y.numpy().tolist() == [100.0, 225.0]
+    assert u.grad.numpy().tolist() == [100.0, 150.0] and a.grad.numpy().tolist() == [200.0, 450.0]
+
+
+@wb.kernel
+def counted(k: wb.array(dtype=int), again: wb.array(dtype=int), x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    if i > 0:
+        k[i] = again[i] + 3
+        y[i] = x[i] * x[i] * F(again[i])
+
+
+def test_a_border_left_out_keeps_what_is_written_under_two_names(monkeypatch):
+    sizes(monkeypatch, 1)
+    counted.program().plans.clear()
+    k, x, y = wb.zeros(40, dtype=int), wb.array(np.full(40, 2.0), dtype=F, requires_grad=True), wb.zeros(40, dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(counted, 40, inputs=[k, k, x, y])
+    tape.backward(grads={y: wb.ones(40, dtype=F)})
+    assert tape.launches[0].reverse.executable.box
+    assert x.grad.numpy().tolist() == [0.0] + 39 * [12.0]

@@ -408,3 +408,24 @@ def test_a_certain_race_names_the_element_the_threads_and_both_lines():
 
     with pytest.raises(wb.LaunchError, match=r"threads \(3,\) and \(2,\).*'y', y\[3\], in line \d+ and line \d+"):
         wb.launch(overlap, dim=4, outputs=[wb.zeros(5)])
+
+
+@wb.kernel
+def addressed(
+    k: wb.array(dtype=int), again: wb.array(dtype=int), value: int, x: wb.array(dtype=F), y: wb.array(dtype=F)
+):
+    i = wb.tid()
+    k[i] = value * i
+    y[again[i]] = x[i] * x[i]
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_indices_written_under_another_name_are_those_the_finder_takes(value):
+    x, y = leaf(), empty()
+    k = ints(*(range(N) if value == 0 else [0] * N))
+    tape = record(addressed, N, k, k, value, x, y)
+    if value == 0:
+        race(tape, y, "y[0]")
+    else:
+        backward(tape, y)
+        np.testing.assert_array_equal(x.grad.numpy(), 2 * X)

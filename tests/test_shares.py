@@ -230,6 +230,7 @@ def collected(backend, threads, cells):
 def test_fields_of_structs_and_mixed_types_are_added_exactly(monkeypatch, cells):
     """Fields lie apart from each other, so only a struct of one field is shared, and nothing beside a count of ints."""
     monkeypatch.setattr("workbench.plan.PARALLEL_FROM", 1)
+    monkeypatch.setattr("workbench.plan.WAKE_FROM", 1)
     _, want = collected("numpy", 1, cells)
     for threads in (1, 3):
         shared, found = collected("c", threads, cells)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from pathlib import Path
 
@@ -52,3 +53,80 @@ def test_a_closure_that_calls_itself_is_read():
         return nested(x) if x > factor else factor
 
     assert source(nested).tree.name == "nested"
+
+
+def test_a_text_once_found_to_be_that_of_a_function_outlives_its_file(module):
+    first = source(module.step)
+    Path(module.__file__).write_text(OLD.replace("+ 1.0", "+ 2.0"))
+    again = source(module.step)
+    assert again.text == first.text and again.first == first.first
+
+
+def test_code_put_into_a_function_is_not_that_of_its_text(module):
+    source(module.step)
+    module.step.__code__ = (lambda x, n: x).__code__
+    with pytest.raises(KernelError):
+        source(module.step)
+
+
+# fmt: off
+def plain(x):
+    y = x
+
+    return y
+    # a last word
+
+# of the next one
+
+
+def left(x):
+    """Words
+at the left margin."""
+# and a comment there
+    return x
+
+
+def long(
+    x,
+):
+    return (
+x
+    )
+
+
+def short(x): return x
+
+
+@inspect.unwrap
+def decorated(x):
+    if x:
+        return x
+        # of the branch
+    # of the function
+# fmt: on
+
+
+@pytest.mark.parametrize("f", [plain, left, long, short, decorated])
+def test_a_function_is_read_from_its_first_line_to_its_last(f):
+    assert "\n".join(source(f).lines) == inspect.getsource(f).rstrip("\n")
+
+
+@pytest.mark.parametrize("kind", ["\t", "    "])
+def test_indentation_of_any_kind_is_read(tmp_path: Path, kind: str):
+    path = tmp_path / "indented.py"
+    path.write_text(f"def f(x):\n{kind}if x:\n{kind}{kind}return x\n{kind}return 2\n\n\nafter = 1\n")
+    spec = importlib.util.spec_from_file_location("indented", path)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    assert source(made.f).lines[-1] == f"{kind}return 2"
+
+
+def test_columns_count_signs_where_a_line_has_others_than_ascii():
+    def named(x):
+        return x + ("ä" == "ä") + x
+
+    text = source(named)
+    value = text.tree.body[0].value
+    where = text.where(value.right)
+    assert where.text[where.col : where.end_col] == "x"

@@ -8,6 +8,7 @@ Whether memory requires a gradient, and the gradient itself, belong to the memor
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +46,7 @@ class Layout(NamedTuple):
 
 
 _layouts: dict[Layout, int] = {}  # equal layouts have one number
+_numbers = itertools.count()
 
 operators: dict[str, Callable[[Any, Any], Any]] = {}
 """Array operators by name (`__imul__`, `__add__`, ...). Filled by the layer that can launch kernels."""
@@ -618,7 +620,7 @@ def _on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: i
     made.size = math.prod(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    made._layout = _layouts.setdefault(Layout(dtype, shape, strides, memory.device.ordinal), len(_layouts))
+    made._layout = _layouts.setdefault(Layout(dtype, shape, strides, memory.device.ordinal), next(_numbers))
     made._packed = (made._address, *shape, *strides)
     made._span = made._data = made._grad = made._name = None
     made._differentiable = differentiable(dtype)

@@ -31,7 +31,8 @@ class Graph:
             if not a.is_gradient and a not in notes.fixed:
                 notes.written.setdefault(a, {})[a.span()] = "a new array"
         self._written = [[a, tuple(spans.items()), None] for a, spans in notes.written.items()]
-        self._told: frozenset[int] = frozenset()
+        self._watching: dict[int, weakref.ref] = {}
+        self._deaf: set[int] = set()
         self._tapes = [(tape, weakref.ref(tape), tuple(tape.events)) for tape in notes.tapes]
         self._raced = [e for tape in notes.tapes for e in tape.events if e.reverse is not None and e.reverse.races]
         self._fixed = [(a, name, a.version, _seen(a)) for a, name in notes.fixed.items()]
@@ -120,9 +121,10 @@ class Graph:
             grad.publisher = (0, None) if tape is None else (now, tape)
 
     def _announce(self, own: dict[int, Any]) -> None:
-        """Tell who watches, except the tapes that were captured too: the last place of an entry says who needs not."""
-        same = self._told == own.keys()
-        self._told = frozenset(own)
+        """Tell who watches, except the tapes that were captured too and those that refuse to walk back already: the
+        last place of an entry says who needs not be told."""
+        deaf = {k for k, ref in self._watching.items() if k in own or (tape := ref()) is None or tape.deaf}
+        same, self._deaf = self._deaf == deaf, deaf
         marked = {grad for grad, _, _ in self._grads}
         for entry in self._written:
             a, spans, quiet = entry
@@ -131,7 +133,8 @@ class Graph:
                 continue
             for span, what in spans:
                 a.about_to_write(span, what)
-            alone = all(id(ref) in own for ref in a.watchers)
+            self._watching.update((id(ref), ref) for ref in a.watchers)
+            alone = all(id(ref) in deaf for ref in a.watchers)
             entry[2] = a.watchers if alone and (a in marked or not a.is_gradient) else None
 
 

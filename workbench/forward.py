@@ -305,9 +305,6 @@ def executable(plan: Any, function: Function, ordered: bool, active: frozenset[s
     shapes = {m: plan.shapes[n] for m, n in mirrored.items()}
     shapes |= {f"{PREFIX}{n}": (1,) for n in active if n not in plan.shapes}
     groups = tuple(g | {f"{PREFIX}{n}" for n in g} for g in (*plan.groups, plan.overlapping) if g)
-    ready = executable_for(
-        plan.program, function, plan.backend, plan.dims, plan.scalars, shapes, contiguous, groups, plan.index32
+    return executable_for(
+        plan.program, function, plan.backend, plan.dims, plan.scalars, shapes, contiguous, groups, plan.index32, ordered
     )
-    if ordered:
-        ready.workers, ready.shares = 1, None
-    return ready

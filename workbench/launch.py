@@ -18,7 +18,7 @@ from .errors import LaunchError
 from .kernels.declare import Instance
 from .kernels.kernel import Kernel, Program
 from .kernels.types import Array, Small, Type, float32, scalar_of
-from .plan import Plan, grid, plan, span_of
+from .plan import Plan, grid, plan, spans_of
 from .pullback import pull_back
 from .scalar import scalar
 
@@ -178,7 +178,7 @@ class Command:
         with memory.LOCK:
             tape = memory.recorder() if record_tape else None
             if tape is None:
-                event, writes = None, [span_of(flat[k], box) for k, box in plan.writes]
+                event, writes = None, spans_of(flat, plan.writes)
             else:
                 event = tape.before_launch(self, frame)
                 writes = event.writes

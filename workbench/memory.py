@@ -307,6 +307,11 @@ class Watcher(Protocol):
         `where` is None if `caller_where()` tells it: that takes longer than many a launch.
         """
 
+    @property
+    def deaf(self) -> bool:
+        """Would it do nothing if it were told of a write now."""
+        ...
+
     def exposing(self, allocation: Allocation) -> None:
         """The raw address of the allocation is about to leave our hands, for the first time."""
 

@@ -41,7 +41,8 @@ from .shares import Shares, shares
 log = logging.getLogger("workbench")
 
 PIECES = 4
-PARALLEL_FROM = 150_000  # statements of a launch below which one worker is faster than waking others
+PARALLEL_FROM = 40_000  # statements of a launch below which one worker is faster than two that are awake
+WAKE_FROM = 150_000  # below which it is faster than waking others
 
 
 LONG_FROM = 2_000_000  # statements of a launch from which workers that are through help the others
@@ -586,29 +587,31 @@ def _refuse_race(kernel: str, function: Function, dims: tuple, scalars: dict, sh
 
 def executable_for(
     program: Program, function: Function, backend: str, dims: tuple, scalars: dict, shapes: dict,
-    contiguous: frozenset[str], groups: Groups, index32: bool,
+    contiguous: frozenset[str], groups: Groups, index32: bool, ordered: bool = False,
 ) -> Executable:  # fmt: skip
-    """Choose the text and the workers: in parallel only if no two threads update one address."""
+    """Choose the text and the workers: in parallel only if no two threads update one address.
+
+    `ordered`: threads run one after the other, in their order, whatever the function shows.
+    """
     contested = frozenset() if backend == "numpy" else _contested(function, dims, scalars, shapes, groups)
-    ordered = any(s.row in rows.ATOMICS and _is_used(function, s.outs[0]) for s in walk(function.body))
+    stmts = list(walk(function.body))
+    ordered = ordered or any(s.row in rows.ATOMICS and _is_used(function, s.outs[0]) for s in stmts)
     work = math.prod(dims) * cost.work(function, scalars, shapes) if backend == "c" and not ordered else 0
     wide = work >= PARALLEL_FROM and config.threads > 1
-    changed = {
-        mirrors(root_name(s)) for s in walk(function.body) if s.row.effect in (Effect.WRITES, Effect.ACCUMULATES)
-    }
+    changed = {mirrors(root_name(s)) for s in stmts if s.row.effect in (Effect.WRITES, Effect.ACCUMULATES)}
     mixed = bool(changed & set().union(*groups))  # does it write to memory that goes by several names here
     cut = None
     if wide and contested:
-        fixed = mixed or config.deterministic
-        cut = None if fixed else shares(function, contested, shapes, contiguous, config.threads, work)
+        if work >= WAKE_FROM and not (mixed or config.deterministic):
+            cut = shares(function, contested, shapes, contiguous, config.threads, work)
         wide = False
     variant = Variant(
         contiguous=contiguous, restrict=not mixed, check_bounds=config.check_bounds,
         atomic=contested if backend == "cuda" else frozenset(), index32=index32,
     )  # fmt: skip
-    pieces = PIECES if work >= LONG_FROM else 1
+    pieces = PIECES if work >= LONG_FROM else int(work >= WAKE_FROM)
     made = Executable(function, backend, variant, config.threads if wide else 1, contested, cut, pieces=pieces)
-    return _without_tests(program, made, dims, scalars, shapes)
+    return made if ordered else _without_tests(program, made, dims, scalars, shapes)
 
 
 def _without_tests(program: Program, made: Executable, dims: tuple, scalars: dict, shapes: dict) -> Executable:
@@ -662,13 +665,10 @@ def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     shapes |= {f"d_{n}": (1,) for n in active if n not in plan.shapes}  # of declared scalars
 
     def ready(function: Function, dims: tuple[int, ...] = plan.dims, grid: Any = ()) -> Executable:
-        made = executable_for(
+        return executable_for(  # in order where it repeats atomics as plain updates of one copy
             program, function, plan.backend, dims, plan.scalars | dict(grid), shapes, contiguous,
-            (*apart, plan.overlapping), plan.index32,
+            (*apart, plan.overlapping), plan.index32, reverse.ordered,
         )  # fmt: skip
-        if reverse.ordered:  # it repeats atomics as plain updates of one copy: a second worker would get in between
-            made.workers, made.shares = 1, None
-        return made
 
     main = ready(function)
     gather = pull = None
@@ -734,12 +734,11 @@ def _races(plan: Plan) -> Races | None:
                 names.add(n)
     if not names:
         return None
-    guard = plan.program.once(racing.guard, function, frozenset(names))
+    guard = plan.program.once(racing.guard, function, frozenset(names), plan.groups)
     executable = executable_for(
         plan.program, guard.function, plan.backend, plan.dims, plan.scalars, plan.shapes, plan.contiguous,
-        (*plan.groups, plan.overlapping), plan.index32,
+        (*plan.groups, plan.overlapping), plan.index32, True,
     )  # fmt: skip
-    executable.workers, executable.shares = 1, None
     if guard.private:  # it repeats atomics as plain updates of one copy
         executable.alone, executable.variant = True, replace(executable.variant, atomic=frozenset())
     position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
@@ -808,3 +807,8 @@ def written_names(plan: Plan) -> set[str]:
 def span_of(a: array, box: Any) -> Span:
     """The bytes of a box of an array."""
     return a.span if box is None else a.span.part(box)
+
+
+def spans_of(flat: list, boxes: Sequence[tuple[int, Any]]) -> tuple[Span, ...]:
+    """The same of several (position, box)."""
+    return tuple([(flat[k]._span or flat[k].span) if box is None else flat[k].span.part(box) for k, box in boxes])

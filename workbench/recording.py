@@ -19,7 +19,7 @@ from .events import Event, Kept, Need, Scope, checksum_of, clock, stamp_of
 from .kernels.declare import Instance
 from .kernels.types import Scalar, Struct
 from .memory import Allocation, Marks, Span
-from .plan import span_of
+from .plan import span_of, spans_of
 from .shadows import is_float_memory
 
 
@@ -113,8 +113,7 @@ class Recording:
         plan, flat = command.plan, command.flat
         event = Event(
             next(clock), "launch", plan.program.name, (frame.f_code, frame.f_lineno),
-            tuple([flat[k].span if box is None else flat[k].span.part(box) for k, box in plan.reads]),
-            tuple([flat[k].span if box is None else flat[k].span.part(box) for k, box in plan.writes]), command,
+            spans_of(flat, plan.reads), spans_of(flat, plan.writes), command,
         )  # fmt: skip
         mask = self._activate(plan, flat) if not command.declared else self._activate_declared(event, command)
         if mask and not plan.float_writes.isdisjoint(mask):
@@ -258,7 +257,8 @@ class Recording:
         dtype, memory = a.dtype, a.allocation
         if not isinstance(dtype, Struct):
             dtype = dtype.scalar  # type: ignore[attr-defined]
-            self._check_place(a, dtype)
+            if a._offset or memory.grad_scale != 1 or not a.span.contiguous:
+                self._check_place(a, dtype)
         known = self.scalars.setdefault(memory, dtype)
         if known is dtype or isinstance(known, Struct):
             return
@@ -278,7 +278,7 @@ class Recording:
                 slug="struct-float16", instead="float32 fields, or an array of float16 beside the structs",
             )  # fmt: skip
         word = dtype.itemsize
-        if any(n % word for n in (a._offset, *a.strides)):
+        if a._offset % word or any(n % word for n in a.strides):
             raise GradientError(
                 f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory.",
                 slug="unaligned",
@@ -409,9 +409,14 @@ class Recording:
             event.kept = (*event.kept, Kept(whole, whole.copy_out(), reason))
         needs[:] = [n for n in needs if n not in partly and not span.contains(n.span)]
 
+    @property
+    def deaf(self) -> bool:
+        """Is it of no use to tell of a write: what is refused stays refused."""
+        return self.muted or (bool(self.conflicts) and self.keep == "needed")
+
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
         """Something that this tape does not record is about to change bytes."""
-        if self.muted or (self.conflicts and self.keep == "needed"):  # what is refused stays refused
+        if self.deaf:
             return
         needs = self.needs.get(span.allocation, [])
         if self.keep == "all":

@@ -90,6 +90,8 @@ class Constant:
     def over(self) -> bool:
         return self.until is not None and self.until() is None
 
+    deaf = False
+
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
         """Bytes are about to be changed by us."""
         if not self.over and Span(span.allocation, *self.place).overlaps(span) is not False:

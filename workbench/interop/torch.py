@@ -102,6 +102,8 @@ class Watch:
         """Grows with every in-place change by torch, and with none of ours."""
         return sum(alias._version - ours for alias, ours in self.aliases)
 
+    deaf = False
+
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
         """Bytes are about to be changed by us: what torch has saved of them is gone, and torch must know."""
         before = [alias._version for alias, _ in self.aliases]

@@ -333,6 +333,7 @@ if hasattr(os, "register_at_fork"):
 POOL = """\
 #include <pthread.h>
 #include <stdint.h>
+#include <unistd.h>
 #if defined(__x86_64__) || defined(__i386__)
 #define PAUSE() __builtin_ia32_pause()
 #elif defined(__aarch64__)
@@ -340,14 +341,14 @@ POOL = """\
 #else
 #define PAUSE() ((void)0)
 #endif
-enum { SLOTS = 256, SPINS = 1000 };
+enum { SLOTS = 256, LONG = 20000, SHORT = 200, LIGHT = 8 };
 typedef void (*wb_kernel)(const void *, int64_t, int64_t);
 static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
-static int workers, prepared;
-static uint64_t number;
-/* `word`: the number of the job << 16 | the pieces of a share << 8 | threads. What stands beside it is read by those only
-   who have claimed a piece: it lasts until all pieces are done. */
+static int workers, prepared, spins = LONG; /* about a millisecond: most launches are over before a sleeper wakes */
+static uint64_t number, light;
+/* `word`: the number of the job << 16 | the pieces of a share << 8 | threads. What stands beside it is read only by
+   those who have claimed a piece: it lasts until all pieces are done. */
 static struct { uint64_t word; wb_kernel kernel; const void *args; int64_t begin, end, pad[3]; } job
     __attribute__((aligned(64)));
 static struct { int sleeping, waiting, pad[14]; } who __attribute__((aligned(64)));
@@ -356,7 +357,7 @@ static struct { uint64_t claimed, did, pad[6]; } slot[SLOTS] __attribute__((alig
 
 static int threads_of(uint64_t word) { return (int)(word & 255); }
 static int pieces_of(uint64_t word) { return (int)(word >> 8 & 255); }
-static int count_of(uint64_t counted, uint64_t word) { return counted >> 16 == word >> 16 ? (int)(counted & 0xffff) : 0; }
+static int count_of(uint64_t seen, uint64_t word) { return seen >> 16 == word >> 16 ? (int)(seen & 0xffff) : 0; }
 
 /* The next piece of a share; -1 if none is left, or if the job is over. */
 static int claim(int s, uint64_t word) {
@@ -370,16 +371,17 @@ static int claim(int s, uint64_t word) {
     }
 }
 
-/* Each thread has its share, the same in every launch of one form, and helps the others when it is through: workers only
-   where shares have several pieces, so that short launches pass few cache lines around. */
+/* Each thread has its share, the same in every launch of one form, and helps the others when it is through: workers
+   only where shares have several pieces, so that short launches pass few cache lines around. */
 static void work(int me, uint64_t word) {
     int threads = threads_of(word), pieces = pieces_of(word);
     uint64_t did = word >> 16 << 16;
     for (int k = 0; k < (me && pieces == 1 ? 1 : threads); ++k) {
         int s = me + k < threads ? me + k : me + k - threads;
         for (int piece; (piece = claim(s, word)) >= 0;) {
-            int64_t n = job.end - job.begin, low = job.begin + n * s / threads, high = job.begin + n * (s + 1) / threads;
-            int64_t begin = low + (high - low) * piece / pieces, end = low + (high - low) * (piece + 1) / pieces;
+            int64_t n = job.end - job.begin;
+            int64_t low = job.begin + n * s / threads, size = job.begin + n * (s + 1) / threads - low;
+            int64_t begin = low + size * piece / pieces, end = low + size * (piece + 1) / pieces;
             if (begin < end) job.kernel(job.args, begin, end);
             __atomic_store_n(&slot[me].did, ++did, __ATOMIC_SEQ_CST);
         }
@@ -401,7 +403,7 @@ static void *worker(void *seat) {
             }
         }
         seen = word;
-        if (++idle < SPINS) { PAUSE(); continue; }
+        if (++idle < spins) { PAUSE(); continue; }
         pthread_mutex_lock(&lock);
         __atomic_fetch_add(&who.sleeping, 1, __ATOMIC_SEQ_CST);
         while (__atomic_load_n(&job.word, __ATOMIC_SEQ_CST) == seen) pthread_cond_wait(&wake, &lock);
@@ -425,8 +427,12 @@ static void grow(int wanted) {
     if (!prepared) { prepared = 1; pthread_atfork(0, 0, forked); }
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    while (workers < wanted && pthread_create(&made, &attributes, worker, (void *)(intptr_t)(workers + 1)) == 0) ++workers;
+    for (intptr_t seat; workers < wanted; ++workers) {
+        seat = workers + 1;
+        if (pthread_create(&made, &attributes, worker, (void *)seat)) break;
+    }
     pthread_attr_destroy(&attributes);
+    if (workers >= sysconf(_SC_NPROCESSORS_ONLN)) spins = SHORT; /* who spins keeps another from working */
 }
 
 static int over(uint64_t word) {
@@ -436,7 +442,7 @@ static int over(uint64_t word) {
 }
 
 static void finish(uint64_t word) {
-    for (int k = 0; k < SPINS; ++k) {
+    for (int k = 0; k < spins; ++k) {
         if (over(word)) return;
         PAUSE();
     }
@@ -447,13 +453,19 @@ static void finish(uint64_t word) {
     pthread_mutex_unlock(&lock);
 }
 
-/* `team`: threads, and << 32 the pieces of a share: several, if the launch takes long enough for others to help. The caller
-   works too; a second caller at the same time does its own work alone. */
+/* `team`: threads, and << 32 the pieces of a share: several, if the launch takes long enough for others to help; 0, if
+   it is over before a sleeper wakes: then sleepers are woken for one in so many only. The caller works too; a second
+   caller at the same time does its own work alone. */
 void wb_parallel(wb_kernel kernel, const void *args, int64_t begin, int64_t end, int64_t team) {
     int64_t threads = team & 0xffffffff, pieces = team >> 32;
     if (threads > end - begin) threads = end - begin;
     if (threads >= SLOTS) threads = SLOTS - 1;
     if (threads <= 1 || pthread_mutex_trylock(&owner)) { kernel(args, begin, end); return; }
+    if (!pieces && __atomic_load_n(&who.sleeping, __ATOMIC_RELAXED) && ++light % LIGHT) {
+        pthread_mutex_unlock(&owner);
+        kernel(args, begin, end);
+        return;
+    }
     if (workers < threads - 1) grow((int)threads - 1);
     if (threads > workers + 1) threads = workers + 1;
     job.kernel = kernel; job.args = args; job.begin = begin; job.end = end;
@@ -532,7 +544,7 @@ def pool():
 
 
 def team(threads: int, pieces: int = 1) -> int:
-    """The last argument of `pool()`: so many threads, with shares of so many pieces."""
+    """The last argument of `pool()`: so many threads, with shares of so many pieces; 0: of one that is done at once."""
     return threads | pieces << 32 if threads > 1 else 1
 
 

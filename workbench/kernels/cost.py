@@ -13,7 +13,7 @@ from . import ir
 from .emit import MATH1, MATH2
 from .ops import control, memory
 from .ops.row import Effect
-from .types import Array, is_float
+from .types import Array, Scalar, is_float
 
 TURNS = 16  # of a loop that nobody knows anything of
 _FREE = {control.CONST, control.TID, control.DIM, memory.SHAPE, memory.COMPONENTS}
@@ -64,7 +64,7 @@ def _weight(s: ir.Stmt) -> float:
 
 
 def _size(value: ir.Value) -> int:
-    return getattr(value.type, "size", 1)
+    return 1 if isinstance(value.type, Scalar | Array) else getattr(value.type, "size", 1)
 
 
 def _turns(stmt: ir.Stmt, scalars: Mapping, shapes: Mapping) -> float:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -244,7 +243,6 @@ def _int_literal(type: Scalar, value: int) -> str:
     return f"(({type.c}){text})" if type.bits < 32 else text
 
 
-_WORDS = re.compile(r"\w+")
 _UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
 
 
@@ -454,9 +452,8 @@ class Body:
     def used_lines(self) -> list[str]:
         """The lines without the constants read from the argument block that nothing uses."""
         found = [_UNPACKED.match(line) if "args" in line else None for line in self.lines]
-        names = {m[1] for m in found if m is not None}
-        count = Counter(filter(names.__contains__, _WORDS.findall("\n".join(self.lines))))
-        return [line for line, m in zip(self.lines, found, strict=True) if m is None or count[m[1]] > 1]
+        text = "\n".join(self.lines)
+        return [line for line, m in zip(self.lines, found, strict=True) if m is None or _repeated(m[1], text)]
 
     @property
     def thread(self) -> str:
@@ -529,8 +526,9 @@ class Body:
             text = row.c(types, *texts, **({"attr": attr} if row.typed_by_attr else {}))
         else:
             assert isinstance(row.c, str), f"row {row.name} has no C text"
-            wide = next((t for t in (out, *types) if isinstance(t, Scalar) and t.kind == "f"), None)
-            text = row.c.format(*texts, T=out.scalar.c, f="" if wide in (None, float64) else "f")  # type: ignore[attr-defined]
+            floats = [t for t in (out, *types) if isinstance(t, Scalar) and t.kind == "f"]
+            wide = floats[0] if floats else float64
+            text = row.c.format(*texts, T=out.scalar.c, f="" if wide is float64 else "f")  # type: ignore[attr-defined]
         narrow = isinstance(out, Scalar) and out.bits < 32 and out.kind != "b"
         return f"(({out.c})({text}))" if narrow else f"({text})"  # type: ignore[attr-defined]
 
@@ -877,6 +875,21 @@ def _conversion(match: re.Match, casts: list[str]) -> str:
 def _c_string(text: str) -> str:
     out = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?*' else f"\\{b:03o}" for b in text.encode())
     return f'"{out}"'
+
+
+def _repeated(name: str, text: str) -> bool:
+    """Does a name stand twice in a text."""
+    count, place = 0, text.find(name)
+    while place >= 0:
+        count += not _in_word(text[place - 1 : place]) and not _in_word(text[place + len(name) : place + len(name) + 1])
+        if count > 1:
+            return True
+        place = text.find(name, place + 1)
+    return False
+
+
+def _in_word(sign: str) -> bool:
+    return sign.isalnum() or sign == "_"
 
 
 def _closes_at_end(text: str) -> bool:

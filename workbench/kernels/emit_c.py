@@ -138,8 +138,8 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole C text; its entry is `void NAME(const void *args, int64_t begin, int64_t end)`."""
     function = simplify.flat(function)
     written_out = simplify.unrolled(function)
-    form = lanes.lanes(written_out, variant)
-    if form is not None or lanes.alike(written_out, variant):
+    form, alike = lanes.forms(written_out, variant)
+    if form is not None or alike:
         function = written_out
     signature = Signature(function, boxed=variant.inner is not None)
     whole = _cells(function, variant, signature, form)

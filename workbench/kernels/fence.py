@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import KernelError, Where
-from .source import source
+from .source import Source, source
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,14 @@ def name_of(node: ast.AST) -> str:
     return type(node).__name__
 
 
-def check(fn: Callable[..., Any]) -> None:
+def check(fn: Callable[..., Any]) -> Source:
     """Refuse at decoration what the table refuses by syntax alone. Raises KernelError."""
     text = source(fn)
     for stmt in text.tree.body:
         for node in inside(stmt):
-            if name_of(node) in SYNTAX:
+            if type(node).__name__ in SYNTAX:
                 raise refuse(name_of(node), text.where(node))
+    return text
 
 
 def inside(node: ast.AST) -> Iterator[ast.AST]:
@@ -173,7 +174,8 @@ def inside(node: ast.AST) -> Iterator[ast.AST]:
         yield node
         if isinstance(node, ast.Call) and "static" in (getattr(node.func, "id", ""), getattr(node.func, "attr", "")):
             continue
-        found += [*ast.iter_child_nodes(node)][::-1]
+        if not isinstance(node, ast.Name | ast.Constant):
+            found += [*ast.iter_child_nodes(node)][::-1]
 
 
 SYNTAX = frozenset(

@@ -117,7 +117,7 @@ class _Inside:
         self.outer, self.builder.region = self.builder.region, self.region
         return self.region
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.builder.region = self.outer
 
 
@@ -134,7 +134,7 @@ class At:
         self.before = builder.where, builder.of
         builder.where, builder.of = self.where, self.of
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.builder.where, self.builder.of = self.before
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +23,7 @@ from .emit import Variant, c_name
 from .ir import Function, walk
 from .ops import control
 from .read import Reading, read
-from .source import source
+from .source import Source, source
 from .types import Array, Struct, Type, is_float
 
 Groups = tuple[frozenset[str], ...]
@@ -165,7 +165,7 @@ class Kernel:
         self._reading: Reading | None = None
         self._program: Program | None = None
         self._overloads: dict[tuple, Kernel] = {}
-        fence.check(func)
+        self._unread: Source | None = fence.check(func)
         resolve(func, {})
         self.generic = {name: t for name, t in generic_parameters(func).items() if name not in self.types}
 
@@ -192,7 +192,7 @@ class Kernel:
             raise error.with_traceback(None) from None  # it names the user's line: the reader's own frames hide that
         self._program = program(reading, self.__name__, self.enable_backward)
         self._program.kernel = self
-        self._reading = reading
+        self._reading, self._unread = replace(reading, function=self._program.function), None  # the tidied one alone
         return self._program
 
     def overload(self, types: dict[str, Type]) -> Kernel:

@@ -57,11 +57,21 @@ class Lanes:
         return s.row in _ADDS and not all(v in self.own for v in s.args[1:-1])
 
 
-def lanes(function: Function, variant: Variant) -> Lanes | None:
-    """The form in blocks, or None where it does not apply or would not pay."""
+def forms(function: Function, variant: Variant) -> tuple[Lanes | None, bool]:
+    """The form in blocks; without one: do all threads do the same, in a way that compilers vectorise by themselves."""
     facts = _facts(function, variant)
     if facts is None:
-        return None
+        return None, False
+    form = _blocks(function, facts)
+    return form, form is None and all(facts.clean(s) for s in function.body.body)
+
+
+def lanes(function: Function, variant: Variant) -> Lanes | None:
+    """The form in blocks, or None where it does not apply or would not pay."""
+    return forms(function, variant)[0]
+
+
+def _blocks(function: Function, facts: _Facts) -> Lanes | None:
     stmts = list(walk(function.body))
     form = Lanes(facts.parts(function.body), facts.uniform, facts.own, 0)
     if not any(isinstance(part, Loop) for part in form.parts):
@@ -74,16 +84,10 @@ def lanes(function: Function, variant: Variant) -> Lanes | None:
     return form if form.width * _kept(form, stmts) <= KEPT_BYTES else None
 
 
-def alike(function: Function, variant: Variant) -> bool:
-    """Do all threads do the same, in a way that compilers vectorise by themselves."""
-    facts = _facts(function, variant)
-    return facts is not None and all(facts.clean(s) for s in function.body.body)
-
-
 def _facts(function: Function, variant: Variant) -> _Facts | None:
     if not variant.restrict or variant.check_bounds or variant.atomic or variant.inner is not None:
         return None
-    if any(s.row.name in _NO or _returns(s, function) for s in walk(function.body)):
+    if any(s.row.name in _NO or (s.row in rows.ATOMICS and _returns(s, function)) for s in walk(function.body)):
         return None
     facts = _Facts(function)
     return None if facts.added & (facts.loaded | facts.stored) else facts  # adds come behind what follows them
@@ -95,8 +99,6 @@ def _floats(type: Type) -> bool:
 
 def _returns(s: Stmt, function: Function) -> bool:
     """Does an atomic do something else than add, or is what it found used."""
-    if s.row not in rows.ATOMICS:
-        return False
     everything = (v for t in walk(function.body) for v in (*t.args, *(r for g in t.regions for r in g.results)))
     return s.row is not rows.ATOMIC_ADD or any(v is s.outs[0] for v in everything)
 

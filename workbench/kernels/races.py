@@ -42,9 +42,9 @@ class Guard:
 MARKS = ("owner_", "by_", "adder_", "kind_")
 
 
-def guard(function: Function, names: frozenset[str]) -> Guard:
-    """The race finder of a kernel for the array parameters `names`."""
-    return _Guard(function, frozenset(), ()).guard(names)
+def guard(function: Function, names: frozenset[str], groups: tuple[frozenset[str], ...] = ()) -> Guard:
+    """The race finder of a kernel for the array parameters `names`. `groups`: those that share memory."""
+    return _Guard(function, frozenset(), groups).guard(names)
 
 
 class _Guard(_Adjoint):
@@ -65,7 +65,7 @@ class _Guard(_Adjoint):
         with self.builder.open():
             self.me = self.thread()
             self.replay(self.primal.body, known, False)
-        made = simplify.prune(simplify.rewrite(self.named("races")))
+        made = simplify.prune(simplify.rewrite(self.named("races")), self.groups)
         mine = {p.name for p in self.primal.params}
         loads = {root(s.args[0]).name for s in walk(made.body) if s.row is mem.LOAD} & mine
         written = {root(s.args[0]).name for s in walk(made.body) if s.row in (mem.STORE, mem.LOG_STORE)} & mine
@@ -108,6 +108,12 @@ class _Guard(_Adjoint):
         for out in stmt.outs:
             if out not in known:
                 known[out] = self.zero(out.type)
+
+    def replay_write(self, array: Value, rest: list[Value]) -> None:
+        """Left out later where nothing that decides about a cell is read from it."""
+        role, self.builder.role = self.builder.role, "replay"
+        super().replay_write(array, rest)
+        self.builder.role = role
 
     def number_of(self, stmt: Stmt) -> int:
         self.table.append((stmt.where, root(stmt.args[0]).name, stmt.row.name))

@@ -81,11 +81,11 @@ class Frame:
 class Place(ir.At):
     """`with reader.at(node)`."""
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        super().__exit__()
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        super().__exit__(kind, error, trace)
         if isinstance(error, TypeError) and hasattr(error, "slug"):
-            instead = getattr(error, "instead", "")
-            raise KernelError(str(error), slug=error.slug, where=self.where, instead=instead) from None
+            slug, instead = error.slug, getattr(error, "instead", "")  # type: ignore[attr-defined]
+            raise KernelError(str(error), slug=slug, where=self.where, instead=instead) from None
 
 
 class Reader(Flow, Places, Calls, Custom):

@@ -49,7 +49,7 @@ def assume(function: Function, taken: Collection[Stmt]) -> Function:
     made = Function(
         function.name, body, function.rank, function.where, function.source, function.first_line, function.file
     )
-    return prune(made)
+    return _pruned(made)
 
 
 def merged(function: Function, same: tuple[tuple[str, str], ...]) -> Function:
@@ -58,7 +58,7 @@ def merged(function: Function, same: tuple[tuple[str, str], ...]) -> Function:
     made = Function(
         function.name, body, function.rank, function.where, function.source, function.first_line, function.file
     )
-    return prune(made)
+    return _pruned(made)
 
 
 UNROLLED = 2500  # statements that a loop may become
@@ -66,13 +66,18 @@ UNROLLED = 2500  # statements that a loop may become
 
 def unrolled(function: Function) -> Function:
     """The same function with short loops of known turns written out; the function itself where there are none."""
-    if not any(_trips(s, s.args) for s in walk(function.body)):
+    if not any(s.row is c.FOR and _trips(s, s.args) for s in walk(function.body)):
         return function
     body = _Rewrite(None, unroll=True).function(function)
     made = Function(
         function.name, body, function.rank, function.where, function.source, function.first_line, function.file
     )
-    return prune(made)
+    return _pruned(made)
+
+
+def _pruned(function: Function) -> Function:
+    """Pruned once more, where nobody knows any longer which arrays share memory: any two may."""
+    return prune(function, (frozenset(p.name for p in function.arrays),))
 
 
 def _trips(stmt: Stmt, args: tuple[Value, ...]) -> range | None:
@@ -293,7 +298,7 @@ class _Flat(_Rewrite):
             parts = [args[0], scope.values[region.results[0]]]
             scope.values[stmt.outs[0]] = self.builder.append(ROWS[name], parts, [bool_]).outs[0]
         elif inner is not None:
-            then, otherwise = stmt.regions
+            then = stmt.regions[0]
             self.region(Region(body=then.body[:-1]), scope)
             self.builder.role = role
             both = self.builder.append(ROWS["logical_and"], [args[0], scope.values[inner.args[0]]], [bool_]).outs[0]
@@ -495,7 +500,11 @@ class _Live:
         if stmt in self.stmts:
             return
         self.stmts.add(stmt)
-        if stmt.row is c.IF:
+        if not stmt.regions:
+            for a in stmt.args:
+                self.need(a)
+            self.reads(stmt)
+        elif stmt.row is c.IF:
             self.need(stmt.args[0])
         elif stmt.row in (c.FOR, c.WHILE):
             for a in stmt.args[:3] if stmt.row is c.FOR else ():
@@ -510,9 +519,9 @@ class _Live:
         else:
             for a in stmt.args:
                 self.need(a)
-        self.reads(stmt)
-        if stmt in self.parents:
-            self.keep(self.parents[stmt])
+        parent = self.parents.get(stmt)
+        if parent is not None and parent not in self.stmts:
+            self.keep(parent)
 
     def reads(self, stmt: Stmt) -> None:
         """A live read of private memory needs the writes before it; a live pop needs its pushes."""
@@ -528,7 +537,8 @@ class _Live:
     def visit(self, value: Value) -> None:
         if value.stmt is not None:
             stmt = value.stmt
-            self.keep(stmt)
+            if stmt not in self.stmts:
+                self.keep(stmt)
             if stmt.regions:
                 self.result(stmt, stmt.outs.index(value))
         elif value in self.owner:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from ..errors import KernelError, Where
 
@@ -50,7 +50,16 @@ class Source:
         )
 
 
-_known: WeakKeyDictionary[Callable[..., Any], tuple[CodeType, tuple]] = WeakKeyDictionary()
+@dataclass(frozen=True)
+class _Text:
+    """What is known of a function: its code, where its text stands, and the tree for as long as a `Source` has it."""
+
+    code: CodeType
+    tree: ref[ast.FunctionDef]
+    place: tuple[str, str, int, int, tuple[str, ...]]
+
+
+_known: WeakKeyDictionary[Callable[..., Any], _Text] = WeakKeyDictionary()
 
 
 def source(fn: Callable[..., Any]) -> Source:
@@ -59,17 +68,19 @@ def source(fn: Callable[..., Any]) -> Source:
     Once for each function: what was found to be the text of its code stays that, whatever becomes of the file.
     """
     fn = inspect.unwrap(fn)
-    code, parts = _known.get(fn, (None, ()))
-    if code is not fn.__code__:
-        parts = _read(fn)
-        _known[fn] = fn.__code__, parts
-    return Source(fn, *parts)
+    known = _known.get(fn)
+    if known is None or known.code is not fn.__code__:
+        made = _read(fn)
+        place = made.text, made.file, made.first, made.shift, made.lines
+        _known[fn] = _Text(fn.__code__, ref(made.tree), place)
+        return made
+    return Source(fn, known.tree() or _definition(fn, known.place[0]), *known.place)
 
 
-def _read(fn: Callable[..., Any]) -> tuple[ast.FunctionDef, str, str, int, int, tuple[str, ...]]:
-    """The fields of `Source` after the first."""
+def _read(fn: Callable[..., Any]) -> Source:
     try:
-        raw, first = inspect.getsourcelines(fn)
+        lines, before = inspect.findsource(fn)
+        raw, tree = _block(fn, lines[before:])
     except (OSError, TypeError):
         raise KernelError(
             f"the source of `{getattr(fn, '__name__', fn)}` cannot be found",
@@ -77,27 +88,67 @@ def _read(fn: Callable[..., Any]) -> tuple[ast.FunctionDef, str, str, int, int, 
             why="A kernel is read from its text; a function made by exec() has none unless it is in linecache.",
             instead="define it in a file or a notebook cell",
         ) from None
-    raw = [line.rstrip("\n") for line in raw]
-    text = textwrap.dedent("\n".join(raw)) + "\n"
+    text = _dedented(raw)
     shift = len(raw[0]) - len(text.split("\n", 1)[0])
     file = inspect.getsourcefile(fn) or fn.__code__.co_filename
-    tree = _definition(fn, text)
     if not _same_code(fn, tree):
         raise KernelError(
             f"the text of `{fn.__name__}` in its file is not the text that Python runs",
-            slug="stale-source", where=Where(file, max(first, 1), text=raw[0], function=fn.__name__),
+            slug="stale-source", where=Where(file, before + 1, text=raw[0], function=fn.__name__),
             why="The file was edited after it was imported; the kernel would be another function than yours.",
             instead="import the module anew, or restart the kernel of the notebook",
         )  # fmt: skip
-    return tree, text, file, max(first, 1), shift, tuple(raw)
+    return Source(fn, tree, text, file, before + 1, shift, tuple(raw))
+
+
+def _block(fn: Callable[..., Any], lines: list[str]) -> tuple[list[str], ast.FunctionDef]:
+    """The lines of the definition at the top, and its tree."""
+    raw = [line.rstrip("\n") for line in lines[: _end(lines)]]
+    body = _parsed(_dedented(raw))
+    if len(body) == 1 and isinstance(body[0], ast.FunctionDef):
+        return raw, body[0]
+    raw = [line.rstrip("\n") for line in inspect.getblock(lines)]
+    return raw, _definition(fn, _dedented(raw))
+
+
+def _end(lines: list[str]) -> int:
+    """How many lines the function at the top has, told by indentation: where that fails, they cannot be parsed.
+
+    `inspect.getblock` finds the same, but reads every token for it. 0: its head takes several lines.
+    """
+    head = next((k for k, line in enumerate(lines) if not line.lstrip().startswith("@")), 0)
+    if not lines[head].lstrip().startswith("def ") or not lines[head].rstrip().endswith(":"):
+        return 0
+    end, left, inner = 0, _indent(lines[head]), 0
+    for k, line in enumerate(lines[head + 1 :], head + 2):
+        column, comment = _indent(line), line.lstrip().startswith("#")
+        if "\t" in line[:column] or "\f" in line[:column]:
+            return 0
+        if column >= inner if comment else column > left:
+            end, inner = k, inner or (0 if comment else column)
+        elif line.strip() and not comment:
+            break
+    return end
+
+
+def _indent(line: str) -> int:
+    """The column of what stands on a line; 0 if nothing does."""
+    return len(line) - len(line.lstrip()) if line.strip() else 0
+
+
+def _dedented(raw: list[str]) -> str:
+    return textwrap.dedent("\n".join(raw)) + "\n"
+
+
+def _parsed(text: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(text).body
+    except SyntaxError:
+        return []
 
 
 def _definition(fn: Callable[..., Any], text: str) -> ast.FunctionDef:
-    try:
-        body = ast.parse(text).body
-    except SyntaxError:
-        body = []
-    for node in body:
+    for node in _parsed(text):
         if isinstance(node, ast.FunctionDef):
             return node
     raise KernelError(

@@ -34,6 +34,9 @@ class Scalar(Type):
     def __str__(self) -> str:
         return self.name
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @cached_property
     def numpy(self) -> np.dtype:
         return np.dtype(self.name)
@@ -225,6 +228,7 @@ uint64 = Scalar("uint64", "u", 64, "uint64_t")
 bool_ = Scalar("bool", "b", 8, "bool")
 
 SCALARS = (float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool_)
+_PLAIN = {float: float32, int: int32, bool: bool_} | {name: s for s in SCALARS for name in (s.numpy, s.numpy.type)}
 
 
 def is_float(type: Type) -> bool:
@@ -242,12 +246,10 @@ def scalar_of(dtype) -> Scalar:
     """The scalar type that a user's name stands for: ours, Python's, or NumPy's."""
     if isinstance(dtype, Scalar):
         return dtype
-    if dtype is float:
-        return float32
-    if dtype is int:
-        return int32
-    if dtype is bool:
-        return bool_
+    try:
+        return _PLAIN[dtype]
+    except (KeyError, TypeError):
+        pass
     try:
         name = np.dtype(dtype).name
     except (TypeError, ValueError):
