@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .hand import EXACT, FAST, POINTER, SIZE, THREADS, at, build, real_name
-from .workload import Data, Launched, Maker, Size, System, Workload, launched
+from .hand import POINTER, SIZE, at, build, real_name
+from .workload import Data, Launched, Size, Workload, beside, hand, imported, launched
 
 TARGET = (0.625, 0.375)
 GRAVITY, EPSILON, BORDER, ELASTIC = 9.8, 1e-10, 3, 75.0
@@ -257,56 +257,18 @@ class Torch:
         return {"v": self.v.grad.numpy(), "e": self.e.grad.numpy()}
 
 
-def hand(flags: str, threads: int) -> Maker:
-    return lambda size, data: Hand(size, data, flags, threads)
-
-
-def with_jax(size: Size, data: Data) -> System | None:
-    try:
-        import jax
-    except ImportError:
-        return None
-    return Jax(jax, size, data)
-
-
-def with_torch(size: Size, data: Data) -> System | None:
-    try:
-        import torch
-    except ImportError:
-        return None
-    return Torch(torch, size, data)
-
-
-def with_taichi(size: Size, data: Data) -> System | None:
-    try:
-        from .peer_taichi import Mpm
-    except ImportError:
-        return None
-    return Mpm(size, data)
-
-
-def with_drjit(size: Size, data: Data) -> System | None:
-    try:
-        from .peer_drjit import Mpm
-    except ImportError:
-        return None
-    return Mpm(size, data)
-
-
 WORKLOAD = Workload(
     "mpm",
     sizes={"S": Size(6400, 128), "M": Size(102400, 16)},
     tiny=Size(256, 16),
     data=data,
     systems={
-        "c": hand(EXACT, THREADS),
-        "c fast": hand(FAST, THREADS),
-        "c 1 thread": hand(EXACT, 1),
+        **hand(Hand),
         **launched(Particles),
-        "JAX": with_jax,
-        "torch": with_torch,
-        "Taichi": with_taichi,
-        "Dr.Jit": with_drjit,
+        "JAX": imported("jax", Jax),
+        "torch": imported("torch", Torch),
+        "Taichi": beside("Mpm", "peer_taichi"),
+        "Dr.Jit": beside("Mpm", "peer_drjit"),
     },
     elements=lambda size: size.n,
 )

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .hand import EXACT, FAST, INT, POINTER, SIZE, THREADS, at, build, real_name, real_type
-from .workload import Data, Launched, Maker, Size, System, Workload, launched
+from .hand import EXACT, INT, POINTER, SIZE, at, build, real_name, real_type
+from .workload import Data, Launched, Size, Workload, beside, hand, imported, launched
 
 DT, SOFT = 0.02, 0.01  # SOFT is added to the squared distance
 WIDE = EXACT + " -mprefer-vector-width=512"  # gcc takes 256 bits where it is not told
@@ -156,48 +156,17 @@ class Torch:
         return {name: leaf.grad.numpy().T for name, leaf in zip(LEAVES, self.inputs, strict=True)}
 
 
-def hand(flags: str, threads: int) -> Maker:
-    return lambda size, data: Hand(size, data, flags, threads)
-
-
-def with_jax(size: Size, data: Data) -> System | None:
-    try:
-        import jax
-    except ImportError:
-        return None
-    return Jax(jax, size, data)
-
-
-def with_torch(size: Size, data: Data) -> System | None:
-    try:
-        import torch
-    except ImportError:
-        return None
-    return Torch(torch, size, data)
-
-
-def with_taichi(size: Size, data: Data) -> System | None:
-    try:
-        from .peer_taichi import Nbody
-    except ImportError:
-        return None
-    return Nbody(size, data)
-
-
 WORKLOAD = Workload(
     "nbody",
     sizes={"S": Size(256, 32), "M": Size(1024, 8), "L": Size(4096, 1)},
     tiny=Size(21, 5),
     data=data,
     systems={
-        "c": hand(EXACT, THREADS),
-        "c fast": hand(FAST, THREADS),
-        "c wide": hand(WIDE, THREADS),
-        "c 1 thread": hand(EXACT, 1),
+        **hand(Hand, {"c wide": {"flags": WIDE}}),
         **launched(Bodies),
-        "JAX": with_jax,
-        "torch": with_torch,
-        "Taichi": with_taichi,
+        "JAX": imported("jax", Jax),
+        "torch": imported("torch", Torch),
+        "Taichi": beside("Nbody", "peer_taichi"),
     },
     elements=lambda size: size.n,
 )

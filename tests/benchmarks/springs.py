@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .hand import EXACT, FAST, INT, POINTER, SIZE, THREADS, at, build, real_name, real_type
-from .workload import Data, Launched, Maker, Size, System, Workload, launched
+from .hand import INT, POINTER, SIZE, at, build, real_name, real_type
+from .workload import Data, Launched, Size, Workload, beside, hand, imported, launched
 
 
 class Physics(NamedTuple):
@@ -232,56 +232,18 @@ class Torch:
         return {name: leaf.grad.numpy() for name, leaf in self.inputs.items()}
 
 
-def hand(flags: str, threads: int) -> Maker:
-    return lambda size, data: Hand(size, data, flags, threads)
-
-
-def with_jax(size: Size, data: Data) -> System | None:
-    try:
-        import jax
-    except ImportError:
-        return None
-    return Jax(jax, size, data)
-
-
-def with_torch(size: Size, data: Data) -> System | None:
-    try:
-        import torch
-    except ImportError:
-        return None
-    return Torch(torch, size, data)
-
-
-def with_taichi(size: Size, data: Data) -> System | None:
-    try:
-        from .peer_taichi import Springs
-    except ImportError:
-        return None
-    return Springs(size, data)
-
-
-def with_drjit(size: Size, data: Data) -> System | None:
-    try:
-        from .peer_drjit import Springs
-    except ImportError:
-        return None
-    return Springs(size, data)
-
-
 WORKLOAD = Workload(
     "springs",
     sizes={"S": Size(32, 256), "M": Size(128, 64), "L": Size(512, 8)},
     tiny=Size(6, 12),
     data=data,
     systems={
-        "c": hand(EXACT, THREADS),
-        "c fast": hand(FAST, THREADS),
-        "c 1 thread": hand(EXACT, 1),
+        **hand(Hand),
         **launched(Nodes),
-        "JAX": with_jax,
-        "torch": with_torch,
-        "Taichi": with_taichi,
-        "Dr.Jit": with_drjit,
+        "JAX": imported("jax", Jax),
+        "torch": imported("torch", Torch),
+        "Taichi": beside("Springs", "peer_taichi"),
+        "Dr.Jit": beside("Springs", "peer_drjit"),
     },
     elements=lambda size: size.n**2,
 )

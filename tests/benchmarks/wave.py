@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .hand import EXACT, FAST, INT, POINTER, SIZE, THREADS, at, build, real_name, real_type
-from .workload import Data, Launched, Maker, Size, System, Workload, launched
+from .hand import INT, POINTER, SIZE, at, build, real_name, real_type
+from .workload import Data, Launched, Size, Workload, beside, hand, imported, launched
 
 C = 0.2
 
@@ -145,57 +145,18 @@ class Torch:
         return {"p0": self.p0.grad.numpy()}
 
 
-def hand(flags: str, threads: int, fused: bool = False) -> Maker:
-    return lambda size, data: Hand(size, data, flags, threads, fused)
-
-
-def with_jax(size: Size, data: Data) -> System | None:
-    try:
-        import jax
-    except ImportError:
-        return None
-    return Jax(jax, size, data)
-
-
-def with_torch(size: Size, data: Data) -> System | None:
-    try:
-        import torch
-    except ImportError:
-        return None
-    return Torch(torch, size, data)
-
-
-def with_taichi(size: Size, data: Data) -> System | None:
-    try:
-        from .peer_taichi import Wave
-    except ImportError:
-        return None
-    return Wave(size, data)
-
-
-def with_drjit(size: Size, data: Data) -> System | None:
-    try:
-        from .peer_drjit import Wave
-    except ImportError:
-        return None
-    return Wave(size, data)
-
-
 WORKLOAD = Workload(
     "wave",
     sizes={"S": Size(64, 256), "M": Size(256, 256), "L": Size(1024, 32), "X": Size(2048, 8)},
     tiny=Size(12, 9),
     data=data,
     systems={
-        "c": hand(EXACT, THREADS),
-        "c fast": hand(FAST, THREADS),
-        "c 1 thread": hand(EXACT, 1),
-        "c fused": hand(EXACT, THREADS, fused=True),
+        **hand(Hand, {"c fused": {"fused": True}}),
         **launched(Fields),
-        "JAX": with_jax,
-        "torch": with_torch,
-        "Taichi": with_taichi,
-        "Dr.Jit": with_drjit,
+        "JAX": imported("jax", Jax),
+        "torch": imported("torch", Torch),
+        "Taichi": beside("Wave", "peer_taichi"),
+        "Dr.Jit": beside("Wave", "peer_drjit"),
     },
     elements=lambda size: size.n**2,
 )

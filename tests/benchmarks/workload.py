@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from .hand import EXACT, FAST, THREADS
 from .peers import load, peer
 
 Data = dict[str, np.ndarray]
@@ -124,6 +126,34 @@ class Launched:
 
     def gradients(self) -> Data:
         return {name: a.grad.numpy() for name, a in self.leaves.items()}
+
+
+def hand(made: Callable[..., System], more: dict[str, dict[str, Any]] | None = None) -> dict[str, Maker]:
+    """The hand-written C, `made(size, data, flags=..., threads=...)`, in all its forms; `more`: by name, what else."""
+
+    def maker(how: dict[str, Any]) -> Maker:
+        return lambda size, data: made(size, data, **{"flags": EXACT, "threads": THREADS, **how})
+
+    forms = {"c": {}, "c fast": {"flags": FAST}, "c 1 thread": {"threads": 1}, **(more or {})}
+    return {name: maker(how) for name, how in forms.items()}
+
+
+def imported(module: str, made: Callable[[Any, Size, Data], System]) -> Maker:
+    """A system made with a module of somebody else; None where that is not installed."""
+
+    def make(size: Size, data: Data) -> System | None:
+        try:
+            found = importlib.import_module(module)
+        except ImportError:
+            return None
+        return made(found, size, data)
+
+    return make
+
+
+def beside(name: str, of: str) -> Maker:
+    """The class of this name in a file here that cannot be imported without a system, `peer_taichi` or `peer_drjit`."""
+    return imported(f"{__package__}.{of}", lambda module, size, data: getattr(module, name)(size, data))
 
 
 def launched(made: type[Launched]) -> dict[str, Maker]:

@@ -84,10 +84,15 @@ def _blocks(function: Function, facts: _Facts) -> Lanes | None:
     return form if form.width * _kept(form, stmts) <= KEPT_BYTES else None
 
 
-def _facts(function: Function, variant: Variant) -> _Facts | None:
+def possible(function: Function, variant: Variant) -> bool:
+    """May the function take another form at all, with its loops written out or not."""
     if not variant.restrict or variant.check_bounds or variant.atomic or variant.inner is not None:
-        return None
-    if any(s.row.name in _NO or (s.row in rows.ATOMICS and _returns(s, function)) for s in walk(function.body)):
+        return False
+    return not any(s.row.name in _NO or (s.row in rows.ATOMICS and _returns(s, function)) for s in walk(function.body))
+
+
+def _facts(function: Function, variant: Variant) -> _Facts | None:
+    if not possible(function, variant):
         return None
     facts = _Facts(function)
     return None if facts.added & (facts.loaded | facts.stored) else facts  # adds come behind what follows them

@@ -80,7 +80,7 @@ def source(fn: Callable[..., Any]) -> Source:
 def _read(fn: Callable[..., Any]) -> Source:
     try:
         lines, before = inspect.findsource(fn)
-        raw, tree = _block(fn, lines[before:])
+        raw, text, tree = _block(fn, lines[before:])
     except (OSError, TypeError):
         raise KernelError(
             f"the source of `{getattr(fn, '__name__', fn)}` cannot be found",
@@ -88,7 +88,6 @@ def _read(fn: Callable[..., Any]) -> Source:
             why="A kernel is read from its text; a function made by exec() has none unless it is in linecache.",
             instead="define it in a file or a notebook cell",
         ) from None
-    text = _dedented(raw)
     shift = len(raw[0]) - len(text.split("\n", 1)[0])
     file = inspect.getsourcefile(fn) or fn.__code__.co_filename
     if not _same_code(fn, tree):
@@ -101,14 +100,16 @@ def _read(fn: Callable[..., Any]) -> Source:
     return Source(fn, tree, text, file, before + 1, shift, tuple(raw))
 
 
-def _block(fn: Callable[..., Any], lines: list[str]) -> tuple[list[str], ast.FunctionDef]:
-    """The lines of the definition at the top, and its tree."""
+def _block(fn: Callable[..., Any], lines: list[str]) -> tuple[list[str], str, ast.FunctionDef]:
+    """The lines of the definition at the top, their text moved to the left margin, and its tree."""
     raw = [line.rstrip("\n") for line in lines[: _end(lines)]]
-    body = _parsed(_dedented(raw))
+    text = _dedented(raw)
+    body = _parsed(text)
     if len(body) == 1 and isinstance(body[0], ast.FunctionDef):
-        return raw, body[0]
+        return raw, text, body[0]
     raw = [line.rstrip("\n") for line in inspect.getblock(lines)]
-    return raw, _definition(fn, _dedented(raw))
+    text = _dedented(raw)
+    return raw, text, _definition(fn, text)
 
 
 def _end(lines: list[str]) -> int:
