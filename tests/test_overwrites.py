@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.memory import Span
 
 F = wb.float64
 X = np.array([0.7, -1.3, 2.1, 0.4])
@@ -377,6 +378,27 @@ def test_a_trajectory_of_columns_and_slices_keeps_no_copies():
     assert kept_bytes(tape) == 0
     tape.backward(grads={x[:, 4]: seed(1, 1, 1, 1)})
     np.testing.assert_allclose(x[:, 0].grad.numpy(), 16 * (X / 2) ** 15, rtol=1e-13)
+
+
+def test_a_trajectory_of_many_rows_is_not_compared_with_all_of_its_past(monkeypatch):
+    compared = []
+    monkeypatch.setattr(Span, "overlaps", lambda s, o, of=Span.overlaps: compared.append(0) or of(s, o))
+    steps = 60
+    x = leaf(np.full((steps + 1, N), 1.0))
+    rows = [x[t] for t in range(steps + 1)]
+    with wb.Tape() as tape:
+        for t in range(steps):
+            run(square, rows[t], rows[t + 1])
+    assert len(compared) < 10 * steps < steps**2
+    for again in (30, 10):  # what was needed before is still compared, whatever has been kept or dropped since
+        with tape:
+            rows[again].fill_(1.0)
+    assert kept_bytes(tape) == 2 * rows[0].nbytes
+    tape.backward(grads={rows[steps]: seed(1, 1, 1, 1)})
+    assert x.grad.numpy()[0].tolist() == [2.0**steps] * N
+    rows[20].fill_(3.0)
+    with pytest.raises(wb.GradientError, match="overwritten"):
+        tape.backward(grads={rows[steps]: seed(1, 1, 1, 1)})
 
 
 def test_only_the_overwritten_part_is_kept():

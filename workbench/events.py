@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +87,31 @@ class Need:
         if self.stamp is not None and self.stamp != stamp_of(self.span.allocation):
             return "an in-place operation of torch"
         return "a write through its raw memory (numpy(), ptr, another library)"
+
+
+class Needs(list[Need]):
+    """What adjoints will read in one allocation. A history that lies there row behind row meets no earlier row."""
+
+    __slots__ = ("seen", "low", "high")
+
+    def __init__(self, needs: Iterable[Need] = ()):
+        super().__init__(needs)
+        self.seen, self.low, self.high = 0, 0, 0  # of so many, the hull
+
+    def meeting(self, span: Span) -> list[Need]:
+        """Those that share a byte with `span`, or may."""
+        for need in self[self.seen :]:
+            low, high = need.span.hull()
+            self.low, self.high = (min(self.low, low), max(self.high, high)) if self.seen else (low, high)
+            self.seen += 1
+        low, high = span.hull()
+        if high <= self.low or self.high <= low:
+            return []
+        return [need for need in self if need.span.overlaps(span) is not False]
+
+    def without(self, others: Iterable[Need]) -> Needs:
+        gone = set(others)
+        return Needs([need for need in self if need not in gone])
 
 
 @dataclass(eq=False, slots=True)

@@ -15,7 +15,7 @@ from . import calls, memory
 from .arguments import known
 from .array import array
 from .errors import GradientError, Where
-from .events import Event, Kept, Need, Scope, checksum_of, clock, stamp_of
+from .events import Event, Kept, Need, Needs, Scope, checksum_of, clock, stamp_of
 from .kernels.declare import Instance
 from .kernels.types import Scalar, Struct
 from .memory import Allocation, Marks, Span
@@ -62,7 +62,7 @@ class Recording:
         self.names.clear()
         self.last_seeds: dict[Allocation, Any] = {}
         self.active: dict[Allocation, None] = {}
-        self.needs: dict[Allocation, list[Need]] = {}
+        self.needs: dict[Allocation, Needs] = {}
         self.written: dict[Allocation, Marks] = {}
         self.touched: dict[Allocation, Marks] = {}
         self.scalars: dict[Allocation, Any] = {}
@@ -316,7 +316,7 @@ class Recording:
         a = span.allocation
         known = self.needs.get(a)
         if known is None:
-            known = self.needs[a] = []
+            known = self.needs[a] = Needs()
             a.watch(self)
         if known and known[-1].span is span:
             return
@@ -384,7 +384,7 @@ class Recording:
         for span in event.writes:
             needs = self.needs.get(span.allocation)
             if needs or self.keep == "all":
-                self._keep(span, event, needs or [])
+                self._keep(span, event, needs)
 
     def _watch_all(self, event: Event) -> None:
         """Be told of changes of any memory the tape meets, on active paths or not: `replay` starts from it."""
@@ -394,8 +394,8 @@ class Recording:
                 self.met[a] = len(self.events), checksum_of(a.span()) if a.exposed else None
                 a.watch(self)
 
-    def _keep(self, span: Span, event: Event, needs: list[Need]) -> None:
-        hit = [n for n in needs if n.span.overlaps(span) is not False]
+    def _keep(self, span: Span, event: Event, needs: Needs | None) -> None:
+        hit = needs.meeting(span) if needs else []
         if not hit and self.keep != "all":
             return
         for need in hit:
@@ -407,7 +407,8 @@ class Recording:
         wholes = dict.fromkeys(partly.values())
         for whole in [*wholes, *([] if any(w.contains(span) for w in wholes) else [span])]:
             event.kept = (*event.kept, Kept(whole, whole.copy_out(), reason))
-        needs[:] = [n for n in needs if n not in partly and not span.contains(n.span)]
+        if needs and hit:
+            self.needs[span.allocation] = needs.without([*partly, *(n for n in hit if span.contains(n.span))])
 
     @property
     def deaf(self) -> bool:
@@ -418,17 +419,16 @@ class Recording:
         """Something that this tape does not record is about to change bytes."""
         if self.deaf:
             return
-        needs = self.needs.get(span.allocation, [])
+        needs = self.needs.get(span.allocation)
         if self.keep == "all":
             event = Event(next(clock), "foreign", what, where or memory.caller_where(), (), (span,))
             self._keep(span, event, needs)
             self.events.append(event)
-            needs = []
-        hit = [need for need in needs if need.span.overlaps(span) is not False]
-        if hit:
+            needs = None
+        if needs and (hit := needs.meeting(span)):
             where = where or memory.caller_where()
             self.conflicts += [(need, what, where) for need in hit]
-            needs[:] = [need for need in needs if need not in hit]  # once is enough to refuse the walk
+            self.needs[span.allocation] = needs.without(hit)  # once is enough to refuse the walk
         if span.allocation in self.left:
             self.changed.setdefault(span.allocation, {})[span] = None
             self.guarded = True

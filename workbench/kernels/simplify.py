@@ -96,7 +96,9 @@ def _size(region: Region) -> int:
     total = 0
     for s in region.body:
         turns = _trips(s, s.args)
-        total += 1 + (1 if turns is None else len(turns)) * sum(_size(r) for r in s.regions)
+        large = max((getattr(v.type, "size", 1) for v in (*s.args, *s.outs)), default=1)
+        own = 1 if large <= 16 else large // 4  # compilers take long over large matrices, component by component
+        total += own + (1 if turns is None else len(turns)) * sum(_size(r) for r in s.regions)
     return total
 
 
