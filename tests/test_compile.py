@@ -357,6 +357,36 @@ assert not compile_c.lost(pending)
     assert process.returncode == 0, err
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(cache):
+    process = in_process(
+        """
+import os, threading, time
+from workbench import memory
+held = threading.Event()
+def launch():
+    with memory.LOCK:
+        held.set()
+        time.sleep(0.3)
+threading.Thread(target=launch).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    found = []
+    def look():
+        found.append(memory.LOCK.acquire(timeout=5))
+        memory.LOCK.release()
+    other = threading.Thread(target=look)
+    other.start()
+    other.join()
+    os._exit(0 if memory.LOCK.acquire(timeout=5) and found == [True] else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert memory.LOCK.acquire(timeout=5)
+""", cache)  # fmt: skip
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+
+
 # ---- CUDA, as far as it goes without a GPU
 
 CUDA = 'extern "C" __global__ void add(double *x) { x[threadIdx.x] += 1.0; }\n'

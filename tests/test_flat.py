@@ -72,3 +72,21 @@ def test_a_condition_becomes_one_test_unless_it_reads_or_may_fail(kernel, left):
 def test_nothing_is_copied_where_nothing_is_gained():
     function = guarded.program().function
     assert simplify.flat(function) is function
+
+
+@wb.kernel
+def notes(x: wb.array2d(dtype=float), y: wb.array2d(dtype=float), n: int, m: int):
+    i, j = wb.tid()
+    v = x[i, j]
+    if v > 0.5:
+        low = v < 0.75
+    else:
+        y[i, j] = 5.0
+        low = False
+    if low:
+        y[i, j] = v
+
+
+def test_what_the_other_branch_stores_stays():
+    function = notes.program().function
+    assert np.array_equal(values(simplify.flat(function), (6, 9)), values(function, (6, 9)))

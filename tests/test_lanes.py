@@ -241,3 +241,27 @@ def test_the_last_block_of_the_largest_grid_ends_where_the_grid_does():
     x, c = wb.array(np.ones(1, np.float32), dtype=wb.float32), wb.zeros(1, dtype=wb.int64)
     wb.launch(count, 2**31 - 1, inputs=[x, c])
     assert form(count)[0] is not None and c.list() == [6 * (2**31 - 1)]
+
+
+@wb.kernel
+def meet(x: wb.array(dtype=wb.float32), idx: wb.array(dtype=int), y: wb.array(dtype=wb.float32), z: wb.array(dtype=F)):
+    i = wb.tid()
+    a = wb.float32(0.0)
+    for _ in range(5000):
+        a = a * 0.5 + x[i] * 0.001
+    if x[i] > -0.5:
+        y[idx[i]] += a
+    z[0] += wb.float64(a)
+
+
+def test_threads_that_meet_in_a_cell_are_no_vector():
+    assert form(meet)[0] is not None
+    data, idx = np.linspace(-1, 1, 301).astype(np.float32), np.arange(301, dtype=np.int32) % 7
+    found = {}
+    for backend in ("numpy", "c"):
+        wb.config.backend = backend
+        y, z = wb.zeros(7, dtype=wb.float32), wb.zeros(1, dtype=F)
+        wb.launch(meet, 301, inputs=[wb.array(data), wb.array(idx, dtype=int), y, z])
+        found[backend] = y.numpy(), z.numpy()
+    for one, other in zip(*found.values(), strict=True):
+        assert np.allclose(one, other, rtol=1e-5)

@@ -613,3 +613,53 @@ def test_nothing_outlives_a_call_and_its_graph() -> None:
     del y
     gc.collect()
     assert [ref() for ref in memories] == [None, None]
+
+
+@wb.kernel
+def bits(i32: wb.array(dtype=int), x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    i32[i] = 1065353216
+    y[i] = x[i] * x[i]
+
+
+def test_floats_whose_bytes_are_written_as_integers_have_no_gradient():
+    t = torch.full((3,), 2.0)
+    x, y = wb.from_torch(t, requires_grad=True), wb.zeros(3, dtype=float, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(bits, 3, inputs=[wb.from_torch(t.view(torch.int32)), x, y])
+    with pytest.raises(wb.GradientError, match=r"\[two-types\]"):
+        tape.backward(grads={y: wb.ones(3, dtype=float)})
+
+
+@wb.kernel
+def crowded(p: wb.array(dtype=wb.float64), x: wb.array(dtype=wb.float64), y: wb.array(dtype=wb.float64)):
+    wb.tid()
+    x[0] = p[0] * wb.float64(2.0)
+    x[1] = p[0] * p[0] * wb.float64(3.0)
+    y[0] = x[0] * x[0] * x[2]
+
+
+def test_products_know_of_elements_that_are_one_number():
+    p = wb.array([1.5], dtype=wb.float64, requires_grad=True)
+    x = wb.from_torch(torch.zeros(1, dtype=torch.float64).expand(3), requires_grad=True)
+    y = wb.zeros(1, dtype=wb.float64, requires_grad=True)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(crowded, 1, inputs=[p, x, y])  # 27 p**6
+    assert np.allclose(wb.jvp(tape, {p: np.ones(1)})[y], 27 * 6 * 1.5**5)
+    assert np.allclose(next(iter(wb.hvp(tape, y, {p: np.ones(1)}).values())), 27 * 30 * 1.5**4)
+    wb.gradcheck(tape)
+
+
+@wb.kernel
+def thrice(x: wb.array(dtype=wb.float64), y: wb.array(dtype=wb.float64)):
+    i = wb.tid()
+    y[i] = x[0] * x[1] * x[2]
+
+
+def test_a_direction_in_numbers_is_added_up_where_elements_are_one_number():
+    x = wb.from_torch(torch.full((1,), 2.0, dtype=torch.float64).expand(3), requires_grad=True)
+    y = wb.zeros(2, dtype=wb.float64, requires_grad=True)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(thrice, 2, inputs=[x, y])
+    assert wb.jvp(tape, {x: np.ones(3)})[y].tolist() == [36, 36]
+    wb.gradcheck(tape)

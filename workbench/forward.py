@@ -26,9 +26,10 @@ from .kernels.ir import Function
 from .kernels.tangent import PREFIX, Tangent, tangent
 from .kernels.types import Struct
 from .memory import Allocation, Span
-from .plan import executable_for, written_names
+from .plan import changing, executable_for
 from .shadows import (
     Workspace,
+    add_into,
     add_seed,
     extremal_memory,
     float_parts,
@@ -110,7 +111,7 @@ def _add_numbers(space: Workspace, x: array, v: Any) -> None:
             f"the tangent of {x.label} has shape {np.shape(v)}; it must be {(*x.shape, *_components(x))}.",
             slug="seed-shape", instead=f"np.ones({(*x.shape, *_components(x))})",
         )  # fmt: skip
-    view[...] += on_device(x, np.asarray(v, view.dtype))
+    add_into(view, on_device(x, np.asarray(v, view.dtype)), x.span)
 
 
 def _components(a: array) -> tuple[int, ...]:
@@ -286,9 +287,7 @@ def _program(event: Event) -> tuple[Tangent, Any]:
 
 def _make(plan: Any, active: frozenset[str]) -> tuple[Tangent, Any]:
     program = plan.program
-    alone = tuple(frozenset((n,)) for n in sorted(plan.overlapping))
-    groups = tuple(g for g in (*plan.groups, *alone) if g & written_names(plan))
-    made = tangent(program.function, active, groups)
+    made = tangent(program.function, active, changing(plan))
     check.check(made.function)
     return made, executable(plan, made.function, made.ordered, active)
 

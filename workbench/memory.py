@@ -13,6 +13,7 @@ import bisect
 import itertools
 import linecache
 import math
+import os
 import sys
 import threading
 import weakref
@@ -29,6 +30,8 @@ from .errors import LaunchError, Where
 
 LOCK = threading.RLock()
 """Held while a launch, a host write, a recording or a reverse walk touches memory."""
+if hasattr(os, "register_at_fork"):  # a forked child has no thread that would ever let go of it
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
 _ids = itertools.count()
 asks = 0  # how often anything was asked for a gradient, or no longer

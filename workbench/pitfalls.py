@@ -25,7 +25,7 @@ from .kernels import careless
 from .kernels.emit import PLAIN
 from .kernels.types import Scalar
 from .memory import Allocation, Span
-from .plan import Backward, Executable
+from .plan import Backward, Executable, changing
 from .shadows import Shadow, Workspace, extremal_memory, shadow_view
 from .tape import REVERSE, Tape, pictures
 
@@ -168,7 +168,7 @@ def _other(event: Event, pitfall: Pitfall) -> Backward:
     made = _made.setdefault(right, {}).get(pitfall.name)
     if made is None:
         assert pitfall.adjoint is not None
-        reverse = pitfall.adjoint(plan.program, right.reverse.active, plan.groups)
+        reverse = pitfall.adjoint(plan.program, right.reverse.active, changing(plan))
         position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
         private = tuple(position[n] for n in sorted(reverse.private))
         executable = Executable(reverse.function, "numpy", PLAIN, 1)

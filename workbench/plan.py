@@ -247,6 +247,11 @@ class Plan:
     reverses: dict[tuple[int, ...], Backward] = field(default_factory=dict)
     _races: Any = UNKNOWN
 
+    @cached_property
+    def bits(self) -> tuple[int, ...]:
+        """The arrays that are written and hold no floats."""
+        return tuple(k for k, _ in self.writes if k not in self.floats)
+
     def races(self) -> Races | None:
         """The race finder of these launches; None where no two threads can touch one element."""
         if self._races is UNKNOWN:
@@ -644,9 +649,7 @@ def _contested(function: Function, dims: tuple, scalars: dict, shapes: dict, gro
 
 def _backward(plan: Plan, active: frozenset[str]) -> Backward:
     program = plan.program
-    alone = tuple(frozenset((n,)) for n in sorted(plan.overlapping))
-    groups = tuple(g for g in (*plan.groups, *alone) if g & written_names(plan))
-    reverse = program.reverse(active, groups)
+    reverse = program.reverse(active, changing(plan))
     if reverse.returned is not None and int(np.prod(plan.dims)) > 1:
         raise GradientError(
             f"Kernel {program.name!r} computes with what `{reverse.returned.row.name}` returned,"
@@ -802,6 +805,12 @@ def mirrors(name: str) -> str:
 
 def written_names(plan: Plan) -> set[str]:
     return {plan.program.leaves[k].name for k, _ in plan.writes}
+
+
+def changing(plan: Plan) -> Groups:
+    """Sets of array parameters that the launch writes and of which several elements are one number in memory."""
+    alone = tuple(frozenset((n,)) for n in sorted(plan.overlapping))
+    return tuple(g for g in (*plan.groups, *alone) if g & written_names(plan))
 
 
 def span_of(a: array, box: Any) -> Span:

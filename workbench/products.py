@@ -19,7 +19,7 @@ from .errors import GradientError
 from .forward import _check_direction, _components, on_device, passing, shadow_of, value_of, walk
 from .kernels import ir
 from .kernels.types import Struct, is_float
-from .shadows import Workspace, gradient_dtype
+from .shadows import Workspace, add_into, gradient_dtype
 from .sweep import spread
 from .tape import Tape
 from .twin import Twice
@@ -111,7 +111,7 @@ def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Any, know
     space = Workspace()
     view = shadow_of(seeded, space)
     weights = weights.astype(view.dtype)
-    view[...] = on_device(seeded, weights.reshape(view.shape))
+    add_into(view, on_device(seeded, weights), seeded.span)
     tape._walk(space) if product is _row else walk(tape, space)
     got = _taken(space, other).reshape(-1).astype(np.float64)
     matrix = (made.T if product is _row else made).astype(np.float64)

@@ -17,7 +17,7 @@ from .array import array
 from .errors import GradientError, Where
 from .events import Event, Kept, Need, Needs, Scope, checksum_of, clock, stamp_of
 from .kernels.declare import Instance
-from .kernels.types import Scalar, Struct
+from .kernels.types import Scalar, Struct, is_float
 from .memory import Allocation, Marks, Span
 from .plan import span_of, spans_of
 from .shadows import is_float_memory
@@ -70,6 +70,7 @@ class Recording:
         self.first: dict[Allocation, Event] = {}  # that touched it
         self.stamps: dict[Allocation, int] = {}
         self.tallied = 0
+        self.bits: dict[Span, tuple[array, Event]] = {}  # what was written as whole numbers
         self.failure: tuple[Event, BaseException] | None = None
         self.scopes: list[Scope] = []
         self.conflicts: list[tuple[Need, str, Where | None] | GradientError] = []
@@ -301,6 +302,8 @@ class Recording:
                     marks = self.touched[span.allocation] = Marks()
                     self.first[span.allocation] = event
                 marks.add(span)
+            for a in _written_as_integers(event):
+                self.bits.setdefault(a.span, (a, event))
             plain = event.command.plan.accumulates_only if event.command is not None else ()
             for k, span in enumerate(event.writes if event.kind != "foreign" else ()):
                 if event.command is None or event.command.plan.writes[k][0] not in plain:
@@ -458,7 +461,23 @@ class Recording:
             left.update((span, checksum_of(span)) for span in dict.fromkeys(spans))
             self.guarded = True
 
+    def _refuse_bits(self) -> None:
+        """Nobody would clear the gradient of floats whose bytes are written as integers."""
+        self._tally()
+        for span, (a, event) in self.bits.items():
+            if span.allocation not in self.active:
+                continue
+            for b in self.arrays.values():
+                if is_float(b.dtype) and not isinstance(b.dtype, Struct) and b.span.overlaps(span) is not False:
+                    raise GradientError(
+                        f"{event.label!r} writes {a.dtype} into the memory of {b.label}, which is used as {b.dtype},"
+                        " with gradients.",
+                        slug="two-types", where=event.where, why="Memory has one gradient, of one scalar type.",
+                        instead="two arrays, and a kernel that converts",
+                    )  # fmt: skip
+
     def _verify(self) -> None:
+        self._refuse_bits()
         if self.failure is not None:
             event, error = self.failure
             raise GradientError(
@@ -483,3 +502,10 @@ class Recording:
                 instead='wb.Tape(keep="all"), or make the change inside the tape or after backward()'
                 if where else "make the change after backward(), or give the launch a copy",
             )  # fmt: skip
+
+
+def _written_as_integers(event: Event) -> Iterator[array]:
+    if event.command is not None:
+        yield from (event.command.flat[k] for k in event.command.plan.bits)
+    elif event.kind in ("copy", "assign", "fill_", "zero_") and not is_float_memory(event.arrays[0]):
+        yield event.arrays[0]

@@ -26,8 +26,8 @@ from .kernels.types import Composite, Struct, is_float
 from .kernels.widen import wide, widen
 from .launch import Command
 from .memory import Allocation, Span, allocate, host_write
-from .plan import plan
-from .shadows import Workspace
+from .plan import changing, plan
+from .shadows import Workspace, add_into
 from .tape import Tape
 
 
@@ -274,7 +274,7 @@ class Twice(Rerun):
     def _joint(self, event: Event) -> Launch:
         command, back = event.command, event.reverse
         program = command.program
-        key = back.reverse.active, command.plan.groups
+        key = back.reverse.active, changing(command.plan)
         known = _joints.setdefault(program, {})
         if key not in known:
             function = joint(program.function, *key)
@@ -305,7 +305,8 @@ class Twice(Rerun):
         """The gradient, by the start, of what the tangent of `loss` is at the end."""
         assert self.twins is not None
         for x, v in tangents.items():
-            self.moved.of(x).data[...] += xp(x.device).asarray(v)
+            moved = self.moved.of(x)
+            add_into(moved.data, xp(x.device).asarray(v), moved.span)
         for a in self.twins.arrays:
             if is_float(a.dtype) and a.allocation in self.tape.active and a.requires_grad:
                 self.twins.of(a).requires_grad = True

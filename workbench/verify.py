@@ -30,7 +30,7 @@ from .plan import grid, plan
 from .recording import named_arrays
 from .report import Report, Row, refuse_vacuous
 from .rule import check_rule as check_rule
-from .shadows import Workspace
+from .shadows import Workspace, add_into
 from .sweep import spread
 from .tape import Tape
 from .twin import Case, Rerun, Twins, case_of_launch, leaves
@@ -247,14 +247,14 @@ class _Measure:
         tape, space = self.case.record(), Workspace()
         for name, a in self.case.outputs.items():
             view = shadow_of(a, space)
-            view[...] += on_device(a, self.seeds[name].astype(view.dtype))
+            add_into(view, on_device(a, self.seeds[name].astype(view.dtype)), a.span)
         tape._walk(space)
         return {n: value_of(a, space).astype(np.float64) for n, a in self.case.inputs.items()}
 
     def loss(self, name: str, move: np.ndarray) -> float:
         """<u, outputs> after `move` is added to an input, counted from the outputs as they are."""
         a = self.case.inputs[name]
-        a.data[...] += on_device(a, move.astype(a.data.dtype))
+        add_into(a.data, on_device(a, move.astype(a.data.dtype)), a.span)
         made = self.case.run()
         self.case.restore()
         with np.errstate(invalid="ignore"):

@@ -15,6 +15,7 @@ from ..errors import KernelError, Where
 from ..events import Event
 from ..kernels import ir
 from ..kernels.adjoint import adjoint
+from ..plan import changing
 from ..shadows import Workspace
 from .again import Copies, run_copies, small
 
@@ -44,7 +45,7 @@ def disagreement(event: Event, space: Workspace) -> Disagreement | None:
         return None
     function, plan = event.command.plan.forward.function, event.command.plan
     try:
-        bare = adjoint(_without_rules(function), back.reverse.active, plan.groups)
+        bare = adjoint(_without_rules(function), back.reverse.active, changing(plan))
     except KernelError:
         return None
     theirs, ours = Copies(event, space), Copies(event, space)

@@ -319,8 +319,8 @@ def lost(future: Future) -> bool:
 
 def _forked() -> None:
     """The threads of the parent do not exist in a forked child."""
-    global _builders
-    _builders = None
+    global _builders, _lock
+    _builders, _lock = None, threading.Lock()
     _coming.clear()
 
 

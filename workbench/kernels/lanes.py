@@ -9,7 +9,7 @@ difference, or keep a compiler from using it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from .emit import MATH1, MATH2, Body, Variant, type_name
@@ -50,11 +50,21 @@ class Lanes:
     parts: list[Part]
     uniform: set[Value]
     own: set[Value]
+    last: set[Value]
     width: int
 
     def deferred(self, s: Stmt) -> bool:
         """Does the statement add to a cell that other threads of the block may add to."""
         return s.row in _ADDS and not all(v in self.own for v in s.args[1:-1])
+
+    def apart(self, stmts: Iterable[Stmt]) -> bool:
+        """Do these statements surely write to other cells for each thread of a block."""
+        for s in (inner for stmt in stmts for inner in walk(Region(body=[stmt]))):
+            if s.row.effect is not Effect.PURE and s.row is not rows.LOAD and not s.regions:
+                *outer, last = s.args[1:-1]
+                if last not in self.last or not all(v in self.own for v in outer):
+                    return False
+        return True
 
 
 def forms(function: Function, variant: Variant) -> tuple[Lanes | None, bool]:
@@ -73,7 +83,7 @@ def lanes(function: Function, variant: Variant) -> Lanes | None:
 
 def _blocks(function: Function, facts: _Facts) -> Lanes | None:
     stmts = list(walk(function.body))
-    form = Lanes(facts.parts(function.body), facts.uniform, facts.own, 0)
+    form = Lanes(facts.parts(function.body), facts.uniform, facts.own, facts.last, 0)
     if not any(isinstance(part, Loop) for part in form.parts):
         working = sum(s.row.effect is Effect.PURE and any(_floats(v.type) for v in s.outs) for s in stmts)
         meeting = any(form.deferred(s) for s in stmts)
@@ -229,7 +239,8 @@ class _Writer:
             self.kept[v] = self.array(v.type, v.name or "kept")
         if not rest and not carried:
             return
-        with self.lanes(_uses(rest) | {value for _, value in carried}, summed):
+        free = summed if self.form.apart(s for s in rest if s not in adds) else []
+        with self.lanes(_uses(rest) | {value for _, value in carried}, free):
             for s in rest:
                 if s not in adds:
                     body.statement(s)
@@ -346,7 +357,8 @@ class _Writer:
 class _Each:
     """`i` counts the threads, so that compilers see contiguous memory; a wide number beside it counts the lanes.
 
-    Compilers may take `sums` in the order that suits them: one part per lane of a vector register.
+    Compilers may take `sums` in the order that suits them: one part per lane of a vector register. They take it then
+    that no two threads of the block write to one cell.
     """
 
     def __init__(self, writer: _Writer, read: list[Value], sums: list[str]):

@@ -317,7 +317,8 @@ def _chained(stmt: Stmt) -> tuple[Region, str] | None:
         return None
     then, otherwise = stmt.regions
     for region, other, value, name in ((then, otherwise, False, "logical_and"), (otherwise, then, True, "logical_or")):
-        if _number(other.results[0]) is value and not _dear(region):
+        idle = all(s.row is c.CONST for s in other.body)
+        if idle and _number(other.results[0]) is value and not _dear(region):
             return region, name
     return None
 

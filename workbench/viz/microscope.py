@@ -35,7 +35,7 @@ from ..kernels.ops import memory as mem
 from ..kernels.types import is_float
 from ..kernels.watch import Moment, Working, working
 from ..memory import Allocation, _bits
-from ..plan import written_names
+from ..plan import changing
 from ..shadows import Shadow, Workspace, extremal_memory, shadow_view
 from ..tape import Tape
 from .ledger import number, place
@@ -170,9 +170,7 @@ _working: weakref.WeakKeyDictionary[ir.Function, dict[Any, Working]] = weakref.W
 def working_of(event: Event) -> Working:
     """The adjoint of a launch with every statement left in; made once per form of launch."""
     plan, back = event.command.plan, event.reverse
-    alone = tuple(frozenset((n,)) for n in sorted(plan.overlapping))
-    written = written_names(plan)
-    groups = tuple(g for g in (*plan.groups, *alone) if g & written)
+    groups = changing(plan)
     active = back.reverse.active if back is not None else None
     made = _working.setdefault(plan.program.function, {})
     if (active, groups) not in made:
