@@ -341,7 +341,7 @@ POOL = """\
 #else
 #define PAUSE() ((void)0)
 #endif
-enum { SLOTS = 256, LONG = 20000, SHORT = 200, LIGHT = 8 };
+enum { SLOTS = 256, LONG = 20000, SHORT = 200, PATIENCE = 32, LIGHT = 8 };
 typedef void (*wb_kernel)(const void *, int64_t, int64_t);
 static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
@@ -352,8 +352,9 @@ static uint64_t number, light;
 static struct { uint64_t word; wb_kernel kernel; const void *args; int64_t begin, end, pad[3]; } job
     __attribute__((aligned(64)));
 static struct { int sleeping, waiting, pad[14]; } who __attribute__((aligned(64)));
-/* Of each thread: how many pieces of its share are claimed, and how many pieces it has done; number << 16 | count. */
-static struct { uint64_t claimed, did, pad[6]; } slot[SLOTS] __attribute__((aligned(64)));
+/* Of each thread: how many pieces of its share are claimed, and how many pieces it has done; number << 16 | count. They
+   lie apart, since the caller looks at the second all the time. */
+static struct { uint64_t claimed, pad[7], did, pad2[7]; } slot[SLOTS] __attribute__((aligned(64)));
 
 static int threads_of(uint64_t word) { return (int)(word & 255); }
 static int pieces_of(uint64_t word) { return (int)(word >> 8 & 255); }
@@ -371,30 +372,35 @@ static int claim(int s, uint64_t word) {
     }
 }
 
-/* Each thread has its share, the same in every launch of one form, and helps the others when it is through: workers
-   only where shares have several pieces, so that short launches pass few cache lines around. */
-static void work(int me, uint64_t word) {
+static void run(int s, int piece, uint64_t word) {
     int threads = threads_of(word), pieces = pieces_of(word);
-    uint64_t did = word >> 16 << 16;
-    for (int k = 0; k < (me && pieces == 1 ? 1 : threads); ++k) {
-        int s = me + k < threads ? me + k : me + k - threads;
-        for (int piece; (piece = claim(s, word)) >= 0;) {
-            int64_t n = job.end - job.begin;
-            int64_t low = job.begin + n * s / threads, size = job.begin + n * (s + 1) / threads - low;
-            int64_t begin = low + size * piece / pieces, end = low + size * (piece + 1) / pieces;
-            if (begin < end) job.kernel(job.args, begin, end);
-            __atomic_store_n(&slot[me].did, ++did, __ATOMIC_SEQ_CST);
-        }
-    }
+    int64_t n = job.end - job.begin;
+    int64_t low = job.begin + n * s / threads, size = job.begin + n * (s + 1) / threads - low;
+    int64_t begin = low + size * piece / pieces, end = low + size * (piece + 1) / pieces;
+    if (begin < end) job.kernel(job.args, begin, end);
 }
 
+/* Do what is left of a share: so many pieces. */
+static int take(int s, uint64_t word) {
+    int count = 0;
+    for (int piece; (piece = claim(s, word)) >= 0; ++count) run(s, piece, word);
+    return count;
+}
+
+/* Each thread has its share, the same in every launch of one form. Where shares have several pieces, who is through helps
+   the others; a share of one piece is for its worker, or for the caller when that has waited for a while. */
 static void *worker(void *seat) {
     int me = (int)(intptr_t)seat;
     uint64_t seen = 0;
     for (int idle = 0;;) {
         uint64_t word = __atomic_load_n(&job.word, __ATOMIC_ACQUIRE);
-        if (word != seen && me < threads_of(word)) {
-            work(me, word);
+        int threads = threads_of(word);
+        if (word != seen && me < threads) {
+            uint64_t did = word >> 16 << 16;
+            for (int k = 0; k < (pieces_of(word) == 1 ? 1 : threads); ++k) {
+                did += take(me + k < threads ? me + k : me + k - threads, word);
+                __atomic_store_n(&slot[me].did, did, __ATOMIC_SEQ_CST);
+            }
             idle = 0;
             if (__atomic_load_n(&who.waiting, __ATOMIC_SEQ_CST)) {
                 pthread_mutex_lock(&lock);
@@ -435,49 +441,54 @@ static void grow(int wanted) {
     if (workers >= sysconf(_SC_NPROCESSORS_ONLN)) spins = SHORT; /* who spins keeps another from working */
 }
 
-static int over(uint64_t word) {
-    int left = threads_of(word) * pieces_of(word);
-    for (int s = 0; s < threads_of(word); ++s) left -= count_of(__atomic_load_n(&slot[s].did, __ATOMIC_SEQ_CST), word);
+static int over(uint64_t word, int mine) {
+    int left = threads_of(word) * pieces_of(word) - mine;
+    for (int s = 1; s < threads_of(word); ++s) left -= count_of(__atomic_load_n(&slot[s].did, __ATOMIC_SEQ_CST), word);
     return left == 0;
 }
 
-static void finish(uint64_t word) {
+/* The caller's part, and its wait for the others. No line of memory that a worker will write is looked at before. */
+static void work(uint64_t word) {
+    int alone = pieces_of(word) == 1, mine = alone;
+    if (alone) run(0, 0, word);
     for (int k = 0; k < spins; ++k) {
-        if (over(word)) return;
+        if (k == (alone ? PATIENCE : 0))
+            for (int s = alone; s < threads_of(word); ++s) mine += take(s, word);
+        if (over(word, mine)) return;
         PAUSE();
     }
     pthread_mutex_lock(&lock);
     __atomic_store_n(&who.waiting, 1, __ATOMIC_SEQ_CST);
-    while (!over(word)) pthread_cond_wait(&done, &lock);
+    while (!over(word, mine)) pthread_cond_wait(&done, &lock);
     __atomic_store_n(&who.waiting, 0, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&lock);
 }
 
 /* `team`: threads, and << 32 the pieces of a share: several, if the launch takes long enough for others to help; 0, if
-   it is over before a sleeper wakes: then sleepers are woken for one in so many only. The caller works too; a second
-   caller at the same time does its own work alone. */
-void wb_parallel(wb_kernel kernel, const void *args, int64_t begin, int64_t end, int64_t team) {
+   it is over before a sleeper wakes: then sleepers are woken for one in so many only. For the owner of the pool. */
+static void launch(wb_kernel kernel, const void *args, int64_t begin, int64_t end, int64_t team) {
     int64_t threads = team & 0xffffffff, pieces = team >> 32;
+    int asleep = __atomic_load_n(&who.sleeping, __ATOMIC_RELAXED); /* who falls asleep now: the caller does its share */
     if (threads > end - begin) threads = end - begin;
     if (threads >= SLOTS) threads = SLOTS - 1;
-    if (threads <= 1 || pthread_mutex_trylock(&owner)) { kernel(args, begin, end); return; }
-    if (!pieces && __atomic_load_n(&who.sleeping, __ATOMIC_RELAXED) && ++light % LIGHT) {
-        pthread_mutex_unlock(&owner);
-        kernel(args, begin, end);
-        return;
-    }
-    if (workers < threads - 1) grow((int)threads - 1);
+    if (threads > 1 && workers < threads - 1) grow((int)threads - 1);
     if (threads > workers + 1) threads = workers + 1;
+    if (threads <= 1 || (!pieces && asleep && ++light % LIGHT)) { kernel(args, begin, end); return; }
     job.kernel = kernel; job.args = args; job.begin = begin; job.end = end;
     uint64_t word = ++number << 16 | (uint64_t)(pieces ? pieces : 1) << 8 | (uint64_t)threads;
-    __atomic_store_n(&job.word, word, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&who.sleeping, __ATOMIC_SEQ_CST)) {
+    __atomic_store_n(&job.word, word, __ATOMIC_RELEASE);
+    if (asleep) {
         pthread_mutex_lock(&lock);
         pthread_cond_broadcast(&wake);
         pthread_mutex_unlock(&lock);
     }
-    work(0, word);
-    finish(word);
+    work(word);
+}
+
+/* The caller works too; a second caller at the same time does its own work alone. */
+void wb_parallel(wb_kernel kernel, const void *args, int64_t begin, int64_t end, int64_t team) {
+    if (pthread_mutex_trylock(&owner)) { kernel(args, begin, end); return; }
+    launch(kernel, args, begin, end, team);
     pthread_mutex_unlock(&owner);
 }
 
@@ -522,9 +533,11 @@ MERGE(wb_merge64, double, uint64_t)
 
 typedef struct { wb_kernel kernel; const void *args; int64_t begin, end, team; } wb_call;
 void wb_replay(const wb_call *calls, int64_t n) {
-    for (int64_t k = 0; k < n; ++k)
-        if (calls[k].team <= 1) calls[k].kernel(calls[k].args, calls[k].begin, calls[k].end);
-        else wb_parallel(calls[k].kernel, calls[k].args, calls[k].begin, calls[k].end, calls[k].team);
+    int taken = pthread_mutex_trylock(&owner);
+    for (const wb_call *c = calls; c < calls + n; ++c)
+        if (taken || c->team <= 1) c->kernel(c->args, c->begin, c->end);
+        else launch(c->kernel, c->args, c->begin, c->end, c->team);
+    if (!taken) pthread_mutex_unlock(&owner);
 }
 """
 

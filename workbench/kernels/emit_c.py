@@ -56,6 +56,14 @@ static __attribute__((noinline, cold, unused)) void wb_fail(
 #define wb_full(status, access, thread) wb_fail(status, 2, access, thread, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 """
 
+# Thread indices are no less than 0: without knowing it, compilers gather `a[i - 1]` number by number, in case it wraps.
+FIRST = """\
+WB_FN int32_t wb_first(int64_t n) {
+    if (n < 0 || n > 2147483647) __builtin_unreachable();
+    return (int32_t)n;
+}
+"""
+
 TURNS = """\
 WB_FN int64_t wb_turns(int64_t start, int64_t stop, int64_t step) {
     if (step > 0) return start < stop ? (stop - start - 1) / step + 1 : 0;
@@ -100,7 +108,7 @@ WB_FN void wb_rollback(wb_bytes *s, int64_t mark) {
 }
 """
 
-HEADER = TYPES + _prototypes() + "\n" + TURNS
+HEADER = TYPES + _prototypes() + "\n" + FIRST + TURNS
 
 NEXT = {
     "add": "({T})(old + v)", "sub": "({T})(old - v)", "min": "v < old ? v : old", "max": "v > old ? v : old",
@@ -174,9 +182,9 @@ def _nest(body: Body, axis: int, kept: list[str], form: lanes.Lanes | None) -> N
         body.region(body.function.body)
         return
     i = body.axes[axis]
-    low, high = ("(int32_t)begin", "(int32_t)end") if axis == 0 else ("0", body.dims[axis])
+    low, high = ("wb_first(begin)", "(int32_t)end") if axis == 0 else ("0", body.dims[axis])
     if body.variant.inner is not None:
-        low, high = f"(int32_t)wb_box[{2 * axis}]", f"(int32_t)wb_box[{2 * axis + 1}]"
+        low, high = f"wb_first(wb_box[{2 * axis}])", f"(int32_t)wb_box[{2 * axis + 1}]"
     if form is not None and axis == len(body.axes) - 1:
         lanes.write(body, form, low, high)
         return

@@ -373,7 +373,7 @@ class _Each:
             self.block = body.block(f"for (int64_t {w.lane} = 0; {w.lane} < {w.end} - {w.at}; ++{w.lane})")
         else:
             body.put(f"int64_t {w.lane} = 0;")
-            self.block = body.block(f"for (int32_t {i} = (int32_t){w.at}; {i} < {w.end}; ++{i}, ++{w.lane})")
+            self.block = body.block(f"for (int32_t {i} = wb_first({w.at}); {i} < {w.end}; ++{i}, ++{w.lane})")
         self.block.__enter__()
         if self.sums:
             body.put(f"const int32_t {i} = (int32_t){w.at} + (int32_t){w.lane};")
