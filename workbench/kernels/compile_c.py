@@ -387,8 +387,8 @@ static int take(int s, uint64_t word) {
     return count;
 }
 
-/* Each thread has its share, the same in every launch of one form. Where shares have several pieces, who is through helps
-   the others; a share of one piece is for its worker, or for the caller when that has waited for a while. */
+/* Each thread has its share, the same in every launch of one form. Where shares have several pieces, who is through
+   helps the others; a share of one piece is for its worker, or for the caller when that has waited for a while. */
 static void *worker(void *seat) {
     int me = (int)(intptr_t)seat;
     uint64_t seen = 0;
