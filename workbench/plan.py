@@ -72,10 +72,12 @@ class Executable:
     alone: bool = False  # on a GPU, one thread takes all cells
     pieces: int = 1  # in which each worker takes its share; others may take some of them
     signature: Signature = field(init=False)
+    team: int = field(init=False)  # what the pool is told
     call: Any = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.signature = Signature(self.function, boxed=bool(self.box))
+        self.team = compile_c.team(self.workers, self.pieces)
 
     def run(
         self, program: Program, dims: tuple[int, ...], values: list, views: Any, rows: tuple[int, int] | None = None
@@ -111,11 +113,6 @@ class Executable:
             self._watch(status)
         if status is not None and status[0]:
             self.fail(list(status))
-
-    @property
-    def team(self) -> int:
-        """What the pool is told: workers, and pieces where there are several."""
-        return compile_c.team(self.workers, self.pieces)
 
     def _watch(self, status: Any) -> None:
         """After a replay: has the launch failed."""
