@@ -378,3 +378,84 @@ def test_an_array_of_structs_has_a_gradient_per_float_field():
         np.testing.assert_allclose(g["m"], k * (q * q).sum(1) * charge, rtol=1e-14)
         assert not g["charge"].any()
     np.testing.assert_array_equal(p.field("q").grad.numpy(), p.grad.numpy()["q"])
+
+
+# ---- halves have no room for their gradients in memory of others
+
+
+@wb.struct
+class Half:
+    h: wb.float16
+
+
+@wb.kernel
+def squares_of_fields(p: wb.array(dtype=Half), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = wb.float32(p[i].h) * wb.float32(p[i].h)
+
+
+@wb.kernel
+def squares_of_halves(p: wb.array(dtype=wb.float16), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = wb.float32(p[i]) * wb.float32(p[i])
+
+
+def test_a_struct_of_one_half_is_refused_though_its_fields_lie_in_a_row():
+    p = wb.array(np.zeros(4, [("h", "f2")]), dtype=Half, requires_grad=True)
+    with pytest.raises(wb.GradientError, match=r"\[struct-float16\]"), wb.Tape():
+        wb.launch(squares_of_fields, 4, inputs=[p, wb.zeros(4, dtype=float)])
+
+
+def test_halves_in_memory_of_floats_are_refused():
+    x = wb.zeros(4, dtype=float, requires_grad=True)
+    with pytest.raises(wb.GradientError, match=r"\[struct-float16\]"), wb.Tape():
+        wb.launch(squares_of_halves, 8, inputs=[x.view(wb.float16).flatten(), wb.zeros(8, dtype=float)])
+
+
+@wb.kernel
+def squares_twice(v: wb.array(dtype=wb.vec3), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[2 * i] = wb.dot(v[i], v[i])
+    y[2 * i + 1] = wb.length_sq(v[i])
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_the_adjoint_of_a_square_does_not_overflow_before_its_result_does(at):
+    v, y = wb.array([[1e-20, 0.0, 1e-30]], dtype=wb.vec3, requires_grad=True), wb.zeros(2, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(squares_twice, 1, inputs=[v, y])
+    tape.backward(grads={y: wb.array(np.float32([2.5e38 * (at == 0), 2.5e38 * (at == 1)]))})
+    np.testing.assert_allclose(v.grad.numpy(), [[5e18, 0.0, 5e8]], rtol=1e-6)
+
+
+@wb.kernel
+def doubled(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = 2.0 * x[i]
+
+
+@wb.kernel
+def ones_in_bits(b: wb.array(dtype=int)):
+    i = wb.tid()
+    b[i] = 1065353216
+
+
+@wb.kernel
+def squares_of_floats(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = x[i] * x[i]
+
+
+def test_bytes_written_as_integers_by_a_checkpointed_loop_have_no_gradient():
+    x, y, z = wb.ones(3, dtype=float, requires_grad=True), wb.zeros(3, dtype=float), wb.zeros(3, dtype=float)
+
+    @wb.checkpoint(steps=3, budget=1)
+    def loop(k, b):
+        wb.launch(ones_in_bits, 3, inputs=[b])
+
+    with wb.Tape() as tape:
+        wb.launch(doubled, 3, inputs=[x, y])
+        loop(y.view(wb.int32))
+        wb.launch(squares_of_floats, 3, inputs=[y, z])
+    with pytest.raises(wb.GradientError, match=r"\[two-types\]"):
+        tape.backward(grads={z: wb.ones(3, dtype=float)})

@@ -258,7 +258,7 @@ class Recording:
         dtype, memory = a.dtype, a.allocation
         if not isinstance(dtype, Struct):
             dtype = dtype.scalar  # type: ignore[attr-defined]
-            if a._offset or memory.grad_scale != 1 or not a.span.contiguous:
+            if a._offset or dtype.bits == 16 or memory.grad_scale != 1 or not a.span.contiguous:
                 self._check_place(a, dtype)
         known = self.scalars.setdefault(memory, dtype)
         if known is dtype or isinstance(known, Struct):
@@ -507,5 +507,5 @@ class Recording:
 def _written_as_integers(event: Event) -> Iterator[array]:
     if event.command is not None:
         yield from (event.command.flat[k] for k in event.command.plan.bits)
-    elif event.kind in ("copy", "assign", "fill_", "zero_") and not is_float_memory(event.arrays[0]):
-        yield event.arrays[0]
+    elif event.kind in ("copy", "assign", "fill_", "zero_", "loop"):
+        yield from (a for a in event.arrays if a.span in event.writes and not is_float_memory(a))

@@ -444,7 +444,7 @@ class _Adjoint:
             )  # fmt: skip
         if row.adjoint is None:
             return
-        square = _square_under_root(stmt) or _square(stmt)
+        square = _square_under_root(stmt)
         if square is not None:
             row, stmt = square
         operands = [self.widened(known[a]) for a in stmt.args]
@@ -716,14 +716,6 @@ def _square_under_root(stmt: Stmt) -> tuple | None:
         row = ROWS["abs" if name == "mul" else "length"]
         return row, Stmt(row, square.args[:1], stmt.outs, where=stmt.where)
     return None
-
-
-def _square(stmt: Stmt) -> tuple | None:
-    """dot(v, v) has one operand: its rule adds once what that of two would add twice, component by component."""
-    if stmt.row.name != "dot" or stmt.args[0] is not stmt.args[1]:
-        return None
-    row = ROWS["length_sq"]
-    return row, Stmt(row, stmt.args[:1], stmt.outs, where=stmt.where)
 
 
 def _used(value: Value, function: Function) -> bool:

@@ -409,7 +409,7 @@ static void *worker(void *seat) {
             }
         }
         seen = word;
-        if (++idle < spins) { PAUSE(); continue; }
+        if (++idle < __atomic_load_n(&spins, __ATOMIC_RELAXED)) { PAUSE(); continue; }
         pthread_mutex_lock(&lock);
         __atomic_fetch_add(&who.sleeping, 1, __ATOMIC_SEQ_CST);
         while (__atomic_load_n(&job.word, __ATOMIC_SEQ_CST) == seen) pthread_cond_wait(&wake, &lock);
@@ -438,7 +438,8 @@ static void grow(int wanted) {
         if (pthread_create(&made, &attributes, worker, (void *)seat)) break;
     }
     pthread_attr_destroy(&attributes);
-    if (workers >= sysconf(_SC_NPROCESSORS_ONLN)) spins = SHORT; /* who spins keeps another from working */
+    if (workers >= sysconf(_SC_NPROCESSORS_ONLN)) __atomic_store_n(&spins, SHORT, __ATOMIC_RELAXED); /* they would spin
+        while others have work */
 }
 
 static int over(uint64_t word, int mine) {

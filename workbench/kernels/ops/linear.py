@@ -537,7 +537,7 @@ def _normalize(v, types, out):
 
 _LINEAR_TYPES = (Vector, Quat)
 LENGTH_SQ = row("length_sq", type=_rule("length_sq", _LINEAR_TYPES, "a vector or quaternion", lambda t: t.scalar),
-                expand=lambda v, types, out: _dot(v, v), adjoint=lambda g, y, v: (SCALE(v, 2.0 * g),),
+                expand=lambda v, types, out: _dot(v, v), adjoint=lambda g, y, v: (SCALE(v + v, g),),
                 tangent=lambda ts, y, v: None if ts[0] is None else 2.0 * DOT(ts[0], v),
                 doc="length_sq(v: V) -> scalar: sum of squares.")  # fmt: skip
 LENGTH = row("length", type=_floating("length", LENGTH_SQ.type),
