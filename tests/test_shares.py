@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.kernels import compile_c
 
 pytestmark = pytest.mark.needs_cc
 N, CELLS = 20_000, 50
@@ -54,6 +55,15 @@ def wanted():
     np.add.at(y, index, v)
     np.subtract.at(y, index[::-1], x)
     return y, (v * v).sum()
+
+
+def test_workers_that_sleep_are_woken_for_shares(monkeypatch):
+    from workbench import calls
+
+    native, teams = calls.native, []
+    monkeypatch.setattr(calls, "native", lambda *args: teams.append(args[-1]) or native(*args))
+    assert run(3)[0] is not None
+    assert teams[0] == compile_c.team(3, 1), "a team without pieces waits for nobody to wake"
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])

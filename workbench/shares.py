@@ -66,7 +66,7 @@ class Shares:
         if calls.opened is not None:
             calls.keep(blocks, self.room)
         try:
-            calls.native(compile_c.pool_kernel("wb_slices"), slices, 0, self.workers, self.workers)
+            calls.native(compile_c.pool_kernel("wb_slices"), slices, 0, self.workers, compile_c.team(self.workers))
             for t in self.targets:
                 for mine in self.room:
                     end = t.offset + t.count * t.dtype.itemsize
