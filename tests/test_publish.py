@@ -459,3 +459,37 @@ def test_bytes_written_as_integers_by_a_checkpointed_loop_have_no_gradient():
         wb.launch(squares_of_floats, 3, inputs=[y, z])
     with pytest.raises(wb.GradientError, match=r"\[two-types\]"):
         tape.backward(grads={z: wb.ones(3, dtype=float)})
+
+
+@wb.kernel
+def bits_copied(a: wb.array(dtype=int), b: wb.array(dtype=int)):
+    i = wb.tid()
+    b[i] = a[i]
+
+
+@wb.kernel
+def marked(p: wb.array(dtype=float), n: wb.array(dtype=int), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = p[i] * p[i]
+    n[i] = n[i] + i
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_floats_copied_as_integers_are_refused(between):
+    x, y, z = wb.ones(3, dtype=float, requires_grad=True), wb.zeros(3, dtype=float), wb.zeros(3, dtype=float)
+    with wb.Tape() as tape:
+        if between:
+            wb.launch(doubled, 3, inputs=[x, z])
+        wb.launch(bits_copied, 3, inputs=[(z if between else x).view(wb.int32), y.view(wb.int32)])
+        wb.launch(squares_of_floats, 3, inputs=[y, z])
+    with pytest.raises(wb.GradientError, match=r"\[two-types\]"):
+        tape.backward(grads={z: wb.ones(3, dtype=float)})
+
+
+def test_integers_of_their_own_are_no_matter():
+    x, n, y = wb.ones(3, dtype=float, requires_grad=True), wb.zeros(3, dtype=int), wb.zeros(3, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(marked, 3, inputs=[x, n, y])
+        wb.launch(bits_copied, 3, inputs=[x.view(wb.int32), n])
+    tape.backward(grads={y: wb.ones(3, dtype=float)})
+    assert x.grad.list() == [2, 2, 2]

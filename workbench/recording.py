@@ -258,8 +258,7 @@ class Recording:
         dtype, memory = a.dtype, a.allocation
         if not isinstance(dtype, Struct):
             dtype = dtype.scalar  # type: ignore[attr-defined]
-            if a._offset or dtype.bits == 16 or memory.grad_scale != 1 or not a.span.contiguous:
-                self._check_place(a, dtype)
+            self._check_place(a, dtype)
         known = self.scalars.setdefault(memory, dtype)
         if known is dtype or isinstance(known, Struct):
             return
@@ -278,8 +277,10 @@ class Recording:
                 " room there.",
                 slug="struct-float16", instead="float32 fields, or an array of float16 beside the structs",
             )  # fmt: skip
+        if a._offset == 0 and a.span.contiguous:
+            return
         word = dtype.itemsize
-        if a._offset % word or any(n % word for n in a.strides):
+        if any(n % word for n in (a._offset, *a.strides)):
             raise GradientError(
                 f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory.",
                 slug="unaligned",
@@ -462,10 +463,11 @@ class Recording:
             self.guarded = True
 
     def _refuse_bits(self) -> None:
-        """Nobody would clear the gradient of floats whose bytes are written as integers."""
+        """Nobody would clear the gradient of floats whose bytes are written as integers, or pass on that of floats
+        whose bytes are read so."""
         self._tally()
         for span, (a, event) in self.bits.items():
-            if span.allocation not in self.active:
+            if span.allocation not in self.active and not self._reads_bits(event):
                 continue
             for b in self.arrays.values():
                 if is_float(b.dtype) and not isinstance(b.dtype, Struct) and b.span.overlaps(span) is not False:
@@ -475,6 +477,17 @@ class Recording:
                         slug="two-types", where=event.where, why="Memory has one gradient, of one scalar type.",
                         instead="two arrays, and a kernel that converts",
                     )  # fmt: skip
+
+    def _reads_bits(self, event: Event) -> bool:
+        """Does it read floats with a gradient as integers."""
+        if event.command is None:
+            return False
+        plan, flat = event.command.plan, event.command.flat
+        read = [flat[k].span for k, _ in plan.reads if k not in plan.floats]
+        floats = [b.span for b in self.arrays.values() if is_float(b.dtype) and b.allocation in self.active]
+        return any(
+            r.allocation.required.touch(r) or any(b.overlaps(r) is not False for b in floats) for r in read
+        )  # fmt: skip
 
     def _verify(self) -> None:
         self._refuse_bits()
