@@ -90,7 +90,7 @@ def test_a_block_of_threads_computes_what_each_thread_would(name, n):
 def form(kernel, active=()):
     program = kernel.program()
     function = program.reverse(frozenset(active), ()).function if active else program.function
-    return lanes.lanes(function, Variant(restrict=True)), function
+    return lanes.lanes(function, Variant(restrict=True))[1], function
 
 
 @pytest.mark.parametrize(("kernel", "active"), [
@@ -100,8 +100,8 @@ def test_these_take_the_form_in_blocks(kernel, active):
     found, function = form(kernel, active)
     assert found is not None and "lane" in emit_c.text(function, Variant(restrict=True))
     assert (
-        lanes.lanes(function, Variant()) is None
-        and lanes.lanes(function, Variant(restrict=True, check_bounds=True)) is None
+        lanes.lanes(function, Variant())[1] is None
+        and lanes.lanes(function, Variant(restrict=True, check_bounds=True))[1] is None
     )
 
 
@@ -225,7 +225,7 @@ def many_adds(x: wb.array(dtype=F), idx: wb.array(dtype=int), a: wb.array(dtype=
 
 def test_a_block_does_not_keep_more_than_fits_nearby():
     function = simplify.unrolled(many_adds.program().function)
-    assert lanes.lanes(function, Variant(restrict=True)) is None
+    assert lanes.lanes(function, Variant(restrict=True))[1] is None
 
 
 @wb.kernel

@@ -188,7 +188,7 @@ def native(kernel: int, args: bytes, begin: int, end: int, team: int) -> None:
 
 def _team(size: int) -> int:
     """For so many bytes."""
-    return compile_c.team(config.threads, 4 if size >= 64 * LARGE else 1) if size >= LARGE else 1
+    return compile_c.team(config.threads, compile_c.PIECES if size >= 64 * LARGE else 1) if size >= LARGE else 1
 
 
 def move(to: Any, source: Any = None) -> None:

@@ -40,11 +40,8 @@ from .shares import Shares, shares
 
 log = logging.getLogger("workbench")
 
-PIECES = 4
 PARALLEL_FROM = 40_000  # statements of a launch below which one worker is faster than two that are awake
 WAKE_FROM = 150_000  # below which it is faster than waking others
-
-
 LONG_FROM = 2_000_000  # statements of a launch from which workers that are through help the others
 SPLIT_FROM = 16_384  # threads below which two functions over memory in between cost more than they save
 
@@ -611,7 +608,7 @@ def executable_for(
         contiguous=contiguous, restrict=not mixed, check_bounds=config.check_bounds,
         atomic=contested if backend == "cuda" else frozenset(), index32=index32,
     )  # fmt: skip
-    pieces = PIECES if work >= LONG_FROM else int(work >= WAKE_FROM)
+    pieces = compile_c.PIECES if work >= LONG_FROM else int(work >= WAKE_FROM)
     made = Executable(function, backend, variant, config.threads if wide else 1, contested, cut, pieces=pieces)
     return made if ordered else _without_tests(program, made, dims, scalars, shapes)
 
@@ -737,7 +734,7 @@ def _races(plan: Plan) -> Races | None:
     guard = plan.program.once(racing.guard, function, frozenset(names), plan.groups)
     executable = executable_for(
         plan.program, guard.function, plan.backend, plan.dims, plan.scalars, plan.shapes, plan.contiguous,
-        (*plan.groups, plan.overlapping), plan.index32, True,
+        (*plan.groups, plan.overlapping), plan.index32, ordered=True,
     )  # fmt: skip
     if guard.private:  # it repeats atomics as plain updates of one copy
         executable.alone, executable.variant = True, replace(executable.variant, atomic=frozenset())
@@ -817,4 +814,4 @@ def span_of(a: array, box: Any) -> Span:
 
 def spans_of(flat: list, boxes: Sequence[tuple[int, Any]]) -> tuple[Span, ...]:
     """The same of several (position, box)."""
-    return tuple([(flat[k]._span or flat[k].span) if box is None else flat[k].span.part(box) for k, box in boxes])
+    return tuple([flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])

@@ -557,6 +557,9 @@ def pool():
     return run
 
 
+PIECES = 4  # of a share, where others may help
+
+
 def team(threads: int, pieces: int = 1) -> int:
     """The last argument of `pool()`: so many threads, with shares of so many pieces; 0: of one that is done at once."""
     return threads | pieces << 32 if threads > 1 else 1

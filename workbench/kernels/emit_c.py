@@ -144,11 +144,7 @@ def update(name: str, op: str, scalar: Scalar, shared: bool, where: Where | None
 
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole C text; its entry is `void NAME(const void *args, int64_t begin, int64_t end)`."""
-    function = simplify.flat(function)
-    written_out = simplify.unrolled(function) if lanes.possible(function, variant) else function
-    form, alike = lanes.forms(written_out, variant)
-    if form is not None or alike:
-        function = written_out
+    function, form = lanes.lanes(simplify.flat(function), variant)
     signature = Signature(function, boxed=variant.inner is not None)
     whole = _cells(function, variant, signature, form)
     if variant.inner is None:

@@ -2,7 +2,7 @@
 
 The one idea: each thread does its own statements in their own order, but the loop over the threads of a block is the
 innermost one. A loop with the same bounds for all of them turns around it; what threads add to cells that others may
-add to as well is kept for the block and added after it: pairwise where it is one cell for all, else thread by thread.
+add to as well is kept for the block and added after it: as one sum where it is one cell for all, else thread by thread.
 Every other value is what it would be, to the last bit. A function takes this form when nothing in it could tell the
 difference, or keep a compiler from using it.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from . import simplify
 from .emit import MATH1, MATH2, Body, Variant, type_name
 from .ir import Function, Region, Stmt, Value, root, walk
 from .ops import control
@@ -23,7 +24,7 @@ _NAMES = (control.CONST, control.TID, control.DIM, rows.SHAPE, rows.COMPONENTS)
 _CALLS = {*MATH1, *MATH2} - {"sqrt", "fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "fmin", "fmax", "copysign"}
 _ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)
 _NO = {"while", "stack", "push", "pop", "log_store", "mark", "rollback", "printf", "call"}
-BLOCK_BYTES = 1024  # of the widest float of a block: a sum over the block costs little beside it
+BLOCK_BYTES = 1024  # of the widest float of a block: what is done once for it costs little beside it
 KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest cache, and takes compilers very long
 WORTH = 8  # float operations without which a block is not worth its arrays
 
@@ -67,18 +68,18 @@ class Lanes:
         return True
 
 
-def forms(function: Function, variant: Variant) -> tuple[Lanes | None, bool]:
-    """The form in blocks; without one: do all threads do the same, in a way that compilers vectorise by themselves."""
-    facts = _facts(function, variant)
-    if facts is None:
-        return None, False
-    form = _blocks(function, facts)
-    return form, form is None and all(facts.clean(s) for s in function.body.body)
-
-
-def lanes(function: Function, variant: Variant) -> Lanes | None:
-    """The form in blocks, or None where it does not apply or would not pay."""
-    return forms(function, variant)[0]
+def lanes(function: Function, variant: Variant) -> tuple[Function, Lanes | None]:
+    """The function to write, with short loops written out if that helps compilers, and its form in blocks: None where
+    it does not apply or would not pay."""
+    if not _possible(function, variant):
+        return function, None
+    written_out = simplify.unrolled(function)
+    facts = _Facts(written_out)
+    if facts.added & (facts.loaded | facts.stored):  # adds come behind what follows them
+        return function, None
+    form = _blocks(written_out, facts)
+    alike = form is not None or all(facts.clean(s) for s in written_out.body.body)
+    return (written_out if alike else function), form
 
 
 def _blocks(function: Function, facts: _Facts) -> Lanes | None:
@@ -94,18 +95,11 @@ def _blocks(function: Function, facts: _Facts) -> Lanes | None:
     return form if form.width * _kept(form, stmts) <= KEPT_BYTES else None
 
 
-def possible(function: Function, variant: Variant) -> bool:
+def _possible(function: Function, variant: Variant) -> bool:
     """May the function take another form at all, with its loops written out or not."""
     if not variant.restrict or variant.check_bounds or variant.atomic or variant.inner is not None:
         return False
     return not any(s.row.name in _NO or (s.row in rows.ATOMICS and _returns(s, function)) for s in walk(function.body))
-
-
-def _facts(function: Function, variant: Variant) -> _Facts | None:
-    if not possible(function, variant):
-        return None
-    facts = _Facts(function)
-    return None if facts.added & (facts.loaded | facts.stored) else facts  # adds come behind what follows them
 
 
 def _floats(type: Type) -> bool:

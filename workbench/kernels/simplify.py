@@ -37,7 +37,11 @@ def forward(function: Function, groups: tuple[frozenset[str], ...] = ()) -> Func
 
 
 def rewrite(function: Function, groups: tuple[frozenset[str], ...] | None = None) -> Function:
-    body = _Rewrite(groups).function(function)
+    return _written(_Rewrite(groups), function)
+
+
+def _written(anew: _Rewrite, function: Function) -> Function:
+    body = anew.function(function)
     return Function(
         function.name, body, function.rank, function.where, function.source, function.first_line, function.file
     )
@@ -45,20 +49,12 @@ def rewrite(function: Function, groups: tuple[frozenset[str], ...] | None = None
 
 def assume(function: Function, taken: Collection[Stmt]) -> Function:
     """The same function where these `if`s are known to take their first branch."""
-    body = _Rewrite(None, frozenset(taken)).function(function)
-    made = Function(
-        function.name, body, function.rank, function.where, function.source, function.first_line, function.file
-    )
-    return _pruned(made)
+    return _pruned(_written(_Rewrite(None, frozenset(taken)), function))
 
 
 def merged(function: Function, same: tuple[tuple[str, str], ...]) -> Function:
     """The same function with the same parameters, where all that (name, other) says of `other` is said of `name`."""
-    body = _Rewrite(None, same={other: name for name, other in same}).function(function)
-    made = Function(
-        function.name, body, function.rank, function.where, function.source, function.first_line, function.file
-    )
-    return _pruned(made)
+    return _pruned(_written(_Rewrite(None, same={other: name for name, other in same}), function))
 
 
 UNROLLED = 2500  # statements that a loop may become
@@ -68,11 +64,7 @@ def unrolled(function: Function) -> Function:
     """The same function with short loops of known turns written out; the function itself where there are none."""
     if not any(s.row is c.FOR and _trips(s, s.args) for s in walk(function.body)):
         return function
-    body = _Rewrite(None, unroll=True).function(function)
-    made = Function(
-        function.name, body, function.rank, function.where, function.source, function.first_line, function.file
-    )
-    return _pruned(made)
+    return _pruned(_written(_Rewrite(None, unroll=True), function))
 
 
 def _pruned(function: Function) -> Function:
@@ -107,10 +99,7 @@ def flat(function: Function) -> Function:
     whether or not they are asked, and an `if` that is all of another one becomes one with it."""
     if not any(s.row is c.IF and (_chained(s) or _nested(s)) for s in walk(function.body)):
         return function
-    body = _Flat(None).function(function)
-    return Function(
-        function.name, body, function.rank, function.where, function.source, function.first_line, function.file
-    )
+    return _written(_Flat(None), function)
 
 
 # ---- rewriting
