@@ -444,6 +444,12 @@ class _Adjoint:
             )  # fmt: skip
         if row.adjoint is None:
             return
+        product = _root_in_product(stmt)
+        if product is not None:
+            x, root_x = product
+            d = ROWS["mul"](g, ROWS["mul"](self.widened(known[root_x]), 1.5))
+            self.add(adjoints, x, self.gate(row, g, d))
+            return
         square = _square_under_root(stmt)
         if square is not None:
             row, stmt = square
@@ -715,6 +721,16 @@ def _square_under_root(stmt: Stmt) -> tuple | None:
     if name == "length_sq" or (name in ("mul", "dot") and square.args[0] is square.args[1]):
         row = ROWS["abs" if name == "mul" else "length"]
         return row, Stmt(row, square.args[:1], stmt.outs, where=stmt.where)
+    return None
+
+
+def _root_in_product(stmt: Stmt) -> tuple[Value, Value] | None:
+    """x and sqrt(x) where they are multiplied: the derivative is 3/2 sqrt(x), without a quotient, and 0 at zero."""
+    if stmt.row.name != "mul":
+        return None
+    for x, y in (stmt.args, stmt.args[::-1]):
+        if y.stmt is not None and y.stmt.row.name == "sqrt" and y.stmt.args[0] is x:
+            return x, y
     return None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import KernelError
 from . import simplify
-from .adjoint import _EXTREMAL, _LINEAR, _Adjoint, _square_under_root, root, shadow_type
+from .adjoint import _EXTREMAL, _LINEAR, _Adjoint, _root_in_product, _square_under_root, root, shadow_type
 from .ir import Function, Region, Stmt, Value, walk
 from .ops import control as c
 from .ops import memory as mem
@@ -126,6 +126,12 @@ class _Tangent(_Adjoint):
         if row.adjoint is NO_GRADIENT:
             self.refuse_underivable(stmt)
             return None
+        product = _root_in_product(stmt)
+        if product is not None:
+            x, root_x = product
+            t = self.tangent_of(x, known)
+            d = None if t is None else ROWS["mul"](t, ROWS["mul"](self.widened(known[root_x]), 1.5))
+            return d if d is None else ROWS["gate"](t, d)
         square = _square_under_root(stmt)
         if square is not None:
             row, stmt = square

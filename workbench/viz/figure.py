@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from workbench.viz.scene import Mark, Scene, clean, draw, sentence, text_width
+from workbench.viz.scene import Mark, Scene, clean_lines, draw, sentence, text_width
 from workbench.viz.svg import THEMES, quoted, render
 from workbench.viz.text import Row, event_rows, html_table, table
 from workbench.viz.trace import Trace
@@ -118,16 +118,17 @@ def _reason(error: Exception) -> str:
         message = str(error)
     except Exception:  # the message itself may be what is broken
         message = ""
-    return clean(f"{type(error).__name__}: {message}" if message else type(error).__name__)
+    return clean_lines(f"{type(error).__name__}: {message}" if message else type(error).__name__)
 
 
 def _failure(reason: str, theme: str) -> str:
     """A frame of the usual look with the reason in place of the picture."""
-    lines = ("The tape view could not be drawn. The tape and its gradients are not affected.", reason[:300])
+    lines = ("The tape view could not be drawn. The tape and its gradients are not affected.", *reason[:300].split("\n"))
     wide = max(text_width(line, 12, True) for line in lines) + 40
-    marks = [Mark("rect", "ground", "ground", 0, 0, wide, 64, radius=8)]
+    high = 24 + 20 * len(lines)
+    marks = [Mark("rect", "ground", "ground", 0, 0, wide, high, radius=8)]
     marks += [
         Mark("label", f"line-{n}", "muted" if n == 0 else "name", 16, 27 + 20 * n, text=line, size=12, mono=n > 0)
         for n, line in enumerate(lines)
     ]
-    return _html(render(Scene(wide, 64, " ".join(lines), marks), theme), " ".join(lines), "")
+    return _html(render(Scene(wide, high, " ".join(lines), marks), theme), " ".join(lines), "")

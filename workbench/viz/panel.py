@@ -25,7 +25,7 @@ from ..array import array
 from ..tape import Tape
 from . import rows
 from .figure import TapeFigure
-from .scene import clean, draw, sentence
+from .scene import clean_lines, draw, sentence
 from .seeds import KINDS, Difference, SeedRun, Seeds
 from .svg import quoted, render
 from .trace import Trace
@@ -429,4 +429,4 @@ def _card(title: str, content: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return "\n".join(clean(line) for line in f"{type(error).__name__}: {error}".split("\n"))
+    return clean_lines(f"{type(error).__name__}: {error}")

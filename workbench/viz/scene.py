@@ -117,6 +117,11 @@ def clean(text: object) -> str:
     return "".join("\ufffd" if unicodedata.category(c) in bad else c for c in str(text))
 
 
+def clean_lines(text: object) -> str:
+    """The same with the line breaks of the text."""
+    return "\n".join(clean(line) for line in str(text).split("\n"))
+
+
 def level_text(level: AdjointLevel | None) -> str:
     """One level in a few words."""
     if level is None:

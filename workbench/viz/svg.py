@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from html import escape
 
-from workbench.viz.scene import Mark, Scene, clean
+from workbench.viz.scene import Mark, Scene, clean_lines
 
 THEMES = ("auto", "light", "dark")
 LIGHT = {
@@ -86,7 +86,7 @@ def style(theme: str) -> str:
 
 def quoted(text: object) -> str:
     """Text made safe for XML, inside quotes too. A tooltip's line breaks stay."""
-    return "\n".join(escape(clean(line), quote=True) for line in str(text).split("\n"))
+    return escape(clean_lines(text), quote=True)
 
 
 def number(value: float) -> str:

@@ -35,7 +35,7 @@ from .gather import gather, levels, structure
 from .ledger import Ledger, Row, cell_of
 from .ledger import number as plain_number
 from .moment import Moments, frame_of, full_shape, is_viewable, picture, reduced
-from .scene import clean
+from .scene import clean, clean_lines
 from .svg import quoted
 from .trace import Trace
 
@@ -291,7 +291,7 @@ class View(anywidget.AnyWidget):
         except Busy as error:
             self.send({"id": content.get("id"), "busy": str(error)})
         except Exception as error:  # shown in the view: a callback has nobody else to tell
-            self.send({"id": content.get("id"), "error": clean(str(error) or type(error).__name__)})
+            self.send({"id": content.get("id"), "error": clean_lines(str(error) or type(error).__name__)})
 
     def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """The answer to one question, and its buffers. Raises `Busy`, or what the question deserves."""
@@ -376,7 +376,7 @@ class View(anywidget.AnyWidget):
             }
             for f in found
         ]  # fmt: skip
-        return {"rows": rows, "note": clean(found.note), "title": found.title}, []
+        return {"rows": rows, "note": clean_lines(found.note), "title": found.title}, []
 
     def _levels(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         del asked
@@ -403,7 +403,7 @@ class View(anywidget.AnyWidget):
         try:
             return TapeFigure(gather(self.tape, self.wrong))._repr_mimebundle_()
         except Exception as error:  # the widget itself can still be shown
-            return {"text/plain": f"live tape view ({clean(error)})"}
+            return {"text/plain": f"live tape view ({clean_lines(error)})"}
 
 
 class HeatMap(anywidget.AnyWidget):
