@@ -7,6 +7,7 @@ import linecache
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,17 +28,12 @@ class Kept:
     reason: str
 
 
-@dataclass(eq=False, slots=True)
 class Event:
-    """One thing that happened to memory. `reads` and `writes` are the spans it touched."""
+    """One thing that happened to memory. `reads` and `writes` are the spans it touched.
 
-    id: int
-    kind: str  # launch | copy | assign | fill_ | zero_ | func | loop | foreign
-    label: str
-    place: Any  # Where, or (code, line) until somebody asks
-    reads: tuple[Span, ...] = ()
-    writes: tuple[Span, ...] = ()
-    command: Any = None
+    Every launch makes one: what most of them do not need is an attribute of the class.
+    """
+
     kept: Sequence[Kept] = ()
     reverse: Any = None  # plan.Backward, where the event is on an active path
     callback: Callable[[], None] | None = None
@@ -46,16 +42,31 @@ class Event:
     checked: bool = False  # for races
     followed: bool = True  # False: a copy whose source was not on an active path
 
+    def __init__(
+        self, id: int, kind: str, label: str, place: Any, reads: tuple[Span, ...] = (), writes: tuple[Span, ...] = (),
+        command: Any = None, arrays: tuple[array, ...] = (),
+    ):  # fmt: skip
+        self.id, self.kind, self.label = id, kind, label  # launch | copy | assign | fill_ | zero_ | func | loop | foreign
+        self.place = place  # Where, or (code, its present instruction) until somebody asks
+        self.reads, self.writes, self.command = reads, writes, command
+        if arrays:
+            self.arrays = arrays
+
     @property
     def stamp(self) -> int:
         """When it was recorded: events and publications of all tapes are counted by one clock."""
         return self.id
 
     @property
+    def line(self) -> int:
+        """The number of the user's line that made this event; 0 where it is not known."""
+        return _line(*self.place) if isinstance(self.place, tuple) else getattr(self.place, "line", 0)
+
+    @property
     def where(self) -> Where | None:
         """The user's line that made this event."""
         if isinstance(self.place, tuple):
-            code, line = self.place
+            code, line = self.place[0], self.line
             text = linecache.getline(code.co_filename, line).rstrip("\n")
             self.place = Where(code.co_filename, line, text=text, function=code.co_name)
         return self.place
@@ -92,11 +103,7 @@ class Need:
 class Needs(list[Need]):
     """What adjoints will read in one allocation. A history that lies there row behind row meets no earlier row."""
 
-    __slots__ = ("seen", "low", "high")
-
-    def __init__(self, needs: Iterable[Need] = ()):
-        super().__init__(needs)
-        self.seen, self.low, self.high = 0, 0, 0  # of so many, the hull
+    seen = low = high = 0  # of so many, the hull
 
     def meeting(self, span: Span) -> list[Need]:
         """Those that share a byte with `span`, or may."""
@@ -121,6 +128,12 @@ class Scope:
     name: str
     first: int
     last: int | None = None
+
+
+@lru_cache(4096)
+def _line(code: Any, instruction: int) -> int:
+    """A frame's own `f_lineno` counts through its code each time: too long for a launch."""
+    return next((n for begin, end, n in code.co_lines() if begin <= instruction < end and n), code.co_firstlineno)
 
 
 def stamp_of(a: Allocation) -> Any:

@@ -63,7 +63,7 @@ class Executable:
     backend: str
     variant: Variant
     workers: int
-    contested: frozenset[str] = frozenset()
+    contested: frozenset[str] = frozenset()  # where threads meet; not looked for in launches of a few threads
     shares: Shares | None = None
     box: tuple[int, ...] = ()  # first and one-past-last thread per dimension that `variant.inner` runs
     alone: bool = False  # on a GPU, one thread takes all cells
@@ -71,6 +71,7 @@ class Executable:
     signature: Signature = field(init=False)
     team: int = field(init=False)  # what the pool is told
     call: Any = field(init=False, default=None)
+    direct: Any = field(init=False, default=None)  # the bare function, where nothing is to be done around it
 
     def __post_init__(self) -> None:
         self.signature = Signature(self.function, boxed=bool(self.box))
@@ -85,6 +86,9 @@ class Executable:
         """
         if 0 in dims:
             return
+        if self.direct is not None and rows is None and calls.opened is None:
+            self.direct(self.signature.pack(dims, values), 0, dims[0])
+            return
         noted = calls.opened is not None and calls.check()
         if self.backend == "numpy":
             arrays = views()
@@ -92,6 +96,8 @@ class Executable:
             return
         if self.call is None:
             self.call = program.executable(self.function, self.backend, self.variant, _compiled)
+            plain = self.backend == "c" and self.team == 1 and not (self.box or self.can_fail or self.shares)
+            self.direct = self.call.call if plain else None
         if self.backend == "cuda":
             self._run_cuda(dims, values)
             return
@@ -235,6 +241,7 @@ class Plan:
     float_reads: frozenset[int]
     float_writes: frozenset[int]
     floats: dict[int, Any]  # position -> scalar type
+    plain: frozenset[int]  # of `floats`: rows without gaps of numbers of 32 or 64 bits
     overlapping: frozenset[str]  # arrays whose own elements share bytes
     scalars: dict[str, Any]
     shapes: dict[str, tuple[int, ...]]
@@ -445,11 +452,11 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     if len(dims) != program.function.rank:
         dims = _dims(program, dims)
     positions = program.array_positions
-    arrays = [flat[k] for k in positions]
+    arrays = [flat[k] for k in positions] if program.takes_numbers else flat
     apart = len({a.allocation for a in arrays}) == len(arrays)
     groups = () if apart else _groups(program, positions, flat)
     twins = _twins(program, positions, flat) if groups else ()
-    numbers = tuple([flat[k] for k in program.index_positions])
+    numbers = tuple([flat[k] for k in program.index_positions]) if program.index_positions else ()
     key = (dims, numbers, groups, twins, config.switches, device and device.ordinal, *[a._layout for a in arrays])
     found = program.plans.get(key)
     if found is None:
@@ -537,8 +544,9 @@ def _make(
         reads=touched["reads"], writes=touched["writes"],
         accumulates_only=frozenset(k for k, _ in touched["writes"] if program.leaves[k].name not in plain),
         float_reads=frozenset(k for k in floats if k in dict(touched["reads"]) or program.leaves[k].name in recalled),
-        float_writes=frozenset(k for k, _ in touched["writes"] if k in floats), floats=floats, overlapping=overlapping,
-        scalars=scalars, shapes=shapes,
+        float_writes=frozenset(k for k, _ in touched["writes"] if k in floats), floats=floats,
+        plain=frozenset(k for k, type in floats.items() if flat[k].is_contiguous and type.bits > 16),
+        overlapping=overlapping, scalars=scalars, shapes=shapes,
     )  # fmt: skip
 
 
@@ -592,11 +600,13 @@ def executable_for(
 
     `ordered`: threads run one after the other, in their order, whatever the function shows.
     """
-    contested = frozenset() if backend == "numpy" else _contested(function, dims, scalars, shapes, groups)
     stmts = list(walk(function.body))
     ordered = ordered or any(s.row in rows.ATOMICS and _is_used(function, s.outs[0]) for s in stmts)
-    work = math.prod(dims) * cost.work(function, scalars, shapes) if backend == "c" and not ordered else 0
+    cells = math.prod(dims)
+    work = cells * cost.work(function, scalars, shapes) if backend == "c" and not ordered else 0
     wide = work >= PARALLEL_FROM and config.threads > 1
+    asked = backend == "cuda" or (backend == "c" and (wide or cells >= PULL_FROM))
+    contested = _contested(function, dims, scalars, shapes, groups) if asked else frozenset()
     changed = {mirrors(root_name(s)) for s in stmts if s.row.effect in (Effect.WRITES, Effect.ACCUMULATES)}
     mixed = bool(changed & set().union(*groups))  # does it write to memory that goes by several names here
     cut = None
@@ -814,4 +824,4 @@ def span_of(a: array, box: Any) -> Span:
 
 def spans_of(flat: list, boxes: Sequence[tuple[int, Any]]) -> tuple[Span, ...]:
     """The same of several (position, box)."""
-    return tuple([flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])
+    return tuple([flat[k]._span or flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])

@@ -113,15 +113,15 @@ class Recording:
         """Called under LOCK before a launch runs: keep what it overwrites, note what its adjoint needs."""
         plan, flat = command.plan, command.flat
         event = Event(
-            next(clock), "launch", plan.program.name, (frame.f_code, frame.f_lineno),
+            next(clock), "launch", plan.program.name, (frame.f_code, frame.f_lasti),
             spans_of(flat, plan.reads), spans_of(flat, plan.writes), command,
         )  # fmt: skip
         mask = self._activate(plan, flat) if not command.declared else self._activate_declared(event, command)
-        if mask and not plan.float_writes.isdisjoint(mask):
-            back = plan.reverses.get(mask)
-            if back is None:
-                self._differentiable(plan)
-                back = plan.backward(mask)
+        back = plan.reverses.get(mask)
+        if back is None and not plan.float_writes.isdisjoint(mask):
+            self._differentiable(plan)
+            back = plan.backward(mask)
+        if back is not None:
             event.reverse = back
             for k, box in back.needs:
                 self._need(span_of(flat[k], box), event, k)
@@ -148,7 +148,10 @@ class Recording:
                         left_out = True
                         continue
                     active[a] = None
-                    self._scalar(flat[k], plan.program.name)
+                    if a in scalars or k not in plan.plain or flat[k]._offset:
+                        self._scalar(flat[k], plan.program.name)
+                    else:
+                        scalars[a] = type
                 mask.append(k)
                 following = following or k in plan.float_reads
             if not left_out or then == (len(active), following):
@@ -321,8 +324,9 @@ class Recording:
         known = self.needs.get(a)
         if known is None:
             known = self.needs[a] = Needs()
-            a.watch(self)
-        if known and known[-1].span is span:
+            if a not in self.left:
+                a.watch(self)
+        elif known and known[-1].span is span:
             return
         need = Need(span, event, position)
         if a.exposed:
@@ -331,12 +335,14 @@ class Recording:
 
     def _leave(self, event: Event) -> None:
         """Remember what an event met and left in exposed memory: only events may change it before the next one."""
+        known = self.left
         for span in event.writes:
             a = span.allocation
-            left = self.left.get(a)
+            left = known.get(a)
             if left is None:
-                left = self.left[a] = {}
-                a.watch(self)
+                left = known[a] = {}
+                if a not in self.needs:
+                    a.watch(self)
             if a.exposed:
                 for old in [s for s in left if s.overlaps(span) is not False]:
                     del left[old]
@@ -346,9 +352,9 @@ class Recording:
                 self.guarded = True
         for span in event.reads:  # a leaf that changes between two readings is two leaves
             a = span.allocation
-            left = self.left.get(a)
+            left = known.get(a)
             if left is None and a in self.active:
-                left = self.left[a] = {}
+                left = known[a] = {}
                 a.watch(self)
             if a.exposed and a in self.active and span not in left:  # type: ignore[operator]
                 left[span] = checksum_of(span)  # type: ignore[index]

@@ -2,8 +2,8 @@
 
     python tests/benchmarks/launch_overhead.py [--launches 200] [--rounds 30]
 
-The chain x[k+1] = x[k] * a + b is launched without a tape, recorded under one, and differentiated.
-Microseconds per launch.
+The chain x[k+1] = x[k] * a + b is launched without a tape, recorded under one, and differentiated; and so is one launch
+of a single thread, again and again with the same arrays. Microseconds per launch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 from peers import PEERS, accepts, load, peers
 from rounds import heading, interleaved, table
+
+
+REPEAT = 10  # chains in a row: the first of them finds the caches cold, as `rounds` rests before each turn
 
 
 class Chain:
@@ -39,6 +42,16 @@ class Chain:
     def backward(self) -> None:
         self.tape.zero()
         self.tape.backward(grads={self.x[-1]: self.seed})
+
+    def repeat(self) -> None:
+        with self.api.Tape() as self.again:
+            arrays = dict(inputs=[self.x[0], self.a, self.b], outputs=[self.x[1]], device="cpu")
+            for _ in range(self.launches):
+                self.api.launch(self.kernel, dim=1, **arrays)
+
+    def repeat_backward(self) -> None:
+        self.again.zero()
+        self.again.backward(grads={self.x[1]: self.seed})
 
     def command(self) -> Callable[[], None] | None:
         if not accepts(self.api, "record_cmd"):
@@ -74,11 +87,13 @@ def main() -> None:
         "launch under a tape": lambda chain: chain.record,
         "backward": lambda chain: chain.backward,
         "prepared command": Chain.command,
+        "launch of one thread under a tape, the same arrays each time": lambda chain: chain.repeat,
+        "its backward": lambda chain: chain.repeat_backward,
     }
     for title, way in ways.items():
         runs = {name: run for name, chain in chains.items() if (run := way(chain)) is not None}
         if runs:
-            times = interleaved(runs, given.rounds, 1)
+            times = interleaved(runs, given.rounds, REPEAT)
             print(f"\n{title}\n\n" + table(times, next(iter(runs)), 1e6 / given.launches, "us"), flush=True)
 
 

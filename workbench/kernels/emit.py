@@ -281,9 +281,7 @@ class Signature:
         """The bytes. `values`: per array (pointer, *shape, *byte strides), per value its components, all in a row; the
         box after them.
         """
-        if len(dims) < MAX_RANK:
-            dims = (*dims, *(1,) * (MAX_RANK - len(dims)))
-        return self._pack(*dims, *values, status, scratch, scratch_bytes)
+        return self._pack(*dims, *_ONES[len(dims)], *values, status, scratch, scratch_bytes)
 
     @property
     def c_declaration(self) -> str:
@@ -298,6 +296,9 @@ class Signature:
         lines += [f"    int64_t wb_box[{self.box}];"] * (self.box > 0)
         lines += ["    int64_t *status; void *scratch; int64_t scratch_bytes;", f"}} {self.name}_args;"]
         return "\n".join(lines)
+
+
+_ONES = [(1,) * (MAX_RANK - n) for n in range(MAX_RANK + 1)]  # the extents that a launch of n dimensions leaves open
 
 
 def _flat_count(type: Type) -> int:

@@ -97,8 +97,7 @@ def _close(stack: list[tuple[Scope, list[_Token]]], top: list[_Token], count: in
 
 
 def _event(event: Event, n: int) -> _Token:
-    line = event.place[1] if isinstance(event.place, tuple) else getattr(event.place, "line", 0)
-    return _Token((event.kind, event.label, line), event.label, n, n + 1)
+    return _Token((event.kind, event.label, event.line), event.label, n, n + 1)
 
 
 def _compressed(tokens: list[_Token]) -> list[_Token]:
