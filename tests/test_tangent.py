@@ -164,6 +164,20 @@ def test_an_infinite_slope_does_not_count_where_nothing_moves_or_nothing_is_take
     np.testing.assert_array_equal(wb.jvp(tape, {x: [0.0, 1.0, 1.0]})[y], [0.0, np.inf, 0.25])
 
 
+def test_a_product_with_its_own_root_moves_by_zero_at_zero_and_not_at_all_where_it_is_not_taken():
+    @wb.kernel
+    def power(x: wb.array(dtype=wb.float64), y: wb.array(dtype=wb.float64)):
+        i = wb.tid()
+        y[i] = wb.where(x[i] < wb.float64(0.0), x[i], x[i] * wb.sqrt(x[i]))
+
+    x, y = f64([-2.0, 0.0, 4.0, np.inf], requires_grad=True), wb.zeros(4, dtype=wb.float64)
+    with wb.Tape() as tape:
+        wb.launch(power, 4, [x], [y])
+    np.testing.assert_array_equal(wb.jvp(tape, {x: [1.0, 1.0, 1.0, 0.0]})[y], [1.0, 0.0, 3.0, 0.0])
+    tape.backward(grads={y: f64([1.0, 1.0, 1.0, 0.0])})
+    np.testing.assert_array_equal(x.grad.numpy(), [1.0, 0.0, 3.0, 0.0])
+
+
 @wb.kernel
 def root_alone(x: wb.array(dtype=wb.float64), y: wb.array(dtype=wb.float64)):
     i = wb.tid()

@@ -274,7 +274,7 @@ def test_findings_come_with_their_place(view):
 )
 def test_what_goes_wrong_in_an_answer_is_text_for_the_view(view, content, said):
     message, _ = ask(view, **content)
-    assert said in message["error"]
+    assert said in message["error"] and "\ufffd" not in message["error"]
 
 
 def test_a_message_that_is_no_question_is_ignored(view):

@@ -18,7 +18,7 @@ import viz_samples as samples
 from workbench.viz import layout as layout_module
 from workbench.viz.figure import TapeFigure
 from workbench.viz.layout import arrange, both_ends
-from workbench.viz.scene import Mark, Scene, clean, draw, fit, text_width, thickness
+from workbench.viz.scene import Mark, Scene, clean, clean_lines, draw, fit, text_width, thickness
 from workbench.viz.svg import DARK, LIGHT, render
 from workbench.viz.text import event_rows, table
 from workbench.viz.trace import (
@@ -573,6 +573,7 @@ def test_wrong_words_are_refused_where_they_are_written() -> None:
 def test_clean_text_can_go_anywhere() -> None:
     assert clean("a\x00b\nc\u202e\ud800") == "a\ufffdb\ufffdc\ufffd\ufffd"
     assert clean("δx 長い") == "δx 長い"
+    assert clean_lines("a\x00b\nc") == "a\ufffdb\nc"
 
 
 def test_two_views_side_by_side_are_both_there_and_say_what_they_are():

@@ -96,8 +96,8 @@ class Executable:
             return
         if self.call is None:
             self.call = program.executable(self.function, self.backend, self.variant, _compiled)
-            plain = self.backend == "c" and self.team == 1 and not (self.box or self.can_fail or self.shares)
-            self.direct = self.call.call if plain else None
+            plain = isinstance(self.call, compile_c.Compiled) and self.team == 1
+            self.direct = self.call.call if plain and not (self.box or self.can_fail or self.shares) else None
         if self.backend == "cuda":
             self._run_cuda(dims, values)
             return
@@ -605,7 +605,7 @@ def executable_for(
     cells = math.prod(dims)
     work = cells * cost.work(function, scalars, shapes) if backend == "c" and not ordered else 0
     wide = work >= PARALLEL_FROM and config.threads > 1
-    asked = backend == "cuda" or (backend == "c" and (wide or cells >= PULL_FROM))
+    asked = backend == "cuda" or (backend == "c" and (wide or cells >= min(PULL_FROM, SPLIT_FROM)))
     contested = _contested(function, dims, scalars, shapes, groups) if asked else frozenset()
     changed = {mirrors(root_name(s)) for s in stmts if s.row.effect in (Effect.WRITES, Effect.ACCUMULATES)}
     mixed = bool(changed & set().union(*groups))  # does it write to memory that goes by several names here

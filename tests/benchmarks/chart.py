@@ -54,7 +54,7 @@ def fill(panel: Any, name: str, rows: list[Row]) -> None:
     panel.set(xscale="log", yscale="log", xlabel="elements", ylabel="forward and backward, ms a step")
     panel.minorticks_off()
     sizes = sorted({row.elements for row in rows})
-    panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    panel.set_xticks(sizes, [f"{size:,}" if size < 1e6 else f"{size / 1e6:.3g} M" for size in sizes])
     panel.set_title(name, color=INK, loc="left", fontweight="bold")
     panel.xaxis.label.set_color(INK)
     panel.yaxis.label.set_color(INK)

@@ -160,6 +160,18 @@ def a_guard_keeps_an_infinite_slope_out(F):
     return k
 
 
+@program(x=floats(4, low=0.3, high=3.0), y=zeros(4))
+def a_product_with_its_own_root(F):
+    @wb.kernel
+    def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+        i = wb.tid()
+        a = x[i] * x[i] + x[i]
+        root = wb.sqrt(a)
+        y[i] = a * root + x[i] / (wb.sqrt(a) * a) - root * x[i]
+
+    return k
+
+
 @program(x=floats(3), y=zeros(3))
 def a_value_used_many_times(F):
     @wb.kernel

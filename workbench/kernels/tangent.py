@@ -130,8 +130,10 @@ class _Tangent(_Adjoint):
         if product is not None:
             x, root_x = product
             t = self.tangent_of(x, known)
-            d = None if t is None else ROWS["mul"](t, ROWS["mul"](self.widened(known[root_x]), 1.5))
-            return d if d is None else ROWS["gate"](t, d)
+            if t is None:
+                return None
+            slope = ROWS["mul"](self.widened(known[root_x]), 1.5)
+            return ROWS["gate"](t, ROWS["gate"](slope, ROWS["mul"](t, slope)))
         square = _square_under_root(stmt)
         if square is not None:
             row, stmt = square
