@@ -75,6 +75,19 @@ def test_values_and_adjoints_of_locals_are_those_of_the_closed_form():
     assert (m.event, m.heading, m.thread, m.note) == (0, "#0 straight", (1,), "")
 
 
+@wb.kernel
+def rooted(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    a = x[i]
+    r = wb.sqrt(a)
+    y[i] = a * r + r
+
+
+def test_a_root_with_a_name_has_an_adjoint_also_where_it_meets_its_own_square():
+    m = seen(rooted, [4.0], 0)
+    assert adjoint(m, "r") == 5.0 and adjoint(m, "a") == 3.25
+
+
 def test_an_alias_is_another_name_of_the_one_value_and_has_no_step_of_its_own():
     m = seen(straight, X, 0)
     (step,) = m.find("b")

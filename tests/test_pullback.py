@@ -55,6 +55,23 @@ def test_the_inputs_accumulate_and_the_seed_is_used_up():
     assert dy.numpy().tolist() == [0, 0, 0] and y.numpy().tolist() == [0, 0, 0] and x.numpy().tolist() == X.tolist()
 
 
+def test_it_leaves_no_trace_in_what_a_tape_records_of_the_same_kernel():
+    @wb.kernel
+    def whole(x: wb.array(dtype=F), n: wb.array(dtype=int)):
+        i = wb.tid()
+        n[i] = int(x[i])
+
+    x, n, y = made(X, requires_grad=True), wb.zeros(3, dtype=int), made([0] * 3)
+    pull(whole, [x], [n], [made([0] * 3)], [None])
+    with wb.Tape() as tape:
+        wb.launch(whole, 3, [x], [n])
+        x.numpy()[0] = 5.0  # before anything on an active path has read it
+        wb.launch(add_square, 3, [x], [y])
+    assert tape.launches[0].reverse is None
+    tape.backward(grads={y: made(ONES)})
+    np.testing.assert_allclose(x.grad.numpy(), 2 * x.numpy())
+
+
 def test_without_an_adjoint_the_grad_of_an_argument_is_taken_and_others_are_left_out():
     x, w, y = made(X, requires_grad=True), made([3.0]), made([0] * 3, requires_grad=True)
     y.grad.fill_(1.0)

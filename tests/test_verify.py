@@ -573,6 +573,42 @@ def test_a_hessian_reaches_through_copies_fills_and_stores_in_place():
     np.testing.assert_array_equal(x.numpy(), [1, 1])
 
 
+@wb.kernel
+def even(x: wb.array(dtype=wb.float64), y: wb.array2d(dtype=wb.float64)):
+    i = wb.tid()
+    s = x[i] * x[i]
+    u, v = s + wb.float64(1.0), wb.vec2d(s, wb.float64(1.0))
+    y[i, 0] = wb.sqrt(u)
+    y[i, 1] = wb.log(u)
+    y[i, 2] = wb.float64(1.0) / u
+    y[i, 3] = u * wb.sqrt(u)
+    y[i, 4] = u ** wb.float64(0.75)
+    y[i, 5] = wb.cbrt(u)
+    y[i, 6] = wb.acos(s / wb.float64(2.0))
+    y[i, 7] = wb.atan2(s, u)
+    y[i, 8] = wb.normalize(v)[0]
+    y[i, 9] = (v / (u + wb.float64(2.0)))[1]
+    y[i, 10] = wb.inverse(wb.mat22d(u, wb.float64(0.0), wb.float64(0.0), wb.float64(2.0)))[0, 0]
+    y[i, 11] = wb.sqrt(x[i])
+
+
+@wb.kernel
+def pick(y: wb.array2d(dtype=wb.float64), n: int, loss: wb.array(dtype=wb.float64)):
+    wb.atomic_add(loss, 0, y[wb.tid(), n])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("n, second", [*enumerate([1, 2, -2, 3, 1.5, 2 / 3, -1, 2, 2, -2 / 9, -2, -np.inf])])
+def test_what_happens_to_have_the_tangent_zero_has_a_second_derivative(n: int, second: float, backend: str):
+    """The square of x has the tangent 0 at 0, and everything is made of it; where x does not move nothing does."""
+    wb.config.backend = backend
+    x, y, loss = f64([0, 0], requires_grad=True), wb.zeros((2, 12), dtype=wb.float64), wb.zeros(1, dtype=wb.float64)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(even, 2, [x], [y])
+        wb.launch(pick, 2, [y, n], [loss])
+    np.testing.assert_allclose(wb.hvp(tape, loss, {x: [1.0, 0.0]})[x], [second, 0.0], rtol=1e-12)
+
+
 REFUSED = {"atomic_min_of_squares", "atomic_max_of_groups", "atomic_extremes_in_loops_and_branches",
            "extremes_that_feed_a_loss", "custom_adjoints"}  # fmt: skip
 

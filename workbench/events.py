@@ -46,7 +46,8 @@ class Event:
         self, id: int, kind: str, label: str, place: Any, reads: tuple[Span, ...] = (), writes: tuple[Span, ...] = (),
         command: Any = None, arrays: tuple[array, ...] = (),
     ):  # fmt: skip
-        self.id, self.kind, self.label = id, kind, label  # launch | copy | assign | fill_ | zero_ | func | loop | foreign
+        self.id, self.label = id, label
+        self.kind = kind  # launch | copy | assign | fill_ | zero_ | func | loop | foreign
         self.place = place  # Where, or (code, its present instruction) until somebody asks
         self.reads, self.writes, self.command = reads, writes, command
         if arrays:

@@ -117,11 +117,11 @@ class Recording:
             spans_of(flat, plan.reads), spans_of(flat, plan.writes), command,
         )  # fmt: skip
         mask = self._activate(plan, flat) if not command.declared else self._activate_declared(event, command)
-        back = plan.reverses.get(mask)
-        if back is None and not plan.float_writes.isdisjoint(mask):
-            self._differentiable(plan)
-            back = plan.backward(mask)
-        if back is not None:
+        if not plan.float_writes.isdisjoint(mask):
+            back = plan.reverses.get(mask)
+            if back is None:
+                self._differentiable(plan)
+                back = plan.backward(mask)
             event.reverse = back
             for k, box in back.needs:
                 self._need(span_of(flat[k], box), event, k)

@@ -16,7 +16,6 @@ import numpy as np
 from peers import PEERS, accepts, load, peers
 from rounds import heading, interleaved, table
 
-
 REPEAT = 10  # chains in a row: the first of them finds the caches cold, as `rounds` rests before each turn
 
 

@@ -725,11 +725,14 @@ def _square_under_root(stmt: Stmt) -> tuple | None:
 
 
 def _root_in_product(stmt: Stmt) -> tuple[Value, Value] | None:
-    """x and sqrt(x) where they are multiplied: the derivative is 3/2 sqrt(x), without a quotient, and 0 at zero."""
+    """x and sqrt(x) where they are multiplied: the derivative is 3/2 sqrt(x), without a quotient, and 0 at zero.
+
+    A root with a name of its own has an adjoint of its own, which people look at.
+    """
     if stmt.row.name != "mul":
         return None
     for x, y in (stmt.args, stmt.args[::-1]):
-        if y.stmt is not None and y.stmt.row.name == "sqrt" and y.stmt.args[0] is x:
+        if y.stmt is not None and y.stmt.row.name == "sqrt" and y.stmt.args[0] is x and not y.name:
             return x, y
     return None
 

@@ -20,7 +20,7 @@ from .ir import Function, Region, Stmt, Value, walk
 from .ops import control as c
 from .ops import memory as mem
 from .ops.row import NO_GRADIENT, ROWS, Effect, Row, like
-from .types import Array, Composite, Type, int32
+from .types import Array, Composite, Scalar, Type, int32
 
 PREFIX = "t_"
 
@@ -133,7 +133,7 @@ class _Tangent(_Adjoint):
             if t is None:
                 return None
             slope = ROWS["mul"](self.widened(known[root_x]), 1.5)
-            return ROWS["gate"](t, ROWS["gate"](slope, ROWS["mul"](t, slope)))
+            return _gated(t, slope, ROWS["mul"](t, slope), x in self.risky)
         square = _square_under_root(stmt)
         if square is not None:
             row, stmt = square
@@ -158,13 +158,13 @@ class _Tangent(_Adjoint):
         risky = any(a in self.risky for a in stmt.args)
         if d is None or not (row.unbounded or risky):
             return d
-        if not (row.elementwise and t.type == d.type):
-            return ROWS["where"](ROWS["eq"](t, self.zero(t.type)), self.zero(d.type), d)
-        if risky:
-            one = like(t, t.type, 1)
-            slope = self.rule(row, [*alone[:j], one, *alone[j + 1 :]], values, extra)
-            d = ROWS["gate"](slope, d)
-        return ROWS["gate"](t, d)
+        if t.type == d.type and (row.elementwise or isinstance(t.type, Scalar)):
+            slope = self.rule(row, [*alone[:j], like(t, t.type, 1), *alone[j + 1 :]], values, extra)
+            if row.name != "div":  # t / b may be finite where 1 / b is not
+                d = ROWS["mul"](t, slope)  # its derivative by what the slope is made of is t, so 0 where nothing moves
+            return _gated(t, slope, d, risky)
+        moves = ROWS["where"](ROWS["eq"](t, self.zero(t.type)), self.zero(d.type), like(d, d.type, 1))
+        return ROWS["gate"](moves, d)
 
     def rule(self, row: Row, ts: list, values: tuple, extra: dict) -> Value | None:
         assert row.tangent is not None
@@ -352,6 +352,11 @@ def _components_of(value: Value) -> Any:
 def _widened_attr(attr: object) -> object:
     """A type that a row is told to make, as tangents have it."""
     return shadow_type(attr) if isinstance(attr, Type) else attr
+
+
+def _gated(t: Value, slope: Value, d: Value, risky: bool) -> Value:
+    """The product d of the two; 0 and not 0 * inf where one of them is exactly 0. `risky`: may t be infinite."""
+    return ROWS["gate"](t, ROWS["gate"](slope, d) if risky else d)
 
 
 def _useful(function: Function, active: frozenset[str]) -> set[Value]:

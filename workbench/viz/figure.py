@@ -123,7 +123,8 @@ def _reason(error: Exception) -> str:
 
 def _failure(reason: str, theme: str) -> str:
     """A frame of the usual look with the reason in place of the picture."""
-    lines = ("The tape view could not be drawn. The tape and its gradients are not affected.", *reason[:300].split("\n"))
+    said = reason[:300].split("\n")
+    lines = ("The tape view could not be drawn. The tape and its gradients are not affected.", *said)
     wide = max(text_width(line, 12, True) for line in lines) + 40
     high = 24 + 20 * len(lines)
     marks = [Mark("rect", "ground", "ground", 0, 0, wide, high, radius=8)]

@@ -8,6 +8,7 @@ Kinks: length and normalize have derivative 0 at the zero vector; the inverse of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -515,8 +516,8 @@ def _nonzero_length(v: Any) -> tuple[Any, Any]:
 
 
 def _adjoint_length(g, y, v):
-    some = NE(y, 0.0)
-    return (SCALE(UNSCALE(v, WHERE(some, y, like(y, kind(y), 1))), g),)
+    some = NE(y, 0.0)  # else 0 / inf: that is 0, and so is every derivative of it
+    return (SCALE(UNSCALE(v, WHERE(some, y, like(y, kind(y), math.inf))), g),)
 
 
 def _tangent_length(ts, y, v):
