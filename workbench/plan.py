@@ -95,9 +95,10 @@ class Executable:
             calls.do(lambda: run.run(self.function, dims, arrays))
             return
         if self.call is None:
-            self.call = program.executable(self.function, self.backend, self.variant, _compiled)
-            plain = isinstance(self.call, compile_c.Compiled) and self.team == 1
-            self.direct = self.call.call if plain and not (self.box or self.can_fail or self.shares) else None
+            made = self.call = program.executable(self.function, self.backend, self.variant, _compiled)
+            around = self.box or self.can_fail or self.shares or self.team != 1
+            if isinstance(made, compile_c.Compiled) and not around:
+                self.direct = made.call
         if self.backend == "cuda":
             self._run_cuda(dims, values)
             return

@@ -354,7 +354,7 @@ def _widened_attr(attr: object) -> object:
     return shadow_type(attr) if isinstance(attr, Type) else attr
 
 
-def _gated(t: Value, slope: Value, d: Value, risky: bool) -> Value:
+def _gated(t: Value, slope: Value | None, d: Value, risky: bool) -> Value:
     """The product d of the two; 0 and not 0 * inf where one of them is exactly 0. `risky`: may t be infinite."""
     return ROWS["gate"](t, ROWS["gate"](slope, d) if risky else d)
 

@@ -293,8 +293,8 @@ GATE = row(
     "gate", type=_rule_numbers("gate"), elementwise=True,
     meaning=lambda g, d: np.where(g == 0, np.zeros_like(d), d), c="{0} == 0 ? 0 : {1}",
     adjoint=lambda h, y, g, d: (None, h), tangent=lambda ts, y, g, d: None if ts[1] is None else GATE(g, ts[1]),
-    doc="d, a product of g, but 0 where g is 0: an infinite partial derivative counts for nothing where nothing comes in"
-        ". By d its derivative is 1 also there: the product changes with g wherever the other factor is finite.",
+    doc="d, a product of g, but 0 where g is 0: an infinite partial derivative counts for nothing where nothing comes"
+        " in. By d its derivative is 1 also there: the product changes with g wherever the other factor is finite.",
 )  # fmt: skip
 
 # ---- arithmetic
