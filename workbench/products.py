@@ -288,6 +288,8 @@ def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, n
     tape      recorded with keep="all", since its launches run again, on copies.
     loss      an array of one element.
     tangents  {x: v} as for `jvp`. Returns {x: (H v) restricted to x}, with v one direction for all x together.
+    A slope given by convention (of abs, length and the like at their kinks) counts as constant there; where H is
+    infinite the result is infinite or NaN.
     Raises GradientError [not-kept], [jvp-func], [loss-shape], [not-active], [hvp-half] for float16; KernelError
     [second-derivative] for extremes by atomics and funcs with an adjoint of their own.
     """
