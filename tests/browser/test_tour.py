@@ -68,6 +68,7 @@ def test_the_tour_runs_from_top_to_bottom_and_everything_in_it_is_seen(
         live.scroll_into_view_if_needed()
         assert live.is_visible()
         page.screenshot(path=str(artefacts / f"tour-live-{theme.split()[-1].lower()}.png"))
+    page.get_by_text("rest before #0 spring", exact=True).first.wait_for()  # no later cell has spoilt its values
     reversed_so_far = page.get_by_text("5 of 5 reversed", exact=True)
     assert reversed_so_far.is_visible()
     page.get_by_role("button", name="undo").first.click()
