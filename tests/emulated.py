@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.kernels import emit_cuda
-from workbench.kernels.emit import Variant, c_name
+from workbench.kernels.emit import cuda as emit_cuda
+from workbench.kernels.emit.body import Variant, c_name
 from workbench.kernels.ir import Function
 
 BLOCK, BLOCKS = 64, 2

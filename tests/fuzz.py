@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 
 import workbench as wb
+from workbench.arrays.workspace import Workspace
 from workbench.errors import GradientError, KernelError, LaunchError
-from workbench.forward import shadow_of
-from workbench.shadows import Workspace
+from workbench.tapes.jvp import shadow_of
 
 F = "wb.float64"
 REFUSALS = (KernelError, LaunchError, GradientError)
@@ -1065,15 +1065,15 @@ def transposed(program: Program, tolerance: float) -> Outcome:
 @contextmanager
 def small_launches_cut() -> Iterator[None]:
     """Few threads are split, and go to workers, as many would."""
-    switches = [("plan", "PARALLEL_FROM", 1), ("plan", "SPLIT_FROM", 1), ("shares", "WORTH", 1e9)]
-    usual = [getattr(sys.modules[f"workbench.{module}"], name) for module, name, _ in switches]
+    switches = [("plan", "PARALLEL_FROM", 1), ("plan", "SPLIT_FROM", 1), ("private_sums", "WORTH", 1e9)]
+    usual = [getattr(sys.modules[f"workbench.launches.{module}"], name) for module, name, _ in switches]
     for module, name, value in switches:
-        setattr(sys.modules[f"workbench.{module}"], name, value)
+        setattr(sys.modules[f"workbench.launches.{module}"], name, value)
     try:
         yield
     finally:
         for (module, name, _), value in zip(switches, usual, strict=True):
-            setattr(sys.modules[f"workbench.{module}"], name, value)
+            setattr(sys.modules[f"workbench.launches.{module}"], name, value)
 
 
 def _compare_c(program: Program, grads: dict[str, np.ndarray], final: dict[str, np.ndarray]) -> Outcome:

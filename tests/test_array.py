@@ -8,8 +8,8 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
-from workbench import memory
-from workbench.array import (
+from workbench.arrays import allocation as memory
+from workbench.arrays.array import (
     array,
     array1d,
     array2d,
@@ -30,7 +30,7 @@ from workbench.array import (
 from workbench.config import config
 from workbench.errors import BoundsError, LaunchError
 from workbench.kernels import types
-from workbench.kernels.declare import struct
+from workbench.kernels.reading.declare import struct
 from workbench.kernels.types import float16, float32, float64, int32, matrix, quaternion, uint8, vector
 
 vec2, vec3, mat22, quat = vector(2, float32), vector(3, float32), matrix((2, 2), float32), quaternion(float32)

@@ -9,6 +9,7 @@ import pytest
 
 import workbench as wb
 from workbench import GradientError, LaunchError
+from workbench.arrays import allocation
 
 F = wb.float64
 N = 5
@@ -121,7 +122,7 @@ def test_a_thousand_steps_in_the_memory_of_thirty(backend):
 
 def test_no_more_copies_exist_at_any_time_than_the_budget(monkeypatch):
     most = []
-    loops = __import__("workbench.checkpoint", fromlist=["_Loop"])._Loop
+    loops = __import__("workbench.tapes.checkpoint", fromlist=["_Loop"])._Loop
     old = loops._copies
 
     def counted(self):
@@ -250,7 +251,7 @@ def test_a_parameter_that_changes_between_forward_and_backward():
 def test_functions_of_the_user_cannot_be_run_again():
     def step(t, x, v):
         wb.launch(squares, dim=N, inputs=[x, v])
-        wb.Tape.record_func(__import__("workbench.memory", fromlist=["recorder"]).recorder(), lambda: None, [x])
+        wb.Tape.record_func(allocation.recorder(), lambda: None, [x])
 
     with pytest.raises(LaunchError, match=r"checkpoint-step"):
         run_refused(step)

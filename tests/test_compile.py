@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from workbench import calls
-from workbench.kernels import compile_c, compile_cuda
+from workbench.arrays import capture_log
+from workbench.kernels.compile import c_compiler, nvrtc
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -43,7 +43,7 @@ def cache(tmp_path, monkeypatch):
     """A cache of this test's own."""
     path = tmp_path / "cache"
     monkeypatch.setenv("WORKBENCH_CACHE", str(path))
-    monkeypatch.setattr(compile_c, "_loaded", {})
+    monkeypatch.setattr(c_compiler, "_loaded", {})
     return path
 
 
@@ -73,64 +73,64 @@ print(path.name)
 
 @pytest.mark.needs_cc
 def test_a_text_is_compiled_once_and_loaded_once(cache, monkeypatch):
-    first = compile_c.load(text(1), "add")
-    assert compile_c.load(text(1), "add") is first
-    monkeypatch.setattr(compile_c, "_compile", lambda *a: pytest.fail("compiled again"))
-    monkeypatch.setattr(compile_c, "_loaded", {})
+    first = c_compiler.load(text(1), "add")
+    assert c_compiler.load(text(1), "add") is first
+    monkeypatch.setattr(c_compiler, "_compile", lambda *a: pytest.fail("compiled again"))
+    monkeypatch.setattr(c_compiler, "_loaded", {})
     x = np.zeros(4)
-    compile_c.load(text(1), "add")(arguments(x), 1, 3)
+    c_compiler.load(text(1), "add")(arguments(x), 1, 3)
     assert x.tolist() == [0, 1, 2, 0]
 
 
 @pytest.mark.needs_cc
 def test_a_warm_load_takes_less_than_five_milliseconds(cache, monkeypatch):
-    compile_c.build(text(2))
+    c_compiler.build(text(2))
     times = []
     for _ in range(5):
-        monkeypatch.setattr(compile_c, "_loaded", {})
+        monkeypatch.setattr(c_compiler, "_loaded", {})
         start = time.perf_counter()
-        compile_c.load(text(2), "add")
+        c_compiler.load(text(2), "add")
         times.append(time.perf_counter() - start)
     assert min(times) < 5e-3
 
 
 @pytest.mark.needs_cc
 def test_comments_do_not_count_but_flags_and_text_do(cache):
-    plain = compile_c.key(ADD)
-    assert compile_c.key(ADD.replace("/* line 1 */", "/* line 9: x */")) == plain
-    assert compile_c.key(ADD, ("-g",)) != plain
-    assert compile_c.key(ADD.replace("+= i", "-= i")) != plain
+    plain = c_compiler.key(ADD)
+    assert c_compiler.key(ADD.replace("/* line 1 */", "/* line 9: x */")) == plain
+    assert c_compiler.key(ADD, ("-g",)) != plain
+    assert c_compiler.key(ADD.replace("+= i", "-= i")) != plain
 
 
 @pytest.mark.needs_cc
 def test_the_key_depends_on_the_compiler_and_the_processor(cache, monkeypatch):
-    plain = compile_c.key(ADD)
-    monkeypatch.setattr(compile_c, "processor", lambda: "another")
-    other = compile_c.key(ADD)
-    monkeypatch.setattr(compile_c, "compiler", lambda: compile_c.Compiler(("cc",), "cc 99"))
-    assert len({plain, other, compile_c.key(ADD)}) == 3
+    plain = c_compiler.key(ADD)
+    monkeypatch.setattr(c_compiler, "processor", lambda: "another")
+    other = c_compiler.key(ADD)
+    monkeypatch.setattr(c_compiler, "compiler", lambda: c_compiler.Compiler(("cc",), "cc 99"))
+    assert len({plain, other, c_compiler.key(ADD)}) == 3
 
 
 @pytest.mark.needs_cc
 @pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "text"])
 def test_a_damaged_file_is_built_again(cache, damage):
-    path = compile_c.build(text(3))
+    path = c_compiler.build(text(3))
     good = path.read_bytes()
     path.write_bytes({
         "truncated": good[: len(good) // 2], "empty": b"", "text": b"no library",
         "flipped": good[:1000] + bytes([good[1000] ^ 1]) + good[1001:],
     }[damage])  # fmt: skip
-    assert compile_c.build(text(3)) == path
-    assert compile_c.read_sealed(path) is not None
+    assert c_compiler.build(text(3)) == path
+    assert c_compiler.read_sealed(path) is not None
     x = np.zeros(2)
-    compile_c.load(text(3), "add")(arguments(x), 0, 2)
+    c_compiler.load(text(3), "add")(arguments(x), 0, 2)
     assert x.tolist() == [0, 1]
 
 
 @pytest.mark.needs_cc
 def test_a_refused_text_says_what_the_compiler_said(cache):
-    with pytest.raises(compile_c.CompileError, match=r"(?s)fault.* 2 int f\(void\).*undeclared.*\[compiler\]"):
-        compile_c.build("\nint f(void) { return nothing_of_that_name; }\n")
+    with pytest.raises(c_compiler.CompileError, match=r"(?s)fault.* 2 int f\(void\).*undeclared.*\[compiler\]"):
+        c_compiler.build("\nint f(void) { return nothing_of_that_name; }\n")
     assert not list(cache.glob("*"))
 
 
@@ -188,7 +188,7 @@ def test_a_kill_at_any_moment_leaves_nothing_broken(cache):
 
 @pytest.mark.needs_cc
 def test_the_cache_is_private(cache):
-    path = compile_c.build(text(4))
+    path = c_compiler.build(text(4))
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
     assert not path.stat().st_mode & 0o077
 
@@ -197,10 +197,10 @@ def test_the_cache_is_private(cache):
 def test_a_cache_that_others_could_write_is_emptied_and_closed(cache):
     cache.mkdir()
     cache.chmod(0o777)
-    planted = cache / f"{compile_c.key(text(5))}.so"
-    planted.write_bytes(compile_c.sealed(b"planted"))
+    planted = cache / f"{c_compiler.key(text(5))}.so"
+    planted.write_bytes(c_compiler.sealed(b"planted"))
     planted.chmod(0o700)
-    compile_c.load(text(5), "add")
+    c_compiler.load(text(5), "add")
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
     assert b"planted" not in planted.read_bytes()
 
@@ -208,14 +208,14 @@ def test_a_cache_that_others_could_write_is_emptied_and_closed(cache):
 def test_a_cache_of_another_user_is_refused(cache, monkeypatch):
     cache.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(compile_c.CompileError, match="cache-owner"):
-        compile_c.cache_directory()
+    with pytest.raises(c_compiler.CompileError, match="cache-owner"):
+        c_compiler.cache_directory()
 
 
 def test_a_cache_that_cannot_be_made_gives_way_to_a_temporary_one(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "file" / "cache"))
-    directory = compile_c.cache_directory()
+    directory = c_compiler.cache_directory()
     assert directory.is_dir() and stat.S_IMODE(directory.stat().st_mode) == 0o700
     directory.rmdir()
 
@@ -223,16 +223,16 @@ def test_a_cache_that_cannot_be_made_gives_way_to_a_temporary_one(tmp_path, monk
 def test_the_cache_lies_where_the_user_says(monkeypatch):
     monkeypatch.delenv("WORKBENCH_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert compile_c.cache_path() == Path("/somewhere/workbench")
+    assert c_compiler.cache_path() == Path("/somewhere/workbench")
     monkeypatch.setenv("WORKBENCH_CACHE", "/elsewhere")
-    assert compile_c.cache_path() == Path("/elsewhere")
+    assert c_compiler.cache_path() == Path("/elsewhere")
 
 
 # ---- which compiler
 
 
 def _fresh(monkeypatch, **environment):
-    compile_c.compiler.cache_clear()
+    c_compiler.compiler.cache_clear()
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
@@ -240,28 +240,28 @@ def _fresh(monkeypatch, **environment):
 @pytest.fixture
 def fresh_compiler(monkeypatch):
     yield lambda **environment: _fresh(monkeypatch, **environment)
-    compile_c.compiler.cache_clear()
+    c_compiler.compiler.cache_clear()
 
 
 @pytest.mark.needs_cc
 def test_cc_names_the_compiler_and_its_flags(fresh_compiler):
     fresh_compiler(CC="gcc -g0")
-    used = compile_c.compiler()
+    used = c_compiler.compiler()
     assert Path(used.command[0]).name == "gcc" and used.command[1:] == ("-g0",)
 
 
 def test_without_any_compiler_the_error_says_what_to_install(fresh_compiler, tmp_path, monkeypatch):
     fresh_compiler(CC="", PATH=str(tmp_path))
-    monkeypatch.setattr(compile_c.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(compile_c.CompileError, match="pip install ziglang"):
-        compile_c.compiler()
-    assert not compile_c.available()
+    monkeypatch.setattr(c_compiler.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(c_compiler.CompileError, match="pip install ziglang"):
+        c_compiler.compiler()
+    assert not c_compiler.available()
 
 
 def test_without_any_compiler_the_ziglang_wheel_is_taken(fresh_compiler, tmp_path):
     pytest.importorskip("ziglang", reason="the ziglang wheel is not installed")
     fresh_compiler(CC="", PATH=str(tmp_path))
-    assert compile_c.compiler().command[1:] == ("-m", "ziglang", "cc")
+    assert c_compiler.compiler().command[1:] == ("-m", "ziglang", "cc")
 
 
 @pytest.mark.slow
@@ -269,7 +269,7 @@ def test_ziglang_compiles_kernels(cache, fresh_compiler, tmp_path):
     pytest.importorskip("ziglang", reason="the ziglang wheel is not installed")
     fresh_compiler(CC="", PATH=str(tmp_path))
     x = np.zeros(3)
-    compile_c.load(text(6), "add")(arguments(x), 0, 3)
+    c_compiler.load(text(6), "add")(arguments(x), 0, 3)
     assert x.tolist() == [0, 1, 2]
 
 
@@ -279,7 +279,7 @@ def test_ziglang_compiles_kernels(cache, fresh_compiler, tmp_path):
 @pytest.mark.needs_cc
 @pytest.mark.parametrize("cells", [0, 1, 2, 3, 7, 1000])
 def test_the_pool_runs_every_cell_once(cells):
-    compiled = compile_c.load(ADD, "add")
+    compiled = c_compiler.load(ADD, "add")
     x = np.zeros(cells + 1)
     for threads in (1, 2, 3, 8):
         x[:] = 0
@@ -290,7 +290,7 @@ def test_the_pool_runs_every_cell_once(cells):
 
 @pytest.mark.needs_cc
 def test_the_pool_sleeps_when_there_is_no_work():
-    compiled = compile_c.load(ADD, "add")
+    compiled = c_compiler.load(ADD, "add")
     compiled(arguments(np.zeros(100)), 0, 100, 4)
     start = time.process_time()
     time.sleep(0.3)
@@ -301,7 +301,7 @@ def test_the_pool_sleeps_when_there_is_no_work():
 def test_two_python_threads_may_use_the_pool_at_once():
     from concurrent.futures import ThreadPoolExecutor
 
-    compiled = compile_c.load(ADD, "add")
+    compiled = c_compiler.load(ADD, "add")
     arrays = [np.zeros(1000) for _ in range(4)]
 
     def work(x):
@@ -395,32 +395,32 @@ CUDA = 'extern "C" __global__ void add(double *x) { x[threadIdx.x] += 1.0; }\n'
 @pytest.mark.needs_nvrtc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_nvrtc_makes_a_cubin_without_a_gpu(cache, arch):
-    code = compile_cuda.to_cubin(CUDA, arch)
+    code = nvrtc.to_cubin(CUDA, arch)
     assert code[:4] == b"\x7fELF" and b"add" in code
 
 
 @pytest.mark.needs_nvrtc
 def test_a_cubin_is_kept_on_disk(cache, monkeypatch):
-    code = compile_cuda.to_cubin(CUDA, "sm_80")
-    monkeypatch.setattr(compile_cuda, "_compile", lambda *a: pytest.fail("compiled again"))
-    assert compile_cuda.to_cubin("/* moved */\n" + CUDA, "sm_80") == code
+    code = nvrtc.to_cubin(CUDA, "sm_80")
+    monkeypatch.setattr(nvrtc, "_compile", lambda *a: pytest.fail("compiled again"))
+    assert nvrtc.to_cubin("/* moved */\n" + CUDA, "sm_80") == code
 
 
 @pytest.mark.needs_nvrtc
 def test_what_nvrtc_refuses_is_told_with_its_log(cache):
-    with pytest.raises(compile_c.CompileError, match=r"(?s)   1 broken.*\[compiler\]"):
-        compile_cuda.to_cubin("broken\n", "sm_80")
+    with pytest.raises(c_compiler.CompileError, match=r"(?s)   1 broken.*\[compiler\]"):
+        nvrtc.to_cubin("broken\n", "sm_80")
 
 
 @pytest.mark.needs_nvrtc
 def test_nvrtc_of_the_wheel_does_without_cupy(cache, monkeypatch):
-    paths = compile_cuda.wheel_libraries()
+    paths = nvrtc.wheel_libraries()
     if not paths:
         pytest.skip("no libnvrtc in a wheel or on the system: CuPy brings its own")
-    monkeypatch.setattr(compile_cuda, "nvrtc", lambda: compile_cuda.WheelNvrtc(paths[0]))
-    assert compile_cuda.to_cubin(CUDA, "sm_90")[:4] == b"\x7fELF"
-    with pytest.raises(compile_c.CompileError, match=r"kernel\.cu"):
-        compile_cuda.to_cubin("broken\n", "sm_80")
+    monkeypatch.setattr(nvrtc, "nvrtc", lambda: nvrtc.WheelNvrtc(paths[0]))
+    assert nvrtc.to_cubin(CUDA, "sm_90")[:4] == b"\x7fELF"
+    with pytest.raises(c_compiler.CompileError, match=r"kernel\.cu"):
+        nvrtc.to_cubin("broken\n", "sm_80")
 
 
 def test_the_compilers_import_without_cupy(cache):
@@ -447,7 +447,7 @@ def test_a_kernel_runs_on_a_gpu():
         for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < args.n; i += step) args.x[i] += i;
     }
     """
-    loaded = compile_cuda.load(code, "add")
+    loaded = nvrtc.load(code, "add")
     packed = np.array([x.data.ptr, 1000], np.int64).tobytes()
     loaded.launch(packed, 1000)
     loaded.launch(packed, 1000, most_threads=256)
@@ -477,7 +477,7 @@ print(x.grad.numpy().tolist(), time.perf_counter() - start)
 
 def test_a_kernel_and_its_adjoint_compile_side_by_side_and_long_waits_show_a_bar(tmp_path):
     slow = tmp_path / "slow-cc"
-    real = compile_c.compiler().command
+    real = c_compiler.compiler().command
     slow.write_text(f'#!/bin/sh\ncase "$*" in *--version*) ;; *) sleep 3;; esac\nexec {shlex.join(real)} "$@"\n')
     slow.chmod(0o755)
     file = tmp_path / "cube.py"
@@ -494,13 +494,13 @@ def test_every_piece_of_a_job_is_done_once_whatever_the_team():
     random = np.random.default_rng(1)
     to, ones = np.zeros(997, np.float32), np.ones(997, np.float32)
     args = np.array([to.ctypes.data, ones.ctypes.data], np.uint64)
-    kernel = compile_c.pool_kernel("wb_add32")
-    jobs = (calls.Call * 20_000)()
+    kernel = c_compiler.pool_kernel("wb_add32")
+    jobs = (capture_log.Call * 20_000)()
     expected = np.zeros_like(to)
     for k in range(len(jobs)):
         begin, end = sorted(random.integers(0, 998, 2))
-        team = compile_c.team(int(random.integers(1, 8)), int(random.integers(1, 5)))
-        jobs[k] = calls.Call(kernel, args.ctypes.data, begin, end, team)
+        team = c_compiler.team(int(random.integers(1, 8)), int(random.integers(1, 5)))
+        jobs[k] = capture_log.Call(kernel, args.ctypes.data, begin, end, team)
         expected[begin:end] += 1
 
     beside = np.zeros_like(to)
@@ -508,11 +508,11 @@ def test_every_piece_of_a_job_is_done_once_whatever_the_team():
 
     def again() -> None:  # a second caller, while the pool is taken or not
         for _ in range(2000):
-            compile_c.pool()(kernel, others.tobytes(), 0, 997, compile_c.team(3))
+            c_compiler.pool()(kernel, others.tobytes(), 0, 997, c_compiler.team(3))
 
     second = threading.Thread(target=again)
     second.start()
-    compile_c.replay()(ctypes.addressof(jobs), len(jobs))
+    c_compiler.replay()(ctypes.addressof(jobs), len(jobs))
     second.join()
     assert np.array_equal(to, expected)
     assert (beside == 2000).all()

@@ -11,12 +11,12 @@ from corpus import PROGRAMS, load
 from emulated import Emulated, Machine
 
 import workbench as wb
-from workbench import plan
-from workbench.kernels import emit_cuda
-from workbench.kernels.emit import Variant
+from workbench.kernels.emit import cuda as emit_cuda
+from workbench.kernels.emit.body import Variant
 from workbench.kernels.ir import root, walk
-from workbench.kernels.kernel import Program
 from workbench.kernels.ops import memory as rows
+from workbench.kernels.program import Program
+from workbench.launches import plan
 
 pytestmark = pytest.mark.needs_cxx
 load()

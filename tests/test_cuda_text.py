@@ -15,9 +15,11 @@ import pytest
 from corpus import PROGRAMS, Program, load
 
 import workbench as wb
-from workbench.kernels import compile_cuda, cubin, emit_cuda
-from workbench.kernels.compile_c import without_comments
-from workbench.kernels.emit import Signature, Variant, c_name
+from workbench.kernels.compile import cubin
+from workbench.kernels.compile import nvrtc as compile_cuda
+from workbench.kernels.compile.c_compiler import without_comments
+from workbench.kernels.emit import cuda as emit_cuda
+from workbench.kernels.emit.body import Signature, Variant, c_name
 from workbench.kernels.ir import Function, walk
 from workbench.kernels.ops import control
 from workbench.kernels.ops import memory as rows

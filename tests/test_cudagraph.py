@@ -18,10 +18,12 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench import cudagraph, device, plan, tape
+from workbench import device
 from workbench.errors import BoundsError
-from workbench.kernels.emit import Variant
-from workbench.kernels.kernel import Program
+from workbench.kernels.emit.body import Variant
+from workbench.kernels.program import Program
+from workbench.launches import plan
+from workbench.tapes import cuda_graph, tape
 
 pytestmark = pytest.mark.needs_cc
 
@@ -262,7 +264,7 @@ def gpu(monkeypatch):
 
     monkeypatch.setattr(Program, "executable", emulated)
     monkeypatch.setattr(device, "cuda_count", lambda: 1)
-    for module in (device, cudagraph, plan):
+    for module in (device, cuda_graph, plan):
         monkeypatch.setattr(module, "xp", lambda where: made if where.is_cuda else np)
     monkeypatch.setitem(sys.modules, "cupy", made)
     monkeypatch.setattr(tape, "ports", [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import workbench as wb
-from workbench.kernels.decide import certain
+from workbench.kernels.analysis.rounding import certain
 
 F = wb.float64
 A = wb.array(dtype=F)

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 from workbench.errors import KernelError, Where
-from workbench.kernels import compile_c, compile_cuda, emit, emit_c, emit_cuda, ir
+from workbench.kernels import ir
+from workbench.kernels.compile import c_compiler, nvrtc
+from workbench.kernels.emit import body as emit
+from workbench.kernels.emit import c as emit_c
+from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.ops import control, linear, memory, scalar  # noqa: F401
 from workbench.kernels.ops.control import Loop, Tid
 from workbench.kernels.ops.row import ROWS as R
@@ -92,7 +96,7 @@ def packed(function, dims, args, status=None):
 
 def run(function, dims, *args, variant=None, threads=1):
     variant = variant if variant is not None else emit.Variant()
-    compiled = compile_c.load(emit_c.text(function, variant), "made")
+    compiled = c_compiler.load(emit_c.text(function, variant), "made")
     status = np.zeros(emit.STATUS_WORDS, np.int64)
     compiled(packed(function, dims, args, status), 0, dims[0], threads)
     return status
@@ -248,7 +252,7 @@ def test_a_kernel_may_be_named_like_anything(name):
     k.function.name = name
     entry = emit.c_name(name)
     z = np.zeros(3, np.float32)
-    compile_c.load(emit_c.text(k.function), entry)(packed(k.function, (3,), [z]), 0, 3)
+    c_compiler.load(emit_c.text(k.function), entry)(packed(k.function, (3,), [z]), 0, 3)
     assert z.tolist() == [1, 1, 1]
 
 
@@ -726,7 +730,7 @@ def test_the_text_for_a_gpu_compiles(name, variant, arch):
         "fast": emit.Variant(contiguous=names, restrict=True, index32=True),
         "checked": emit.Variant(check_bounds=True, atomic=names),
     }[variant]
-    assert b"made" in compile_cuda.to_cubin(emit_cuda.text(function, variant), arch)
+    assert b"made" in nvrtc.to_cubin(emit_cuda.text(function, variant), arch)
 
 
 # ---- speed
@@ -772,9 +776,9 @@ def test_a_stencil_runs_as_fast_as_c_written_by_hand(restrict):
     u, v = (rng.random((n, n), np.float32) for _ in "uv")
     w, expected = np.zeros_like(u), np.zeros_like(u)
     text = emit_c.text(function, emit.Variant(contiguous=frozenset("uvw"), restrict=restrict))
-    compiled = compile_c.load(text, "made")
+    compiled = c_compiler.load(text, "made")
     block = packed(function, (n, n), (u, v, w, 0.1))
-    hand = ctypes.CDLL(str(compile_c.build(HAND_WRITTEN))).hand
+    hand = ctypes.CDLL(str(c_compiler.build(HAND_WRITTEN))).hand
     pointers = [ctypes.c_void_p(a.ctypes.data) for a in (u, v, expected)]
     numbers = ctypes.c_float(0.1), ctypes.c_long(n)
     compiled(block, 0, n)
@@ -801,6 +805,6 @@ def test_the_block_has_the_layout_that_c_gives_it():
     expected += struct.pack("=e6x3f4x?7x9dB7x", *values[5:]) + struct.pack("=3q", 11, 12, 13)
     assert block == expected
     text = emit_c.text(k.function) + "int64_t size_of_block(void) { return sizeof(made_args); }\n"
-    library = ctypes.CDLL(str(compile_c.build(text)))
+    library = ctypes.CDLL(str(c_compiler.build(text)))
     library.size_of_block.restype = ctypes.c_int64
     assert library.size_of_block() == signature.size

@@ -9,10 +9,10 @@ import textwrap
 import pytest
 
 from workbench.errors import KernelError
-from workbench.kernels import declare, fence
 from workbench.kernels import types as T
 from workbench.kernels.ops import BUILTINS, STATEFUL, memory
-from workbench.kernels.read import read
+from workbench.kernels.reading import declare, refused_syntax
+from workbench.kernels.reading.reader import read
 
 
 @declare.func
@@ -182,7 +182,7 @@ def test_parameters_that_have_no_type_are_refused(params, slug):
 
 
 def test_every_row_of_the_table_says_why_and_what_to_write():
-    for name, row in fence.FENCES.items():
+    for name, row in refused_syntax.FENCES.items():
         assert row.what and row.instead and row.slug == row.slug.lower(), name
 
 
@@ -200,7 +200,7 @@ def test_python_inside_static_is_not_the_kernels():
     def f(a: float):
         return a * declare.static(sum([k for k in range(3)]) * 1.0)
 
-    fence.check(f.fn)
+    refused_syntax.check(f.fn)
 
 
 def test_recursion_is_refused_where_the_func_calls_itself():

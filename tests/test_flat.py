@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.kernels import run, simplify
+from workbench.kernels.interpreter import run
 from workbench.kernels.ir import walk
 from workbench.kernels.ops import control
+from workbench.kernels.passes import simplify
 
 
 @wb.kernel

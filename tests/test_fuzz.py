@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from workbench.kernels.compile_c import available
+from workbench.kernels.compile.c_compiler import available
 
 PROGRAMS = 200
 

@@ -12,7 +12,7 @@ import pytest
 
 import workbench as wb
 
-launching = importlib.import_module("workbench.plan")  # `wb.launch` is the function
+launching = importlib.import_module("workbench.launches.plan")  # `wb.launch` is the function
 F = wb.float64
 NEVER = 1 << 40
 pytestmark = pytest.mark.needs_cc

@@ -15,7 +15,7 @@ import pytest
 from corpus import BOTH, Program, load, plain
 
 import workbench as wb
-from workbench.kernels import compile_c
+from workbench.kernels.compile import c_compiler
 
 PROGRAMS = load()
 # Gradients of overwritten arrays are read on purpose here; the warning about them has tests of its own.
@@ -65,7 +65,7 @@ def seeds(program: Program) -> dict[str, np.ndarray]:
 @functools.cache
 def central_differences(program: Program) -> dict[str, np.ndarray]:
     """The gradient by differences of the float64 program, on the fastest backend there is."""
-    backend, wb.config.backend = wb.config.backend, "c" if compile_c.available() else "numpy"
+    backend, wb.config.backend = wb.config.backend, "c" if c_compiler.available() else "numpy"
     seed, start = seeds(program), program.start()
 
     def loss() -> float:

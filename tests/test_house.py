@@ -35,30 +35,21 @@ LAYERS = (
     ("kernels.ops.row",),
     ("kernels.ops.*",),
     ("kernels.ops",),
-    ("kernels.*",),
-    ("kernels.kernel",),
+    ("kernels.show", "kernels.check"),
+    ("kernels.reading", "kernels.reading.*"),
+    ("kernels.interpreter", "kernels.interpreter.*"),
+    ("kernels.analysis", "kernels.analysis.*"),
+    ("kernels.passes", "kernels.passes.*"),
+    ("kernels.emit", "kernels.emit.*"),
+    ("kernels.compile", "kernels.compile.*"),
+    ("kernels.program",),
     ("kernels",),
     ("device",),
-    ("calls", "cudagraph"),
-    ("memory",),
-    ("array", "scalar"),
-    ("arguments",),
-    ("shadows",),
-    ("shares",),
-    ("plan",),
-    ("pullback",),
-    ("launch",),
-    ("operate",),
-    ("reduce",),
-    ("events",),
-    ("recording",),
-    ("tape",),
-    ("capture",),
-    ("travel",),
-    ("sweep",),
-    ("checkpoint", "forward", "report", "twin", "replay", "rule", "verify", "diagnose", "diagnose.*", "pitfalls"),
-    ("pattern",),
-    ("products",),
+    ("arrays", "arrays.*"),
+    ("launches", "launches.*"),
+    ("tapes", "tapes.*"),
+    ("derivatives", "derivatives.*"),
+    ("diagnose", "diagnose.*"),
     ("interop", "interop.*"),
     ("viz", "viz.*"),
     ("",),
@@ -213,8 +204,9 @@ def test_the_import_reader_sees_what_runs_and_only_that() -> None:
 
 
 def test_the_layers_are_ordered_as_designed() -> None:
-    order = ["errors", "kernels.types", "kernels.ir", "kernels.ops.row", "kernels.ops", "kernels.adjoint"]
-    order += ["kernels.kernel", "device", "memory", "array", "launch", "tape", "verify", "interop.torch", "viz.svg"]
+    order = ["errors", "kernels.types", "kernels.ir", "kernels.ops.row", "kernels.ops", "kernels.passes.adjoint"]
+    order += ["kernels.program", "device", "arrays.array", "launches.launch", "tapes.tape", "derivatives.verify"]
+    order += ["diagnose.finding", "interop.torch", "viz.picture.svg"]
     heights = [layer(f"workbench.{name}") for name in order] + [layer("workbench")]
     assert heights == sorted(set(heights))
     with pytest.raises(LookupError, match="give it one"):

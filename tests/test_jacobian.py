@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench import pattern
+from workbench.derivatives import sparsity as pattern
 
 F = wb.float64
 N = 12
-products = importlib.import_module("workbench.products")
+products = importlib.import_module("workbench.derivatives.jacobian")
 
 
 @pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.kernels import emit_c, lanes, simplify
-from workbench.kernels.emit import Variant
+from workbench.kernels.emit import blocks
+from workbench.kernels.emit import c as emit_c
+from workbench.kernels.emit.body import Variant
 from workbench.kernels.ir import walk
+from workbench.kernels.passes import simplify
 
 pytestmark = pytest.mark.needs_cc
 F = wb.float64
@@ -90,7 +92,7 @@ def test_a_block_of_threads_computes_what_each_thread_would(name, n):
 def form(kernel, active=()):
     program = kernel.program()
     function = program.reverse(frozenset(active), ()).function if active else program.function
-    return lanes.lanes(function, Variant(restrict=True))[1], function
+    return blocks.lanes(function, Variant(restrict=True))[1], function
 
 
 @pytest.mark.parametrize(("kernel", "active"), [
@@ -100,8 +102,8 @@ def test_these_take_the_form_in_blocks(kernel, active):
     found, function = form(kernel, active)
     assert found is not None and "lane" in emit_c.text(function, Variant(restrict=True))
     assert (
-        lanes.lanes(function, Variant())[1] is None
-        and lanes.lanes(function, Variant(restrict=True, check_bounds=True))[1] is None
+        blocks.lanes(function, Variant())[1] is None
+        and blocks.lanes(function, Variant(restrict=True, check_bounds=True))[1] is None
     )
 
 
@@ -225,7 +227,7 @@ def many_adds(x: wb.array(dtype=F), idx: wb.array(dtype=int), a: wb.array(dtype=
 
 def test_a_block_does_not_keep_more_than_fits_nearby():
     function = simplify.unrolled(many_adds.program().function)
-    assert lanes.lanes(function, Variant(restrict=True))[1] is None
+    assert blocks.lanes(function, Variant(restrict=True))[1] is None
 
 
 @wb.kernel

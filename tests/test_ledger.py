@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.errors import GradientError, KernelError, LaunchError
-from workbench.kernels import watch as watching
-from workbench.kernels.compile_c import available
-from workbench.viz import ledger as module
+from workbench.kernels.compile.c_compiler import available
+from workbench.kernels.passes import ledger_adjoint as watching
+from workbench.viz.inspect import ledger as module
 
 REFUSALS = (KernelError, LaunchError, GradientError)
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench import memory
+from workbench.arrays import allocation as memory
+from workbench.arrays.allocation import Span, allocate, allocation_at, allocation_of
 from workbench.device import cpu, get_device
 from workbench.errors import LaunchError
-from workbench.memory import Span, allocate, allocation_at, allocation_of
 
 ROOM = 512
 

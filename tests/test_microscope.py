@@ -14,7 +14,7 @@ import pytest
 
 import workbench as wb
 from workbench.errors import GradientError, KernelError, LaunchError
-from workbench.viz import microscope as module
+from workbench.viz.inspect import microscope as module
 
 F = wb.float64
 N = 3

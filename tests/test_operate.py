@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench import operate
+from workbench.launches import operators
 
 F = wb.float64
 
@@ -240,9 +240,9 @@ def test_out_receives_the_result_and_is_returned():
 
 
 def test_the_kernel_is_made_once_for_the_same_types():
-    made = operate._made(swing, tuple(operate._type("", x) for x in (leaf(A), leaf(B))), 1)
+    made = operators._made(swing, tuple(operators._type("", x) for x in (leaf(A), leaf(B))), 1)
     wb.map(swing, leaf(A), leaf(B))
-    assert operate._made(swing, tuple(operate._type("", x) for x in (leaf(A), leaf(B))), 1) is made
+    assert operators._made(swing, tuple(operators._type("", x) for x in (leaf(A), leaf(B))), 1) is made
 
 
 factor = 2.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench import pitfalls
+from workbench.derivatives import pitfalls
 
 F = wb.float64
 

@@ -157,7 +157,7 @@ def stencil(x: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
 
 @pytest.mark.parametrize("way", ["whole", "pull", "parts"])
 def test_a_large_stencil_has_all_its_contributions(monkeypatch, way):
-    plans = importlib.import_module("workbench.plan")
+    plans = importlib.import_module("workbench.launches.plan")
     monkeypatch.setattr(plans, "PARALLEL_FROM", 1 if way != "whole" else 1 << 40)
     monkeypatch.setattr(plans, "SPLIT_FROM", 1 if way != "whole" else 1 << 40)
     monkeypatch.setattr(plans, "PULL_FROM", 1 if way != "whole" else 1 << 40)

@@ -11,12 +11,23 @@ import numpy as np
 import pytest
 
 from workbench.errors import KernelError
-from workbench.kernels import check, declare, ir
+from workbench.kernels import check, ir
 from workbench.kernels import types as T
-from workbench.kernels.declare import adjoint, constant, func, func_grad, func_replay, printf, static, struct, tid
+from workbench.kernels.interpreter.run import run
 from workbench.kernels.ops import BUILTINS, STATEFUL, memory
-from workbench.kernels.read import read
-from workbench.kernels.run import run
+from workbench.kernels.reading import declare
+from workbench.kernels.reading.declare import (
+    adjoint,
+    constant,
+    func,
+    func_grad,
+    func_replay,
+    printf,
+    static,
+    struct,
+    tid,
+)
+from workbench.kernels.reading.reader import read
 
 F = T.float64
 f64 = T.Array(F)

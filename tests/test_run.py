@@ -10,9 +10,9 @@ import pytest
 from workbench.errors import BoundsError, Where
 from workbench.kernels import ir
 from workbench.kernels.check import check
+from workbench.kernels.interpreter.run import run
 from workbench.kernels.ops import control, linear, memory, scalar
 from workbench.kernels.ops.row import Row, type_of
-from workbench.kernels.run import run
 from workbench.kernels.types import (
     Array,
     Stack,

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench import memory
+from workbench.arrays import allocation
 from workbench.errors import GradientError
-from workbench.viz import rows
-from workbench.viz.panel import SeedPanel
-from workbench.viz.seeds import Seeds
+from workbench.viz.data.seed_runs import Seeds
+from workbench.viz.live import jacobian_html
+from workbench.viz.live.seed_panel import SeedPanel
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*overw:UserWarning")
 
@@ -244,7 +244,7 @@ def test_a_request_while_another_thread_holds_the_lock_is_busy_and_answered_late
     hold, held = threading.Event(), threading.Event()
 
     def record():
-        with memory.LOCK:
+        with allocation.LOCK:
             held.set()
             hold.wait(10)
 
@@ -349,26 +349,26 @@ def test_without_a_widget_there_is_a_picture_and_names_are_no_html():
 
 def test_the_matrix_tells_sign_size_unknown_and_nan_apart():
     known = {0: np.array([0.0, 4.0, -1.0]), 2: np.array([np.nan, 0.0, 0.0])}
-    made, most = rows.pixels(known, 3, 3)
+    made, most = jacobian_html.pixels(known, 3, 3)
     assert most == 4.0
-    assert tuple(made[0, 0])[3] == 0 and tuple(made[0, 1]) == (*rows.POSITIVE, 255)
-    assert tuple(made[0, 2][:3]) == rows.NEGATIVE and 0 < made[0, 2][3] < 255
-    assert tuple(made[1, 1]) == rows.UNKNOWN and tuple(made[2, 0]) == rows.ILL
+    assert tuple(made[0, 0])[3] == 0 and tuple(made[0, 1]) == (*jacobian_html.POSITIVE, 255)
+    assert tuple(made[0, 2][:3]) == jacobian_html.NEGATIVE and 0 < made[0, 2][3] < 255
+    assert tuple(made[1, 1]) == jacobian_html.UNKNOWN and tuple(made[2, 0]) == jacobian_html.ILL
 
 
 def test_a_large_matrix_keeps_its_largest_number_and_its_nan():
     row = np.zeros(10_000)
     row[7_777] = -3.0
-    made, most = rows.pixels({4_000: row}, 8_000, 10_000)
-    assert made.shape == (rows.TALL, rows.WIDE, 4) and most == 3.0
+    made, most = jacobian_html.pixels({4_000: row}, 8_000, 10_000)
+    assert made.shape == (jacobian_html.TALL, jacobian_html.WIDE, 4) and most == 3.0
     assert (made[..., 3] == 255).sum() == 1
     row[10] = np.nan
-    assert (rows.pixels({4_000: row}, 8_000, 10_000)[0] == rows.ILL).all(-1).sum() == 1
+    assert (jacobian_html.pixels({4_000: row}, 8_000, 10_000)[0] == jacobian_html.ILL).all(-1).sum() == 1
 
 
 def test_the_image_is_a_png_of_these_pixels():
     pixels = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-    data = base64.b64decode(rows.image(3, 2, pixels).partition(",")[2])
+    data = base64.b64decode(jacobian_html.image(3, 2, pixels).partition(",")[2])
     assert data.startswith(b"\x89PNG") and data.endswith(b"IEND\xaeB`\x82")
     start = data.index(b"IDAT") + 4
     lines = zlib.decompress(data[start:-16])

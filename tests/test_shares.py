@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.kernels import compile_c
+from workbench.kernels.compile import c_compiler
 
 pytestmark = pytest.mark.needs_cc
 N, CELLS = 20_000, 50
@@ -58,12 +58,12 @@ def wanted():
 
 
 def test_workers_that_sleep_are_woken_for_shares(monkeypatch):
-    from workbench import calls
+    from workbench.arrays import capture_log
 
-    native, teams = calls.native, []
-    monkeypatch.setattr(calls, "native", lambda *args: teams.append(args[-1]) or native(*args))
+    native, teams = capture_log.native, []
+    monkeypatch.setattr(capture_log, "native", lambda *args: teams.append(args[-1]) or native(*args))
     assert run(3)[0] is not None
-    assert teams[0] == compile_c.team(3, 1), "a team without pieces waits for nobody to wake"
+    assert teams[0] == c_compiler.team(3, 1), "a team without pieces waits for nobody to wake"
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
@@ -86,7 +86,7 @@ def test_a_run_is_repeated_bit_for_bit():
 
 def test_a_launch_that_is_interrupted_leaves_nothing_to_the_next(monkeypatch):
     """Control-C between a worker's sums and their merging."""
-    from workbench import calls
+    from workbench.arrays import capture_log
 
     want = run(3)[1]
 
@@ -94,7 +94,7 @@ def test_a_launch_that_is_interrupted_leaves_nothing_to_the_next(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(calls, "merge", interrupted)
+        patch.setattr(capture_log, "merge", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(3)
     for a, b in zip(want, run(3)[1], strict=True):
@@ -102,7 +102,7 @@ def test_a_launch_that_is_interrupted_leaves_nothing_to_the_next(monkeypatch):
 
 
 def test_a_launch_that_is_interrupted_leaves_nothing_to_a_capture(monkeypatch):
-    from workbench import calls
+    from workbench.arrays import capture_log
 
     @wb.kernel
     def sort(x: wb.array(dtype=wb.float64), y: wb.array(dtype=wb.float64)):
@@ -120,7 +120,7 @@ def test_a_launch_that_is_interrupted_leaves_nothing_to_a_capture(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(calls, "merge", interrupted)
+        patch.setattr(capture_log, "merge", interrupted)
         with pytest.raises(KeyboardInterrupt):
             wb.launch(sort, 50_000, inputs=[x, z])
     graph.replay()
@@ -239,8 +239,8 @@ def collected(backend, threads, cells):
 @pytest.mark.parametrize("cells", [1, 7])
 def test_fields_of_structs_and_mixed_types_are_added_exactly(monkeypatch, cells):
     """Fields lie apart from each other, so only a struct of one field is shared, and nothing beside a count of ints."""
-    monkeypatch.setattr("workbench.plan.PARALLEL_FROM", 1)
-    monkeypatch.setattr("workbench.plan.WAKE_FROM", 1)
+    monkeypatch.setattr("workbench.launches.plan.PARALLEL_FROM", 1)
+    monkeypatch.setattr("workbench.launches.plan.WAKE_FROM", 1)
     _, want = collected("numpy", 1, cells)
     for threads in (1, 3):
         shared, found = collected("c", threads, cells)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from workbench.errors import KernelError
-from workbench.kernels.source import source
+from workbench.kernels.reading.source import source
 
 OLD = "SCALE = 2.0\n\ndef step(x, n):\n    for k in range(n):\n        x = x * SCALE + 1.0\n    return x\n"
 

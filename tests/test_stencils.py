@@ -9,7 +9,7 @@ import pytest
 import stencils
 
 import workbench as wb
-from workbench.kernels.compile_c import available
+from workbench.kernels.compile.c_compiler import available
 
 pytestmark = pytest.mark.filterwarnings("ignore:this gradient is zero:UserWarning")
 PROGRAMS = range(80)
@@ -25,9 +25,9 @@ def outcome(seed: int, backend: str, monkeypatch) -> str | tuple:
     """The slug of a refusal, or gradients and final contents."""
     wb.config.backend, wb.config.threads = backend, 4
     wb.config.check_bounds = seed % 3 == 0
-    for limit in ("plan.PARALLEL_FROM", "plan.SPLIT_FROM"):
-        monkeypatch.setattr(f"workbench.{limit}", 1)  # so few threads go to workers too
-    monkeypatch.setattr("workbench.shares.WORTH", 1e9 if seed % 2 else 0)
+    for limit in ("PARALLEL_FROM", "SPLIT_FROM"):
+        monkeypatch.setattr(f"workbench.launches.plan.{limit}", 1)  # so few threads go to workers too
+    monkeypatch.setattr("workbench.launches.private_sums.WORTH", 1e9 if seed % 2 else 0)
     try:
         return stencils.make(seed).gradient()
     except (wb.GradientError, wb.LaunchError) as error:

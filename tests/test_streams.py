@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench import device, memory, plan
+from workbench import device
+from workbench.arrays import allocation
 from workbench.device import Device, catch_up, let_follow
-from workbench.kernels.emit import Variant, needs_scratch
+from workbench.kernels.emit.body import Variant, needs_scratch
+from workbench.launches import plan
 
 GPU = Device("cuda:0", 0)
 
@@ -67,7 +69,7 @@ class Words:
 @pytest.fixture
 def fake(monkeypatch):
     made = Fake(mine=7, theirs=9)
-    for module in (device, plan, memory):
+    for module in (device, plan, allocation):
         monkeypatch.setattr(module, "xp", lambda where: made)
     monkeypatch.setattr(plan, "get_device", lambda name: GPU)
     monkeypatch.setattr(device, "followed", [lambda ordinal: made.theirs])

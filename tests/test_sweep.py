@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench import travel
+from workbench.derivatives import serialize
 
 F = wb.float64
 STIFF = 3.0
@@ -264,7 +264,7 @@ def test_what_has_no_form_elsewhere_is_refused(processes):
 def test_structs_vectors_and_instances_come_back_as_they_were():
     s = Spring(k=2.0, rest=wb.array([1.0, 2.0], dtype=F, requires_grad=True))
     view = s.rest[1:]
-    again, part, v, types = travel.unpack(travel.pack((s, view, wb.vec3(1, 2, 3), (wb.mat22, wb.quatd, Spring))))
+    again, part, v, types = serialize.unpack(serialize.pack((s, view, wb.vec3(1, 2, 3), (wb.mat22, wb.quatd, Spring))))
     assert again.k == 2.0 and again.rest.numpy().tolist() == [1.0, 2.0] and again.rest.requires_grad
     assert part.allocation is again.rest.allocation
     assert v.tolist() == [1, 2, 3] and v.type == wb.vec3 and types == (wb.mat22, wb.quatd, Spring)

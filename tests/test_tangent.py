@@ -8,11 +8,11 @@ import pytest
 from corpus import Program, load
 
 import workbench as wb
-from workbench.forward import shadow_of
-from workbench.kernels import run
-from workbench.kernels.tangent import tangent
-from workbench.kernels.widen import widen
-from workbench.tape import Workspace
+from workbench.kernels.interpreter import run
+from workbench.kernels.passes.tangent import tangent
+from workbench.kernels.passes.to_float64 import widen
+from workbench.tapes.jvp import shadow_of
+from workbench.tapes.tape import Workspace
 
 PROGRAMS = load()
 BACKENDS = [pytest.param("numpy"), pytest.param("c", marks=pytest.mark.needs_cc)]

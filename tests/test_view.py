@@ -19,13 +19,13 @@ import view_samples as samples
 import viz_samples
 
 import workbench as wb
-from workbench import memory
-from workbench.viz import view as view_module
-from workbench.viz.columns import LEVELS, STATES, TABLES, Columns, levels_of
-from workbench.viz.fold import folds
-from workbench.viz.gather import gather, levels, structure
-from workbench.viz.moment import Moments, frame_of, reduced
-from workbench.viz.view import BUSY, Busy, HeatMap, View, module
+from workbench.arrays import allocation as memory
+from workbench.viz.data.columns import LEVELS, STATES, TABLES, Columns, levels_of
+from workbench.viz.data.fold import folds
+from workbench.viz.data.gather import gather, levels, structure
+from workbench.viz.data.snapshot import Moments, frame_of, reduced
+from workbench.viz.live import view as view_module
+from workbench.viz.live.view import BUSY, Busy, HeatMap, View, module
 
 pytest.importorskip("anywidget")
 
@@ -461,11 +461,11 @@ def test_the_wheel_carries_the_page(tmp_path):
     root = Path(__file__).resolve().parents[1]
     (wheel,) = WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"])
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {f"workbench/viz/{n}" for n in ("view.js", "heat.js", "lanes.js", "panels.js", "view.css")} <= names
+    assert {f"workbench/viz/live/{n}" for n in ("view.js", "heat.js", "lanes.js", "panels.js", "view.css")} <= names
 
 
 def test_to_look_costs_a_recording_nothing():
-    code = "import workbench as wb, sys; print('anywidget' in sys.modules, 'workbench.viz.view' in sys.modules)"
+    code = "import workbench as wb, sys; print('anywidget' in sys.modules, 'workbench.viz.live.view' in sys.modules)"
     import subprocess
 
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -15,13 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import viz_samples as samples
 
-from workbench.viz import layout as layout_module
-from workbench.viz.figure import TapeFigure
-from workbench.viz.layout import arrange, both_ends
-from workbench.viz.scene import Mark, Scene, clean, clean_lines, draw, fit, text_width, thickness
-from workbench.viz.svg import DARK, LIGHT, render
-from workbench.viz.text import event_rows, table
-from workbench.viz.trace import (
+from workbench.viz.data.text import event_rows, table
+from workbench.viz.data.trace import (
     AdjointLevel,
     AllocationTrack,
     EventColumn,
@@ -32,6 +27,11 @@ from workbench.viz.trace import (
     fold_flags,
     join_levels,
 )
+from workbench.viz.picture import layout as layout_module
+from workbench.viz.picture.figure import TapeFigure
+from workbench.viz.picture.layout import arrange, both_ends
+from workbench.viz.picture.scene import Mark, Scene, clean, clean_lines, draw, fit, text_width, thickness
+from workbench.viz.picture.svg import DARK, LIGHT, render
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert('1')</script>&\"]]>\x00\x1b[31m\u202eevil\ud800\n長い名前"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.viz.trace import AdjointLevel, AllocationTrack, EventColumn, Kept, Seed, TouchMark, Trace
+from workbench.viz.data.trace import AdjointLevel, AllocationTrack, EventColumn, Kept, Seed, TouchMark, Trace
 
 SIZE = 384
 

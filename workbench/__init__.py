@@ -11,8 +11,8 @@ def square(x: wb.array(dtype=float), y: wb.array(dtype=float)):
 from builtins import float, int  # noqa: UP029 (they are offered by name)
 from math import e, inf, nan, pi, tau
 
-from . import diagnose, interop, pitfalls, verify, viz
-from .array import (
+from . import diagnose, interop, viz
+from .arrays.array import (
     array,
     array1d,
     array2d,
@@ -30,25 +30,14 @@ from .array import (
     zeros,
     zeros_like,
 )
-from .capture import ScopedCapture, capture, capture_launch
-from .checkpoint import checkpoint
+from .arrays.scalar import scalar
 from .config import config
-from .device import (
-    ScopedDevice,
-    get_device,
-    get_devices,
-    init,
-    is_cuda_available,
-    set_device,
-    synchronize,
-)
-from .errors import (
-    BoundsError,
-    GradientError,
-    KernelError,
-    LaunchError,
-)
-from .forward import jvp
+from .derivatives import pitfalls, verify
+from .derivatives.jacobian import hvp, jacobian, value_and_grad
+from .derivatives.sweep import sweep
+from .derivatives.verify import gradcheck
+from .device import ScopedDevice, get_device, get_devices, init, is_cuda_available, set_device, synchronize
+from .errors import BoundsError, GradientError, KernelError, LaunchError
 from .interop import (
     device_from_torch,
     device_to_torch,
@@ -61,23 +50,13 @@ from .interop import (
     to_torch,
 )
 from .kernels import types
-from .kernels.declare import Refused as _Refused
-from .kernels.declare import (
-    adjoint,
-    constant,
-    func,
-    func_grad,
-    func_replay,
-    printf,
-    static,
-    struct,
-    tid,
-)
-from .kernels.kernel import Kernel, kernel, overload
 from .kernels.ops import BUILTINS as _BUILTINS
 from .kernels.ops import STATEFUL as _STATEFUL
 from .kernels.ops import memory as _memory_rows
 from .kernels.ops import why_refused as _why_refused
+from .kernels.program import Kernel, kernel, overload
+from .kernels.reading.declare import Refused as _Refused
+from .kernels.reading.declare import adjoint, constant, func, func_grad, func_replay, printf, static, struct, tid
 from .kernels.types import (
     float16,
     float32,
@@ -93,14 +72,13 @@ from .kernels.types import (
     uint64,
     vector,
 )
-from .launch import launch
-from .operate import map
-from .products import hvp, jacobian, value_and_grad
-from .reduce import utils
-from .scalar import scalar
-from .sweep import sweep
-from .tape import Tape
-from .verify import gradcheck
+from .launches.launch import launch
+from .launches.operators import map
+from .launches.sums import utils
+from .tapes.capture import ScopedCapture, capture, capture_launch
+from .tapes.checkpoint import checkpoint
+from .tapes.jvp import jvp
+from .tapes.tape import Tape
 
 bool = types.bool_
 E, INF, NAN, PI, TAU = e, inf, nan, pi, tau

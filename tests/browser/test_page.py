@@ -156,9 +156,9 @@ def test_reads_writes_and_accumulations_have_signs_of_their_own(show, pages):
 @pytest.mark.parametrize("name", ["springs", "overlap", "ill"])
 def test_versions_and_adjoints_are_those_of_the_static_picture(browser, name):
     """The page lays out lanes by itself: block by block and bar by bar what `layout` says."""
-    from workbench.viz.columns import Columns, levels_of
-    from workbench.viz.layout import arrange
-    from workbench.viz.view import module
+    from workbench.viz.data.columns import Columns, levels_of
+    from workbench.viz.live.view import module
+    from workbench.viz.picture.layout import arrange
 
     trace = getattr(viz_samples, name)()
     columns = Columns(trace)

@@ -152,7 +152,7 @@ def test_while_a_cell_records_the_panel_says_busy_and_answers_afterwards(
 ) -> None:
     from lab import eventually
 
-    hold = "__import__('threading').Thread(target=lambda: (wb.memory.LOCK.acquire(), __import__('time').sleep(2), wb.memory.LOCK.release())).start()"  # noqa: E501
+    hold = "__import__('threading').Thread(target=lambda: (wb.arrays.allocation.LOCK.acquire(), __import__('time').sleep(2), wb.arrays.allocation.LOCK.release())).start()"  # noqa: E501
     shown.page.get_by_role("button", name="Next element").click()
     eventually(lambda: kernel.value(ROWS), lambda rows: rows == [0, 1])
     assert kernel.value(hold) is None

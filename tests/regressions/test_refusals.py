@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.kernels.emit import STATUS_WORDS
+from workbench.kernels.emit.body import STATUS_WORDS
 from workbench.kernels.ir import walk
-from workbench.plan import Executable
+from workbench.launches.plan import Executable
 
 F = wb.float64
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import memory
-from ..array import array
+from ..arrays import allocation
+from ..arrays.array import array
+from ..arrays.workspace import Workspace
 from ..errors import GradientError
-from ..events import Event
-from ..shadows import Workspace
-from ..tape import Tape, pictures
-from .again import Enough
-from .case import Case, View, refused
+from ..tapes.events import Event
+from ..tapes.rerun import Enough
+from ..tapes.tape import Tape, pictures
 from .finding import Finding as Finding
 from .finding import Findings as Findings
 from .finite import FINITE
 from .flow import FLOW
-from .holdings import Holdings as Holdings
-from .holdings import holdings
+from .memory_held import Holdings as Holdings
+from .memory_held import holdings
 from .record import RECORD
-from .trail import Trail
+from .rule import Case, View, refused
+from .walk_record import Trail
 
 __all__ = ["Finding", "Findings", "Holdings", "diagnose"]
 
@@ -36,7 +36,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
     published. Without any of them only what needs no adjoint is looked at, and the note says so.
     """
     given = loss is not None or grads is not None
-    with memory.LOCK, memory.unrecorded():
+    with allocation.LOCK, allocation.unrecorded():
         try:
             seeds = _seeds(tape, loss, grads)
         except GradientError as error:

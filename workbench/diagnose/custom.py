@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..arrays.workspace import Workspace
 from ..errors import KernelError, Where
-from ..events import Event
 from ..kernels import ir
-from ..kernels.adjoint import adjoint
-from ..plan import changing
-from ..shadows import Workspace
-from .again import Copies, run_copies, small
+from ..kernels.passes.adjoint import adjoint
+from ..launches.plan import changing
+from ..tapes.events import Event
+from ..tapes.rerun import Copies, run_copies, small
 
 TOLERANCE = 1e-3  # far above rounding in float32, far below a wrong factor
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .birth import Birth, first_not_finite, first_not_finite_adjoint
-from .case import Case, any_name
 from .finding import Finding
-from .trail import Step
+from .first_nan import Birth, first_not_finite, first_not_finite_adjoint
+from .rule import Case, any_name
+from .walk_record import Step
 
 UNSEEN = "in a launch that is too large, or of a kind (atomic_min, atomic_max), to be run again statement by statement"
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..events import Event
+from ..arrays.allocation import Marks
 from ..kernels.types import Scalar, Struct
-from ..memory import Marks
-from .case import Case, title
+from ..tapes.events import Event
 from .custom import Disagreement, disagreement, has_rules
-from .death import Death, first_death
 from .finding import Finding
 from .kinks import Kinks, where_of
-from .trail import Access, Step, leaf_accesses, norm_of, positions
+from .rule import Case, title
+from .walk_record import Access, Step, leaf_accesses, norm_of, positions
+from .zero_adjoint import Death, first_death
 
 GROWTH = 1e6  # over all steps; a physical state grows by a few powers of ten, an unstable one without end
 STEPS = 8

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays.workspace import Workspace
 from ..errors import Where
-from ..events import Event
-from ..kernels import ir, run
-from ..shadows import Workspace
-from .again import Enough, is_number, run_adjoint, small
+from ..kernels import ir
+from ..kernels.interpreter import run
+from ..tapes.events import Event
+from ..tapes.rerun import Enough, is_number, run_adjoint, small
 
 ULPS = 4
 MOST = 200_000  # comparisons and other statements of one diagnosis: well below a second

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..arrays.allocation import Allocation, Span
 from ..errors import Where
-from ..events import Event
-from ..memory import Allocation, Span
-from ..tape import Tape
-from .case import Case, any_name, refused, title
+from ..tapes.events import Event
+from ..tapes.tape import Tape
 from .finding import Finding, bytes_text
-from .trail import Step, name_of
+from .rule import Case, any_name, refused, title
+from .walk_record import Step, name_of
 
 KEPT_MUCH = 1 << 30
 MANY_NAMES = 16  # rows of a trajectory are not aliases

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ..arguments import foreign, known
-from ..array import array
+from ..arrays.array import array
 from ..device import Device
 from ..kernels.types import Array, Scalar, Type
+from ..launches.arguments import foreign, known
 
 
 def __getattr__(name: str) -> Any:

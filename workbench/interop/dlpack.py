@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..array import array, dtype_of
+from ..arrays.allocation import LOCK, Allocation, Span, _Described, caller_where
+from ..arrays.array import array, dtype_of
 from ..device import get_device, xp
 from ..errors import LaunchError, Where
-from ..memory import LOCK, Allocation, Span, _Described, caller_where
 from . import _is_tensor
 
 CPU, CUDA = 1, 2  # DLPack's numbers for kinds of devices

@@ -14,16 +14,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..array import array, dtype_of, zeros
+from ..arrays.array import array, dtype_of, zeros
+from ..arrays.scalar import scalar
 from ..errors import LaunchError
-from ..kernels import ranges
-from ..kernels.adjoint import shadow_type
-from ..kernels.kernel import Kernel, Program
+from ..kernels.analysis import launch_ranges
+from ..kernels.passes.adjoint import shadow_type
+from ..kernels.program import Kernel, Program
 from ..kernels.types import Array, Struct, Type, is_float
-from ..launch import launch
-from ..plan import grid
-from ..scalar import scalar
-from ..tape import Tape
+from ..launches.launch import launch
+from ..launches.plan import grid
+from ..tapes.tape import Tape
 from .dlpack import Constant, guard, share
 
 
@@ -163,7 +163,7 @@ class JaxFunction:
 
     def _check_writes(self, program: Program, count: int) -> None:
         inputs = {name for name, _ in program.params[:count]}
-        for name, group in ranges.boxes(program.function).items():
+        for name, group in launch_ranges.boxes(program.function).items():
             if name in inputs and (group.writes or group.accumulates):
                 raise LaunchError(
                     f"function of {program.name!r}: the kernel writes to {name!r}, an input.", slug="function",

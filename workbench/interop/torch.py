@@ -18,21 +18,21 @@ import numpy as np
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-from .. import memory
-from ..array import _on, array, dtype_of
+from ..arrays import allocation as memory
+from ..arrays.allocation import Allocation, Span
+from ..arrays.array import _on, array, dtype_of
+from ..arrays.scalar import scalar
+from ..arrays.workspace import Workspace
 from ..device import Device, followed, get_device, let_follow, xp
 from ..errors import GradientError, LaunchError, Where
-from ..events import stampers
 from ..kernels import types
-from ..kernels.declare import Instance
-from ..kernels.kernel import Kernel, Program
+from ..kernels.program import Kernel, Program
+from ..kernels.reading.declare import Instance
 from ..kernels.types import Array, Scalar, Struct, Type
-from ..launch import launch
-from ..memory import Allocation, Span
-from ..plan import grid as grid_of
-from ..scalar import scalar
-from ..shadows import Workspace
-from ..tape import Tape, ports
+from ..launches.launch import launch
+from ..launches.plan import grid as grid_of
+from ..tapes.events import stampers
+from ..tapes.tape import Tape, ports
 
 Layout = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides in bytes, itemsize
 

@@ -5,12 +5,12 @@ Nothing in this package computes a derivative: every number comes in with the tr
 
 from typing import Any
 
-from .. import replay as _replay  # noqa: F401  (registers itself)
-from ..array import array
-from ..tape import Tape, pictures
-from . import ledger, microscope
-from .figure import TapeFigure
-from .gather import gather
+from ..arrays.array import array
+from ..tapes import replay as _replay  # noqa: F401  (registers itself)
+from ..tapes.tape import Tape, pictures
+from .data.gather import gather
+from .inspect import ledger, microscope
+from .picture.figure import TapeFigure
 
 
 def show(tape: Tape) -> TapeFigure:
@@ -20,21 +20,21 @@ def show(tape: Tape) -> TapeFigure:
 
 def seeds(tape: Tape, y: array) -> Any:
     """The seeding panel. Widgets are imported when somebody asks for one."""
-    from .panel import SeedPanel
+    from .live.seed_panel import SeedPanel
 
     return SeedPanel(tape, y)
 
 
 def explore(tape: Tape, wrong: Any = None) -> Any:
     """The live tape view; `wrong`: of a pass that is wrong on purpose."""
-    from .view import View
+    from .live.view import View
 
     return View(tape, wrong)
 
 
 def to_html(tape: Tape, path: Any, **choices: Any) -> Any:
     """The live view as one file."""
-    from .offline import to_html
+    from .live.offline import to_html
 
     return to_html(tape, path, **choices)
 

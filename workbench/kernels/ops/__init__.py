@@ -15,7 +15,20 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..types import Composite, Matrix, Quat, Scalar, Type, Vector, bool_, float32, is_int, matrix, quaternion, scalar_of
+from ..types import (
+    Composite,
+    Matrix,
+    Quat,
+    Scalar,
+    Type,
+    Vector,
+    bool_,
+    float32,
+    is_int,
+    matrix,
+    quaternion,
+    scalar_of,
+)
 from . import control, linear, memory, random, scalar
 from .linear import CONSTRUCT, DOT, MATMUL, MATVEC, QUAT_MUL, SCALE, TRANSPOSE, UNSCALE
 from .random import STATEFUL

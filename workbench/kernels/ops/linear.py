@@ -30,7 +30,7 @@ from ..types import (
     vector,
 )  # fmt: skip
 from .row import NO_GRADIENT, ROWS, Row, kind, like, refuse, row, zero
-from .scalar import (
+from .scalar import (  # fmt: skip
     ADD,
     CAST,
     COS,
@@ -47,7 +47,7 @@ from .scalar import (
     SUB,
     WHERE,
     same_type,
-)  # fmt: skip
+)
 
 # ---- type rules
 

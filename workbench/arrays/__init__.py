@@ -1,0 +1,1 @@
+"""Memory and the names for it."""

@@ -1,0 +1,757 @@
+"""Memory: allocations, the spans that arrays occupy in them, and who is told before bytes change.
+
+An Allocation is one owner's whole buffer. A known range of addresses has exactly one live allocation, so two
+arrays share memory if and only if they share an Allocation and their Spans overlap; overlap is decided on bytes.
+Gradients mirror memory: an allocation has at most one gradient allocation, laid out element for element like it,
+so every name of a piece of memory has one gradient. Nothing here knows the types of the kernel language.
+Every write goes through `Allocation.about_to_write` before the bytes change: it tells the tapes that watch.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import linecache
+import math
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..device import Device, catch_up, cpu, get_device, let_follow, xp
+from ..errors import LaunchError, Where
+from . import capture_log
+
+LOCK = threading.RLock()
+"""Held while a launch, a host write, a recording or a reverse walk touches memory."""
+if hasattr(os, "register_at_fork"):  # a forked child has no thread that would ever let go of it
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
+
+_ids = itertools.count()
+asks = 0  # how often anything was asked for a gradient, or no longer
+_WORK = 20_000  # candidate solutions tried by the exact overlap solver before it answers "undecided"
+
+
+# ---- spans
+
+
+PARTS = 64  # boxes that a span remembers
+
+
+class Span:
+    """The bytes of one array: `shape` elements of `itemsize` bytes, `strides` in bytes, from `offset` on.
+
+    Immutable; equal by content within one allocation.
+    """
+
+    __slots__ = ("allocation", "offset", "shape", "strides", "itemsize", "_key", "_hash", "_hull", "_parts")
+
+    def __init__(self, allocation: Allocation, offset: int, shape: tuple, strides: tuple, itemsize: int):
+        self.allocation, self.offset, self.shape, self.strides, self.itemsize = (
+            allocation, offset, shape, strides, itemsize,
+        )  # fmt: skip
+        self._key = (allocation.id, offset, shape, strides, itemsize)
+        self._hash = hash(self._key)
+        low = high = offset
+        if 0 in shape:
+            high -= itemsize
+        else:
+            for n, stride in zip(shape, strides, strict=True):
+                if stride < 0:
+                    low += (n - 1) * stride
+                else:
+                    high += (n - 1) * stride
+        self._hull = (low, high + itemsize)
+        self._parts: dict[tuple, Span] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Span) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.allocation}[{self.offset}:] {self.shape} by {self.strides}, {self.itemsize} bytes each"
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    def hull(self) -> tuple[int, int]:
+        """First byte and the byte after the last, within the allocation. Empty spans have equal ends."""
+        return self._hull
+
+    @property
+    def contiguous(self) -> bool:
+        """Row by row without gaps."""
+        return self.strides == row_strides(self.shape, self.itemsize) or _contiguous(
+            self.shape, self.strides, self.itemsize
+        )
+
+    @property
+    def dense(self) -> bool:
+        """Every byte of the hull belongs to exactly one element, in whatever order of axes."""
+        return _dense(self.shape, self.strides, self.itemsize)
+
+    @property
+    def self_overlapping(self) -> bool:
+        """Do two elements share a byte (a zero stride, or overlapping windows). True where it cannot be decided."""
+        return _self_overlapping(self.shape, self.strides, self.itemsize)
+
+    def overlaps(self, other: Span) -> bool | None:
+        """Do the two spans share a byte: decided on bytes, not on hulls. None: undecided, treat as "may"."""
+        if self.allocation is not other.allocation:
+            return False
+        (low, high), (other_low, other_high) = self._hull, other._hull
+        if high <= other_low or other_high <= low or low == high or other_low == other_high:
+            return False
+        if self._key == other._key:
+            return True
+        return _overlap(
+            other.offset - self.offset, self.shape, self.strides, self.itemsize,
+            other.shape, other.strides, other.itemsize,
+        )  # fmt: skip
+
+    def contains(self, other: Span) -> bool:
+        """Is every byte of `other` surely one of ours. False where it cannot be decided cheaply."""
+        if self.allocation is not other.allocation:
+            return False
+        if self._key == other._key or other._hull[0] == other._hull[1]:
+            return True
+        return self.dense and self._hull[0] <= other._hull[0] and other._hull[1] <= self._hull[1]
+
+    def box(self, ranges: Sequence[range | tuple[int, int]]) -> Span:
+        """The sub-span of these indices: per axis a `range` with a positive step, or (first, one past the last)."""
+        offset, shape, strides = self.offset, [], []
+        for picked, stride in zip(ranges, self.strides, strict=True):
+            r = picked if isinstance(picked, range) else range(*picked)
+            offset += (r.start if len(r) else 0) * stride
+            shape.append(len(r))
+            strides.append(stride * r.step)
+        return Span(self.allocation, offset, tuple(shape), tuple(strides), self.itemsize)
+
+    def part(self, ends: tuple[tuple[int, int], ...]) -> Span:
+        """The box of these (first, one past the last), the same object for the same box as long as it is in use."""
+        if self._parts is None:
+            self._parts = {}
+        found = self._parts.get(ends)
+        if found is None:
+            if len(self._parts) >= PARTS:
+                self._parts.clear()
+            found = self._parts[ends] = self.box(ends)
+        return found
+
+    def view(self, dtype: Any, inner: tuple[int, ...] | None = None) -> Any:
+        """The bytes as a writable NumPy array (CuPy on a GPU) of shape `(*shape, *inner)`.
+
+        `inner` are the axes inside one element; by default one axis if an element holds several of `dtype`.
+        """
+        dtype = np.dtype(dtype)
+        if inner is None:
+            inner = () if self.itemsize == dtype.itemsize else (self.itemsize // dtype.itemsize,)
+        strides = self.strides + row_strides(inner, dtype.itemsize)
+        return self.allocation.window(dtype, self.shape + inner, self.offset, strides)
+
+    def words(self) -> Any:
+        """The bytes as unsigned integers, as wide as their alignment allows: a view to move or compare bits with."""
+        steps = math.gcd(self.itemsize, self.allocation.address + self.offset, *self.strides)
+        width = math.gcd(steps, 8)
+        return self.view(f"u{width}")
+
+    def copy_out(self) -> Any:
+        """The present bytes, as a packed array of unsigned integers on the same device. `copy_in` puts them back."""
+        return capture_log.copy(self.words())
+
+    def copy_in(self, kept: Any) -> None:
+        """Put back what `copy_out` gave. Tells nobody: for rewinding only."""
+        words = self.words()
+        capture_log.do(lambda: words.__setitem__(..., kept), capture_log.gpu_of(words, kept))
+
+
+@lru_cache(4096)
+def row_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Byte strides of a row-major layout."""
+    strides = []
+    for n in reversed(shape):
+        strides.append(itemsize)
+        itemsize *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+@lru_cache(4096)
+def _contiguous(shape: tuple, strides: tuple, itemsize: int) -> bool:
+    if 0 in shape:
+        return True
+    return all(n == 1 or s == r for n, s, r in zip(shape, strides, row_strides(shape, itemsize), strict=True))
+
+
+@lru_cache(4096)
+def _dense(shape: tuple, strides: tuple, itemsize: int) -> bool:
+    run = itemsize
+    for stride, n in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n != 1):
+        if stride != run:
+            return False
+        run *= n
+    return True
+
+
+@lru_cache(4096)
+def _self_overlapping(shape: tuple, strides: tuple, itemsize: int) -> bool:
+    if math.prod(shape) < 2:
+        return False
+    axes = sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1)
+    if axes[0][0] == 0:
+        return True
+    extent, nested = itemsize, True
+    for stride, n in axes:
+        nested = nested and stride >= extent
+        extent += stride * (n - 1)
+    if nested:
+        return False
+    if math.prod(shape) > 1 << 20:
+        return True
+    starts = np.zeros(1, np.int64)
+    for stride, n in axes:
+        starts = (starts[:, None] + stride * np.arange(n)).reshape(-1)
+    return bool(np.diff(np.sort(starts)).min() < itemsize)
+
+
+@lru_cache(1 << 14)
+def _overlap(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, strides2: tuple, size2: int):
+    """Exact answer for two strided sets whose first elements are `gap` bytes apart and whose hulls overlap."""
+    if _dense(shape, strides, size) and _dense(shape2, strides2, size2):
+        return True
+    moving = [abs(s) for s, n in zip(strides + strides2, shape + shape2, strict=True) if n > 1]
+    lattice = math.gcd(*moving) if moving else 0
+    if lattice:  # every element of the one starts `gap` beside an element of the other, modulo the lattice
+        beside = gap % lattice
+        if beside >= size and lattice - beside >= size2:
+            return False
+    return _solve(gap, shape, strides, size, shape2, strides2, size2)
+
+
+def _solve(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, strides2: tuple, size2: int):
+    """NumPy's bounded Diophantine solver, on arrays that are described but never read."""
+    middle = 1 << 50
+    a = np.asarray(_Described(middle, shape, strides, size))
+    b = np.asarray(_Described(middle + gap, shape2, strides2, size2))
+    try:
+        return bool(np.shares_memory(a, b, max_work=_WORK))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return None
+
+
+class _Described:
+    """Memory given by its address: what NumPy's array interface asks for. `owner` is kept alive."""
+
+    def __init__(self, address: int, shape: tuple, strides: tuple | None, itemsize: int, owner: Any = None):
+        self.owner = owner
+        kind = "|u1" if itemsize == 1 else f"|V{itemsize}"
+        self.__array_interface__ = {
+            "data": (address, False), "shape": shape, "strides": strides, "typestr": kind, "version": 3,
+        }  # fmt: skip
+
+
+class Marks:
+    """A small set of spans of one allocation, asked "does any of them touch this span".
+
+    `everything`: one of them is the whole allocation.
+    """
+
+    __slots__ = ("spans", "everything")
+
+    def __init__(self) -> None:
+        self.spans: dict[Span, None] = {}
+        self.everything = False
+
+    def __bool__(self) -> bool:
+        return bool(self.spans)
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(list(self.spans))
+
+    def add(self, span: Span) -> None:
+        self.spans[span] = None
+        self.everything = self.everything or (span.dense and span.nbytes == span.allocation.nbytes)
+
+    def drop(self, span: Span) -> None:
+        """Forget the spans that lie within this one."""
+        self.spans = {s: None for s in self.spans if not span.contains(s)}
+        self.everything = any(s.dense and s.nbytes == s.allocation.nbytes for s in self.spans)
+
+    def touch(self, span: Span) -> bool:
+        """Does any marked span overlap this one (undecided counts as yes; an empty span: is anything marked)."""
+        if not self.spans:
+            return False
+        if self.everything or span in self.spans or span._hull[0] == span._hull[1]:
+            return True
+        return any(s.overlaps(span) is not False for s in self.spans)
+
+
+# ---- allocations
+
+
+class Watcher(Protocol):
+    """What a tape must answer to for the allocations it stands in the `watchers` of."""
+
+    def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
+        """Bytes of `span` are about to be changed by something that this tape does not record.
+
+        `where` is None if `caller_where()` tells it: that takes longer than many a launch.
+        """
+
+    @property
+    def deaf(self) -> bool:
+        """Would it do nothing if it were told of a write now."""
+        ...
+
+    def exposing(self, allocation: Allocation) -> None:
+        """The raw address of the allocation is about to leave our hands, for the first time."""
+
+
+class Allocation:
+    """One owner's whole buffer. Identity is owner and address; compare with `is`.
+
+    owner        keeps the memory alive; None for a bare pointer.
+    version      goes up before every write.
+    exposed      the raw address has left our hands: bytes may change without a call of ours.
+    watchers     tapes to tell before bytes change.
+    required     spans the user asked gradients of (`requires_grad`); `retained`: those to keep (`retain_grad`);
+                 `asked`: is there any of them.
+    grad         the published gradient memory, laid out element for element like this one, or None so far.
+    of           set on gradient memory: the allocation it is the gradient of.
+    names        labels for pictures: name -> span.
+    grad_notes   span -> what to say, once, to who reads the gradient of these bytes and finds it zero.
+    blank        on gradient memory: the version at which it was all zeros.
+    publisher    on gradient memory: when a tape last published it, and which (a weak reference).
+    grad_scale   bytes of gradient per byte here: 2 for float16 (its gradient is float32), else 1; None: not fixed yet.
+    """
+
+    __slots__ = (
+        "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "required", "retained",
+        "asked", "grad", "_of", "names", "grad_notes", "grad_scale", "publisher", "blank", "_bytes", "_written",
+        "_published", "__weakref__",
+    )  # fmt: skip
+
+    def __init__(self, owner: Any, address: int, nbytes: int, device: Device, exposed: bool):
+        self.id = next(_ids)
+        self.owner, self.address, self.nbytes, self.device = owner, address, nbytes, device
+        self.version = 0
+        self.exposed = exposed
+        self.watchers: list[weakref.ref[Any]] = []
+        self.required, self.retained, self.asked = Marks(), Marks(), False
+        self.grad: Allocation | None = None
+        self._of: weakref.ref[Allocation] | None = None
+        self.names: dict[str, Span] = {}
+        self.grad_notes: dict[Span, str] = {}
+        self.grad_scale: int | None = None
+        self.publisher: tuple[int, Any] = (0, None)
+        self.blank = -1
+        self._bytes: Any = None
+        self._written: dict[Span, None] = {}
+        self._published: Any = None
+
+    def __repr__(self) -> str:
+        return f"m{self.id}"
+
+    def span(self) -> Span:
+        """The whole allocation, byte by byte."""
+        return Span(self, 0, (self.nbytes,), (1,), 1)
+
+    # ---- bytes
+
+    @property
+    def bytes(self) -> Any:
+        """All bytes, as a one-dimensional uint8 array of the device's array module."""
+        if self._bytes is None:
+            self._bytes = self._map()
+        return self._bytes
+
+    def _map(self) -> Any:
+        if self.device.is_cuda:
+            cupy = xp(self.device)
+            memory = cupy.cuda.UnownedMemory(self.address, self.nbytes, self.owner, self.device.ordinal)
+            return cupy.ndarray((self.nbytes,), np.uint8, cupy.cuda.MemoryPointer(memory, 0))
+        if self.nbytes == 0:
+            return np.zeros(0, np.uint8)
+        return np.asarray(_Described(self.address, (self.nbytes,), None, 1, self.owner))
+
+    def window(self, dtype: np.dtype, shape: tuple[int, ...], offset: int, strides: tuple[int, ...]) -> Any:
+        """A strided view of the bytes; shares memory."""
+        if self.device.is_cuda:
+            raw = self.bytes
+            catch_up(self.device)
+            return xp(self.device).ndarray(shape, dtype, raw.data + offset, strides)
+        return np.ndarray(shape, dtype, self.bytes, offset, strides)
+
+    def expose(self) -> None:
+        """The raw address leaves our hands. Watching tapes are told first, once."""
+        capture_log.refuse("Memory is shown to others")
+        if self.exposed:
+            return
+        with LOCK:
+            for ref in self.watchers:
+                if (tape := ref()) is not None:
+                    tape.exposing(self)
+            self.exposed = True
+            if self.is_gradient:
+                self._published = self.bytes.copy()
+
+    # ---- writes
+
+    def watch(self, tape: Watcher) -> None:
+        """From now on the tape is told before bytes change."""
+        own = weakref.ref(tape)
+        if not self.watchers:
+            self.watchers = [own]
+        elif own not in self.watchers:
+            self.watchers = [*[ref for ref in self.watchers if ref() is not None], own]
+
+    def about_to_write(self, span: Span, what: str, where: Where | None = None, by: Any = None) -> None:
+        """Call under LOCK before bytes of `span` change. `by` is the tape that records this write, if one does.
+
+        Every other watching tape is told (it may keep the old bytes, or raise to refuse the write).
+        """
+        for ref in self.watchers:
+            tape = ref()
+            if tape is not by and tape is not None and not _silence:
+                tape.foreign_write(span, what, where)
+        self.version += 1
+        if capture_log.opened is not None and (notes := capture_log.noting()) is not None:
+            notes.written.setdefault(self, {})[span] = what
+        if self._of is not None:
+            self._written[span] = None
+            primal = self.of
+            if primal is not None:
+                primal.grad_notes.clear()
+
+    # ---- gradients
+
+    def note_asked(self) -> None:
+        """Call when `required` or `retained` has changed."""
+        global asks
+        asks += 1
+        self.asked = bool(self.required) or bool(self.retained)
+
+    @property
+    def is_gradient(self) -> bool:
+        return self._of is not None
+
+    @property
+    def of(self) -> Allocation | None:
+        return None if self._of is None else self._of()
+
+    def gradient(self) -> Allocation:
+        """The gradient memory; made of zeros when first asked for."""
+        if self.grad is None:
+            if self.grad_scale is None:
+                self.grad_scale = 1
+            notes = capture_log.noting()
+            made = allocate(self.nbytes * self.grad_scale, self.device, lasting=notes is None or self not in notes.made)
+            made._of, made.blank = weakref.ref(self), made.version
+            self.grad = made
+        return self.grad
+
+    def gradient_span(self, span: Span) -> Span:
+        """Where in the gradient memory the gradient of these bytes lies."""
+        memory = self.gradient()
+        k = self.grad_scale or 1
+        if k == 1:
+            return Span(memory, span.offset, span.shape, span.strides, span.itemsize)
+        return Span(memory, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
+
+    @property
+    def written_by_user(self) -> bool:
+        """On gradient memory: has our API written to it since `mark_published`."""
+        return bool(self._written)
+
+    def mark_published(self) -> None:
+        """On gradient memory: from now on the present bytes are ours, not the user's."""
+        self._written.clear()
+        if self.exposed and self._published is not None:
+            self._published[...] = self.bytes  # a new buffer would cost more in fresh pages than the copy
+        elif self.exposed:
+            self._published = self.bytes.copy()
+
+    def forget_written(self, span: Span) -> None:
+        """On gradient memory: the bytes of `span` no longer count as written by the user (they were cleared)."""
+        rest = self.user_written_mask(self.span()) if self._written else None
+        self._written.clear()
+        if rest is not None:
+            _bits(span, rest)[...] = False
+            self._written.update((s, None) for s in _runs(self, rest))
+        if self._published is not None:
+            _bits(span, self._published)[...] = _bits(span, self.bytes)
+
+    def user_written_mask(self, span: Span) -> np.ndarray | None:
+        """On gradient memory: which elements of `span` hold a byte that the user wrote since `mark_published`.
+
+        A bool array of the span's shape on the host, or None if nowhere. Writes through our API count whatever they
+        wrote; writes through a raw view (`numpy()`, `ptr`) count where the bits now differ from what was published.
+        """
+        mask = np.zeros(self.nbytes, bool)
+        for written in self._written:
+            if written.overlaps(span) is not False:
+                _bits(written, mask)[...] = True
+        if self._published is not None:
+            changed = self._published != self.bytes
+            mask |= changed.get() if self.device.is_cuda else changed
+        touched = _bits(span, mask).any(axis=-1)
+        return touched if touched.any() else None
+
+
+def _bits(span: Span, flat: Any) -> Any:
+    """The entries of a per-byte array of an allocation that belong to a span: shape (*shape, itemsize)."""
+    shape, strides = span.shape + (span.itemsize,), span.strides + (1,)
+    if isinstance(flat, np.ndarray):
+        return np.ndarray(shape, flat.dtype, flat, span.offset, strides)
+    return type(flat)(shape, flat.dtype, flat.data + span.offset, strides)
+
+
+def _runs(memory: Allocation, mask: np.ndarray) -> list[Span]:
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], mask.view(np.int8), [0]))))
+    return [Span(memory, int(a), (int(b - a),), (1,), 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = True, lasting: bool = False) -> Allocation:
+    """New memory of our own. `lasting`: made once, also where a capture is open that will be replayed."""
+    where = get_device(device)
+    if where.is_cuda:
+        cupy = xp(where)
+        with cupy.cuda.Device(where.ordinal):
+            raw = (cupy.zeros if zeroed else cupy.empty)(nbytes, np.uint8)
+        made = Allocation(raw.data.mem, int(raw.data.ptr), nbytes, where, exposed=False)
+    else:
+        raw = (np.zeros if zeroed else np.empty)(nbytes, np.uint8)
+        made = Allocation(raw, raw.__array_interface__["data"][0], nbytes, where, exposed=False)
+    made._bytes = raw
+    _register(made)
+    if (notes := capture_log.noting()) is not None and not lasting:
+        notes.made.add(made)
+        notes.cleared.add(made)
+        if zeroed:
+            notes.steps.append(capture_log.step(lambda: raw.fill(0), capture_log.gpu_of(raw)))
+    return made
+
+
+# ---- which allocation is it
+
+
+class _Ranges:
+    """Live allocations of one device by address. Dead ones are dropped when met, and all together now and then."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.entries: dict[int, weakref.ref[Allocation]] = {}
+        self.sweep_at = 256
+
+    def live(self, address: int) -> Allocation | None:
+        return self.entries[address]()
+
+    def add(self, new: Allocation) -> None:
+        for stale in self.meeting(new.address, new.address + new.nbytes):  # a bare pointer that outlived its memory
+            del self.entries[stale.address]
+            self.starts.remove(stale.address)
+        if new.address not in self.entries:
+            bisect.insort(self.starts, new.address)
+        self.entries[new.address] = weakref.ref(new)
+        if len(self.starts) > self.sweep_at:
+            self.entries = {a: ref for a, ref in self.entries.items() if ref() is not None}
+            self.starts = sorted(self.entries)
+            self.sweep_at = 2 * len(self.starts) + 256
+
+    def meeting(self, low: int, high: int) -> list[Allocation]:
+        """The live allocations that share a byte with [low, high), in order of address."""
+        at = bisect.bisect_right(self.starts, low)
+        found = []
+        for i in range(at - 1, -1, -1):  # live ones never overlap: the first live one below decides
+            if (below := self.live(self.starts[i])) is not None:
+                found += [below] if below.address + below.nbytes > low else []
+                break
+        while at < len(self.starts) and self.starts[at] < high:
+            if (above := self.live(self.starts[at])) is not None:
+                found.append(above)
+            at += 1
+        return found
+
+
+_ranges: dict[Device, _Ranges] = {}
+
+
+def _register(new: Allocation) -> None:
+    if new.nbytes:
+        with LOCK:
+            _ranges.setdefault(new.device, _Ranges()).add(new)
+
+
+def allocation_at(address: int, nbytes: int, device: Device, owner: Any = None) -> Allocation:
+    """The allocation of these bytes: the known one they lie in, or a new, exposed one that keeps `owner` alive.
+
+    Raises LaunchError [partial-overlap] if the bytes lie partly inside known memory.
+    """
+    with LOCK:
+        known = _ranges.setdefault(device, _Ranges()).meeting(address, address + nbytes) if nbytes else []
+        for other in known:
+            same = owner is not None and other.owner is owner and other.address == address
+            if same or (other.address <= address and address + nbytes <= other.address + other.nbytes):
+                if other.owner is None and owner is not None:
+                    other.owner = owner
+                other.expose()
+                return other
+        if known:
+            raise LaunchError(
+                f"{nbytes} bytes at {address:#x} partly overlap {known[0]}, "
+                f"which is {known[0].nbytes} bytes at {known[0].address:#x}.",
+                slug="partial-overlap",
+                why="Only one buffer that holds both would keep their gradients together.",
+                instead="wrap the whole buffer first, then take slices of that array",
+            )
+        new = Allocation(owner, address, nbytes, device, exposed=True)
+        _register(new)
+        return new
+
+
+def allocation_of(data: Any) -> tuple[Allocation, int]:
+    """The allocation that a NumPy, CuPy or torch-backed array lies in, and the byte offset of its first element."""
+    if isinstance(data, np.ndarray):
+        owner, address, nbytes = _numpy_buffer(data)
+        first = data.__array_interface__["data"][0]
+        memory = allocation_at(address, nbytes, cpu, owner)
+        return memory, (first - memory.address if data.size else 0)
+    pointer = data.data  # CuPy
+    device = get_device(f"cuda:{data.device.id}")
+    memory = allocation_at(int(pointer.mem.ptr), int(pointer.mem.size), device, pointer.mem)
+    return memory, int(pointer.ptr) - memory.address
+
+
+def _numpy_buffer(data: np.ndarray) -> tuple[Any, int, int]:
+    """Owner, address and size of the buffer behind a NumPy array: the root of its `.base` chain, or what that wraps."""
+    root = data
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    low, high = np.lib.array_utils.byte_bounds(root)
+    if root.size == 0:
+        low = high = root.__array_interface__["data"][0]
+    for owner, address, nbytes in _behind(root.base):
+        if address <= low and high <= address + nbytes:
+            return owner, address, nbytes
+    return root, int(low), int(high - low)
+
+
+def _behind(base: Any) -> Iterable[tuple[Any, int, int]]:
+    """The buffer that a NumPy array was made from: a torch tensor's storage, or anything with the buffer protocol."""
+    if hasattr(base, "untyped_storage"):
+        storage = base.untyped_storage()
+        yield base, storage.data_ptr(), storage.nbytes()
+    elif base is not None:
+        try:
+            whole = np.frombuffer(base, np.uint8)
+        except (TypeError, ValueError, BufferError, AttributeError):
+            return
+        yield base, whole.__array_interface__["data"][0], whole.nbytes
+
+
+# ---- who records
+
+
+class Recorder(Protocol):
+    """A tape that is recording: it gets every host write as an event."""
+
+    def host_event(
+        self, kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], None], where: Where | None
+    ) -> None:
+        """`kind`: copy, assign, fill_ or zero_. `src` is the array that values come from, or None: then `value` is.
+
+        Called under LOCK. The recorder tells the other watchers (`about_to_write(..., by=self)`) and calls
+        `perform`, which does the writing.
+        """
+
+
+class _Recorders(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+
+
+_recorders = _Recorders()
+
+
+def push_recorder(tape: Any) -> None:
+    """From now on host writes of this thread are events of this tape."""
+    _recorders.stack.append(tape)
+
+
+def pop_recorder(tape: Any) -> None:
+    """Ends `push_recorder(tape)`."""
+    for i in range(len(_recorders.stack) - 1, -1, -1):
+        if _recorders.stack[i] is tape:
+            del _recorders.stack[i]
+            return
+
+
+def recorder() -> Any:
+    """The tape that records now in this thread, or None."""
+    return _recorders.stack[-1] if _recorders.stack else None
+
+
+_silence: list[None] = []
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Under LOCK: inside, no tape is told of writes, since all bytes will be put back."""
+    _silence.append(None)
+    try:
+        yield
+    finally:
+        _silence.pop()
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Inside, nothing is recorded in this thread (watching tapes are still told of writes)."""
+    push_recorder(None)
+    try:
+        yield
+    finally:
+        pop_recorder(None)
+
+
+def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], None]) -> None:
+    """One write by the host to the array `dst`: an event of the recording tape, or a plain write that is announced."""
+    with LOCK:
+        if (notes := capture_log.noting()) is not None:
+            for a in (dst,) if src is None else (dst, src):
+                notes.use(a.allocation, "read")
+        tape = recorder()
+        if tape is not None:
+            tape.host_event(kind, dst, src, value, perform, caller_where())
+        else:
+            dst.allocation.about_to_write(dst.span, kind)
+            perform()
+        let_follow(dst.device)
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def caller_where() -> Where | None:
+    """The line of the user's program that called us: the innermost frame outside this package."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__") or ""
+        if name.partition(".")[0] != _PACKAGE and name != "contextlib":
+            code = frame.f_code
+            text = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
+            return Where(code.co_filename, frame.f_lineno, text=text.rstrip("\n"), function=code.co_name)
+        frame = frame.f_back
+    return None

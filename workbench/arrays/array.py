@@ -1,0 +1,1047 @@
+"""Arrays: a dtype, a span of an allocation, and the gradient that this memory has.
+
+`array(...)` with data makes memory; `array(dtype=F, ndim=2)`, without data, pointer or shape, is the annotation
+`types.Array` of kernel parameters. Views (slices, reshape, transpose, view, field) are arrays on the same allocation.
+Whether memory requires a gradient, and the gradient itself, belong to the memory and not to one of its names:
+`x[2:5].grad` is `x.grad[2:5]`. Every write by the host goes through `memory.host_write`, so that tapes see it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+
+from ..device import Device, get_device, xp
+from ..errors import BoundsError, LaunchError
+from ..kernels import types
+from ..kernels.reading import declare
+from ..kernels.types import Composite, Scalar, Struct, Type
+from . import capture_log
+from .allocation import (
+    LOCK,
+    Allocation,
+    Marks,
+    Span,
+    allocate,
+    allocation_at,
+    allocation_of,
+    host_write,
+    recorder,
+    row_strides,
+)  # fmt: skip
+
+
+class Layout(NamedTuple):
+    """What decides the code that runs on an array. Interned: equal layouts are one object."""
+
+    dtype: Type
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    ordinal: int  # of the GPU
+
+
+_layouts: dict[Layout, int] = {}  # equal layouts have one number
+_numbers = itertools.count()
+
+operators: dict[str, Callable[[Any, Any], Any]] = {}
+"""Array operators by name (`__imul__`, `__add__`, ...). Filled by the layer that can launch kernels."""
+
+
+# ---- dtypes
+
+
+def dtype_of(dtype: Any) -> Type:
+    """The element type that a user's name stands for. Raises LaunchError [dtype]."""
+    if isinstance(dtype, (Scalar, Composite, Struct)):
+        return dtype
+    if isinstance(dtype, types.Array):
+        raise LaunchError(f"{dtype} cannot be the dtype of an array", slug="dtype", instead=f"dtype={dtype.dtype}")
+    try:
+        return types.scalar_of(dtype)
+    except TypeError:
+        raise LaunchError(
+            f"{dtype!r} is not a dtype", slug="dtype",
+            why="A dtype is a scalar (float32, int32 ...), a vector, matrix or quaternion type, or a struct.",
+        ) from None  # fmt: skip
+
+
+def itemsize_of(dtype: Type) -> int:
+    """Bytes of one element."""
+    return dtype.numpy.itemsize if isinstance(dtype, Struct) else dtype.itemsize  # type: ignore[attr-defined]
+
+
+def differentiable(dtype: Type) -> bool:
+    """Does memory of this type have a gradient: any float in it."""
+    if isinstance(dtype, Struct):
+        return any(differentiable(t) for _, t in dtype.fields)
+    return types.is_float(dtype)
+
+
+def _half(dtype: Type) -> bool:
+    return getattr(dtype, "scalar", None) is types.float16
+
+
+def _inner(dtype: Type) -> tuple[int, ...]:
+    return getattr(dtype, "shape", ())
+
+
+def _with_scalar(dtype: Type, scalar: Scalar) -> Type:
+    """The same vector, matrix or quaternion over another scalar."""
+    if isinstance(dtype, types.Vector):
+        return types.vector(dtype.length, scalar)
+    if isinstance(dtype, types.Matrix):
+        return types.matrix((dtype.rows, dtype.cols), scalar)
+    return types.quaternion(scalar) if isinstance(dtype, types.Quat) else scalar
+
+
+def _annotation(dtype: Any, ndim: int | None) -> types.Array:
+    if not isinstance(dtype, Type) and dtype is not Any:
+        dtype = dtype_of(dtype)
+    return types.Array(dtype, 1 if ndim is None else ndim)  # type: ignore[arg-type]
+
+
+# ---- the array
+
+
+class array:
+    """Memory of one dtype, or (without data) the annotation of a kernel's array parameter.
+
+    data           nested lists, NumPy arrays (trailing axes are the components of vec/mat/quat), a list of struct
+                   instances, or another array. Python floats make float32, ints int32; NumPy arrays keep their type.
+    dtype          element type; values are converted to it.
+    shape          reshape `data` to this shape of elements; alone: new memory of zeros.
+    copy           False: share the memory of `data` (which must fit as it is) instead of copying.
+    ptr            wrap this address (with `shape`, `dtype`, optional `strides` in bytes). Inside known memory it joins.
+    requires_grad  ask for gradients of this memory. [grad-of-int] on dtypes without floats.
+    retain_grad    keep the full adjoint of an intermediate.
+    grad           copied into the gradient.
+    name           label in messages and pictures.
+
+    Raises LaunchError [dtype], [components], [shape], [ndim], [layout], [read-only], [partial-overlap], [convert].
+    """
+
+    __slots__ = (
+        "dtype", "ndim", "shape", "strides", "size", "allocation", "device", "_address", "_offset", "_layout",
+        "_packed", "_span", "_data", "_grad", "_name", "_differentiable", "__weakref__",
+    )  # fmt: skip
+
+    _fixed_ndim: int | None = None
+
+    dtype: Type
+    ndim: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    size: int
+    allocation: Allocation
+    device: Device
+    _span: Span | None
+    _grad: array | None
+
+    def __new__(
+        cls,
+        data: Any = None,
+        dtype: Any = None,
+        shape: int | Sequence[int] | None = None,
+        device: str | Device | None = None,
+        requires_grad: bool = False,
+        copy: bool = True,
+        *,
+        ndim: int | None = None,
+        ptr: int | None = None,
+        strides: Sequence[int] | None = None,
+        capacity: int | None = None,
+        grad: array | None = None,
+        name: str | None = None,
+        retain_grad: bool = False,
+    ) -> Any:
+        ndim = cls._fixed_ndim if ndim is None else ndim
+        if data is None and ptr is None and shape is None:
+            if dtype is None:
+                raise LaunchError("array() needs data, a shape or a dtype", slug="dtype", instead="array(data)")
+            return _annotation(dtype, ndim)
+        if ptr is not None:
+            made = _from_pointer(ptr, dtype, shape, strides, capacity, device)
+        elif data is None:
+            made = _new(shape, dtype_of(float if dtype is None else dtype), device)
+        else:
+            made = _from_data(data, dtype, shape, device, copy)
+        if ndim is not None and made.ndim != ndim:
+            raise LaunchError(
+                f"array{ndim}d takes {ndim} axes, the data has shape {made.shape}", slug="ndim",
+                instead=f"array(data, dtype={made.dtype})",
+            )  # fmt: skip
+        return _finish(made, requires_grad, retain_grad, grad, name)
+
+    def __class_getitem__(cls, item: Any) -> types.Array:
+        """`array[vec3]`, `array[float32, 2]`: the annotation."""
+        dtype, *rest = item if isinstance(item, tuple) else (item,)
+        ndim = (get_args(rest[0]) or (rest[0],))[0] if rest else cls._fixed_ndim
+        return _annotation(dtype, ndim)
+
+    # ---- what it is
+
+    @property
+    def span(self) -> Span:
+        """The bytes of this array within its allocation."""
+        if self._span is None:
+            self._span = Span(self.allocation, self._offset, self.shape, self.strides, itemsize_of(self.dtype))
+        return self._span
+
+    @property
+    def data(self) -> Any:
+        """The bytes as a strided NumPy (CuPy) array of shape `(*shape, *components)`. For internal reading."""
+        if self._data is None:
+            self._data = self.span.view(self.dtype.numpy, _inner(self.dtype))  # type: ignore[attr-defined]
+        return self._data
+
+    @property
+    def is_contiguous(self) -> bool:
+        return self.span.contiguous
+
+    @property
+    def nbytes(self) -> int:
+        return self.span.nbytes
+
+    @property
+    def ptr(self) -> int:
+        """Address of the first element. Reading it exposes the memory: writes through it are checked for."""
+        self.allocation.expose()
+        return self._address
+
+    @property
+    def name(self) -> str | None:
+        return self._name
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        if self._name is not None and self.allocation.names.get(self._name) == self.span:
+            del self.allocation.names[self._name]
+        self._name = name
+        if name is not None:
+            self.allocation.names[name] = self.span
+
+    @property
+    def label(self) -> str:
+        """How messages call this array: its name, or the id of its memory."""
+        return self._name or f"{self.allocation}"
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __str__(self) -> str:
+        return str(self._host())
+
+    def __repr__(self) -> str:
+        shown = np.array2string(self._host(), threshold=20, edgeitems=3, precision=6, separator=", ")
+        extra = "" if self._name is None else f", name={self._name!r}"
+        extra += ", requires_grad=True" if self.requires_grad else ""
+        extra += f", device={self.device.name!r}" if self.device.is_cuda else ""
+        return f"array({shown}, dtype={self.dtype}, shape={self.shape}{extra})"
+
+    # ---- gradients
+
+    @property
+    def requires_grad(self) -> bool:
+        """Does this memory ask for gradients, through this name or any other."""
+        marks = self.allocation.required
+        return bool(marks.spans) and self._differentiable and marks.touch(self.span)
+
+    @requires_grad.setter
+    def requires_grad(self, on: bool) -> None:
+        self._mark(self.allocation.required, on, "requires_grad")
+
+    @property
+    def retain_grad(self) -> bool:
+        """Publish the adjoint by the final contents, also where the tape overwrote this memory."""
+        marks = self.allocation.retained
+        return bool(marks.spans) and self._differentiable and marks.touch(self.span)
+
+    @retain_grad.setter
+    def retain_grad(self, on: bool) -> None:
+        self._mark(self.allocation.retained, on, "retain_grad")
+
+    def _mark(self, marks: Marks, on: bool, what: str) -> None:
+        if not on:
+            marks.drop(self.span)
+            self.allocation.note_asked()
+            if self._differentiable and marks.touch(self.span):
+                raise LaunchError(
+                    f"{what} = False on a part of {self.label}: the memory was marked as a whole",
+                    slug="grad-of-part", instead=f"x.{what} = False on the array that was marked",
+                )  # fmt: skip
+            return
+        if not self._differentiable:
+            raise LaunchError(
+                f"{what} on an array of {self.dtype}: there is no derivative by whole numbers", slug="grad-of-int",
+                instead="array(data, dtype=float32, requires_grad=True)",
+            )  # fmt: skip
+        self._check_gradient_type()
+        marks.add(self.span)
+        self.allocation.note_asked()
+
+    def _check_gradient_type(self) -> None:
+        """float16 memory has float32 gradients, twice as wide: no other float type can share them."""
+        if self.allocation.grad_scale == 2 and not _half(self.dtype):
+            raise LaunchError(
+                f"gradients of {self.label} as {self.dtype}, but this memory has them as float16", slug="two-types",
+                why="Memory has one gradient, of one scalar type.", instead="use one dtype, or two buffers",
+            )  # fmt: skip
+
+    @property
+    def is_gradient(self) -> bool:
+        """Is this array the gradient of another."""
+        return self.allocation.is_gradient
+
+    @property
+    def grad(self) -> array | None:
+        """The gradient: an array of the same shape (float32 for float16), the same object at every reading.
+
+        None unless `requires_grad` or `retain_grad`. Assigning copies values; assigning None clears to zeros.
+        """
+        if not (self.requires_grad or self.retain_grad):
+            return None
+        with LOCK:
+            if self._grad is None:
+                self._grad = self._gradient()
+        return self._grad
+
+    def _say_notes(self) -> None:
+        """On a gradient: what its reader should know, said once."""
+        primal = self.allocation.of
+        for span, note in list(primal.grad_notes.items()) if primal is not None else ():
+            used_up = primal.gradient_span(span)
+            if used_up.overlaps(self.span) is not False and not self.span.words().any() and not used_up.words().any():
+                primal.grad_notes.clear()
+                warnings.warn(note, stacklevel=3)
+                return
+
+    def _gradient(self) -> array:
+        self._check_gradient_type()
+        span = self.allocation.gradient_span(self.span)
+        dtype = _with_scalar(self.dtype, types.float32) if self.allocation.grad_scale == 2 else self.dtype
+        made = _on(span.allocation, dtype, span.shape, span.strides, span.offset)
+        if self._name is not None:
+            made.name = f"{self._name}.grad"
+        return made
+
+    @grad.setter
+    def grad(self, value: array | None) -> None:
+        if value is None:
+            self._clear_grad()
+            return
+        mine = self.grad
+        if mine is None:
+            raise LaunchError(
+                f"{self.label} has no gradient to assign to", slug="no-grad",
+                instead="array(data, requires_grad=True), or tape.backward(grads={y: seed})",
+            )  # fmt: skip
+        if not isinstance(value, array):
+            raise LaunchError(
+                f"{self.label}.grad = {type(value).__name__}: a gradient is given as an array", slug="grad-dtype",
+                instead=f"{self.label}.grad = array(values, dtype={mine.dtype})",
+            )  # fmt: skip
+        if value.dtype != mine.dtype or value.shape != mine.shape:
+            raise LaunchError(
+                f"{self.label}.grad is {mine.dtype} of shape {mine.shape}, "
+                f"the value {value.label} is {value.dtype} of shape {value.shape}",
+                slug="grad-shape" if value.dtype == mine.dtype else "grad-dtype",
+            )  # fmt: skip
+        if value.span != mine.span:
+            _write_array("assign", mine, value)
+
+    def _clear_grad(self) -> None:
+        memory = self.allocation.grad
+        if memory is not None and (mine := self.grad) is not None:
+            _write_value("zero_", mine, None)
+            memory.forget_written(mine.span)
+
+    # ---- reading
+
+    def _host(self) -> np.ndarray:
+        capture_log.refuse("Values are read")
+        return self.data.get() if self.device.is_cuda else self.data
+
+    def numpy(self) -> np.ndarray:
+        """The values with shape `(*shape, *components)`; a structured array for structs.
+
+        On the CPU this is the memory itself, not a copy (so the memory is exposed from now on); from a GPU, a copy.
+        """
+        capture_log.refuse("Values are read")
+        if self.is_gradient:
+            self._say_notes()
+        if self.device.is_cuda:
+            return self.data.get()
+        self.allocation.expose()
+        return self.data[...]
+
+    def list(self) -> list:
+        """The elements in row-major order: numbers, small arrays, or struct records."""
+        flat = self._host().reshape((-1, *_inner(self.dtype)))
+        return [self._element(v) for v in flat]
+
+    def item(self) -> Any:
+        """The value of an array of one element."""
+        if self.size != 1:
+            raise LaunchError(f"{self.label} has {self.size} elements, not one", slug="shape", instead="x[i]")
+        return self[(0,) * self.ndim]
+
+    def _element(self, value: Any) -> Any:
+        if isinstance(self.dtype, Composite):
+            return self.dtype(np.array(value))
+        return value.copy() if isinstance(value, np.void) else value
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(self.shape[0]))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy or dtype is not None:
+            return np.array(self._host(), dtype=dtype)
+        return self.numpy()
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        if self.device.is_cuda:
+            raise AttributeError("__array_interface__ of an array on a GPU")
+        return self.numpy().__array_interface__
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.device.is_cpu:
+            raise AttributeError("__cuda_array_interface__ of an array on the CPU")
+        self.allocation.expose()
+        return self.data.__cuda_array_interface__
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """DLPack: another library takes this memory as it is. The memory is exposed from now on."""
+        self.allocation.expose()
+        return self.data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.data.__dlpack_device__()
+
+    def __deepcopy__(self, memo: dict) -> array:
+        return clone(self)
+
+    # ---- views
+
+    def _view(self, dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> array:
+        return _on(self.allocation, dtype, shape, strides, offset)
+
+    def _index(self, key: Any) -> tuple[list[range], list[bool]]:
+        """Per axis the indices taken, and whether the axis stays."""
+        keys = list(key) if isinstance(key, tuple) else [key]
+        if Ellipsis in [k for k in keys if k is Ellipsis]:
+            at = next(i for i, k in enumerate(keys) if k is Ellipsis)
+            keys[at : at + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
+        if len(keys) > self.ndim:
+            raise BoundsError(f"{len(keys)} indices for {self.label} of shape {self.shape}", slug="bounds")
+        keys += [slice(None)] * (self.ndim - len(keys))
+        picked = [_picked(k, n, self) for k, n in zip(keys, self.shape, strict=True)]
+        return picked, [isinstance(k, slice) for k in keys]
+
+    def _boxed(self, picked: list[range], stays: list[bool]) -> array:
+        box = self.span.box(picked)
+        kept = [i for i, stay in enumerate(stays) if stay]
+        shape, strides = tuple(box.shape[i] for i in kept), tuple(box.strides[i] for i in kept)
+        return self._view(self.dtype, shape, strides, box.offset)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Slices and partial indices give views of the same memory; an index for every axis gives the value."""
+        picked, stays = self._index(key)
+        if any(stays):
+            return self._boxed(picked, stays)
+        capture_log.refuse("Values are read")
+        value = self.data[tuple(r.start for r in picked)]
+        return self._element(value.get() if self.device.is_cuda else value)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write values: a number or small array everywhere, or an array of exactly the indexed shape."""
+        picked, stays = self._index(key)
+        whole = not any(stays)
+        target = self._boxed(picked, [True] * self.ndim if whole else stays)
+        if isinstance(value, array):
+            source = value.reshape(target.shape) if whole and value.size == 1 else value
+            if source.span != target.span or source.dtype != target.dtype:  # `x[1:3] *= y` ends with x[1:3] = x[1:3]
+                target.assign(source)
+        elif whole or _is_element(value, self.dtype):
+            target.fill_(value)
+        else:
+            target.assign(value)
+
+    def reshape(self, shape: int | Sequence[int], *more: int) -> array:
+        """The same elements in another shape (one axis may be -1). Needs contiguous memory [layout]."""
+        new = _shape((shape, *more) if more else shape, self.size)
+        if math.prod(new) != self.size:
+            raise LaunchError(f"cannot reshape {self.label} of shape {self.shape} to {new}", slug="shape")
+        self._need_contiguous("reshape")
+        return self._view(self.dtype, new, row_strides(new, itemsize_of(self.dtype)), self._offset)
+
+    def flatten(self) -> array:
+        """The same elements as one axis. Needs contiguous memory [layout]."""
+        return self.reshape((self.size,))
+
+    def transpose(self, axes: Sequence[int] | None = None) -> array:
+        """The same memory with its axes in another order, by default reversed."""
+        order = tuple(reversed(range(self.ndim))) if axes is None else tuple(int(a) % self.ndim for a in axes)
+        if sorted(order) != list(range(self.ndim)):
+            raise LaunchError(f"transpose{tuple(axes or ())} of {self.ndim} axes", slug="shape")
+        shape, strides = tuple(self.shape[a] for a in order), tuple(self.strides[a] for a in order)
+        return self._view(self.dtype, shape, strides, self._offset)
+
+    @property
+    def T(self) -> array:
+        return self.transpose()
+
+    def view(self, dtype: Any) -> array:
+        """The same bytes as another dtype. Views of one float scalar type share their gradient.
+
+        Equal element size: any layout. Otherwise the last axis must be contiguous: `(n, 3)` floats are `(n,)` vec3,
+        `(6,)` floats are `(2,)` vec3, and `(n,)` vec3 are `(n, 3)` floats.
+        """
+        new = dtype_of(dtype)
+        old_size, new_size = itemsize_of(self.dtype), itemsize_of(new)
+        if old_size == new_size:
+            return self._view(new, self.shape, self.strides, self._offset)
+        if new_size < old_size and old_size % new_size == 0:
+            split = _inner(self.dtype) if new_size * math.prod(_inner(self.dtype)) == old_size else ()
+            split = split or (old_size // new_size,)
+            return self._view(new, self.shape + split, self.strides + row_strides(split, new_size), self._offset)
+        return self._joined(new, old_size, new_size)
+
+    def _joined(self, new: Type, old_size: int, new_size: int) -> array:
+        parts, left = divmod(new_size, old_size)
+        inner = _inner(new)
+        if left or not self.ndim:
+            raise LaunchError(f"cannot view {self.dtype} of shape {self.shape} as {new}", slug="components")
+        n = len(inner)
+        if self.ndim > n >= 1 and self.shape[-n:] == inner and self.strides[-n:] == row_strides(inner, old_size):
+            return self._view(new, self.shape[:-n], self.strides[:-n], self._offset)
+        if self.shape[-1] % parts or (self.strides[-1] != old_size and self.shape[-1] > 1):
+            raise LaunchError(
+                f"cannot view {self.dtype} of shape {self.shape} as {new}: the last axis must be contiguous "
+                f"and a multiple of {parts}", slug="components", instead="x.contiguous().view(...)",
+            )  # fmt: skip
+        shape = (*self.shape[:-1], self.shape[-1] // parts)
+        return self._view(new, shape, (*self.strides[:-1], new_size), self._offset)
+
+    def field(self, path: str) -> array:
+        """One field (`"q"`, `"inner.a"`) of an array of structs: a strided array on the same memory."""
+        dtype, offset = self.dtype, self._offset
+        for name in path.split("."):
+            if not isinstance(dtype, Struct) or name not in dict(dtype.fields):
+                raise LaunchError(f"{self.dtype} has no field {path!r}", slug="field")
+            offset += dtype.numpy.fields[name][1]
+            dtype = dict(dtype.fields)[name]
+        return self._view(dtype, self.shape, self.strides, offset)
+
+    def _need_contiguous(self, what: str) -> None:
+        if not self.is_contiguous:
+            raise LaunchError(
+                f"{what} of {self.label}: shape {self.shape} with strides {self.strides} is not contiguous",
+                slug="layout", why="It would have to copy, and a copy has its own gradient.",
+                instead=f"x.contiguous().{what}(...)",
+            )  # fmt: skip
+
+    # ---- writing
+
+    def fill_(self, value: Any) -> array:
+        """Every element becomes `value`: a number, or for composites and structs also one value of the dtype."""
+        _write_value("fill_", self, _value_of(value, self.dtype))
+        return self
+
+    def zero_(self) -> array:
+        """Every byte becomes zero."""
+        _write_value("zero_", self, None)
+        return self
+
+    def assign(self, source: Any) -> array:
+        """Copy values from an array, NumPy array or nested list of exactly this shape; same dtype for arrays."""
+        if isinstance(source, array):
+            _same(self, source, "assign")
+            _write_array("assign", self, source)
+            return self
+        values, _ = _values(source, self.dtype)
+        if values.shape != self.shape + _inner(self.dtype):
+            raise LaunchError(
+                f"assign to {self.label} of shape {self.shape} ({self.dtype}): the values are {np.shape(source)}",
+                slug="shape",
+            )  # fmt: skip
+        _write_values(self, values)
+        return self
+
+    def contiguous(self) -> array:
+        """This array if it is contiguous, else a contiguous clone."""
+        return self if self.is_contiguous else clone(self)
+
+    def to(self, device: str | Device) -> array:
+        """This array if it lives there, else a copy on that device."""
+        return self if get_device(device) is self.device else clone(self, device=device)
+
+
+def _fixed(n: int) -> type[array]:
+    return type(f"array{n}d", (array,), {"__slots__": (), "_fixed_ndim": n, "__doc__": f"`array` with {n} axes."})
+
+
+array1d, array2d, array3d, array4d = (_fixed(n) for n in (1, 2, 3, 4))
+
+
+def _operator(name: str) -> Callable[[array, Any], Any]:
+    def apply(self: array, other: Any) -> Any:
+        if name in operators:
+            return operators[name](self, other)
+        raise LaunchError(
+            f"no operator {name.strip('_')} on arrays", slug="array-operator",
+            why="Arrays are memory; arithmetic on their elements belongs in a kernel.",
+            instead="a kernel, wb.map(...), or x.numpy() for plain NumPy",
+        )  # fmt: skip
+
+    apply.__name__ = name
+    return apply
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    for _kind in ("i", "", "r"):
+        setattr(array, f"__{_kind}{_name}__", _operator(f"__{_kind}{_name}__"))
+array.__neg__ = lambda self: _operator("__neg__")(self, None)  # type: ignore[attr-defined]
+
+
+# ---- making arrays
+
+
+def _on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: int) -> array:
+    """The array of this layout on this memory: the one place where arrays come from."""
+    made = object.__new__(array)
+    made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
+    made.size = math.prod(shape)
+    made.allocation, made.device = memory, memory.device
+    made._offset, made._address = offset, memory.address + offset
+    made._layout = _layouts.setdefault(Layout(dtype, shape, strides, memory.device.ordinal), next(_numbers))
+    made._packed = (made._address, *shape, *strides)
+    made._span = made._data = made._grad = made._name = None
+    made._differentiable = differentiable(dtype)
+    if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides
+        memory.grad_scale = 2 if _half(dtype) else 1
+    return made
+
+
+def _finish(made: array, requires_grad: bool, retain_grad: bool, grad: array | None, name: str | None) -> array:
+    if name is not None:
+        made.name = name
+    if requires_grad:
+        made.requires_grad = True
+    if retain_grad:
+        made.retain_grad = True
+    if grad is not None:
+        made.grad = grad
+    return made
+
+
+def _shape(shape: Any, size: int | None = None) -> tuple[int, ...]:
+    """A shape as a tuple of ints; one -1 is worked out from `size`. Raises LaunchError [shape]."""
+    try:
+        new = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list, np.ndarray)) else (int(shape),)
+    except (TypeError, ValueError):
+        raise LaunchError(f"{shape!r} is not a shape", slug="shape", instead="shape=(n, m)") from None
+    if size is not None and new.count(-1) == 1:
+        rest = math.prod(n for n in new if n != -1)
+        new = tuple((size // rest if rest else 0) if n == -1 else n for n in new)
+    if not new or any(n < 0 for n in new):
+        raise LaunchError(f"{shape!r} is not a shape", slug="shape", why="Arrays have one axis or more.")
+    return new
+
+
+def _new(shape: Any, dtype: Type, device: Any = None, zeroed: bool = True) -> array:
+    shape = _shape(shape)
+    size = itemsize_of(dtype)
+    memory = allocate(math.prod(shape) * size, device, zeroed)
+    return _on(memory, dtype, shape, row_strides(shape, size), 0)
+
+
+def _from_pointer(ptr: int, dtype: Any, shape: Any, strides: Any, capacity: int | None, device: Any) -> array:
+    if shape is None or dtype is None:
+        raise LaunchError("array(ptr=...) needs a shape and a dtype", slug="shape")
+    element, shape = dtype_of(dtype), _shape(shape)
+    size = itemsize_of(element)
+    steps = row_strides(shape, size) if strides is None else tuple(int(s) for s in strides)
+    if len(steps) != len(shape):
+        raise LaunchError(f"{len(steps)} strides for shape {shape}", slug="shape")
+    if 0 in shape:
+        return _new(shape, element, device)
+    low = int(ptr) + sum(min(0, (n - 1) * s) for n, s in zip(shape, steps, strict=True))
+    high = int(ptr) + sum(max(0, (n - 1) * s) for n, s in zip(shape, steps, strict=True)) + size
+    memory = allocation_at(low, max(high - low, capacity or 0), get_device(device))
+    return _on(memory, element, shape, steps, int(ptr) - memory.address)
+
+
+def _from_data(data: Any, dtype: Any, shape: Any, device: Any, copy: bool) -> array:
+    if isinstance(data, array):
+        return _from_array(data, dtype, shape, device, copy)
+    if not copy:
+        return _shared(data, dtype, shape, device)
+    values, element = _values(data, None if dtype is None else dtype_of(dtype), shape)
+    made = _new(values.shape[: values.ndim - len(_inner(element))], element, device, zeroed=False)
+    values = xp(made.device).asarray(values)
+    if capture_log.noting() is not None:
+        values = values.copy()  # a replay writes them again
+    _put(made, values)
+    return made
+
+
+def _from_array(data: array, dtype: Any, shape: Any, device: Any, copy: bool) -> array:
+    element = data.dtype if dtype is None else dtype_of(dtype)
+    if element != data.dtype:
+        if recorder() is not None and differentiable(data.dtype):
+            raise LaunchError(
+                f"array({data.label}, dtype={element}) converts values under a tape", slug="convert",
+                why="The conversion would not be recorded, and the gradient would end here.",
+                instead="a kernel that casts each element",
+            )  # fmt: skip
+        return _from_data(data._host(), element, shape, device, copy)
+    made = clone(data, requires_grad=False, device=device) if copy else data[...]
+    return made if shape is None else made.reshape(shape)
+
+
+def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
+    """An array on the memory of a NumPy or CuPy array, which must fit as it is."""
+    if not hasattr(data, "strides") or not hasattr(data, "dtype"):
+        raise LaunchError(f"copy=False needs a NumPy array, not {type(data).__name__}", slug="layout")
+    element = types.scalar_of(data.dtype) if dtype is None else dtype_of(dtype)
+    if data.dtype != element.numpy:  # type: ignore[attr-defined]
+        raise LaunchError(
+            f"copy=False of NumPy {data.dtype} as {element}: converting needs a copy", slug="dtype",
+            instead=f"array(data, dtype={element})",
+        )  # fmt: skip
+    if isinstance(data, np.ndarray) and not data.flags.writeable:
+        raise LaunchError("the NumPy array is read-only and cannot be shared", slug="read-only", instead="array(data)")
+    inner = _inner(element)
+    outer = data.ndim - len(inner)
+    strides = tuple(int(s) for s in data.strides)
+    if data.shape[outer:] != inner or outer < 0:
+        raise _components(data.shape, element)
+    if strides[outer:] != row_strides(inner, data.dtype.itemsize) and data.size:
+        raise LaunchError("the components of one element are not side by side", slug="layout", instead="array(data)")
+    if outer == 0:
+        shape_, strides = (1,), (itemsize_of(element),)
+    else:
+        shape_, strides = tuple(data.shape[:outer]), strides[:outer]
+    memory, offset = allocation_of(data)
+    if device is not None and get_device(device) is not memory.device:
+        raise LaunchError(f"the data is on {memory.device}, not on {device}", slug="device", instead="copy=True")
+    made = _on(memory, element, shape_, strides, offset)
+    return made if shape is None else made.reshape(shape)
+
+
+# ---- values from the host
+
+
+def _components(shape: tuple[int, ...], dtype: Type) -> LaunchError:
+    inner = _inner(dtype)
+    return LaunchError(
+        f"data of shape {tuple(shape)} does not hold elements of {dtype}", slug="components",
+        why=f"The last {len(inner)} axes of the data are the components: they must be {inner}.",
+        instead=f"data.reshape(-1, {', '.join(map(str, inner))})",
+    )  # fmt: skip
+
+
+def _values(data: Any, dtype: Type | None, shape: Any = None) -> tuple[np.ndarray, Type]:
+    """Host values as a NumPy array `(*shape, *components)` of the dtype, and the dtype (inferred where None)."""
+    if isinstance(dtype, Struct):
+        values = _records(data, dtype)
+    else:
+        dtype, raw = _inferred(data, dtype)
+        values = _composed(_converted(raw, dtype), dtype)
+    inner = _inner(dtype)
+    if shape is not None:
+        wanted = _shape(shape, values.size // max(math.prod(inner), 1))
+        if math.prod(wanted) * math.prod(inner) != values.size:
+            raise LaunchError(f"data of shape {np.shape(data)} does not fill shape {wanted} of {dtype}", slug="shape")
+        values = values.reshape(wanted + inner)
+    if values.ndim == len(inner):
+        values = values.reshape((1, *inner))
+    return values, dtype
+
+
+def _inferred(data: Any, dtype: Type | None) -> tuple[Type, np.ndarray]:
+    if hasattr(data, "get") and hasattr(data, "__cuda_array_interface__"):
+        data = data.get()
+    if dtype is None and isinstance(data, (list, tuple)) and data and isinstance(data[0], types.Small):
+        dtype = data[0].type
+    try:
+        raw = np.asarray(data)
+    except ValueError as error:
+        raise LaunchError(f"the data is not a regular array: {error}", slug="shape") from None
+    if raw.dtype.kind not in "fiub":
+        raise LaunchError(f"data of NumPy type {raw.dtype} has no dtype in the kernel language", slug="dtype")
+    if dtype is None:
+        python = not hasattr(data, "dtype")
+        dtype = types.scalar_of({"f": float, "i": int}.get(raw.dtype.kind, raw.dtype) if python else raw.dtype)
+    return dtype, raw
+
+
+def _converted(raw: np.ndarray, dtype: Type) -> np.ndarray:
+    target = dtype.numpy  # type: ignore[attr-defined]
+    if raw.dtype == target:
+        return raw
+    with np.errstate(all="ignore"):
+        values = raw.astype(target)
+    if target.kind in "iu" and raw.size and not np.array_equal(values.astype(raw.dtype), raw):
+        raise LaunchError(
+            f"values of NumPy type {raw.dtype} do not fit {dtype}", slug="convert",
+            why="They would be cut off or wrap around.", instead="data.astype(...) first, or a wider dtype",
+        )  # fmt: skip
+    return values
+
+
+def _composed(values: np.ndarray, dtype: Type) -> np.ndarray:
+    """Check the component axes; a matrix may also come as one axis of all its components."""
+    inner = _inner(dtype)
+    if not inner or values.shape[-len(inner) :] == inner:
+        return values
+    if values.shape == (0,):
+        return values.reshape((0, *inner))
+    if len(inner) == 2 and values.ndim and values.shape[-1] == math.prod(inner):
+        return values.reshape(values.shape[:-1] + inner)
+    raise _components(values.shape, dtype)
+
+
+def _records(data: Any, dtype: Struct) -> np.ndarray:
+    """A structured NumPy array from struct instances (read with getattr), records, or a structured array."""
+    if isinstance(data, np.ndarray) and data.dtype.names:
+        if data.dtype.names != dtype.numpy.names:
+            raise LaunchError(f"the record has fields {data.dtype.names}, {dtype} {dtype.numpy.names}", slug="field")
+        return data.astype(dtype.numpy)
+    if isinstance(data, (list, tuple, np.ndarray)):
+        parts = [_records(d, dtype) for d in data]
+        return np.stack(parts) if parts else np.zeros(0, dtype.numpy)
+    return np.array(_record(data, dtype), dtype.numpy)
+
+
+def _record(instance: Any, dtype: Struct) -> Any:
+    if isinstance(instance, np.void):
+        return tuple(instance[name] for name, _ in dtype.fields)
+    values = []
+    for name, kind in dtype.fields:
+        if not hasattr(instance, name):
+            raise LaunchError(f"{type(instance).__name__} is no {dtype}: it has no field {name!r}", slug="field")
+        value = getattr(instance, name)
+        values.append(_record(value, kind) if isinstance(kind, Struct) else value)
+    return tuple(values)
+
+
+def _picked(key: Any, n: int, owner: array) -> range:
+    if isinstance(key, slice):
+        try:
+            return range(*key.indices(n))
+        except (TypeError, ValueError) as error:
+            raise LaunchError(f"slice of {owner.label}: {error}", slug="index") from None
+    try:
+        i = key.__index__() if not isinstance(key, (bool, np.bool_)) else None
+    except (AttributeError, TypeError):
+        i = None
+    if i is None:
+        raise LaunchError(
+            f"{owner.label} is indexed by integers and slices, not by {type(key).__name__}", slug="index",
+            instead="x.numpy()[...] on the host, or a kernel with an index array",
+        )  # fmt: skip
+    if not -n <= i < n:
+        raise BoundsError(f"index {i} of {owner.label} with shape {owner.shape}", slug="bounds")
+    i %= n
+    return range(i, i + 1)
+
+
+def _is_element(value: Any, dtype: Type) -> bool:
+    """Is this one value for every element, rather than one value for each."""
+    if isinstance(dtype, Struct):
+        return not isinstance(value, (list, tuple, np.ndarray)) or isinstance(value, np.void)
+    if np.ndim(value) == 0:
+        return True
+    return isinstance(value, types.Small) and value.shape == _inner(dtype)
+
+
+def _value_of(value: Any, dtype: Type) -> Any:
+    """One element as NumPy sees it: a scalar, components, or a record. A number stands for all components."""
+    if isinstance(value, array):
+        value = value.item()
+    if isinstance(dtype, Struct):
+        if np.ndim(value) == 0 and not isinstance(value, np.void) and isinstance(value, (int, float, np.number)):
+            if value != 0:
+                raise LaunchError(f"fill of {dtype} with the number {value}", slug="dtype", instead=f"a {dtype}()")
+            return np.zeros((), dtype.numpy)
+        return _records(value, dtype)
+    _, raw = _inferred(value, dtype)
+    if raw.ndim and raw.size != math.prod(_inner(dtype)):
+        raise _components(raw.shape, dtype)
+    raw = raw.reshape(_inner(dtype)) if raw.ndim else np.broadcast_to(raw, _inner(dtype))
+    return _converted(raw, dtype)
+
+
+# ---- writes by the host
+
+
+def _same(dst: array, src: array, what: str) -> None:
+    if dst.dtype != src.dtype:
+        raise LaunchError(
+            f"{what} from {src.label} ({src.dtype}) to {dst.label} ({dst.dtype}): the dtypes differ", slug="dtype",
+            instead="a kernel that casts each element",
+        )  # fmt: skip
+    if dst.shape != src.shape:
+        raise LaunchError(
+            f"{what} from {src.label} of shape {src.shape} to {dst.label} of shape {dst.shape}", slug="shape"
+        )
+
+
+def _put(dst: array, values: Any) -> None:
+    """dst = values, which nobody changes; for a GPU they are taken there once."""
+    to, values = dst.data, xp(dst.device).asarray(values) if dst.device.is_cuda else values
+    capture_log.do(lambda: to.__setitem__(..., values), capture_log.gpu_of(to, values) if dst.device.is_cuda else None)
+
+
+def _write_array(kind: str, dst: array, src: array) -> None:
+    host_write(kind, dst, src, None, lambda: _copy(dst, src))
+
+
+def _copy(dst: array, src: array) -> None:
+    if dst.device is not src.device:
+        capture_log.do(lambda: _move(dst, src))
+        return
+    to, source = dst.data, src.data
+    if src.span.overlaps(dst.span) is False:
+        capture_log.do(lambda: to.__setitem__(..., source), capture_log.gpu_of(to, source))
+    else:  # NumPy is wrong about a[0:5:2] = a[0:3], and CuPy about more
+        capture_log.do(lambda: to.__setitem__(..., source.copy()), capture_log.gpu_of(to, source))
+
+
+def _move(dst: array, src: array) -> None:
+    if dst.device.is_cpu:
+        dst.data[...] = src.data.get()
+    else:
+        dst.data[...] = xp(dst.device).asarray(src.data)
+
+
+def _write_values(dst: array, values: np.ndarray) -> None:
+    # an event keeps them, and the caller may go on writing to his array, which may be this very memory
+    noted = recorder() is not None or capture_log.noting() is not None
+    if noted or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
+        values = values.copy()
+
+    host_write("assign", dst, None, values, lambda: _put(dst, values))
+
+
+def _write_value(kind: str, dst: array, value: Any) -> None:
+    value = None if value is None else np.array(value)
+
+    def perform() -> None:
+        if kind != "zero_":
+            _put(dst, value)
+        elif dst.span.dense:
+            low, high = dst.span.hull()
+            capture_log.move(dst.allocation.bytes[low:high])
+        else:
+            words = dst.span.words()
+            capture_log.do(partial(words.__setitem__, ..., 0), capture_log.gpu_of(words))
+
+    host_write(kind, dst, None, value, perform)
+
+
+# ---- functions
+
+
+def empty(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
+          name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
+    """New memory with unspecified contents."""
+    return _finish(_new(shape, dtype_of(dtype), device, zeroed=False), requires_grad, retain_grad, None, name)
+
+
+def zeros(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
+          name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
+    """New memory of zeros."""
+    return _finish(_new(shape, dtype_of(dtype), device), requires_grad, retain_grad, None, name)
+
+
+def full(shape: Any, value: Any = 0, dtype: Any = None, device: Any = None, requires_grad: bool = False, *,
+         name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
+    """New memory with `value` everywhere; the dtype is that of the value unless given."""
+    if dtype is None:
+        dtype = value.type if isinstance(value, types.Small) else _inferred(value, None)[0]
+    made = _new(shape, dtype_of(dtype), device, zeroed=False)
+    filled = _value_of(value, made.dtype)
+    _put(made, filled)
+    return _finish(made, requires_grad, retain_grad, None, name)
+
+
+def ones(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, **rest: Any) -> array:
+    """New memory of ones (every component of composites)."""
+    return full(shape, 1, dtype, device, requires_grad, **rest)
+
+
+def _like(make: Callable[..., array], src: array, args: tuple, device: Any, requires_grad: Any, rest: dict) -> array:
+    dtype = dtype_of(rest.pop("dtype", None) or src.dtype)
+    wanted = (src.requires_grad and differentiable(dtype)) if requires_grad is None else requires_grad
+    return make(src.shape, *args, dtype=dtype, device=device or src.device, requires_grad=wanted, **rest)
+
+
+def empty_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
+    """`empty` with shape, dtype, device and `requires_grad` of `src`."""
+    return _like(empty, src, (), device, requires_grad, rest)
+
+
+def zeros_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
+    """`zeros` with shape, dtype, device and `requires_grad` of `src`."""
+    return _like(zeros, src, (), device, requires_grad, rest)
+
+
+def ones_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
+    """`ones` with shape, dtype, device and `requires_grad` of `src`."""
+    return _like(ones, src, (), device, requires_grad, rest)
+
+
+def full_like(src: array, value: Any, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
+    """`full` with shape, dtype, device and `requires_grad` of `src`."""
+    return _like(full, src, (value,), device, requires_grad, rest)
+
+
+def clone(src: array, device: Any = None, requires_grad: bool | None = None, name: str | None = None) -> array:
+    """A contiguous copy in new memory; under a tape the copy is an event, so gradients pass through it."""
+    made = empty_like(src, device, requires_grad, name=name)
+    _write_array("copy", made, src)
+    return made
+
+
+def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> None:
+    """Copy `src` into `dest`: all of it for equal shapes, or `count` elements (0: all of `src` from its offset on).
+
+    Offsets and count are in elements of the flattened arrays, which must then be contiguous.
+    Raises LaunchError [dtype], [layout]; BoundsError [bounds] if the range does not fit.
+    """
+    if dest_offset or src_offset or count or dest.shape != src.shape:
+        n = int(count) if count else src.size - src_offset
+        if min(dest_offset, src_offset, n) < 0 or dest_offset + n > dest.size or src_offset + n > src.size:
+            raise BoundsError(
+                f"copy of {n} elements from {src.label}[{src_offset}:] (of {src.size}) "
+                f"to {dest.label}[{dest_offset}:] (of {dest.size})", slug="bounds",
+            )  # fmt: skip
+        dest = dest.flatten()[dest_offset : dest_offset + n]
+        src = src.flatten()[src_offset : src_offset + n]
+    _same(dest, src, "copy")
+    if dest.size:
+        _write_array("copy", dest, src)
+
+
+def from_numpy(data: np.ndarray, dtype: Any = None, shape: Any = None, device: Any = None,
+               requires_grad: bool = False, **rest: Any) -> array:  # fmt: skip
+    """An array on the memory of a NumPy array: writes on either side are seen on both (the memory is exposed).
+
+    Where that cannot be (another dtype is asked for, the data is read-only, the device is a GPU) it is a copy.
+    """
+    element = dtype_of(data.dtype if dtype is None else dtype)
+    fits = data.dtype == element.numpy and data.flags.writeable and get_device(device).is_cpu  # type: ignore[attr-defined]
+    return array(data, element, shape, device, requires_grad, copy=not fits, **rest)
+
+
+declare.LOCAL_ZEROS.add(zeros)

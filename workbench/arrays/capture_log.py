@@ -1,0 +1,257 @@
+"""Calls: what changes memory, done at once and, while a capture is open, noted so that it can be done again.
+
+The one idea: all that a capture may contain changes bytes through `native`, `move`, `add` or `do`, on buffers that are
+there from then on; a replay repeats those calls and no others. What reads memory on the host, or runs compiled code
+outside a launch and a `backward`, is refused while a capture is open: nobody could repeat what Python made of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..config import config
+from ..errors import LaunchError
+from ..kernels.compile import c_compiler
+
+LARGE = 1 << 16  # bytes from which several threads move them faster than one
+_PAIR = struct.Struct("=QQ")
+
+
+class Call(ctypes.Structure):
+    """One native call, as the pool takes it: kernel(args, begin, end), cut among a team of threads."""
+
+    _fields_ = [("kernel", ctypes.c_void_p), ("args", ctypes.c_void_p)] + [
+        (name, ctypes.c_int64) for name in ("begin", "end", "team")
+    ]
+
+
+class Queued:
+    """A step that only queues work on one GPU: neither it nor that work looks at what the host has by then."""
+
+    def __init__(self, call: Callable[[], Any], gpu: int):
+        self.call, self.gpu = call, gpu
+
+    def __call__(self) -> None:
+        self.call()
+
+
+def gpu_of(*data: Any) -> int | None:
+    """The ordinal of the GPU on which all these arrays are; None for the CPU, for several, or where nobody notes it."""
+    if opened is None:
+        return None
+    found = {getattr(d.device, "id", None) for d in data}
+    return found.pop() if len(found) == 1 else None
+
+
+def step(call: Callable[[], Any], gpu: int | None) -> Any:
+    """A call as a step of a capture."""
+    return call if gpu is None else Queued(call, gpu)
+
+
+class Notes:
+    """What an open capture has seen so far."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.steps: list[Any] = []  # Call, Queued or another function without arguments, in order
+        self.kept: list[Any] = []  # what the calls point into
+        self.checks: list[Callable[[], Any]] = []  # after a replay: the error of a launch, or None
+        self.fixed: dict[Any, str] = {}  # arrays whose values decide about races -> in which kernel
+        self.written: dict[Any, dict[Any, str]] = {}  # allocation -> span -> by what
+        self.published: dict[Any, Any] = {}  # gradient memory -> the tape that published it
+        self.made: set[Any] = set()  # allocations
+        self.cleared: set[Any] = set()  # gradient memories
+        self.first: dict[Any, str] = {}  # memory -> what the block did to it first: "read" it or wrote it "whole"
+        self.tapes: dict[Any, None] = {}
+        self.begun: set[Any] = set()  # tapes that were made or reset
+        self.zeroed: dict[Any, list[int]] = {}  # tapes that were not, but zeroed -> behind how many steps
+        self.supposed: dict[Any, Any] = {}  # gradient memory that such a tape will have cleared -> the tape
+        self.asked: dict[Any, None] = {}  # allocations of the tapes that were walked back
+        self.scratch: Any = None  # of a GPU, for all launches: they follow each other and leave nothing in it
+        self.allowed = False
+        self.asleep = False
+
+    def use(self, memory: Any, how: str) -> None:
+        """Memory is about to be read, or written whole, otherwise than by `Tape.zero`."""
+        self.first.setdefault(memory, how)
+
+
+opened: Notes | None = None  # in whatever thread; `noting()` tells whether in this one
+
+
+def noting() -> Notes | None:
+    """The capture that is open in this thread."""
+    if opened is None or opened.asleep or opened.thread != threading.get_ident():
+        return None
+    return opened
+
+
+def start() -> Notes:
+    """Open a capture. Raises LaunchError [capture] in an open one."""
+    global opened
+    if opened is not None:
+        raise LaunchError("a capture inside a capture", slug="capture", instead="one wb.capture() around both")
+    opened = Notes()
+    return opened
+
+
+def stop() -> None:
+    """Close the capture."""
+    global opened
+    opened = None
+
+
+def refuse(what: str, instead: str = "it behind the capture") -> None:
+    """Raises LaunchError [capture] if a capture is open in this thread."""
+    if noting() is not None:
+        raise LaunchError(
+            f"{what} inside wb.capture().", slug="capture",
+            why="A replay repeats launches, host writes and backward(), not what Python does between them.",
+            instead=instead,
+        )  # fmt: skip
+
+
+@contextmanager
+def allowed() -> Iterator[None]:
+    """Inside, compiled code may run although a capture is open: it gets noted."""
+    notes = noting()
+    if notes is None:
+        yield
+        return
+    before, notes.allowed = notes.allowed, True
+    try:
+        yield
+    finally:
+        notes.allowed = before
+
+
+@contextmanager
+def unnoted() -> Iterator[None]:
+    """Inside, nothing is noted: for what leaves no trace in memory that others see."""
+    notes = noting()
+    if notes is None:
+        yield
+        return
+    notes.asleep = True
+    try:
+        yield
+    finally:
+        notes.asleep = False
+
+
+def check() -> bool:
+    """Is a capture open, which notes what is about to run. Raises LaunchError [capture] where it may not."""
+    notes = noting()
+    if notes is not None and not notes.allowed:
+        refuse("Something that is neither launch() nor backward()")
+    return notes is not None
+
+
+def keep(*owners: Any) -> None:
+    """The noted calls point into the memory of these."""
+    if (notes := noting()) is not None:
+        notes.kept += owners
+
+
+def do(call: Callable[[], Any], gpu: int | None = None) -> None:
+    """Change memory by a function, whose references stay valid: a replay calls it again.
+
+    `gpu`: all it does is queue work there, on memory of there.
+    """
+    notes = noting()
+    if notes is None:
+        call()
+        return
+    with unnoted():
+        call()
+    notes.steps.append(step(call, gpu))
+
+
+def native(kernel: int, args: bytes, begin: int, end: int, team: int) -> None:
+    """Run compiled code `kernel(args, begin, end)`; `team`: on how many threads, see `compile_c.team`."""
+    notes = noting()
+    if notes is None:
+        c_compiler.pool()(kernel, args, begin, end, team)
+        return
+    block = ctypes.create_string_buffer(args, len(args))
+    c_compiler.pool()(kernel, ctypes.cast(block, ctypes.c_char_p), begin, end, team)
+    notes.kept.append(block)
+    notes.steps.append(Call(kernel, ctypes.addressof(block), begin, end, team))
+
+
+def _team(size: int) -> int:
+    """For so many bytes."""
+    return c_compiler.team(config.threads, c_compiler.PIECES if size >= 64 * LARGE else 1) if size >= LARGE else 1
+
+
+def move(to: Any, source: Any = None) -> None:
+    """Copy bytes, or clear them: `to` and `source` are one-dimensional arrays of bytes."""
+    if opened is None and len(to) < LARGE:
+        _move(to, source)
+    elif not (isinstance(to, np.ndarray) and _compiles()):
+        do(lambda: _move(to, source), gpu_of(to) if source is None else gpu_of(to, source))
+    else:
+        keep(to, source)
+        args = _PAIR.pack(address(to), 0 if source is None else address(source))
+        native(c_compiler.pool_kernel("wb_move"), args, 0, len(to), _team(len(to)))
+
+
+def _move(to: Any, source: Any) -> None:
+    to[...] = 0 if source is None else source
+
+
+def clearing(data: Any) -> Any:
+    """A step that clears these bytes when it is replayed, and not now."""
+    if not (isinstance(data, np.ndarray) and _compiles()):
+        return step(lambda: _move(data, None), gpu_of(data))
+    args = _PAIR.pack(address(data), 0)
+    block = ctypes.create_string_buffer(args, len(args))
+    keep(data, block)
+    return Call(c_compiler.pool_kernel("wb_move"), ctypes.addressof(block), 0, len(data), _team(len(data)))
+
+
+def add(to: Any, values: Any) -> None:
+    """to += values: one-dimensional arrays of floats of one dtype."""
+    if opened is None and to.nbytes < LARGE:
+        to += values
+    elif not (isinstance(to, np.ndarray) and _compiles() and to.itemsize in (4, 8)):
+        do(
+            lambda: np.add(to, values, out=to) if isinstance(to, np.ndarray) else to.__iadd__(values),
+            gpu_of(to, values),
+        )
+    else:
+        keep(to, values)
+        kernel = c_compiler.pool_kernel("wb_add32" if to.itemsize == 4 else "wb_add64")
+        native(kernel, _PAIR.pack(address(to), address(values)), 0, len(to), _team(to.nbytes))
+
+
+def merge(at: int, dtype: Any, values: Any) -> None:
+    """Add the bytes `values`, floats of `dtype`, to as many at an address on the CPU, and clear them."""
+    if opened is not None:
+        keep(values)
+    kernel = c_compiler.pool_kernel("wb_merge32" if dtype.itemsize == 4 else "wb_merge64")
+    native(kernel, _PAIR.pack(at, address(values)), 0, len(values) // dtype.itemsize, _team(len(values)))
+
+
+def copy(values: Any) -> Any:
+    """A new array of these values; a replay copies them anew, into the same array."""
+    made = values.copy()
+    if opened is not None and (notes := noting()) is not None:
+        notes.steps.append(step(lambda: made.__setitem__(..., values), gpu_of(made, values)))
+    return made
+
+
+def _compiles() -> bool:
+    return config.backend != "numpy" and c_compiler.available()
+
+
+def address(data: Any) -> int:
+    """Of the first byte of an array of NumPy or CuPy."""
+    return data.__array_interface__["data"][0] if isinstance(data, np.ndarray) else int(data.data.ptr)

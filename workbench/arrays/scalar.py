@@ -1,0 +1,79 @@
+"""Declared scalars: a number or vector for a value parameter of a kernel, with a gradient.
+
+Behind a scalar stands memory of one element: requiring, publishing and clearing a gradient are those of an array.
+A launch takes the value at that moment, as it takes any number; nobody but `value` writes to the memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import LaunchError
+from ..kernels.types import Struct
+from .array import array, full
+
+
+class scalar:
+    """A number, vector, matrix or quaternion that launches take for a value parameter, and that can have a gradient.
+
+        a = wb.scalar(3.0, requires_grad=True)
+        with wb.Tape() as tape:
+            wb.launch(k, n, inputs=[a, x], outputs=[y])
+        tape.backward(grads={y: seed})
+        a.grad.item()
+
+    value          a Python float makes float32, an int int32; NumPy numbers and `vec3(...)` keep their type.
+    dtype          the type of the parameters it is passed for: exactly that, nothing is converted.
+    requires_grad  fixed from the start. [grad-of-int] on whole numbers.
+    device         where the launches run that it is passed to.
+
+    Raises LaunchError [dtype], [components], [convert].
+    """
+
+    __slots__ = ("memory", "_value", "__weakref__")
+
+    def __init__(self, value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None, *,
+                 name: str | None = None):  # fmt: skip
+        if isinstance(dtype, Struct):
+            raise LaunchError(f"a scalar of {dtype}", slug="dtype", instead="one scalar per parameter, or an array")
+        self.memory = full(1, value, dtype, device, requires_grad, name=name)
+        self._value = self.memory[0]
+
+    @property
+    def value(self) -> Any:
+        """What the next launch takes. Launches already made keep theirs.
+
+        Under a tape, assigning is an event like writing to an array: `grad` is the derivative by the value before it.
+        """
+        return self._value.copy()
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.memory.assign([value])
+        self._value = self.memory[0]
+
+    @property
+    def dtype(self) -> Any:
+        return self.memory.dtype
+
+    @property
+    def requires_grad(self) -> bool:
+        return self.memory.requires_grad
+
+    @property
+    def grad(self) -> array | None:
+        """The gradient, an array of one element (float32 for float16); None without `requires_grad`."""
+        return self.memory.grad
+
+    @grad.setter
+    def grad(self, value: array | None) -> None:
+        self.memory.grad = value
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        return self.memory.label
+
+    def __repr__(self) -> str:
+        extra = ", requires_grad=True" if self.requires_grad else ""
+        return f"scalar({self._value}, dtype={self.dtype}{extra})"

@@ -1,0 +1,282 @@
+"""The workspace of one walk: a shadow per allocation, indexed like the memory, and the views that adjoints work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..device import xp
+from ..errors import GradientError
+from ..kernels.types import Scalar, Struct, is_float
+from ..launches.arguments import pack_values
+from . import capture_log
+from .allocation import Allocation, Span
+from .array import array
+from .capture_log import address, move
+
+SUMMED = 4096  # threads whose contributions to a declared scalar are added up before they join the others
+
+
+class Shadow:
+    """The adjoint of one allocation: zeros (or `start`) to begin with, indexed like the memory.
+
+    `scale`: bytes of it per byte of memory. With `copy` it holds values instead, laid out as they are; `at`: lent bytes
+    to lie in.
+    """
+
+    __slots__ = ("data", "address", "scale", "allocation", "lent")
+
+    def __init__(self, allocation: Allocation, copy: Any = None, start: Any = None, clear: bool = True, at: Any = None):
+        self.allocation, self.scale, self.lent = allocation, 1, at is not None
+        if at is not None:
+            self.scale, self.data, self.address = allocation.grad_scale or 1, at, address(at)
+            if clear:
+                move(at)
+        elif copy is None:
+            self.scale = allocation.grad_scale or 1
+            self.data, self.address = _buffer(allocation, allocation.nbytes * self.scale, start, clear)
+        else:
+            self.data, self.address = copy, address(copy)
+        if capture_log.opened is not None:
+            capture_log.keep(self.data)
+
+    def view(self, span: Span, dtype: Any) -> Any:
+        """The adjoint of a span as an array of `dtype`."""
+        k = self.scale
+        count = span.itemsize * k // np.dtype(dtype).itemsize
+        shape, strides = span.shape, tuple(s * k for s in span.strides)
+        if count != 1:
+            shape, strides = (*shape, count), (*strides, np.dtype(dtype).itemsize)
+        return _on(self.data, shape, dtype, span.offset * k, strides)
+
+
+class Workspace(dict):
+    """Shadows by allocation, made when first asked for. `dropping`: the walk gives up those that nobody needs more."""
+
+    dropping = False
+    places: frozenset[Allocation] = frozenset()  # whose shadow may lie in their gradient's memory: it replaces that
+
+    def __missing__(self, allocation: Allocation) -> Shadow:
+        return self._make(allocation, True)
+
+    def _make(self, allocation: Allocation, clear: bool) -> Shadow:
+        at = None
+        if allocation in self.places:
+            grad = allocation.gradient()
+            at = grad.bytes
+            if (notes := capture_log.noting()) is not None:
+                notes.use(grad, "whole")
+        made = self[allocation] = Shadow(allocation, clear=clear, at=at)
+        return made
+
+    def fresh(self, arrays: list[array]) -> list[array]:
+        """Make shadows that hold anything whatever for those arrays that are all of a memory without one."""
+        found = [a for a in arrays if a.allocation not in self and a.span.dense and a.nbytes == a.allocation.nbytes]
+        for a in found:
+            self._make(a.allocation, False)
+        return found
+
+    def release(self) -> None:
+        """The walk is over: its buffers serve the next one (fresh pages from the system cost more than the walk)."""
+        global _walks
+        for a in list(self):
+            self.drop(a)
+        for key, buffers in _spare.items():
+            _spare[key] = [b for b in buffers if b[2] == _walks]
+        _walks += 1
+
+    def drop(self, a: Allocation) -> None:
+        """Give up one shadow: its buffer serves the next one that is asked for."""
+        shadow = self.pop(a)
+        if shadow.lent:
+            return
+        _spare.setdefault((a.device, len(shadow.data)), []).append((shadow.data, shadow.address, _walks))
+
+
+_walks = 0  # that were released
+_spare: dict[tuple[Any, int], list[tuple[Any, int, int]]] = {}  # bytes, their address, the walk that used them last
+
+
+def _buffer(allocation: Allocation, n: int, start: Any = None, clear: bool = True) -> tuple[Any, int]:
+    """`n` bytes of zeros, or a copy of `start`; and their address. Without `clear`: of anything whatever."""
+    spare = _spare.get((allocation.device, n))
+    if spare:
+        data, at, _ = spare.pop()
+        if clear:
+            move(data, start)
+        return data, at
+    if start is None:
+        data = xp(allocation.device).zeros(n, np.uint8)
+        if clear and capture_log.noting() is not None:  # a replay finds what the last one left
+            move(data)
+    else:
+        data = capture_log.copy(start)
+    return data, address(data)
+
+
+def is_float_memory(a: array) -> bool:
+    """Has this array any float in it."""
+    return a._differentiable
+
+
+def gradient_dtype(a: array) -> np.dtype:
+    scalar = a.dtype.scalar  # type: ignore[attr-defined]
+    return np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
+
+
+def float_parts(a: array) -> list[array]:
+    """The float arrays that an array consists of: itself, or the float fields of its structs."""
+    if not isinstance(a.dtype, Struct):
+        return [a] if is_float(a.dtype) else []
+    return list(_float_fields(a, a.dtype, ""))
+
+
+def _float_fields(a: array, dtype: Struct, path: str) -> Iterator[array]:
+    for name, type in dtype.fields:
+        inner = f"{path}{name}"
+        if isinstance(type, Struct):
+            yield from _float_fields(a, type, inner + ".")
+        elif is_float(type):
+            part = a.field(inner)
+            part._name = inner
+            yield part
+
+
+def add_seed(space: Workspace, a: array, seed: Any) -> None:
+    if not isinstance(seed, array):
+        raise GradientError(
+            f"the seed of {a.label} is a {type(seed).__name__}, it must be an array.", slug="seed-type",
+            instead=f"wb.array(seed, dtype=wb.{a.dtype})",
+        )  # fmt: skip
+    want = a.dtype if isinstance(a.dtype, Struct) else None
+    same_components = getattr(seed.dtype, "shape", ()) == getattr(a.dtype, "shape", ())
+    same_scalars = want is None and seed.data.dtype == gradient_dtype(a)
+    dtype_fits = seed.dtype == a.dtype or (same_scalars and same_components)
+    if seed.shape != a.shape or not dtype_fits:
+        raise GradientError(
+            f"the seed of {a.label} is {seed.dtype} of shape {seed.shape}; it must be {a.dtype} of shape {a.shape}.",
+            slug="seed-shape" if dtype_fits else "seed-dtype", instead=f"wb.ones_like({a.label})",
+        )  # fmt: skip
+    for part in float_parts(a):
+        if part.dtype.scalar.bits == 16 and a.allocation.grad_scale != 2:  # type: ignore[attr-defined]
+            raise GradientError(
+                f"the seed of {a.label} has float16 fields, whose gradients would be float32 and have no room there.",
+                slug="struct-float16", instead="float32 fields",
+            )  # fmt: skip
+        values = seed.data if part is a else seed.field(part._name or "").data
+        view = space[a.allocation].view(part.span, gradient_dtype(part))
+        capture_log.keep(seed)
+        add_into(view, values, part.span)
+
+
+def add_into(view: Any, values: Any, span: Span) -> None:
+    """view += values, also where several elements of the view are one number in memory."""
+    capture_log.do(lambda: _add_into(view, values.reshape(view.shape), span), capture_log.gpu_of(view, values))
+
+
+def _add_into(view: Any, values: Any, span: Span) -> None:
+    if not span.self_overlapping:
+        view += values
+        return
+    for at in np.ndindex(span.shape):
+        view[at] += values[at]
+
+
+def accumulate(grad: Allocation, shadow: Shadow, dtype: Any) -> None:
+    """grad += shadow, in the memory's floating-point type."""
+    if isinstance(dtype, Scalar):
+        wide = np.float32 if dtype.bits == 16 else dtype.numpy
+        mine, theirs = grad.bytes.view(wide), shadow.data.view(wide)
+        capture_log.add(mine, theirs)
+    elif isinstance(dtype, Struct):
+        n = grad.nbytes // dtype.numpy.itemsize * dtype.numpy.itemsize
+        mine, theirs = grad.bytes[:n].view(dtype.numpy), shadow.data[:n].view(dtype.numpy)
+        capture_log.do(lambda: _add_records(mine, theirs))
+
+
+def _add_records(mine: Any, theirs: Any) -> None:
+    for name in mine.dtype.names:
+        if mine.dtype[name].names:
+            _add_records(mine[name], theirs[name])
+        elif mine.dtype[name].base.kind == "f":
+            mine[name] += theirs[name]
+
+
+def private_copies(private: tuple[int, ...], flat: list) -> dict[int, tuple[Any, int]]:
+    """Copies of the memory that a replay writes to: position -> (bytes, offset of the first one)."""
+    copies: dict[int, tuple[Any, int]] = {}
+    if not private:
+        return copies
+    made: dict[Allocation, tuple[Any, int]] = {}
+    touched = {flat[k].allocation for k in private}
+    for k, a in enumerate(flat):
+        if isinstance(a, array) and a.allocation in touched:
+            if a.allocation not in made:
+                hulls = [b.span.hull() for b in flat if isinstance(b, array) and b.allocation is a.allocation]
+                low, high = min(h[0] for h in hulls), max(h[1] for h in hulls)
+                made[a.allocation] = (capture_log.copy(a.allocation.bytes[low:high]), low)
+            copies[k] = made[a.allocation]
+    return copies
+
+
+def extremal_memory(event: Any) -> dict[Allocation, Shadow]:
+    """A copy of what the arrays under atomic_min and atomic_max hold after an event."""
+    if event.reverse is None or not event.reverse.extremal:
+        return {}
+    found = {}
+    for k in event.reverse.extremal:
+        a = event.command.flat[k].allocation
+        found[a] = Shadow(a, capture_log.copy(a.bytes))
+    return found
+
+
+def mirrored_values(flat: list, mirrors: list) -> list:
+    """Pointer, shape and strides of shadows and their like, for `Signature.pack`."""
+    values: list = []
+    for k, shadow in mirrors:
+        a, s = flat[k], shadow.scale
+        values.append(shadow.address + a._offset * s)
+        values += a.shape
+        values += a.strides if s == 1 else [n * s for n in a.strides]
+    return values
+
+
+def moved_values(flat: list, copies: dict[int, tuple[Any, int]]) -> list:
+    values: list = []
+    for k, a in enumerate(flat):
+        packed = pack_values((a,))
+        if k in copies:
+            data, first = copies[k]
+            start = int(data.data.ptr) if a.device.is_cuda else data.__array_interface__["data"][0]
+            packed[0] = start + a._offset - first
+        values += packed
+    return values
+
+
+def moved_view(a: array, data: Any, first: int) -> Any:
+    whole = a.data
+    return np.ndarray(whole.shape, whole.dtype, data, a._offset - first, whole.strides)
+
+
+def mark_view(a: array, base: Any) -> Any:
+    """One int32 per component of an array, at a place that every name of that memory agrees on."""
+    data = a.data
+    strides = tuple(n * 4 for n in data.strides)
+    return _on(base, data.shape, np.int32, a._offset * 4, strides)
+
+
+def shadow_view(a: array, shadow: Shadow) -> Any:
+    s = shadow.scale
+    dtype = a.data.dtype if s == 1 else gradient_dtype(a)
+    inner = a.data.shape[a.ndim :]
+    strides = tuple(n * s for n in a.data.strides)
+    return _on(shadow.data, (*a.shape, *inner), dtype, a._offset * s, strides)
+
+
+def _on(base: Any, shape: tuple[int, ...], dtype: Any, offset: int, strides: tuple[int, ...]) -> Any:
+    """A strided view of a buffer, on its device."""
+    if isinstance(base, np.ndarray):
+        return np.ndarray(shape, dtype, base, offset, strides)
+    return type(base)(shape, dtype, base.data + offset, strides)

@@ -1,0 +1,1 @@
+"""What is built from walks over tapes: Jacobians, checks, sweeps."""

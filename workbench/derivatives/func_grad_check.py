@@ -1,0 +1,124 @@
+"""Is a func_grad right: the adjoint against forward mode of the function itself, to rounding, with no step."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocation
+from ..arrays.array import array
+from ..arrays.workspace import Workspace
+from ..errors import GradientError
+from ..kernels.passes.to_float64 import wide
+from ..kernels.program import Program
+from ..kernels.program import program as program_of
+from ..kernels.reading import declare
+from ..kernels.reading.declare import Func
+from ..kernels.reading.elementwise import elementwise
+from ..kernels.types import Array, Type
+from ..tapes.copies import Launch, program
+from ..tapes.jvp import _components, jvp, on_device, shadow_of, value_of
+from ..tapes.tape import Tape
+from .report import Report, Row, refuse_vacuous
+
+
+def check_rule(f: Func, *types: Any, samples: int = 64, low: float = 0.25, high: float = 1.75, rtol: float = 1e-9,
+               raise_exception: bool = True) -> Report:  # fmt: skip
+    """Compare the func_grad of `f` with forward mode of `f` itself: every result by every argument, at random points.
+
+    types    the types of its parameters; by default those annotated. Numbers, vectors and matrices, no arrays.
+    low, high  arguments (their components) are drawn from here: choose what `f` is made for.
+    Computed in float64, with no differences and no step: the two agree to rounding or the func_grad is wrong.
+    Returns a `Report`; raises GradientError [check-rule] that names argument, result and the point.
+    """
+    if not isinstance(f, Func) or f.grad is None:
+        raise TypeError(f"check_rule takes a func with a func_grad, not {f!r}")
+    made = _elementwise(f, types)
+    rng = np.random.default_rng(0)
+    with allocation.LOCK, allocation.unrecorded():
+        flat = [_sample(p.type, samples, low, high, rng) for p in made.function.params]
+        names = [p.name for p in made.function.params]
+        ins = {n: a for n, a in zip(names, flat, strict=True) if not n.startswith("out") and a._differentiable}
+        outs = {n: a for n, a in zip(names, flat, strict=True) if n.startswith("out") and a._differentiable}
+        for a in ins.values():
+            a.requires_grad = True
+        tape = Tape(keep="all")
+        with tape:
+            Launch(made, (samples,), flat).run(True)
+        report = Report()
+        for name, x in ins.items():
+            _check_argument(tape, f, name, x, outs, rtol, report)
+    refuse_vacuous(report)
+    if raise_exception and report.wrong:
+        raise _wrong_rule(f, report, ins)
+    return report
+
+
+def _elementwise(f: Func, types: Sequence[Any]) -> Program:
+    """A float64 program that calls `f` once per thread."""
+    given = [declare.type_from(t) for t in types] or _annotated(f)
+    if any(isinstance(t, Array) for t in given):
+        raise TypeError(f"check_rule of {f.key}: arrays as parameters; check a kernel that calls it with gradcheck")
+    mapped = elementwise(f, [Array(t, 1) for t in given], 1)
+    return program(program_of(mapped.reading, f.__name__), True)
+
+
+def _annotated(f: Func) -> list[Type]:
+    known = f.fn.__annotations__
+    try:
+        return [declare.type_from(known[p]) for p in inspect.signature(f.fn).parameters]
+    except (KeyError, TypeError):
+        raise TypeError(f"check_rule({f.key}) needs the types of the parameters: check_rule(f, wb.float64)") from None
+
+
+def _sample(type: Type, n: int, low: float, high: float, rng: np.random.Generator) -> array:
+    assert isinstance(type, Array)
+    dtype = wide(type.dtype)
+    values = rng.uniform(low, high, (n, *dtype.shape))  # type: ignore[attr-defined]
+    if dtype.scalar.kind != "f":  # type: ignore[attr-defined]
+        values = np.round(values * 4)
+    return array(values.astype(dtype.numpy), dtype=dtype)  # type: ignore[attr-defined]
+
+
+def _check_argument(
+    tape: Tape, f: Func, name: str, x: array, outs: dict[str, array], rtol: float, report: Report
+) -> None:
+    """Threads share nothing: one walk gives a column of the Jacobian at every point, or a row."""
+    columns = {j: jvp(tape, {x: _unit(x, j)}) for j in np.ndindex(_components(x))}
+    for label, y in outs.items():
+        row = Row(f"func {f.key}", None, name if len(outs) == 1 else f"{name} -> {label}")
+        for i in np.ndindex(_components(y)):
+            space = Workspace()
+            shadow_of(y, space)[...] = on_device(y, _unit(y, i))
+            tape._walk(space)
+            rows = value_of(x, space)
+            for j, column in columns.items():
+                _compare_points(row, rows[(slice(None), *j)], column[y][(slice(None), *i)], j, rtol)
+        report.rows.append(row)
+
+
+def _unit(a: array, component: tuple[int, ...]) -> np.ndarray:
+    out = np.zeros((*a.shape, *_components(a)))
+    out[(slice(None), *component)] = 1
+    return out
+
+
+def _compare_points(row: Row, got: np.ndarray, want: np.ndarray, component: tuple[int, ...], rtol: float) -> None:
+    scale = rtol * (1 + max(float(np.max(np.abs(want), initial=0)), float(np.max(np.abs(got), initial=0))))
+    for point, (a, b) in enumerate(zip(got, want, strict=True)):
+        row.add(float(a), float(b), not abs(a - b) <= scale, (point, *component))
+
+
+def _wrong_rule(f: Func, report: Report, ins: dict[str, array]) -> GradientError:
+    r = report.wrong[0]
+    assert r.worst is not None
+    point = ", ".join(f"{n}={a._host()[r.worst[0]]}" for n, a in ins.items())
+    return GradientError(
+        f"the func_grad of {f.key} is wrong for {r.input!r}: at {point} it gives {r.adjoint:.8g},"
+        f" the derivative is {r.measured:.8g}.",
+        slug="check-rule", why=str(report),
+        instead=f"adjoint[{r.input.split(' ')[0]}] += ... with the derivative of what {f.key} returns",
+    )  # fmt: skip

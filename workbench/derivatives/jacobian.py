@@ -1,0 +1,306 @@
+"""Products of derivatives: the Jacobian by rows or by columns, losses as optimizers want them, Hessian times vector.
+
+Rows are reverse walks, columns forward walks, each in a workspace of its own: no user's `.grad` is touched.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocation
+from ..arrays.array import array
+from ..arrays.workspace import Workspace, add_into, gradient_dtype
+from ..errors import GradientError
+from ..kernels import ir
+from ..kernels.types import Struct, is_float
+from ..tapes.copies import Twice
+from ..tapes.jvp import _check_direction, _components, on_device, passing, shadow_of, value_of, walk
+from ..tapes.tape import Tape
+from . import sparsity as sparsity
+from .sweep import spread
+
+
+def jacobian(
+    tape: Tape, y: array, x: array, mode: str | None = None, *, executor: Executor | None = None,
+    sparse: bool = False, pattern: Any = None,
+) -> Any:  # fmt: skip
+    """The derivative of every component of y by every component of x, which must have been on an active path.
+
+    By the final contents of y and the contents of x that the tape started from. mode "rows" walks backwards once per
+    component of y, "columns" forwards once per component of x; None takes whichever is fewer (rows where the tape
+    holds a `record_func`). `executor`: its workers compute the rows or columns (see `sweep`). Returns a new NumPy array
+    of shape (*y.shape, *y's components, *x.shape, *x's components) in the gradient dtype of x (rows) or y (columns).
+    sparse=True gives a `scipy.sparse.csr_array` with one row per number of y and one column per number of x, from as
+    few walks as there are colours: rows that share no column are found together, and columns that share no row. Where
+    entries can lie is found from the launches, or given as `pattern` (dense or sparse, non-zero where entries may be).
+    A pattern that is given is checked by a product in a random direction, and so is one that was found where sines,
+    powers and the like decide about branches or indices: the interpreter, which finds it, may round them otherwise.
+    Raises GradientError where a row or column would not be exact; [pattern].
+    """
+    for a in (x, y):
+        if not isinstance(a, array) or isinstance(a.dtype, Struct):
+            got = a.dtype if isinstance(a, array) else type(a).__name__
+            raise GradientError(
+                f"jacobian() takes arrays of numbers or vectors, not {got}.",
+                slug="seed-type", instead="one field: a.field(name)",
+            )  # fmt: skip
+    if mode not in (None, "rows", "columns"):
+        raise ValueError('mode is "rows", "columns" or None')
+    with allocation.LOCK, allocation.unrecorded():
+        tape._check_seed(y)
+        _check_direction(tape, x)
+        opaque = any(e.kind in ("func", "loop") for e in tape.events)
+    if sparse:
+        return _sparse(tape, y, x, "rows" if opaque else mode, pattern, executor)
+    mode = mode or ("rows" if opaque or _count(y) <= _count(x) else "columns")
+    rows = _each(_row, tape, y, x, range(_count(y)), executor) if mode == "rows" else None
+    columns = _each(_column, tape, y, x, range(_count(x)), executor) if rows is None else []
+    outer, inner = (*y.shape, *_components(y)), (*x.shape, *_components(x))
+    if rows is not None:
+        return np.array(rows, gradient_dtype(x)).reshape(outer + inner)
+    stacked = np.array(columns, gradient_dtype(y)).reshape((_count(x), _count(y)))
+    return np.ascontiguousarray(stacked.T).reshape(outer + inner)
+
+
+def _each(
+    product: Any, tape: Tape, y: array, x: array, wanted: Sequence[Any], executor: Executor | None
+) -> list[np.ndarray]:
+    """All rows or columns that are wanted. The first is made here: it looks for races, once for all."""
+    first = [_product((product, tape, y, x), k) for k in wanted[:1]]
+    return first + spread(_product, (product, tape, y, x), wanted[1:], executor, "jacobian")
+
+
+def _product(shared: tuple, k: int | list[int]) -> np.ndarray:
+    product, tape, y, x = shared
+    with allocation.LOCK, allocation.unrecorded():
+        return product(tape, y, x, k)
+
+
+def _sparse(tape: Tape, y: array, x: array, mode: str | None, pattern: Any, executor: Executor | None) -> Any:
+    shape = _count(y), _count(x)
+    with allocation.LOCK, allocation.unrecorded():
+        lines, certain = (sparsity.given(pattern, shape), False) if pattern is not None else sparsity.find(tape, y, x)
+    across = sparsity.transposed(lines, shape[1])
+    groups = {"rows": sparsity.colour(lines), "columns": sparsity.colour(across)}
+    mode = mode or min(groups, key=lambda m: len(groups[m]))
+    product, crossing = (_row, lines) if mode == "rows" else (_column, across)
+    found = _each(product, tape, y, x, groups[mode], executor)
+    entries = {}
+    for group, values in zip(groups[mode], found, strict=True):
+        flat = values.reshape(-1)
+        for line in group:
+            for place in sparsity.members(crossing[line]):
+                entries[(line, place) if mode == "rows" else (place, line)] = flat[place]
+    made = sparsity.matrix(entries, shape, gradient_dtype(x if mode == "rows" else y))
+    if not certain:
+        with allocation.LOCK, allocation.unrecorded():
+            _check_pattern(tape, y, x, made, product, "given" if pattern is not None else "found")
+    return made
+
+
+def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Any, known: str) -> None:
+    """One walk in a random direction: entries that a pattern leaves out end up in others, or nowhere."""
+    seeded, other = (y, x) if product is _row else (x, y)
+    weights = np.random.default_rng(0).uniform(0.5, 1.0, _count(seeded))
+    weights[::2] *= -1
+    space = Workspace()
+    view = shadow_of(seeded, space)
+    weights = weights.astype(view.dtype)
+    add_into(view, on_device(seeded, weights), seeded.span)
+    tape._walk(space) if product is _row else walk(tape, space)
+    got = _taken(space, other).reshape(-1).astype(np.float64)
+    matrix = (made.T if product is _row else made).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        want, size = matrix @ weights.astype(np.float64), abs(matrix) @ abs(weights).astype(np.float64)
+        near = np.isfinite(want) & (np.abs(got - want) <= 64 * _coarsest(tape) * (size + np.abs(got)))
+        off = ~(near | (got == want) | (np.isnan(got) & np.isnan(want)))
+    if off.any():
+        raise GradientError(
+            f"the pattern {known} for d {y.label} / d {x.label} leaves out entries that are not zero.", slug="pattern",
+            why=f"A product with the Jacobian differs at {int(off.sum())} of {off.size} places."
+            + (" Rounding decides about a branch or an index." if known == "found" else ""),
+            instead="jacobian(tape, y, x, sparse=True), which finds the pattern" if known == "given"
+            else "jacobian(tape, y, x)",
+        )  # fmt: skip
+
+
+def _coarsest(tape: Tape) -> float:
+    """The rounding unit of the widest steps that the launches of a tape compute in."""
+    bodies = {e.command.program.function for e in tape.events if e.reverse is not None}
+    types: list[Any] = [o.type for f in bodies for s in ir.walk(f.body) for o in s.outs if ir.is_value(o.type)]
+    kinds = {getattr(t, "scalar", t).numpy for t in (*types, *tape.scalars.values()) if is_float(t)}
+    return max(float(np.finfo(k).eps) for k in kinds)
+
+
+def _count(a: array) -> int:
+    return int(np.prod((*a.shape, *_components(a))))
+
+
+def _row(tape: Tape, y: array, x: array, k: int | list[int]) -> np.ndarray:
+    """The reverse walk of row k, or of the sum of some rows."""
+    space = Workspace()
+    _set_one(space, y, k)
+    tape._walk(space)
+    return _taken(space, x)
+
+
+def _column(tape: Tape, y: array, x: array, k: int | list[int]) -> np.ndarray:
+    """The forward walk of column k, or of the sum of some columns."""
+    space = Workspace()
+    _set_one(space, x, k)
+    walk(tape, space)
+    return _taken(space, y)
+
+
+def _set_one(space: Workspace, a: array, k: int | list[int]) -> None:
+    view = shadow_of(a, space)
+    view[np.unravel_index(k, view.shape)] = 1
+
+
+def _taken(space: Workspace, a: array) -> np.ndarray:
+    found = value_of(a, space)
+    space.release()
+    return found
+
+
+# ---- losses for optimizers
+
+
+class ValueAndGrad:
+    """A loss with its gradient: what `value_and_grad` returns.
+
+    Called with the arguments of the function, it gives (value: float, gradient). `closure(*tensors)` gives the
+    function that torch's optimizers call. `tape` is the tape of the last call, to look at.
+    """
+
+    def __init__(self, fn: Callable[..., array], argnums: int | tuple[int, ...], like: array | None):
+        self.fn, self.argnums, self.like = fn, argnums, like
+        self.tape: Tape | None = None
+        self.__name__, self.__doc__ = getattr(fn, "__name__", "loss"), fn.__doc__ or self.__doc__
+
+    def __call__(self, *args: Any) -> tuple[float, Any]:
+        picked = (self.argnums,) if isinstance(self.argnums, int) else tuple(self.argnums)
+        if not picked or max(picked) >= len(args):
+            raise TypeError(f"{self.__name__} differentiates by argument {max(picked, default=0)}, got {len(args)}")
+        given = list(args)
+        for k in picked:
+            given[k] = _input(args[k], self.like)
+        self.tape = Tape()
+        with self.tape:
+            loss = self.fn(*given)
+        value = self._backward(loss, [given[k] for k in picked], picked)
+        grads = tuple(_output(args[k], given[k]) for k in picked)
+        return value, grads[0] if isinstance(self.argnums, int) else grads
+
+    def _backward(self, loss: Any, inputs: list[array], picked: tuple[int, ...]) -> float:
+        assert self.tape is not None
+        if not isinstance(loss, array):
+            raise GradientError(
+                f"{self.__name__} returned a {type(loss).__name__}; it must return an array of one element.",
+                slug="loss-shape", instead="return loss",
+            )  # fmt: skip
+        for k, a in zip(picked, inputs, strict=True):
+            if not self.tape._touched(a.span):
+                raise GradientError(
+                    f"{self.__name__} never used its argument {k} in a launch: its gradient would be zero in silence.",
+                    slug="unused-argument", why="What NumPy does with its values is on no tape.",
+                    instead="pass the array itself to wb.launch",
+                )  # fmt: skip
+        self.tape.backward(loss)
+        return float(np.ravel(loss._host())[0])
+
+    def closure(self, *args: Any) -> Callable[[], float]:
+        """For `optimizer.step(closure)` of torch: evaluates at the tensors, sets their `.grad`, returns the loss."""
+
+        def evaluate() -> float:
+            value, grads = self(*args)
+            for k, g in zip(*self._pairs(grads), strict=True):
+                args[k].grad = g
+            return value
+
+        return evaluate
+
+    def _pairs(self, grads: Any) -> tuple[tuple[int, ...], tuple]:
+        return ((self.argnums,), (grads,)) if isinstance(self.argnums, int) else (tuple(self.argnums), grads)
+
+
+def value_and_grad(
+    fn: Callable[..., array], argnums: int | tuple[int, ...] = 0, like: array | None = None
+) -> ValueAndGrad:
+    """A function that gives the loss and its gradient, as `scipy.optimize.minimize(..., jac=True)` takes it.
+
+    fn       takes arrays, launches kernels, returns an array of one element. It is run under a new tape at every call.
+    argnums  the argument, or the tuple of arguments, to differentiate by.
+    like     the dtype and shape in which `fn` wants them: a flat vector is cast and folded into it. By default an
+             argument keeps its own shape and its dtype becomes the array's.
+    Arguments may be NumPy arrays, torch tensors (on the CPU) or arrays; gradients come back as what was given, in its
+    dtype and shape; `fn` gets a copy of each. With torch: `optimizer.step(value_and_grad(fn).closure(tensor))`.
+    Raises GradientError [loss-shape], [unused-argument], and what `Tape.backward` raises.
+    """
+    if not callable(fn) or inspect.isclass(fn):
+        raise TypeError(f"value_and_grad takes a function of arrays, not {fn!r}")
+    return ValueAndGrad(fn, argnums, like)
+
+
+def _input(value: Any, like: array | None) -> array:
+    """A copy of an argument, with a gradient."""
+    raw = _numbers(value)
+    if like is not None:
+        raw = raw.reshape((*like.shape, *_components(like))).astype(gradient_dtype(like), copy=False)
+        return array(raw, dtype=like.dtype, device=like.device, requires_grad=True)
+    if isinstance(value, array):
+        return array(raw, dtype=value.dtype, device=value.device, requires_grad=True)
+    return array(raw, requires_grad=True)
+
+
+def _numbers(value: Any) -> np.ndarray:
+    if isinstance(value, array):
+        return value._host()
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    raw = np.asarray(value)
+    return raw if raw.dtype.kind == "f" else raw.astype(np.float64)
+
+
+def _output(given: Any, x: array) -> Any:
+    """The gradient as the argument was given."""
+    assert x.grad is not None
+    g = x.grad._host()
+    if isinstance(given, array):
+        return array(g, dtype=x.grad.dtype, device=given.device)
+    if hasattr(given, "new_tensor"):
+        return given.new_tensor(g.reshape(tuple(given.shape)), requires_grad=False)
+    raw = _numbers(given)
+    return g.reshape(raw.shape).astype(raw.dtype, copy=True)
+
+
+# ---- second derivatives
+
+
+def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, np.ndarray]:
+    """Hessian times vector: the derivative of the gradient of `loss` in one direction. Reverse over forward, exact.
+
+    tape      recorded with keep="all", since its launches run again, on copies.
+    loss      an array of one element.
+    tangents  {x: v} as for `jvp`. Returns {x: (H v) restricted to x}, with v one direction for all x together.
+    A slope given by convention (of abs, length and the like at their kinks) counts as constant there; where H is
+    infinite the result is infinite or NaN.
+    Raises GradientError [not-kept], [jvp-func], [loss-shape], [not-active], [hvp-half] for float16; KernelError
+    [second-derivative] for extremes by atomics and funcs with an adjoint of their own.
+    """
+    if not isinstance(loss, array) or _count(loss) != 1:
+        raise GradientError("hvp() takes a loss of one element.", slug="loss-shape", instead="hvp(tape, loss, {x: v})")
+    with allocation.LOCK, allocation.unrecorded():
+        tape._check_seed(loss)
+        for x, v in tangents.items():
+            _check_direction(tape, x)
+            if np.shape(v) != (*x.shape, *_components(x)):
+                raise GradientError(f"the direction of {x.label} has shape {np.shape(v)}", slug="seed-shape")
+        twice = Twice(tape)
+        passing(tape, lambda event, _: twice.before(event), twice.behind)
+        return twice.product(loss, tangents)

@@ -1,0 +1,305 @@
+"""The classic mistakes of automatic differentiation, made on purpose: `tape.backward(loss, pitfall=pitfalls.alias)`.
+
+Each is a named variation of the exact reverse pass: another adjoint of the kernels (`kernels.careless`), or another
+way to walk the tape. It acts on any tape, and where a program does not step into it, it changes nothing. The result is
+a `Wrong`: no `.grad` is ever written, no tensor touched, and every view says what it shows.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocation as memory
+from ..arrays.allocation import Allocation, Span
+from ..arrays.array import array
+from ..arrays.workspace import Shadow, Workspace, extremal_memory, shadow_view
+from ..device import on_host
+from ..errors import GradientError
+from ..kernels.emit.body import PLAIN
+from ..kernels.types import Scalar
+from ..launches.arguments import known
+from ..launches.plan import Backward, Executable, changing
+from ..tapes.events import Event
+from ..tapes.tape import REVERSE, Tape, pictures
+from . import wrong_adjoints
+
+Hook = Callable[[Event, Workspace], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Pitfall:
+    """One mistake. `what` it is, `cure` for programs that meet it elsewhere; the rest is how it is made.
+
+    adjoint   another adjoint of each kernel. rewinds=False: kept values are not put back. around: what is done to
+    the workspace before and after a launch is reversed. start: what is done to the seeds.
+    """
+
+    name: str
+    what: str
+    cure: str
+    adjoint: wrong_adjoints.Mistake | None = None
+    rewinds: bool = True
+    around: Callable[[Event, Workspace], Callable[[], None] | None] | None = None
+    start: Callable[[Tape, Workspace], None] | None = None
+    end: Callable[[Tape, Workspace], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"pitfalls.{self.name}: {self.what}"
+
+
+class Wrong(Mapping):
+    """Gradients that are wrong on purpose, by array (or tensor), as new NumPy arrays. Nothing else knows of them.
+
+    `pitfall` says which mistake made them, `show()` draws the tape with them.
+    """
+
+    def __init__(self, tape: Tape, pitfall: Pitfall, seeds: dict[Allocation, Any], space: Workspace):
+        self.tape, self.pitfall, self._seeds = tape, pitfall, seeds
+        wanted = [a for a in tape.arrays.values() if a.requires_grad and a.allocation in tape.active]
+        self._found = {a: on_host(shadow_view(a, space[a.allocation])).copy() for a in wanted}
+
+    @property
+    def title(self) -> str:
+        return f"WRONG ON PURPOSE: pitfall {self.pitfall.name}"
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        if isinstance(key, array):
+            found = next((g for a, g in self._found.items() if a is key or a.span == key.span), None)
+        else:
+            spans = [a.span for behind in known for a in behind(key)]
+            found = next((g for a, g in self._found.items() if a.span in spans), None)
+        if found is None:
+            raise KeyError("no array of this tape with requires_grad")
+        return found
+
+    def __iter__(self) -> Iterator[array]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __repr__(self) -> str:
+        names = {a: self.tape.names.get(id(a)) or a.label for a in self}
+        lines = [f"{names[a]}: {np.array2string(g, threshold=12, precision=6)}" for a, g in self._found.items()]
+        return "\n".join([f"{self.title}. {self.pitfall.what}", *lines])
+
+    def show(self) -> Any:
+        """The static picture of the tape with this flow, marked as wrong."""
+        return pictures["wrong"](self)
+
+    def explore(self) -> Any:
+        """The live picture of the tape with this flow, marked as wrong."""
+        return pictures["explore"](self.tape, self)
+
+    def retrace(self, observe: Hook, before: Hook | None = None) -> Workspace:
+        """The wrong walk once more, to be looked at."""
+        with memory.LOCK, memory.unrecorded():
+            space = Workspace()
+            for a, data in self._seeds.items():
+                space[a] = Shadow(a, start=data)
+            return _walk(self.tape, self.pitfall, space, observe, before)
+
+
+def backward(tape: Tape, pitfall: Pitfall, space: Workspace) -> Wrong:
+    """The reverse pass with this mistake, from these seeds."""
+    if not isinstance(pitfall, Pitfall):
+        raise TypeError(f"a pitfall is one of wb.pitfalls: {', '.join(p.name for p in ALL)}; not {pitfall!r}")
+    if any(a.device.is_cuda for a in tape.active):
+        raise GradientError(
+            "pitfalls are for tapes on the CPU.", slug="pitfall-device", why="They run in the interpreter.",
+            instead='device="cpu"',
+        )  # fmt: skip
+    if pitfall.start is not None:
+        pitfall.start(tape, space)
+    seeds = {a: shadow.data.copy() for a, shadow in space.items()}
+    _walk(tape, pitfall, space)
+    if pitfall.end is not None:
+        pitfall.end(tape, space)
+    return Wrong(tape, pitfall, seeds, space)
+
+
+def _walk(
+    tape: Tape, pitfall: Pitfall, space: Workspace, observe: Hook | None = None, before: Hook | None = None
+) -> Workspace:
+    if pitfall.rewinds:
+        tape._verify()
+    tape._tally()
+    undone: list[tuple[Span, Any]] = []
+    try:
+        for event in reversed(tape.events):
+            after = extremal_memory(event)
+            if event.kept and pitfall.rewinds:
+                tape._rewind(event, undone)
+            if before is not None:
+                before(event, space)
+            leave = pitfall.around(event, space) if pitfall.around is not None else None
+            with _mistaken(event, pitfall):
+                REVERSE[event.kind](tape, event, space, after)
+            if leave is not None:
+                leave()
+            if observe is not None:
+                observe(event, space)
+    finally:
+        for span, data in reversed(undone):
+            span.copy_in(data)
+    return space
+
+
+@contextmanager
+def _mistaken(event: Event, pitfall: Pitfall) -> Iterator[None]:
+    """For as long as it takes, this launch has another adjoint."""
+    right = event.reverse
+    if right is not None and pitfall.adjoint is not None:
+        event.reverse = _other(event, pitfall)
+    try:
+        yield
+    finally:
+        event.reverse = right
+
+
+def _other(event: Event, pitfall: Pitfall) -> Backward:
+    plan, right = event.command.plan, event.reverse
+    made = _made.setdefault(right, {}).get(pitfall.name)
+    if made is None:
+        assert pitfall.adjoint is not None
+        reverse = pitfall.adjoint(plan.program, right.reverse.active, changing(plan))
+        position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
+        private = tuple(position[n] for n in sorted(reverse.private))
+        executable = Executable(reverse.function, "numpy", PLAIN, 1)
+        made = replace(right, reverse=reverse, executable=executable, private=private, gather=None, pull=None)
+        _made[right][pitfall.name] = made
+    return made
+
+
+_made: weakref.WeakKeyDictionary[Backward, dict[str, Backward]] = weakref.WeakKeyDictionary()
+
+
+# ---- mistakes in how a tape is walked
+
+
+def _values_as_gradients(tape: Tape, space: Workspace) -> None:
+    """The gradient of a leaf begins as its values: both are one memory."""
+    for a in tape.active:
+        alike = isinstance(tape.scalars.get(a), Scalar) and (a.grad_scale or 1) == 1
+        if alike and a.asked and a not in tape.written and a not in space:
+            space[a] = Shadow(a, start=a.bytes)
+
+
+def _unmarked(event: Event, space: Workspace) -> None:
+    """An array without requires_grad has no gradient to pass on."""
+    for span in (*event.reads, *event.writes):
+        if span.allocation in space and not span.allocation.asked:
+            space[span.allocation].data[...] = 0
+
+
+def _unmarked_field(event: Event, space: Workspace) -> Callable[[], None] | None:
+    """If one array of a struct has no requires_grad, none of them takes part."""
+    if event.command is None:
+        return None
+    structs: dict[int, list[Allocation]] = {}
+    for k in event.command.plan.floats:
+        leaf = event.command.program.leaves[k]
+        if leaf.path:
+            structs.setdefault(leaf.arg, []).append(event.command.flat[k].allocation)
+    out = {a for found in structs.values() if not all(a.asked for a in found) for a in found if a in space}
+    before = {a: space[a].data.copy() for found in structs.values() for a in found if a in out}
+    for a in out:
+        space[a].data[...] = 0
+    lost = {a for found in structs.values() if not all(a.asked for a in found) for a in found}
+
+    def leave() -> None:
+        for a in lost:
+            if a in space:
+                space[a].data[...] = before[a] if a in before and a not in _written(event) else 0
+
+    return leave
+
+
+def _written(event: Event) -> set[Allocation]:
+    return {span.allocation for span in event.writes}
+
+
+@dataclass
+class _Memory:
+    """What a mistake remembers of a tape from one call to the next."""
+
+    of: weakref.WeakKeyDictionary[Tape, dict[Allocation, Any]] = field(default_factory=weakref.WeakKeyDictionary)
+
+    def add(self, tape: Tape, space: Workspace) -> None:
+        for a, data in self.of.get(tape, {}).items():
+            wide = np.float32 if (a.grad_scale or 1) == 2 else tape.scalars[a].numpy
+            mine = space[a].data.view(wide)
+            mine += data.view(wide)
+
+    def keep(self, tape: Tape, space: Workspace, which: Callable[[Allocation], bool]) -> None:
+        floats = [a for a in space if which(a) and isinstance(tape.scalars.get(a), Scalar)]
+        self.of[tape] = {a: space[a].data.copy() for a in floats}
+
+
+_outputs, _seeds = _Memory(), _Memory()
+
+
+def _add_seeds(tape: Tape, space: Workspace) -> None:
+    _seeds.add(tape, space)
+    _seeds.keep(tape, space, lambda a: True)
+
+
+def forget(tape: Tape) -> None:
+    """Let the mistakes that remember (`several_outputs`, `persistent_seeds`) begin anew on this tape."""
+    _outputs.of.pop(tape, None)
+    _seeds.of.pop(tape, None)
+
+
+# ---- the list
+
+values = Pitfall(
+    "values", "The gradient of a leaf is added to its values, as if both were one memory: here are the values it"
+    " would have become.",
+    "a gradient buffer of its own; tensors passed straight to a launch have one here.", start=_values_as_gradients,
+)  # fmt: skip
+struct_field = Pitfall(
+    "struct_field", "One array of a struct without requires_grad: none of the struct's arrays takes part.",
+    "nothing: activity is found from the arrays that ask, whatever holds them.", around=_unmarked_field,
+)  # fmt: skip
+several_outputs = Pitfall(
+    "several_outputs", "A store does not use up the gradient of what it overwrote, and it stays for the next call.",
+    "nothing: every backward pass has a workspace of its own.", adjoint=wrong_adjoints.outputs, start=_outputs.add,
+    end=lambda tape, space: _outputs.keep(tape, space, lambda a: a in tape.written),
+)  # fmt: skip
+components = Pitfall(
+    "components", "What is written into a component of a vector gets no gradient.",
+    "nothing: a component write is a functional insert.", adjoint=wrong_adjoints.components,
+)  # fmt: skip
+alias = Pitfall(
+    "alias", "A second name for a local (`b = a`) gets the gradient, and keeps it from the first.",
+    "nothing: locals are values, names are only names.", adjoint=wrong_adjoints.alias,
+)  # fmt: skip
+overwritten = Pitfall(
+    "overwritten", "Adjoints read arrays as they are now, not as the launch found them.",
+    "nothing: what an adjoint reads is kept before it is overwritten.", rewinds=False,
+)  # fmt: skip
+persistent_seeds = Pitfall(
+    "persistent_seeds", "The seed of the last row is still there when the next row is seeded.",
+    "nothing: seeds are copied, and each call begins with its own.", start=_add_seeds,
+)  # fmt: skip
+frozen_loops = Pitfall(
+    "frozen_loops", "The reverse of a loop finds the values of the last turn in every turn.",
+    "nothing: what a loop carries is recorded turn by turn.", adjoint=wrong_adjoints.loops,
+)  # fmt: skip
+missing_requires_grad = Pitfall(
+    "missing_requires_grad", "An array in the middle without requires_grad has no gradient to pass on.",
+    "nothing: what lies on the way from a marked array is followed, marked or not.", around=_unmarked,
+)  # fmt: skip
+
+ALL = (
+    values, struct_field, several_outputs, components, alias, overwritten, persistent_seeds, frozen_loops,
+    missing_requires_grad,
+)  # fmt: skip
+
+pictures["pitfall"] = backward

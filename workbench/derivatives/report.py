@@ -1,0 +1,107 @@
+"""What a check of gradients found: rows that print as a table, in a terminal and in a notebook."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..errors import GradientError, Where
+
+
+@dataclass
+class Row:
+    """One input of one launch (or of the whole): how far adjoint and differences are apart.
+
+    `compared` derivatives were compared, `skipped` could not be measured. `worst`: index of the largest error, with the
+    two values; None where only directions were compared.
+    """
+
+    launch: str
+    where: Where | None
+    input: str
+    compared: int = 0
+    skipped: int = 0
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    largest: float = 0.0  # of the derivatives themselves
+    worst: tuple[int, ...] | None = None
+    adjoint: float = 0.0
+    measured: float = 0.0
+    wrong: bool = False
+
+    def add(self, got: float, want: float, wrong: bool, index: tuple[int, ...] | None) -> None:
+        """One comparison. What is not finite on both sides is wrong."""
+        error = abs(got - want)
+        first = not self.compared
+        self.compared += 1
+        self.largest = max(self.largest, abs(got), abs(want))
+        if wrong > self.wrong or (wrong == self.wrong and (first or error > self.max_abs)):
+            self.worst, self.adjoint, self.measured = index, got, want
+        self.wrong = self.wrong or wrong
+        self.max_abs = max(self.max_abs, error) if np.isfinite(error) else float("inf")
+        scale = max(abs(got), abs(want))
+        self.max_rel = max(self.max_rel, error / scale if scale and np.isfinite(error) else float(wrong))
+
+
+@dataclass
+class Report:
+    """What `gradcheck` found: true if everything compared agrees. Prints as a table, also in a notebook."""
+
+    rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    HEAD = ("launch", "input", "compared", "skipped", "max abs", "max rel", "worst", "adjoint", "differences", "")
+
+    def __bool__(self) -> bool:
+        return not self.wrong and any(r.compared for r in self.rows)
+
+    @property
+    def wrong(self) -> list[Row]:
+        """The rows that disagree."""
+        return [r for r in self.rows if r.wrong]
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                r.launch, r.input, str(r.compared), str(r.skipped), f"{r.max_abs:.2e}", f"{r.max_rel:.2e}",
+                "" if r.worst is None else str(r.worst), f"{r.adjoint:.8g}", f"{r.measured:.8g}",
+                "WRONG" if r.wrong else "ok" if r.compared else "not measurable",
+            )
+            for r in self.rows
+        ]  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [self.HEAD, *self._cells()]
+        widths = [max(len(line[k]) for line in lines) for k in range(len(self.HEAD))]
+        text = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+        return "\n".join([*text, *self.notes])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{html.escape(h)}</th>" for h in self.HEAD)
+        red = ' style="color:#b00020;font-weight:bold"'
+        body = "".join(
+            f"<tr{red if r.wrong else ''}>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>"
+            for r, cells in zip(self.rows, self._cells(), strict=True)
+        )
+        notes = "".join(f"<p>{html.escape(n)}</p>" for n in self.notes)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+
+def refuse_vacuous(report: Report) -> None:
+    compared = sum(r.compared for r in report.rows)
+    if compared and any(r.largest > 0 or r.wrong for r in report.rows):
+        return
+    if not report.rows:
+        why = "No launch has a float that depends on a float: there is no gradient."
+    elif not compared or any(r.skipped for r in report.rows):
+        why = "No derivative but zeros could be measured: the inputs lie on kinks, or the differences are noise."
+    else:
+        why = "Every derivative is zero, by the adjoint and by differences: a broken adjoint would look the same."
+    raise GradientError(
+        "gradcheck has checked nothing.", slug="gradcheck-vacuous", why="\n".join([why, str(report)]),
+        instead="other inputs, or the arrays that are to be differentiated among them",
+    )  # fmt: skip

@@ -1,0 +1,360 @@
+"""Bytes that another process can make the same objects from: tapes, arrays, kernels, and the functions of a user.
+
+Memory travels as its bytes, once, however many arrays share it. What a launch ran travels as its IR, so that a kernel
+redefined since is no matter. Kernels and functions travel as source with the Python objects that they name: no
+process need be able to import them, and a notebook's functions travel like any others.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import importlib
+import io
+import linecache
+import pickle
+import sys
+import textwrap
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocation as memory
+from ..arrays.allocation import Allocation, Span
+from ..arrays.array import _on, array
+from ..config import config
+from ..device import cpu
+from ..errors import GradientError, LaunchError
+from ..kernels import types as T
+from ..kernels.ir import Function, Region, Stmt, Value
+from ..kernels.ops.row import ROWS
+from ..kernels.program import Kernel, Leaf, Program
+from ..kernels.reading.declare import Custom, Func, Instance
+from ..kernels.reading.source import source
+from ..launches.launch import Command
+from ..launches.plan import backend_for, plan
+from ..tapes.events import Event, Kept
+from ..tapes.tape import Tape
+
+
+def pack(thing: Any) -> bytes:
+    """The bytes. Raises LaunchError [travel] for what has no form outside this process."""
+    out = io.BytesIO()
+    try:
+        _Packer(out).dump(thing)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise LaunchError(
+            f"this cannot be sent to another process: {error}", slug="travel",
+            instead="functions made with `def`, arrays, NumPy arrays, numbers",
+        ) from None  # fmt: skip
+    return out.getvalue()
+
+
+def unpack(data: bytes) -> Any:
+    """What `pack` was given, made anew. Only for bytes that `pack` made: unpickling runs what it is told to."""
+    with memory.LOCK:
+        return pickle.loads(data)
+
+
+class _Packer(pickle.Pickler):
+    def __init__(self, out: io.BytesIO):
+        super().__init__(out, protocol=5)
+        self.public = {id(v): k for k, v in vars(sys.modules[_PACKAGE]).items() if callable(v) and k[0] != "_"}
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, types.ModuleType):
+            return importlib.import_module, (thing.__name__,)
+        if (name := self.public.get(id(thing))) is not None:
+            return _named, (name,)
+        for kind, reduce in _FORMS:
+            if isinstance(thing, kind):
+                return reduce(thing)
+        return NotImplemented
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def _named(name: str) -> Any:
+    return getattr(sys.modules[_PACKAGE], name)
+
+
+# ---- types, structs
+
+
+def _struct(name: str, fields: tuple) -> T.Struct:
+    """The same struct again, with a class of its own for instances."""
+    made = _structs.get((name, fields))
+    if made is None:
+        host = type(name, (Instance,), {})
+        made = _structs[name, fields] = T.Struct(name, fields, host)
+        host._struct = made
+    return made
+
+
+_structs: dict[tuple, T.Struct] = {}
+
+
+def _instance(struct: T.Struct, values: dict[str, Any]) -> Instance:
+    return struct(**values)
+
+
+def _small(type: T.Composite, values: np.ndarray) -> T.Small:
+    return type(values)
+
+
+# ---- functions and kernels: their text, and what it names
+
+
+def _function(fn: types.FunctionType) -> Any:
+    if _installed(fn.__module__):
+        return NotImplemented
+    text = source(fn)
+    names = {step.argval for code in _codes(fn.__code__) for step in dis.get_instructions(code)
+             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}  # fmt: skip
+    around = {n: fn.__globals__[n] for n in sorted(names) if n in fn.__globals__}
+    around |= {n: c.cell_contents for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
+    given = fn.__defaults__, fn.__kwdefaults__, dict(fn.__annotations__)
+    lines = [""] * (text.first - 1) + textwrap.dedent("\n".join(text.lines)).splitlines()
+    whole = "\n".join(lines) + "\n"
+    return _remade, (fn.__name__, fn.__qualname__, whole, text.first, text.file), (around, given), None, None, _fill
+
+
+def _installed(module: str | None) -> bool:
+    """Does a process find this module wherever the package is installed."""
+    top = (module or "").partition(".")[0]
+    if top == _PACKAGE or top in sys.stdlib_module_names:
+        return True
+    if top == "__main__":
+        return False
+    found = getattr(sys.modules.get(top), "__file__", None) or ""
+    return bool({"site-packages", "dist-packages"}.intersection(Path(found).parts))
+
+
+def _codes(code: types.CodeType) -> list[types.CodeType]:
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return [code, *(deeper for c in inner for deeper in _codes(c))]
+
+
+def _remade(name: str, qualname: str, text: str, first: int, file: str) -> types.FunctionType:
+    """The function of this text; what it names comes later, as it may name itself."""
+    tree = ast.parse(text)
+    node = next(n for n in tree.body if isinstance(n, ast.FunctionDef))
+    node.decorator_list, node.returns = [], None
+    arguments = node.args
+    for arg in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        arg.annotation = None
+    for args in (arguments.defaults, arguments.kw_defaults):
+        args[:] = [d and ast.copy_location(ast.Constant(None), d) for d in args]  # type: ignore[index]
+    path = f"<{name} from {file}:{first} #{len(linecache.cache)}>"
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    space: dict[str, Any] = {"__builtins__": __builtins__, "__name__": "__travelled__"}
+    exec(compile(ast.Module([node], []), path, "exec", dont_inherit=True), space)
+    made = space[name]
+    made.__qualname__ = qualname
+    return made
+
+
+def _fill(made: types.FunctionType, state: tuple) -> None:
+    around, (defaults, keywords, annotations) = state
+    made.__globals__.update(around)
+    made.__defaults__, made.__kwdefaults__ = defaults, keywords
+    made.__annotations__ = annotations
+
+
+def _func(f: Func) -> Any:
+    return _func_again, (f.fn, f.grad, f.replay)
+
+
+def _func_again(fn: Callable, grad: Callable | None, replay: Callable | None) -> Func:
+    made = Func(fn)
+    made.grad, made.replay = grad, replay
+    return made
+
+
+def _kernel(k: Kernel) -> Any:
+    return Kernel, (k.func, k.key, k.enable_backward, k.types)
+
+
+# ---- IR, as lists of numbered values
+
+
+def _program(p: Program) -> Any:
+    numbers: dict[Value, int] = {}
+    f = p.function
+    body = _listed(f.body, numbers)
+    whole = (f.name, body, f.rank, f.where, f.source, f.first_line, f.file)
+    leaves = [(x.name, x.type, x.arg, x.path, x.of_struct_array) for x in p.leaves]
+    return _program_again, (p.name, whole, p.params, leaves, p.enable_backward)
+
+
+def _listed(region: Region, numbers: dict[Value, int]) -> tuple:
+    """A region as plain lists. Values are told apart by number."""
+    params = [_declared(p, numbers) for p in region.params]
+    body = []
+    for s in region.body:
+        args = [numbers[a] for a in s.args]
+        regions = [_listed(r, numbers) for r in s.regions]
+        outs = [_declared(o, numbers) for o in s.outs]
+        body.append((s.row.name, args, outs, regions, _attr(s.attr), s.where, s.role))
+    return params, body, [numbers[r] for r in region.results]
+
+
+def _declared(value: Value, numbers: dict[Value, int]) -> tuple:
+    numbers[value] = len(numbers)
+    return value.type, value.name, value.where
+
+
+def _attr(attr: Any) -> Any:
+    if not isinstance(attr, Custom):
+        return attr
+    regions = [None if r is None else _listed(r, {}) for r in (attr.grad, attr.replay)]
+    return "custom", attr.func, *regions, attr.arrays, attr.values, attr.outs
+
+
+def _program_again(name: str, whole: tuple, params: tuple, leaves: list, enable_backward: bool) -> Program:
+    f, body, *rest = whole
+    function = Function(f, _region(body, []), *rest)
+    return Program(name, function, params, tuple(Leaf(*x) for x in leaves), enable_backward)
+
+
+def _region(listed: tuple, values: list[Value]) -> Region:
+    params, body, results = listed
+    made = Region([_value(p, values) for p in params])
+    for row, args, outs, regions, attr, where, role in body:
+        given = tuple(values[a] for a in args)
+        inner = tuple(_region(r, values) for r in regions)
+        if isinstance(attr, tuple) and attr and attr[0] == "custom":
+            _, func, grad, replay, *places = attr
+            closed = [None if r is None else _region(r, []) for r in (grad, replay)]
+            attr = Custom(func, closed[0], closed[1], *places)
+        stmt = Stmt(ROWS[row], given, tuple(_value(o, values) for o in outs), inner, attr, where, role=role)
+        for out in stmt.outs:
+            out.stmt = stmt
+        made.body.append(stmt)
+    made.results = tuple(values[r] for r in results)
+    return made
+
+
+def _value(declared: tuple, values: list[Value]) -> Value:
+    values.append(Value(*declared))
+    return values[-1]
+
+
+# ---- memory
+
+
+def _allocation(a: Allocation) -> Any:
+    if a.device.is_cuda:
+        raise pickle.PicklingError("memory of a GPU stays there")
+    return _allocated, (a.bytes.tobytes(), a.grad_scale), (list(a.required), list(a.retained)), None, None, _mark
+
+
+def _allocated(data: bytes, grad_scale: int | None) -> Allocation:
+    made = memory.allocate(len(data), cpu)
+    made.bytes[...] = np.frombuffer(data, np.uint8)
+    made.grad_scale = grad_scale
+    return made
+
+
+def _mark(a: Allocation, marks: tuple) -> None:
+    for own, spans in zip((a.required, a.retained), marks, strict=True):
+        for span in spans:
+            own.add(span)
+    a.note_asked()
+
+
+def _array(a: array) -> Any:
+    return _placed, (a.allocation, a.dtype, a.shape, a.strides, a._offset, a.name)
+
+
+def _placed(memory: Allocation, dtype: T.Type, shape: tuple, strides: tuple, offset: int, name: str | None) -> array:
+    made = _on(memory, dtype, shape, strides, offset)
+    made.name = name
+    return made
+
+
+# ---- tapes
+
+
+def _tape(t: Tape) -> Any:
+    for e in t.events:
+        if e.kind in ("func", "loop"):
+            raise GradientError(
+                f"a tape with {e.label!r} cannot be sent to another process.", slug="travel", where=e.where,
+                why="It runs a function of yours when it is walked.", instead="executor=None",
+            )  # fmt: skip
+    t._verify()
+    arrays = [(a, t.names.get(id(a))) for a in t.arrays.values()]
+    state = list(t.events), list(t.active), list(t.scalars.items()), arrays
+    return Tape, (t.keep,), state, None, None, _record
+
+
+def _record(t: Tape, state: tuple) -> None:
+    events, active, scalars, arrays = state
+    t.events += events
+    t.active.update(dict.fromkeys(active))
+    t.scalars.update(scalars)
+    t.arrays.update((id(a), a) for a, _ in arrays)
+    t.names.update((id(a), name) for a, name in arrays if name)
+
+
+def _event(e: Event) -> Any:
+    kept = [(k.span, k.data, k.reason) for k in e.kept]
+    launch = None
+    if e.command is not None:
+        c = e.command
+        back = None if e.reverse is None else e.reverse.shadows
+        launch = c.program, c.plan.dims, c.plan.backend, c.flat, c.places if c.declared else None, c.declared, back
+    marks = e.followed, e.checked
+    return _event_again, (e.id, e.kind, e.label, e.where, e.reads, e.writes, kept, e.arrays, marks, launch)
+
+
+def _event_again(
+    number: int, kind: str, label: str, where: Any, reads: tuple, writes: tuple, kept: list, arrays: tuple,
+    marks: tuple[bool, bool], launch: Any,
+) -> Event:  # fmt: skip
+    made = Event(number, kind, label, where, reads, writes)
+    made.kept, made.arrays = tuple(Kept(*k) for k in kept), arrays
+    made.followed, made.checked = marks
+    if launch is not None:
+        program, dims, backend, flat, places, declared, shadows = launch
+        before = config.backend
+        if backend != backend_for((), cpu, program.name):
+            config.backend = backend  # only where needed: other threads may launch meanwhile
+        try:
+            command = Command(program, plan(program.name, program, dims, flat, None), flat)
+            if places is not None:
+                command.places, command.declared = places, declared
+            made.command = command
+            made.reverse = None if shadows is None else command.plan.backward(tuple(shadows))
+        finally:
+            config.backend = before
+    return made
+
+
+_FORMS: list[tuple[type, Callable[[Any], Any]]] = [
+    (T.Scalar, lambda t: (_scalar, (t.name,))),
+    (T.Vector, lambda t: (T.vector, (t.length, t.scalar))),
+    (T.Matrix, lambda t: (T.matrix, (t.shape, t.scalar))),
+    (T.Quat, lambda t: (T.quaternion, (t.scalar,))),
+    (T.Struct, lambda t: (_struct, (t.name, t.fields))),
+    (T.Small, lambda s: (_small, (s.type, np.asarray(s))) if s.type is not None else (np.array, (np.asarray(s),))),
+    (Instance, lambda s: (_instance, (s._struct, dict(vars(s))))),
+    (types.FunctionType, _function),
+    (Func, _func),
+    (Kernel, _kernel),
+    (Program, _program),
+    (Allocation, _allocation),
+    (Span, lambda s: (Span, (s.allocation, s.offset, s.shape, s.strides, s.itemsize))),
+    (array, _array),
+    (Tape, _tape),
+    (Event, _event),
+]
+
+
+def _scalar(name: str) -> T.Scalar:
+    return next(s for s in T.SCALARS if s.name == name)

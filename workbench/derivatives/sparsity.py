@@ -1,0 +1,298 @@
+"""Sparse Jacobians: which entries can differ from zero, and how few walks give them all.
+
+The pattern is found by running each recorded launch once more in the interpreter, on copies: whatever a thread stores
+depends on whatever that thread loads. That holds more entries than are non-zero, never fewer, if the interpreter goes
+the way that the launch went; where it may not (`certain`), what is found must be checked as a user's pattern is.
+Columns that share no row are then found together by one forward walk, rows that share no column by one reverse walk
+(Curtis, Powell and Reid, "On the estimation of sparse Jacobian matrices", IMA J. Appl. Math. 13, 1974), coloured
+greedily.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays.allocation import Allocation, Span
+from ..arrays.array import array
+from ..errors import BoundsError, GradientError
+from ..kernels import ir
+from ..kernels.analysis.rounding import certain
+from ..kernels.interpreter import run
+from ..kernels.ir import root, walk
+from ..kernels.ops.memory import ATOMICS
+from ..kernels.types import Array, Composite, is_float
+from ..tapes.events import Event
+from ..tapes.jvp import passing
+from ..tapes.rerun import Copies
+from ..tapes.tape import Tape
+
+STATEMENTS = 20_000_000  # of all launches, in the interpreter: about half a minute
+BLOCKS = 5_000_000  # of the sets that one launch makes: about a gigabyte
+BLOCK = 512  # bits
+
+Line = dict[int, int]  # a set of numbers, as blocks of bits: block -> the ones in it. Never changed once it is shared
+NOTHING: Line = {}
+
+
+def find(tape: Tape, y: array, x: array) -> tuple[list[Line], bool]:
+    """Per number of y, the set of numbers of x on which it may depend; and whether that is certain, or to be checked.
+
+    Raises GradientError [pattern] where a launch is too long to run in the interpreter, depends on too much, or has an
+    adjoint of its own that reaches into arrays.
+    """
+    found = _Pattern(tape)
+    own = found.lines_of(x.allocation)
+    for k, place in enumerate(words_of(x.span, found.word(x.allocation))):
+        own[place] = joined(own[place], line([k]))
+    passing(tape, found.event)
+    lines = found.lines_of(y.allocation)
+    return [lines[place] for place in words_of(y.span, found.word(y.allocation))], found.certain
+
+
+def words_of(span: Span, word: int) -> list[int]:
+    """Where the numbers of a span lie in their memory, in row-major order, counted in numbers."""
+    inner = span.itemsize // word
+    axes = [range(0, n * s, s) if s else [0] * n for n, s in zip(span.shape, span.strides, strict=True)]
+    return [(span.offset + sum(at)) // word + k for at in itertools.product(*axes) for k in range(inner)]
+
+
+class _Pattern:
+    """Passes through the events of a tape, forwards."""
+
+    def __init__(self, tape: Tape):
+        self.tape, self.left, self.certain = tape, STATEMENTS, True
+        self.lines: dict[Allocation, list[Line]] = {}
+
+    def word(self, a: Allocation) -> int:
+        scalar = self.tape.scalars.get(a)
+        if scalar is None or not hasattr(scalar, "itemsize"):
+            raise _refused("memory of structs has no numbers in a row", None)
+        return scalar.itemsize
+
+    def lines_of(self, a: Allocation) -> list[Line]:
+        found = self.lines.get(a)
+        if found is None:
+            found = self.lines[a] = [NOTHING] * (a.nbytes // self.word(a))
+        return found
+
+    def event(self, event: Event, _: Any) -> None:
+        if event.command is None:
+            self.host(event)
+        elif event.reverse is not None:
+            _Launch(self, event).run()
+
+    def host(self, event: Event) -> None:
+        if event.kind in ("func", "loop", "foreign"):
+            raise _refused(f"nothing is known of {event.label!r}", event)
+        target = event.arrays[0]
+        if target.allocation not in self.tape.active:
+            return
+        places = words_of(target.span, self.word(target.allocation))
+        source = event.arrays[1] if len(event.arrays) == 2 else None
+        if source is None or source.allocation not in self.tape.active:
+            values = [NOTHING] * len(places)
+        else:
+            own = self.lines_of(source.allocation)
+            values = [own[k] for k in words_of(source.span, self.word(source.allocation))]
+        lines = self.lines_of(target.allocation)
+        for place, value in zip(places, values, strict=True):
+            lines[place] = value
+
+
+class _Launch:
+    """One launch once more, thread by thread: what a thread stored depends on all that it loaded.
+
+    The lines change where a thread ends. Threads that do not race never see what others stored, except by the result
+    of an atomic, and where that is used they ran one after the other, in this order.
+    """
+
+    def __init__(self, pattern: _Pattern, event: Event):
+        self.pattern, self.event, self.command = pattern, event, event.command
+        self.function = self.command.plan.forward.function
+        self.used = {v for r in _regions(self.function.body) for v in r.results}
+        self.used |= {v for s in walk(self.function.body) for v in s.args}
+        active = pattern.tape.active
+        places = zip(self.command.program.leaves, self.command.flat, strict=True)
+        self.live = {leaf.name: a for leaf, a in places if isinstance(a, array) and a.allocation in active}
+        self.always = NOTHING
+        for k in self.command.declared:
+            self.always = joined(self.always, pattern.lines_of(self.command.places[k].allocation)[0])
+        self.made = 0
+        self.thread: tuple | None = None
+        self.loaded: Line = {}
+        self.stored: dict[tuple[Allocation, int], bool] = {}  # place -> did the thread only add to it
+
+    def run(self) -> None:
+        for stmt in walk(self.function.body):
+            if stmt.row.name == "call" and any(isinstance(a.type, Array) for a in stmt.args):
+                raise _refused("a func with an adjoint of its own reaches into arrays", self.event)
+        plan = self.command.plan
+        shared = plan.groups if plan.backend != "numpy" else ()
+        if plan.backend != "numpy" and not certain(self.function, frozenset().union(plan.overlapping, *shared)):
+            self.pattern.certain = False
+        try:
+            run.run(self.function, plan.dims, Copies(self.event).primal(), trace=self.trace)
+        except BoundsError as error:
+            raise _refused(f"run again, the launch leaves an array ({error.what})", self.event) from None
+        self.finish()
+
+    def trace(self, thread: tuple, stmt: ir.Stmt, values: run.Values) -> None:
+        self.pattern.left -= 1
+        if self.pattern.left < 0:
+            raise _refused("the launches are too long to be followed statement by statement", self.event)
+        if thread is not self.thread:
+            self.finish()
+            self.thread, self.loaded, self.stored = thread, dict(self.always), {}
+        row = stmt.row
+        if not stmt.args or not isinstance(stmt.args[0].type, Array) or row.name in ("components", "shape"):
+            return
+        a = self.live.get(root(stmt.args[0]).name)
+        if a is None or not is_float(stmt.args[0].type):
+            return
+        touched = self.touched(a, stmt, values)
+        adds = row.name in ("accumulate", "atomic_add", "atomic_sub")
+        if row.name != "store" and (not adds or any(o in self.used for o in stmt.outs)):
+            own = self.pattern.lines_of(a.allocation)
+            for place in touched:
+                join(self.loaded, own[place])
+        if row.name != "load":
+            for place in touched:
+                key = a.allocation, place
+                self.stored[key] = self.stored.get(key, True) and (adds or row in ATOMICS)
+
+    def finish(self) -> None:
+        """The thread has ended: what it stored depends on all that it loaded; what it added to, also on what it did."""
+        for (a, place), added in self.stored.items():
+            lines = self.pattern.lines_of(a)
+            lines[place] = joined(lines[place], self.loaded) if added and lines[place] else self.loaded
+            self.made += len(lines[place])
+        if self.made > BLOCKS:
+            raise _refused("it is not sparse, or what lies between x and y is not", self.event)
+
+    def touched(self, a: array, stmt: ir.Stmt, values: run.Values) -> list[int]:
+        """The numbers that a memory statement touches."""
+        seen = stmt.args[0].type
+        assert isinstance(seen, Array)
+        index = [int(values[i]) for i in stmt.args[1 : 1 + seen.ndim]]
+        word, inner = self.pattern.word(a.allocation), getattr(a.dtype, "shape", ())
+        shape = (*a.shape, *inner)
+        strides = (*a.strides, *[int(np.prod(inner[k + 1 :])) * word for k in range(len(inner))])
+        index = [i % n for i, n in zip(index, shape, strict=False)]
+        start = a._offset + sum(i * s for i, s in zip(index, strides, strict=False))
+        count = seen.dtype.size if isinstance(seen.dtype, Composite) else 1
+        return list(range(start // word, start // word + count))
+
+
+def _regions(region: ir.Region) -> Iterable[ir.Region]:
+    yield region
+    for stmt in walk(region):
+        yield from stmt.regions
+
+
+def _refused(why: str, event: Event | None) -> GradientError:
+    return GradientError(
+        "the pattern of this Jacobian cannot be found.", slug="pattern", where=event.where if event else None,
+        why=f"{why[0].upper()}{why[1:]}.", instead="jacobian(tape, y, x, sparse=True, pattern=...), or sparse=False",
+    )  # fmt: skip
+
+
+# ---- sets
+
+
+def line(members: Iterable[int]) -> Line:
+    """A set of numbers."""
+    made: Line = {}
+    for k in members:
+        made[k // BLOCK] = made.get(k // BLOCK, 0) | 1 << k % BLOCK
+    return made
+
+
+def join(into: Line, other: Line) -> None:
+    for block, bits in other.items():
+        into[block] = into.get(block, 0) | bits
+
+
+def joined(one: Line, other: Line) -> Line:
+    made = dict(one)
+    join(made, other)
+    return made
+
+
+def crosses(one: Line, other: Line) -> bool:
+    """Have they a number in common."""
+    few, many = (one, other) if len(one) < len(other) else (other, one)
+    return any(many.get(block, 0) & bits for block, bits in few.items())
+
+
+def members(line: Line) -> list[int]:
+    """The numbers, in order."""
+    out = []
+    for block in sorted(line):
+        bits = line[block]
+        while bits:
+            low = bits & -bits
+            out.append(block * BLOCK + low.bit_length() - 1)
+            bits ^= low
+    return out
+
+
+# ---- colouring
+
+
+def transposed(rows: Sequence[Line], columns: int) -> list[Line]:
+    """Per column, the set of rows in it."""
+    found: list[Line] = [{} for _ in range(columns)]
+    for i, row in enumerate(rows):
+        block, bit = i // BLOCK, 1 << i % BLOCK
+        for j in members(row):
+            found[j][block] = found[j].get(block, 0) | bit
+    return found
+
+
+def colour(lines: Sequence[Line]) -> list[list[int]]:
+    """Groups of lines (columns, or rows) of which no two cross in one place; greedy, in order, without empty lines."""
+    groups: list[list[int]] = []
+    taken: list[Line] = []
+    for k, own in enumerate(lines):
+        if not own:
+            continue
+        free = next((g for g, used in enumerate(taken) if not crosses(used, own)), len(groups))
+        if free == len(groups):
+            groups.append([])
+            taken.append({})
+        groups[free].append(k)
+        join(taken[free], own)
+    return groups
+
+
+def given(pattern: Any, shape: tuple[int, int]) -> list[Line]:
+    """A pattern of the user's, dense or of `scipy.sparse`, as sets."""
+    known = pattern if hasattr(pattern, "nonzero") and hasattr(pattern, "shape") else np.asarray(pattern)
+    if known.shape != shape:
+        raise GradientError(
+            f"the pattern has shape {known.shape}, the Jacobian {shape}.", slug="pattern",
+            instead="one entry per number of y and per number of x",
+        )  # fmt: skip
+    lines: list[Line] = [{} for _ in range(shape[0])]
+    for i, j in zip(*(part.tolist() for part in known.nonzero()), strict=True):
+        join(lines[i], line([j]))
+    return lines
+
+
+def matrix(entries: dict[tuple[int, int], Any], shape: tuple[int, int], dtype: Any) -> Any:
+    """A `scipy.sparse.csr_array` of these entries."""
+    try:
+        sparse = importlib.import_module("scipy.sparse")
+    except ImportError:
+        raise GradientError(
+            "a sparse Jacobian is a matrix of SciPy, which is not here.", slug="pattern", instead="pip install scipy"
+        ) from None
+    places = sorted(entries)
+    values = np.array([entries[p] for p in places], dtype)
+    rows, columns = ([p[k] for p in places] for k in (0, 1))
+    return sparse.csr_array((values, (rows, columns)), shape=shape, dtype=dtype)

@@ -1,0 +1,336 @@
+"""Are the gradients right: `gradcheck` against differences, `check_rule` against forward mode.
+
+Everything runs on private copies, in float64 unless asked otherwise: the programs are the user's, widened, so that
+differences tell ten digits. A derivative that differences cannot measure (a kink, a branch that flips, noise) is
+reported as such and never counted as right. A check that compared nothing, or zeros only, is an error, not a success.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocation as memory
+from ..arrays.array import array
+from ..arrays.workspace import Workspace, add_into
+from ..errors import GradientError
+from ..kernels.program import Kernel
+from ..kernels.reading.declare import Instance
+from ..kernels.types import is_float
+from ..launches.arguments import flatten
+from ..launches.launch import Command
+from ..launches.plan import grid, plan
+from ..tapes.copies import Case, Rerun, Twins, case_of_launch, leaves
+from ..tapes.events import Event
+from ..tapes.jvp import on_device, passing, shadow_of, value_of
+from ..tapes.recording import named_arrays
+from ..tapes.tape import Tape
+from .func_grad_check import check_rule as check_rule
+from .report import Report, Row, refuse_vacuous
+from .sweep import spread
+
+BLIND = 100  # a derivative below this many times `atol` is lost in the noise of the outputs
+ELEMENTS = 256  # elements looked at one by one where a direction alone does not tell
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """How closely to look."""
+
+    full: bool
+    directions: int
+    eps: float
+    rtol: float
+    atol: float
+    widened: bool
+
+
+# ---- gradcheck
+
+
+def gradcheck(
+    what: Any, dim: Any = None, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *, full: bool = False,
+    directions: int = 2, eps: float | None = None, rtol: float | None = None, atol: float | None = None,
+    dtype: Any = np.float64, raise_exception: bool = True, executor: Executor | None = None,
+) -> Report:  # fmt: skip
+    """Compare gradients with differences of the program itself, launch by launch and end to end.
+
+    what       a kernel (with `dim`, `inputs`, `outputs` as for `launch`), a function of arrays that launches kernels
+               (with `inputs`, its arguments), or a `Tape(keep="all")` that has recorded.
+    full       compare every element of every input; by default `directions` random directions per input and launch,
+               and single elements (up to 256) of an input only where a direction disagrees or cannot be measured.
+    dtype      float64 checks the programs widened to float64; None checks them in their own types, less closely.
+    eps        step of the differences, relative to the input. By default 1e-5 (2e-3 for dtype=None).
+    executor   its workers check the launches, each of them one at a time (see `sweep`).
+    rtol, atol allowed error, relative to the derivative and to the outputs. By default 1e-6, 1e-9 (3e-2, 1e-5).
+
+    Inputs are copied; nothing of the user is changed. Every float of `inputs` and `outputs` is an input, every float
+    that a launch writes is an output. Returns a `Report`; with `raise_exception` a wrong gradient raises GradientError
+    [gradcheck] that names launch, input and element. A check that compares nothing, or only zeros, always raises.
+    """
+    widened = dtype is not None
+    if widened and np.dtype(getattr(dtype, "name", dtype)) != np.float64:
+        raise ValueError("dtype is float64, or None for the program's own types")
+    picks = (1e-5, 1e-6, 1e-9) if widened else (2e-3, 3e-2, 1e-5)
+    eps, rtol, atol = [p if given is None else given for given, p in zip((eps, rtol, atol), picks, strict=True)]
+    rules = _Rules(full, directions, eps, rtol, atol, widened)
+    report = Report()
+    with memory.LOCK, memory.unrecorded():
+        if isinstance(what, Tape):
+            tape, results = what, None
+        elif isinstance(what, Kernel):
+            tape, results = _launched(what, dim, (*inputs, *outputs)), None
+        elif callable(what):
+            tape, results = _called(what, (*inputs, *outputs))
+        else:
+            raise TypeError(f"gradcheck takes a kernel, a function or a tape, not {what!r}")
+    _check_tape(tape, results, report, rules, executor)
+    refuse_vacuous(report)
+    if raise_exception and report.wrong:
+        raise _disagreement(report)
+    return report
+
+
+def _disagreement(report: Report) -> GradientError:
+    """The first launch that is wrong by itself, else the whole."""
+    r = report.wrong[0]
+    element = "" if r.worst is None else f", element {r.worst}"
+    return GradientError(
+        f"the gradient is wrong in {r.launch}, input {r.input!r}{element}: the adjoint gives {r.adjoint:.8g},"
+        f" differences give {r.measured:.8g}.",
+        slug="gradcheck", where=r.where, why=str(report),
+        instead="wb.verify.check_rule(f) for each func with a func_grad that it calls",
+    )  # fmt: skip
+
+
+def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
+    """One launch of a kernel, on copies of its arguments."""
+    if dim is None:
+        raise TypeError("gradcheck of a kernel takes the launch dimensions: gradcheck(kernel, dim, inputs, outputs)")
+    made, tape = kernel.program(), Tape(keep="all")
+    flat = flatten(made.name, made, args)
+    twins = Twins([a for a in flat if isinstance(a, array)], False)
+    flat = [_required(twins.of(a)) if isinstance(a, array) else a for a in flat]
+    with tape:
+        Command(made, plan(made.name, made, grid(made.name, dim), flat, None), flat).launch(True)
+    tape.events[-1].place = made.function.where
+    return tape
+
+
+def _called(fn: Callable, args: Sequence[Any]) -> tuple[Tape, list[array] | None]:
+    """A function of arrays, called with copies of them."""
+    twins = Twins(list(_arrays(args)), False)
+    tape = Tape(keep="all")
+    made = [_copied(a, twins) for a in args]
+    with tape:
+        result = fn(*made)
+    names = list(inspect.signature(fn).parameters) + [f"argument {k}" for k in range(len(args))]
+    for name, value in zip(names, made, strict=False):
+        tape.names.update({id(a): label for label, a in named_arrays(name, value)})
+    return tape, list(_arrays([result])) or None
+
+
+def _arrays(values: Iterable[Any]) -> Iterator[array]:
+    """The arrays among values, also in lists and structs."""
+    for v in values:
+        if isinstance(v, array):
+            yield v
+        elif isinstance(v, list | tuple):
+            yield from _arrays(v)
+        elif isinstance(v, Instance):
+            yield from _arrays(vars(v).values())
+
+
+def _copied(value: Any, twins: Twins) -> Any:
+    if isinstance(value, array):
+        return _required(twins.whole(value))
+    if isinstance(value, list | tuple):
+        return type(value)([_copied(v, twins) for v in value])
+    if isinstance(value, Instance):
+        made = copy(value)
+        made.__dict__.update({name: _copied(v, twins) for name, v in vars(value).items()})
+        return made
+    return value
+
+
+def _required(a: array) -> array:
+    if a._differentiable:
+        a.requires_grad = True
+    return a
+
+
+END = -1  # stands for the whole tape where launches are numbered
+
+
+def _check_tape(
+    tape: Tape, results: list[array] | None, report: Report, rules: _Rules, executor: Executor | None
+) -> None:
+    if tape.keep != "all":
+        raise GradientError(
+            "gradcheck of a tape that keeps only what adjoints read.", slug="not-kept",
+            why="Its launches cannot be run again from what they started from.", instead='wb.Tape(keep="all")',
+        )  # fmt: skip
+    launches = [n for n, e in enumerate(tape.events) if e.reverse is not None and 0 not in e.command.plan.dims]
+    opaque = [e for e in tape.events if e.kind in ("func", "loop", "foreign")]
+    whole = not opaque and (
+        len([e for e in tape.events if e.reverse is not None]) > 1 or any(e.command is None for e in tape.events)
+    )
+    if opaque:
+        report.notes.append(f"not checked end to end: {opaque[0].label} is not a program of ours")
+    parts = [*launches, *([END] if whole else [])]
+    if executor is None:
+        report.rows += _rows((tape, results, rules), parts)
+    else:
+        found = spread(_rows, (tape, results, rules), [[n] for n in parts], executor, "gradcheck")
+        report.rows += [row for rows in found for row in rows]
+
+
+def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> list[Row]:
+    """Check these launches, in one pass over the tape, and the whole of it if END is among them."""
+    tape, results, rules = shared
+    found: list[Row] = []
+    rerun = Rerun(tape, rules.widened) if END in parts else None
+
+    def before(event: Event, _: Any) -> None:
+        if rerun is not None:
+            rerun.before(event)
+        number = tape.events.index(event)
+        if number in parts:
+            found.extend(_check_case(case_of_launch(event, rules.widened), rules, np.random.default_rng(number)))
+
+    with memory.LOCK, memory.unrecorded():
+        passing(tape, before, rerun.behind if rerun is not None else None)
+        if rerun is not None:
+            found += _check_case(rerun.case(*_ends(tape, results)), rules, np.random.default_rng(len(tape.events)))
+    return found
+
+
+def _ends(tape: Tape, results: list[array] | None) -> tuple[dict[str, array], dict[str, array]]:
+    """What goes in and what comes out of a tape, by name."""
+    known: dict[memory.Span, tuple[str, array]] = {}
+    for whole in [*(results or []), *tape.arrays.values()]:
+        label = whole.name or tape.names.get(id(whole)) or whole.label
+        for a in leaves(whole):
+            if is_float(a.dtype):
+                known.setdefault(a.span, (label if a is whole else f"{label}+{a._offset}", a))
+    tape._tally()
+    inputs = {n: a for n, a in known.values() if a.requires_grad and a.allocation in tape.active}
+    written = [(n, a) for n, a in known.values() if (m := tape.written.get(a.allocation)) and m.touch(a.span)]
+    wanted = {a.span for whole in results or () for a in leaves(whole)}
+    return inputs, {n: a for n, a in written if a.allocation in tape.active and (not wanted or a.span in wanted)}
+
+
+# ---- one case
+
+
+class _Measure:
+    """Derivatives of one case along one random combination u of its outputs: by its adjoint, and by differences."""
+
+    def __init__(self, case: Case, rules: _Rules, rng: np.random.Generator):
+        self.case, self.rules = case, rules
+        self.values = case.run()
+        case.restore()
+        self.seeds = {n: rng.uniform(0.5, 1.0, y.shape) * rng.choice([-1, 1], y.shape) for n, y in self.values.items()}
+        if not rules.widened:  # so that seeds are the same numbers in float32
+            self.seeds = {n: np.round(u * 64) / 64 for n, u in self.seeds.items()}
+        self.size = sum(float(np.sum(np.abs(u * self.values[n]))) for n, u in self.seeds.items())
+        self.gradients = self._adjoint()
+        case.restore()
+
+    def _adjoint(self) -> dict[str, np.ndarray]:
+        tape, space = self.case.record(), Workspace()
+        for name, a in self.case.outputs.items():
+            view = shadow_of(a, space)
+            add_into(view, on_device(a, self.seeds[name].astype(view.dtype)), a.span)
+        tape._walk(space)
+        return {n: value_of(a, space).astype(np.float64) for n, a in self.case.inputs.items()}
+
+    def loss(self, name: str, move: np.ndarray) -> float:
+        """<u, outputs> after `move` is added to an input, counted from the outputs as they are."""
+        a = self.case.inputs[name]
+        add_into(a.data, on_device(a, move.astype(a.data.dtype)), a.span)
+        made = self.case.run()
+        self.case.restore()
+        with np.errstate(invalid="ignore"):
+            return float(sum(np.sum(u * (made[n] - self.values[n])) for n, u in self.seeds.items()))
+
+    def slope(self, name: str, v: np.ndarray) -> tuple[float, bool]:
+        """The derivative in direction v, and whether the differences agree among themselves."""
+        x = self.case.inputs[name]._host().astype(np.float64)
+        moved = np.abs(x[v != 0])
+        moved = moved[np.isfinite(moved)]
+        h = self.rules.eps * (float(moved.max()) if moved.size and moved.max() > 0 else 1.0)
+        one, two, half, half_two = (self.loss(name, v * s) for s in (h, -h, h / 2, -h / 2))
+        wide_, narrow = (one - two) / (2 * h), (half - half_two) / h
+        best = (4 * narrow - wide_) / 3
+        bend, half_bend = abs(one + two) / h, abs(half + half_two) / (h / 2)  # halves where smooth, stays at a kink
+        scale = max(abs(best), abs(wide_)) + 1e-300
+        noise = 1e-15 if self.rules.widened else 1e-6
+        kink = half_bend > 0.75 * bend and half_bend > 1e-4 * scale + 8 * noise * self.size / h
+        rough = abs(wide_ - narrow) > 1e-3 * scale + 8 * noise * self.size / h
+        return best, np.isfinite(best) and not kink and not rough
+
+
+def _check_case(case: Case, rules: _Rules, rng: np.random.Generator) -> list[Row]:
+    if not case.inputs or not case.outputs:
+        return []
+    rows = {name: Row(case.label, case.where, name) for name in case.inputs}
+    for _ in range(1 if rules.full else max(1, rules.directions)):
+        measure = _Measure(case, rules, rng)
+        for name, row in rows.items():
+            if case.inputs[name].size:
+                _check_input(measure, name, row, rng)
+    return [row for row in rows.values() if row.compared or row.skipped]
+
+
+def _check_input(measure: _Measure, name: str, row: Row, rng: np.random.Generator) -> None:
+    g = measure.gradients[name]
+    if not measure.rules.full:
+        v = rng.uniform(0.5, 1.0, g.shape) * rng.choice([-1, 1], g.shape)
+        if _compare(measure, name, row, v, None):
+            return
+    for index in _suspects(measure, name):
+        one = np.zeros(g.shape)
+        one[index] = 1
+        if not _compare(measure, name, row, one, index):
+            row.skipped += 1
+
+
+def _compare(measure: _Measure, name: str, row: Row, v: np.ndarray, index: tuple[int, ...] | None) -> bool:
+    """Compare in one direction. False where it says nothing, or (without an index) not enough."""
+    g = measure.gradients[name]
+    with np.errstate(invalid="ignore"):
+        got = float(np.sum(g[v != 0] * v[v != 0]))
+    want, sure = measure.slope(name, v)
+    noise, size = measure.rules.atol * measure.size, max(abs(got), abs(want))
+    wrong = not abs(got - want) <= measure.rules.rtol * size + noise
+    blind = not wrong and 0 < size < BLIND * noise  # agreement that close is no news
+    if not sure or blind or (index is None and wrong):
+        return False
+    row.add(got, want, wrong, index)
+    return True
+
+
+def _suspects(measure: _Measure, name: str) -> list[tuple[int, ...]]:
+    """The elements to look at one by one: all if they are few or all are asked for; else where halves disagree most."""
+    shape = measure.gradients[name].shape
+    picked = np.arange(int(np.prod(shape)))
+    while len(picked) > ELEMENTS and not measure.rules.full:
+        halves = np.array_split(picked, 2)
+        picked = max(halves, key=lambda part: _error(measure, name, part))
+    return [tuple(int(i) for i in np.unravel_index(k, shape)) for k in picked]
+
+
+def _error(measure: _Measure, name: str, part: np.ndarray) -> float:
+    g = measure.gradients[name]
+    v = np.zeros(g.size)
+    v[part] = 1 + np.arange(len(part)) % 7 / 16
+    want, _ = measure.slope(name, v.reshape(g.shape))
+    error = abs(float(np.sum(g.reshape(-1)[part] * v[part])) - want)
+    return error if np.isfinite(error) else float("inf")

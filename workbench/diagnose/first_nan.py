@@ -1,0 +1,136 @@
+"""Where the first NaN or infinity of a launch, or of its adjoint, was made: statement, thread and operands.
+
+One idea: the first number that is not finite and reaches memory is followed back through its operands, to a statement
+that was given finite numbers only. What a `where` or a guard threw away is thereby left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..arrays.workspace import Workspace
+from ..errors import Where
+from ..kernels import ir
+from ..kernels.interpreter import run
+from ..kernels.types import Array
+from ..tapes.events import Event
+from ..tapes.rerun import WRITES, Enough, is_number, root_name, run_adjoint, run_primal, small
+
+
+@dataclass(frozen=True)
+class Birth:
+    """Statement and thread; `text` shows the operation with its numbers; `row` is the primal operation behind it."""
+
+    where: Where | None
+    thread: Any
+    text: str
+    row: str
+
+
+class _Births:
+    """Per thread, the statements whose results are not finite, until one of them reaches memory."""
+
+    def __init__(self, function: ir.Function, targets: frozenset[str]):
+        self.targets, self.birth = targets, None
+        self.thread: Any = None
+        self.bad: dict[ir.Value, tuple[ir.Stmt, str]] = {}
+        self.pushes: dict[ir.Value, list[ir.Value]] = {}
+        self.inits: dict[ir.Value, tuple[ir.Value, ...]] = {}
+        for stmt in ir.walk(function.body):
+            if stmt.row.name == "push":
+                self.pushes.setdefault(stmt.args[0], []).append(stmt.args[1])
+            if stmt.row.name in ("for", "while"):
+                params = [p for r in stmt.regions for p in r.params if is_number(p)]
+                made = tuple(v for r in stmt.regions for v in r.results) + stmt.args
+                self.inits.update((p, made) for p in params)
+
+    def trace(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
+        if thread != self.thread:
+            self.thread, self.bad = thread, {}
+        for out in stmt.outs:
+            if is_number(out) and out not in self.bad and not np.isfinite(values[out]).all():
+                self.bad[out] = stmt, _shown(stmt, values)  # in a loop: its first turn like this
+        if stmt.row.name in WRITES and root_name(stmt.args[0]) in self.targets:
+            value = stmt.args[-1]
+            if value in self.bad and not np.isfinite(values[value]).all():
+                self.birth = self.origin(value)
+                raise Enough
+
+    def origin(self, value: ir.Value) -> Birth:
+        """Back along what is not finite to a statement all of whose operands are."""
+        seen: set[ir.Value] = set()
+        last = self.bad[value]
+        while value not in seen:
+            seen.add(value)
+            last = self.bad.get(value, last)
+            value = next((v for v in self.sources(value) if v in self.bad and v not in seen), value)
+        stmt, text = last
+        primal = stmt.of or stmt
+        thread = self.thread[0] if len(self.thread) == 1 else self.thread
+        return Birth(stmt.where or primal.where, thread, text, primal.row.name)
+
+    def sources(self, value: ir.Value) -> list[ir.Value]:
+        """What a value was made from; what a loop carries is what went in and what its turns gave."""
+        found: list[ir.Value] = []
+        passed: set[ir.Value] = set()
+        todo = _direct(value, self.pushes)
+        while todo:
+            v = todo.pop(0)
+            if v not in self.inits:
+                found.append(v)
+            elif v not in passed:
+                passed.add(v)
+                todo += self.inits[v]
+        return found
+
+
+def _direct(value: ir.Value, pushes: dict[ir.Value, list[ir.Value]]) -> list[ir.Value]:
+    stmt = value.stmt
+    if stmt is None:
+        return []
+    if stmt.row.name == "pop":
+        return list(pushes.get(stmt.args[0], ()))
+    return [*stmt.args, *(v for r in stmt.regions for v in r.results)]
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+
+
+def _shown(stmt: ir.Stmt, values: run.Values) -> str:
+    numbers = [_number(values[a]) for a in stmt.args if not isinstance(a.type, Array) and stmt.row.name != "pop"]
+    result = " = " + ", ".join(_number(values[o]) for o in stmt.outs)
+    if stmt.row.name in _SIGNS and len(numbers) == 2:
+        return f"{numbers[0]} {_SIGNS[stmt.row.name]} {numbers[1]}{result}"
+    if stmt.row.name == "load":
+        return f"{root_name(stmt.args[0])}[{', '.join(numbers)}]{result}"
+    return f"{stmt.row.name}({', '.join(numbers)}){result}"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.size > 1:
+        return "(" + ", ".join(f"{x:.6g}" for x in value.ravel()) + ")"
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def first_not_finite(event: Event) -> Birth | None:
+    """In the launch itself: memory as the launch found it."""
+    if not small(event):
+        return None
+    function = event.command.plan.forward.function
+    births = _Births(function, frozenset(p.name for p in function.arrays))
+    run_primal(event, births.trace)
+    return births.birth
+
+
+def first_not_finite_adjoint(event: Event, space: Workspace) -> Birth | None:
+    """In its adjoint: shadows as they were before it ran."""
+    if event.reverse is None:
+        return None
+    function = event.reverse.reverse.function
+    names = {p.name for p in event.command.program.function.params}
+    births = _Births(function, frozenset(p.name for p in function.arrays if p.name not in names))
+    run_adjoint(event, space, births.trace)
+    return births.birth

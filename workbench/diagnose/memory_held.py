@@ -1,0 +1,142 @@
+"""What a tape costs: bytes held, by whom, and why.
+
+One idea: every row is memory that would be freed with the tape, except the arrays themselves, which are the user's too.
+An allocation is counted once, however many arrays lie on it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from ..arrays.allocation import Allocation
+from ..tapes.tape import Tape
+from .finding import bytes_text, html_table, text_table
+from .walk_record import name_of
+
+HEAD = ("what", "bytes", "of", "held by", "why")
+SHORT = 40
+Names = dict[Allocation, str]
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One row. `kind`: kept, checkpoint, gradient, seed, shadow (only while a walk runs), parts or array."""
+
+    kind: str
+    nbytes: int
+    of: str
+    by: str
+    why: str
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        return self.kind, bytes_text(self.nbytes), self.of, self.by, self.why
+
+
+class Holdings:
+    """The rows, largest kind of cost first, with `total` (all but shadows) and `during_backward`."""
+
+    def __init__(self, rows: list[Holding]):
+        self.rows = rows
+
+    def sum(self, *kinds: str) -> int:
+        """Bytes of all rows of these kinds."""
+        return sum(r.nbytes for r in self.rows if r.kind in kinds)
+
+    @property
+    def total(self) -> int:
+        """Bytes held now: kept values, gradients, seeds, room for parts, and the arrays of the events."""
+        return sum(r.nbytes for r in self.rows if r.kind != "shadow")
+
+    @property
+    def during_backward(self) -> int:
+        """Bytes more while the reverse pass runs."""
+        return self.sum("shadow")
+
+    @property
+    def title(self) -> str:
+        kept = bytes_text(self.sum("kept"))
+        return (f"This tape holds {bytes_text(self.total)}, of which {kept} are values kept for the reverse pass;"
+                f" backward takes up to {bytes_text(self.during_backward)} more.")  # fmt: skip
+
+    @property
+    def text(self) -> str:
+        """All rows as plain text."""
+        return f"{self.title}\n{text_table(HEAD, [r.row for r in self.rows], numbers=1)}"
+
+    @property
+    def html(self) -> str:
+        """All rows as a table with a caption and header cells."""
+        return html_table(self.title, HEAD, [r.row for r in self.rows], numbers=1)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+def holdings(tape: Tape) -> Holdings:
+    """What the tape holds now, and what a walk of it takes."""
+    names = _names(tape)
+    return Holdings([*_kept(tape, names), *_checkpoints(tape), *_of_arrays(tape, names), *_parts(tape)])
+
+
+def _kept(tape: Tape, names: Names) -> list[Holding]:
+    """Kept values, those of one line and one reason in one row."""
+    rows: dict[tuple, list[int]] = {}
+    for event in tape.events:
+        for kept in event.kept:
+            a = kept.span.allocation
+            key = event.label, event.where, names.get(a, str(a)), kept.reason
+            rows.setdefault(key, []).append(kept.span.nbytes)
+    found = []
+    for (label, where, of, reason), sizes in rows.items():
+        times = f" (x{len(sizes)})" if len(sizes) > 1 else ""
+        line = f" at {where}" if where else ""
+        found.append(Holding("kept", sum(sizes), of, f"{label}{times}{line}", f"overwritten here; {reason}"))
+    return sorted(found, key=lambda r: -r.nbytes)
+
+
+def _checkpoints(tape: Tape) -> list[Holding]:
+    return [Holding("checkpoint", e.loop.nbytes, "its state", f"{e.label} at {e.where}", "steps run again from here")
+            for e in tape.events if e.loop is not None]  # fmt: skip
+
+
+def _of_arrays(tape: Tape, names: Names) -> list[Holding]:
+    rows: dict[str, list[Holding]] = {"gradient": [], "seed": [], "array": [], "shadow": []}
+    users = Counter(a for e in tape.events for a in {s.allocation for s in (*e.reads, *e.writes)})
+    for a, of in names.items():
+        by = f"{users[a]} event{'' if users[a] == 1 else 's'}"
+        rows["array"].append(Holding("array", a.nbytes, of, by, "read or written by recorded events"))
+        if a.grad is not None:
+            rows["gradient"].append(Holding("gradient", a.grad.nbytes, of, "the array", "its .grad"))
+        if a in tape.last_seeds:
+            seed = tape.last_seeds[a]
+            rows["seed"].append(Holding("seed", seed.nbytes, of, "the tape", "for adjoint(), show() and diagnose()"))
+        if a in tape.active:
+            size = a.nbytes * (a.grad_scale or 1)
+            rows["shadow"].append(Holding("shadow", size, of, "backward, while it runs", "on an active path"))
+    return [r for kind in rows.values() for r in kind]
+
+
+def _parts(tape: Tape) -> list[Holding]:
+    """Room that split adjoints keep between walks."""
+    gathers: dict[int, Any] = {}
+    for event in tape.events:
+        gather = event.reverse.gather if event.reverse is not None else None
+        if gather is not None:
+            gathers[id(gather)] = event.label, gather
+    return [Holding("parts", sum(p.nbytes for p in g.parts), "", label, "halves of a split adjoint")
+            for label, g in gathers.values()]  # fmt: skip
+
+
+def _names(tape: Tape) -> Names:
+    """What the user calls each memory of the tape, shortened where there are many names."""
+    found: dict[Allocation, dict[str, None]] = {}
+    for x in tape.arrays.values():
+        found.setdefault(x.allocation, {})[name_of(tape, x)] = None
+    texts = {a: ", ".join(names) for a, names in found.items()}
+    return {a: text if len(text) <= SHORT else f"{text[: SHORT - 1]}…" for a, text in texts.items()}

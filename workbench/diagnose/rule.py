@@ -1,0 +1,62 @@
+"""What the rules look at, and how they name it.
+
+A rule is a function of a `Case` that yields findings; it computes no derivative. Severity `info` is for facts that are
+right but worth knowing, so that a healthy program has no `warning` and no `error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..arrays.allocation import Allocation
+from ..arrays.workspace import Workspace
+from ..errors import GradientError, KernelError
+from ..tapes.events import Event
+from ..tapes.rerun import Enough
+from ..tapes.tape import Tape
+from .finding import Finding
+from .walk_record import Step, Trail, name_of
+
+View = Callable[[Event, Workspace], object]
+
+
+@dataclass
+class Case:
+    """What the rules look at. `visit(look)` walks once more and calls `look` at every event, until it raises Enough."""
+
+    tape: Tape
+    trail: Trail
+    seeded: bool
+    visit: Callable[[View], None]
+
+    def inspect(self, event: Event, look: View) -> object:
+        """What `look` says of one event, memory and adjoints being as its reverse step finds them."""
+        found: list[object] = []
+
+        def at(passed: Event, space: Workspace) -> None:
+            if passed is event:
+                found.append(look(event, space))
+                raise Enough
+
+        self.visit(at)
+        return found[0] if found else None
+
+    def step(self, event: Event) -> Step:
+        return self.trail.of[event]
+
+
+def title(case: Case, event: Event | None) -> str:
+    return case.step(event).title if event is not None else ""
+
+
+def refused(error: Exception, launch: str = "") -> Finding:
+    """An error of the tape as a finding."""
+    assert isinstance(error, GradientError | KernelError)
+    sentence = " ".join(filter(None, (error.what, error.why)))
+    return Finding(error.slug, "error", launch, error.where, sentence, error.instead)
+
+
+def any_name(tape: Tape, a: Allocation) -> str:
+    names = [name_of(tape, x) for x in tape.arrays.values() if x.allocation is a]
+    return next((n for n in names if n != str(a)), str(a))

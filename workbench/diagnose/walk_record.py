@@ -1,0 +1,250 @@
+"""What one reverse walk looks like from outside: sizes of adjoints at every event, and where numbers stop being finite.
+
+One idea: two observers of a real walk read the shadows and the rewound memory; nothing is computed but sizes, norms
+and differences of numbers that the walk left there. Forward values are looked at only where they are known: bytes that
+somebody overwrote and nobody kept are `lost`, and whoever asks is told so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocation as memory
+from ..arrays.allocation import Allocation, Marks, Span
+from ..arrays.array import array
+from ..arrays.workspace import Workspace
+from ..device import on_host
+from ..errors import GradientError, KernelError
+from ..kernels.types import Scalar, Struct, is_float
+from ..tapes.events import Event
+from ..tapes.tape import Tape
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One read or write of an event. `plain`: a write that stores, as against one that only accumulates."""
+
+    array: array
+    span: Span
+    name: str
+    writes: bool
+    plain: bool = True
+
+    @property
+    def scalar(self) -> Scalar | None:
+        """Its floating-point type; None for integers and for structs."""
+        dtype = self.array.dtype
+        return dtype.scalar if not isinstance(dtype, Struct) and is_float(dtype) else None  # type: ignore[attr-defined]
+
+
+def name_of(tape: Tape, a: array, parameter: str = "") -> str:
+    """What the user calls an array; else what the kernel calls it."""
+    return tape.names.get(id(a)) or a.name or parameter or str(a.allocation)
+
+
+def accesses(tape: Tape, event: Event) -> list[Access]:
+    """Everything that an event touched, reads first."""
+    if event.kind == "foreign":
+        return []
+    if event.command is None:
+        if event.kind == "func":
+            return [Access(a, a.span, name_of(tape, a), True, False) for a in event.arrays]
+        if event.loop is not None:
+            state = event.arrays[: len(event.writes)]
+            reads = [Access(a, a.span, name_of(tape, a), False) for a in event.arrays]
+            return [*reads, *[Access(a, a.span, name_of(tape, a), True) for a in state]]
+        return [Access(a, a.span, name_of(tape, a), k == 0) for k, a in reversed(list(enumerate(event.arrays)))]
+    plan, places = event.command.plan, event.command.places
+    found = []
+    for how, spans in (("reads", event.reads), ("writes", event.writes)):
+        for k, span in zip(positions(event, how), spans, strict=True):
+            name = name_of(tape, places[k], plan.program.leaves[k].name)
+            found.append(Access(places[k], span, name, how == "writes", k not in plan.accumulates_only))
+    return found
+
+
+def positions(event: Event, how: str) -> list[int]:
+    """Which parameters of its kernel the spans in `event.reads` or `event.writes` belong to."""
+    found = [k for k, _ in getattr(event.command.plan, how)]
+    return [*found, *event.command.declared] if how == "reads" else found
+
+
+def shadow_of(space: Workspace, access: Access) -> np.ndarray | None:
+    """A host copy of the adjoint of an access, None if it has none."""
+    if access.scalar is None or access.span.allocation not in space or not access.span.nbytes:
+        return None
+    dtype = np.dtype(np.float32) if access.scalar.bits == 16 else access.scalar.numpy
+    return on_host(space[access.span.allocation].view(access.span, dtype)).copy()
+
+
+@dataclass
+class Step:
+    """One event as the walk passed it. Sizes are of adjoints: what came in on its writes, what it gave to its reads."""
+
+    event: Event
+    accesses: list[Access]
+    title: str  # as in the picture
+    came: dict[Access, float] = field(default_factory=dict)
+    gave: dict[Access, float] = field(default_factory=dict)
+    bad_before: bool = False  # something not finite in the adjoints it starts from
+    bad_after: bool = False
+    not_finite: list[str] = field(default_factory=list)  # forward: what it wrote
+    inherited: list[str] = field(default_factory=list)  # forward: what it read
+    clouded: list[str] = field(default_factory=list)  # forward: read, and not known any more
+    unknown: list[str] = field(default_factory=list)  # forward: written, not looked at
+
+    @property
+    def flowing(self) -> float:
+        """The norm of all that came in."""
+        return float(np.sqrt(sum(n * n for n in self.came.values())))
+
+
+class Trail:
+    """The walk. `steps` are in program order; `error` is what refused it, if something did."""
+
+    def __init__(self, tape: Tape, seeds: Workspace):
+        self.tape = tape
+        self.error: GradientError | KernelError | None = None
+        self.steps = [Step(e, accesses(tape, e), f"#{n} {e.label}") for n, e in enumerate(tape.events)]
+        self.of = {s.event: s for s in self.steps}
+        self.order = {e: n for n, e in enumerate(tape.events)}
+        self.lost: dict[Allocation, list[Span]] = {a: list(spans) for a, spans in tape.changed.items()}
+        self.present: dict[Access, np.ndarray] = {}
+        self.races: list[tuple[GradientError, Event]] = []
+        self.final: Workspace | None = None
+        self.failed: Event | None = None
+        self._here: Event | None = None
+        with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
+            self.seeded = {a: _finite(tape, a, s.data) for a, s in seeds.items()}
+            if any(e.kind == "func" for e in tape.events):  # a walk would call what the user recorded
+                return
+            if self.steps:
+                self._written(self.steps[-1])
+            try:
+                self.final = tape._walk(seeds, self.observe, self.before)[0]
+            except (GradientError, KernelError) as error:
+                self.error, self.failed = error, self._here
+
+    # ---- the two observers
+
+    def before(self, event: Event, space: Workspace) -> None:
+        """Memory is as the event found it; the adjoint is that of what it left."""
+        step, self._here = self.of[event], event
+        self._rewound(event)
+        self._race(event)
+        self._read(step)
+        self.present = {}
+        for access in step.accesses:
+            data = shadow_of(space, access)
+            if data is not None:
+                self.present[access] = data
+                step.bad_before |= not np.isfinite(data).all()
+                if access.writes:
+                    step.came[access] = _norm(data)
+
+    def observe(self, event: Event, space: Workspace) -> None:
+        """Memory is as the event before it left it; the adjoint is that of what this event found."""
+        step = self.of[event]
+        written = [a.span for a in step.accesses if a.writes and a.plain]
+        for access in step.accesses:
+            data = shadow_of(space, access)
+            if data is None:
+                continue
+            step.bad_after |= not np.isfinite(data).all()
+            if not access.writes:
+                old = self.present.get(access)
+                consumed = any(s.overlaps(access.span) is not False for s in written)
+                given = data if old is None or consumed else data - old
+                step.gave[access] = _norm(given)
+        n = self.order[event]
+        if n:
+            self._written(self.steps[n - 1])
+
+    def _race(self, event: Event) -> None:
+        try:
+            self.tape.check_races(event)
+        except GradientError as error:
+            self.races.append((error, event))
+
+    # ---- forward values
+
+    def _rewound(self, event: Event) -> None:
+        """What is lost of the memory that this event found."""
+        kept = [k.span for k in event.kept]
+        for span in event.writes:
+            spans = self.lost.setdefault(span.allocation, [])
+            spans[:] = [s for s in spans if not any(k.contains(s) for k in kept)]
+            if not any(k.contains(span) for k in kept):
+                spans.append(span)
+
+    def known(self, span: Span) -> bool:
+        return all(s.overlaps(span) is False for s in self.lost.get(span.allocation, ()))
+
+    def _written(self, step: Step) -> None:
+        for access in step.accesses:
+            if access.writes and access.scalar is not None and access.span.nbytes:
+                if not self.known(access.span):
+                    step.unknown.append(access.name)
+                elif not _all_finite(access):
+                    step.not_finite.append(access.name)
+
+    def _read(self, step: Step) -> None:
+        if step.not_finite:
+            for access in step.accesses:
+                if not access.span.nbytes or (access.writes and access.plain):
+                    continue
+                if not self.known(access.span):
+                    step.clouded.append(access.name)
+                elif access.scalar is not None and not _all_finite(access):
+                    step.inherited.append(access.name)
+
+
+def _all_finite(access: Access) -> bool:
+    assert access.scalar is not None
+    return bool(np.isfinite(on_host(access.span.view(access.scalar.numpy))).all())
+
+
+def _finite(tape: Tape, a: Allocation, data: Any) -> bool:
+    scalar = tape.scalars.get(a)
+    if not isinstance(scalar, Scalar):
+        return True
+    return bool(np.isfinite(on_host(data).view(np.float32 if scalar.bits == 16 else scalar.numpy)).all())
+
+
+def _norm(data: np.ndarray) -> float:
+    """The Euclidean norm, without overflow; infinity if anything is not finite."""
+    if not np.isfinite(data).all():
+        return float("inf")
+    most = float(np.abs(data).max(initial=0.0))
+    return most * float(np.linalg.norm((data / most).astype(np.float64))) if most else 0.0
+
+
+def norm_of(space: Workspace, access: Access) -> float:
+    """The size of the adjoint of an access in a workspace."""
+    data = shadow_of(space, access)
+    return 0.0 if data is None else _norm(data)
+
+
+def leaf_accesses(trail: Trail) -> dict[Allocation, list[Access]]:
+    """The reads, by memory, of what has requires_grad and was not written before: the leaves of the tape.
+
+    What a launch both reads and stores to may be scratch memory, whose contents nobody meant: it is left out.
+    """
+    written: dict[Allocation, Marks] = {}
+    found: dict[Allocation, list[Access]] = {}
+    for step in trail.steps:
+        stored = [x.span for x in step.accesses if x.writes and x.plain]
+        for x in step.accesses:
+            a = x.span.allocation
+            if any(s.overlaps(x.span) is not False for s in stored):
+                continue
+            marked = not x.writes and x.scalar is not None and x.span.nbytes and a.required.touch(x.span)
+            if marked and not (a in written and written[a].touch(x.span)):
+                found.setdefault(a, []).append(x)
+        for x in step.accesses:
+            if x.writes:
+                written.setdefault(x.span.allocation, Marks()).add(x.span)
+    return found

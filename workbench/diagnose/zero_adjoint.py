@@ -1,0 +1,235 @@
+"""Where an adjoint died inside one launch: the statement, and why nothing came through.
+
+One idea: adjoint statements remember the primal statement they stem from. One into which some thread brought a nonzero
+adjoint, and out of which none went in any thread, is where it died; before that, data flow alone may tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..arrays.workspace import Workspace
+from ..errors import Where
+from ..kernels import ir
+from ..kernels.interpreter import run
+from ..kernels.ir import is_value
+from ..kernels.types import bool_
+from ..tapes.events import Event
+from ..tapes.rerun import WRITES, is_number, root_name, run_adjoint
+
+
+@dataclass
+class Flow:
+    """What went through the adjoint of one launch, statement by statement of the primal."""
+
+    came: set[ir.Stmt] = field(default_factory=set)
+    passed: set[ir.Stmt] = field(default_factory=set)
+    stopped: dict[ir.Stmt, bool] = field(default_factory=dict)  # adjoint statements: did every thread end here
+    ran: set[ir.Stmt] = field(default_factory=set)
+    order: dict[ir.Stmt, None] = field(default_factory=dict)
+    added: bool = False  # did any thread add something to the gradient of `targets`
+
+
+class _Flows:
+    def __init__(self, function: ir.Function, shadows: frozenset[str], targets: frozenset[str]):
+        self.targets, self.flow = targets, Flow()
+        self.adjoints = _adjoints(function, shadows)
+        self.toward = _toward(function, targets)
+        self.escaping: set[ir.Value] = set()
+        self.taken: dict[ir.Stmt, list[ir.Value]] = {}
+        self.around: dict[ir.Stmt, list[ir.Stmt | None]] = {}
+        for stmt in ir.walk(function.body):
+            primal = stmt.of
+            used = [*stmt.args, *(v for r in stmt.regions for v in r.results)]
+            self.escaping.update(a for a in used if a.stmt is not None and a.stmt.of is not primal)
+            if stmt.row.name == "accumulate":
+                self.escaping.add(stmt.args[-1])
+            self.taken[stmt] = [a for a in _outer(stmt) if a in self.adjoints and a.stmt and a.stmt.of is not primal]
+            for inner in (s for r in stmt.regions for s in ir.walk(r)):
+                self.around.setdefault(inner, []).append(primal)
+
+    def trace(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
+        flow = self.flow
+        flow.ran.add(stmt)
+        if stmt.role != "adjoint" or stmt.of is None:
+            return
+        leads = any(o in self.toward for o in stmt.outs)
+        if leads:
+            flow.order.setdefault(stmt.of)
+            if any(a in self.adjoints and _nonzero(values, a) for a in stmt.args):
+                lives = any(is_number(o) and _nonzero(values, o) for o in stmt.outs)
+                flow.stopped[stmt] = flow.stopped.get(stmt, True) and not lives
+        if stmt.row.name == "load" and stmt.outs[0] in self.toward:
+            comes = _nonzero(values, stmt.outs[0])
+        else:
+            comes = any(_nonzero(values, a) for a in self.taken[stmt])
+        if comes:
+            flow.came.add(stmt.of)
+        if any(o in self.escaping and is_number(o) and _nonzero(values, o) for o in stmt.outs):
+            flow.passed.add(stmt.of)
+        if stmt.row.name == "accumulate" and _nonzero(values, stmt.args[-1]):
+            flow.passed.update(s for s in (stmt.of, *self.around.get(stmt, ())) if s is not None)
+            flow.added |= root_name(stmt.args[0]) in self.targets
+
+
+def _adjoints(function: ir.Function, shadows: frozenset[str]) -> set[ir.Value]:
+    """The floats of an adjoint that are made from what shadows hold."""
+    found: set[ir.Value] = set()
+    for _ in range(3):  # loops carry values back to their start
+        for stmt in ir.walk(function.body):
+            used = [*stmt.args, *(v for r in stmt.regions for v in r.results)]
+            read = stmt.row.name == "load" and root_name(stmt.args[0]) in shadows
+            if read or any(v in found for v in used):
+                made = (*stmt.outs, *(p for r in stmt.regions for p in r.params))
+                found.update(v for v in made if is_number(v))
+    return found
+
+
+def _toward(function: ir.Function, targets: frozenset[str]) -> set[ir.Value]:
+    """The values of an adjoint that what it adds to the shadows in `targets` is made from."""
+    origins: dict[ir.Value, list[ir.Value]] = {}
+    wanted: list[ir.Value] = []
+    for stmt in ir.walk(function.body):
+        results = [v for r in stmt.regions for v in r.results]
+        for made in (*stmt.outs, *(p for r in stmt.regions for p in r.params)):
+            origins[made] = [*stmt.args, *results]
+        if stmt.row.name in WRITES and root_name(stmt.args[0]) in targets:
+            wanted.append(stmt.args[-1])
+    found: set[ir.Value] = set()
+    while wanted:
+        value = wanted.pop()
+        if value not in found:
+            found.add(value)
+            wanted += origins.get(value, [])
+    return found
+
+
+def _outer(stmt: ir.Stmt) -> list[ir.Value]:
+    """What a statement, and what is inside it, takes from before it."""
+    inner = [s for r in stmt.regions for s in ir.walk(r)]
+    made = {o for s in inner for o in s.outs}
+    results = [v for r in stmt.regions for v in r.results]
+    return [a for a in (*stmt.args, *(a for s in inner for a in s.args), *results) if a not in made]
+
+
+def _nonzero(values: run.Values, value: ir.Value) -> bool:
+    try:
+        return bool(np.any(values[value] != 0))
+    except KeyError:
+        return False
+
+
+@dataclass(frozen=True)
+class Death:
+    """Where the adjoint stopped: the primal statement, why, and what could be done.
+
+    `kind`: `died`; `cancelled`, if contributions of threads sum to zero; `apart`, if nothing that carries an adjoint
+    was computed from the leaf.
+    """
+
+    where: Where | None
+    reason: str
+    fix: str = ""
+    kind: str = "died"
+
+
+def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> Death | None:
+    """The first statement of the reverse pass at which an adjoint came in and nothing went out to `targets`."""
+    static = cut(event.command.plan.forward.function, targets)
+    if event.reverse is None or static is not None:
+        return static
+    function = event.reverse.reverse.function
+    own = {p.name for p in event.command.program.function.params}
+    shadows = frozenset(p.name for p in function.arrays if p.name not in own)
+    flows = _Flows(function, shadows, frozenset(f"d_{n}" for n in targets))
+    if not run_adjoint(event, space, flows.trace):
+        return None
+    flow = flows.flow
+    if flow.added:
+        return Death(None, "the contributions of its threads cancel exactly", kind="cancelled")
+    for primal in flow.order:
+        if primal in flow.came and primal not in flow.passed:
+            return _explained(primal)
+    missed = _not_run(function, flow)
+    if missed is not None:
+        return missed
+    ended = next((s.of for s, all_of_them in flow.stopped.items() if all_of_them), None)
+    return Death(None, "", kind="apart") if ended is None else _explained(ended)
+
+
+_CHOICES = {
+    "if": ("no thread took the branch through which the gradient would flow", "inputs for which the branch is taken"),
+    "clamp": ("the value lies outside the bounds of `clamp` in every thread, where its derivative is zero",
+              "wider bounds, or a smooth limit such as tanh"),
+    "min": ("`min` took the other operand in every thread", "a smooth minimum, or inputs on this side"),
+    "max": ("`max` took the other operand in every thread", "a smooth maximum, or inputs on this side"),
+    "where": ("`where` chose the other side in every thread", "inputs for which this side is chosen"),
+    "mul": ("the other factor is zero in every thread", ""),
+    "for": ("the loop lets nothing through", ""), "while": ("the loop lets nothing through", ""),
+}  # fmt: skip
+
+
+def _explained(stmt: ir.Stmt) -> Death:
+    reason, fix = _CHOICES.get(stmt.row.name, (f"the derivative of `{stmt.row.name}` is zero at these values", ""))
+    return Death(stmt.where, reason, fix)
+
+
+def _not_run(function: ir.Function, flow: Flow) -> Death | None:
+    """A branch or loop of the adjoint that never ran, though it would have read or added adjoints."""
+    for stmt in ir.walk(function.body):
+        for region in stmt.regions:
+            touching = [s for s in ir.walk(region) if s.role == "adjoint" and s.row.name in ("load", "accumulate")]
+            if touching and not any(s in flow.ran for s in touching):
+                if stmt.row.name == "if":
+                    return _explained(stmt)
+                return Death(stmt.where, "the loop made no turn")
+    return None
+
+
+# ---- what has no derivative at all
+
+_FLAT = {"rint": "rounding", "floor": "rounding", "ceil": "rounding"}
+
+
+def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
+    """If nothing that `sources` give reaches a stored float with a derivative: the statement that ended it."""
+    depends = {p for p in function.params if p.name in sources and is_value(p.type)}
+    varies = {p for p in depends if is_number(p)}
+    ends: dict[ir.Stmt, None] = {}
+    sound = False
+    for _ in range(3):  # loops carry values back to their start
+        for stmt in ir.walk(function.body):
+            flows = [stmt.args, *(r.results for r in stmt.regions)]
+            used = [v for group in flows for v in group]
+            if stmt.row.name == "load" and root_name(stmt.args[0]) in sources:
+                depends.add(stmt.outs[0])
+                varies.update(o for o in stmt.outs if is_number(o))
+                continue
+            hit, live = any(v in depends for v in used), any(v in varies for v in used)
+            params = [p for r in stmt.regions for p in r.params]
+            if stmt.row.name in WRITES or stmt.row.name in ("call", "printf"):
+                sound |= live
+                depends.update(stmt.outs if hit else ())
+                varies.update(o for o in stmt.outs if live)
+            elif hit:
+                passes = stmt.row.adjoint is not None or bool(stmt.regions)
+                depends.update((*stmt.outs, *params))
+                good = [v for v in (*stmt.outs, *params) if is_number(v)] if live and passes else []
+                varies.update(good)
+                if live and not any(is_number(o) for o in good) and stmt.outs:
+                    ends[stmt] = None
+    if sound or not ends:
+        return None
+    stmt = next((s for s in ends if not all(o.type == bool_ for o in s.outs)), next(iter(ends)))
+    return _flat(stmt)
+
+
+def _flat(stmt: ir.Stmt) -> Death:
+    if stmt.row.name == "cast":
+        return Death(stmt.where, f"a cast to {stmt.outs[0].type} has derivative zero", "keep the value a float")
+    if stmt.outs[0].type == bool_:
+        return Death(stmt.where, "only a comparison depends on it, and that has derivative zero", "a smooth weight")
+    what = _FLAT.get(stmt.row.name, f"`{stmt.row.name}`")
+    return Death(stmt.where, f"the derivative of {what} is zero everywhere", "a smooth approximation")

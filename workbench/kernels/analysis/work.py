@@ -1,0 +1,95 @@
+"""How much one thread of a function has to do: a rough count of statements, by which launches choose their workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from .. import ir
+from ..emit.body import MATH1, MATH2
+from ..ops import control, memory
+from ..ops.row import Effect
+from ..types import Array, Scalar, is_float
+
+TURNS = 16  # of a loop that nobody knows anything of
+_FREE = {control.CONST, control.TID, control.DIM, memory.SHAPE, memory.COMPONENTS}
+_DEAR = {*MATH1, *MATH2, "div", "length", "normalize", "inverse"}
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Statements outside loops, and the loops."""
+
+    own: float
+    loops: tuple[tuple[ir.Stmt, _Work], ...]
+
+    def count(self, scalars: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> float:
+        return self.own + sum(_turns(s, scalars, shapes) * inner.count(scalars, shapes) for s, inner in self.loops)
+
+
+_known: WeakKeyDictionary[ir.Function, _Work] = WeakKeyDictionary()
+
+
+def work(function: ir.Function, scalars: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> float:
+    """Statements that a thread runs, branches counted in full and loops by their turns; dear ones count more."""
+    if function not in _known:
+        _known[function] = _region(function.body)
+    return _known[function].count(scalars, shapes)
+
+
+def _region(region: ir.Region) -> _Work:
+    own, loops = 0.0, []
+    for s in region.body:
+        for r in s.regions:
+            inner = _region(r)
+            if s.row is control.FOR or s.row is control.WHILE:
+                loops.append((s, inner))
+            else:
+                own += inner.own
+                loops += inner.loops
+        if s.row not in _FREE:
+            own += _weight(s) * max([_size(v) for v in (*s.args, *s.outs)], default=1)
+    return _Work(own, tuple(loops))
+
+
+def _weight(s: ir.Stmt) -> float:
+    if s.row.name in _DEAR:
+        return 8.0
+    counting = s.outs and not isinstance(s.outs[0].type, Array) and not is_float(s.outs[0].type)
+    return 0.25 if counting and s.row.effect is Effect.PURE else 1.0
+
+
+def _size(value: ir.Value) -> int:
+    return 1 if isinstance(value.type, Scalar | Array) else getattr(value.type, "size", 1)
+
+
+def _turns(stmt: ir.Stmt, scalars: Mapping, shapes: Mapping) -> float:
+    if stmt.attr is not None and stmt.attr.trips is not None:
+        return stmt.attr.trips
+    if stmt.row is control.WHILE:
+        return TURNS
+    start, stop, step = (_number(v, scalars, shapes) for v in stmt.args[:3])
+    if start is None or stop is None or not step:
+        return TURNS
+    return max(0, -((start - stop) // step))
+
+
+def _number(value: ir.Value, scalars: Mapping, shapes: Mapping) -> int | None:
+    """A whole number that the launch knows."""
+    s = value.stmt
+    if s is None:
+        found = scalars.get(value.name)
+    elif s.row is control.CONST:
+        found = s.attr
+    elif s.row is memory.SHAPE:
+        found = shapes.get(ir.root(s.args[0]).name, (None,) * 4)[s.attr]
+    elif s.row is memory.TRIPS or s.row.name in ("add", "sub"):
+        numbers = [_number(a, scalars, shapes) for a in s.args]
+        found = None if None in numbers else int(s.row.compute(*map(np.int64, numbers)))  # type: ignore[arg-type]
+    else:
+        found = None
+    return found if isinstance(found, int) else None

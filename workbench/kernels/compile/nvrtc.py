@@ -1,0 +1,245 @@
+"""CUDA text -> machine code of a GPU by NVRTC, and its launch through CuPy's thin driver calls.
+
+Compiling needs neither a GPU nor a driver: NVRTC comes with CuPy, or alone in the `nvidia-cuda-nvrtc` wheel, which is
+called through ctypes. Cubins go into the same private, sealed cache as the machine's own code. Contraction of
+`a * b + c` is off, so that a replay inside an adjoint repeats the forward bit by bit.
+Nothing here imports CuPy before it is used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import hashlib
+import importlib
+import importlib.util
+import os
+import secrets
+import sys
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..emit.body import Variant, c_name
+from ..emit.cuda import SUMMED, wide_pointers
+from ..emit.cuda import text as text_of
+from ..ir import Function
+from . import cubin
+from .c_compiler import CompileError, cache_directory, read_sealed, refused, without_comments, write_sealed
+from .cubin import Resources
+
+OPTIONS = ("--fmad=false", "--disable-warnings")
+BLOCK = 256
+BUSY = 8  # blocks that fill a multiprocessor
+USUAL = "sm_90"  # what to compile for where no GPU is
+
+
+class Nvrtc(Protocol):
+    """What is used of NVRTC: the names and behaviour of `cupy_backends.cuda.libs.nvrtc`."""
+
+    def getVersion(self) -> tuple[int, int]: ...
+    def createProgram(self, source: str, name: str, headers: tuple, include_names: tuple) -> Any: ...
+    def compileProgram(self, program: Any, options: tuple[str, ...]) -> None: ...
+    def getProgramLog(self, program: Any) -> str: ...
+    def getCUBIN(self, program: Any) -> bytes: ...
+    def destroyProgram(self, program: Any) -> None: ...
+
+
+class WheelNvrtc:
+    """NVRTC through ctypes, from the `nvidia-cuda-nvrtc` wheel or the system."""
+
+    def __init__(self, path: str):
+        self.library = ctypes.CDLL(path)
+        self.library.nvrtcGetErrorString.restype = ctypes.c_char_p
+
+    def _call(self, name: str, *args: Any) -> None:
+        code = getattr(self.library, name)(*args)
+        if code:
+            raise RuntimeError(f"{name}: {self.library.nvrtcGetErrorString(code).decode()}")
+
+    def getVersion(self) -> tuple[int, int]:
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        return major.value, minor.value
+
+    def createProgram(self, source: str, name: str, headers: tuple, include_names: tuple) -> Any:
+        program = ctypes.c_void_p()
+        self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), name.encode(), 0, None, None)
+        return program
+
+    def compileProgram(self, program: Any, options: tuple[str, ...]) -> None:
+        texts = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
+        self._call("nvrtcCompileProgram", program, len(options), texts)
+
+    def _bytes(self, program: Any, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        data = ctypes.create_string_buffer(size.value)
+        self._call(f"nvrtcGet{what}", program, data)
+        return data.raw
+
+    def getProgramLog(self, program: Any) -> str:
+        return self._bytes(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+
+    def getCUBIN(self, program: Any) -> bytes:
+        return self._bytes(program, "CUBIN")
+
+    def destroyProgram(self, program: Any) -> None:
+        self._call("nvrtcDestroyProgram", ctypes.byref(program))
+
+
+def wheel_libraries() -> list[str]:
+    """Where libnvrtc may be: the NVIDIA wheels of this environment, then the system."""
+    spec = importlib.util.find_spec("nvidia")
+    found = [
+        str(file)
+        for root in (spec.submodule_search_locations or () if spec else ())
+        for file in sorted(Path(root).glob("*/lib/libnvrtc.so.*"), reverse=True)
+    ]
+    system = ctypes.util.find_library("nvrtc")
+    return [*found, *([system] if system else [])]
+
+
+@lru_cache(None)
+def nvrtc() -> Nvrtc:
+    """NVRTC as CuPy binds it, else as the wheel brings it. Raises CompileError [no-nvrtc] without either."""
+    try:
+        bound: Any = importlib.import_module("cupy_backends.cuda.libs.nvrtc")
+        bound.getVersion()
+        return bound
+    except (ImportError, OSError, RuntimeError):
+        pass
+    for path in wheel_libraries():
+        try:
+            return WheelNvrtc(path)
+        except OSError:
+            continue
+    raise CompileError(
+        "NVRTC was not found.\nWrite instead:   pip install cupy-cuda12x nvidia-cuda-nvrtc-cu12\n[no-nvrtc]"
+    )
+
+
+def available() -> bool:
+    try:
+        nvrtc()
+    except CompileError:
+        return False
+    return True
+
+
+def to_cubin(text: str, arch: str) -> bytes:
+    """The machine code of `text` for a GPU as `sm_80` or `sm_90`, from the cache or compiled. Raises CompileError."""
+    options = (f"--gpu-architecture={arch}", *OPTIONS)
+    parts = [without_comments(text), repr(nvrtc().getVersion()), *options]
+    path = cache_directory() / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:40]}.cubin"
+    code = read_sealed(path)
+    if code is None:
+        code = _compile(text, options)
+        made = path.with_name(f"{path.stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+        write_sealed(made, path, code)
+    return code
+
+
+def resources(text: str, arch: str) -> dict[str, Resources]:
+    """What one thread of each kernel of `text` takes on a GPU as `sm_80` or `sm_90`. Raises CompileError."""
+    return cubin.resources(to_cubin(text, arch))
+
+
+def _compile(text: str, options: tuple[str, ...]) -> bytes:
+    library = nvrtc()
+    program = library.createProgram(text, "kernel.cu", (), ())
+    try:
+        library.compileProgram(program, options)
+        return library.getCUBIN(program)
+    except (RuntimeError, ValueError) as e:
+        raise refused(text, "NVRTC " + " ".join(options), library.getProgramLog(program) or str(e)) from None
+    finally:
+        library.destroyProgram(program)
+
+
+# ---- on a machine with a GPU
+
+
+@lru_cache(None)
+def architecture(device: int) -> str:
+    """The machine code that a device runs, as `sm_90`."""
+    import cupy
+
+    return f"sm_{cupy.cuda.Device(device).compute_capability}"
+
+
+def current_architecture() -> str:
+    """That of the current device; `USUAL` where there is none."""
+    try:
+        import cupy
+
+        return architecture(cupy.cuda.runtime.getDevice())
+    except (ImportError, OSError, RuntimeError):  # no CuPy, no driver, one too old
+        return USUAL
+
+
+class Loaded:
+    """A kernel on the current device. `launch` returns at once: the work is queued on the stream."""
+
+    def __init__(self, text: str, name: str):
+        import cupy
+        from cupy_backends.cuda.api import driver
+
+        self.device = cupy.cuda.runtime.getDevice()
+        cupy.cuda.runtime.free(0)  # makes the device's context, which the driver calls below need
+        self._launch = driver.launchKernel
+        self.most_blocks = 2**31 - 1
+        if SUMMED in text:
+            self.most_blocks = BUSY * cupy.cuda.Device(self.device).attributes["MultiProcessorCount"]
+        self.module = driver.moduleLoadData(to_cubin(text, architecture(self.device)))
+        self.function = driver.moduleGetFunction(self.module, name)
+
+    def launch(self, packed: bytes, cells: int, stream: int = 0, block: int = BLOCK, most_threads: int = 2**31) -> None:
+        """Run the kernel over `cells` threads of the grid. `packed` is copied before this returns.
+
+        `most_threads` bounds the threads that exist at once, each of which works on many cells then: the slices of
+        `scratch` are scratch_bytes / (threads launched) each.
+        """
+        if cells <= 0:
+            return
+        blocks = max(1, min(-(-cells // block), most_threads // block, self.most_blocks))
+        parameter = (ctypes.c_char_p * 1)(packed)
+        self._launch(self.function, blocks, 1, 1, block, 1, 1, 0, stream, ctypes.addressof(parameter), 0)
+
+
+_loaded: dict[tuple[int, str, str], Loaded] = {}
+
+
+def load(text: str, name: str) -> Loaded:
+    """The kernel `name` of `text` on the current device, loaded at most once per process and device."""
+    import cupy
+
+    key = (cupy.cuda.runtime.getDevice(), text, name)
+    if key not in _loaded:
+        _loaded[key] = Loaded(text, name)
+    return _loaded[key]
+
+
+def fit(function: Function, variant: Variant) -> Loaded | Fitting:
+    """A function on the current device, in the words that the addresses of each launch allow."""
+    wide = wide_pointers(function, variant)
+    if wide:
+        return Fitting(function, variant, wide)
+    return load(text_of(function, variant), c_name(function.name))
+
+
+class Fitting:
+    """A function with arrays of vectors: where they begin at multiples of their words, whole words are moved."""
+
+    def __init__(self, function: Function, variant: Variant, wide: tuple[tuple[int, int], ...]):
+        self.function, self.variant, self.wide = function, variant, wide
+        self.made: dict[bool, Loaded] = {}
+
+    def launch(self, packed: bytes, *args: Any, **options: Any) -> None:
+        """As `Loaded.launch`."""
+        aligned = all(int.from_bytes(packed[at : at + 8], sys.byteorder) % n == 0 for at, n in self.wide)
+        if aligned not in self.made:
+            text = text_of(self.function, replace(self.variant, aligned=aligned))
+            self.made[aligned] = load(text, c_name(self.function.name))
+        self.made[aligned].launch(packed, *args, **options)

@@ -1,0 +1,428 @@
+"""Lanes: threads taken a block at a time, so that C compilers can vectorise what they do alike.
+
+The one idea: each thread does its own statements in their own order, but the loop over the threads of a block is the
+innermost one. A loop with the same bounds for all of them turns around it; what threads add to cells that others may
+add to as well is kept for the block and added after it: as one sum where it is one cell for all, else thread by thread.
+Every other value is what it would be, to the last bit. A function takes this form when nothing in it could tell the
+difference, or keep a compiler from using it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ..ir import Function, Region, Stmt, Value, root, walk
+from ..ops import control
+from ..ops import memory as rows
+from ..ops.row import Effect
+from ..passes import simplify
+from ..types import Array, Composite, Type, is_float
+from .body import MATH1, MATH2, Body, Variant, type_name
+
+_NAMES = (control.CONST, control.TID, control.DIM, rows.SHAPE, rows.COMPONENTS)
+_CALLS = {*MATH1, *MATH2} - {"sqrt", "fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "fmin", "fmax", "copysign"}
+_ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)
+_NO = {"while", "stack", "push", "pop", "log_store", "mark", "rollback", "printf", "call"}
+BLOCK_BYTES = 1024  # of the widest float of a block: what is done once for it costs little beside it
+KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest cache, and takes compilers very long
+WORTH = 8  # float operations without which a block is not worth its arrays
+
+
+@dataclass(eq=False)
+class Loop:
+    """A loop that all threads run alike, and the parts of its turn."""
+
+    stmt: Stmt
+    parts: list[Part]
+
+    @property
+    def region(self) -> Region:
+        return self.stmt.regions[0]
+
+
+Part = list[Stmt] | Loop
+
+
+@dataclass(eq=False)
+class Lanes:
+    """How the statements of a thread fall apart: stretches, and loops of such. `own`: the indices of the thread."""
+
+    parts: list[Part]
+    uniform: set[Value]
+    own: set[Value]
+    last: set[Value]
+    width: int
+
+    def deferred(self, s: Stmt) -> bool:
+        """Does the statement add to a cell that other threads of the block may add to."""
+        return s.row in _ADDS and not all(v in self.own for v in s.args[1:-1])
+
+    def apart(self, stmts: Iterable[Stmt]) -> bool:
+        """Do these statements surely write to other cells for each thread of a block."""
+        for s in (inner for stmt in stmts for inner in walk(Region(body=[stmt]))):
+            if s.row.effect is not Effect.PURE and s.row is not rows.LOAD and not s.regions:
+                *outer, last = s.args[1:-1]
+                if last not in self.last or not all(v in self.own for v in outer):
+                    return False
+        return True
+
+
+def lanes(function: Function, variant: Variant) -> tuple[Function, Lanes | None]:
+    """The function to write, with short loops written out if that helps compilers, and its form in blocks: None where
+    it does not apply or would not pay."""
+    if not _possible(function, variant):
+        return function, None
+    written_out = simplify.unrolled(function)
+    facts = _Facts(written_out)
+    if facts.added & (facts.loaded | facts.stored):  # adds come behind what follows them
+        return function, None
+    form = _blocks(written_out, facts)
+    alike = form is not None or all(facts.clean(s) for s in written_out.body.body)
+    return (written_out if alike else function), form
+
+
+def _blocks(function: Function, facts: _Facts) -> Lanes | None:
+    stmts = list(walk(function.body))
+    form = Lanes(facts.parts(function.body), facts.uniform, facts.own, facts.last, 0)
+    if not any(isinstance(part, Loop) for part in form.parts):
+        working = sum(s.row.effect is Effect.PURE and any(_floats(v.type) for v in s.outs) for s in stmts)
+        meeting = any(form.deferred(s) for s in stmts)
+        if not meeting or working < WORTH or not all(facts.clean(s) for s in function.body.body):
+            return None
+    sizes = [v.type.scalar.itemsize for s in stmts for v in s.outs if _floats(v.type)]  # type: ignore[attr-defined]
+    form.width = BLOCK_BYTES // max(sizes, default=4)
+    return form if form.width * _kept(form, stmts) <= KEPT_BYTES else None
+
+
+def _possible(function: Function, variant: Variant) -> bool:
+    """May the function take another form at all, with its loops written out or not."""
+    if not variant.restrict or variant.check_bounds or variant.atomic or variant.inner is not None:
+        return False
+    return not any(s.row.name in _NO or (s.row in rows.ATOMICS and _returns(s, function)) for s in walk(function.body))
+
+
+def _floats(type: Type) -> bool:
+    return not isinstance(type, Array) and is_float(type)
+
+
+def _returns(s: Stmt, function: Function) -> bool:
+    """Does an atomic do something else than add, or is what it found used."""
+    everything = (v for t in walk(function.body) for v in (*t.args, *(r for g in t.regions for r in g.results)))
+    return s.row is not rows.ATOMIC_ADD or any(v is s.outs[0] for v in everything)
+
+
+class _Facts:
+    """What decides about the form: values that are the same in all threads, and who touches what."""
+
+    def __init__(self, function: Function):
+        stmts = list(walk(function.body))
+        self.own = {v for s in stmts if s.row is control.TID for v in s.outs}
+        self.last = {v for s in stmts if s.row is control.TID and s.attr.axis == function.rank - 1 for v in s.outs}
+        self.uniform = {p for p in function.params if not isinstance(p.type, Array)}
+        self._see(function.body)
+        touched = [s for s in stmts if s.args and isinstance(s.args[0].type, Array)]
+        self.loaded = {root(s.args[0]) for s in touched if s.row is rows.LOAD}
+        self.added = {root(s.args[0]) for s in touched if s.row.effect is Effect.ACCUMULATES}
+        self.stored = {root(s.args[0]) for s in touched if s.row.effect is Effect.WRITES}
+
+    def _see(self, region: Region) -> None:
+        """As far as constants, numbers of the launch and loops can tell."""
+        for s in region.body:
+            if s.row in (control.CONST, control.DIM, rows.SHAPE):
+                self.uniform.update(s.outs)
+            elif s.row is control.FOR and self._alike(s):
+                self.uniform.add(s.regions[0].params[0])
+            elif s.row.effect is Effect.PURE and s.args and not s.regions and all(v in self.uniform for v in s.args):
+                self.uniform.update(s.outs)
+            for inner in s.regions:
+                self._see(inner)
+
+    def _alike(self, s: Stmt) -> bool:
+        """Is this a loop with the same turns in all threads."""
+        if s.row is not control.FOR or (s.attr is not None and s.attr.breaks):
+            return False
+        return all(v in self.uniform for v in s.args[:3])
+
+    def parts(self, region: Region) -> list[Part]:
+        found: list[Part] = [[]]
+        for s in region.body:
+            if self._alike(s) and self._turns(s):
+                found += [Loop(s, self.parts(s.regions[0])), []]
+            else:
+                found[-1].append(s)  # type: ignore[union-attr]
+        return [part for part in found if part]
+
+    def _turns(self, loop: Stmt) -> bool:
+        """Can the turns of this loop be taken by a block of threads at once, with a gain."""
+        some = False
+        for s in loop.regions[0].body:
+            if self._alike(s) and self._turns(s):
+                some = True
+            elif s.row is rows.STORE or not self.clean(s) or not self._near(s):
+                return False
+            some = some or any(_floats(v.type) and v not in self.uniform for v in s.outs)
+        return some
+
+    def _near(self, s: Stmt) -> bool:
+        """Do the threads of a block touch one cell, or cells in a row? Else a turn by all of them leaps about."""
+        if s.row is not rows.LOAD and s.row not in _ADDS:
+            return True
+        *outer, last = s.args[1 : len(s.args) - (s.row is not rows.LOAD)]
+        if not all(v in self.uniform for v in outer):
+            return False
+        return last in self.uniform or (s.row is rows.LOAD and last in self.last)
+
+    def clean(self, s: Stmt) -> bool:
+        """Can a compiler vectorise this statement over threads."""
+        if s.row in _NAMES:
+            return True
+        if s.regions:
+            return s.row is control.IF and all(
+                t.row.effect is Effect.PURE and self.clean(t) for region in s.regions for t in region.body
+            )
+        whole = s.outs and not _floats(s.outs[0].type) and s.outs[0] not in self.uniform
+        if s.row.name in _CALLS or (whole and s.row.name in ("div", "mod", "floordiv")):
+            return False
+        mine = all(v in self.own for v in s.args[1 : len(s.args) - (s.row is rows.STORE)])
+        if s.row is rows.LOAD:
+            return root(s.args[0]) not in self.stored or mine
+        return s.row.effect is Effect.PURE or s.row in _ADDS or (s.row is rows.STORE and mine)
+
+
+# ---- the text
+
+
+def write(body: Body, form: Lanes, low: str, high: str) -> None:
+    """The loop over the innermost axis, in blocks of threads: a wide number counts them, it may pass 2**31."""
+    at = body.names.new(f"{body.axes[-1]}_block")
+    with body.block(f"for (int64_t {at} = {low}; {at} < {high}; {at} += {form.width})"):
+        _Writer(body, form, at, high).parts(form.parts)
+
+
+class _Writer:
+    """Writes one block of threads. `kept`: the arrays that hold a value of each of them, per component."""
+
+    def __init__(self, body: Body, form: Lanes, at: str, high: str):
+        self.body, self.form, self.at = body, form, at
+        self.lane, self.end = "", body.names.new("stop")
+        self.kept: dict[Value, list[str]] = {}
+        self.lasting = _lasting(form)
+        body.put(f"const int32_t {self.end} = (int32_t)({high} - {at} < {form.width} ? {high} : {at} + {form.width});")
+
+    def parts(self, parts: list[Part], carried: list[tuple[Value, Value]] | None = None) -> None:
+        """`carried`: what a turn leaves to the next one, (parameter, result)."""
+        alone = len(parts) == 1 and isinstance(parts[0], list)
+        for part in parts:
+            if isinstance(part, Loop):
+                self.loop(part)
+            else:
+                self.stretch(part, carried if alone and carried else [])
+        if carried and not alone:
+            with self.lanes({value for _, value in carried}):
+                self.pass_on(carried)
+
+    def stretch(self, stmts: list[Stmt], carried: list[tuple[Value, Value]]) -> None:
+        body, rest = self.body, self.names(stmts)
+        adds = [s for s in rest if self.form.deferred(s)]
+        sums = [(s, self.sums(s.args[-1].type)) for s in adds if self.alike(s)]
+        summed = [name for _, names in sums for name in names]
+        spread = [(s, [self.copy(v) for v in s.args[1:]]) for s in adds if not self.alike(s)]
+        made = [v for s in rest for v in s.outs if v in self.lasting]
+        for v in made:
+            self.kept[v] = self.array(v.type, v.name or "kept")
+        if not rest and not carried:
+            return
+        free = summed if self.form.apart(s for s in rest if s not in adds) else []
+        with self.lanes(_uses(rest) | {value for _, value in carried}, free):
+            for s in rest:
+                if s not in adds:
+                    body.statement(s)
+            for v in made:
+                self.keep(self.kept[v], v)
+            for s, names in sums:
+                for k, name in enumerate(names):
+                    body.put(f"{name} += {_part(body.text(s.args[-1]), s.args[-1].type, k)};")
+            for s, copies in spread:
+                for v, names in zip(s.args[1:], copies, strict=True):
+                    if names:
+                        self.keep(names, v)
+            self.pass_on(carried)
+        for s, names in sums:
+            self.add_sum(s, names)
+        if spread:
+            self.add_each(spread)
+
+    def names(self, stmts: list[Stmt]) -> list[Stmt]:
+        """Write what is the same for all threads, once; the rest is left."""
+        rest = []
+        for s in stmts:
+            if s.row in _NAMES or (s.outs and not s.regions and all(v in self.form.uniform for v in s.outs)):
+                self.body.statement(s)
+            else:
+                rest.append(s)
+        return rest
+
+    def loop(self, loop: Loop) -> None:
+        start, stop, step, *init = loop.stmt.args
+        params = loop.region.params[1:]
+        for param, out in zip(params, loop.stmt.outs, strict=True):
+            self.kept[out] = self.kept[param] = self.array(param.type, param.name or "carried")
+        if params:
+            with self.lanes(set(init)):
+                self.pass_on(list(zip(params, init, strict=True)))
+        with self.body.turns(start, stop, step, loop.region.params[0]):
+            carried = [(p, r) for p, r in zip(params, loop.region.results, strict=True) if p is not r]
+            self.parts(loop.parts, carried)
+
+    # ---- what threads add to cells of others
+
+    def alike(self, s: Stmt) -> bool:
+        return all(v in self.form.uniform for v in s.args[1:-1])
+
+    def sums(self, type: Type) -> list[str]:
+        """What a block adds to one cell, per component."""
+        scalar = type.scalar if isinstance(type, Composite) else type
+        names = [self.body.names.new("sum") for _ in range(type.size)]  # type: ignore[attr-defined]
+        for name in names:
+            self.body.put(f"{scalar.c} {name} = 0;")  # type: ignore[attr-defined]
+        return names
+
+    def add_sum(self, s: Stmt, names: list[str]) -> None:
+        m, indices, _ = self.body._target(s, 1)
+        for k, name in enumerate(names):
+            self.body.put(f"{_part(self.body.place(m, indices), s.args[-1].type, k)} += {name};")
+
+    def add_each(self, spread: list[tuple[Stmt, list[list[str]]]]) -> None:
+        """Thread by thread, in the order of the program."""
+        with self.lanes(set()):
+            for s, copies in spread:
+                before = dict(self.body.texts)
+                for v, names in zip(s.args[1:], copies, strict=True):
+                    if names:
+                        self.read(v, names)
+                self.body.row_accumulate(s)
+                self.body.texts.update(before)
+
+    def copy(self, v: Value) -> list[str]:
+        """Arrays for an operand of what is added later; none where it can be named then."""
+        if v in self.form.uniform or v in self.form.own:
+            return []
+        if isinstance(v.type, Composite) and v.type.size in (2, 4):  # read back as a whole
+            name = self.body.names.new("added")
+            self.body.put(f"{type_name(v.type)} {name}[{self.form.width}];")
+            return [name]
+        return self.array(v.type, "added")
+
+    # ---- values of all threads of the block
+
+    def lanes(self, used: set[Value], sums: list[str] | None = None) -> _Each:
+        """The loop over the threads of the block, with the values that are used in it read from their arrays."""
+        return _Each(self, [v for v in self.kept if v in used], sums or [])
+
+    def array(self, type: Type, wish: str) -> list[str]:
+        scalar = type.scalar if isinstance(type, Composite) else type
+        names = [self.body.names.new(wish) for _ in range(type.size)]  # type: ignore[attr-defined]
+        for name in names:
+            self.body.put(f"{scalar.c} {name}[{self.form.width}];")  # type: ignore[attr-defined]
+        return names
+
+    def keep(self, names: list[str], value: Value) -> None:
+        if isinstance(value.type, Composite) and len(names) == 1 < value.type.size:
+            for k in range(value.type.size):
+                self.body.put(f"{names[0]}[{self.lane}].c[{k}] = {self.body.text(value)}.c[{k}];")
+            return
+        for k, name in enumerate(names):
+            self.body.put(f"{name}[{self.lane}] = {_part(self.body.text(value), value.type, k)};")
+
+    def pass_on(self, carried: list[tuple[Value, Value]]) -> None:
+        for param, value in carried:
+            self.keep(self.kept[param], value)
+
+    def read(self, v: Value, names: list[str]) -> None:
+        parts = [f"{name}[{self.lane}]" for name in names]
+        whole = not isinstance(v.type, Composite) or len(names) < v.type.size
+        text = parts[0] if whole else "{{" + ", ".join(parts) + "}}"
+        name = self.body.names.new(v.name or "t")
+        self.body.texts[v] = name
+        self.body.put(f"const {type_name(v.type)} {name} = {text};")
+
+
+class _Each:
+    """`i` counts the threads, so that compilers see contiguous memory; a wide number beside it counts the lanes.
+
+    Compilers may take `sums` in the order that suits them: one part per lane of a vector register. They take it then
+    that no two threads of the block write to one cell.
+    """
+
+    def __init__(self, writer: _Writer, read: list[Value], sums: list[str]):
+        self.writer, self.values, self.sums = writer, read, sums
+
+    def __enter__(self) -> None:
+        w = self.writer
+        body, i = w.body, w.body.axes[-1]
+        w.lane = body.names.new("lane")
+        if self.sums:
+            body.put(f'_Pragma("omp simd reduction(+ : {", ".join(self.sums)})")')
+            self.block = body.block(f"for (int64_t {w.lane} = 0; {w.lane} < {w.end} - {w.at}; ++{w.lane})")
+        else:
+            body.put(f"int64_t {w.lane} = 0;")
+            self.block = body.block(f"for (int32_t {i} = wb_first({w.at}); {i} < {w.end}; ++{i}, ++{w.lane})")
+        self.block.__enter__()
+        if self.sums:
+            body.put(f"const int32_t {i} = (int32_t){w.at} + (int32_t){w.lane};")
+        for v in self.values:
+            w.read(v, w.kept[v])
+
+    def __exit__(self, *error: object) -> None:
+        self.block.__exit__(None, None, None)
+
+
+def _part(text: str, type: Type, k: int) -> str:
+    return f"{text}.c[{k}]" if isinstance(type, Composite) else text
+
+
+def _uses(stmts: list[Stmt]) -> set[Value]:
+    def every(stmts: list[Stmt]) -> Iterator[Value]:
+        for s in stmts:
+            yield from s.args
+            for region in s.regions:
+                yield from every(region.body)
+                yield from region.results
+
+    return set(every(stmts))
+
+
+def _lasting(form: Lanes) -> set[Value]:
+    """Values that are used in another stretch than the one that makes them."""
+    made: dict[Value, int] = {}
+    uses: list[tuple[Value, int]] = []
+    count = 0
+
+    def see(parts: list[Part], results: tuple[Value, ...]) -> None:
+        nonlocal count
+        alone = len(parts) == 1 and isinstance(parts[0], list)
+        for part in parts:
+            count += 1
+            if isinstance(part, Loop):
+                uses.extend((v, count) for v in part.stmt.args[3:])
+                see(part.parts, part.region.results)
+            else:
+                uses.extend((v, count) for v in _uses(part))
+                made.update((v, count) for s in part for v in s.outs)
+        count += not alone
+        uses.extend((v, count) for v in results)
+
+    see(form.parts, ())
+    return {v for v, at in uses if v in made and made[v] != at} - form.uniform - form.own
+
+
+def _kept(form: Lanes, stmts: list[Stmt]) -> int:
+    """Bytes that a block keeps of each thread."""
+    kept = [v.type for v in _lasting(form) if not isinstance(v.type, Array)]
+    for s in stmts:
+        if s.row is control.FOR:
+            kept += [v.type for v in s.outs]
+        elif form.deferred(s):
+            kept += [v.type for v in s.args[1:] if v not in form.uniform and v not in form.own]
+    return sum(t.size * t.scalar.itemsize for t in kept)  # type: ignore[attr-defined]

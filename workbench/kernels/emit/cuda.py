@@ -1,0 +1,453 @@
+"""IR -> CUDA C++: the same statements as on the processor, one thread of the device per cell of the launch grid.
+
+The arguments are one struct by value, byte for byte the block that `Signature` packs. A grid-stride loop takes any
+grid, so a launch may use fewer threads than cells. Stacks of unknown height live in slices of `scratch`, one per
+thread, the replay's log at the far end of the same slice; a full slice is reported in `status`. Needs no header.
+What many threads add to one cell is summed before it reaches memory: in a block where the cell is the same for the
+whole grid and nothing reads it, else in the warp if its threads meet in one cell. No other order of sums is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ...errors import KernelError, Where
+from ..ir import Function, Stmt, Value, walk
+from ..ops import control
+from ..ops import memory as rows
+from ..ops.row import Effect
+from ..ops.scalar import prelude
+from ..types import Array, Composite, Scalar, Type, float16, float32, float64
+from .body import MAX_RANK, PLAIN, Body, Memory, Signature, Variant, composites, type_name, typedef, zero
+from .c import NEXT, TURNS, head, plain
+
+TYPES = """\
+typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
+typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+#define restrict __restrict__
+#define WB_FN static __device__ __forceinline__
+#define WB_INF __longlong_as_double(0x7ff0000000000000LL)
+#define WB_INFF __int_as_float(0x7f800000)
+#define WB_NAN __longlong_as_double(0x7ff8000000000000LL)
+#define WB_NANF __int_as_float(0x7fc00000)
+#define WB_AT(T, p, offset) (*(T *)((char *)(p) + (offset)))
+"""
+
+# float16 is stored as 16 bits and computed as float; the conversions are single instructions.
+HALF = """\
+struct _Float16 {
+    unsigned short bits;
+    _Float16() = default;
+    template <class T> __device__ __forceinline__ _Float16(T x) {
+        float f = (float)x;
+        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(f));
+    }
+    __device__ __forceinline__ _Float16(double x) { asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(x)); }
+    __device__ __forceinline__ operator float() const {
+        float f;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits));
+        return f;
+    }
+};
+"""
+
+CHECKS = """\
+#define wb_in(i, n) ((i) >= 0 && (int64_t)(i) < (int64_t)(n))
+static __device__ __noinline__ void wb_fail(
+    int64_t *status, int64_t code, int64_t access, int64_t thread, int64_t count, int64_t i0, int64_t i1, int64_t i2,
+    int64_t i3, int64_t i4, int64_t i5, int64_t n0, int64_t n1, int64_t n2, int64_t n3, int64_t n4, int64_t n5) {
+    int64_t all[15] = {access, thread, count, i0, i1, i2, i3, i4, i5, n0, n1, n2, n3, n4, n5};
+    if (!status || atomicCAS((unsigned long long *)status, 0ULL, (unsigned long long)code)) return;
+    for (int k = 0; k < 15; ++k) status[1 + k] = all[k];
+}
+#define wb_full(status, access, thread) wb_fail(status, 2, access, thread, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+"""
+
+STACK = """\
+#define wb_log wb_stack
+#define WB_ROUND(size) (((int64_t)(size) + 7) & ~(int64_t)7)
+struct wb_bytes { char *base; int64_t top, log, capacity; bool failed; };
+struct wb_entry { char *place; int64_t size; };
+WB_FN bool wb_room(wb_bytes *s, int64_t size) {
+    if (!s->failed && s->top + s->log + WB_ROUND(size) <= s->capacity) return true;
+    s->failed = true;
+    return false;
+}
+WB_FN bool wb_left(wb_bytes *s, int64_t size) { return !s->failed && s->top >= WB_ROUND(size); }
+#define WB_PUSH(T, v) (*(T *)(wb_stack.base + wb_stack.top) = (v), wb_stack.top += WB_ROUND(sizeof(T)))
+#define WB_POP(T, v) (wb_stack.top -= WB_ROUND(sizeof(T)), (v) = *(T *)(wb_stack.base + wb_stack.top))
+WB_FN int64_t wb_mark(wb_bytes *s) { return s->log; }
+WB_FN bool wb_keep(wb_bytes *s, void *place, int64_t size) {
+    int64_t whole = (int64_t)sizeof(wb_entry) + WB_ROUND(size);
+    if (!wb_room(s, whole)) return false;
+    s->log += whole;
+    char *at = s->base + s->capacity - s->log;
+    *(wb_entry *)at = wb_entry{(char *)place, size};
+    for (int64_t k = 0; k < size; ++k) at[sizeof(wb_entry) + k] = ((char *)place)[k];
+    return true;
+}
+WB_FN void wb_rollback(wb_bytes *s, int64_t mark) {
+    while (s->log > mark) {
+        char *at = s->base + s->capacity - s->log;
+        wb_entry entry = *(wb_entry *)at;
+        for (int64_t k = 0; k < entry.size; ++k) entry.place[k] = at[sizeof(wb_entry) + k];
+        s->log -= (int64_t)sizeof(wb_entry) + WB_ROUND(entry.size);
+    }
+}
+"""
+
+# `here` is the same for all threads in it, as they are together when they ask; so is `same`, and every way through.
+WARP_SUM = """\
+template <class T> WB_FN T wb_sum_of_all(T v) {
+    for (int step = 16; step; step >>= 1) v += __shfl_xor_sync(0xffffffffu, v, step);
+    return v;
+}
+#if __CUDA_ARCH__ < 700
+template <class T> WB_FN void wb_warp_add(T *p, T v) { atomicAdd(p, v); }
+#else
+template <class T> static __device__ __noinline__ T wb_sum_in_lowest(unsigned here, unsigned lane, T v) {
+    unsigned above = here & (0xfffffffeu << lane), rank = __popc(here & ~(0xffffffffu << lane));
+    for (; __any_sync(here, above); rank >>= 1) {
+        int next = __ffs(above) - 1;
+        T other = __shfl_sync(here, v, next < 0 ? lane : next);
+        if (next >= 0) v += other;
+        above &= __ballot_sync(here, !(rank & 1));
+    }
+    return v;
+}
+template <class T> WB_FN void wb_warp_add(T *p, T v) {
+    unsigned here = __activemask(), lane = threadIdx.x & 31;
+    int same;
+    __match_all_sync(here, (unsigned long long)p, &same);
+    if (!same) { atomicAdd(p, v); return; }
+    v = here == 0xffffffffu ? wb_sum_of_all(v) : wb_sum_in_lowest(here, lane, v);
+    if (lane == __ffs(here) - 1) atomicAdd(p, v);
+}
+#endif
+"""
+
+# For all threads of a block; null in those that have nothing to add, else the same place. Blocks are whole warps.
+BLOCK_SUM = """\
+template <class T> static __device__ __noinline__ void wb_block_add(T *p, T v) {
+    __shared__ T parts[32], *place;
+    if (threadIdx.x == 0) place = 0;
+    __syncthreads();
+    if (p) place = p;
+    v = wb_sum_of_all(v);
+    if ((threadIdx.x & 31) == 0) parts[threadIdx.x >> 5] = v;
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    v = wb_sum_of_all(threadIdx.x < blockDim.x >> 5 ? parts[threadIdx.x] : 0);
+    if (threadIdx.x == 0 && place) atomicAdd(place, v);
+}
+"""
+# A vector in the fewest words that its alignment allows, of N components each; accesses stay those to components.
+WORDS = """\
+template <class C, int N> struct __align__(N * sizeof(C)) wb_word { C c[N]; };
+template <class C, int N, class T> WB_FN T wb_load(const T *p) {
+    T v;
+    for (int k = 0; k < (int)(sizeof(T) / sizeof(C)); k += N) {
+        wb_word<C, N> w = ((const wb_word<C, N> *)p)[k / N];
+        for (int j = 0; j < N; ++j) v.c[k + j] = w.c[j];
+    }
+    return v;
+}
+template <class C, int N, class T> WB_FN void wb_store(T *p, T v) {
+    for (int k = 0; k < (int)(sizeof(T) / sizeof(C)); k += N) {
+        wb_word<C, N> w;
+        for (int j = 0; j < N; ++j) w.c[j] = v.c[k + j];
+        ((wb_word<C, N> *)p)[k / N] = w;
+    }
+}
+"""
+SUMMED = "wb_block_add"  # a text with it gains from few blocks, each with many cells
+_MOST_SUMS = 16  # numbers that a thread keeps in registers for the end; beyond, sums are taken in warps
+
+_ATOMIC = {("int32", "add"), ("uint32", "add"), ("uint64", "add"), ("float32", "add"), ("float64", "add")}
+_CAS_WORD = {16: "unsigned short", 32: "unsigned int", 64: "unsigned long long"}
+
+
+def update(name: str, op: str, scalar: Scalar, shared: bool, where: Where | None) -> str:
+    """One read-modify-write as a device function returning the old value.
+
+    Raises KernelError [atomic-type] for 8-bit types, which the device cannot exchange.
+    """
+    if not shared:
+        return plain(name, op, scalar)
+    if (scalar.name, op) in _ATOMIC:
+        return f"{head(name, op, scalar)} {{ return atomicAdd(p, v); }}"
+    word = _CAS_WORD.get(scalar.bits)
+    if word is None:
+        raise KernelError(
+            f"a GPU has no atomic operation on {scalar}", slug="atomic-type", where=where, instead="an array of int32"
+        )
+    T = scalar.c
+    return f"""{head(name, op, scalar)} {{
+    {word} *cell = ({word} *)p, seen = *(volatile {word} *)cell, before, after;
+    {T} old;
+    do {{
+        before = seen;
+        memcpy(&old, &before, sizeof old);
+        {T} next = {NEXT[op].format(T=T)};
+        memcpy(&after, &next, sizeof next);
+        seen = atomicCAS(cell, before, after);
+    }} while (seen != before);
+    return old;
+}}"""
+
+
+SAME, ALIKE, OWN = range(3)  # an index: the same for the whole grid; mostly for a warp; of each thread its own
+
+
+class Sum(NamedTuple):
+    """A private sum of one thread, and the pointer to the cell that it is for; null as long as nothing was added."""
+
+    place: str
+    value: str
+    type: Type
+
+
+class Thread(Body):
+    """The statements of one thread on a GPU. `sums`: by array and indices, what a block adds at its end."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.sums: dict[tuple, Sum] = {}
+        self.spread = dict.fromkeys(self.function.params, SAME)
+        stmts = list(walk(self.function.body))
+        self.read = {v for s in stmts for v in (*s.args, *(r for region in s.regions for r in region.results))}
+        self.only_added = {p.name for p in self.function.arrays} - self._used_otherwise(stmts)
+
+    def _used_otherwise(self, stmts: list[Stmt]) -> set[str]:
+        """Arrays of which something is done beside adding."""
+        roots: dict[Value, str] = {p: p.name for p in self.function.arrays}
+        found = set()
+        for s in stmts:
+            if s.row is control.CALL:
+                roots.update((p, roots[a]) for p, a in zip(s.regions[0].params, s.args, strict=True) if a in roots)
+            elif s.row is rows.COMPONENTS:
+                roots[s.outs[0]] = roots[s.args[0]]
+            elif s.row is not rows.SHAPE and s.args and isinstance(s.args[0].type, Array) and not self._adds(s):
+                found.add(roots[s.args[0]])
+        return found
+
+    def _adds(self, stmt: Stmt) -> bool:
+        """Is it `cell += value` or `-=`, and nobody asks what the cell held before."""
+        updates = (rows.ACCUMULATE, rows.ATOMIC_ADD, rows.ATOMIC_SUB)
+        return stmt.row in updates and self.read.isdisjoint(stmt.outs)
+
+    # -- how far an index is the same
+
+    def _spread(self, value: Value) -> int:
+        if value not in self.spread:
+            self.spread[value] = self._spread_of(value.stmt)
+        return self.spread[value]
+
+    def _spread_of(self, stmt: Stmt | None) -> int:
+        if stmt is None or stmt.regions or stmt.row.effect is not Effect.PURE:
+            return OWN
+        if stmt.row is control.TID:  # the last axis runs fastest
+            return ALIKE if stmt.attr.axis < self.function.rank - 1 else OWN
+        return max((self._spread(a) for a in stmt.args), default=SAME)
+
+    def row_for(self, stmt: Stmt) -> None:
+        start, _, step = stmt.args[:3]
+        self.spread[stmt.regions[0].params[0]] = max(ALIKE, self._spread(start), self._spread(step))
+        super().row_for(stmt)
+
+    def row_call(self, stmt: Stmt) -> None:
+        for param, value in zip(stmt.regions[0].params, stmt.args, strict=True):
+            if not isinstance(value.type, Array):
+                self.spread[param] = self._spread(value)
+        super().row_call(stmt)
+
+    # -- whole vectors
+
+    def _word(self, m: Memory) -> str:
+        """The words in which elements are moved, as the text wants them; empty where it is component by component."""
+        type = m.type.dtype
+        size = word(type) if self.variant.aligned and m.contiguous and not m.inner else 0
+        if not size:
+            return ""
+        self.helper("wb_load", WORDS)
+        return f"{type.scalar.c}, {size // type.scalar.itemsize}"  # type: ignore[attr-defined]
+
+    def row_load(self, stmt: Stmt) -> None:
+        m, indices, _ = self._target(stmt, 0)
+        words = self._word(m)
+        if not words:
+            return super().row_load(stmt)
+        text = f"wb_load<{words}>(&{self.place(m, indices)})"
+        if not self.variant.check_bounds:
+            return self.declare(stmt.outs[0], text)
+        self.declare(stmt.outs[0], zero(stmt.outs[0].type))
+        with self._inside(stmt, m, indices):
+            self.put(f"{self.text(stmt.outs[0])} = {text};")
+
+    def row_store(self, stmt: Stmt) -> None:
+        m, indices, (value,) = self._target(stmt, 1)
+        words = self._word(m)
+        if not words:
+            return super().row_store(stmt)
+        with self._inside(stmt, m, indices):
+            self.put(f"wb_store<{words}>(&{self.place(m, indices)}, {value});")
+
+    def _increase(self, stmt: Stmt) -> None:
+        """A vector that no other thread adds to."""
+        m, indices, (value,) = self._target(stmt, 1)
+        words, type = self._word(m), stmt.args[-1].type
+        if m.param in self.variant.atomic or not words:
+            return super().row_accumulate(stmt)
+        with self._inside(stmt, m, indices):
+            place = f"&{self.place(m, indices)}"
+            more = self.variable(type, f"wb_load<{words}>({place})", "more")
+            self.put(f"for (int32_t wb_c = 0; wb_c < {type.size}; ++wb_c) {more}.c[wb_c] += {value}.c[wb_c];")  # type: ignore[attr-defined]
+            self.put(f"wb_store<{words}>({place}, {more});")
+
+    # -- adding
+
+    def row_accumulate(self, stmt: Stmt) -> None:
+        self._add(stmt, "+", self._increase)
+
+    def _atomic(self, stmt: Stmt) -> None:
+        self._add(stmt, "-" if stmt.row is rows.ATOMIC_SUB else "+", super()._atomic)
+
+    def _add(self, stmt: Stmt, sign: str, plainly: Callable[[Stmt], None]) -> None:
+        m, type = self.memory[stmt.args[0]], stmt.args[-1].type
+        spread = max((self._spread(i) for i in stmt.args[1:-1]), default=SAME)
+        scalar = type.scalar  # type: ignore[attr-defined]
+        if m.param not in self.variant.atomic or spread == OWN or scalar not in (float32, float64):
+            return plainly(stmt)
+        if not self._adds(stmt):
+            return plainly(stmt)
+        self.helper("wb_warp_add", WARP_SUM)
+        private = self._sum(stmt, m, type) if spread == SAME else None
+        m, indices, (value,) = self._target(stmt, 1)
+        part = ".c[wb_c]" if isinstance(type, Composite) else ""
+        turns = f"for (int32_t wb_c = 0; wb_c < {type.size}; ++wb_c) " if part else ""  # type: ignore[attr-defined]
+        with self._inside(stmt, m, indices):
+            place = self.place(m, indices)
+            if private is None:
+                minus = "-" if sign == "-" else ""
+                self.put(f"{turns}wb_warp_add(&{place}{part}, {minus}{value}{part});")
+            else:
+                self.put(f"{private.place} = &{place};")
+                self.put(f"{turns}{private.value}{part} {sign}= {value}{part};")
+
+    def _sum(self, stmt: Stmt, m: Memory, type: Type) -> Sum | None:
+        """The private sum for a cell; None where it has to reach memory at once, or there are too many of them."""
+        if not self.variant.restrict or m.param not in self.only_added:
+            return None
+        key = (m.param, m.inner, tuple(map(_known, stmt.args[1:-1])))
+        if key not in self.sums:
+            if sum(s.type.size for s in self.sums.values()) + type.size > _MOST_SUMS:  # type: ignore[attr-defined]
+                return None
+            self.helper(SUMMED, BLOCK_SUM)
+            self.sums[key] = Sum(f"wb_place{len(self.sums)}", f"wb_sum{len(self.sums)}", type)
+        return self.sums[key]
+
+    def begin_sums(self) -> list[str]:
+        """What stands before the loop over cells."""
+        lines = []
+        for s in self.sums.values():
+            name = type_name(s.type)
+            lines += [f"    {name} *{s.place} = 0;", f"    {name} {s.value} = {zero(s.type)};"]
+        return lines
+
+    def end_sums(self) -> None:
+        for s in self.sums.values():
+            if isinstance(s.type, Composite):
+                self.put("#pragma unroll")
+                place = f"{s.place} ? &{s.place}->c[wb_c] : 0"
+                head = f"for (int32_t wb_c = 0; wb_c < {s.type.size}; ++wb_c)"
+                self.put(f"{head} {SUMMED}({place}, {s.value}.c[wb_c]);")
+            else:
+                self.put(f"{SUMMED}({s.place}, {s.value});")
+
+
+def word(type: Type) -> int:
+    """Bytes of the widest word that elements of this type are made of, if that is more than a component: 8 or 16."""
+    if not isinstance(type, Composite):
+        return 0
+    widest = next((n for n in (16, 8) if type.itemsize % n == 0), 0)
+    return widest if widest > type.scalar.itemsize else 0
+
+
+def wide_pointers(function: Function, variant: Variant) -> tuple[tuple[int, int], ...]:
+    """Where in the block of arguments the pointers are that `Variant.aligned` speaks of, and of what a multiple."""
+    at, found = 8 * MAX_RANK, []
+    for p in function.params:
+        if not isinstance(p.type, Array):
+            at += -(-p.type.itemsize // 8) * 8  # type: ignore[attr-defined]
+            continue
+        if p.name in variant.contiguous and word(p.type.dtype):
+            found.append((at, word(p.type.dtype)))
+        at += 8 + 16 * p.type.ndim
+    return tuple(found)
+
+
+def _known(index: Value) -> object:
+    """Equal for indices that are one number in the text."""
+    return index.stmt.attr if index.stmt is not None and index.stmt.row is control.CONST else index
+
+
+def text(function: Function, variant: Variant = PLAIN) -> str:
+    """The whole CUDA text; its entry is `NAME(const NAME_args args)`, the packed block by value."""
+    signature = Signature(function)
+    body = Thread(function, variant, signature, update, "int32_t" if variant.index32 else "int64_t")
+    for declared, argument in body.pointer_parameters():
+        body.put(f"{declared} = {argument.replace('->', '.')};")
+    body.unpack("args.")
+    if body.fails:
+        body.put("int64_t *status = args.status;")
+    count = _count(body)
+    body.put(f"const {count} wb_workers = ({count})gridDim.x * blockDim.x;")
+    body.put(f"const {count} wb_worker = ({count})blockIdx.x * blockDim.x + threadIdx.x;")
+    body.put(f"const {count} wb_total = {' * '.join([f'({count})1', *body.dims])};")
+    if body.grows or body.logs:
+        body.put("wb_bytes wb_stack = {0, 0, 0, args.scratch_bytes / wb_workers / 8 * 8, false};")
+        body.put("wb_stack.base = (char *)args.scratch + wb_worker * wb_stack.capacity;")
+    start = len(body.lines)
+    with body.block(f"for ({count} wb_thread = wb_worker; wb_thread < wb_total; wb_thread += wb_workers)"):
+        _axes(body)
+        body.region(function.body)
+    body.lines[start:start] = body.begin_sums()
+    body.end_sums()
+    return "\n".join([*_top(function, body, signature), *_entry(signature, body)])
+
+
+def _count(body: Body) -> str:
+    """The type that counts cells. Fewer than 2**31 cells and at most 2**31 threads: 32 bits never wrap around."""
+    return "uint32_t" if body.variant.index32 else "int64_t"
+
+
+def _axes(body: Body) -> None:
+    """The thread's place in the grid from its linear index: the last axis runs fastest."""
+    count = _count(body)
+    body.put(f"{count} wb_rest = wb_thread;")
+    for k in reversed(range(1, len(body.axes))):
+        body.put(f"const int32_t {body.axes[k]} = (int32_t)(wb_rest % ({count}){body.dims[k]});")
+        body.put(f"wb_rest /= ({count}){body.dims[k]};")
+    body.put(f"const int32_t {body.axes[0]} = (int32_t)wb_rest;")
+    if body.grows or body.logs:
+        body.put("wb_stack.top = wb_stack.log = 0;")
+
+
+def _top(function: Function, body: Body, signature: Signature) -> list[str]:
+    code = "\n".join([*body.lines, *body.helpers.values()])
+    lines = [TYPES]
+    if float16.c in code + signature.c_declaration + "".join(map(typedef, composites(function))):
+        lines.append(HALF)
+    lines += [TURNS, prelude(code)]
+    if body.fails:
+        lines.append(CHECKS)
+    if body.grows or body.logs:
+        lines.append(STACK)
+    return [*lines, *map(typedef, composites(function)), *body.helpers.values(), signature.c_declaration, ""]
+
+
+def _entry(signature: Signature, body: Body) -> list[str]:
+    name = signature.name
+    return [f'extern "C" __global__ void {name}(const {name}_args args) {{', *body.used_lines(), "}", ""]

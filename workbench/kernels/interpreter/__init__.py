@@ -1,0 +1,1 @@
+"""The interpreter: what IR means, statement by statement."""

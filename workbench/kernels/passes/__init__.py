@@ -1,0 +1,1 @@
+"""Rewritings of IR: IR in, IR out, each checked by `check`."""

@@ -1,0 +1,316 @@
+"""An adjoint that watches one cell of its shadows, and an adjoint that shows its working.
+
+`watch`: the same adjoint with a log. Wherever it adds to a shadow, or stores to one, the address is compared with the
+watched one; a hit appends (site, thread, value). A store empties the log: what it overwrote no longer counts. So in the
+end the log holds exactly the contributions that add up to the cell. One worker, so entries are in order of threads.
+`working`: the same adjoint before it is made smaller, with the adjoint of every statement of the primal findable.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+
+from ...errors import KernelError, Where
+from .. import check
+from ..ir import Builder, Function, Region, Stmt, Value, root, walk
+from ..ops import control as c
+from ..ops import memory as mem
+from ..ops.row import ROWS
+from ..types import Array, Composite, Scalar, float64, int32, int64
+from . import simplify
+from .adjoint import Reverse, _Adjoint
+
+ENTRIES = 4096  # contributions of one launch that are logged one by one; the others are summed by site
+COUNT, CONSUMED = 0, 1  # words of `log_state`
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The watched adjoint. Its parameters are those of the adjoint, then for each of `shadows` (array parameters that
+    the adjoint writes and the kernel does not have) `<name>_gap`, int64: bytes from its first element to the watched
+    byte, and `<name>_step<k>`, int64: its strides; then the log: `log_site` int32[ENTRIES], `log_thread`
+    int32[ENTRIES, rank], `log_value` float64[ENTRIES], `log_state` int64[2], `log_sum` float64[sites],
+    `log_many` int64[sites].
+    """
+
+    function: Function
+    shadows: tuple[str, ...]
+    sites: tuple[tuple[Where | None, str], ...]  # the user's line, and the shadow that the statement changes
+
+
+_made: weakref.WeakKeyDictionary[Function, Watched] = weakref.WeakKeyDictionary()
+
+
+def watch(function: Function, shadows: tuple[str, ...]) -> Watched:
+    """The watched form of an adjoint; made once for each."""
+    found = _made.get(function)
+    if found is None:
+        found = _made[function] = _Watch(function, shadows).build()
+    return found
+
+
+class _Watch:
+    def __init__(self, function: Function, shadows: tuple[str, ...]):
+        self.source, self.names = function, shadows
+        self.builder = Builder()
+        self.sites: list[tuple[Where | None, str]] = []
+        self.gap: dict[str, Value] = {}
+        self.steps: dict[str, list[Value]] = {}
+
+    def build(self) -> Watched:
+        known: dict[Value, Value] = {}
+        params = self.builder.region.params
+        for p in self.source.params:
+            known[p] = Value(p.type, p.name, p.where)
+            params.append(known[p])
+        for p in (q for q in self.source.params if q.name in self.names):
+            self.gap[p.name] = Value(int64, f"{p.name}_gap")
+            ndim = p.type.ndim  # type: ignore[attr-defined]
+            self.steps[p.name] = [Value(int64, f"{p.name}_step{k}") for k in range(ndim)]
+            params += [self.gap[p.name], *self.steps[p.name]]
+        self.log = {
+            "site": Value(Array(int32, 1), "log_site"), "thread": Value(Array(int32, 2), "log_thread"),
+            "value": Value(Array(float64, 1), "log_value"), "state": Value(Array(int64, 1), "log_state"),
+            "sum": Value(Array(float64, 1), "log_sum"), "many": Value(Array(int64, 1), "log_many"),
+        }  # fmt: skip
+        params += self.log.values()
+        with self.builder.open():
+            self.builder.role = "adjoint"
+            self.region(self.source.body, known)
+        s = self.source
+        name = f"{s.name}_watched"
+        made = Function(name, self.builder.region, s.rank, s.where, s.source, s.first_line, s.file)
+        check.check(made)
+        return Watched(made, tuple(self.gap), tuple(self.sites))
+
+    def region(self, region: Region, known: dict[Value, Value]) -> None:
+        """Copy a region's statements here, each followed by its log where it changes a watched shadow."""
+        for stmt in region.body:
+            inner = []
+            for r in stmt.regions:
+                new = Region([Value(p.type, p.name, p.where) for p in r.params])
+                scope = {**known, **dict(zip(r.params, new.params, strict=True))}
+                with self.builder.inside(new):
+                    self.region(r, scope)
+                new.results = tuple(scope[v] for v in r.results)
+                inner.append(new)
+            self.builder.role = stmt.role
+            with self.builder.at(stmt.where, stmt.of):
+                args = [known[a] for a in stmt.args]
+                made = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], tuple(inner), stmt.attr)
+                for old, out in zip(stmt.outs, made.outs, strict=True):
+                    out.name, known[old] = old.name, out
+                if stmt.row in _CHANGES and root(stmt.args[0]).name in self.names:
+                    self.watch(stmt, made)
+
+    def watch(self, stmt: Stmt, made: Stmt) -> None:
+        """If this statement touched the watched address: note what it added, or that and what it overwrote."""
+        array, value = made.args[0], made.args[-1]
+        ndim = array.type.ndim  # type: ignore[attr-defined]
+        indices = made.args[1 : 1 + ndim]
+        site = len(self.sites)
+        self.sites.append((stmt.where or (stmt.of.where if stmt.of is not None else None), root(stmt.args[0]).name))
+        gap = self.distance(array, indices)
+        size = array.type.dtype.itemsize  # type: ignore[attr-defined]
+        hit = ROWS["logical_and"](ROWS["ge"](gap, self.int64(0)), ROWS["lt"](gap, self.int64(size)))
+        overwrites = made.row not in (mem.ACCUMULATE, mem.ATOMIC_ADD, mem.ATOMIC_SUB)
+        inside = Region()
+        with self.builder.inside(inside):
+            if overwrites and made.row is not mem.STORE:
+                value = self.builder.emit(mem.LOAD, array, *indices)
+            part = self.component(value, gap)
+            if made.row is mem.ATOMIC_SUB:
+                part = ROWS["neg"](part)
+            if overwrites:
+                self.forget()
+                self.when(ROWS["ne"](part, self.number(float64, 0.0)), lambda: self.append(site, part))
+            else:
+                self.append(site, part)
+        self.builder.append(c.IF, (hit,), (), (inside, Region()))
+
+    def distance(self, array: Value, indices: tuple[Value, ...]) -> Value:
+        """Bytes from the element at these indices to the watched one."""
+        name = root(array).name
+        steps: list[Value] = list(self.steps[name])
+        if array.stmt is not None:  # components: behind the axes of the array those of one element, without gaps
+            shape = array.stmt.args[0].type.dtype.shape  # type: ignore[attr-defined]
+            size = array.type.dtype.itemsize  # type: ignore[attr-defined]
+            sizes = [size]
+            for n in reversed(shape[1:]):
+                sizes.insert(0, sizes[0] * n)
+            steps += [self.int64(s) for s in sizes]
+        gap = self.gap[name]
+        for i, step in zip(indices, steps, strict=True):
+            wide = i if i.type == int64 else ROWS["cast"](i, attr=int64)
+            gap = ROWS["sub"](gap, ROWS["mul"](wide, step))
+        return gap
+
+    def component(self, value: Value, gap: Value) -> Value:
+        """The number at the watched byte of a value, as float64."""
+        type = value.type
+        if isinstance(type, Composite):
+            shape = type.shape
+            places = [(k,) for k in range(shape[0])] if len(shape) == 1 else [
+                (i, j) for i in range(shape[0]) for j in range(shape[1])
+            ]  # fmt: skip
+            parts = [ROWS["extract"](value, attr=at) for at in places]
+            value = parts[0]
+            for k, part in enumerate(parts[1:], 1):
+                here = ROWS["eq"](gap, self.int64(k * type.scalar.itemsize))
+                value = ROWS["where"](here, part, value)
+        return value if value.type == float64 else ROWS["cast"](value, attr=float64)
+
+    # ---- the log
+
+    def append(self, site: int, value: Value) -> None:
+        emit = self.builder.emit
+        count = self.int64(COUNT)
+        slot = emit(mem.LOAD, self.log["state"], count)
+        number = self.number(int32, site)
+        room, full = Region(), Region()
+        with self.builder.inside(room):
+            emit(mem.STORE, self.log["site"], slot, number)
+            emit(mem.STORE, self.log["value"], slot, value)
+            for k in range(self.source.rank):
+                tid = self.builder.append(c.TID, (), (int32,), attr=c.Tid(k)).outs[0]
+                emit(mem.STORE, self.log["thread"], slot, self.int64(k), tid)
+            emit(mem.STORE, self.log["state"], count, ROWS["add"](slot, self.int64(1)))
+        with self.builder.inside(full):
+            total = emit(mem.LOAD, self.log["sum"], number)
+            emit(mem.STORE, self.log["sum"], number, ROWS["add"](total, value))
+            many = emit(mem.LOAD, self.log["many"], number)
+            emit(mem.STORE, self.log["many"], number, ROWS["add"](many, self.int64(1)))
+        self.builder.append(c.IF, (ROWS["lt"](slot, self.int64(ENTRIES)),), (), (room, full))
+
+    def forget(self) -> None:
+        """What was logged so far does not count any more, nor what the cell held before the launch."""
+        emit = self.builder.emit
+        emit(mem.STORE, self.log["state"], self.int64(COUNT), self.int64(0))
+        emit(mem.STORE, self.log["state"], self.int64(CONSUMED), self.int64(1))
+        body = Region([Value(int32, "site")])
+        with self.builder.inside(body):
+            emit(mem.STORE, self.log["sum"], body.params[0], self.number(float64, 0.0))
+            emit(mem.STORE, self.log["many"], body.params[0], self.int64(0))
+        sites = self.builder.emit(mem.SHAPE, self.log["sum"], attr=0)
+        bounds = (self.number(int32, 0), sites, self.number(int32, 1))
+        self.builder.append(c.FOR, bounds, (), (body,), attr=c.Loop())
+
+    def when(self, condition: Value, then) -> None:
+        region = Region()
+        with self.builder.inside(region):
+            then()
+        self.builder.append(c.IF, (condition,), (), (region, Region()))
+
+    def number(self, type: Scalar, value: object) -> Value:
+        return self.builder.append(c.CONST, (), (type,), attr=value).outs[0]
+
+    def int64(self, value: int) -> Value:
+        return self.number(int64, value)
+
+
+_CHANGES = (mem.STORE, mem.ACCUMULATE, *mem.ATOMICS)
+
+
+# ---- every statement with its adjoint
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The reverse sweep reaches `stmt`. `adjoints`: of its results, then complete (None: no derivative reaches it); of
+    a store, the adjoint that it consumed. `values`: its results as they were replayed. `turns`: the turn of every
+    reversed loop around it, outer first.
+    """
+
+    stmt: Stmt
+    adjoints: tuple[Value | None, ...]
+    values: tuple[Value | None, ...]
+    turns: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Working:
+    """`primal`: the statements that the adjoint was made from. `function`: that adjoint, every statement left in.
+
+    `moments`: a marker statement of `function` -> what is seen when it runs, in the order of the reverse sweep.
+    `turns`: a marker statement of either, at the start of every region of every loop -> (the loop, the region).
+    """
+
+    primal: Function
+    function: Function | None
+    moments: dict[Stmt, Moment]
+    turns: dict[Stmt, tuple[Stmt, Region]]
+
+
+def working(function: Function, active: frozenset[str] | None, groups: tuple[frozenset[str], ...] = ()) -> Working:
+    """The adjoint of a kernel as `adjoint` makes it, before what nobody needs is taken out.
+
+    Loads stay loads, so that every read is seen; what `adjoint` refuses without knowing what a load gives is made from
+    the form that knows. active=None: without the adjoint.
+    """
+    if active is None:
+        primal = simplify.rewrite(function)
+        return Working(primal, None, {}, loops(primal))
+    try:
+        return _Working(simplify.rewrite(function), active, groups).build_working()
+    except KernelError:
+        return _Working(simplify.forward(function, groups), active, groups).build_working()
+
+
+class _Working(_Adjoint):
+    def build_working(self) -> Working:
+        self.moments: dict[Stmt, Moment] = {}
+        self.turns: list[Value] = []
+        self.made: list[Function] = []
+        self.build()
+        made = self.made[0]
+        return Working(self.primal, made, self.moments, {**loops(self.primal), **loops(made)})
+
+    def _describe(self, made: Function) -> Reverse:
+        return Reverse(made, self.active, frozenset(), frozenset(), False)
+
+    def named(self, suffix: str) -> Function:
+        """Asked for once, when everything is written: the adjoint as it stands, while `build` goes on with a copy."""
+        made = super().named(suffix)
+        self.made.append(made)
+        return Function(made.name, Region(made.params), made.rank, made.where)
+
+    def reverse(self, region: Region, known: dict, adjoints: dict) -> None:
+        for stmt in reversed(region.body):
+            held = tuple(adjoints.get(o) for o in stmt.outs)
+            single = Region([], [stmt])
+            before, depth = len(self.builder.region.body), len(self.turns)
+            with self.builder.at(stmt.where, stmt):
+                if stmt.row not in _CHANGES:
+                    self.mark(stmt, held, known)
+            super().reverse(single, known, adjoints)
+            del self.turns[depth:]
+            if stmt.row in _CHANGES:
+                loads = [s for s in self.builder.region.body[before:] if s.row is mem.LOAD and self.of_shadow(s)]
+                with self.builder.at(stmt.where, stmt):
+                    self.mark(stmt, (loads[0].outs[0],) if loads else (None,), known)
+
+    def of_shadow(self, stmt: Stmt) -> bool:
+        return any(root(stmt.args[0]) is s for s in self.shadows.values())
+
+    def mark(self, stmt: Stmt, adjoints: tuple[Value | None, ...], known: dict) -> None:
+        marker = self.builder.append(c.CONST, (), (int32,), attr=0)
+        values = tuple(known.get(o) for o in stmt.outs)
+        self.moments[marker] = Moment(stmt, adjoints, values, tuple(self.turns))
+
+    def reenter(self, stmt: Stmt, known: dict, turn: Value) -> dict:
+        self.turns.append(turn)
+        return super().reenter(stmt, known, turn)
+
+
+def loops(function: Function) -> dict[Stmt, tuple[Stmt, Region]]:
+    """A marker at the start of every region of every loop, put in: marker -> (the loop, the region)."""
+    found = {}
+    for stmt in list(walk(function.body)):
+        for region in stmt.regions if stmt.row in (c.FOR, c.WHILE) else ():
+            out = Value(int32)
+            marker = Stmt(c.CONST, (), (out,), attr=0, where=stmt.where)
+            out.stmt = marker
+            region.body.insert(0, marker)
+            found[marker] = stmt, region
+    return found

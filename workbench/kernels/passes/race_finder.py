@@ -1,0 +1,182 @@
+"""A program that finds races: the thread again, leaving its number on every cell it touches.
+
+For launches whose stores are not proven apart. Run twice over the memory that the launch saw: in the second run every
+cell already carries a number, so a thread that reads or writes a cell of another one meets it, whatever the order.
+Cells are single components, so threads may write different components of one vector.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from ...errors import Where
+from ..ir import Function, Region, Stmt, Value, root, walk
+from ..ops import control as c
+from ..ops import memory as mem
+from ..ops.row import ROWS
+from ..types import Array, Composite, int32
+from . import simplify
+from .adjoint import _Adjoint
+
+PLACE = 4  # words of the record before the index: statement + 1, this thread, the other thread, its statement + 1
+FOUND = PLACE + 6  # four axes and those of a matrix
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The program and what it asks for.
+
+    Parameters: the kernel's; then per checked array `owner_`, `by_` (who stored here, in which statement), `adder_`
+    and `kind_` (who updated it atomically, how), int32 with component axes; last `found`, int32[FOUND].
+    `table` gives place, array and row of each statement number.
+    """
+
+    function: Function
+    checked: tuple[str, ...]
+    needs: frozenset[str]
+    private: frozenset[str]
+    table: tuple[tuple[Where | None, str, str], ...]
+
+
+MARKS = ("owner_", "by_", "adder_", "kind_")
+
+
+def guard(function: Function, names: frozenset[str], groups: tuple[frozenset[str], ...] = ()) -> Guard:
+    """The race finder of a kernel for the array parameters `names`. `groups`: those that share memory."""
+    return _Guard(function, frozenset(), groups).guard(names)
+
+
+class _Guard(_Adjoint):
+    def guard(self, names: frozenset[str]) -> Guard:
+        self.table: list[tuple[Where | None, str, str]] = []
+        self.marks: dict[tuple[str, str], Value] = {}
+        known = self.parameters(False)
+        params = self.builder.region.params
+        self.checked = tuple(p.name for p in self.primal.arrays if p.name in names)
+        for p in self.primal.arrays:
+            for mark in MARKS if p.name in names else ():
+                dtype = p.type.dtype  # type: ignore[attr-defined]
+                axes = p.type.ndim + len(getattr(dtype, "shape", ()))  # type: ignore[attr-defined]
+                self.marks[mark, p.name] = Value(Array(int32, axes), mark + p.name)
+                params.append(self.marks[mark, p.name])
+        self.found = Value(Array(int32, 1), "found")
+        params.append(self.found)
+        with self.builder.open():
+            self.me = self.thread()
+            self.replay(self.primal.body, known, False)
+        made = simplify.prune(simplify.rewrite(self.named("races")), self.groups)
+        mine = {p.name for p in self.primal.params}
+        loads = {root(s.args[0]).name for s in walk(made.body) if s.row is mem.LOAD} & mine
+        written = {root(s.args[0]).name for s in walk(made.body) if s.row in (mem.STORE, mem.LOG_STORE)} & mine
+        return Guard(made, self.checked, frozenset(loads), frozenset(written), tuple(self.table))
+
+    def thread(self) -> Value:
+        """The number of this thread, from 1."""
+        total = None
+        for k in range(self.primal.rank):
+            tid = self.builder.append(c.TID, (), (int32,), attr=c.Tid(k)).outs[0]
+            if total is not None:
+                dim = self.builder.append(c.DIM, (), (int32,), attr=c.Tid(k)).outs[0]
+                tid = ROWS["add"](ROWS["mul"](total, dim), tid)
+            total = tid
+        assert total is not None
+        return ROWS["add"](total, self.number(int32, 1))
+
+    def again(self, stmt: Stmt) -> Region:
+        """The func that ran, not its replay."""
+        return stmt.regions[0]
+
+    # ---- every access leaves and meets numbers
+
+    def replay_value(self, stmt: Stmt, known: dict, record: bool) -> None:
+        super().replay_value(stmt, known, record)
+        if stmt.row is mem.LOAD:
+            self.touch(stmt, known, False)
+
+    def replay_store(self, stmt: Stmt, known: dict, record: bool) -> None:
+        self.touch(stmt, known, True)
+        super().replay_store(stmt, known, record)
+
+    def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
+        name = root(stmt.args[0]).name
+        if name in self.checked:
+            number = self.number_of(stmt)
+            for cell in self.cells(stmt, known):
+                self.update(stmt, name, cell, number)
+        super().replay_atomic(stmt, known, record)
+        for out in stmt.outs:
+            if out not in known:
+                known[out] = self.zero(out.type)
+
+    def replay_write(self, array: Value, rest: list[Value]) -> None:
+        """Left out later where nothing that decides about a cell is read from it."""
+        role, self.builder.role = self.builder.role, "replay"
+        super().replay_write(array, rest)
+        self.builder.role = role
+
+    def number_of(self, stmt: Stmt) -> int:
+        self.table.append((stmt.where, root(stmt.args[0]).name, stmt.row.name))
+        return len(self.table)
+
+    def cells(self, stmt: Stmt, known: dict) -> list[list[Value]]:
+        """The cells of an access, component by component."""
+        indices = self.indices(stmt, known)
+        array = stmt.args[0]
+        if array.stmt is not None or not isinstance(array.type.dtype, Composite):  # type: ignore[attr-defined]
+            return [indices]
+        axes = [range(n) for n in array.type.dtype.shape]  # type: ignore[attr-defined]
+        return [[*indices, *(self.number(int32, i) for i in at)] for at in itertools.product(*axes)]
+
+    def touch(self, stmt: Stmt, known: dict, writes: bool) -> None:
+        name = root(stmt.args[0]).name
+        if name not in self.checked:
+            return
+        number = self.number_of(stmt)
+        for cell in self.cells(stmt, known):
+            owner, by = self.at("owner_", name, cell), self.at("by_", name, cell)
+            self.meet(self.other(owner), number, owner, by, cell)
+            adder, kind = self.at("adder_", name, cell), self.at("kind_", name, cell)
+            self.meet(self.other(adder), number, adder, kind, cell)
+            if writes:
+                self.leave("owner_", name, cell, self.me)
+                self.leave("by_", name, cell, self.number(int32, number))
+
+    def update(self, stmt: Stmt, name: str, cell: list[Value], number: int) -> None:
+        """An atomic may meet atomics of its own kind; -1 stands for several threads."""
+        owner, by = self.at("owner_", name, cell), self.at("by_", name, cell)
+        self.meet(self.other(owner), number, owner, by, cell)
+        adder, kind = self.at("adder_", name, cell), self.at("kind_", name, cell)
+        clash = self.other(adder)
+        for k, (_, array, row) in enumerate(self.table, 1):
+            if array == name and _family(row) == _family(stmt.row.name) and row.startswith("atomic"):
+                clash = ROWS["logical_and"](clash, ROWS["ne"](kind, self.number(int32, k)))
+        self.meet(clash, number, adder, kind, cell)
+        several = ROWS["where"](self.other(adder), self.number(int32, -1), self.me)
+        self.leave("adder_", name, cell, several)
+        self.leave("kind_", name, cell, self.number(int32, number))
+
+    def at(self, mark: str, name: str, cell: list[Value]) -> Value:
+        return self.builder.emit(mem.LOAD, self.marks[mark, name], *cell)
+
+    def leave(self, mark: str, name: str, cell: list[Value], value: Value) -> None:
+        role, self.builder.role = self.builder.role, "adjoint"
+        self.builder.emit(mem.STORE, self.marks[mark, name], *cell, value)
+        self.builder.role = role
+
+    def other(self, owner: Value) -> Value:
+        """Does the cell carry the number of another thread."""
+        zero = self.number(int32, 0)
+        return ROWS["logical_and"](ROWS["ne"](owner, zero), ROWS["ne"](owner, self.me))
+
+    def meet(self, clash: Value, number: int, other: Value, by: Value, cell: list[Value]) -> None:
+        region = Region()
+        with self.builder.inside(region):
+            place = [i if i.type == int32 else ROWS["cast"](i, attr=int32) for i in cell]
+            for k, value in enumerate((self.number(int32, number), self.me, other, by, *place)):
+                self.builder.emit(mem.STORE, self.found, self.number(int32, k), value)
+        self.builder.append(c.IF, (clash,), (), (region, Region()))
+
+
+def _family(row: str) -> str:
+    return "atomic_add" if row == "atomic_sub" else row

@@ -1,0 +1,400 @@
+"""A scatter becomes a map and a gather: the adjoint of a stencil without atomics, in parallel.
+
+The adjoint of `u[i - 1, j]` adds to `d_u[i - 1, j]`: threads meet. Where every such index is a thread index plus a
+constant, each thread can store its contribution in a `part` of its own instead, and a second function adds up, for
+each cell, the parts of the threads around it. Both have one writer per address. Parts have a rim of zeros, so the
+sum needs no tests at the border. (The gather form of adjoint stencils: Hückelheim et al., ICPP 2019, arXiv:1907.02818.)
+
+Where a contribution is cheap to compute, no part is stored at all: each cell works out anew what the threads around it
+contribute (`pull`), before the rest of the adjoint clears what they read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..analysis import launch_ranges
+from ..ir import Builder, Function, Region, Stmt, Value, root, walk
+from ..ops import control as c
+from ..ops import memory as mem
+from ..ops.row import ROWS, Effect
+from ..types import Array, int32, is_float
+from . import simplify
+
+Offset = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One value of every thread, added to array `target` at each of `offsets` from the thread's own cell."""
+
+    name: str
+    target: str
+    type: Array
+    offsets: tuple[Offset, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """`map` stores parts, `gather` adds them up. The rim of a part is `rim` cells wide on both sides of each axis.
+
+    `gather` has one thread per cell; cells that can get something reach `high` beyond the launch grid.
+    """
+
+    map: Function
+    gather: Function
+    parts: tuple[Part, ...]
+    targets: tuple[str, ...]
+    low: Offset
+    high: Offset
+
+    @property
+    def rim(self) -> Offset:
+        return tuple(h - low for low, h in zip(self.low, self.high, strict=True))
+
+
+@dataclass(frozen=True)
+class Pull:
+    """`pull` adds to each cell what the threads around it contribute; `rest` is the adjoint without that.
+
+    `pull` runs first, with one thread per cell, up to `high` beyond the launch grid. `grid` are its last parameters:
+    the extents of the launch grid.
+    """
+
+    pull: Function
+    rest: Function
+    grid: tuple[str, ...]
+    targets: tuple[str, ...]
+    high: Offset
+
+
+def split(function: Function, targets: frozenset[str]) -> Split | None:
+    """Split the accumulations into `targets` off an adjoint, or None where one of them has another form."""
+    made = _prepared(function, targets)
+    return made.build() if made is not None else None
+
+
+def pull(function: Function, targets: frozenset[str], alike: frozenset[str] = frozenset()) -> Pull | None:
+    """The same without parts, or None where a contribution is dear or reads what the adjoint has changed by then.
+
+    `alike`: other arrays of the targets' shape, whose accumulations come along where they have the same form.
+    """
+    for names in (targets | _added_only(function, alike), targets):
+        made = _prepared(function, names)
+        found = made.pull() if made is not None else None
+        if found is not None:
+            return found
+    return None
+
+
+def _added_only(function: Function, names: frozenset[str]) -> frozenset[str]:
+    """Those of the arrays that are only added to."""
+    others = {a.name for a in launch_ranges.accesses(function) if a.stmt.row is not mem.ACCUMULATE}
+    added = {
+        a.name for a in launch_ranges.accesses(function) if a.stmt.row is mem.ACCUMULATE and _offset(a) is not None
+    }
+    return names & added - others
+
+
+def storing(function: Function, names: frozenset[str]) -> Function:
+    """A `pull` that stores to these of its targets: they hold nothing yet."""
+    copy = simplify.rewrite(function)
+    for stmt in walk(copy.body):
+        if stmt.row is mem.ACCUMULATE and stmt.args[0].name in names:
+            stmt.row = mem.STORE
+    return copy
+
+
+def _prepared(function: Function, targets: frozenset[str]) -> _Split | None:
+    if not targets or any(p.type.ndim != function.rank for p in function.arrays if p.name in targets):  # type: ignore[attr-defined]
+        return None
+    accesses = [a for a in launch_ranges.accesses(function) if a.name in targets]
+    places: dict[Stmt, Offset] = {}
+    for access in accesses:
+        offset = _offset(access)
+        if access.stmt.row is not mem.ACCUMULATE or offset is None:
+            return None
+        places[access.stmt] = offset
+    if not places:
+        return None
+    return _Split(function, tuple(sorted(targets)), places)
+
+
+def _offset(access: launch_ranges.Access) -> Offset | None:
+    """The constants c where the indices are tid + c, axis by axis; None for any other form."""
+    out = []
+    for axis, form in enumerate(access.indices):
+        if form is None or form.terms != ((("tid", axis), 1),) or access.wraps[axis] is not None:
+            return None
+        out.append(form.constant)
+    return tuple(out)
+
+
+class _Unsplittable(Exception):
+    """An accumulation inside a loop."""
+
+
+@dataclass
+class _Split:
+    function: Function
+    targets: tuple[str, ...]
+    places: dict[Stmt, Offset]
+    builder: Builder = field(default_factory=Builder)
+
+    def lifted(self) -> tuple[Function, list[tuple[str, Offset, Value]], Offset, Offset] | None:
+        """A copy without the accumulations, what they would add, and how far their offsets reach."""
+        copy, self.places = self.copied()
+        self.builder.region = copy.body
+        try:
+            pending = self.lift(copy.body)
+        except _Unsplittable:
+            return None
+        offsets = list(self.places.values())
+        low = tuple(min(min(o[k] for o in offsets), 0) for k in range(copy.rank))
+        high = tuple(max(max(o[k] for o in offsets), 0) for k in range(copy.rank))
+        return copy, pending, low, high
+
+    def build(self) -> Split | None:
+        found = self.lifted()
+        if found is None:
+            return None
+        copy, pending, low, high = found
+        parts, values = self.grouped(pending)
+        with self.builder.open():
+            self.builder.role = "adjoint"
+            self.store(copy, parts, values, tuple(h - n for n, h in zip(low, high, strict=True)))
+        copy.name = f"{self.function.name}_map"
+        gather = self.gather(parts, low, high)
+        return Split(simplify.adjoint(copy), gather, tuple(parts), self.targets, low, high)
+
+    def copied(self) -> tuple[Function, dict[Stmt, Offset]]:
+        """A copy to change, with the same accumulations found again by their order."""
+        old = [s for s in walk(self.function.body) if s in self.places]
+        copy = simplify.rewrite(self.function)
+        new = [s for s in walk(copy.body) if s.row is mem.ACCUMULATE and s.args[0].name in self.targets]
+        assert len(old) == len(new)
+        return copy, {n: self.places[o] for o, n in zip(old, new, strict=True)}
+
+    def lift(self, region: Region) -> list[tuple[str, Offset, Value]]:
+        """Take the accumulations out of a region; what a branch would have added becomes a result of it, or zero."""
+        pending: list[tuple[str, Offset, Value]] = []
+        kept = []
+        for stmt in region.body:
+            if stmt in self.places:
+                pending.append((stmt.args[0].name, self.places[stmt], stmt.args[-1]))
+                continue
+            kept.append(stmt)
+            if stmt.row is c.IF:
+                for side in (0, 1):
+                    pending += self.out_of(stmt, side, self.lift(stmt.regions[side]))
+            elif any(s in self.places for r in stmt.regions for s in walk(r)):
+                raise _Unsplittable
+        region.body[:] = kept
+        return pending
+
+    def out_of(self, stmt: Stmt, side: int, inner: list[tuple[str, Offset, Value]]) -> list[tuple[str, Offset, Value]]:
+        found: dict[Value, Value] = {}
+        for _, _, g in inner:
+            if g in found:
+                continue
+            with self.builder.inside(stmt.regions[1 - side]):
+                other = self.builder.append(c.CONST, (), (g.type,), attr=0).outs[0]
+            out = found[g] = Value(g.type, g.name, g.where, stmt)
+            stmt.outs = (*stmt.outs, out)
+            stmt.regions[side].results = (*stmt.regions[side].results, g)
+            stmt.regions[1 - side].results = (*stmt.regions[1 - side].results, other)
+        return [(name, offset, found[g]) for name, offset, g in inner]
+
+    def grouped(self, pending: list[tuple[str, Offset, Value]]) -> tuple[list[Part], list[Value]]:
+        """One part per value; values that go to the same cells are added first."""
+        cells: dict[tuple[str, Value], list[Offset]] = {}
+        for name, offset, g in pending:
+            cells.setdefault((name, g), []).append(offset)
+        sums: dict[tuple[str, tuple[Offset, ...]], list[Value]] = {}
+        for (name, g), offsets in cells.items():
+            sums.setdefault((name, tuple(sorted(offsets))), []).append(g)
+        parts, values = [], []
+        for k, ((name, offsets), gs) in enumerate(sums.items()):
+            total = gs[0]
+            with self.builder.open():
+                for g in gs[1:]:
+                    total = ROWS["add"](total, g)
+            parts.append(Part(f"part_{k}", name, Array(total.type, len(offsets[0])), offsets))
+            values.append(total)
+        return parts, values
+
+    def tids(self, rank: int) -> list[Value]:
+        return [self.builder.append(c.TID, (), (int32,), attr=c.Tid(k)).outs[0] for k in range(rank)]
+
+    def number(self, value: int) -> Value:
+        return self.builder.append(c.CONST, (), (int32,), attr=value).outs[0]
+
+    def store(self, copy: Function, parts: list[Part], values: list[Value], rim: Offset) -> None:
+        tids = self.tids(copy.rank)
+        places = [ROWS["add"](t, self.number(r)) for t, r in zip(tids, rim, strict=True)]
+        for part, value in zip(parts, values, strict=True):
+            param = Value(part.type, part.name)
+            copy.body.params.append(param)
+            self.builder.emit(mem.STORE, param, *places, value)
+
+    def pull(self) -> Pull | None:
+        found = self.lifted()
+        if found is None:
+            return None
+        copy, pending, _, high = found
+        needed = _needed(copy, [g for _, _, g in pending])
+        offsets = sorted({o for _, o, _ in pending})
+        dear = needed is None or sum(is_float(v.type) for v in needed) * len(offsets) > PULLED
+        if needed is None or dear or not _untouched(copy, needed, self.targets):
+            return None
+        self.builder = Builder()
+        self.builder.role = "adjoint"
+        params = [Value(p.type, p.name, p.where) for p in copy.params]
+        grid = [Value(int32, f"launch.dim{k}") for k in range(copy.rank)]
+        self.builder.region.params += [*params, *grid]
+        known = dict(zip(copy.params, params, strict=True))
+        totals: dict[str, Value] = {}
+        with self.builder.open():
+            cell = self.tids(copy.rank)
+            for offset in offsets:
+                wanted = [(name, g) for name, o, g in pending if o == offset]
+                at = _At(copy.body, known, needed, wanted, self.builder)
+                for name, value in at.contributions(cell, grid, offset, high).items():
+                    totals[name] = ROWS["add"](totals[name], value) if name in totals else value
+            for name, total in totals.items():
+                array = next(p for p in params if p.name == name)
+                self.builder.emit(mem.ACCUMULATE, array, *cell, total)
+        f = self.function
+        made = Function(f"{f.name}_pull", self.builder.region, copy.rank, f.where, f.source, f.first_line, f.file)
+        copy.name = f"{f.name}_rest"
+        names = tuple(g.name for g in grid)
+        return Pull(simplify.adjoint(made), simplify.adjoint(copy), names, tuple(totals), high)
+
+    def gather(self, parts: list[Part], low: Offset, high: Offset) -> Function:
+        """Per cell: the array's own value plus the parts of the threads around it."""
+        self.builder = Builder()
+        self.builder.role = "adjoint"
+        params = self.builder.region.params
+        rank = len(low)
+        arrays = {p.name: Value(p.type, p.name) for p in self.function.params if p.name in self.targets}
+        inputs = [Value(part.type, part.name) for part in parts]
+        params += [*(arrays[t] for t in self.targets), *inputs]
+        with self.builder.open():
+            cell = self.tids(rank)
+            for target in self.targets:
+                total = None
+                for part, value in zip(parts, inputs, strict=True):
+                    for offset in part.offsets if part.target == target else ():
+                        at = [ROWS["add"](x, self.number(h - n - o))
+                              for x, o, n, h in zip(cell, offset, low, high, strict=True)]  # fmt: skip
+                        term = self.builder.emit(mem.LOAD, value, *at)
+                        total = term if total is None else ROWS["add"](total, term)
+                if total is not None:
+                    self.builder.emit(mem.ACCUMULATE, arrays[target], *cell, total)
+        f = self.function
+        return Function(f"{f.name}_gather", self.builder.region, rank, f.where, f.source, f.first_line, f.file)
+
+
+PULLED = 128  # floats worked out anew per cell: beyond, storing parts is cheaper
+_CHEAP = set(
+    "add sub mul neg abs scale cast const where min max pick_lt lt le gt ge eq ne logical_and logical_or logical_not"
+    " tid dim shape components extract construct insert load if wrap".split()
+)
+
+
+def _needed(copy: Function, values: list[Value]) -> set[Value] | None:
+    """All that `values` are computed from, or None where that is dear, or takes a loop."""
+    found: set[Value] = set()
+    stack = list(values)
+    while stack:
+        value = stack.pop()
+        if value in found or value.stmt is None:
+            if value.stmt is None and value not in copy.params:
+                return None  # carried by a loop
+            continue
+        found.add(value)
+        stmt = value.stmt
+        if stmt.row.name not in _CHEAP:
+            return None
+        stack += stmt.args
+        if stmt.row is c.IF:
+            k = stmt.outs.index(value)
+            stack += [r.results[k] for r in stmt.regions]
+    return found
+
+
+def _untouched(copy: Function, needed: set[Value], targets: tuple[str, ...]) -> bool:
+    """Does nothing that is computed anew read memory that the thread has written before."""
+    written = set(targets)
+    for stmt in walk(copy.body):
+        if stmt.row is mem.LOAD:
+            if stmt.outs[0] in needed and root(stmt.args[0]).name in written:
+                return False
+        elif stmt.row.effect is not Effect.PURE and stmt.args and isinstance(stmt.args[0].type, Array):
+            written.add(root(stmt.args[0]).name)
+    return True
+
+
+@dataclass
+class _At:
+    """What the thread `offset` away contributes to this cell: the statements behind `wanted`, for that thread."""
+
+    body: Region
+    known: dict[Value, Value]
+    needed: set[Value]
+    wanted: list[tuple[str, Value]]
+    builder: Builder
+
+    def contributions(self, cell: list[Value], grid: list[Value], offset: Offset, high: Offset) -> dict[str, Value]:
+        """Per target; zero where there is no such thread."""
+        self.grid = grid
+        self.thread = [x if o == 0 else ROWS["sub"](x, self.number(o)) for x, o in zip(cell, offset, strict=True)]
+        there = None
+        for k, (q, o) in enumerate(zip(self.thread, offset, strict=True)):
+            tests = [ROWS["ge"](q, self.number(0))] if o > 0 else []
+            tests += [ROWS["lt"](q, grid[k])] if o < high[k] else []
+            for test in tests:
+                there = test if there is None else ROWS["logical_and"](there, test)
+        if there is None:
+            return self.sums()
+        regions = (Region(), Region())
+        with self.builder.inside(regions[0]):
+            sums = self.sums()
+            regions[0].results = tuple(sums.values())
+        with self.builder.inside(regions[1]):
+            regions[1].results = tuple(
+                self.builder.append(c.CONST, (), (v.type,), attr=0).outs[0] for v in sums.values()
+            )
+        made = self.builder.append(c.IF, (there,), [v.type for v in sums.values()], regions)
+        return dict(zip(sums, made.outs, strict=True))
+
+    def number(self, value: int) -> Value:
+        return self.builder.append(c.CONST, (), (int32,), attr=value).outs[0]
+
+    def sums(self) -> dict[str, Value]:
+        known = dict(self.known)
+        self.region(self.body, known)
+        found: dict[str, Value] = {}
+        for name, g in self.wanted:
+            found[name] = ROWS["add"](found[name], known[g]) if name in found else known[g]
+        return found
+
+    def region(self, region: Region, known: dict[Value, Value]) -> None:
+        for stmt in region.body:
+            outs = [o for o in stmt.outs if o in self.needed]
+            if not outs:
+                continue
+            if stmt.row is c.TID or stmt.row is c.DIM:
+                known[outs[0]] = (self.thread if stmt.row is c.TID else self.grid)[stmt.attr.axis]
+                continue
+            regions = tuple(self.copy(r, [stmt.outs.index(o) for o in outs], known) for r in stmt.regions)
+            args = [known[a] for a in stmt.args]
+            made = self.builder.append(stmt.row, args, [o.type for o in outs], regions, attr=stmt.attr)
+            known.update(zip(outs, made.outs, strict=True))
+
+    def copy(self, region: Region, kept: list[int], known: dict[Value, Value]) -> Region:
+        new, inner = Region(), dict(known)
+        with self.builder.inside(new):
+            self.region(region, inner)
+        new.results = tuple(inner[region.results[k]] for k in kept)
+        return new

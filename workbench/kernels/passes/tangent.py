@@ -1,0 +1,375 @@
+"""The tangent of a kernel, IR -> IR: forward mode, from the same rows and with the same needs as the adjoint.
+
+The program repeats what the thread did, as `adjoint` does (without side effects, on private copies where a thread reads
+what it wrote), and carries a tangent beside every value that has one; stores, loads and atomics act on the memory of
+tangents. So wherever the tape can walk backwards it can also walk forwards: both read the same bytes.
+It is the exact transpose of the adjoint: same active paths, same gates at infinite partials, ties of extremes shared.
+One thing differs: a func with an adjoint of its own is differentiated itself, which is what finds a wrong func_grad.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import KernelError
+from ..ir import Function, Region, Stmt, Value, walk
+from ..ops import control as c
+from ..ops import memory as mem
+from ..ops.row import NO_GRADIENT, ROWS, Effect, Row, like
+from ..types import Array, Composite, Scalar, Type, int32
+from . import simplify
+from .adjoint import _EXTREMAL, _LINEAR, _Adjoint, _root_in_product, _square_under_root, root, shadow_type
+
+PREFIX = "t_"
+
+
+@dataclass(frozen=True)
+class Tangent:
+    """A tangent program and what it asks of the tape; the fields mean what they mean in `adjoint.Reverse`.
+
+    Parameters: the kernel's; `t_<name>` for each active one; `after_` and `ties_` for each array in `extremal`.
+    """
+
+    function: Function
+    active: frozenset[str]
+    needs: frozenset[str]
+    private: frozenset[str]
+    ordered: bool
+    extremal: tuple[str, ...] = ()
+
+
+def tangent(function: Function, active: frozenset[str], groups: tuple[frozenset[str], ...] = ()) -> Tangent:
+    """The tangent of `function` for the parameters named in `active`; `groups` as for the adjoint.
+
+    Raises KernelError where an operation on an active path has no derivative.
+    """
+    _refuse_taken_names(function)
+    return _Tangent(simplify.forward(function, groups), active, groups).build_tangent()
+
+
+def _refuse_taken_names(function: Function) -> None:
+    names = {p.name: p for p in function.params}
+    for p in function.arrays:
+        taken = names.get(PREFIX + p.name)
+        if taken is not None:
+            raise KernelError(
+                f"parameter {taken.name!r} has the name that the tangent of this kernel gives to that of {p.name!r}.",
+                slug="taken-name", where=taken.where or function.where, instead=f"another name for {taken.name!r}",
+            )  # fmt: skip
+
+
+@dataclass
+class _Tangent(_Adjoint):
+    """Tangents live in `known` under the key ("tangent", primal value), so regions scope them like values."""
+
+    useful: set[Value] = field(default_factory=set)
+    repeats = "replay"  # the role of repeated statements
+    adds = mem.ACCUMULATE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.logging = False  # nothing is ever walked back
+        self.useful = _useful(self.primal, self.active)
+
+    def build_tangent(self) -> Tangent:
+        self.build_tangent_into()
+        made = self._describe(simplify.adjoint(self.named("tangent"), self.groups))
+        return Tangent(made.function, made.active, made.needs, made.private, made.ordered, made.extremal)
+
+    def build_tangent_into(self) -> None:
+        known = self.parameters(True)
+        for name, shadow in self.shadows.items():
+            shadow.name = PREFIX + name
+        with self.builder.open():
+            self.builder.role = "tangent"
+            for p in self.primal.params:
+                if p.name in self.shadows and not isinstance(p.type, Array):
+                    known["tangent", p] = self.builder.emit(mem.LOAD, self.shadows[p.name], self.number(int32, 0))
+            self.builder.role = self.repeats
+            self.replay(self.primal.body, known, False)
+
+    # ---- small pieces
+
+    def tangent_of(self, value: Value, known: dict) -> Value | None:
+        return known.get(("tangent", value))
+
+    def tangent_or_zero(self, value: Value, known: dict) -> Value:
+        found = self.tangent_of(value, known)
+        return self.zero(shadow_type(value.type)) if found is None else found
+
+    def shadow_at(self, stmt: Stmt, known: dict) -> list[Value]:
+        """The tangent's memory and the indices of an access."""
+        return [self.shadow(stmt.args[0]), *self.indices(stmt, known)]
+
+    # ---- statements
+
+    def replay_value(self, stmt: Stmt, known: dict, record: bool) -> None:
+        super().replay_value(stmt, known, record)
+        moved = [o for o in stmt.outs if o in self.varied]
+        if not moved:
+            return
+        self.builder.role = "tangent"
+        if stmt.row is mem.LOAD:
+            known["tangent", moved[0]] = self.builder.emit(mem.LOAD, *self.shadow_at(stmt, known))
+        elif stmt.row.effect is Effect.PURE:
+            made = self.derive(stmt, known)
+            if made is not None:
+                made.name = made.name or (f"{PREFIX}{moved[0].name}" if moved[0].name else "")
+                known["tangent", moved[0]] = made
+        self.builder.role = self.repeats
+
+    def derive(self, stmt: Stmt, known: dict) -> Value | None:
+        """The row's tangent rule: all operands at once where it is linear, else one by one behind the gates."""
+        row, y = stmt.row, self.widened(known[stmt.outs[0]])
+        if row.adjoint is NO_GRADIENT:
+            self.refuse_underivable(stmt)
+            return None
+        product = _root_in_product(stmt)
+        if product is not None:
+            x, root_x = product
+            t = self.tangent_of(x, known)
+            if t is None:
+                return None
+            slope = ROWS["mul"](self.widened(known[root_x]), 1.5)
+            return _gated(t, slope, ROWS["mul"](t, slope), x in self.risky)
+        square = _square_under_root(stmt)
+        if square is not None:
+            row, stmt = square
+        ts = [self.tangent_of(a, known) for a in stmt.args]
+        if row.tangent is None or not any(ts):
+            return None
+        operands = [self.widened(known[a]) for a in stmt.args]
+        extra = {"attr": _widened_attr(stmt.attr)} if row.typed_by_attr else {}
+        if row.name in _LINEAR:
+            return self.rule(row, ts, (y, *operands), extra)
+        total = None
+        for j, t in enumerate(ts):
+            part = None if t is None else self.part(row, stmt, j, t, (y, *operands), extra)
+            if part is not None:
+                total = part if total is None else ROWS["add"](total, part)
+        return total
+
+    def part(self, row: Row, stmt: Stmt, j: int, t: Value, values: tuple, extra: dict) -> Value | None:
+        """What one operand contributes. Where its tangent or its partial is exactly zero that is zero, not 0 * inf."""
+        alone: list[Value | None] = [None] * len(stmt.args)
+        d = self.rule(row, [*alone[:j], t, *alone[j + 1 :]], values, extra)
+        risky = any(a in self.risky for a in stmt.args)
+        if d is None or not (row.unbounded or risky):
+            return d
+        if t.type == d.type and (row.elementwise or isinstance(t.type, Scalar)):
+            slope = self.rule(row, [*alone[:j], like(t, t.type, 1), *alone[j + 1 :]], values, extra)
+            if row.name != "div":  # t / b may be finite where 1 / b is not
+                d = ROWS["mul"](t, slope)  # its derivative by what the slope is made of is t, so 0 where nothing moves
+            return _gated(t, slope, d, risky)
+        moves = ROWS["where"](ROWS["eq"](t, self.zero(t.type)), self.zero(d.type), like(d, d.type, 1))
+        return ROWS["gate"](moves, d)
+
+    def rule(self, row: Row, ts: list, values: tuple, extra: dict) -> Value | None:
+        assert row.tangent is not None
+        return row.tangent(ts, *values, **extra)
+
+    def refuse_underivable(self, stmt: Stmt) -> None:
+        if self.useful.isdisjoint(stmt.outs):
+            return
+        raise KernelError(
+            f"`{stmt.row.name}` has no derivative, and its result reaches an array whose tangent is asked for.",
+            slug="no-derivative", where=stmt.where, why="A wrong or zero tangent would be silent; so this is refused.",
+            instead="a differentiable expression, or keep the value out of arrays that need a gradient",
+        )  # fmt: skip
+
+    def replay_store(self, stmt: Stmt, known: dict, record: bool) -> None:
+        self.repeat_store(stmt, known)
+        if not self.is_active(stmt.args[0]):
+            self.assert_inactive(stmt, stmt.args[-1])
+            return
+        self.builder.role = "tangent"
+        self.builder.emit(mem.STORE, *self.shadow_at(stmt, known), self.tangent_or_zero(stmt.args[-1], known))
+        self.builder.role = self.repeats
+
+    def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
+        told = self.tangent_before(stmt, known)
+        self.repeat_atomic(stmt, known)
+        if not self.is_active(stmt.args[0]):
+            self.assert_inactive(stmt, stmt.args[-1])
+            return
+        if stmt.row in (mem.ATOMIC_EXCH, mem.ATOMIC_CAS):
+            self.reverse_atomic_other(stmt, known, {})  # refuses
+        self.builder.role = "tangent"
+        if told is not None:
+            known["tangent", stmt.outs[0]] = told
+        t = self.tangent_of(stmt.args[-1], known)
+        if t is not None:
+            if stmt.row in _EXTREMAL:
+                t = self.share(stmt, known, t)
+            t = ROWS["neg"](t) if stmt.row is mem.ATOMIC_SUB else t
+            self.builder.emit(self.adds, *self.shadow_at(stmt, known), t)
+        self.builder.role = self.repeats
+
+    def tangent_before(self, stmt: Stmt, known: dict) -> Value | None:
+        """The tangent of what an atomic returns, where anybody asks."""
+        if stmt not in self.reused or not self.is_active(stmt.args[0]):
+            return None
+        self.builder.role = "tangent"
+        found = self.builder.emit(mem.LOAD, *self.shadow_at(stmt, known))
+        self.builder.role = self.repeats
+        return found
+
+    def repeat_store(self, stmt: Stmt, known: dict) -> None:
+        super().replay_store(stmt, known, False)
+
+    def repeat_atomic(self, stmt: Stmt, known: dict) -> None:
+        super().replay_atomic(stmt, known, False)
+
+    def share(self, stmt: Stmt, known: dict, t: Value) -> Value:
+        """Those whose value the cell held after the launch contribute, in equal shares."""
+        indices = self.indices(stmt, known)
+        final = self.builder.emit(mem.LOAD, self.beside(stmt.args[0], self.after), *indices)
+        ties = self.builder.emit(mem.LOAD, self.beside(stmt.args[0], self.ties), *indices)
+        hit = ROWS["eq"](known[stmt.args[-1]], final)
+        return ROWS["where"](hit, ROWS["div"](t, ties), self.zero(t.type))
+
+    # ---- control flow carries both
+
+    def replay_if(self, stmt: Stmt, known: dict, record: bool) -> None:
+        moved = [k for k, o in enumerate(stmt.outs) if o in self.varied]
+        regions = []
+        for region in stmt.regions:
+            new, scope = Region(), dict(known)
+            with self.builder.inside(new):
+                self.replay(region, scope, False)
+                tangents = [self.tangent_or_zero(region.results[k], scope) for k in moved]
+            new.results = (*(scope[r] for r in region.results), *tangents)
+            regions.append(new)
+        types = [o.type for o in stmt.outs] + [shadow_type(stmt.outs[k].type) for k in moved]
+        made = self.builder.append(c.IF, (known[stmt.args[0]],), types, tuple(regions))
+        self.leave(stmt, moved, made.outs, known)
+
+    def replay_loop(self, stmt: Stmt, known: dict, record: bool) -> None:
+        fixed = 3 if stmt.row is c.FOR else 0
+        moved = [k for k, o in enumerate(stmt.outs) if o in self.varied]
+        args = [known[a] for a in stmt.args] + [self.tangent_or_zero(stmt.args[fixed + k], known) for k in moved]
+        regions = tuple(self.turn(stmt, region, moved, known) for region in stmt.regions)
+        made = self.builder.append(stmt.row, args, [a.type for a in args[fixed:]], regions, attr=stmt.attr)
+        self.leave(stmt, moved, made.outs, known)
+
+    def turn(self, stmt: Stmt, region: Region, moved: list[int], known: dict) -> Region:
+        """One region of a loop: carried values and their tangents in, and, of the body, out."""
+        first = 1 if stmt.row is c.FOR else 0
+        new, scope = Region(), dict(known)
+        for p in region.params:
+            scope[p] = Value(p.type, p.name, p.where)
+            new.params.append(scope[p])
+        for k in moved:
+            p = region.params[first + k]
+            scope["tangent", p] = Value(shadow_type(p.type), f"{PREFIX}{p.name}", p.where)
+            new.params.append(scope["tangent", p])
+        with self.builder.inside(new):
+            self.replay(region, scope, False)
+            tangents = []
+            if region is stmt.regions[-1]:
+                tangents = [self.tangent_or_zero(region.results[stmt.attr.breaks + k], scope) for k in moved]
+        new.results = (*(scope[r] for r in region.results), *tangents)
+        return new
+
+    def leave(self, stmt: Stmt, moved: list[int], outs: tuple[Value, ...], known: dict) -> None:
+        """The results of a statement with regions, then their tangents."""
+        for out, made in zip(stmt.outs, outs, strict=False):
+            made.name = out.name
+            known[out] = made
+        for k, made in zip(moved, outs[len(stmt.outs) :], strict=True):
+            made.name = f"{PREFIX}{stmt.outs[k].name}" if stmt.outs[k].name else ""
+            known["tangent", stmt.outs[k]] = made
+
+    def replay_call(self, stmt: Stmt, known: dict, record: bool) -> None:
+        """The func itself, whatever adjoint or replay it brings."""
+        region = stmt.regions[0]
+        for p, a in zip(region.params, stmt.args, strict=True):
+            known[p] = self.array(a, known) if isinstance(a.type, Array) else known[a]
+            known["tangent", p] = self.tangent_of(a, known)
+        self.replay(region, known, False)
+        for out, result in zip(stmt.outs, region.results, strict=True):
+            known[out] = known[result]
+            known["tangent", out] = self.tangent_of(result, known)
+
+
+def joint(function: Function, active: frozenset[str], groups: tuple[frozenset[str], ...] = ()) -> Function:
+    """The kernel itself, side effects and all, and its tangent in one: an ordinary program, to differentiate again.
+
+    Parameters: the kernel's, then `t_<name>` for each active one. Raises KernelError where `tangent` does, and for what
+    has a rule only as a whole: extremes by atomics, and funcs with an adjoint of their own.
+    """
+    _refuse_taken_names(function)
+    return _Joint(simplify.forward(function, groups), active, groups).build_joint()
+
+
+class _Joint(_Tangent):
+    repeats = "primal"
+    adds = mem.ATOMIC_ADD
+
+    def build_joint(self) -> Function:
+        for s in walk(self.primal.body):
+            extreme = s.row in _EXTREMAL and self.is_active(s.args[0])
+            if extreme or (s.row is c.CALL and s.attr.grad is not None):
+                raise KernelError(
+                    f"`{s.attr.func.key if s.row is c.CALL else s.row.name}` has no second derivative.",
+                    slug="second-derivative", where=s.where, why="Its gradient is given by a rule, not by a program.",
+                    instead="hvp of a program without it",
+                )  # fmt: skip
+        self.build_tangent_into()
+        return simplify.primal(self.named("joint"))
+
+    def rule(self, row: Row, ts: list, values: tuple, extra: dict) -> Value | None:
+        """A tangent that is a row without a derivative is written out, component by component."""
+        made = super().rule(row, ts, values, extra)
+        derived = made.stmt if made is not None else None
+        if derived is None or derived.row.adjoint is not NO_GRADIENT or derived.row.expand is None:
+            return made
+        args = [_components_of(a) for a in derived.args]
+        out = derived.outs[0].type
+        parts = derived.row.expand(*args, types=[a.type for a in derived.args], out=out)
+        if not isinstance(out, Composite):
+            return parts
+        number = out.scalar
+        whole = [p if isinstance(p, Value) else self.number(number, float(p)) for p in parts]
+        return ROWS["construct"](*whole, attr=out)
+
+    def repeat_store(self, stmt: Stmt, known: dict) -> None:
+        self.builder.emit(mem.STORE, self.array(stmt.args[0], known), *[known[a] for a in stmt.args[1:]])
+
+    def repeat_atomic(self, stmt: Stmt, known: dict) -> None:
+        args = [self.array(stmt.args[0], known), *[known[a] for a in stmt.args[1:]]]
+        known[stmt.outs[0]] = self.builder.append(stmt.row, args, [o.type for o in stmt.outs]).outs[0]
+
+
+def _components_of(value: Value) -> Any:
+    if not isinstance(value.type, Composite):
+        return value
+    return [ROWS["extract"](value, attr=at) for at in itertools.product(*map(range, value.type.shape))]
+
+
+def _widened_attr(attr: object) -> object:
+    """A type that a row is told to make, as tangents have it."""
+    return shadow_type(attr) if isinstance(attr, Type) else attr
+
+
+def _gated(t: Value, slope: Value | None, d: Value, risky: bool) -> Value:
+    """The product d of the two; 0 and not 0 * inf where one of them is exactly 0. `risky`: may t be infinite."""
+    return ROWS["gate"](t, ROWS["gate"](slope, d) if risky else d)
+
+
+def _useful(function: Function, active: frozenset[str]) -> set[Value]:
+    """The values that reach active memory."""
+    useful: set[Value] = set()
+    writes = [s for s in walk(function.body) if s.row in (mem.STORE, *mem.ATOMICS)]
+    useful.update(s.args[-1] for s in writes if root(s.args[0]).name in active)
+    size = -1
+    while size != len(useful):
+        size = len(useful)
+        for stmt in walk(function.body):
+            inner = [v for r in stmt.regions for v in r.params]
+            if not useful.isdisjoint(stmt.outs) or not useful.isdisjoint(inner):
+                useful.update(stmt.args)
+                useful.update(v for r in stmt.regions for v in r.results)
+    return useful

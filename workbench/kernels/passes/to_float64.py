@@ -1,0 +1,88 @@
+"""The same program in float64: every float of a kernel, in memory too, becomes a double.
+
+For checks by differences: in float64 they are good to ten digits, in float32 to three. Constants take the value that
+was written (`0.1` is the double nearest to 0.1); casts between floats stay, and do nothing any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from .. import check
+from ..ir import Builder, Function, Region, Stmt, Value
+from ..ops import control as c
+from ..ops.row import ROWS
+from ..types import Array, Composite, Matrix, Quat, Scalar, Type, Vector, float64, matrix, quaternion, vector
+
+
+def wide(type: Type) -> Type:
+    """The type with float64 in place of every float."""
+    if isinstance(type, Array):
+        return Array(wide(type.dtype), type.ndim)
+    if not isinstance(type, (Scalar, Composite)) or type.scalar.kind != "f":
+        return type
+    if isinstance(type, Vector):
+        return vector(type.length, float64)
+    if isinstance(type, Matrix):
+        return matrix((type.rows, type.cols), float64)
+    return quaternion(float64) if isinstance(type, Quat) else float64
+
+
+def widen(function: Function) -> Function:
+    """`function` over float64, with parameters of the same names."""
+    made = Function(
+        function.name, Region(), function.rank, function.where, function.source, function.first_line, function.file
+    )
+    builder = Builder(made.body)
+    with builder.open():
+        known: dict[Value, Value] = {}
+        _params(function.body, made.body, known)
+        _body(builder, function.body, known)
+    check.check(made)
+    return made
+
+
+def _params(region: Region, new: Region, known: dict[Value, Value]) -> None:
+    """New parameters; a call's region may have arrays of the outside among its own."""
+    for p in region.params:
+        if p not in known:
+            known[p] = Value(wide(p.type), p.name, p.where)
+        new.params.append(known[p])
+
+
+def _body(builder: Builder, region: Region, known: dict[Value, Value]) -> None:
+    for stmt in region.body:
+        with builder.at(stmt.where, stmt.of):
+            _stmt(builder, stmt, known)
+
+
+def _region(builder: Builder, region: Region, known: dict[Value, Value]) -> Region:
+    new = Region()
+    _params(region, new, known)
+    with builder.inside(new):
+        _body(builder, region, known)
+    new.results = tuple(known[r] for r in region.results)
+    return new
+
+
+def _stmt(builder: Builder, stmt: Stmt, known: dict[Value, Value]) -> None:
+    args = [known[a] for a in stmt.args]
+    wanted = [wide(o.type) for o in stmt.outs]
+    attr: Any = wide(stmt.attr) if isinstance(stmt.attr, Type) else stmt.attr
+    types = wanted
+    if stmt.regions:
+        regions = tuple(_region(builder, r, known) for r in stmt.regions)
+        if stmt.row is c.CALL:
+            own = {n: r for n in ("grad", "replay") if (r := getattr(attr, n)) is not None}
+            attr = replace(attr, **{n: _region(builder, r, dict(known)) for n, r in own.items()})
+        made = builder.append(stmt.row, args, wanted, regions, attr)
+    else:
+        if stmt.row is not c.CONST and stmt.outs:
+            found = stmt.row.type(*[a.type for a in args], **({"attr": attr} if stmt.row.typed_by_attr else {}))
+            types = list(found) if isinstance(found, tuple) else [found]
+        made = builder.append(stmt.row, args, types, (), attr)
+    for old, new, want in zip(stmt.outs, made.outs, wanted, strict=True):
+        new.name = old.name
+        # a random number is float32 whatever is around it
+        known[old] = new if new.type == want else ROWS["cast"](new, attr=want.scalar)  # type: ignore[attr-defined]

@@ -1,0 +1,323 @@
+"""A kernel: the user's function, and the programs read from it.
+
+`Kernel` is what the decorator returns. `Program` is one reading of it, fixed for ever: its IR, its adjoints and their
+compiled forms. When a func or constant that the kernel uses is redefined, the next launch reads a new program; events
+on a tape keep the one they ran.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from ..errors import KernelError
+from . import check, show
+from .analysis import launch_ranges
+from .compile import c_compiler
+from .compile.cubin import Resources
+from .emit import c as emit_c
+from .emit import cuda as emit_cuda
+from .emit.body import Variant, c_name
+from .ir import Function, walk
+from .ops import control
+from .passes import simplify
+from .passes.adjoint import Reverse, adjoint
+from .reading import refused_syntax
+from .reading.declare import resolve, type_from
+from .reading.reader import Reading, read
+from .reading.source import Source, source
+from .types import Array, Struct, Type, is_float
+
+Groups = tuple[frozenset[str], ...]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One flat parameter: where in the user's arguments it comes from."""
+
+    name: str
+    type: Type
+    arg: int
+    path: tuple[str, ...]  # fields to follow from the argument; for an array of structs, from its elements
+    of_struct_array: bool = False
+
+
+def leaves(name: str, type: Type, arg: int, path: tuple[str, ...] = ()) -> list[Leaf]:
+    """The flat parameters of one user parameter, in the order of the IR's parameters."""
+    if isinstance(type, Struct):
+        return [leaf for f, t in type.fields for leaf in leaves(f"{name}.{f}", t, arg, (*path, f))]
+    if isinstance(type, Array) and isinstance(type.dtype, Struct):
+        inner = leaves(name, type.dtype, arg)
+        if path:
+            raise TypeError(f"{name}: an array of structs inside a struct is not supported")
+        return [Leaf(x.name, Array(x.type, type.ndim), arg, x.path, True) for x in inner]
+    return [Leaf(name, type, arg, path)]
+
+
+@dataclass(eq=False)
+class Program:
+    """One reading of a kernel, and everything derived from it."""
+
+    name: str
+    function: Function
+    params: tuple[tuple[str, Type], ...]
+    leaves: tuple[Leaf, ...]
+    enable_backward: bool = True
+    reverses: dict[tuple[frozenset[str], Groups], Reverse] = field(default_factory=dict)
+    compiled: dict[tuple, Any] = field(default_factory=dict)
+    made: dict[tuple, Any] = field(default_factory=dict)
+    coming: dict[tuple, Future] = field(default_factory=dict)  # what is being compiled
+    plans: dict[tuple, Any] = field(default_factory=dict)
+    kernel: Kernel | None = None  # whose reading it is; None for a function mapped over arrays
+
+    def reverse(self, active: frozenset[str], groups: Groups = ()) -> Reverse:
+        """The adjoint for these active parameters. Raises KernelError where there is none."""
+        key = active, groups
+        found = self.reverses.get(key)
+        if found is None:
+            found = self.reverses[key] = adjoint(self.function, active, groups)
+            check.check(found.function)
+        return found
+
+    @property
+    def floats(self) -> frozenset[str]:
+        """The array parameters that can have a gradient."""
+        return frozenset(p.name for p in self.function.arrays if is_float(p.type))
+
+    @cached_property
+    def array_positions(self) -> tuple[int, ...]:
+        """Positions of the arrays among the flat parameters."""
+        return tuple(k for k, leaf in enumerate(self.leaves) if isinstance(leaf.type, Array))
+
+    @cached_property
+    def index_positions(self) -> tuple[int, ...]:
+        """Positions of the numbers that indices use: a plan holds for their values only."""
+        wanted = set(launch_ranges.relevant_scalars(self.function))
+        return tuple(k for k, leaf in enumerate(self.leaves) if leaf.name in wanted)
+
+    @cached_property
+    def takes_numbers(self) -> bool:
+        """Is any flat parameter not an array."""
+        return len(self.array_positions) < len(self.leaves)
+
+    @cached_property
+    def asks_thread(self) -> bool:
+        """Does the kernel ask which thread it is."""
+        return any(s.row is control.TID for s in walk(self.function.body))
+
+    def once(self, make: Callable[..., Any], *args: Any) -> Any:
+        """make(*args), the same object for the same arguments: what is compiled for one launch serves the next."""
+        key = make, args
+        if key not in self.made:
+            self.made[key] = make(*args)
+        return self.made[key]
+
+    def prepare(self, function: Function, backend: str, variant: Variant) -> Any:
+        """Start to compile the primal or one of its adjoints, where that can go on beside other work."""
+        key = function, backend, variant
+        if key in self.coming and c_compiler.lost(self.coming[key]):
+            del self.coming[key]
+        if backend == "c" and key not in self.compiled and key not in self.coming:
+            self.coming[key] = c_compiler.begin(emit_c.text(function, variant), c_name(function.name))
+        return self.coming.get(key)
+
+    def executable(
+        self, function: Function, backend: str, variant: Variant, wait: Callable[[Any], Any] = Future.result
+    ) -> Any:
+        """The compiled form of the primal or of one of its adjoints."""
+        key = function, backend, variant
+        found = self.compiled.get(key)
+        if found is None:
+            coming = self.prepare(function, backend, variant)
+            if coming is not None:
+                found = wait(self.coming.pop(key))
+            else:
+                from .compile import nvrtc
+
+                found = nvrtc.fit(function, variant)
+            self.compiled[key] = found
+        return found
+
+
+def program(reading: Reading, name: str, enable_backward: bool = True) -> Program:
+    """The program of a reading. Raises KernelError."""
+    function = simplify.primal(reading.function)
+    check.check(function)
+    flat = [leaf for k, (n, t) in enumerate(reading.params) for leaf in leaves(n, t, k)]
+    return Program(name, function, tuple(reading.params), tuple(flat), enable_backward)
+
+
+class Kernel:
+    """A function over a launch grid. Launch it with `launch(kernel, dim, inputs, outputs)`.
+
+    `source`, `ir`, `adjoint`, `c`, `cuda`, `steps` show every stage of it; they print in a terminal and in a notebook.
+    `resources` tells what it takes on a GPU.
+    """
+
+    def __init__(
+        self, func: Callable, key: str | None = None, enable_backward: bool | None = None,
+        types: dict[str, Type] | None = None,
+    ):  # fmt: skip
+        self.func = func
+        self.types = types or {}
+        self.key = key or func.__qualname__.replace("<locals>.", "")
+        self.module = func.__module__
+        self.enable_backward = enable_backward is not False
+        self.__name__, self.__doc__ = func.__name__, func.__doc__
+        self._reading: Reading | None = None
+        self._program: Program | None = None
+        self._overloads: dict[tuple, Kernel] = {}
+        self._unread: Source | None = refused_syntax.check(func)
+        resolve(func, {})
+        self.generic = {name: t for name, t in generic_parameters(func).items() if name not in self.types}
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.key}>"
+
+    def __call__(self, *args, **kwargs):
+        raise TypeError(f"a kernel is launched, not called: wb.launch({self.__name__}, dim=n, inputs=[...])")
+
+    def program(self) -> Program:
+        """The present reading. Raises KernelError."""
+        if self.generic:
+            named, text = ", ".join(f"{name!r}: ..." for name in self.generic), source(self.func)
+            raise KernelError(
+                f"kernel {self.key!r} takes any type as {' and '.join(map(repr, self.generic))}.", slug="generic",
+                where=text.where(text.tree),
+                why="It is read for the types of each launch.", instead=f"overload({self.__name__}, {{{named}}})",
+            )  # fmt: skip
+        if self._program is not None and self._reading is not None and self._reading.current():
+            return self._program
+        try:
+            reading = read(self.func, name=self.__name__, generic_types=self.types)
+        except KernelError as error:
+            raise error.with_traceback(None) from None  # it names the user's line: the reader's own frames hide that
+        self._program = program(reading, self.__name__, self.enable_backward)
+        self._program.kernel = self
+        self._reading, self._unread = replace(reading, function=self._program.function), None  # the tidied one alone
+        return self._program
+
+    def overload(self, types: dict[str, Type]) -> Kernel:
+        """This kernel for these types of its generic parameters: an ordinary kernel, the same one at every asking."""
+        key = tuple(types.items())
+        odd = types.keys() - self.generic.keys()
+        if odd:
+            raise KernelError(
+                f"kernel {self.key!r} takes no type for {min(odd)!r}.", slug="generic",
+                instead=f"types for {', '.join(self.generic) or 'none: it is not generic'}",
+            )  # fmt: skip
+        found = self._overloads.get(key)
+        if found is None:
+            found = self._overloads[key] = Kernel(self.func, self.key, self.enable_backward, self.types | types)
+        return found
+
+    # ---- every stage, to look at
+
+    def _reverse(self) -> Reverse:
+        program = self.program()
+        return program.reverse(program.floats)
+
+    @property
+    def source(self) -> show.Listing:
+        """The user's text."""
+        return show.Listing(self.program().function.source)
+
+    @property
+    def ir(self) -> show.Listing:
+        """What was read: typed, structured SSA."""
+        return show.Listing(show.text(self.program().function))
+
+    @property
+    def adjoint(self) -> show.Beside:
+        """The adjoint program, beside the user's lines: primal statement, replayed or recorded values, adjoint.
+
+        Below it, in words: what is computed again, what is recorded, what is read again, and why.
+        """
+        rows = show.beside(self.program().function, self._reverse().function)
+        rows.notes = self._reverse().notes
+        return rows
+
+    @property
+    def c(self) -> show.Listing:
+        """The C text of the kernel and its adjoint, for contiguous arrays that do not overlap."""
+        return self._text(emit_c.text)
+
+    @property
+    def cuda(self) -> show.Listing:
+        """The CUDA text of the kernel and its adjoint, for contiguous arrays that do not overlap."""
+        return self._text(emit_cuda.text)
+
+    @property
+    def resources(self) -> dict[str, Resources]:
+        """What one thread of the kernel, and of its adjoint, takes on a GPU: registers, bytes of local memory.
+
+        For the GPU that is here, else for an H100; of the texts that `cuda` shows. Needs NVRTC, but no GPU.
+        Raises CompileError [no-nvrtc].
+        """
+        from .compile import nvrtc
+
+        arch = nvrtc.current_architecture()
+        return {n: r for text in self._texts(emit_cuda.text) for n, r in nvrtc.resources(text, arch).items()}
+
+    def _text(self, emit: Callable) -> show.Listing:
+        return show.Listing("\n\n".join(self._texts(emit)))
+
+    def _texts(self, emit: Callable) -> list[str]:
+        texts = []
+        for function in (self.program().function, self._reverse().function):
+            names = frozenset(p.name for p in function.arrays)
+            atomic = frozenset(p.name for p in function.arrays if p.type.dtype.scalar.bits > 8)  # type: ignore[attr-defined]
+            shared = atomic if emit is emit_cuda.text else frozenset()
+            texts.append(emit(function, Variant(contiguous=names, restrict=True, atomic=shared, aligned=True)))
+        return texts
+
+    @property
+    def steps(self) -> list[tuple[str, show.Listing]]:
+        """Every stage by name, first to last."""
+        names = ("source", "ir", "adjoint", "c", "cuda")
+        return [(name, show.Listing(str(getattr(self, name)))) for name in names]
+
+
+def overload(kernel: Kernel, types: dict[str, Any] | Sequence[Any]) -> Kernel:
+    """A generic kernel for these types of its parameters: `overload(k, {"x": array(dtype=vec3)}).ir`.
+
+    `types` by name, or one for each parameter of the kernel. Launches find it by themselves.
+    Raises KernelError [generic] for names of parameters that are not generic.
+    """
+    if not isinstance(types, dict):
+        named = zip(kernel.func.__code__.co_varnames, types, strict=False)
+        types = {name: t for name, t in named if name in kernel.generic}
+    return kernel.overload({name: type_from(t) for name, t in types.items()})
+
+
+def generic_parameters(func: Callable) -> dict[str, Any]:
+    """The parameters whose type the launch decides: `Any`, or the Array of Any with its number of axes."""
+    found = {}
+    for name, raw in func.__annotations__.items():
+        if name != "return" and (raw is Any or (isinstance(raw, Array) and raw.dtype is Any)):
+            found[name] = raw
+    return found
+
+
+def kernel(func: Callable | None = None, *, enable_backward: bool | None = None, **options: Any) -> Any:
+    """Decorator: make a Python function a kernel.
+
+    enable_backward=False  its launches refuse to lie between an array with requires_grad and a gradient.
+    Of Warp's other options, `module` is taken and changes nothing: every kernel is compiled by itself.
+    Raises KernelError for what the language does not have, with the line to write instead; TypeError for an option that
+    does not exist.
+    """
+    unknown = options.keys() - {"module"}
+    if unknown:
+        raise TypeError(f"kernel() has no option {min(unknown)!r}; it has enable_backward")
+    local = sys._getframe(1).f_locals
+
+    def make(f: Callable) -> Kernel:
+        resolve(f, local)
+        return Kernel(f, enable_backward=enable_backward)
+
+    return make if func is None else make(func)

@@ -1,0 +1,458 @@
+"""Calls: builtins, casts and constructors, atomics, random numbers, and funcs, which are read into the caller.
+
+What is called is known by identity, not by name, so `from workbench import sin as s` works like `wb.sin`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ...errors import KernelError
+from .. import ir, ops
+from ..ops import control, memory
+from ..ops.row import Row
+from ..types import Array, Composite, Scalar, Struct, Type, Vector, matrix, scalar_of, vector
+from . import declare, refused_syntax
+from . import python_names as names
+from .control_flow import FRESH, missing_return
+from .declare import Func
+from .lower_bounds import static_int
+from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe
+
+UPDATES = {id(row): row for row in memory.ATOMICS}
+STATEFUL = {id(f): f for f in ops.STATEFUL.values()}
+FUNCTIONS = {id(f) for f in ops.BUILTINS.values()}
+OUTSIDE = "A func is read into the kernel; a plain Python function is not."
+
+
+class Calls:
+    """Part of the reader: everything with parentheses."""
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        for arg in node.args:
+            if isinstance(arg, ast.Starred):
+                raise refused_syntax.refuse("Starred", self.where(arg))
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise refused_syntax.refuse("Starred", self.where(keyword.value))
+        return self.call(self.visit(node.func), node)
+
+    def call(self, callee: Any, node: ast.Call) -> Any:
+        special = self.special(callee)
+        if special is not None:
+            return special(node)
+        if isinstance(callee, Func):
+            return self.call_func(callee, node)
+        if isinstance(callee, Struct):
+            return self.call_struct(callee, node)
+        if isinstance(callee, Type) or (isinstance(callee, type) and is_number_type(callee)):
+            return self.call_type(callee, node)
+        if id(callee) in UPDATES:
+            return self.call_atomic(UPDATES[id(callee)], node)
+        if id(callee) in STATEFUL:
+            return self.call_stateful(callee, node)
+        if id(callee) in FUNCTIONS or isinstance(callee, Row):
+            return self.call_builtin(callee, node)
+        if isinstance(callee, typing.Hashable) and callee in ops.PYTHON:
+            return self.call_builtin(ops.PYTHON[callee], node)
+        raise self.not_callable(callee, node)
+
+    def special(self, callee: Any) -> Callable[[ast.Call], Any] | None:
+        """Names with a form of their own."""
+        table = {
+            id(declare.tid): self.call_tid, id(declare.printf): self.call_printf, id(declare.static): self.call_static,
+            id(builtins.len): self.call_len, id(builtins.type): self.call_type_of,
+            id(vector): self.call_vector, id(matrix): self.call_matrix,
+        }  # fmt: skip
+        if isinstance(callee, FunctionType) and callee in declare.LOCAL_ZEROS:
+            return self.call_zeros
+        return table.get(id(callee))
+
+    def not_callable(self, callee: Any, node: ast.Call) -> KernelError:
+        if callee is builtins.print:
+            return refused_syntax.refuse("Print", self.where(node))
+        if callee is builtins.range:
+            return self.error("range() stands only after `for ... in`", "for-range", node, "", "for j in range(n): ...")
+        name = getattr(callee, "__name__", None) or describe(callee)
+        reason = ops.why_refused(name) if isinstance(name, str) else None
+        if reason:
+            return self.error(f"`{name}` is not in the kernel language", "refused-builtin", node, reason, "")
+        if isinstance(callee, FunctionType):
+            return self.error(
+                f"`{name}` is a plain Python function", "not-a-func", node, OUTSIDE, f"@func above def {name}"
+            )
+        return self.error(
+            f"`{name}` cannot be called in a kernel", "not-callable", node, OUTSIDE, "a func or a builtin"
+        )
+
+    def arguments(self, node: ast.Call) -> list[Any]:
+        if node.keywords:
+            raise self.error(
+                "this takes no named arguments", "arguments", node.keywords[0].value, "", "the value alone"
+            )
+        return [self.visit(a) for a in node.args]
+
+    # ---- launch, printing, static
+
+    def call_tid(self, node: ast.Call) -> Any:
+        if node.args or node.keywords:
+            raise self.error("tid() takes no arguments", "arguments", node, "", "i = tid()")
+        rank, self.unpacking = self.unpacking or 1, None
+        if not 1 <= rank <= 4:
+            raise self.error("a launch has one to four dimensions", "tid-rank", node, "", "i, j, k, l = tid()")
+        if self.rank is not None and self.rank != rank:
+            raise self.error(
+                f"tid() gives {rank} indices here and {self.rank} elsewhere", "tid-rank", node,
+                "A kernel has one launch grid.", "the same names on the left everywhere",
+            )  # fmt: skip
+        self.rank = rank
+        made = tuple(self.builder.emit(control.TID, attr=control.Tid(axis)) for axis in range(rank))
+        return made if rank > 1 else made[0]
+
+    def call_printf(self, node: ast.Call) -> None:
+        if not node.args or not (isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
+            raise self.error("printf() takes a format in quotes first", "printf", node, "", 'printf("%f\\n", x)')
+        values = [self.value(self.visit(a)) for a in node.args[1:]]
+        shown = tuple(ast.unparse(a) for a in node.args[1:])
+        self.builder.emit(control.PRINTF, *values, attr=(node.args[0].value, shown))
+
+    def call_static(self, node: ast.Call) -> Any:
+        if len(node.args) != 1 or node.keywords:
+            raise self.error("static() takes one expression", "arguments", node, "", "static(N + 1)")
+        code = compile(ast.Expression(node.args[0]), self.frame.source.file, "eval")
+        try:
+            found = eval(code, dict(self.frame.around))  # the user's own expression, in the user's own module
+        except Exception as e:
+            raise self.error(
+                f"static() failed: {type(e).__name__}: {e}", "static", node, "It sees Python variables, no locals.", ""
+            ) from None
+        for name in {n.id for n in ast.walk(node.args[0]) if isinstance(n, ast.Name)} & self.frame.around.keys():
+            self.note(name, self.frame.around[name])
+        return found
+
+    def call_len(self, node: ast.Call) -> Any:
+        (x,) = self.exactly(1, node)
+        if isinstance(x, (View, Fields)):
+            return self.extent(x if isinstance(x, View) else x.first, 0)
+        if isinstance(x, Local):
+            return x.shape[0]
+        if isinstance(x, Shape):
+            return x.array.type.ndim
+        if isinstance(x, tuple):
+            return len(x)
+        v = self.value(x)
+        if not isinstance(v.type, Composite):
+            raise self.error(f"{v.type} has no length", "operand-type", node, "", "len(v) of a vector or array")
+        return v.type.shape[0]
+
+    def call_type_of(self, node: ast.Call) -> Type:
+        """`type(a)(0.5)`: a literal in the type of `a`, for functions of any type."""
+        (x,) = self.exactly(1, node)
+        return type_of_value(x) or self.value(x).type
+
+    def exactly(self, count: int, node: ast.Call) -> list[Any]:
+        given = self.arguments(node)
+        if len(given) != count:
+            raise self.error(
+                f"this takes {count} argument{'s' * (count > 1)}, got {len(given)}", "arguments", node, "", ""
+            )
+        return given
+
+    # ---- builtins
+
+    def call_builtin(self, f: Any, node: ast.Call) -> Any:
+        args = [self.operand(self.visit(a)) for a in node.args]
+        named = {str(k.arg): self.operand(self.visit(k.value)) for k in node.keywords}
+        try:
+            return f(*args, **named)
+        except TypeError as e:
+            if hasattr(e, "slug"):
+                raise
+            name = getattr(f, "__name__", getattr(f, "name", "this"))
+            doc = (getattr(f, "doc", "") or getattr(f, "__doc__", "") or "").strip().split("\n")[0]
+            raise self.error(
+                f"`{name}` does not take these arguments: {', '.join(describe(a) for a in args)}",
+                "arguments",
+                node,
+                doc,
+                "",
+            ) from None
+
+    def operand(self, x: Any) -> Any:
+        """Numbers as values; types and names of types as they are."""
+        return x if isinstance(x, Type) or (isinstance(x, type) and is_number_type(x)) else self.value(x)
+
+    def call_type(self, type: Any, node: ast.Call) -> Any:
+        """A cast or a constructor. A literal keeps its exact Python value."""
+        if isinstance(type, Array):
+            raise self.error("an array cannot be made in a kernel", "array", node, "Arrays are parameters.", "")
+        if not isinstance(type, Composite):
+            return self.cast(scalar_of(type), node)
+        args = [self.typed(a, type.scalar) for a in self.named_components(type, node)]
+        return ops.construct(type, *args)
+
+    def named_components(self, type: Any, node: ast.Call) -> list[Any]:
+        args = [self.visit(a) for a in node.args]
+        named = {k.arg: self.visit(k.value) for k in node.keywords}
+        order = "xyzw"[: type.size]
+        if not named:
+            return args
+        if set(named) - set(order[len(args) :]) or len(args) + len(named) != type.size:
+            raise self.error(f"{type} takes its components {', '.join(order)}", "arguments", node, "", "")
+        return args + [named[k] for k in order[len(args) :]]
+
+    def cast(self, type: Scalar, node: ast.Call) -> Any:
+        given = self.exactly(1, node) if node.args or node.keywords else [0]
+        x = given[0]
+        if is_literal(x):
+            return self.literal_cast(type, x)
+        v = self.value(x)
+        if not isinstance(v.type, Scalar):
+            raise self.error(f"{v.type} cannot become {type}", "cast", node, "A cast takes one number.", "v[0]")
+        return ops.convert(type, v)
+
+    def literal_cast(self, type: Scalar, x: Any) -> ir.Value:
+        if type.kind == "f":
+            return self.constant(type, float(x))
+        if type.kind == "b":
+            return self.constant(type, bool(x))
+        if isinstance(x, float):
+            return ops.convert(type, self.value(np.float64(x)))
+        return self.constant(type, wrapped(int(x), type))
+
+    def call_vector(self, node: ast.Call) -> Any:
+        args, named = [self.visit(a) for a in node.args], {k.arg: self.visit(k.value) for k in node.keywords}
+        scalar = self.component_type(args, named.get("dtype"))
+        length = static_int(named.get("length", len(args)))
+        if length is None:
+            raise self.error(
+                "the length of a vector is a constant", "static-index", node, "", "vector(length=3, dtype=float)"
+            )
+        return ops.construct(vector(length, scalar), *[self.typed(a, scalar) for a in args])
+
+    def call_matrix(self, node: ast.Call) -> Any:
+        args, named = [self.visit(a) for a in node.args], {k.arg: self.visit(k.value) for k in node.keywords}
+        scalar, shape = self.component_type(args, named.get("dtype")), named.get("shape")
+        rows, cols = map(static_int, shape) if isinstance(shape, tuple) and len(shape) == 2 else (None, None)
+        if rows is None or cols is None:
+            raise self.error(
+                "the shape of a matrix is a constant", "static-index", node, "", "matrix(shape=(2, 2), dtype=float)"
+            )
+        return ops.construct(matrix((rows, cols), scalar), *[self.typed(a, scalar) for a in args])
+
+    def component_type(self, args: list[Any], dtype: Any) -> Scalar:
+        if dtype is not None:
+            return scalar_of(dtype)
+        first = self.value(args[0]).type if args else None
+        return first.scalar if isinstance(first, (Scalar, Composite)) else scalar_of(float)
+
+    def call_stateful(self, f: Any, node: ast.Call) -> Any:
+        """A random number: the user's name for the state is bound to the next state."""
+        if not node.args or not isinstance(node.args[0], ast.Name) or node.args[0].id not in self.state.names:
+            raise self.error(
+                "a random state must be a local variable", "rand-state", node.args[0] if node.args else node,
+                "Drawing a number changes it.", "state = rand_init(seed, i), then: randf(state)",
+            )  # fmt: skip
+        name = node.args[0].id
+        result, state = f(*[self.value(a) for a in self.arguments(node)])
+        self.state.names[name] = self.settled(state, name)
+        return result
+
+    def changed_by(self, node: ast.Call) -> Sequence[ast.expr]:
+        """Which arguments a call rebinds: the state of a random number."""
+        return node.args[:1] if id(self.python_object(node.func)) in STATEFUL else ()
+
+    # ---- atomics
+
+    def call_atomic(self, row: Row, node: ast.Call) -> Any:
+        if not node.args or node.keywords:
+            raise self.error(f"{row.name}() takes an array, its indices and a value", "arguments", node, row.doc, "")
+        with self.at(node.args[0]):
+            place = self.place(node.args[0])
+        view = place.view if hasattr(place, "view") else place
+        if not isinstance(view, View):
+            raise self.error(
+                f"{row.name}() works on an array", "not-an-array", node.args[0], row.doc, f"{row.name}(a, i, v)"
+            )
+        count = 2 if row is memory.ATOMIC_CAS else 1
+        given = node.args[1:]
+        if len(given) <= count - 1 or len(given) - count != view.type.ndim:
+            raise self.error(
+                f"{row.name}() on {view.type} takes {view.type.ndim} indices and {count} value{'s' * (count > 1)}",
+                "rank",
+                node, row.doc, "",
+            )  # fmt: skip
+        found = self.element(view, given[: view.type.ndim]) if view.type.ndim else place
+        values = [self.visit(a) for a in given[view.type.ndim :]]
+        if isinstance(found, View):
+            return self.builder.emit(row, found.root, *found.prefix, *[self.typed(v, found.type.dtype) for v in values])
+        return self.atomic_component(row, found, values, node)
+
+    def atomic_component(self, row: Row, place: Any, values: list[Any], node: ast.Call) -> Any:
+        parts = self.cell_parts(place, values[0])
+        if len(parts) != 1 or len(values) != 1:
+            raise self.error(f"{row.name}() takes one component", "component", node, "", "a[i].x")
+        view, part = parts[0]
+        return self.builder.emit(row, view.root, *view.prefix, part)
+
+    # ---- structs and local arrays
+
+    def call_struct(self, struct: Struct, node: ast.Call) -> Record:
+        args, named = [self.visit(a) for a in node.args], {k.arg: self.visit(k.value) for k in node.keywords}
+        order = [name for name, _ in struct.fields]
+        if len(args) > len(order) or set(named) - set(order[len(args) :]):
+            raise self.error(f"{struct} takes the fields {', '.join(order)}", "arguments", node, "", "")
+        given = {**dict(zip(order, args, strict=False)), **named}
+        made = self.blank(struct)
+        for name, value in given.items():
+            old = made.fields[name]
+            fits = old if isinstance(old, Unusable) else self.fitting(old, value, node)
+            made = made.with_field(name, value if isinstance(old, Unusable) else fits)
+        return made
+
+    def blank(self, type: Type) -> Any:
+        """A value before its parts are assigned: zeros; an array field cannot be read."""
+        if isinstance(type, Struct):
+            return Record(type, {name: self.blank(t) for name, t in type.fields})
+        if isinstance(type, Array):
+            return Unusable(
+                lambda at: KernelError(
+                    "this array field was never assigned",
+                    slug="array-field",
+                    where=at,
+                    why="A new struct has no arrays.",
+                )
+            )
+        return self.zero(type)
+
+    def call_zeros(self, node: ast.Call) -> Local:
+        named = {k.arg: self.visit(k.value) for k in node.keywords}
+        shape = self.visit(node.args[0]) if node.args else named.get("shape")
+        dtype = self.visit(node.args[1]) if len(node.args) > 1 else named.get("dtype", float)
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        fixed = [static_int(n) for n in sizes]
+        if len(fixed) != 1 or fixed[0] is None or fixed[0] < 1:
+            raise self.error(
+                "an array made in a kernel has one axis of constant length", "local-array", node,
+                "It lives in the thread's registers.", "zeros(shape=4, dtype=float)",
+            )  # fmt: skip
+        if isinstance(dtype, Composite | Struct):
+            raise self.error(
+                f"an array made in a kernel holds numbers, not {dtype}", "local-array", node,
+                "It lives in the thread's registers.", "zeros(shape=12, dtype=float), or an argument array",
+            )  # fmt: skip
+        scalar = scalar_of(dtype)
+        key = f"[]{self.serial()}"
+        self.state.cells[key] = self.zero(Vector(fixed[0], scalar))
+        return Local(key, scalar, (fixed[0],))
+
+    def local_read(self, local: Local, nodes: list[ast.expr]) -> ir.Value:
+        whole = self.state.cells[local.key]
+        return self.component(whole, self.picked(whole.type, nodes))  # type: ignore[arg-type]
+
+    def local_place(self, local: Local, nodes: list[ast.expr]) -> Any:
+        from .subscripts import Slot
+
+        def store(v: Any) -> None:
+            self.state.cells[local.key] = v
+
+        whole = Slot(lambda: self.state.cells[local.key], store)
+        return self.part_slot(whole, self.picked(Vector(local.shape[0], local.dtype), nodes))  # type: ignore[arg-type]
+
+    # ---- funcs
+
+    def call_func(self, f: Func, node: ast.Call) -> Any:
+        bound = self.bound_arguments(f.fn, node)
+        for frame in self.frames:
+            if frame.fn.__code__ is f.fn.__code__:
+                raise self.error(
+                    f"`{f.key}` calls itself", "recursion", node, "A func is read into its caller, so it has no end.",
+                    "a loop",
+                )  # fmt: skip
+        if f.custom:
+            return self.call_custom(f, bound, node)
+        return self.inlined(f.fn, bound, node)
+
+    def inlined(self, fn: Callable[..., Any], bound: dict[str, Any], node: ast.Call) -> Any:
+        """Read the body of a function here; its names are its own, its arrays are the caller's."""
+        outer = self.state
+        self.push(fn, self.where(node))
+        try:
+            params = {name: self.argument(name, value) for name, value in bound.items()}
+            self.state = State({**FRESH, **params}, dict(outer.cells))
+            self.body()
+            result = self.returned()
+        finally:
+            self.pop()
+        self.state = State(outer.names, self.state.cells)
+        return result
+
+    def returned(self) -> Any:
+        """What the function just read returns; a value that only some paths return cannot be used."""
+        names = self.state.names
+        result = names.get("$value")
+        return Unusable(missing_return) if result is not None and names["$return"] is not True else result
+
+    def bound_arguments(self, fn: Callable[..., Any], node: ast.Call) -> dict[str, Any]:
+        signature = inspect.signature(fn)
+        if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in signature.parameters.values()):
+            raise refused_syntax.refuse("StarParameter", self.where(node))
+        args = [self.checked(self.visit(a), a) for a in node.args]
+        named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
+        try:
+            bound = signature.bind(*args, **named)
+        except TypeError as e:
+            raise self.error(
+                f"`{fn.__name__}`: {e}", "arguments", node, f"It is {fn.__name__}{signature}.", ""
+            ) from None
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def argument(self, name: str, value: Any) -> Any:
+        """An argument as the annotation of its parameter wants it."""
+        where = self.frame.caller
+        wanted = names.annotation(self.frame.fn, name, self.frame.around, self.where(self.frame.source.tree))
+        if wanted is None or wanted is typing.Any:
+            return self.settled(value, name)
+        if is_literal(value) and isinstance(wanted, Scalar):
+            value = self.typed(value, wanted)
+        value = self.settled(value, name)
+        have = type_of_value(value)
+        generic = getattr(wanted, "dtype", None) is typing.Any
+        fits = isinstance(have, Array) and have.ndim == wanted.ndim if generic else have == wanted
+        if not fits:
+            raise KernelError(
+                f"`{self.frame.fn.__name__}` takes {wanted} as `{name}`, not {describe(value)}", slug="argument-type",
+                where=where, why="Nothing is converted silently.",
+                instead=f"{wanted}(...)" if isinstance(wanted, Scalar) else "",
+            )  # fmt: skip
+        return value
+
+
+def is_literal(x: Any) -> bool:
+    """A Python number whose type in the kernel is not fixed yet."""
+    return isinstance(x, (bool, int, float)) and not isinstance(x, np.generic)
+
+
+def is_number_type(x: type) -> bool:
+    return x in (int, float, bool) or issubclass(x, np.generic)
+
+
+def wrapped(n: int, type: Scalar) -> int:
+    """An integer modulo the range of its type."""
+    n &= (1 << type.bits) - 1
+    return n - (1 << type.bits) if type.kind == "i" and n >> (type.bits - 1) else n
+
+
+def type_of_value(x: Any) -> Type | None:
+    if isinstance(x, Local):
+        return Array(x.dtype, 1)
+    return x.type if isinstance(x, (ir.Value, View, Fields, Record)) else None

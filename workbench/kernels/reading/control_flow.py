@@ -1,0 +1,616 @@
+"""Branches, loops and early exits of the source as structured IR.
+
+An exit is data: `$stop` (skip the rest of this block), `$go` (the innermost loop goes on), `$return`, `$value`. They
+are names like the user's, Python bools while they are certain, and merge like the user's names where branches meet. So
+`break`, `continue` and `return` anywhere need no rule of their own in the IR.
+Where one branch certainly leaves, the rest of the block is read into the other one, which keeps the IR plain.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import KernelError, Where
+from .. import ir, ops
+from ..ops import control
+from ..types import bool_, is_int
+from . import refused_syntax
+from .assigned_names import has_break, leaves_always
+from .lower_bounds import static_int
+from .scope import Fields, Local, Record, State, Unusable, View, describe, is_array, leaves, rebuild
+
+FLAGS = ("$stop", "$go", "$return")
+FRESH = {"$stop": False, "$go": True, "$return": False}
+
+
+class Flow:
+    """Part of the reader: statements that decide what runs."""
+
+    # ---- blocks
+
+    def block(self, body: list[ast.stmt]) -> None:
+        """Read statements in order; the rest after an exit goes where it can be reached."""
+        for k, stmt in enumerate(body):
+            rest = body[k + 1 :]
+            if isinstance(stmt, ast.If) and rest and (leaves_always(stmt.body) or leaves_always(stmt.orelse)):
+                with self.at(stmt):
+                    self.read_if(stmt, rest)
+                return
+            self.visit(stmt)
+            stop = self.state.names["$stop"]
+            if stop is True:
+                return
+            if stop is not False:
+                return self.divide(stmt, stop, rest)
+
+    def divide(self, stmt: ast.stmt, stop: ir.Value, rest: list[ast.stmt]) -> None:
+        """Some paths have left the block: read the rest for the others."""
+        if rest:
+            self.branch(stmt, stop, lambda: self.stopped(stop), lambda: self.resume(rest))
+
+    def stopped(self, stop: ir.Value) -> None:
+        """The path on which `stop` holds: an exit that is the same value is certain here."""
+        if self.state.names["$return"] is stop:
+            self.state.names.update({"$stop": True, "$go": False, "$return": True})
+
+    def resume(self, rest: list[ast.stmt]) -> None:
+        """The rest of a block, on the path where nothing has left it."""
+        self.state.names.update(FRESH)
+        self.block(rest)
+
+    def visit_If(self, node: ast.If) -> None:
+        self.read_if(node, [])
+
+    def read_if(self, node: ast.If, rest: list[ast.stmt]) -> None:
+        condition = self.condition(node.test)
+        then, other = node.body, node.orelse
+        if leaves_always(then):
+            other = other + rest
+        elif rest:
+            then = then + rest
+        self.branch(node, condition, lambda: self.block(then), lambda: self.block(other))
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        condition = self.condition(node.test)
+        return self.branch(node, condition, lambda: self.visit(node.body), lambda: self.visit(node.orelse))
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        return self.chain(node, isinstance(node.op, ast.And), [lambda v=v: self.condition(v) for v in node.values])
+
+    def chain(self, node: ast.expr, conjunction: bool, parts: list[Callable[[], Any]]) -> Any:
+        """`and` / `or` of conditions: each is evaluated only where the ones before it leave the answer open."""
+        first, rest = parts[0](), parts[1:]
+        if not rest:
+            return first
+        if isinstance(first, bool):
+            return self.chain(node, conjunction, rest) if first is conjunction else first
+        if conjunction:
+            return self.branch(node, first, lambda: self.chain(node, True, rest), lambda: False)
+        return self.branch(node, first, lambda: True, lambda: self.chain(node, False, rest))
+
+    # ---- where branches meet
+
+    def branch(self, node: ast.AST, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+        """An `if`: both sides are read from the present state; afterwards the state is the merged one."""
+        if isinstance(condition, bool):
+            return then() if condition else other()
+        before, ends = self.state, []
+        for truth, side in ((True, then), (False, other)):
+            region, self.state = ir.Region(), before.copy()
+            with self.builder.inside(region), self.facts.assuming(condition, truth):
+                result = side()
+            ends.append((region, self.state, result))
+        return self.merge(node, condition, ends)
+
+    def merge(self, node: ast.AST, condition: ir.Value, ends: list[tuple[ir.Region, State, Any]]) -> Any:
+        """Close an `if`: one result per leaf that differs; names that cannot be joined become unusable."""
+        join = Join(self, node, ends[0][0], ends[1][0])
+        (_, a, x), (_, b, y) = ends
+        names = {name: join.name(name, a.names, b.names) for name in {**a.names, **b.names}}
+        cells = {key: join.tree(key, a.cells[key], b.cells[key]) for key in a.cells if key in b.cells}
+        result = join.result(x, y)
+        regions = (join.then, join.other)
+        self.state = State(names, cells)
+        if not join.pairs and not any(region.body for region in regions):
+            return result
+        regions[0].results, regions[1].results = (
+            (tuple(side) for side in zip(*join.pairs, strict=True)) if join.pairs else ((), ())
+        )
+        with self.at(node):
+            stmt = self.builder.append(control.IF, (condition,), [p[0].type for p in join.pairs], regions)
+        for out, place in zip(stmt.outs, join.places, strict=True):
+            out.name, place.becomes = place.name, out
+        self.state = State({k: settle(v) for k, v in names.items()}, {k: settle(v) for k, v in cells.items()})
+        return settle(result)
+
+    # ---- exits
+
+    def visit_Return(self, node: ast.Return) -> None:
+        value = None if node.value is None else self.visit(node.value)
+        if value is not None and self.frame.caller is None:
+            raise KernelError(
+                "a kernel returns nothing", slug="kernel-return", where=self.where(node),
+                why="Its results are what it writes into arrays.", instead="out[i] = ..., then: return",
+            )  # fmt: skip
+        names = self.state.names
+        names["$value"] = None if value is None else self.settled(value, "")
+        names.update({"$stop": True, "$go": False, "$return": True})
+
+    def visit_Break(self, node: ast.Break) -> None:
+        self.state.names.update({"$stop": True, "$go": False})
+
+    def visit_Continue(self, node: ast.Continue) -> None:
+        self.state.names["$stop"] = True
+
+    # ---- loops
+
+    def visit_For(self, node: ast.For) -> None:
+        if node.orelse:
+            raise refused_syntax.refuse("ForElse", self.where(node.orelse[0]))
+        if not isinstance(node.target, ast.Name):
+            raise refused_syntax.refuse("ForIter", self.where(node.target))
+        start, stop, step = self.range_bounds(node.iter)
+        bounds = [b for b in map(static_int, (start, stop, step)) if b is not None]
+        trips = len(range(*bounds)) if len(bounds) == 3 and bounds[2] != 0 else None
+        loop = Loop(self, node, {node.target.id}, runs=bool(trips))
+        index = ir.Value(start.type, node.target.id, self.where(node.target))
+        with self.builder.inside(loop.body), self.facts.assuming(None, True):
+            self.bound_index(index, start, stop, step)
+            self.state.names[node.target.id] = index
+            self.block(node.body)
+            loop.close()
+        loop.body.params = [index, *[slot.param for slot in loop.slots]]
+        loop.write(control.FOR, (start, stop, step), (loop.body,), trips)
+
+    def bound_index(self, index: ir.Value, start: ir.Value, stop: ir.Value, step: ir.Value) -> None:
+        by, low, end = static_int(step), self.facts.lower(start), self.facts.lower(stop)
+        if by is not None and by > 0 and low is not None:
+            self.facts.set(index, low)
+        if by is not None and by < 0 and end is not None:
+            self.facts.set(index, end + 1)
+
+    def range_bounds(self, node: ast.expr) -> tuple[ir.Value, ir.Value, ir.Value]:
+        if not (isinstance(node, ast.Call) and self.python_object(node.func) is range):
+            raise refused_syntax.refuse("ForIter", self.where(node))
+        if node.keywords or not 1 <= len(node.args) <= 3:
+            raise KernelError("range() takes one to three integers", slug="for-range", where=self.where(node))
+        given = [self.visit(a) for a in node.args]
+        types = [g.type for g in given if isinstance(g, ir.Value)]
+        type = types[0] if types else None
+        values = [self.typed(g, type) if type else self.value(g) for g in given]
+        for v, arg in zip(values, node.args, strict=True):
+            if not is_int(v.type) or v.type != values[0].type:
+                raise KernelError(
+                    "the bounds of a range are integers of one type", slug="range-type", where=self.where(arg),
+                    why=f"This one is {v.type}" + ("" if v is values[0] else f", the first is {values[0].type}") + ".",
+                    instead="range(int(n))",
+                )  # fmt: skip
+        zero, one = (lambda n: self.typed(n, values[0].type))(0), None
+        start, stop = (zero, values[0]) if len(values) == 1 else values[:2]
+        one = values[2] if len(values) == 3 else self.typed(1, start.type)
+        return start, stop, one
+
+    def visit_While(self, node: ast.While) -> None:
+        if node.orelse:
+            raise refused_syntax.refuse("WhileElse", self.where(node.orelse[0]))
+        loop = Loop(self, node, set())
+        go, assumed = self.loop_test(node, loop)
+        if go is False:
+            self.state = loop.before
+            return
+        loop.runs = loop.endless = go is True
+        with self.builder.inside(loop.body), self.facts.assuming(None, True):
+            for value, low in assumed:
+                self.facts.set(value, low)
+            self.block(node.body)
+            loop.close()
+        loop.body.params = [slot.param for slot in loop.slots]
+        loop.test.params = [slot.test for slot in loop.slots]
+        loop.write(control.WHILE, (), (loop.test, loop.body), None)
+
+    def loop_test(self, node: ast.While, loop: Loop) -> tuple[Any, list[tuple[ir.Value, int]]]:
+        """Read the condition into its own region; facts about its parameters hold for those of the body."""
+        body, self.state = self.state, loop.entered([slot.test for slot in loop.slots])
+        before, low = self.state.copy(), []
+        with self.builder.inside(loop.test):
+            go = self.condition(node.test)
+            if self.changed(before):
+                raise KernelError(
+                    "the condition of `while` changes a variable", slug="while-condition", where=self.where(node.test),
+                    why="A random number drawn there would advance its state.",
+                    instead="while True: ..., with a `break`",
+                )  # fmt: skip
+            with self.facts.assuming(go, True):
+                for slot in loop.slots:
+                    known = self.facts.known(slot.test) if is_int(slot.test.type) else None
+                    if known is not None:
+                        low.append((slot.param, known))
+            loop.test.results = (self.value(go),)
+        self.state = body
+        return go, low
+
+    def changed(self, before: State) -> bool:
+        """Has a name or a local array another value than in `before`."""
+        now = self.state
+        return any(before.names.get(k) is not v for k, v in now.names.items()) or any(
+            before.cells.get(k) is not v for k, v in now.cells.items()
+        )
+
+
+# ---- joining two states
+
+
+class Place(ir.Value):
+    """Stands for a result of the `if` that is being closed, until that statement exists."""
+
+    becomes: ir.Value
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def settle(tree: Any) -> Any:
+    """The tree with every place replaced by the value it has become."""
+    found = list(leaves(tree))
+    if not any(isinstance(v, Place) for v in found):
+        return tree
+    return rebuild(tree, iter([v.becomes if isinstance(v, Place) else v for v in found]))
+
+
+class Join:
+    """Joins the names of the two sides of an `if`."""
+
+    def __init__(self, reader: Any, node: ast.AST, then: ir.Region, other: ir.Region):
+        self.reader, self.node, self.then, self.other = reader, node, then, other
+        self.pairs: list[tuple[ir.Value, ir.Value]] = []
+        self.places: list[Place] = []
+        self.made: dict[tuple[Any, Any], Place] = {}
+
+    def name(self, name: str, a: dict[str, Any], b: dict[str, Any]) -> Any:
+        if name == "$value" and (name not in a or name not in b):
+            return self.returned(a.get(name), b.get(name))
+        if name not in a or name not in b:
+            return self.unbound(name, a.get(name, b.get(name)))
+        return self.tree(name, a[name], b[name])
+
+    def returned(self, a: Any, b: Any) -> Any:
+        """`$value` where only one side has returned: the other side's value is never looked at."""
+        if a is None and b is None:
+            return None
+        some, region = (a, self.other) if a is not None else (b, self.then)
+        if escapes(some):
+            return self.array_choice("the returned array")
+        if isinstance(some, Unusable) or is_array(some):
+            return some
+        blank = self.reader.zeros_like(some, region)
+        return self.tree("$value", a if a is not None else blank, b if b is not None else blank)
+
+    def unbound(self, name: str, bound: Any) -> Any:
+        if isinstance(bound, Unusable):
+            return bound
+        where = self.reader.where(self.node)
+        return Unusable(lambda at: maybe_unbound(name, where, at))
+
+    def result(self, a: Any, b: Any) -> Any:
+        """The value of a conditional expression."""
+        joined = self.tree("", a, b)
+        if isinstance(joined, Unusable):
+            raise joined.error(self.reader.where(self.node))
+        return joined
+
+    def tree(self, name: str, a: Any, b: Any) -> Any:
+        if a is b or isinstance(a, Unusable):
+            return a
+        if isinstance(b, Unusable):
+            return b
+        if _same_constant(a, b):
+            return a
+        if is_array(a) or is_array(b):
+            return a if _same_array(a, b) else self.array_choice(name)
+        if isinstance(a, Record) and isinstance(b, Record) and a.type == b.type:
+            parts = {k: self.tree(f"{name}.{k}", a.fields[k], b.fields[k]) for k in a.fields}
+            return Record(a.type, parts)
+        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+            return tuple(self.tree(name, p, q) for p, q in zip(a, b, strict=True))
+        return self.leaf(name, a, b)
+
+    def leaf(self, name: str, a: Any, b: Any) -> Any:
+        if not self.reader.valued(a) or not self.reader.valued(b):
+            return self.clash(name, a, b)
+        with self.reader.builder.inside(self.then):
+            left = self.reader.value(a)
+        with self.reader.builder.inside(self.other):
+            right = self.reader.value(b)
+        if left.type != right.type:
+            return self.clash(name, left, right)
+        pair = (constant_key(left), constant_key(right))
+        if pair not in self.made:
+            self.made[pair] = Place(left.type, "" if name.startswith("$") else name)
+            self.pairs.append((left, right))
+            self.places.append(self.made[pair])
+        return self.made[pair]
+
+    def clash(self, name: str, a: Any, b: Any) -> Unusable:
+        where = self.reader.where(self.node)
+        label = "the returned value" if name == "$value" else f"`{name}`" if name else "this expression"
+        if (a is None) != (b is None):
+            return Unusable(lambda at: missing_return(at))
+        return Unusable(
+            lambda at: KernelError(
+                f"{label} has two types: {describe(a)} on one branch, {describe(b)} on the other",
+                slug="branch-type", where=at or where, why=f"The branches part at line {where.line}.",
+                instead="the same type on both, with a cast such as float(...)",
+            )
+        )  # fmt: skip
+
+    def array_choice(self, name: str) -> Unusable:
+        where = self.reader.where(self.node)
+        return Unusable(lambda at: array_choice(name, where, at))
+
+
+def constant_key(v: ir.Value) -> Any:
+    """Equal for flags that are written alike on one side."""
+    known = v.stmt is not None and v.stmt.row is control.CONST and v.type == bool_
+    return ("const", v.stmt.attr) if known else id(v)  # type: ignore[union-attr]
+
+
+def _same_constant(a: Any, b: Any) -> bool:
+    if isinstance(a, (ir.Value, Record, tuple)) or is_array(a):
+        return False
+    return type(a) is type(b) and isinstance(a, (bool, int, float, str)) and repr(a) == repr(b)
+
+
+def _same_array(a: Any, b: Any) -> bool:
+    if isinstance(a, View) and isinstance(b, View):
+        same = len(a.prefix) == len(b.prefix) and all(x is y for x, y in zip(a.prefix, b.prefix, strict=True))
+        return a.root is b.root and same
+    if isinstance(a, Fields) and isinstance(b, Fields):
+        return a.type == b.type and all(_same_array(a.parts[k], b.parts[k]) for k in a.parts)
+    return isinstance(a, Local) and a == b
+
+
+def escapes(tree: Any) -> bool:
+    """Does a tree hold a row of an array: its index may be known inside a region only."""
+    if isinstance(tree, View):
+        return bool(tree.prefix)
+    if isinstance(tree, Fields):
+        return any(map(escapes, tree.parts.values()))
+    if isinstance(tree, Record):
+        return any(map(escapes, tree.fields.values()))
+    return isinstance(tree, tuple) and any(map(escapes, tree))
+
+
+def maybe_unbound(name: str, bound: Where, at: Where | None) -> KernelError:
+    return KernelError(
+        f"`{name}` may have no value here", slug="maybe-unbound", where=at or bound,
+        why=f"It is assigned on some of the paths through line {bound.line} only: {bound.text.strip()}",
+        instead=f"{name} = ..., before line {bound.line}",
+    )  # fmt: skip
+
+
+def array_choice(name: str, chosen: Where, at: Where | None) -> KernelError:
+    return KernelError(
+        f"`{name}` would be one array or another", slug="array-choice", where=at or chosen,
+        why=f"Line {chosen.line} chooses between arrays at run time: {chosen.text.strip()}",
+        instead="the load or store on each branch, or one array with one more axis",
+    )  # fmt: skip
+
+
+def missing_return(at: Where | None) -> KernelError:
+    return KernelError(
+        "this function does not return a value on every path", slug="missing-return", where=at,
+        why="Its value is used here.", instead="a `return` at its end",
+    )  # fmt: skip
+
+
+# ---- loops
+
+
+@dataclass(eq=False)
+class Slot:
+    """One carried leaf: before the loop, in a turn, in the test of a `while`, handed to the next turn, afterwards."""
+
+    init: ir.Value
+    param: ir.Value
+    test: ir.Value
+    next: ir.Value
+    out: ir.Value | None = None
+
+
+def _slot(init: ir.Value, next: ir.Value | None = None) -> Slot:
+    param, test = (ir.Value(init.type, init.name, init.where) for _ in range(2))
+    return Slot(init, param, test, next or param)
+
+
+class Loop:
+    """One loop while it is read: which names it carries, and what becomes of them."""
+
+    def __init__(self, reader: Any, node: ast.For | ast.While, extra: set[str], runs: bool = False):
+        self.reader, self.node, self.runs, self.endless = reader, node, runs, False
+        self.where: Where = reader.where(node)
+        self.before: State = reader.state
+        self.rebound, self.updated = reader.stores(node)
+        self.rebound |= extra
+        self.body, self.test = ir.Region(), ir.Region()
+        self.carried = list(self._carried())
+        self.groups = {name: [_slot(v) for v in leaves(tree)] for name, tree in self.carried}
+        self.slots = [slot for group in self.groups.values() for slot in group]
+        self.trees = dict(self.carried)
+        self.new: dict[str, tuple[Any, list[Slot]]] = {}
+        self.lost: dict[str, Any] = {}
+        reader.state = self.entered([slot.param for slot in self.slots])
+
+    def _carried(self) -> Iterator[tuple[str, Any]]:
+        for name, tree in self.before.names.items():
+            if name in self.rebound | self.updated and not name.startswith("$") and any(True for _ in leaves(tree)):
+                yield name, tree
+        yield from self.before.cells.items()
+
+    def entered(self, params: list[ir.Value]) -> State:
+        """The state at the start of a turn, over these parameters."""
+        state, values = self.before.copy(), iter(params)
+        for name, tree in self.before.names.items():
+            if name in self.rebound and not isinstance(tree, Unusable):
+                state.names[name] = Unusable(lambda at, name=name: array_choice(name, self.where, at))
+        for name, tree in self.carried:
+            bindings(state, name)[name] = rebuild(tree, values)
+        state.names.update(FRESH)
+        return state
+
+    def close(self) -> None:
+        """Decide, inside the body's region, what each turn hands to the next and what is left after the loop."""
+        end = self.reader.state
+        go, returns = end.names["$go"], end.names["$return"]
+        self.breaks, self.returns = go is not True, returns is not False
+        self.go = self.reader.value(go) if self.breaks else None
+        for name, tree in self.carried:
+            after = bindings(end, name).get(name)
+            if alike(tree, after):
+                for slot, value in zip(self.groups[name], leaves(after), strict=True):
+                    slot.next = value
+            else:
+                self.retype(name, tree, after, end)
+        self.slots = [slot for group in self.groups.values() for slot in group]
+        for name, tree in end.names.items():
+            if not name.startswith("$") and name not in self.trees:
+                self.bind_new(name, tree)
+        if self.returns:
+            self.add("$return", self.reader.value(returns))
+            value = end.names.get("$value")
+            if escapes(value):
+                value = Unusable(lambda at: array_choice("the returned array", self.where, at))
+            self.add("$value", value)
+
+    def retype(self, name: str, old: Any, new: Any, end: State) -> None:
+        """A carried name that ends a turn as something else: an error if the next turn would read it."""
+        error = new.error if isinstance(new, Unusable) else None
+        error = error or (lambda at: loop_type(name, describe(old), describe(new), at or self.where))
+        mine = {id(slot.param) for slot in self.groups[name]} | {id(slot.test) for slot in self.groups[name]}
+        others = [v for key, tree in end.names.items() if key != name for v in leaves(tree)]
+        if mine & (used_values(self.body) | used_values(self.test) | {id(v) for v in others}):
+            raise error(None)
+        del self.groups[name]
+        if self.runs and not isinstance(new, Unusable) and not is_array(new):
+            self.add(name, new)
+        else:
+            self.lost[name] = Unusable(error)
+
+    def bind_new(self, name: str, tree: Any) -> None:
+        """A name first assigned in the body: known afterwards only if the body certainly runs."""
+        old = self.before.names.get(name)
+        if old is tree:
+            return
+        if isinstance(tree, Unusable):
+            self.lost[name] = tree
+        elif is_array(tree) or escapes(tree) or not any(True for _ in leaves(tree)):
+            self.lost[name] = Unusable(lambda at: array_choice(name, self.where, at))
+        elif self.runs and self.reader.read_outside(name, self.node):
+            self.add(name, tree)
+        else:
+            self.lost[name] = Unusable(lambda at: maybe_unbound(name, self.where, at))
+
+    def add(self, name: str, tree: Any) -> None:
+        """A name that the loop only hands out: what it holds before the first turn is never read."""
+        self.new[name] = tree, [_slot(v, v) for v in leaves(tree)]
+
+    # ---- after the loop
+
+    def write(self, row: Any, bounds: tuple[ir.Value, ...], regions: tuple[ir.Region, ...], trips: int | None) -> None:
+        """Append the loop statement and bind the names to its results."""
+        added = [slot for _, slots in self.new.values() for slot in slots]
+        for slot in added:
+            slot.init = self.reader.zero(slot.next.type)
+        self.prune(regions)
+        kept = [slot for slot in [*self.slots, *added] if slot.out is None]
+        shift = len(regions[-1].params) - len(self.slots)
+        self.body.params = [*self.body.params[:shift], *[slot.param for slot in kept]]
+        self.body.results = tuple(([self.go] if self.breaks else []) + [slot.next for slot in kept])  # type: ignore[list-item]
+        if len(regions) == 2:
+            self.test.params = [slot.test for slot in kept]
+        loop = control.Loop(breaks=self.breaks, trips=trips)
+        with self.reader.at(self.node):
+            stmt = self.reader.builder.append(
+                row, (*bounds, *[slot.init for slot in kept]), [slot.next.type for slot in kept], regions, loop
+            )
+        for slot, out in zip(kept, stmt.outs, strict=True):
+            slot.out, out.name = out, slot.param.name
+        self.leave()
+
+    def prune(self, regions: tuple[ir.Region, ...]) -> None:
+        """A leaf that every turn hands on unchanged is not carried: its uses read the value from before."""
+        while True:
+            same = [s for s in self.slots if s.out is None and s.next is s.param]
+            if not same:
+                return
+            new = {id(v): s.init for s in same for v in (s.param, s.test)}
+            for slot in same:
+                slot.out = slot.init
+            for region in regions:
+                substitute(region, new)
+            for slot in [*self.slots, *[s for _, slots in self.new.values() for s in slots]]:
+                slot.next = new.get(id(slot.next), slot.next)
+            if self.go is not None:
+                self.go = new.get(id(self.go), self.go)
+
+    def leave(self) -> None:
+        """The state after the loop."""
+        reader, state = self.reader, self.before.copy()
+        groups = {name: (self.trees[name], group) for name, group in self.groups.items()} | self.new
+        for name, (tree, slots) in groups.items():
+            bindings(state, name)[name] = rebuild(tree, iter([slot.out or slot.init for slot in slots]))
+        state.names.update(self.lost)
+        reader.state = state
+        if self.endless and not has_break(self.node.body):
+            if not self.returns:
+                raise KernelError(
+                    "this loop never ends", slug="endless-loop", where=self.where,
+                    why="`while True` without `break` or `return`.", instead="if ...: break",
+                )  # fmt: skip
+            state.names.update({"$stop": True, "$go": False, "$return": True})
+        elif self.returns:
+            left = state.names["$return"]
+            state.names["$stop"], state.names["$go"] = left, ops.unary("not", left)
+
+
+def bindings(state: State, name: str) -> dict[str, Any]:
+    return state.cells if name.startswith("[]") else state.names
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Same structure and types, and the same arrays: what a loop can carry from one turn to the next."""
+    if isinstance(a, ir.Value):
+        return isinstance(b, ir.Value) and a.type == b.type
+    if isinstance(a, Record):
+        return isinstance(b, Record) and a.type == b.type and all(alike(a.fields[k], b.fields[k]) for k in a.fields)
+    if isinstance(a, tuple):
+        return isinstance(b, tuple) and len(a) == len(b) and all(map(alike, a, b))
+    return a is b or _same_array(a, b)
+
+
+def used_values(region: ir.Region) -> set[int]:
+    """Ids of the values that statements of a region read."""
+    used: set[int] = {id(v) for v in region.results}
+    for stmt in ir.walk(region):
+        used.update(id(v) for v in stmt.args)
+        used.update(id(v) for inner in stmt.regions for v in inner.results)
+    return used
+
+
+def substitute(region: ir.Region, new: dict[int, ir.Value]) -> None:
+    """Replace values by others, by id, wherever a region reads them."""
+    region.results = tuple(new.get(id(v), v) for v in region.results)
+    for stmt in region.body:
+        stmt.args = tuple(new.get(id(v), v) for v in stmt.args)
+        for inner in stmt.regions:
+            substitute(inner, new)
+
+
+def loop_type(name: str, before: str, after: str, at: Where) -> KernelError:
+    return KernelError(
+        f"`{name}` changes type inside the loop: {before} before it, {after} after one turn",
+        slug="loop-type", where=at,
+        why="A value that a loop carries keeps one type.", instead=f"{name} = {after}(...), before the loop",
+    )  # fmt: skip

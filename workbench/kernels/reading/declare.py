@@ -1,0 +1,264 @@
+"""What users write around kernels: func, struct, constant, static, and the names that mean something only inside.
+
+Declaring reads nothing: a `Func` keeps the Python function, the reader takes it apart at each call.
+A struct becomes a `types.Struct` whose `host` is the class of its instances on the host.
+"""
+
+from __future__ import annotations
+
+import numbers
+import sys
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import LaunchError
+from .. import types as T
+from ..ir import Region
+from . import refused_syntax
+
+
+class Func:
+    """A function for use in kernels: inlined there, plain Python on the host.
+
+    `grad` is the Python function of a custom adjoint, `replay` the one to run in its place in the reverse pass.
+    """
+
+    def __init__(self, fn: Callable[..., Any]):
+        self.fn = fn
+        self.key = fn.__qualname__.replace("<locals>.", "")
+        self.grad: Callable[..., Any] | None = None
+        self.replay: Callable[..., Any] | None = None
+        self.__name__, self.__doc__, self.__module__ = fn.__name__, fn.__doc__, fn.__module__
+        self.__wrapped__ = fn
+
+    @property
+    def custom(self) -> bool:
+        """Has it an adjoint or a replay of its own: then a call stays a `call` statement."""
+        return self.grad is not None or self.replay is not None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<func {self.key}>"
+
+
+def func(fn: Callable[..., Any]) -> Func:
+    """Decorator: a function that kernels and other funcs may call. Raises KernelError for what these do not have."""
+    refused_syntax.check(fn)
+    resolve(fn, sys._getframe(1).f_locals)
+    return Func(fn)
+
+
+def _attach(f: Func, slot: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    if not isinstance(f, Func):
+        raise TypeError(f"func_{slot} takes a function decorated with func, not {f!r}")
+
+    def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
+        refused_syntax.check(fn)
+        resolve(fn, sys._getframe(1).f_locals)
+        setattr(f, slot, fn)
+        return fn
+
+    return attach
+
+
+def func_grad(f: Func) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: the adjoint of `f`. Parameters: those of `f`, then one `adj_` per returned value."""
+    return _attach(f, "grad")
+
+
+def func_replay(f: Func) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: what the reverse pass runs in place of `f`; it must return what `f` returned."""
+    return _attach(f, "replay")
+
+
+@dataclass(frozen=True, eq=False)
+class Custom:
+    """Attribute of a `call` statement: the func, and its own adjoint and replay as regions closed in themselves.
+
+    `replay` has the parameters and results of the call's region. `grad` has as parameters the call's arguments, one
+    shadow array per array argument in `arrays`, one gradient per result in `outs`; as results one gradient per
+    argument in `values`. These are positions among the arguments and results; all of them have float types.
+    `grad` adds to shadows by `accumulate`; its results are what this one call adds to the gradients.
+    """
+
+    func: Func
+    grad: Region | None
+    replay: Region | None
+    arrays: tuple[int, ...]
+    values: tuple[int, ...]
+    outs: tuple[int, ...]
+
+
+# ---- markers: names that the reader knows by identity
+
+
+class Marker:
+    """A name that means something only inside a kernel."""
+
+    def __init__(self, name: str, doc: str):
+        self.__name__, self.__doc__ = name, doc
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{self.__name__}() can only be called inside a kernel or a func")
+
+    def __repr__(self) -> str:
+        return f"<kernel builtin {self.__name__}>"
+
+
+class _Adjoint(Marker):
+    def __getitem__(self, item: Any) -> Any:
+        raise TypeError("adjoint[...] can only be used inside a function decorated with func_grad")
+
+
+class Refused(Marker):
+    """A name of NVIDIA Warp that is not here: using it says why, in a kernel at its line, on the host at once."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise LaunchError(f"`{self.__name__}` of NVIDIA Warp is not in the workbench. {self.__doc__}", slug="not-here")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Refused(f"{self.__name__}.{name}", self.__doc__ or "")
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}: not in the workbench>"
+
+
+tid = Marker("tid", "Index of this thread: `i = tid()`, or `i, j = tid()` for a launch over two dimensions.")
+printf = Marker("printf", 'Print from a thread, with C\'s format: `printf("%d %f\\n", i, x)`.')
+adjoint = _Adjoint("adjoint", "Inside func_grad: `adjoint[a] += g` adds to the gradient of the argument `a`.")
+
+# Functions of the host that have a form inside kernels: the array module enters its `zeros` here.
+LOCAL_ZEROS: set[Any] = set()
+
+
+def static(value: Any) -> Any:
+    """Inside a kernel: evaluate the expression once, when the kernel is read. On the host: the value itself."""
+    return value
+
+
+def constant(value: Any) -> Any:
+    """Mark a value that kernels use as a compile-time constant. Returns it."""
+    if isinstance(value, (bool, numbers.Number, np.generic, T.Small)):
+        return value
+    raise TypeError(f"a constant is a number, a vector or a matrix, not {type(value).__name__}")
+
+
+# ---- types from annotations
+
+
+def type_from(annotation: Any) -> T.Type:
+    """The kernel type that an annotation stands for. Raises TypeError.
+
+    >>> type_from(float)
+    float32
+    """
+    if isinstance(annotation, T.Array):
+        return T.Array(type_from(annotation.dtype), annotation.ndim)
+    if isinstance(annotation, T.Type):
+        return annotation
+    if isinstance(annotation, type) and (annotation in (int, float, bool) or issubclass(annotation, np.generic)):
+        return T.scalar_of(annotation)
+    if isinstance(annotation, np.dtype):
+        return T.scalar_of(annotation)
+    if isinstance(annotation, Refused):
+        raise TypeError(f"`{annotation.__name__}` of NVIDIA Warp is not in the workbench. {annotation.__doc__}")
+    raise TypeError(f"{annotation!r} is not a type of the kernel language")
+
+
+def resolve(fn: Callable[..., Any], around: Mapping[str, Any]) -> None:
+    """Replace annotations that are text by what they mean where the function is defined, as far as they can be known.
+
+    Called by decorators: names of a surrounding function that stand in annotations alone are gone later.
+    """
+    for name, raw in fn.__annotations__.items():
+        if isinstance(raw, str):
+            try:
+                fn.__annotations__[name] = eval(raw, {**fn.__globals__, **around})
+            except Exception:  # noqa: BLE001  said with its place when the function is read
+                continue
+
+
+# ---- structs
+
+
+class Instance:
+    """Base of struct instances on the host: fields by name, numbers and lists converted to the field's type."""
+
+    _struct: T.Struct
+
+    def __init__(self, *args: Any, **fields: Any):
+        names = [name for name, _ in self._struct.fields]
+        if len(args) > len(names):
+            raise TypeError(f"{self._struct.name} has {len(names)} fields, got {len(args)} values")
+        given = dict(zip(names, args, strict=False))
+        twice = given.keys() & fields.keys()
+        if twice:
+            raise TypeError(f"{self._struct.name}: field {min(twice)!r} given twice")
+        given |= fields
+        for name, type in self._struct.fields:
+            object.__setattr__(self, name, default(type))
+        for name, value in given.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = dict(self._struct.fields)
+        if name not in known:
+            raise AttributeError(f"{self._struct.name} has no field {name!r}; it has {', '.join(known)}")
+        object.__setattr__(self, name, convert(known[name], value, f"{self._struct.name}.{name}"))
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in self._struct.fields)
+        return f"{self._struct.name}({inner})"
+
+
+def default(type: T.Type) -> Any:
+    """What a field holds before it is assigned: zeros; None for an array."""
+    return None if isinstance(type, T.Array) else type()  # type: ignore[operator]
+
+
+def convert(type: T.Type, value: Any, label: str) -> Any:
+    """A host value as a field of `type` holds it. Raises TypeError, ValueError."""
+    if isinstance(type, T.Array):
+        return value
+    if isinstance(type, T.Struct):
+        if isinstance(value, Instance) and value._struct == type:
+            return value
+        raise TypeError(f"{label} takes a {type.name}, not {value!r}")
+    assert isinstance(type, T.Scalar | T.Composite)
+    try:
+        return type(*value) if isinstance(type, T.Composite) and isinstance(value, (tuple, list)) else type(value)
+    except (TypeError, ValueError) as e:
+        raise TypeError(f"{label} takes a {type}, not {value!r}: {e}") from None
+
+
+def struct(cls: type) -> T.Struct:
+    """Decorator: a class of annotated fields becomes a struct for kernels and the host.
+
+    >>> @struct
+    ... class Ball:
+    ...     mass: float
+    >>> Ball(mass=2).mass
+    np.float32(2.0)
+    """
+    try:
+        hints = typing.get_type_hints(cls, localns=dict(sys._getframe(1).f_locals))
+    except NameError as e:
+        raise TypeError(f"struct {cls.__name__}: {e}") from None
+    fields = []
+    for name, annotation in hints.items():
+        try:
+            fields.append((name, type_from(annotation)))
+        except TypeError as e:
+            raise TypeError(f"field {name!r} of struct {cls.__name__}: {e}") from None
+    host = type(cls.__name__, (Instance,), {"__doc__": cls.__doc__, "__module__": cls.__module__})
+    made = T.Struct(cls.__name__, tuple(fields), host)
+    host._struct = made
+    return made

@@ -1,0 +1,272 @@
+"""Calls of funcs that bring an adjoint or a replay of their own: a `call` statement with closed regions.
+
+In a func_grad, `adjoint[a] += g` adds to the gradient of the argument `a`: of a value through a local that starts at
+zero, of an array in the shadow of its memory. Nothing but `+=` and `-=` can be written; the shadow of an array can
+also be read, because a func that writes to an array finds its incoming gradient there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import KernelError
+from .. import ir
+from ..ops import control, memory
+from ..types import Array, float16, float32, is_float
+from . import declare
+from .control_flow import FRESH
+from .declare import Func
+from .lower_bounds import Facts
+from .scope import Record, State, View, describe, leaves, rebuild
+from .subscripts import Slot
+
+
+class Custom:
+    """Part of the reader."""
+
+    def call_custom(self, f: Func, bound: dict[str, Any], node: ast.Call) -> Any:
+        args = {name: self.settled(value, name) for name, value in bound.items()}
+        flat = [v for name, value in args.items() for v in self.flat(name, value, node)]
+        region, result = self.region_of(f.fn, args, flat, node, same_arrays=True)
+        custom = self.customs(f, args, flat, result, node)
+        outs = list(leaves(result)) if result is not None else []
+        region.results = tuple(outs)
+        stmt = self.builder.append(control.CALL, flat, [v.type for v in outs], (region,), custom)
+        return None if result is None else rebuild(result, iter(stmt.outs))
+
+    def customs(
+        self, f: Func, args: dict[str, Any], flat: list[ir.Value], result: Any, node: ast.Call
+    ) -> declare.Custom:
+        arrays = tuple(k for k, v in enumerate(flat) if isinstance(v.type, Array) and is_float(v.type))
+        values = tuple(k for k, v in enumerate(flat) if not isinstance(v.type, Array) and is_float(v.type))
+        outs = tuple(k for k, v in enumerate(leaves(result)) if is_float(v.type)) if result is not None else ()
+        grad = self.own_adjoint(f, args, flat, result, arrays, values, node) if f.grad else None
+        replay = None
+        if f.replay:
+            replay, again = self.region_of(f.replay, args, flat, node, same_arrays=False)
+            if describe(again) != describe(result):
+                raise self.error(
+                    f"the replay of `{f.key}` returns {describe(again)}, not {describe(result)}",
+                    "replay-type",
+                    node,
+                    "",
+                    "",
+                )
+            replay.results = tuple(leaves(again)) if again is not None else ()
+        return declare.Custom(f, grad, replay, arrays, values, outs)
+
+    def flat(self, name: str, value: Any, node: ast.Call) -> list[ir.Value]:
+        """The IR values behind one argument."""
+        if isinstance(value, View):
+            return [value.root, *value.prefix]
+        if isinstance(value, ir.Value):
+            return [value]
+        if (
+            isinstance(value, Record)
+            and all(isinstance(v, ir.Value) for v in value.fields.values())
+            and not is_active(value)
+        ):
+            return list(leaves(value))
+        raise self.error(
+            f"`{name}` cannot be an argument of a func with its own adjoint: {describe(value)}",
+            "custom-argument", node,
+            "Numbers, vectors and arrays can.", "one argument per field",
+        )  # fmt: skip
+
+    def region_of(
+        self, fn: Callable[..., Any], args: dict[str, Any], flat: list[ir.Value], node: ast.Call, same_arrays: bool
+    ) -> tuple[ir.Region, Any]:
+        """Read a function into a region of its own, over parameters in place of its arguments.
+
+        same_arrays: the region uses the arrays around it, so that passes see what they are. Those of a replay lie in
+        an attribute, where no pass looks: they are closed.
+        """
+        region = ir.Region(params=[ir.Value(v.type, v.name, v.where) for v in flat])
+        here = zip(flat, region.params, strict=True)
+        seen = [v if same_arrays and isinstance(v.type, Array) else p for v, p in here]
+        return region, self.enclosed(fn, region, self.inside_args(args, seen), node)
+
+    def inside_args(self, args: dict[str, Any], params: list[ir.Value]) -> dict[str, Any]:
+        values = iter(params)
+        inner: dict[str, Any] = {}
+        for name, value in args.items():
+            if isinstance(value, View):
+                inner[name] = View(next(values), tuple(next(values) for _ in value.prefix))
+            else:
+                inner[name] = rebuild(value, values)
+        return inner
+
+    def enclosed(
+        self, fn: Callable[..., Any], region: ir.Region, inner: dict[str, Any], node: ast.Call,
+        gradients: dict[str, Any] | None = None, cells: dict[str, ir.Value] | None = None,
+    ) -> Any:  # fmt: skip
+        """Read `fn` into `region`; nothing of the caller is visible there but what was known of its integers."""
+        outer, facts, self.facts = self.state, self.facts, Facts()
+        self.push(fn, self.where(node))
+        self.frame.gradients = gradients
+        try:
+            with self.builder.inside(region):
+                params = {name: self.argument(name, value) for name, value in inner.items()}
+                self.state = State({**FRESH, **params}, dict(cells or {}))
+                self.body()
+                result = self.checked(self.returned(), node) if self.returned() is not None else None
+                if cells is not None:
+                    cells.update(self.state.cells)
+                return result
+        finally:
+            self.pop()
+            self.state, self.facts = outer, facts
+
+    # ---- the adjoint
+
+    def own_adjoint(
+        self, f: Func, args: dict[str, Any], flat: list[ir.Value], result: Any,
+        arrays: tuple[int, ...], values: tuple[int, ...], node: ast.Call,
+    ) -> ir.Region:  # fmt: skip
+        """Read the func_grad of `f`: parameters, shadows, incoming gradients in; gradients of values out."""
+        fn = f.grad
+        assert fn is not None
+        params = [ir.Value(v.type, v.name, v.where) for v in flat]
+        shadows = {k: ir.Value(shadow_type(flat[k].type), f"d_{flat[k].name}") for k in arrays}
+        self.shadows.update({id(v): v for v in shadows.values()})
+        incoming = [ir.Value(v.type, "g") for v in leaves(result) if is_float(v.type)] if result is not None else []
+        region = ir.Region(params=[*params, *shadows.values(), *incoming])
+        given = self.inside_args(args, params)
+        names = list(fn.__code__.co_varnames[: fn.__code__.co_argcount])
+        with self.builder.inside(region):
+            cells = {f"[]d_{k}": self.zero(flat[k].type) for k in values}
+            seeds = self.seeds(result, incoming)
+        gradients = self.gradient_places(args, names, params, shadows, values)
+        if len(names) != len(given) + len(seeds):
+            raise KernelError(
+                f"the adjoint of `{f.key}` takes {len(given) + len(seeds)} parameters, not {len(names)}",
+                slug="adjoint-signature", where=self.where(node),
+                why="They are those of the func, then one gradient per returned value.",
+                instead=", ".join([*given, *[f"adj_{k}" for k in range(len(seeds))]]),
+            )  # fmt: skip
+        inner = dict(zip(names, [*given.values(), *seeds], strict=True))
+        self.every_gradient(f, fn, gradients, node)
+        self.enclosed(fn, region, inner, node, gradients, cells)
+        self.refuse_effects(f, region)
+        region.results = tuple(cells[f"[]d_{k}"] for k in values)
+        return region
+
+    def refuse_effects(self, f: Func, region: ir.Region) -> None:
+        for s in ir.walk(region):
+            if s.row is memory.STORE or s.row in memory.ATOMICS:
+                raise KernelError(
+                    f"the adjoint of `{f.key}` writes to an array", slug="grad-effect", where=s.where,
+                    why="The reverse pass adds to gradients and leaves all other memory as it was.",
+                    instead="adjoint[a][i] += ..., or a local variable",
+                )  # fmt: skip
+
+    def seeds(self, result: Any, incoming: list[ir.Value]) -> list[Any]:
+        """One gradient per returned value, zero for those that have none."""
+        values = iter(incoming)
+        full = (
+            iter([next(values) if is_float(v.type) else self.zero(v.type) for v in leaves(result)])
+            if result is not None
+            else iter(())
+        )
+        if result is None:
+            return []
+        tree = rebuild(result, full)
+        return list(tree) if isinstance(tree, tuple) else [tree]
+
+    def gradient_places(
+        self, args: dict[str, Any], names: list[str], params: list[ir.Value],
+        shadows: dict[int, ir.Value], values: tuple[int, ...],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Where `adjoint[a]` is, by the name that the func_grad gives to `a`."""
+        places: dict[str, Any] = {}
+        at = 0
+        for name, value in zip(names, args.values(), strict=False):
+            if at in shadows:
+                count = len(value.prefix)
+                places[name] = View(shadows[at], tuple(params[at + 1 : at + 1 + count]))
+            elif at in values:
+                places[name] = f"[]d_{at}"
+            at += 1 + len(value.prefix) if isinstance(value, View) else len(list(leaves(value)))
+        return places
+
+    def every_gradient(self, f: Func, fn: Callable[..., Any], gradients: dict[str, Any], node: ast.Call) -> None:
+        """A gradient that the adjoint never mentions was forgotten: zero is written, not left out."""
+        self.push(fn, self.where(node))
+        tree = self.frame.source.tree
+        found = [n for n in ast.walk(tree) if isinstance(n, ast.Subscript) and self.is_gradient(n.value)]
+        where = self.where(tree)
+        self.pop()
+        named = {n.slice.id for n in found if isinstance(n.slice, ast.Name)}
+        for name, place in gradients.items():
+            if name not in named:
+                instead = f"adjoint[{name}] += 0.0 * {name}" if isinstance(place, str) else f"adjoint[{name}][0] += ..."
+                raise KernelError(
+                    f"the adjoint of `{f.key}` never adds to adjoint[{name}]", slug="adjoint-missing", where=where,
+                    why=f"The gradient of `{name}` would be zero in silence.",
+                    instead=instead,
+                )  # fmt: skip
+
+    def gradient_in(self, target: ast.expr) -> ast.Subscript | None:
+        """The `adjoint[a]` that a target is, or is a part of."""
+        while isinstance(target, (ast.Subscript, ast.Attribute)):
+            if isinstance(target, ast.Subscript) and self.is_gradient(target.value):
+                return target
+            target = target.value
+        return None
+
+    def is_gradient(self, node: ast.expr) -> bool:
+        return isinstance(node, (ast.Name, ast.Attribute)) and self.python_object(node) is declare.adjoint
+
+    def gradient(self, node: ast.Subscript) -> Any:
+        """The cell or shadow that `adjoint[a]` names."""
+        places = self.frame.gradients
+        if places is None:
+            raise self.error("adjoint[...] stands only inside a func_grad", "adjoint-outside", node, "", "")
+        name = node.slice.id if isinstance(node.slice, ast.Name) else None
+        if name not in places:
+            raise self.error(
+                "adjoint[...] takes the name of a float parameter", "adjoint-name", node,
+                f"Here: {', '.join(places) or 'none'}.", "adjoint[a] += ...",
+            )  # fmt: skip
+        return places[name]
+
+    def gradient_read(self, node: ast.Subscript) -> Any:
+        place = self.gradient(node)
+        if isinstance(place, str):
+            raise self.error(
+                "the gradient of a value cannot be read", "adjoint-read", node,
+                "What other uses of it have added so far is a matter of their order.",
+                f"a local: g = ..., then {ast.unparse(node)} += g",
+            )  # fmt: skip
+        return place
+
+    def gradient_place(self, node: ast.Subscript) -> Any:
+        place = self.gradient(node)
+        if not isinstance(place, str):
+            return place
+
+        def store(v: Any) -> None:
+            self.state.cells[place] = v
+
+        return Slot(lambda: self.state.cells[place], store)
+
+    def gradient_assigned(self, node: ast.AST) -> KernelError:
+        return self.error(
+            "a gradient can only be added to, with `+=` or `-=`", "adjoint-assign", node,
+            "Other uses of the argument, and other threads, add to it too.", f"{ast.unparse(node)} += ...",
+        )  # fmt: skip
+
+    def refuse_gradient_assigned(self, target: ast.expr) -> None:
+        if self.gradient_in(target) is not None:
+            raise self.gradient_assigned(target)
+
+
+def shadow_type(type: Any) -> Array:
+    """The array of gradients beside an array: float32 for float16."""
+    return Array(float32 if type.dtype is float16 else type.dtype, type.ndim)
+
+
+def is_active(record: Record) -> bool:
+    return any(is_float(v.type) for v in leaves(record))

@@ -1,0 +1,175 @@
+"""What is known about integers: lower bounds, from how a value is made and from the conditions that guard a place.
+
+One question is answered: is this index certainly not negative? If so, no `wrap` is needed. In doubt the answer is no.
+Expressions are compared by structure, so `i - 1` in a condition and `i - 1` in an index are the same fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+from .. import ir
+from ..types import is_int
+
+ORDER = ("lt", "le", "gt", "ge", "eq", "ne")
+NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
+SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def static_int(v: object) -> int | None:
+    """The Python integer that a literal or a constant value holds."""
+    if isinstance(v, int) and not isinstance(v, bool):
+        return v
+    if isinstance(v, ir.Value) and v.stmt is not None and v.stmt.row.name == "const" and is_int(v.type):
+        return v.stmt.attr
+    return None
+
+
+def key(v: ir.Value) -> Hashable:
+    """Equal for values that are computed alike."""
+    s = v.stmt
+    if s is None:
+        return id(v)
+    if s.row.name == "const":
+        return ("const", str(v.type), s.attr)
+    if s.row.name in ("add", "sub", "mul", "neg", "tid", "shape", "floordiv", "pymod"):
+        return (s.row.name, str(s.attr), *[key(a) for a in s.args])
+    return id(v)
+
+
+class Facts:
+    """Lower bounds of integers, in a stack of assumptions."""
+
+    def __init__(self) -> None:
+        self.bounds: list[dict[Hashable, int]] = [{}]
+        self.kept: list[ir.Value] = []  # keys are ids: what they name must stay alive
+
+    @contextmanager
+    def assuming(self, condition: object, truth: bool) -> Iterator[None]:
+        """Inside, `condition` is known to be `truth`."""
+        self.bounds.append({})
+        if isinstance(condition, ir.Value):
+            self._assume(condition, truth)
+        try:
+            yield
+        finally:
+            self.bounds.pop()
+
+    def set(self, v: ir.Value, low: int) -> None:
+        """Note v >= low, in the innermost assumption."""
+        k = key(v)
+        self.kept.append(v)
+        self.bounds[-1][k] = max(low, self.bounds[-1].get(k, low))
+
+    def known(self, v: ir.Value) -> int | None:
+        found = [b[k] for b in self.bounds for k in [key(v)] if k in b]
+        return max(found, default=None)
+
+    def lower(self, v: ir.Value) -> int | None:
+        """The best known k with v >= k, or None."""
+        if not is_int(v.type):
+            return None
+        found = [b for b in (self.known(v), self._made(v)) if b is not None]
+        return max(found, default=None)
+
+    def non_negative(self, v: ir.Value) -> bool:
+        low = self.lower(v)
+        return low is not None and low >= 0
+
+    def _made(self, v: ir.Value) -> int | None:
+        if v.type.kind == "u":  # type: ignore[attr-defined]
+            return 0
+        s = v.stmt
+        if s is None:
+            return None
+        rule = getattr(self, f"_{s.row.name}", None)
+        return rule(v, s) if rule else None
+
+    def _const(self, v, s):
+        return s.attr
+
+    def _tid(self, v, s):
+        return 0
+
+    _dim = _shape = _tid
+
+    def _add(self, v, s):
+        a, b = map(self.lower, s.args)
+        return None if a is None or b is None else a + b
+
+    def _sub(self, v, s):
+        a, b = self.lower(s.args[0]), static_int(s.args[1])
+        return None if a is None or b is None else a - b
+
+    def _mul(self, v, s):
+        a, b = map(self.lower, s.args)
+        return 0 if a is not None and b is not None and a >= 0 and b >= 0 else None
+
+    def _min(self, v, s):
+        a, b = map(self.lower, s.args)
+        return None if a is None or b is None else min(a, b)
+
+    def _max(self, v, s):
+        return max([b for b in map(self.lower, s.args) if b is not None], default=None)
+
+    def _floordiv(self, v, s):
+        a, b = map(self.lower, s.args)
+        return 0 if a is not None and b is not None and a >= 0 and b > 0 else None
+
+    def _pymod(self, v, s):
+        b = self.lower(s.args[1])
+        return 0 if b is not None and b > 0 else None
+
+    def _wrap(self, v, s):
+        return self.lower(s.args[0]) if self.non_negative(s.args[0]) else None
+
+    def _cast(self, v, s):
+        wide = is_int(s.args[0].type) and s.args[0].type.bits <= v.type.bits
+        low = self.lower(s.args[0]) if wide else None
+        return (
+            low
+            if low is not None and (s.args[0].type.kind == v.type.kind or v.type.bits > s.args[0].type.bits)
+            else None
+        )
+
+    def _if(self, v, s):
+        k = next(i for i, out in enumerate(s.outs) if out is v)
+        a, b = (self.lower(region.results[k]) for region in s.regions)
+        return None if a is None or b is None else min(a, b)
+
+    # ---- conditions
+
+    def _assume(self, c: ir.Value, truth: bool) -> None:
+        s = c.stmt
+        if s is None:
+            return
+        if s.row.name in ORDER:
+            self._assume_order(s.row.name if truth else NEGATED[s.row.name], *s.args)
+        elif s.row.name == "logical_not":
+            self._assume(s.args[0], not truth)
+        elif s.row.name == "if":
+            self._assume_chain(c, s, truth)
+
+    def _assume_chain(self, c: ir.Value, s: ir.Stmt, truth: bool) -> None:
+        k = next(i for i, out in enumerate(s.outs) if out is c)
+        for side, region in ((True, s.regions[0]), (False, s.regions[1])):
+            other = region.results[k]
+            if _is_constant(other, not truth):  # the other side cannot have given this outcome
+                self._assume(s.args[0], not side)
+                self._assume(s.regions[1 if side else 0].results[k], truth)
+
+    def _assume_order(self, name: str, a: ir.Value, b: ir.Value) -> None:
+        if is_int(a.type) and is_int(b.type):
+            self._bound(a, name, self.lower(b), static_int(b))
+            self._bound(b, SWAPPED[name], self.lower(a), static_int(a))
+
+    def _bound(self, v: ir.Value, name: str, low: int | None, exact: int | None) -> None:
+        if low is not None and name in ("gt", "ge", "eq"):
+            self.set(v, low + (name == "gt"))
+        elif name == "ne" and exact is not None and self.lower(v) == exact:
+            self.set(v, exact + 1)
+
+
+def _is_constant(v: ir.Value, truth: bool) -> bool:
+    return v.stmt is not None and v.stmt.row.name == "const" and v.stmt.attr is truth

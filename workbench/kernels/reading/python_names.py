@@ -1,0 +1,65 @@
+"""What a name of Python means at the moment a function is read: closure, globals, builtins; and its annotations."""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...errors import KernelError, Where
+from .declare import type_from
+
+
+def surroundings(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Globals and closure of a function: where its free names are looked up."""
+    cells: dict[str, Any] = {}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        try:
+            cells[name] = cell.cell_contents
+        except ValueError:  # assigned after the function was defined, and not yet
+            continue
+    return {**fn.__globals__, **cells}
+
+
+def lookup(name: str, around: Mapping[str, Any], known: list[str], where: Where) -> Any:
+    """The Python object behind a free name. Raises KernelError [unknown-name] with the closest known one."""
+    if name in around:
+        return around[name]
+    if hasattr(builtins, name):
+        return getattr(builtins, name)
+    close = difflib.get_close_matches(name, [*known, *around], n=1)
+    raise KernelError(
+        f"the name `{name}` is not known here",
+        slug="unknown-name",
+        where=where,
+        why="It is no parameter, no local assigned before this line, and no Python variable.",
+        instead=f"`{close[0]}` (did you mean that?)" if close else f"{name} = ..., before this line",
+    )
+
+
+def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], where: Where) -> Any:
+    """The annotation of a parameter: a Type, `typing.Any`, an Array of Any, or None where there is none."""
+    raw = fn.__annotations__.get(name)
+    while isinstance(raw, str):  # text in text, where annotations are postponed
+        try:
+            raw = eval(raw, dict(around))  # the user's own annotation, written as text
+        except Exception as e:
+            raise _bad(name, str(e), where) from None
+    if raw is None or raw is typing.Any or getattr(raw, "dtype", None) is typing.Any:
+        return raw
+    try:
+        return type_from(raw)
+    except TypeError as e:
+        raise _bad(name, str(e), where) from None
+
+
+def _bad(name: str, why: str, where: Where) -> KernelError:
+    return KernelError(
+        f"the annotation of `{name}` is not a type of the kernel language",
+        slug="annotation",
+        where=where,
+        why=why,
+        instead=f"{name}: float   or   {name}: array(dtype=float)",
+    )

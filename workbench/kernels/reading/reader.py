@@ -1,0 +1,483 @@
+"""A decorated Python function becomes IR: names, types, structs and calls are resolved here and never again.
+
+One visitor method per accepted node of Python's grammar; what has none is refused by the table in `fence`. While it
+reads, a name stands for a value, an array handle, a struct taken apart, or a Python object (`scope`). `flow` reads
+branches and loops, `places` parts and assignments, `calls` everything with parentheses.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ...errors import KernelError, Where
+from .. import ir, ops
+from ..ops import control
+from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, float32, int32, scalar_of
+from . import assigned_names as stores
+from . import python_names, refused_syntax
+from .calls import Calls, is_literal
+from .control_flow import FRESH, Flow
+from .declare import Func, Refused, tid
+from .func_grad import Custom
+from .lower_bounds import Facts
+from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe, is_array, leaves, rebuild
+from .source import Source, source
+from .subscripts import Places
+
+BINARY = {
+    "Add": "+", "Sub": "-", "Mult": "*", "Div": "/", "FloorDiv": "//", "Mod": "%", "Pow": "**", "MatMult": "@",
+    "BitAnd": "&", "BitOr": "|", "BitXor": "^", "LShift": "<<", "RShift": ">>",
+}  # fmt: skip
+COMPARE = {"Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "Eq": "==", "NotEq": "!="}
+UNARY = {"USub": "-", "UAdd": "+", "Invert": "~", "Not": "not"}
+
+
+@dataclass(eq=False)
+class Reading:
+    """One kernel as it was read: its IR, its parameters as the user wrote them, and what it took from Python."""
+
+    function: ir.Function
+    params: list[tuple[str, Type]]
+    seen: list[tuple[dict[str, Any], str, Any]] = field(default_factory=list)
+    cells: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def current(self) -> bool:
+        """Do the Python names that were used still mean the same: else a redefined func or constant is read anew."""
+        for holder, name, then in self.seen:
+            now = holder.get(name, self)
+            if now is not then and not same_number(now, then):
+                return False
+        for cell, then in self.cells:
+            if cell.cell_contents is not then and not same_number(cell.cell_contents, then):
+                return False
+        return True
+
+
+def same_number(a: Any, b: Any) -> bool:
+    return is_literal(a) and type(a) is type(b) and a == b
+
+
+def read(fn: Callable[..., Any], *, name: str | None = None, generic_types: dict[str, Type] | None = None) -> Reading:
+    """Read a kernel. `generic_types` gives the types of parameters annotated with `typing.Any`. Raises KernelError."""
+    reader = Reader()
+    return reader.kernel(fn, name or fn.__name__, generic_types or {})
+
+
+@dataclass(eq=False)
+class Frame:
+    """The function being read: its text, the Python names around it, and the call it is read for."""
+
+    fn: Callable[..., Any]
+    source: Source
+    around: dict[str, Any]
+    caller: Where | None
+    gradients: dict[str, Any] | None = None  # inside a func_grad: where the gradient of each argument is
+
+
+class Place(ir.At):
+    """`with reader.at(node)`."""
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        super().__exit__(kind, error, trace)
+        if isinstance(error, TypeError) and hasattr(error, "slug"):
+            slug, instead = error.slug, getattr(error, "instead", "")  # type: ignore[attr-defined]
+            raise KernelError(str(error), slug=slug, where=self.where, instead=instead) from None
+
+
+class Reader(Flow, Places, Calls, Custom):
+    """Reads one kernel."""
+
+    def __init__(self) -> None:
+        self.builder = ir.Builder()
+        self.state = State(dict(FRESH))
+        self.facts = Facts()
+        self.frames: list[Frame] = []
+        self.rank: int | None = None
+        self.unpacking: int | None = None  # how many names take the result of tid()
+        self.seen: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
+        self.cells: dict[int, tuple[Any, Any]] = {}
+        self.shadows: dict[int, ir.Value] = {}  # arrays of gradients, by id
+        self.count = 0
+
+    # ---- functions
+
+    def kernel(self, fn: Callable[..., Any], name: str, generic: dict[str, Type]) -> Reading:
+        self.push(fn, None)
+        src = self.frame.source
+        params = [(a.arg, self.parameter_type(a, generic)) for a in self.parameters(src.tree)]
+        with self.builder.open():
+            for (param, type), node in zip(params, self.parameters(src.tree), strict=True):
+                self.state.names[param] = self.parameter(param, type, self.where(node))
+            self.body()
+        function = ir.Function(
+            name, self.builder.region, self.rank or 1, self.where(src.tree), src.text, src.first, src.file
+        )
+        return Reading(function, params, list(self.seen.values()), list(self.cells.values()))
+
+    def parameters(self, tree: ast.FunctionDef) -> list[ast.arg]:
+        a = tree.args
+        for star in (a.vararg, a.kwarg):
+            if star is not None:
+                raise refused_syntax.refuse("StarParameter", self.where(star))
+        return [*a.posonlyargs, *a.args, *a.kwonlyargs]
+
+    def parameter_type(self, node: ast.arg, generic: dict[str, Type]) -> Type:
+        found = generic.get(node.arg) or python_names.annotation(
+            self.frame.fn, node.arg, self.frame.around, self.where(node)
+        )
+        if isinstance(found, Type) and getattr(found, "dtype", None) is not Any:
+            return found
+        why = "A kernel is compiled for the types of its parameters."
+        raise self.error(
+            f"the parameter `{node.arg}` needs a type", "annotation", node, why, f"{node.arg}: array(dtype=float)"
+        )
+
+    def parameter(self, name: str, type: Type, where: Where) -> Any:
+        """Flat parameters for one parameter of the user."""
+        if isinstance(type, Struct):
+            return Record(type, {f: self.parameter(f"{name}.{f}", t, where) for f, t in type.fields})
+        if isinstance(type, Array) and isinstance(type.dtype, Struct):
+            parts = {f: self.parameter(f"{name}.{f}", Array(t, type.ndim), where) for f, t in type.dtype.fields}
+            return Fields(type, parts)
+        value = ir.Value(type, name, where)
+        self.builder.region.params.append(value)
+        return View(value) if isinstance(type, Array) else value
+
+    def push(self, fn: Callable[..., Any], caller: Where | None) -> None:
+        self.frames.append(Frame(fn, source(fn), python_names.surroundings(fn), caller))
+
+    def pop(self) -> None:
+        self.frames.pop()
+
+    @property
+    def frame(self) -> Frame:
+        return self.frames[-1]
+
+    def body(self) -> None:
+        self.block(self.frame.source.tree.body)
+
+    # ---- visiting
+
+    def where(self, node: ast.AST) -> Where:
+        return self.frame.source.where(node, self.frame.caller)
+
+    def error(self, what: str, slug: str, node: ast.AST | None, why: str = "", instead: str = "") -> KernelError:
+        where = self.builder.where if node is None else self.where(node)
+        return KernelError(what, slug=slug, where=where, why=why, instead=instead)
+
+    def at(self, node: ast.AST) -> Place:
+        """Stamp what follows with the place of `node`; type errors of rows become the user's."""
+        return Place(self.builder, self.where(node))
+
+    def visit(self, node: ast.AST) -> Any:
+        method = getattr(self, f"visit_{refused_syntax.name_of(node)}", None)
+        if method is None:
+            raise refused_syntax.refuse(refused_syntax.name_of(node), self.where(node))
+        if isinstance(node, ast.Name | ast.Constant):  # writes nothing
+            return method(node)
+        with self.at(node):
+            return method(node)
+
+    # ---- statements
+
+    def visit_Pass(self, node: ast.Pass) -> None:
+        return None
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            return  # a docstring
+        if not isinstance(node.value, ast.Call):
+            if getattr(self, f"visit_{refused_syntax.name_of(node.value)}", None) is None:
+                self.visit(node.value)
+            raise refused_syntax.refuse("Expr", self.where(node))
+        self.visit(node.value)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        target = node.targets[0]
+        value = self.right_side(node.value, target)
+        for target in node.targets:
+            self.assign(target, value)
+
+    def right_side(self, node: ast.expr, target: ast.expr) -> Any:
+        """The value of an assignment; `i, j = tid()` is the one call that depends on what it is assigned to."""
+        unpacks = isinstance(node, ast.Call) and isinstance(target, (ast.Tuple, ast.List))
+        if unpacks and self.python_object(node.func) is tid:
+            self.unpacking = len(target.elts)
+        try:
+            return self.checked(self.visit(node), node)
+        finally:
+            self.unpacking = None
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is None:
+            raise self.error("a declaration without a value does nothing", "no-effect", node, "", "x: float = 0.0")
+        value = self.checked(self.visit(node.value), node.value)
+        wanted = self.visit(node.annotation)
+        if isinstance(wanted, (Scalar, Composite)) or wanted in (int, float, bool):
+            type = wanted if isinstance(wanted, Composite) else scalar_of(wanted)
+            value = self.typed(value, type)
+            if value.type != type:
+                raise self.error(
+                    f"`{ast.unparse(node.target)}` is declared {type} but gets {value.type}",
+                    "annotation", node.value, "",
+                    f"{type}({ast.unparse(node.value)})",
+                )  # fmt: skip
+        self.assign(node.target, value)
+
+    # ---- expressions
+
+    def visit_Constant(self, node: ast.Constant) -> Any:
+        v = node.value
+        if v is None or v is ... or isinstance(v, (str, bytes, complex)):
+            name = {type(None): "None", type(...): "Ellipsis", complex: "Complex"}.get(type(v), "String")
+            raise refused_syntax.refuse(name, self.where(node))
+        return v
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        if node.id in self.state.names:
+            found = self.state.names[node.id]
+            if isinstance(found, Unusable):
+                raise found.error(self.where(node))
+            return found
+        return self.outside(node)
+
+    def outside(self, node: ast.Name) -> Any:
+        """A Python variable around the function: a constant for the kernel."""
+        if self.assigned_later(node.id):
+            raise self.error(
+                f"`{node.id}` has no value here", "maybe-unbound", node, "It is assigned further down only.",
+                f"{node.id} = ..., before this line",
+            )  # fmt: skip
+        known = [n for n in self.state.names if not n.startswith("$")]
+        found = python_names.lookup(node.id, self.frame.around, known, self.where(node))
+        self.note(node.id, found)
+        return found
+
+    def assigned_later(self, name: str) -> bool:
+        return any(isinstance(t, ast.Name) and t.id == name for t in stores.targets(self.frame.source.tree))
+
+    def note(self, name: str, found: Any) -> None:
+        """Remember where a Python object came from, to notice when the name means another one."""
+        fn = self.frame.fn
+        if name in fn.__code__.co_freevars and fn.__closure__:
+            cell = fn.__closure__[fn.__code__.co_freevars.index(name)]
+            self.cells[id(cell)] = cell, found
+        elif name in fn.__globals__:
+            self.watch(fn.__globals__, name, found)
+        if isinstance(found, Func):
+            self.watch(vars(found), "grad", found.grad)
+            self.watch(vars(found), "replay", found.replay)
+
+    def watch(self, holder: dict[str, Any], name: str, found: Any) -> None:
+        self.seen[id(holder), name] = holder, name, found
+
+    def python_attribute(self, base: Any, node: ast.Attribute) -> Any:
+        try:
+            found = getattr(base, node.attr)
+            if isinstance(found, Refused):
+                text = f"`{found.__name__}` of NVIDIA Warp is not in the kernel language"
+                raise self.error(text, "refused-builtin", node, found.__doc__ or "", "")
+            if isinstance(base, ModuleType) and (is_literal(found) or isinstance(found, (np.generic, Func))):
+                self.watch(vars(base), node.attr, found)
+            return found
+        except AttributeError:
+            reason = ops.why_refused(node.attr)
+            name = getattr(base, "__name__", describe(base))
+            raise self.error(f"`{name}` has no `{node.attr}`", "unknown-name", node, reason or "", "") from None
+
+    def python_object(self, node: ast.expr) -> Any:
+        """The Python object that an expression of names and dots stands for, or None; reads nothing."""
+        if isinstance(node, ast.Attribute):
+            return getattr(self.python_object(node.value), node.attr, None)
+        if not isinstance(node, ast.Name):
+            return None
+        if node.id in self.state.names:
+            found = self.state.names[node.id]
+            return None if isinstance(found, (ir.Value, Record, Unusable)) or is_array(found) else found
+        try:
+            return python_names.lookup(node.id, self.frame.around, [], self.where(node))
+        except KernelError:
+            return None
+
+    def visit_Tuple(self, node: ast.Tuple) -> tuple[Any, ...]:
+        return tuple(self.checked(self.visit(item), item) for item in node.elts)
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        left = self.checked(self.visit(node.left), node.left)
+        return self.binary(node.op, left, self.checked(self.visit(node.right), node.right))
+
+    def binary(self, op: ast.operator, a: Any, b: Any) -> Any:
+        sign = BINARY[refused_syntax.name_of(op)]
+        if is_literal(a) and is_literal(b):
+            folded = fold(sign, a, b)
+            if folded is not None:
+                return folded
+        return ops.binary(sign, self.value(a), self.value(b))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        sign = UNARY[refused_syntax.name_of(node.op)]
+        if sign == "not":
+            condition = self.condition(node.operand)
+            return not condition if isinstance(condition, bool) else ops.unary("not", condition)
+        x = self.checked(self.visit(node.operand), node.operand)
+        if is_literal(x) and not isinstance(x, bool) and (sign != "~" or isinstance(x, int)):
+            return -x if sign == "-" else ~x if sign == "~" else x
+        return ops.unary(sign, self.value(x))
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        """`a < b < c` evaluates b once, and c only where a < b."""
+        left = self.checked(self.visit(node.left), node.left)
+        held = [left]
+
+        def part(op: ast.cmpop, right: ast.expr) -> Any:
+            a, b = held[0], self.checked(self.visit(right), right)
+            held[0] = b
+            return self.compared(op, a, b, node)
+
+        return self.chain(
+            node, True, [lambda o=o, r=r: part(o, r) for o, r in zip(node.ops, node.comparators, strict=True)]
+        )
+
+    def compared(self, op: ast.cmpop, a: Any, b: Any, node: ast.Compare) -> Any:
+        name = refused_syntax.name_of(op)
+        if name not in COMPARE:
+            raise refused_syntax.refuse(name, self.where(node))
+        if is_literal(a) and is_literal(b):
+            return bool(LITERAL[COMPARE[name]](a, b))
+        return ops.compare(COMPARE[name], self.value(a), self.value(b))
+
+    def condition(self, node: ast.expr) -> Any:
+        """A Python bool where it is known, else a bool value."""
+        x = self.checked(self.visit(node), node)
+        if is_literal(x):
+            return bool(x)
+        with self.at(node):
+            v = self.value(x)
+            if v.type == bool_:
+                return v
+            if not isinstance(v.type, Scalar):
+                raise self.error(f"{v.type} is no condition", "condition", node, "", "length(v) > 0.0")
+            return ops.convert(bool_, v)
+
+    # ---- values
+
+    def checked(self, x: Any, node: ast.expr) -> Any:
+        """What an expression gave, unless it cannot be used."""
+        if isinstance(x, Unusable):
+            raise x.error(self.where(node))
+        if x is None:
+            raise self.error(
+                "this call returns no value", "missing-return", node, "Its value is used here.", "return ..."
+            )
+        return x
+
+    def valued(self, x: Any) -> bool:
+        """Can `value` make an IR value of it."""
+        return isinstance(x, (ir.Value, np.generic)) or is_literal(x) or isinstance(getattr(x, "type", None), Composite)
+
+    def value(self, x: Any) -> ir.Value:
+        """The IR value of a number: a literal gets its default type."""
+        if isinstance(x, ir.Value):
+            return x
+        if isinstance(x, Small) and x.type is not None and x.shape == x.type.shape:
+            return self.constant(x.type, tuple(np.ravel(x).tolist()))
+        if isinstance(x, np.generic):
+            return self.constant(scalar_of(x.dtype), x.item())
+        if is_literal(x):
+            return self.constant(default_type(x), self.in_range(x))
+        raise self.not_a_value(x)
+
+    def in_range(self, x: Any) -> Any:
+        if isinstance(x, int) and not isinstance(x, bool) and not -(2**31) <= x < 2**31:
+            raise self.error(
+                f"{x} does not fit int32", "literal-range", None, "An integer literal is int32.", f"int64({x})"
+            )
+        return x if isinstance(x, bool) else int(x) if isinstance(x, int) else float(x)
+
+    def not_a_value(self, x: Any) -> KernelError:
+        if isinstance(x, Unusable):
+            return x.error(self.builder.where)  # type: ignore[return-value]
+        if isinstance(x, (View, Fields, Local, Record, Shape, tuple)):
+            return self.error(f"{describe(x)} is not a number", "operand-type", None, "", "one element or field of it")
+        why = "A kernel takes numbers, vectors, funcs and types from Python."
+        return self.error(
+            f"a Python {type(x).__name__} is not a value of the kernel language", "constant", None, why, ""
+        )
+
+    def typed(self, x: Any, type: Type) -> Any:
+        """A literal as a constant of `type` where it is exact, else the value as it is."""
+        if is_literal(x) and isinstance(type, Scalar):
+            if type.kind == "f" and not isinstance(x, bool):
+                return self.constant(type, float(x))
+            low, high = (0, 2**type.bits) if type.kind == "u" else (-(2 ** (type.bits - 1)), 2 ** (type.bits - 1))
+            if type.kind in "iu" and isinstance(x, int) and not isinstance(x, bool) and low <= x < high:
+                return self.constant(type, int(x))
+        return x if isinstance(x, Record) else self.value(x)
+
+    def constant(self, type: Type, value: Any) -> ir.Value:
+        return self.builder.append(control.CONST, (), (type,), attr=value).outs[0]
+
+    def zero(self, type: Type) -> ir.Value:
+        scalar = type.scalar  # type: ignore[attr-defined]
+        return self.constant(type, 0.0 if scalar.kind == "f" else False if scalar.kind == "b" else 0)
+
+    def zeros_like(self, tree: Any, region: ir.Region) -> Any:
+        """A tree of zeros, written into `region`."""
+        with self.builder.inside(region):
+            return rebuild(tree, iter([self.zero(v.type) for v in leaves(tree)]))
+
+    def settled(self, x: Any, name: str) -> Any:
+        """What a name is bound to: literals get their type, values the user's name."""
+        if isinstance(x, tuple):
+            return tuple(self.settled(part, name) for part in x)
+        if is_literal(x) or isinstance(x, (np.generic, Small)):
+            x = self.value(x)
+        if isinstance(x, ir.Value) and name and not x.name:
+            x.name = name
+        if isinstance(x, Record) and name:
+            for field_name, part in x.fields.items():
+                self.settled(part, f"{name}.{field_name}")
+        return x
+
+    def stores(self, node: ast.AST) -> tuple[set[str], set[str]]:
+        return stores.stores(node, self.changed_by)
+
+    def read_outside(self, name: str, node: ast.AST) -> bool:
+        """Is `name` read anywhere in the function outside `node`."""
+        return stores.reads(self.frame.source.tree, name) > stores.reads(node, name)
+
+    def serial(self) -> int:
+        self.count += 1
+        return self.count
+
+
+LITERAL: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b, "**": lambda a, b: a**b, "/": lambda a, b: a / b, "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b,
+    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
+}  # fmt: skip
+
+
+def fold(sign: str, a: Any, b: Any) -> Any:
+    """Arithmetic on literals, as Python does it; None where the kernel language would refuse or fail."""
+    if isinstance(a, bool) or isinstance(b, bool) or sign == "@":
+        return None
+    if sign == "/" and isinstance(a, int) and isinstance(b, int):
+        return None
+    try:
+        made = LITERAL[sign](a, b)
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+    return made if isinstance(made, (int, float)) else None
+
+
+def default_type(x: Any) -> Scalar:
+    return bool_ if isinstance(x, bool) else int32 if isinstance(x, int) else float32

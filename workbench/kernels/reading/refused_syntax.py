@@ -1,0 +1,185 @@
+"""The border of the language: one table from what Python's grammar has and kernels have not to what to write instead.
+
+A node without a `visit_` method in the reader is looked up here, so nothing is ever skipped in silence.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import KernelError, Where
+from .source import Source, source
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Why a construct is refused, and the way out."""
+
+    what: str
+    why: str
+    instead: str
+    slug: str
+
+
+NO_OBJECTS = "A kernel has numbers, vectors, matrices, structs and arrays; it cannot make Python objects."
+NO_PYTHON = "A kernel is compiled; the Python interpreter is not there when it runs."
+
+FENCES: dict[str, Fence] = {
+    "Lambda": Fence(
+        "a lambda cannot be used in a kernel", NO_OBJECTS, "@func\ndef f(a: float): return a * a", "lambda"
+    ),
+    "List": Fence("a list cannot be used in a kernel", NO_OBJECTS, "v = vec3(a, b, c)", "list"),
+    "ListComp": Fence("a list comprehension cannot be used in a kernel", NO_OBJECTS, "for j in range(n): ...", "list"),
+    "Dict": Fence("a dict cannot be used in a kernel", NO_OBJECTS, "a struct with named fields", "dict"),
+    "DictComp": Fence("a dict comprehension cannot be used in a kernel", NO_OBJECTS, "for j in range(n): ...", "dict"),
+    "Set": Fence("a set cannot be used in a kernel", NO_OBJECTS, "an array of flags", "set"),
+    "SetComp": Fence("a set comprehension cannot be used in a kernel", NO_OBJECTS, "for j in range(n): ...", "set"),
+    "GeneratorExp": Fence(
+        "a generator cannot be used in a kernel", NO_OBJECTS, "s = 0.0, then: for j in range(n): s += x[j]", "generator"
+    ),
+    "ForElse": Fence(
+        "`for ... else` is not part of the kernel language",
+        "Its else branch runs when no `break` was taken, which few readers expect.",
+        "a bool set before the `break` and an `if` after the loop",
+        "for-else",
+    ),
+    "WhileElse": Fence(
+        "`while ... else` is not part of the kernel language",
+        "Its else branch runs when no `break` was taken, which few readers expect.",
+        "a bool set before the `break` and an `if` after the loop",
+        "while-else",
+    ),
+    "Try": Fence("`try` cannot be used in a kernel", "Kernels raise no exceptions.", "if b != 0.0: ...", "try"),
+    "TryStar": Fence("`try` cannot be used in a kernel", "Kernels raise no exceptions.", "if b != 0.0: ...", "try"),
+    "Raise": Fence(
+        "`raise` cannot be used in a kernel", "Kernels raise no exceptions.", "write a flag to an array", "raise"
+    ),
+    "Assert": Fence(
+        "`assert` cannot be used in a kernel", "Kernels raise no exceptions.", "write a flag to an array", "assert"
+    ),
+    "With": Fence("`with` cannot be used in a kernel", NO_PYTHON, "the body without it", "with"),
+    "AsyncWith": Fence("`async with` cannot be used in a kernel", NO_PYTHON, "the body without it", "async"),
+    "AsyncFor": Fence("`async for` cannot be used in a kernel", NO_PYTHON, "for j in range(n): ...", "async"),
+    "AsyncFunctionDef": Fence("a function cannot be defined in a kernel", NO_PYTHON, "a func outside", "nested-def"),
+    "Await": Fence("`await` cannot be used in a kernel", NO_PYTHON, "the plain call", "async"),
+    "Yield": Fence(
+        "`yield` cannot be used in a kernel", "A thread runs once, from start to end.", "out[i] = v", "yield"
+    ),
+    "YieldFrom": Fence(
+        "`yield from` cannot be used in a kernel", "A thread runs once, from start to end.", "out[i] = v", "yield"
+    ),
+    "Global": Fence(
+        "`global` cannot be used in a kernel",
+        "Python variables are constants for a kernel: it cannot change them.",
+        "an array of one element as parameter",
+        "global",
+    ),
+    "Nonlocal": Fence(
+        "`nonlocal` cannot be used in a kernel",
+        "Python variables are constants for a kernel: it cannot change them.",
+        "an array of one element as parameter",
+        "global",
+    ),
+    "Delete": Fence("`del` cannot be used in a kernel", "A local ends by itself.", "leave the line out", "del"),
+    "JoinedStr": Fence("an f-string cannot be used in a kernel", NO_OBJECTS, 'printf("%f\\n", x)', "f-string"),
+    "TemplateStr": Fence("a t-string cannot be used in a kernel", NO_OBJECTS, 'printf("%f\\n", x)', "f-string"),
+    "Starred": Fence(
+        "`*` arguments cannot be used in a kernel", "The number of values must be known.", "f(a[0], a[1])", "star"
+    ),
+    "StarParameter": Fence(
+        "`*args` and `**kwargs` cannot be parameters of a kernel or func",
+        "The number and types of the parameters must be known.",
+        "one parameter per value",
+        "star",
+    ),
+    "ClassDef": Fence("a class cannot be defined in a kernel", NO_PYTHON, "@struct outside the kernel", "nested-class"),
+    "FunctionDef": Fence(
+        "a function cannot be defined in a kernel", NO_PYTHON, "@func outside the kernel", "nested-def"
+    ),
+    "Import": Fence("`import` cannot be used in a kernel", NO_PYTHON, "import outside the kernel", "import"),
+    "ImportFrom": Fence("`import` cannot be used in a kernel", NO_PYTHON, "import outside the kernel", "import"),
+    "NamedExpr": Fence(
+        "`:=` cannot be used in a kernel",
+        "An assignment is a line of its own.",
+        "n = f(x), on the line before",
+        "walrus",
+    ),
+    "Slice": Fence(
+        "a slice of an array cannot be taken in a kernel",
+        "Kernels index elements and rows.",
+        "a slice passed to launch, or a loop over indices",
+        "slice",
+    ),
+    "Match": Fence(
+        "`match` cannot be used in a kernel", "It needs Python objects.", "if k == 0: ... elif k == 1: ...", "match"
+    ),
+    "TypeAlias": Fence("`type` cannot be used in a kernel", NO_PYTHON, "the line outside the kernel", "type-alias"),
+    "Is": Fence("`is` cannot be used in a kernel", "Values have no identity.", "a == b", "is"),
+    "IsNot": Fence("`is not` cannot be used in a kernel", "Values have no identity.", "a != b", "is"),
+    "In": Fence("`in` cannot be used in a kernel", "There are no containers.", "a == b or a == c", "in"),
+    "NotIn": Fence("`not in` cannot be used in a kernel", "There are no containers.", "a != b and a != c", "in"),
+    "String": Fence(
+        "a string cannot be used in a kernel, except as the format of printf", NO_OBJECTS, "an integer code", "string"
+    ),
+    "None": Fence("`None` is not a value of the kernel language", NO_OBJECTS, "a number that marks the case", "none"),
+    "Complex": Fence("complex numbers are not in the kernel language", "", "vec2(re, im)", "complex"),
+    "Ellipsis": Fence("`...` cannot be used in a kernel", NO_OBJECTS, "pass", "ellipsis"),
+    "Print": Fence("`print` cannot be called in a kernel", NO_PYTHON, 'printf("%f\\n", x)', "print"),
+    "ForIter": Fence(
+        "a `for` in a kernel runs over range(...)",
+        "Nothing else can be counted.",
+        "for j in range(n): ...",
+        "for-range",
+    ),
+    "Method": Fence(
+        "methods cannot be called in a kernel",
+        "Values are numbers, not Python objects.",
+        "a builtin: dot(a, b)",
+        "method",
+    ),
+    "Expr": Fence(
+        "this expression does nothing", "Its value is not used.", "assign it, or leave the line out", "no-effect"
+    ),
+}
+
+
+def refuse(name: str, where: Where | None) -> KernelError:
+    """The error for a construct by its name in the table; unknown ones are refused too."""
+    f = FENCES.get(name) or Fence(f"{name} cannot be used in a kernel", NO_PYTHON, "a form from the manual", "syntax")
+    return KernelError(f.what, slug=f.slug, where=where, why=f.why, instead=f.instead)
+
+
+def name_of(node: ast.AST) -> str:
+    return type(node).__name__
+
+
+def check(fn: Callable[..., Any]) -> Source:
+    """Refuse at decoration what the table refuses by syntax alone. Raises KernelError."""
+    text = source(fn)
+    for stmt in text.tree.body:
+        for node in inside(stmt):
+            if type(node).__name__ in SYNTAX:
+                raise refuse(name_of(node), text.where(node))
+    return text
+
+
+def inside(node: ast.AST) -> Iterator[ast.AST]:
+    """Nodes that the kernel runs: what stands in static(...) is Python's."""
+    found = [node]
+    while found:
+        node = found.pop()
+        yield node
+        if isinstance(node, ast.Call) and "static" in (getattr(node.func, "id", ""), getattr(node.func, "attr", "")):
+            continue
+        if not isinstance(node, ast.Name | ast.Constant):
+            found += [*ast.iter_child_nodes(node)][::-1]
+
+
+SYNTAX = frozenset(
+    "Lambda ListComp Dict DictComp Set SetComp GeneratorExp Try TryStar Raise Assert With AsyncWith AsyncFor "
+    "AsyncFunctionDef Await Yield YieldFrom Global Nonlocal Delete ClassDef FunctionDef Import ImportFrom NamedExpr "
+    "Match TypeAlias".split()
+)

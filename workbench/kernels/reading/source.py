@@ -1,0 +1,211 @@
+"""From a Python function to its syntax tree, with true lines and columns of the user's file or cell.
+
+`Source` is the one that knows how a node of the tree maps to a `Where`.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dis
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType, ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+from ...errors import KernelError, Where
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of one function. `first` is its first line in `file`, `shift` the columns removed by dedenting."""
+
+    fn: Callable[..., Any]
+    tree: ast.FunctionDef
+    text: str
+    file: str
+    first: int
+    shift: int
+    lines: tuple[str, ...]
+
+    def where(self, node: ast.AST, caller: Where | None = None) -> Where:
+        """The place of a node; the end column stays on the first line of the node."""
+        row = getattr(node, "lineno", 1)
+        col = getattr(node, "col_offset", 0)
+        line = self.lines[row - 1] if row <= len(self.lines) else ""
+        end_row = getattr(node, "end_lineno", row) or row
+        end = getattr(node, "end_col_offset", 0) or 0
+        width = len(line) - min(self.shift, len(line))
+        if line.isascii():  # columns are bytes
+            col, end = min(col, width), min(end, width) if end_row == row else width
+        else:
+            shifted = line[self.shift :].encode()
+            col = len(shifted[:col].decode(errors="ignore"))
+            end = len(shifted[:end].decode(errors="ignore")) if end_row == row else width
+        return Where(
+            self.file, self.first + row - 1, col + self.shift, end + self.shift, line, self.fn.__name__, caller
+        )
+
+
+@dataclass(frozen=True)
+class _Text:
+    """What is known of a function: its code, where its text stands, and the tree for as long as a `Source` has it."""
+
+    code: CodeType
+    tree: ref[ast.FunctionDef]
+    place: tuple[str, str, int, int, tuple[str, ...]]
+
+
+_known: WeakKeyDictionary[Callable[..., Any], _Text] = WeakKeyDictionary()
+
+
+def source(fn: Callable[..., Any]) -> Source:
+    """Read the text of a Python function. Raises KernelError [no-source] where Python keeps none.
+
+    Once for each function: what was found to be the text of its code stays that, whatever becomes of the file.
+    """
+    fn = inspect.unwrap(fn)
+    known = _known.get(fn)
+    if known is None or known.code is not fn.__code__:
+        made = _read(fn)
+        place = made.text, made.file, made.first, made.shift, made.lines
+        _known[fn] = _Text(fn.__code__, ref(made.tree), place)
+        return made
+    return Source(fn, known.tree() or _definition(fn, known.place[0]), *known.place)
+
+
+def _read(fn: Callable[..., Any]) -> Source:
+    try:
+        lines, before = inspect.findsource(fn)
+        raw, text, tree = _block(fn, lines[before:])
+    except (OSError, TypeError):
+        raise KernelError(
+            f"the source of `{getattr(fn, '__name__', fn)}` cannot be found",
+            slug="no-source",
+            why="A kernel is read from its text; a function made by exec() has none unless it is in linecache.",
+            instead="define it in a file or a notebook cell",
+        ) from None
+    shift = len(raw[0]) - len(text.split("\n", 1)[0])
+    file = inspect.getsourcefile(fn) or fn.__code__.co_filename
+    if not _same_code(fn, tree):
+        raise KernelError(
+            f"the text of `{fn.__name__}` in its file is not the text that Python runs",
+            slug="stale-source", where=Where(file, before + 1, text=raw[0], function=fn.__name__),
+            why="The file was edited after it was imported; the kernel would be another function than yours.",
+            instead="import the module anew, or restart the kernel of the notebook",
+        )  # fmt: skip
+    return Source(fn, tree, text, file, before + 1, shift, tuple(raw))
+
+
+def _block(fn: Callable[..., Any], lines: list[str]) -> tuple[list[str], str, ast.FunctionDef]:
+    """The lines of the definition at the top, their text moved to the left margin, and its tree."""
+    raw = [line.rstrip("\n") for line in lines[: _end(lines)]]
+    text = _dedented(raw)
+    body = _parsed(text)
+    if len(body) == 1 and isinstance(body[0], ast.FunctionDef):
+        return raw, text, body[0]
+    raw = [line.rstrip("\n") for line in inspect.getblock(lines)]
+    text = _dedented(raw)
+    return raw, text, _definition(fn, text)
+
+
+def _end(lines: list[str]) -> int:
+    """How many lines the function at the top has, told by indentation: where that fails, they cannot be parsed.
+
+    `inspect.getblock` finds the same, but reads every token for it. 0: its head takes several lines.
+    """
+    head = next((k for k, line in enumerate(lines) if not line.lstrip().startswith("@")), 0)
+    if not lines[head].lstrip().startswith("def ") or not lines[head].rstrip().endswith(":"):
+        return 0
+    end, left, inner = 0, _indent(lines[head]), 0
+    for k, line in enumerate(lines[head + 1 :], head + 2):
+        column, comment = _indent(line), line.lstrip().startswith("#")
+        if "\t" in line[:column] or "\f" in line[:column]:
+            return 0
+        if column >= inner if comment else column > left:
+            end, inner = k, inner or (0 if comment else column)
+        elif line.strip() and not comment:
+            break
+    return end
+
+
+def _indent(line: str) -> int:
+    """The column of what stands on a line; 0 if nothing does."""
+    return len(line) - len(line.lstrip()) if line.strip() else 0
+
+
+def _dedented(raw: list[str]) -> str:
+    return textwrap.dedent("\n".join(raw)) + "\n"
+
+
+def _parsed(text: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(text).body
+    except SyntaxError:
+        return []
+
+
+def _definition(fn: Callable[..., Any], text: str) -> ast.FunctionDef:
+    for node in _parsed(text):
+        if isinstance(node, ast.FunctionDef):
+            return node
+    raise KernelError(
+        f"`{fn.__name__}` is not a function defined with `def`",
+        slug="no-source",
+        why="Its text cannot be read by itself.",
+        instead="def f(x: float): return x * x",
+    )
+
+
+def _same_code(fn: Callable[..., Any], tree: ast.FunctionDef) -> bool:
+    """Does this text compile to the function's own code: the file may have changed since."""
+    code = fn.__code__
+    bare = copy.copy(tree)
+    bare.decorator_list, bare.returns, bare.name = [], None, "text of a kernel"  # no name that it could itself mean
+    bare.args = _without_annotations(tree.args)
+    free = "".join(f"    {name} = 0\n" for name in code.co_freevars)
+    modules = [n for n in code.co_names if isinstance(fn.__globals__.get(n), ModuleType)]
+    imports = "".join(f"import {n}\n" for n in modules)  # Python compiles calls of what a module imports otherwise
+    module = ast.parse(f"{imports}def around():\n{free}    pass")
+    assert isinstance(module.body[-1], ast.FunctionDef)
+    module.body[-1].body[-1] = bare
+    around = next(c for c in compile(module, "kernel", "exec", dont_inherit=True).co_consts if isinstance(c, CodeType))
+    again = next((c for c in around.co_consts if isinstance(c, CodeType) and c.co_name == bare.name), None)
+    return again is not None and (_plainly(again) == _plainly(code) or _essence(again) == _essence(code))
+
+
+def _without_annotations(args: ast.arguments) -> ast.arguments:
+    def bare(given: list[ast.arg]) -> list[ast.arg]:
+        return [ast.copy_location(ast.arg(a.arg), a) for a in given]
+
+    bare_args = copy.copy(args)
+    bare_args.posonlyargs, bare_args.args, bare_args.kwonlyargs = map(
+        bare, (args.posonlyargs, args.args, args.kwonlyargs)
+    )
+    bare_args.vararg, bare_args.kwarg = (bare([a])[0] if a else None for a in (args.vararg, args.kwarg))
+    return bare_args
+
+
+def _plainly(code: CodeType) -> tuple:
+    """The instructions and all that they name: equal only if the functions are."""
+    constants = [(type(c), repr(c)) for c in code.co_consts if not isinstance(c, CodeType)]
+    inner = len(code.co_consts) - len(constants)
+    return code.co_code, constants, inner, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+
+
+_FORM = {"CACHE", "PUSH_NULL", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG"}  # differ by what a module imports
+
+
+def _essence(code: CodeType) -> list[tuple[str, str]]:
+    """What a function does: its instructions, with names and constants in place of numbers."""
+    out = []
+    for step in dis.get_instructions(code):
+        if step.opname in _FORM:
+            continue
+        jumps = step.opcode in dis.hasjrel or step.opcode in dis.hasjabs
+        value = "" if jumps or isinstance(step.argval, CodeType) else repr(step.argval)
+        out.append((step.opname.replace("LOAD_METHOD", "LOAD_ATTR"), value))
+    return out

@@ -1,0 +1,522 @@
+"""Reading and writing parts: elements and rows of arrays, components of vectors and matrices, fields of structs.
+
+A place that is assigned is either memory (a `View` whose indices are complete) or a part of a local: then writing makes
+a new value of the whole and rebinds the name, however deep the part lies.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import KernelError
+from .. import ir, ops
+from ..ops import linear, memory, scalar
+from ..types import Composite, Matrix, Struct, Vector, float16, float32, is_int
+from . import refused_syntax
+from .lower_bounds import static_int
+from .scope import Fields, Local, Record, Shape, Unusable, View, describe, is_array
+
+NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}
+IN_PLACE = {"Add": memory.ATOMIC_ADD, "Sub": memory.ATOMIC_SUB}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A part of a local: `load` gives its value, `store` rebinds the local with the part replaced."""
+
+    load: Callable[[], Any]
+    store: Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Components of an array element: the element, and the pick among its components."""
+
+    view: View
+    pick: tuple[Any, ...]
+
+
+class Places:
+    """Part of the reader: subscripts and attributes, read and assigned."""
+
+    # ---- reading
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        if self.is_gradient(node.value):
+            return self.gradient_read(node)
+        return self.loaded(self.item(self.visit(node.value), node))
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        return self.loaded(self.attribute(self.partly(node.value), node))
+
+    def partly(self, node: ast.expr) -> Any:
+        """Like `visit`, but an element of an array of structs is not loaded yet: one field may be all that is read."""
+        if isinstance(node, ast.Subscript) and not self.is_gradient(node.value):
+            base = self.partly(node.value)
+            with self.at(node):
+                found = self.item(base, node)
+                return found if isinstance(found, Fields) else self.loaded(found)
+        if isinstance(node, ast.Attribute):
+            with self.at(node):
+                found = self.attribute(self.partly(node.value), node)
+                return found if isinstance(found, Fields) else self.loaded(found)
+        return self.visit(node)
+
+    def loaded(self, x: Any) -> Any:
+        """The value of an array element; anything else as it is."""
+        if isinstance(x, View) and x.type.ndim == 0:
+            return self.builder.emit(memory.LOAD, x.root, *x.prefix)
+        if isinstance(x, Fields) and x.type.ndim == 0:
+            return Record(x.struct, {name: self.loaded(part) for name, part in x.parts.items()})
+        return x
+
+    def item(self, base: Any, node: ast.Subscript) -> Any:
+        """`base[...]`; elements of arrays stay views, so that they can be stored to as well."""
+        if isinstance(base, (View, Fields)):
+            return self.element(base, self.indices(node.slice))
+        if isinstance(base, Shape):
+            return self.extent(base.array, self.static_index(node.slice, base.array.type.ndim))
+        if isinstance(base, Local):
+            return self.local_read(base, self.indices(node.slice))
+        if isinstance(base, tuple):
+            return base[self.static_index(node.slice, len(base))]
+        whole = self.value(base)
+        if not isinstance(whole.type, Composite):
+            raise self.error(
+                f"{describe(whole)} has no components", "not-indexable", node, "Arrays, vectors and matrices have.", ""
+            )
+        return self.component(whole, self.pick(whole.type, node.slice))
+
+    def attribute(self, base: Any, node: ast.Attribute) -> Any:
+        if isinstance(base, (View, Fields, Local)):
+            return self.array_attribute(base, node)
+        if isinstance(base, Record):
+            if node.attr not in base.fields:
+                raise self.no_field(base.type, node)
+            return self.checked(base.fields[node.attr], node)
+        if isinstance(base, ir.Value) or isinstance(getattr(base, "type", None), Composite):
+            whole = self.value(base)
+            if node.attr == "dtype":
+                return whole.type.scalar
+            return self.component(whole, (self.component_named(whole.type, node),))
+        if isinstance(base, (Shape, tuple)):
+            raise refused_syntax.refuse("Method", self.where(node))
+        return self.python_attribute(base, node)
+
+    def array_attribute(self, base: Any, node: ast.Attribute) -> Any:
+        if isinstance(base, Fields) and base.type.ndim == 0:
+            if node.attr not in base.parts:
+                raise self.no_field(base.struct, node)
+            return base.parts[node.attr]
+        if isinstance(base, View) and base.type.ndim == 0:
+            return self.attribute(self.loaded(base), node)
+        if node.attr == "dtype":
+            return base.dtype if isinstance(base, Local) else base.type.dtype
+        if node.attr == "ndim":
+            return len(base.shape) if isinstance(base, Local) else base.type.ndim
+        if node.attr == "shape":
+            return base.shape if isinstance(base, Local) else Shape(base if isinstance(base, View) else base.first)
+        raise self.error(
+            f"an array has no attribute `{node.attr}` in a kernel", "attribute", node,
+            "There are shape, ndim and dtype.", "x.shape[0]",
+        )  # fmt: skip
+
+    def no_field(self, struct: Struct, node: ast.Attribute) -> KernelError:
+        have = ", ".join(name for name, _ in struct.fields)
+        return self.error(f"{struct} has no field `{node.attr}`", "field", node, f"It has {have}.", "")
+
+    def component_named(self, type: Any, node: ast.Attribute) -> int:
+        k = NAMES.get(node.attr)
+        if k is None or not isinstance(type, Composite) or isinstance(type, Matrix) or k >= type.size:
+            raise self.error(f"{type} has no component `{node.attr}`", "component", node, "", "v[0]")
+        return k
+
+    def extent(self, view: View, axis: int) -> ir.Value:
+        return self.builder.emit(memory.SHAPE, view.root, attr=len(view.prefix) + axis)
+
+    # ---- indices
+
+    def indices(self, node: ast.expr) -> list[ast.expr]:
+        found = node.elts if isinstance(node, ast.Tuple) else [node]
+        for n in found:
+            if isinstance(n, (ast.Slice, ast.Starred)):
+                raise refused_syntax.refuse(refused_syntax.name_of(n), self.where(n))
+        return found
+
+    def index(self, node: ast.expr) -> ir.Value:
+        v = self.value(self.visit(node))
+        if not is_int(v.type):
+            raise self.error(f"an index is an integer, not {v.type}", "index-type", node, "", "int(...)")
+        return v
+
+    def element(self, base: View | Fields, nodes: list[ast.expr]) -> Any:
+        """Rows and elements; what goes beyond the axes of the array picks components."""
+        taken, beyond = nodes[: base.type.ndim], nodes[base.type.ndim :]
+        first = base if isinstance(base, View) else base.first
+        found = base.at(tuple(self.wrapped(first, axis, n) for axis, n in enumerate(taken)))
+        if not beyond:
+            return found
+        if isinstance(found, Fields) or not isinstance(found.type.dtype, Composite):
+            raise self.error(f"{base.type} takes {base.type.ndim} indices, got {len(nodes)}", "rank", beyond[0], "", "")
+        whole = self.loaded(found)
+        return self.component(whole, self.picked(whole.type, beyond))
+
+    def wrapped(self, view: View, axis: int, node: ast.expr) -> ir.Value:
+        """An index as memory takes it: counted from the end where it is negative."""
+        i = self.index(node)
+        if self.facts.non_negative(i):
+            return i
+        with self.at(node):
+            n = self.extent(view, axis)
+            if n.type != i.type:
+                n = self.builder.emit(scalar.CAST, n, attr=i.type)
+            if static_int(i) is not None:
+                return ops.binary("+", n, i)
+            return self.builder.emit(memory.WRAP, i, n)
+
+    def static_index(self, node: ast.expr, size: int) -> int:
+        k = static_int(self.visit(node))
+        if k is None or not -size <= k < size:
+            raise self.error(f"this index must be a constant below {size}", "static-index", node, "", "x.shape[0]")
+        return k % size
+
+    # ---- components
+
+    def pick(self, type: Composite, node: ast.expr) -> tuple[Any, ...]:
+        return self.picked(type, node.elts if isinstance(node, ast.Tuple) else [node])
+
+    def picked(self, type: Composite, nodes: list[ast.expr]) -> tuple[Any, ...]:
+        """Each index as a Python int where it is known, as a range for a slice, else as a value."""
+        if len(nodes) > len(type.shape):
+            raise self.error(f"{type} takes {len(type.shape)} indices, got {len(nodes)}", "rank", nodes[-1], "", "")
+        return tuple(self.pick_one(n, size) for n, size in zip(nodes, type.shape, strict=False))
+
+    def pick_one(self, node: ast.expr, size: int) -> int | range | ir.Value:
+        if isinstance(node, ast.Slice):
+            return self.static_slice(node, size)
+        i = self.index(node)
+        k = static_int(i)
+        if k is None:
+            return i
+        if not -size <= k < size:
+            raise self.error(
+                f"component {k} is outside the {size} there are", "component-range", node, "", f"{size - 1}"
+            )
+        return k % size
+
+    def static_slice(self, node: ast.Slice, size: int) -> range:
+        ends = [None if e is None else static_int(self.visit(e)) for e in (node.lower, node.upper, node.step)]
+        given = [e for e in (node.lower, node.upper, node.step) if e is not None]
+        if sum(e is not None for e in ends) != len(given):
+            raise self.error("a slice of a vector has constant ends", "slice", node, "Its length is a type.", "v[0:2]")
+        found = range(*slice(*ends).indices(size))
+        if not found:
+            raise self.error("this slice is empty", "slice", node, "", "v[0:2]")
+        return found
+
+    def component(self, whole: ir.Value, pick: tuple[Any, ...]) -> ir.Value:
+        if any(isinstance(p, range) for p in pick):
+            return self.slice_read(whole, pick)
+        if all(isinstance(p, int) for p in pick):
+            return self.builder.emit(linear.EXTRACT, whole, attr=pick)
+        return self.builder.emit(linear.EXTRACT_AT, whole, *[self.value(p) for p in pick])
+
+    def slice_read(self, whole: ir.Value, pick: tuple[Any, ...]) -> ir.Value:
+        parts = [self.component(whole, p) for p in spread(pick)]
+        lengths = [len(p) for p in pick if isinstance(p, range)]
+        number = whole.type.scalar  # type: ignore[attr-defined]
+        if isinstance(parts[0].type, Vector):  # rows of a matrix
+            columns = range(parts[0].type.length)
+            parts = [self.component(p, (c,)) for p in parts for c in columns]
+            lengths.append(len(columns))
+        type = Vector(lengths[0], number) if len(lengths) == 1 else Matrix(lengths[0], lengths[1], number)
+        return self.builder.emit(linear.CONSTRUCT, *parts, attr=type)
+
+    def inserted(self, whole: ir.Value, pick: tuple[Any, ...], value: Any) -> ir.Value:
+        """`whole` with the picked components replaced."""
+        if any(isinstance(p, range) for p in pick):
+            places = spread(pick)
+            for place, part in zip(places, self.split(value, len(places), whole.type.scalar), strict=True):
+                whole = self.inserted(whole, place, part)
+            return whole
+        part = whole.type.scalar if len(pick) == len(whole.type.shape) else Vector(whole.type.cols, whole.type.scalar)
+        v = self.typed(value, part)
+        if all(isinstance(p, int) for p in pick):
+            return self.builder.emit(linear.INSERT, whole, v, attr=pick)
+        return self.builder.emit(linear.INSERT_AT, whole, *[self.value(p) for p in pick], v)
+
+    def split(self, value: Any, count: int, number: Any) -> list[ir.Value]:
+        """One value per place: the components of a vector, or one number for all."""
+        v = self.typed(value, number)
+        if not isinstance(v.type, Composite):
+            return [v] * count
+        if v.type.size != count:
+            raise self.error(f"{count} components cannot take {v.type}", "slice", None, "", "")
+        if isinstance(v.type, Matrix):
+            return [self.component(v, (r, c)) for r in range(v.type.rows) for c in range(v.type.cols)]
+        return [self.component(v, (k,)) for k in range(count)]
+
+    # ---- assigning
+
+    def assign(self, target: ast.expr, value: Any) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            return self.assign_each(target, value)
+        if isinstance(target, ast.Name):
+            return self.bind(target, value)
+        if not isinstance(target, (ast.Attribute, ast.Subscript)):
+            raise refused_syntax.refuse(refused_syntax.name_of(target), self.where(target))
+        self.refuse_gradient_assigned(target)
+        with self.at(target):
+            if is_array(value) and isinstance(target, ast.Attribute):
+                return self.assign_array_field(target, value)
+            self.write(self.place(target), value, target)
+
+    def assign_array_field(self, target: ast.Attribute, value: Any) -> None:
+        """`s.x = a`: the field stands for that array from here on."""
+        base = self.place(target.value)
+        record = base.load() if isinstance(base, Slot) else None
+        wanted = dict(record.type.fields).get(target.attr) if isinstance(record, Record) else None
+        if wanted is None or isinstance(value, Local) or value.type != wanted:
+            raise self.error(
+                f"{describe(value)} cannot be assigned here", "assign", target, "", "a field of that array type"
+            )
+        base.store(record.with_field(target.attr, value))
+
+    def assign_each(self, target: ast.Tuple | ast.List, value: Any) -> None:
+        items = self.unpacked(value, target)
+        if len(items) != len(target.elts):
+            raise self.error(
+                f"{len(target.elts)} names on the left, {len(items)} values on the right", "unpack", target, "", ""
+            )
+        for t, v in zip(target.elts, items, strict=True):
+            self.assign(t, v)
+
+    def unpacked(self, value: Any, node: ast.expr) -> list[Any]:
+        if isinstance(value, tuple):
+            return list(value)
+        if isinstance(value, Shape):
+            return [self.extent(value.array, k) for k in range(value.array.type.ndim)]
+        if isinstance(value, ir.Value) and isinstance(value.type, Composite):
+            return [self.component(value, (k,)) for k in range(value.type.shape[0])]
+        raise self.error(f"{describe(value)} cannot be unpacked into names", "unpack", node, "", "a, b = f(x)")
+
+    def bind(self, target: ast.Name, value: Any) -> None:
+        self.state.names[target.id] = self.settled(value, target.id)
+
+    def place(self, node: ast.expr) -> Any:
+        """What an assignment writes: a Slot of a local, a View or Fields (memory), Cells, or a Local's element."""
+        if isinstance(node, ast.Name):
+            name = node.id
+            if name not in self.state.names and name in self.frame.around:
+                raise self.error(
+                    f"`{name}` is a Python variable outside: a kernel cannot change it", "global", node,
+                    "It is a constant for the kernel.", f"{name}_local = {name}, and change that",
+                )  # fmt: skip
+            found = self.visit(node)
+            if is_array(found):
+                return found
+            return Slot(lambda: self.state.names[name], lambda v: self.state.names.__setitem__(name, v))
+        if isinstance(node, ast.Attribute):
+            with self.at(node):
+                return self.field_place(self.place(node.value), node)
+        if isinstance(node, ast.Subscript):
+            if self.is_gradient(node.value):
+                return self.gradient_place(node)
+            with self.at(node):
+                return self.item_place(self.place(node.value), node)
+        if isinstance(node, ast.Starred):
+            raise refused_syntax.refuse("Starred", self.where(node))
+        found = self.visit(node)
+        if is_array(found):
+            return found
+        raise self.error(
+            "this cannot be assigned to", "assign", node, "It is no name, part of one, or array element.", ""
+        )
+
+    def field_place(self, base: Any, node: ast.Attribute) -> Any:
+        if isinstance(base, Fields):
+            return self.array_attribute(base, node)
+        if isinstance(base, View) and base.type.ndim == 0:
+            return Cells(base, (self.component_named(base.type.dtype, node),))
+        if not isinstance(base, Slot):
+            raise self.error(f"`{node.attr}` cannot be assigned here", "assign", node, "", "")
+        whole = base.load()
+        if isinstance(whole, Record):
+            if node.attr not in whole.fields:
+                raise self.no_field(whole.type, node)
+            if is_array(whole.fields[node.attr]):
+                return whole.fields[node.attr]
+            name = node.attr
+            return Slot(lambda: base.load().fields[name], lambda v: base.store(base.load().with_field(name, v)))
+        return self.part_slot(base, (self.component_named(self.value(whole).type, node),))
+
+    def item_place(self, base: Any, node: ast.Subscript) -> Any:
+        if isinstance(base, (View, Fields)) and base.type.ndim > 0:
+            nodes = self.indices(node.slice)
+            found = self.element(base, nodes[: base.type.ndim])
+            beyond = nodes[base.type.ndim :]
+            return Cells(found, self.picked(found.type.dtype, beyond)) if beyond else found
+        if isinstance(base, View):
+            return Cells(base, self.pick(self.composite(base.type.dtype, node), node.slice))
+        if isinstance(base, Cells):
+            rest = self.pick(self.composite(part_type(base.view.type.dtype, base.pick), node), node.slice)
+            return Cells(base.view, base.pick + rest)
+        if isinstance(base, Local):
+            return self.local_place(base, self.indices(node.slice))
+        if not isinstance(base, Slot):
+            raise self.error("this cannot be assigned to", "assign", node, "", "")
+        whole = self.value(base.load())
+        return self.part_slot(base, self.pick(self.composite(whole.type, node), node.slice))
+
+    def composite(self, type: Any, node: ast.expr) -> Composite:
+        if not isinstance(type, Composite):
+            raise self.error(f"{type} has no components", "not-indexable", node, "Vectors and matrices have.", "")
+        return type
+
+    def part_slot(self, base: Slot, pick: tuple[Any, ...]) -> Slot:
+        def store(v: Any) -> None:
+            whole = self.value(base.load())
+            made = self.inserted(whole, pick, v)
+            made.name = made.name or whole.name
+            base.store(made)
+
+        return Slot(lambda: self.component(self.value(base.load()), pick), store)
+
+    # ---- writing to a place
+
+    def write(self, place: Any, value: Any, node: ast.expr) -> None:
+        if isinstance(place, Slot):
+            place.store(self.fitting(place.load(), value, node))
+        elif isinstance(place, View):
+            self.store_element(place, value, node)
+        elif isinstance(place, Fields):
+            self.store_struct(place, value, node)
+        elif isinstance(place, Cells):
+            for view, part in self.cell_parts(place, value):
+                if id(view.root) in self.shadows:
+                    raise self.gradient_assigned(node)
+                self.builder.emit(memory.STORE, view.root, *view.prefix, part)
+        else:
+            raise self.error("this cannot be assigned to", "assign", node, "", "")
+
+    def fitting(self, old: Any, value: Any, node: ast.expr) -> Any:
+        """A value for a part that has a type already: a field or component keeps it."""
+        if isinstance(old, ir.Value):
+            new = self.typed(value, old.type)
+            if new.type != old.type and not isinstance(node, ast.Subscript):
+                raise self.error(
+                    f"a value of type {new.type} cannot go into this {old.type}", "store-type", node, "",
+                    f"{old.type}(...)",
+                )  # fmt: skip
+            return new
+        if isinstance(old, Record) and not (isinstance(value, Record) and value.type == old.type):
+            raise self.error(f"{describe(value)} cannot go into this {old.type}", "store-type", node, "", "")
+        return value
+
+    def store_element(self, view: View, value: Any, node: ast.expr) -> None:
+        if id(view.root) in self.shadows:
+            raise self.gradient_assigned(node)
+        if view.type.ndim:
+            raise self.error(
+                f"a row cannot be assigned: {view.type.ndim} more indices are needed", "rank", node,
+                "An array is written element by element.", "for j in range(x.shape[1]): x[i, j] = ...",
+            )  # fmt: skip
+        self.builder.emit(memory.STORE, view.root, *view.prefix, self.typed(value, view.type.dtype))
+
+    def store_struct(self, place: Fields, value: Any, node: ast.expr) -> None:
+        if place.type.ndim or not isinstance(value, Record) or value.type != place.type.dtype:
+            raise self.error(
+                f"{describe(value)} cannot be stored here", "store-type", node, f"This is {place.type}.", ""
+            )
+        for name, part in place.parts.items():
+            self.write(part, value.fields[name], node)
+
+    def cell_parts(self, place: Cells, value: Any) -> list[tuple[View, ir.Value]]:
+        """Scalar elements of an array of composites, seen as an array of scalars, and the value for each."""
+        type = place.view.type.dtype
+        assert isinstance(type, Composite)
+        full = place.pick + tuple(range(n) for n in type.shape[len(place.pick) :])
+        root = self.builder.emit(memory.COMPONENTS, place.view.root)
+        if id(place.view.root) in self.shadows:
+            self.shadows[id(root)] = root
+        spots = spread(full)
+        one = len(spots) == 1 and not any(isinstance(p, range) for p in full)
+        parts = [self.typed(value, type.scalar)] if one else self.split(value, len(spots), type.scalar)
+        views = [
+            View(
+                root,
+                place.view.prefix + tuple(self.component_index(p, n) for p, n in zip(spot, type.shape, strict=True)),
+            )
+            for spot in spots
+        ]
+        return list(zip(views, parts, strict=True))
+
+    def component_index(self, p: int | ir.Value, size: int) -> ir.Value:
+        if isinstance(p, int) or self.facts.non_negative(p):
+            return self.value(p)
+        return self.builder.emit(memory.WRAP, p, self.typed(size, p.type))
+
+    # ---- augmented assignment
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        with self.at(node.target):
+            place = self.place(node.target)
+        op = refused_syntax.name_of(node.op)
+        if op not in IN_PLACE:
+            self.refuse_gradient_assigned(node.target)
+        if isinstance(place, (View, Cells)):
+            return self.update_memory(place, node, op)
+        if not isinstance(place, Slot):
+            raise self.error("a struct cannot be updated as a whole", "assign", node.target, "", "p[i].q += v")
+        old = place.load()
+        if isinstance(old, Unusable):
+            raise old.error(self.where(node.target))
+        result = self.binary(node.op, old, self.visit(node.value))
+        name = node.target.id if isinstance(node.target, ast.Name) else ""
+        place.store(self.settled(result, name) if name else self.fitting(old, result, node.target))
+
+    def add_to(self, row: Any, view: View, part: ir.Value) -> None:
+        """An atomic update; of a gradient, an accumulation whose old value nobody can ask for."""
+        if id(view.root) not in self.shadows:
+            self.builder.emit(row, view.root, *view.prefix, part)
+        else:
+            part = part if row is memory.ATOMIC_ADD else ops.unary("-", part)
+            if getattr(part.type, "scalar", None) is float16:  # its gradients are float32
+                part = self.builder.emit(scalar.CAST, part, attr=float32)
+            self.builder.emit(memory.ACCUMULATE, view.root, *view.prefix, part)
+
+    def update_memory(self, place: View | Cells, node: ast.AugAssign, op: str) -> None:
+        """`a[i] += v` adds atomically; other operators load, compute and store."""
+        if isinstance(place, View) and place.type.ndim:
+            return self.store_element(place, None, node.target)
+        row = IN_PLACE.get(op)
+        if row is not None:
+            value = self.visit(node.value)
+            cells = (
+                self.cell_parts(place, value)
+                if isinstance(place, Cells)
+                else [(place, self.typed(value, place.type.dtype))]
+            )
+            for view, part in cells:
+                self.add_to(row, view, part)
+            return
+        old = self.loaded(place) if isinstance(place, View) else self.component(self.loaded(place.view), place.pick)
+        self.write(place, self.binary(node.op, old, self.visit(node.value)), node.target)
+
+
+def spread(pick: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Every single place that a pick with ranges names, row by row."""
+    places: list[tuple[Any, ...]] = [()]
+    for p in pick:
+        places = [(*place, k) for place in places for k in (p if isinstance(p, range) else (p,))]
+    return places
+
+
+def part_type(type: Any, pick: tuple[Any, ...]) -> Any:
+    """The type of a component or row."""
+    if isinstance(type, Matrix) and len(pick) == 1:
+        return Vector(type.cols, type.scalar)
+    return type.scalar

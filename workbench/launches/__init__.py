@@ -1,0 +1,1 @@
+"""Launches: arguments, plans, and running a kernel or its adjoint once."""

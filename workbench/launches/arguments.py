@@ -1,0 +1,167 @@
+"""The arguments of a launch: checked against the kernel's parameters, and taken apart into flat arrays and numbers.
+
+Every refusal names the kernel, the argument and the line of the kernel's signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..arrays.array import array
+from ..arrays.scalar import scalar
+from ..errors import LaunchError
+from ..kernels.ir import Function
+from ..kernels.program import Leaf, Program
+from ..kernels.types import Array, Composite, Scalar, Struct
+
+# interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
+foreign: list[Any] = []
+
+
+# and here one that gives the arrays that stand behind an object, for names in pictures
+known: list[Any] = [lambda value: (value.memory,) if isinstance(value, scalar) else ()]
+
+
+def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
+    """Arrays and numbers in the order of the flat parameters. Raises LaunchError."""
+    params = program.params
+    if len(args) != len(params):
+        names = ", ".join(f"{n}: {t}" for n, t in params)
+        raise LaunchError(
+            f"Kernel {kernel!r} takes {len(params)} arguments, got {len(args)}.", slug="argument-count",
+            where=program.function.where, why=f"Its parameters are ({names}).",
+        )  # fmt: skip
+    flat = []
+    for leaf in program.leaves:
+        arg = args[leaf.arg]
+        type = leaf.type
+        if arg.__class__ is array and type.__class__ is Array and not leaf.path:
+            if arg.dtype is not type.dtype or arg.ndim != type.ndim:  # type: ignore[attr-defined]
+                _check_array(kernel, program, leaf, arg)
+            flat.append(arg)
+        elif arg.__class__ is float and type.__class__ is Scalar and type.kind == "f" and not leaf.path:
+            flat.append(arg)
+        elif arg.__class__ is int and type.__class__ is Scalar and not leaf.path and arg in _exact(type):
+            flat.append(arg if type.kind in "iu" else float(arg))
+        else:
+            flat.append(_argument(kernel, program, leaf, arg))
+    return flat
+
+
+@cache
+def _exact(type: Scalar) -> range:
+    """The ints that any parameter of this type takes without a second look."""
+    if type.kind in "iu":
+        info = np.iinfo(type.numpy)
+        return range(int(info.min), int(info.max) + 1)
+    return range(-(1 << 20), 1 << 20) if type.kind == "f" else range(0)
+
+
+def _refuse(kernel: str, program: Program, leaf: Leaf, text: str, slug: str, instead: str = "") -> LaunchError:
+    where = next((p.where for p in program.function.params if p.name == leaf.name), None)
+    return LaunchError(
+        f"Kernel {kernel!r}, argument {leaf.name!r}: {text}", slug=slug, where=where or program.function.where,
+        instead=instead,
+    )  # fmt: skip
+
+
+def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
+    if leaf.of_struct_array:
+        if not isinstance(arg, array) or not isinstance(arg.dtype, Struct):
+            raise _refuse(kernel, program, leaf, f"takes an array of structs, got {shown(arg)}", "argument-type")
+        return arg.field(".".join(leaf.path))
+    for name in leaf.path:
+        try:
+            arg = getattr(arg, name)
+        except AttributeError:
+            raise _refuse(
+                kernel, program, leaf, f"takes a struct with {name!r}, got {shown(arg)}", "argument-type"
+            ) from None
+    if isinstance(leaf.type, Array):
+        for wrap in foreign if not isinstance(arg, array) else ():
+            wrapped = wrap(arg, leaf.type)
+            if wrapped is not None:
+                arg = wrapped
+                break
+        _check_array(kernel, program, leaf, arg)
+        return arg
+    return _number(kernel, program, leaf, arg)
+
+
+def shown(value: Any) -> str:
+    return f"{type(value).__name__} {value!r}"[:80]
+
+
+def _check_array(kernel: str, program: Program, leaf: Leaf, arg: Any) -> None:
+    want = leaf.type
+    assert isinstance(want, Array)
+    if not isinstance(arg, array):
+        hint = "" if arg is not None else "; a struct's array field must be assigned before the launch"
+        made = f"wb.array(..., dtype=wb.{want.dtype})"
+        raise _refuse(kernel, program, leaf, f"takes {want}, got {shown(arg)}{hint}", "argument-type", made)
+    if arg.dtype != want.dtype:
+        made = f"wb.array(..., dtype=wb.{want.dtype})"
+        raise _refuse(kernel, program, leaf, f"takes {want}, got dtype {arg.dtype}", "argument-dtype", made)
+    if arg.ndim != want.ndim:
+        text = f"takes {want.ndim} axes, got {arg.ndim} (shape {arg.shape})"
+        raise _refuse(kernel, program, leaf, text, "argument-rank", f"{leaf.name}.flatten() or .reshape(...)")
+
+
+def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
+    """A number or composite as the parameter's type holds it; nothing is rounded to an integer in silence."""
+    type = leaf.type
+    assert isinstance(type, Scalar | Composite)
+    if isinstance(arg, scalar):
+        arg = _declared_value(kernel, program, leaf, arg)
+    try:
+        if isinstance(arg, array | str):
+            raise TypeError
+        if isinstance(type, Composite):
+            data = np.array(arg, dtype=type.numpy)  # a copy: the user may change theirs
+            if data.size != type.size:
+                raise ValueError
+            return data.reshape(type.shape)
+        if np.ndim(arg) != 0:
+            raise TypeError
+        if type.kind in "iu":
+            if int(arg) != arg or not np.iinfo(type.numpy).min <= arg <= np.iinfo(type.numpy).max:
+                raise ValueError
+            return int(arg)
+        return bool(arg) if type.kind == "b" else float(arg)
+    except (TypeError, ValueError, OverflowError):
+        text = f"takes {type}, got {shown(arg)}"
+        raise _refuse(kernel, program, leaf, text, "argument-type", f"wb.{type}(...)") from None
+
+
+def _declared_value(kernel: str, program: Program, leaf: Leaf, arg: scalar) -> Any:
+    """What a declared scalar holds now: its gradient has its own type, so that must be the parameter's."""
+    if arg.dtype != leaf.type or leaf.path:
+        why = "; a field of a struct cannot be a declared scalar" if leaf.path else ""
+        text = f"takes {leaf.type}, got {shown(arg)}{why}"
+        raise _refuse(kernel, program, leaf, text, "argument-dtype", f"wb.scalar(..., dtype=wb.{leaf.type})")
+    return arg.value
+
+
+def pack_values(flat: Sequence[Any]) -> list:
+    """What `Signature.pack` takes: pointer, shape and strides of arrays, components of values."""
+    values: list = []
+    for a in flat:
+        if a.__class__ is array:
+            values += a._packed
+        elif a.__class__ is np.ndarray:
+            values += a.ravel().tolist()
+        else:
+            values.append(a)
+    return values
+
+
+def views(function: Function, flat: Sequence[Any]) -> list:
+    """What the interpreter takes."""
+    out = []
+    for p, a in zip(function.params, flat, strict=True):
+        out.append(a.data if isinstance(a, array) else p.type.numpy.type(a) if isinstance(p.type, Scalar) else a)
+    return out

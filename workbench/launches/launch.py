@@ -1,0 +1,215 @@
+"""Launches: arguments are checked, a plan is looked up, and the kernel runs, recorded if a tape is open."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocation as memory
+from ..arrays import capture_log
+from ..arrays.array import array
+from ..arrays.scalar import scalar
+from ..config import config
+from ..device import get_device
+from ..errors import LaunchError
+from ..kernels.program import Kernel, Program
+from ..kernels.reading.declare import Instance
+from ..kernels.types import Array, Small, Type, float32, scalar_of
+from .arguments import flatten, foreign, pack_values, shown, views
+from .plan import Plan, grid, plan, spans_of
+from .single_adjoint import pull_back
+
+
+def launch(
+    kernel: Kernel, dim: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *,
+    device: Any = None, record_tape: bool = True, record_cmd: bool = False, adjoint: bool = False,
+    adj_inputs: Sequence[Any] = (), adj_outputs: Sequence[Any] = (), **others: Any,
+) -> Any:  # fmt: skip
+    """Run `kernel` once per cell of the grid `dim` (an int, or a tuple of 1 to 4).
+
+    `inputs` then `outputs` are its arguments: arrays, torch tensors, numbers, vectors, structs. Under an open `Tape`
+    the launch becomes an event. Raises LaunchError or BoundsError before anything runs, KernelError for its source.
+    As in Warp, `block_dim` and `max_blocks` may be given; they change nothing, since the grid decides them here.
+    `adjoint=True` runs the kernel's adjoint instead, without a tape: `pullback.pull_back` says with which arrays.
+    """
+    if others or adj_inputs or adj_outputs:
+        _refuse_keywords(others, adjoint, adj_inputs, adj_outputs)
+    if kernel.__class__ is not Kernel:
+        raise LaunchError(
+            f"launch takes a kernel, got {shown(kernel)}", slug="not-a-kernel", instead="@wb.kernel above it"
+        )
+    args = (*inputs, *outputs)
+    if kernel.generic:
+        kernel = kernel.overload(_generic_types(kernel, args))
+    program = kernel.program()
+    name = program.name
+    flat = flatten(name, program, args)
+    where = None if device is None else get_device(device)
+    command = Command(program, plan(name, program, grid(name, dim), flat, where), flat)
+    if program.takes_numbers and scalar in [a.__class__ for a in args]:
+        command.declare(args, record_cmd)
+    if adjoint:
+        _pull_back(command, (*adj_inputs, *adj_outputs), record_cmd)
+        return None
+    if record_cmd:
+        return command
+    command.launch(record_tape, sys._getframe(1))
+    return None
+
+
+def _pull_back(command: Command, given: tuple, record_cmd: bool) -> None:
+    if record_cmd or command.declared:
+        what = "record_cmd=True" if record_cmd else "a declared scalar"
+        raise LaunchError(
+            f"launch(..., adjoint=True) with {what} is not supported.", slug="launch-keyword",
+            instead="tape.backward(grads={y: seed})",
+        )  # fmt: skip
+    pull_back(command.plan, command.flat, command.values, given)
+
+
+def _generic_types(kernel: Kernel, args: tuple) -> dict[str, Type]:
+    """The types of the generic parameters at this launch, from the arguments given for them. Raises LaunchError."""
+    code = kernel.func.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if len(args) != len(names):
+        raise LaunchError(
+            f"Kernel {kernel.__name__!r} takes {len(names)} arguments, got {len(args)}.", slug="argument-count",
+            why=f"Its parameters are ({', '.join(names)}).",
+        )  # fmt: skip
+    return {n: _generic_type(kernel, n, wanted, args[names.index(n)]) for n, wanted in kernel.generic.items()}
+
+
+def _generic_type(kernel: Kernel, name: str, wanted: Any, arg: Any) -> Type:
+    """Python's numbers have their default types; an array of any type still has the axes it was declared with."""
+    if not isinstance(arg, array):
+        tensors = (wrap(arg, wanted if isinstance(wanted, Array) else Array(float32)) for wrap in foreign)
+        arg = next((a for a in tensors if a is not None), arg)
+    if isinstance(arg, array):
+        return Array(arg.dtype, wanted.ndim if isinstance(wanted, Array) else arg.ndim)
+    if not isinstance(wanted, Array):
+        if isinstance(arg, scalar):
+            return arg.dtype
+        if isinstance(arg, Small) and arg.type is not None and arg.shape == arg.type.shape:
+            return arg.type
+        if isinstance(arg, Instance):
+            return arg._struct
+        if isinstance(arg, np.generic) and arg.dtype.kind in "fiub":
+            return scalar_of(arg.dtype)
+        for python in (bool, int, float):
+            if isinstance(arg, python):
+                return scalar_of(python)
+    takes = "an array" if isinstance(wanted, Array) else "any type"
+    text = f"Kernel {kernel.__name__!r}, argument {name!r}: takes {takes}, got {shown(arg)}"
+    raise LaunchError(text, slug="argument-type", instead="wb.array(..., dtype=...)")
+
+
+# keywords of Warp that cannot change a result -> the values that say nothing
+_SILENT: dict[str, Any] = {
+    "block_dim": int, "max_blocks": int, "stream": None,
+}  # fmt: skip
+
+
+def _refuse_keywords(others: dict[str, Any], adjoint: bool, *adjoints: Any) -> None:
+    if any(adjoints) and not adjoint:
+        raise LaunchError(
+            "launch(..., adj_inputs=, adj_outputs=) without adjoint=True.", slug="launch-keyword",
+            why="A launch forward has no use for adjoints.", instead="launch(..., adjoint=True)",
+        )  # fmt: skip
+    for name, value in others.items():
+        if name not in _SILENT:
+            known = [n for n in (*launch.__annotations__, *_SILENT) if n not in ("others", "return")]
+            close = difflib.get_close_matches(name, known, n=1)
+            raise LaunchError(
+                f"launch has no argument {name!r}.", slug="launch-keyword", why=f"It has {', '.join(known)}.",
+                instead=f"{close[0]}=..." if close else "launch(kernel, dim=n, inputs=[...], outputs=[...])",
+            )  # fmt: skip
+        wanted = _SILENT[name]
+        if not (isinstance(value, int) if wanted is int else not value):
+            raise LaunchError(
+                f"launch(..., {name}={shown(value)}) is not supported.", slug="launch-keyword",
+                why="It would change what runs, so it is not ignored.",
+            )  # fmt: skip
+
+
+class Command:
+    """A launch with its arguments, ready to be repeated: `launch(..., record_cmd=True)` returns one."""
+
+    __slots__ = ("program", "plan", "flat", "values", "places", "declared")
+
+    def __init__(self, program: Program, plan: Plan, flat: list[Any]):
+        self.program, self.plan, self.flat = program, plan, flat
+        self.values = pack_values(flat)
+        self.places = flat  # like `flat`, but with the memory behind declared scalars, which are at `declared`
+        self.declared: tuple[int, ...] = ()
+
+    def declare(self, args: Sequence[Any], kept: bool) -> None:
+        """Note which arguments are scalars with a gradient. `kept`: the command is to be launched later."""
+        name, self.places = self.program.name, list(self.flat)
+        for k, leaf in enumerate(self.program.leaves):
+            given = args[leaf.arg]
+            if not isinstance(given, scalar):
+                continue
+            if not kept:
+                capture_log.refuse("The declared scalar of a launch", "a number, or an array of one element")
+            if not given.requires_grad:
+                continue
+            if kept:
+                raise LaunchError(
+                    f"Kernel {name!r}: a command with the declared scalar {leaf.name!r}.", slug="command-scalar",
+                    why="It would be launched with the value of now, and the scalar may have changed by then.",
+                    instead="wb.launch(...) each time, or an array of one element",
+                )  # fmt: skip
+            others = {a.device for a in self.flat if isinstance(a, array)} - {given.memory.device}
+            if others:
+                raise LaunchError(
+                    f"Kernel {name!r}: the scalar {leaf.name!r} on {given.memory.device}, arrays on {others.pop()}.",
+                    slug="device", instead="wb.scalar(..., device=...)",
+                )  # fmt: skip
+            self.places[k] = given.memory
+            self.declared += (k,)
+
+    def launch(self, record_tape: bool = True, frame: Any = None) -> None:
+        """Run it, recorded if a tape is open."""
+        frame = frame or sys._getframe(1)
+        plan, flat = self.plan, self.flat
+        with memory.LOCK:
+            tape = memory.recorder() if record_tape else None
+            if tape is None:
+                event, writes = None, spans_of(flat, plan.writes)
+            else:
+                event = tape.before_launch(self, frame)
+                writes = event.writes
+            for span in writes:
+                span.allocation.about_to_write(span, self.program.name, None, tape)
+            try:
+                if config.check_races and (finder := plan.races()) is not None:
+                    finder.check(plan, flat, self.values)
+                    finder.fix(plan, flat)
+                if capture_log.opened is not None and capture_log.noting() is not None:
+                    self._note()
+                else:
+                    plan.forward.run(self.program, plan.dims, self.values, self.views)
+            except BaseException as failure:
+                if event is not None:
+                    tape.after_failure(event, failure)
+                raise
+            if event is not None:
+                tape.after_launch(event)
+
+    def _note(self) -> None:
+        """Run it for a capture. Raises LaunchError [capture] for what a replay would not do as a launch does."""
+        if self.declared:
+            capture_log.refuse("The declared scalar of a launch", "an array of one element")
+        capture_log.keep(self)
+        for a in self.flat:
+            if isinstance(a, array):
+                capture_log.noting().use(a.allocation, "read")  # type: ignore[union-attr]
+        with capture_log.allowed():
+            self.plan.forward.run(self.program, self.plan.dims, self.values, self.views)
+
+    def views(self) -> list:
+        return views(self.program.function, self.flat)

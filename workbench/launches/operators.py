@@ -1,0 +1,185 @@
+"""Arithmetic on whole arrays: `map(f, x, y)` and the operators `+ - * / // % **`, each one elementwise launch.
+
+The kernel is made from the func (or builtin) and the types at the first call, and kept with the func. Under a tape the
+launch is an event like any other, so a gradient passes through it exactly, in place included.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..arrays.array import array, clone, differentiable, empty, operators
+from ..errors import KernelError, LaunchError
+from ..kernels import ops
+from ..kernels.program import Program, program
+from ..kernels.reading.declare import Instance
+from ..kernels.reading.elementwise import Mapped, callable_in_kernels, elementwise
+from ..kernels.types import Array, Small, Type, scalar_of
+from .arguments import flatten
+from .launch import Command
+from .plan import grid, plan
+
+
+@dataclass(eq=False)
+class _Made:
+    mapped: Mapped
+    program: Program
+
+
+def map(f: Any, *args: Any, out: Any = None) -> Any:
+    """`f` of every element: a new array (a tuple of them where `f` returns several values).
+
+    f      a func, a plain function, or a builtin such as `sin`; it takes and returns numbers, vectors or structs.
+    args   arrays of one shape (1 to 4 axes), and numbers, vectors or structs that serve every element.
+           A Python number takes the type annotated in `f`, else that of the arrays beside it.
+    out    array to write to (a tuple for several results); it may be one of `args`. It is then what is returned.
+
+    The results require a gradient if an argument does. Raises LaunchError, and KernelError with the line of `f`.
+    """
+    known = callable_in_kernels(f)
+    name = getattr(f, "__name__", None) or type(f).__name__
+    if known is None:
+        raise LaunchError(f"map takes a func, not {name}", slug="map-func", instead="@wb.func above its def")
+    return _mapped(known, name, args, out)
+
+
+def _mapped(f: Any, name: str, args: Sequence[Any], out: Any) -> Any:
+    """`map`, with `name` for messages."""
+    arrays = [a for a in args if isinstance(a, array)]
+    shape = _shape(name, arrays)
+    made = _made(f, tuple([_type(name, a) for a in args]), len(shape))
+    outs = _results(made.mapped, arrays, shape) if out is None else _given(name, made.mapped, out, shape)
+    run(made.program, shape, [*[_apart(a, outs) for a in args], *outs])
+    return tuple(outs) if made.mapped.several else outs[0]
+
+
+def run(made: Program, dim: int | Sequence[int], args: Sequence[Any], record_tape: bool = True) -> None:
+    """Launch a program that was made here, as an event at the user's line."""
+    flat = flatten(made.name, made, args)
+    command = Command(made, plan(made.name, made, grid(made.name, dim), flat, None), flat)
+    command.launch(record_tape, _user_frame())
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def _user_frame() -> Any:
+    """The innermost frame outside this package."""
+    frame = first = sys._getframe(1)
+    while frame is not None:
+        if (frame.f_globals.get("__name__") or "").partition(".")[0] != _PACKAGE:
+            return frame
+        frame = frame.f_back
+    return first
+
+
+def _made(f: Any, types: tuple, ndim: int) -> _Made:
+    """The kernel for these types, kept on the func itself: it is read anew when what it uses was redefined."""
+    kept = vars(f).setdefault("_elementwise", {})
+    custom = getattr(f, "grad", None), getattr(f, "replay", None)
+    key = types, ndim, custom
+    found = kept.get(key)
+    if found is None or not found.mapped.reading.current():
+        mapped = elementwise(f, types, ndim)
+        found = kept[key] = _Made(mapped, program(mapped.reading, mapped.reading.function.name))
+    return found
+
+
+# ---- arguments
+
+
+def _shape(name: str, arrays: list[array]) -> tuple[int, ...]:
+    if not arrays:
+        raise LaunchError(f"map({name}, ...) takes at least one array", slug="map-arrays", instead=f"{name}(...)")
+    odd = next((a for a in arrays if a.shape != arrays[0].shape), None)
+    if odd is not None:
+        raise LaunchError(
+            f"{name}: arrays of shapes {arrays[0].shape} and {odd.shape}", slug="shape",
+            why="Every array gives one element to each call: nothing is stretched or repeated.",
+            instead="arrays of one shape, or numbers",
+        )  # fmt: skip
+    return arrays[0].shape
+
+
+def _type(name: str, arg: Any) -> Type | type:
+    """The parameter type for an argument; int, float or bool for a Python number, which has none of its own."""
+    if isinstance(arg, array):
+        return Array(arg.dtype, arg.ndim)
+    if isinstance(arg, Small) and arg.type is not None and arg.shape == arg.type.shape:
+        return arg.type
+    if isinstance(arg, Instance):
+        return arg._struct
+    if isinstance(arg, np.generic) and arg.dtype.kind in "fiub":
+        return scalar_of(arg.dtype)
+    for kind in (bool, int, float):
+        if isinstance(arg, kind):
+            return kind
+    raise LaunchError(
+        f"{name}: {type(arg).__name__} is neither an array nor a number", slug="argument-type",
+        instead="wb.array(data, dtype=...)",
+    )  # fmt: skip
+
+
+def _results(mapped: Mapped, arrays: list[array], shape: tuple[int, ...]) -> list[array]:
+    wanted = any(a.requires_grad for a in arrays)
+    device = arrays[0].device
+    return [empty(shape, t, device, requires_grad=wanted and differentiable(t)) for t in mapped.outs]
+
+
+def _given(name: str, mapped: Mapped, out: Any, shape: tuple[int, ...]) -> list[array]:
+    outs = list(out) if isinstance(out, (tuple, list)) else [out]
+    if len(outs) != len(mapped.outs) or not all(isinstance(o, array) for o in outs):
+        raise LaunchError(f"{name} gives {len(mapped.outs)} results, out must be as many arrays", slug="map-out")
+    for k, (o, t) in enumerate(zip(outs, mapped.outs, strict=True)):
+        if o.dtype != t or o.shape != shape:
+            raise LaunchError(
+                f"{name} gives {t} of shape {shape}, out {o.label} is {o.dtype} of shape {o.shape}",
+                slug="shape" if o.dtype == t else "dtype",
+            )  # fmt: skip
+        if any(o.span.overlaps(other.span) is not False for other in outs[:k]):
+            raise LaunchError(f"{name}: two results would be written to one memory", slug="race", instead="two arrays")
+    return outs
+
+
+def _apart(arg: Any, outs: list[array]) -> Any:
+    """The argument, or a copy of it if other threads write to it: an array that overlaps a result, shifted."""
+    if isinstance(arg, array):
+        for out in outs:
+            if arg.span != out.span and arg.span.overlaps(out.span) is not False:
+                return clone(arg, requires_grad=False)
+    return arg
+
+
+# ---- operators
+
+_SIGNS: dict[str, tuple[str, Any]] = {
+    "add": ("+", ops.BUILTINS["add"]), "sub": ("-", ops.BUILTINS["sub"]), "mul": ("*", ops.BUILTINS["mul"]),
+    "truediv": ("/", ops.BUILTINS["div"]), "floordiv": ("//", ops.BUILTINS["floordiv"]),
+    "mod": ("%", ops.ROWS["pymod"]), "pow": ("**", ops.BUILTINS["pow"]),
+}  # fmt: skip
+
+
+def _operate(f: Any, sign: str, args: Sequence[Any], out: array | None = None) -> array:
+    """One operator. What the table refuses (two dtypes, `/` of integers) is a mistake of this line, not of a kernel."""
+    try:
+        return _mapped(f, f"`{sign}`", args, out)
+    except KernelError as e:
+        raise LaunchError(f"`{sign}` of arrays: {e.what}", slug=e.slug, why=e.why, instead=e.instead) from None
+
+
+def _operators(name: str, sign: str, f: Any) -> dict[str, Callable[[Any, Any], Any]]:
+    return {
+        f"__{name}__": lambda a, b: _operate(f, sign, (a, b)),
+        f"__r{name}__": lambda a, b: _operate(f, sign, (b, a)),
+        f"__i{name}__": lambda a, b: _operate(f, f"{sign}=", (a, b), a),
+    }
+
+
+for _name, (_sign, _f) in _SIGNS.items():
+    operators.update(_operators(_name, _sign, _f))
+operators["__neg__"] = lambda a, _: _operate(ops.BUILTINS["neg"], "-", (a,))

@@ -1,0 +1,118 @@
+"""Shares: launches whose threads add to the same cells, cut among workers that each add to memory of their own.
+
+The one idea: worker 0 adds to the array itself, every other one to a copy that holds zeros between launches; the copies
+are added up at the end, in order, and cleared. The cut is fixed, so a run is repeated bit for bit as long as the number
+of workers stays.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..arrays import capture_log
+from ..kernels.compile import c_compiler
+from ..kernels.ir import Function, root, walk
+from ..kernels.ops import memory as rows
+from ..kernels.types import Array
+
+WORTH = 0.5  # of the work of a launch may go into the copies
+_SLICE = struct.Struct("=QQqq")
+_ALIGNED = 64
+
+
+@dataclass(frozen=True)
+class Target:
+    """An array that several workers add to. `place`: of its address in the flat values; `offset`: in their memory."""
+
+    place: int
+    offset: int
+    count: int
+    dtype: Any
+
+
+@dataclass(eq=False)
+class Shares:
+    """How a launch is cut: its targets, the bytes of a worker's own memory, and that memory once it is there."""
+
+    targets: tuple[Target, ...]
+    nbytes: int
+    workers: int
+    room: list[np.ndarray] = field(default_factory=list)
+    broken: bool = False  # a launch was interrupted before its copies were cleared
+
+    def run(self, executable: Any, dims: tuple[int, ...], values: Sequence[Any], status: int, rows: tuple) -> None:
+        """Run `executable` on the rows [first, last) of the first launch dimension."""
+        while len(self.room) < self.workers - 1:
+            self.room.append(np.zeros(self.nbytes, np.uint8))
+        if self.broken:
+            self._clear()
+        self.broken = True
+        pack = executable.signature.pack
+        blocks, slices = [], b""
+        first, last = rows
+        for k in range(self.workers):
+            moved = list(values)
+            for t in self.targets if k else ():
+                moved[t.place] = capture_log.address(self.room[k - 1]) + t.offset
+            block = pack(dims, moved, status)
+            blocks.append(np.frombuffer(block, np.uint8).copy())
+            begin, end = (first + (last - first) * n // self.workers for n in (k, k + 1))
+            slices += _SLICE.pack(executable.call.address, capture_log.address(blocks[-1]), begin, end)
+        if capture_log.opened is not None:
+            capture_log.keep(blocks, self.room)
+        try:
+            capture_log.native(
+                c_compiler.pool_kernel("wb_slices"), slices, 0, self.workers, c_compiler.team(self.workers)
+            )
+            for t in self.targets:
+                for mine in self.room:
+                    end = t.offset + t.count * t.dtype.itemsize
+                    capture_log.merge(values[t.place], t.dtype, mine[t.offset : end])
+            self.broken = False
+        finally:
+            if self.broken:
+                self._clear()  # now, as a capture that uses this memory too does not look
+
+    def _clear(self) -> None:
+        for mine in self.room:
+            mine.fill(0)
+
+
+def shares(
+    function: Function, contested: frozenset[str], shapes: Mapping[str, tuple[int, ...]], contiguous: frozenset[str],
+    workers: int, work: float,
+) -> Shares | None:  # fmt: skip
+    """How to cut a launch whose threads meet in `contested`; None where copies would not do, or not pay.
+
+    They do where those arrays are contiguous float32 or float64 and nothing but added to.
+    """
+    if not contested <= contiguous or not _only_added(function, contested):
+        return None
+    targets, place, at = [], 0, 0
+    for p in function.params:
+        type = p.type
+        if isinstance(type, Array) and p.name in contested:
+            scalar = getattr(type.dtype, "scalar", None)
+            if scalar is None or scalar.kind != "f" or scalar.bits == 16:
+                return None
+            count = int(np.prod(shapes[p.name])) * type.dtype.size
+            targets.append(Target(place, at, count, scalar.numpy))
+            at += -(-count * scalar.numpy.itemsize // _ALIGNED) * _ALIGNED
+        place += 1 + 2 * type.ndim if isinstance(type, Array) else type.size  # type: ignore[attr-defined]
+    copied = 2 * (workers - 1) * sum(t.count for t in targets)  # read and added, where there is anything
+    if len(targets) != len(contested) or copied > WORTH * work:
+        return None
+    return Shares(tuple(targets), at, workers)
+
+
+def _only_added(function: Function, names: frozenset[str]) -> bool:
+    for s in walk(function.body):
+        touched = [a for a in s.args if isinstance(a.type, Array) and root(a).name in names]
+        if touched and s.row not in (rows.ACCUMULATE, rows.ATOMIC_ADD, rows.ATOMIC_SUB, rows.COMPONENTS, rows.SHAPE):
+            return False
+    return True

@@ -1,0 +1,128 @@
+"""The adjoint of one launch without a tape, as in Warp: `launch(..., adjoint=True, adj_inputs=, adj_outputs=)`.
+
+It runs on the memory as it is now. What the launch itself overwrites and its adjoint would read is therefore refused,
+as is whatever needs the contents before and after: those are a tape's business.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from ..arrays import allocation as memory
+from ..arrays.array import array
+from ..arrays.workspace import (
+    Workspace,
+    add_into,
+    gradient_dtype,
+    mirrored_values,
+    moved_values,
+    moved_view,
+    private_copies,
+    shadow_view,
+)
+from ..errors import GradientError, LaunchError
+from ..kernels.program import Program
+from .arguments import shown, views
+from .plan import Backward, Plan
+
+
+def pull_back(plan: Plan, flat: list, values: list, given: Sequence[Any]) -> None:
+    """Run the adjoint of a launch: into each of `given` comes the derivative by what its argument held before.
+
+    `given`: one per argument of the kernel, an array like the argument, or None for the argument's own `.grad`, or for
+    nothing where it has none. Those of arrays that are only read accumulate; those of arrays that the kernel stores to
+    are the seeds, and read 0 afterwards. Raises LaunchError for what does not fit, GradientError for what would not be
+    exact.
+    """
+    program = plan.program
+    adjoints = _adjoints(program, flat, given)
+    if not adjoints:
+        raise LaunchError(
+            f"launch({program.name}, adjoint=True): no argument has an adjoint.", slug="adjoint-count",
+            why="Nothing would be computed.", instead="adj_inputs=[wb.zeros_like(x)], adj_outputs=[seed]",
+        )  # fmt: skip
+    with memory.LOCK, memory.unrecorded():
+        back = plan.backward(tuple(plan.floats))
+        _refuse(plan, back, adjoints)
+        if back.races is not None:
+            back.races.check(plan, flat, values)
+        space = Workspace()
+        for k, adjoint in adjoints.items():
+            add_into(shadow_view(flat[k], space[flat[k].allocation]), adjoint.data, flat[k].span)
+        _run(plan, back, flat, values, space)
+        for k, adjoint in adjoints.items():
+            adjoint.allocation.about_to_write(adjoint.span, program.name)
+            adjoint.data[...] = shadow_view(flat[k], space[flat[k].allocation])
+        space.release()
+
+
+def _run(plan: Plan, back: Backward, flat: list, values: list, space: Workspace) -> None:
+    copies = private_copies(back.private, flat)
+    shadows = [(k, space[flat[k].allocation]) for k in back.shadows]
+    packed = (moved_values(flat, copies) if copies else list(values)) + mirrored_values(flat, shadows)
+
+    def seen() -> list:
+        arrays = views(plan.program.function, flat)
+        for k, (data, first) in copies.items():
+            arrays[k] = moved_view(flat[k], data, first)
+        return arrays + [shadow_view(flat[k], shadow) for k, shadow in shadows]
+
+    back.run(plan, packed, flat, space, seen)
+
+
+def _adjoints(program: Program, flat: list, given: Sequence[Any]) -> dict[int, array]:
+    """Position of a float array -> the array that holds its adjoint."""
+    if len(given) != len(program.params):
+        raise LaunchError(
+            f"Kernel {program.name!r} takes {len(program.params)} arguments, got {len(given)} adjoints.",
+            slug="adjoint-count", instead="adj_inputs=[one for each of inputs], adj_outputs=[one for each of outputs]",
+        )  # fmt: skip
+    found: dict[int, array] = {}
+    for k, leaf in enumerate(program.leaves):
+        a, adjoint = flat[k], given[leaf.arg]
+        if not isinstance(a, array) or not a._differentiable:
+            continue
+        if adjoint is None or leaf.path:
+            adjoint = a.grad if adjoint is None else _part(adjoint, leaf.path)
+        if adjoint is None:
+            continue
+        fits = isinstance(adjoint, array) and adjoint.shape == a.shape and adjoint.data.shape == a.data.shape
+        if not fits or adjoint.data.dtype != gradient_dtype(a):
+            raise LaunchError(
+                f"Kernel {program.name!r}: the adjoint of {leaf.name!r} is {shown(adjoint)}; it must be an array of"
+                f" {a.dtype}, shape {a.shape}.", slug="adjoint-argument", instead="wb.zeros_like(a)",
+            )  # fmt: skip
+        found[k] = adjoint
+    return found
+
+
+def _part(struct: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        struct = getattr(struct, name)
+    return struct
+
+
+def _shared(adjoints: dict[int, array]) -> bool:
+    pairs = itertools.combinations(adjoints.values(), 2)
+    return any(a.span.overlaps(b.span) is not False for a, b in pairs)
+
+
+def _refuse(plan: Plan, back: Backward, adjoints: dict[int, array]) -> None:
+    name, written = plan.program.name, {k for k, _ in plan.writes}
+    lost = [plan.program.leaves[k].name for k, _ in back.needs if k in written]
+    reason = (
+        f"it overwrites {lost[0]!r}, which its adjoint reads" if lost
+        else "two of its arguments share memory" if plan.groups or plan.overlapping
+        else "it uses atomic_min or atomic_max" if back.extremal
+        else "it uses what an atomic returned" if back.reverse.ordered
+        else "two of the adjoints share memory" if _shared(adjoints)
+        else ""
+    )  # fmt: skip
+    if reason:
+        raise GradientError(
+            f"launch({name}, adjoint=True): {reason}.", slug="adjoint-launch", where=plan.program.function.where,
+            why="Without a tape nobody knows what its memory held before and after.",
+            instead="with wb.Tape() as tape: wb.launch(...), then tape.backward(grads={y: seed})",
+        )  # fmt: skip

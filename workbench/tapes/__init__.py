@@ -1,0 +1,1 @@
+"""Tapes: recordings of events, and what is done by walking them."""

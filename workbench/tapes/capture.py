@@ -1,0 +1,263 @@
+"""Captures: the launches, host writes and reverse walks of a block, kept as one list of calls and replayed.
+
+The one idea: a replay repeats what changed memory, on the same memory and with the same numbers, and nothing else. So
+it sees new contents of arrays, and not a new value of a Python variable. What a launch or `backward` decides from
+layouts and numbers was decided at the capture; what they decide from contents is looked at again or refused.
+On the CPU native calls in a row are one call of the generated runtime; on a GPU work in a row becomes a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from itertools import groupby
+from types import TracebackType
+from typing import Any, Self
+
+from ..arrays import allocation, capture_log
+from ..errors import LaunchError
+from ..kernels.compile import c_compiler
+from . import cuda_graph
+from .events import checksum_of, clock
+
+
+class Graph:
+    """What a capture recorded: `replay()` does it again."""
+
+    def __init__(self, notes: capture_log.Notes):
+        self._notes = notes
+        self._segments = _segments(notes.steps)
+        for a in notes.made:
+            if not a.is_gradient and a not in notes.fixed:
+                notes.written.setdefault(a, {})[a.span()] = "a new array"
+        self._written = [[a, tuple(spans.items()), None] for a, spans in notes.written.items()]
+        self._watching: dict[int, weakref.ref] = {}
+        self._deaf: set[int] = set()
+        self._tapes = [(tape, weakref.ref(tape), tuple(tape.events)) for tape in notes.tapes]
+        self._raced = [e for tape in notes.tapes for e in tape.events if e.reverse is not None and e.reverse.races]
+        self._fixed = [(a, name, a.version, _seen(a)) for a, name in notes.fixed.items()]
+        self._asks, self._asked = allocation.asks, [(a, *_asked(a)) for a in notes.asked]
+        grads = dict.fromkeys([*notes.published, *(a for a in notes.cleared if a.is_gradient)])
+        tape_of = {g: weakref.ref(tape) for g, tape in notes.published.items() if g.publisher[0]}
+        self._grads = [(g, tape_of.get(g), tuple(g._written)) for g in grads]
+
+    def __repr__(self) -> str:
+        return f"<graph of {len(self)} calls>"
+
+    def __len__(self) -> int:
+        """How many calls a replay makes."""
+        return len(self._notes.steps)
+
+    def replay(self) -> None:
+        """Do again what was captured, on the present contents of memory.
+
+        Raises LaunchError [capture] under an open tape, or if indices changed on which the absence of races rests;
+        BoundsError or GradientError where a launch fails.
+        """
+        with allocation.LOCK:
+            self._check()
+            own = self._own()
+            for tape in own.values():
+                tape.muted = True
+            try:
+                self._announce(own)
+                for run in self._segments:
+                    run()
+            finally:
+                for tape in own.values():
+                    tape.muted = False
+                self._mark()
+            failed = [error for look in self._notes.checks if (error := look()) is not None]
+            if failed:
+                raise failed[0]
+
+    launch = replay
+
+    def _check(self) -> None:
+        if allocation.recorder() is not None:
+            raise LaunchError(
+                "replay() under an open tape.", slug="capture", why="The tape would not see the launches in it.",
+                instead="the tape and its backward() inside the capture",
+            )  # fmt: skip
+        capture_log.refuse("replay()")
+        for a, name, version, seen in self._fixed:
+            if a.version != version or seen != _seen(a):
+                raise LaunchError(
+                    f"Kernel {name!r}: an array of indices has changed since the capture.", slug="capture",
+                    why="Whether two threads of it meet was looked at once, and may be different now.",
+                    instead="wb.capture() again",
+                )  # fmt: skip
+
+        if self._asks != allocation.asks:
+            for a, required, retained in self._asked:
+                if (required, retained) != _asked(a):
+                    raise LaunchError(
+                        f"requires_grad or retain_grad of {next(iter(a.names), a)} has changed since the capture.",
+                        slug="capture", why="The replay would publish the gradients that were asked for then.",
+                        instead="wb.capture() again",
+                    )  # fmt: skip
+            self._asks = allocation.asks
+
+    def _own(self) -> dict[int, Any]:
+        """The tapes that hold what was captured and nothing else: their events are what is about to happen again."""
+        own = {}
+        for tape, ref, events in self._tapes:
+            if len(tape.events) == len(events) and (not events or tape.events[-1] is events[-1]):
+                own[id(ref)] = tape
+            elif events and tape.events and tape.events[0] is events[0]:
+                tape.spoil(events[0])
+        for event in self._raced:
+            event.checked = False
+        return own
+
+    def _mark(self) -> None:
+        """Leave gradient memory marked as the block left it: what is published, what was written by hand."""
+        now = next(clock)
+        for grad, tape, written in self._grads:
+            grad.version += 1
+            if grad._written or grad.exposed or written:
+                grad.mark_published()
+                grad._written.update(dict.fromkeys(written))
+            grad.publisher = (0, None) if tape is None else (now, tape)
+
+    def _announce(self, own: dict[int, Any]) -> None:
+        """Tell who watches, except the tapes that were captured too and those that refuse to walk back already: the
+        last place of an entry says who needs not be told."""
+        deaf = {k for k, ref in self._watching.items() if k in own or (tape := ref()) is None or tape.deaf}
+        same, self._deaf = self._deaf == deaf, deaf
+        marked = {grad for grad, _, _ in self._grads}
+        for entry in self._written:
+            a, spans, quiet = entry
+            if same and a.watchers is quiet:
+                a.version += 1
+                continue
+            for span, what in spans:
+                a.about_to_write(span, what)
+            self._watching.update((id(ref), ref) for ref in a.watchers)
+            alone = all(id(ref) in deaf for ref in a.watchers)
+            entry[2] = a.watchers if alone and (a in marked or not a.is_gradient) else None
+
+
+def _segments(steps: list[Any]) -> list[Callable[[], None]]:
+    """Native calls in a row become one, and so does what is queued on one GPU in a row."""
+    found: list[Callable[[], None]] = []
+    for kind, group in groupby(steps, _kind):
+        row = list(group)
+        if kind is capture_log.Call:
+            found.append(_native((capture_log.Call * len(row))(*row)))
+        elif kind is not None:
+            found.append(cuda_graph.Row(row, kind))
+        else:
+            found += row
+    return found
+
+
+def _kind(step: Any) -> Any:
+    """`Call`, the ordinal of a GPU, or None for what stays as it is."""
+    return capture_log.Call if isinstance(step, capture_log.Call) else getattr(step, "gpu", None)
+
+
+def _native(row: ctypes.Array) -> Callable[[], None]:
+    replay, at, n = c_compiler.replay(), ctypes.addressof(row), len(row)
+
+    def run(row: ctypes.Array = row) -> None:
+        replay(at, n)
+
+    return run
+
+
+def _seen(a: allocation.Allocation) -> int | None:
+    return checksum_of(a.span()) if a.exposed else None
+
+
+def _asked(a: allocation.Allocation) -> tuple[tuple, tuple]:
+    return tuple(a.required.spans), tuple(a.retained.spans)
+
+
+class Capture:
+    """`with wb.capture() as graph:` runs the block and notes what it does to memory; `graph.replay()` does it again.
+
+    In it: launches, `zero_`, `fill_`, `assign`, `copy`, new arrays, a tape with its `backward(loss)` or
+    `backward(grads=...)`, and `tape.zero()`. Values cannot be read before the block ends. Leaves accumulate with every
+    replay, as they would if the block ran again: zero them inside to start anew. Raises LaunchError [capture].
+    """
+
+    def __init__(self) -> None:
+        self._notes: capture_log.Notes | None = None
+        self.graph: Graph | None = None
+
+    def __enter__(self) -> Self:
+        if allocation.recorder() is not None:
+            raise LaunchError(
+                "a capture under an open tape.", slug="capture", why="A replay is no event of a tape.",
+                instead="with wb.capture() as graph:\n        with wb.Tape() as tape:",
+            )  # fmt: skip
+        self._notes = capture_log.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        notes, self._notes = self._notes, None
+        try:
+            if kind is None and notes is not None:
+                _zero_again(notes)
+                _check_fixed(notes)
+                self.graph = Graph(notes)
+        finally:
+            capture_log.stop()
+
+    def replay(self) -> None:
+        """Do again what the block did. Raises LaunchError [capture], and what a launch raises."""
+        if self.graph is None:
+            raise LaunchError("replay() of a capture that is not complete.", slug="capture", instead="after the block")
+        self.graph.replay()
+
+    launch = replay
+
+
+def _zero_again(notes: capture_log.Notes) -> None:
+    """If the block ran again, `tape.zero()` would find on the tape what the block has left there."""
+    for grad, tape in notes.supposed.items():
+        if grad not in tape._published():
+            raise LaunchError(
+                "two recordings of one tape that was zeroed in front of them, the second without an array of the"
+                " first.",
+                slug="capture", why="The gradients of that array would not be zeroed in a replay.",
+                instead="one tape for each",
+            )  # fmt: skip
+    places = sorted(((at, tape) for tape, ats in notes.zeroed.items() for at in ats), key=lambda p: -p[0])
+    for at, tape in places:
+        grads = tape._published()
+        once = len(notes.zeroed[tape]) == 1  # then memory that is written whole behind it need not be cleared
+        dead = [grad for grad in grads if once and notes.first.get(grad) == "whole"]
+        notes.steps[at:at] = [capture_log.clearing(grad.bytes) for grad in grads if grad not in dead]
+        for grad in grads:
+            notes.cleared.add(grad)
+            notes.written.setdefault(grad, {})[grad.span()] = "tape.zero()"
+
+
+def _check_fixed(notes: capture_log.Notes) -> None:
+    for a, name in notes.fixed.items():
+        if a in notes.written:
+            raise LaunchError(
+                f"Kernel {name!r}: its indices are computed inside the capture.", slug="capture",
+                why="Whether two of its threads meet has to be looked at each time, and a replay does not.",
+                instead="the indices before the capture, or wb.config.race_guard = False",
+            )  # fmt: skip
+
+
+def capture() -> Capture:
+    """Record a block of launches, with its backward pass, so that it can be replayed at the speed of its kernels."""
+    return Capture()
+
+
+class ScopedCapture(Capture):
+    """`capture` under Warp's name and arguments: the result is in `.graph`, for `capture_launch`."""
+
+    def __init__(self, device: Any = None, **rest: Any):
+        super().__init__()
+
+
+def capture_launch(graph: Graph) -> None:
+    """`graph.replay()`, under Warp's name."""
+    graph.replay()

@@ -1,0 +1,328 @@
+"""`checkpoint(steps, budget)`: a long time loop as one event of a tape, with a few copies of its state, not all.
+
+Where to keep a copy, and what to run again, is the optimal schedule of Griewank and Walther (Algorithm 799, ACM TOMS
+26, 2000), from the library `checkpoint-schedules`. In the walk each step runs again under a tape of its own, which is
+walked into the same workspace. A step is taken to be a function of its number and of memory: that it did the same
+launches on the same arrays as the first time is checked, and so is that nothing else changed the memory it reads.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocation as memory
+from ..arrays import capture_log
+from ..arrays.allocation import Allocation, Span
+from ..arrays.array import array
+from ..arrays.workspace import Workspace
+from ..errors import GradientError, LaunchError, Where
+from .events import Event, checksum_of, clock
+from .recording import Recording
+from .tape import REVERSE, Tape
+
+State = list[Any]  # the bytes of each state array, packed
+KIND = "loop"
+
+
+def checkpoint(steps: int, budget: int) -> Callable[[Callable[..., None]], Checkpointed]:
+    """Decorate `step(k, *state)`, which launches what one step of a simulation does to the arrays `state`.
+
+    steps    how often a call of the decorated function runs it, for k = 0 ... steps - 1.
+    budget   how many copies of the state may exist at once for the reverse pass, one at least.
+
+        @wb.checkpoint(steps=1000, budget=30)
+        def simulate(k, x, v):
+            wb.launch(advance, dim=n, inputs=[x, v, stiffness])
+
+        with wb.Tape() as tape:
+            simulate(x, v)
+            wb.launch(error, dim=n, inputs=[x, target], outputs=[loss])
+        tape.backward(loss)
+
+    Without a tape the loop just runs. `state` must list every array that a step writes; other arrays (`stiffness`) may
+    be read, and have gradients too. Each walk runs steps again, as few as the budget allows. Needs the library
+    `checkpoint-schedules`. Raises LaunchError [checkpoint], [checkpoint-state]; in the walk GradientError
+    [checkpoint-step] where a step did something else than the first time.
+    """
+    for name, n in (("steps", steps), ("budget", budget)):
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise LaunchError(f"checkpoint({name}={n!r}): a whole number from 1 on", slug="checkpoint")
+    return lambda step: Checkpointed(step, steps, budget)
+
+
+class Checkpointed:
+    """A time loop: call it with its state arrays. `recomputed` counts the steps that the last walk ran again."""
+
+    def __init__(self, step: Callable[..., None], steps: int, budget: int):
+        self.step, self.steps, self.budget = step, steps, budget
+        self.recomputed = 0
+        self.__name__, self.__doc__ = getattr(step, "__name__", "step"), step.__doc__
+
+    def __call__(self, *state: array) -> None:
+        self._check(state)
+        with memory.LOCK:
+            tape = memory.recorder()
+            if tape is None:
+                with _bar(self.steps, self.__name__) as done:
+                    for k in range(self.steps):
+                        self.step(k, *state)
+                        done.update()
+            else:
+                capture_log.refuse("A checkpointed loop under a tape")
+                _Loop(self, tape, state).record(memory.caller_where())
+
+    def _check(self, state: Sequence[array]) -> None:
+        for n, a in enumerate(state):
+            if not isinstance(a, array):
+                raise LaunchError(
+                    f"{self.__name__}(...): state {n} is a {type(a).__name__}, not an array.", slug="checkpoint-state",
+                    why="What a step carries over lies in arrays.", instead="parameters as globals, or by a closure",
+                )  # fmt: skip
+            if any(a.span.overlaps(b.span) is not False for b in state[:n]):
+                raise LaunchError(
+                    f"{self.__name__}(...): two state arrays share memory.", slug="checkpoint-state",
+                    instead="each memory once",
+                )  # fmt: skip
+
+
+def _bar(steps: int, name: str) -> Any:
+    """A progress bar for loops of more than a second."""
+    from tqdm.auto import tqdm
+
+    return tqdm(total=steps, desc=name, delay=1.0, leave=False)
+
+
+def _schedule(steps: int, budget: int) -> Iterator[Any]:
+    try:
+        library = importlib.import_module("checkpoint_schedules")
+    except ImportError:
+        raise LaunchError(
+            "checkpoint() needs the library checkpoint-schedules.", slug="checkpoint",
+            instead="pip install 'workbench[checkpoint]'",
+        ) from None  # fmt: skip
+    return iter(library.MultistageCheckpointSchedule(steps, max(1, min(budget, steps - 1)), 0))
+
+
+@dataclass
+class _Step:
+    """What a step did the first time: numbers that stand for its launches, and for the bytes that it left where
+    others can write.
+    """
+
+    did: int
+    left: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class _Loop:
+    """One run of a loop under a tape: its checkpoints, and what the reverse pass compares with."""
+
+    loop: Checkpointed
+    tape: Recording
+    state: Sequence[array]
+    kept: dict[int, State] = field(default_factory=dict)
+    steps: list[_Step] = field(default_factory=list)
+    actions: Iterator[Any] | None = None
+    ready: Tape | None = None  # the step that the next action reverses, recorded
+    active: dict[Allocation, None] = field(default_factory=dict)
+    scalars: dict[Allocation, Any] = field(default_factory=dict)
+
+    # ---- the first time
+
+    def record(self, where: Where | None) -> None:
+        """Run the loop as one event of the tape."""
+        tape, event = self.tape, Event(next(clock), KIND, self.loop.__name__, where)
+        event.arrays, event.loop = tuple(self.state), self
+        event.writes = tuple(a.span for a in self.state)
+        event.reads = event.writes
+        self.active, self.scalars = dict(tape.active), dict(tape.scalars)
+        if tape.guarded:
+            tape._meet(event)
+        tape._before_writes(event)
+        for span in event.writes:
+            span.allocation.about_to_write(span, self.loop.__name__, where, tape)
+        reads: dict[Span, array] = {}
+        try:
+            tape.muted = True
+            self._forward(reads)
+        except BaseException as failure:
+            tape.after_failure(event, failure)
+            raise
+        finally:
+            tape.muted = False
+        event.reads = (*event.reads, *reads)
+        event.arrays = (*self.state, *reads.values())
+        tape.active.update(self.active)
+        tape.scalars.update(self.scalars)
+        for n, (span, a) in enumerate([*[(a.span, a) for a in self.state], *reads.items()]):
+            tape.arrays[id(a)] = a
+            tape._need(span, event, n)
+        tape.events.append(event)
+        tape._leave(event)
+
+    def _forward(self, reads: dict[Span, array]) -> None:
+        self.actions, self.kept = _schedule(self.loop.steps, self.loop.budget), {0: self._copies()}
+        with _bar(self.loop.steps, self.loop.__name__) as done:
+            for action in self.actions:
+                if type(action).__name__ == "EndForward":
+                    break
+                if action.write_ics and action.n0:
+                    self.kept[action.n0] = self._copies()
+                for k in range(action.n0, min(action.n1, self.loop.steps)):
+                    self.ready = self._run(k)
+                    self._check_writes(self.ready)
+                    self._note_reads(self.ready, reads)
+                    done.update()
+
+    def _run(self, k: int) -> Tape:
+        """One step, recorded on a tape of its own that follows what the loop has been found to depend on."""
+        inner = Tape()
+        inner.active.update(self.active)
+        inner.scalars.update(self.scalars)
+        spans = [a.span for a in self.state]
+        for span in spans:
+            inner.left[span.allocation] = {}
+            span.allocation.watch(inner)
+            if span.allocation.exposed:
+                inner.left[span.allocation][span] = checksum_of(span)
+                inner.guarded = True
+        with inner:
+            self.loop.step(k, *self.state)
+        end = Event(next(clock), "func", "the end of the step", None, tuple(spans), ())
+        inner._meet(end)
+        if inner.conflicts:
+            inner._verify()
+        self.active.update(inner.active)
+        self.scalars.update(inner.scalars)
+        self._compare(k, inner)
+        inner.muted = True  # what comes later overwrites what it needs; the tape around it puts that back
+        return inner
+
+    def _compare(self, k: int, inner: Tape) -> None:
+        given = any(e.command is None and len(e.arrays) == 1 for e in inner.events)  # numbers of the host
+        spans = [a.span for a in self.state if given or a.allocation.exposed]
+        now = _Step(_signature(inner), tuple(checksum_of(s) for s in spans))
+        if k == len(self.steps):
+            self.steps.append(now)
+            return
+        then = self.steps[k]
+        if now.did != then.did or (len(now.left) == len(then.left) and now.left != then.left):
+            raise GradientError(
+                f"step {k} of {self.loop.__name__!r} was run again, and did something else than the first time.",
+                slug="checkpoint-step", where=inner.events[0].where if inner.events else None,
+                why="The gradient would be that of another program.",
+                instead="a step that depends on its number and its arrays only",
+            )  # fmt: skip
+
+    def _check_writes(self, inner: Tape) -> None:
+        own = {a.allocation: a.span for a in self.state}
+        for event in inner.events:
+            if event.kind in ("func", "foreign", KIND):
+                raise LaunchError(
+                    f"a step of {self.loop.__name__!r} holds {event.label!r}, which cannot be run again.",
+                    slug="checkpoint-step", where=event.where, instead="launches, copies and fills",
+                )  # fmt: skip
+            for span in event.writes:
+                a = span.allocation
+                if a not in own or not (own[a].contains(span) or own[a] == span):
+                    raise LaunchError(
+                        f"a step of {self.loop.__name__!r} writes {_label(event, span)}, which is not among its state.",
+                        slug="checkpoint-state", where=event.where,
+                        why="A step that runs again would find there what the last one left.",
+                        instead=f"{self.loop.__name__}(..., {_label(event, span)})",
+                    )  # fmt: skip
+
+    def _note_reads(self, inner: Tape, reads: dict[Span, array]) -> None:
+        own = {a.allocation for a in self.state}
+        for event in inner.events:
+            named = [a for a in (event.command.places if event.command is not None else event.arrays)
+                     if isinstance(a, array)]  # fmt: skip
+            for span in event.reads:
+                if span.allocation not in own and span not in reads:
+                    reads[span] = next(a for a in named if a.allocation is span.allocation)
+
+    # ---- the reverse pass
+
+    def reverse(self, event: Event, space: Workspace) -> None:
+        """Reverse all steps. The state is what it was before the loop when this returns."""
+        if self.actions is None:
+            with memory.silent():
+                self._again()
+        assert self.actions is not None
+        self.loop.recomputed, first = 0, dict(self.kept)
+        try:
+            with memory.silent(), _bar(self.loop.steps, f"{self.loop.__name__}, reversed") as done:
+                for action in self.actions:
+                    self._perform(action, space, done)
+        finally:
+            self.actions, self.ready = None, None
+            self.kept = {0: first[0]}
+        self._put(first[0])
+
+    def _again(self) -> None:
+        """The checkpoints of the first pass are used up: from the start once more."""
+        self._put(self.kept[0])
+        self.actions = _schedule(self.loop.steps, self.loop.budget)
+        for action in self.actions:
+            if type(action).__name__ == "EndForward":
+                return
+            self._advance(action)
+
+    def _perform(self, action: Any, space: Workspace, done: Any) -> None:
+        kind = type(action).__name__
+        if kind == "Forward":
+            self.loop.recomputed += action.n1 - action.n0
+            self._advance(action)
+        elif kind in ("Copy", "Move"):
+            self._put(self.kept[action.n] if kind == "Copy" or action.n == 0 else self.kept.pop(action.n))
+        elif kind == "Reverse":
+            assert action.n1 - action.n0 == 1 and self.ready is not None
+            self.ready._walk(space)
+            self.ready = None
+            done.update()
+
+    def _advance(self, action: Any) -> None:
+        if action.write_ics and action.n0 not in self.kept:
+            self.kept[action.n0] = self._copies()
+        for k in range(action.n0, min(action.n1, self.loop.steps)):
+            self.ready = self._run(k)
+
+    def _copies(self) -> State:
+        return [a.span.copy_out() for a in self.state]
+
+    def _put(self, state: State) -> None:
+        for a, data in zip(self.state, state, strict=True):
+            a.span.copy_in(data)
+
+    @property
+    def nbytes(self) -> int:
+        """What the checkpoints hold."""
+        return sum(data.nbytes for state in self.kept.values() for data in state)
+
+
+def _label(event: Event, span: Span) -> str:
+    if event.command is not None:
+        pairs = zip(event.command.program.leaves, event.command.places, strict=True)
+        return next(p.name for p, a in pairs if isinstance(a, array) and a.allocation is span.allocation)
+    return event.arrays[0].label
+
+
+def _signature(inner: Tape) -> int:
+    """Stands for what the events of a step did: kernels, grids, arrays, numbers."""
+    parts: list[Any] = []
+    for e in inner.events:
+        numbers = [] if e.command is None else [
+            a if isinstance(a, bool | int | float) else np.asarray(a).tobytes()
+            for a in e.command.flat if not isinstance(a, array)
+        ]  # fmt: skip
+        which = (id(e.command.program), e.command.plan.dims) if e.command is not None else ()
+        parts.append((e.kind, which, tuple(e.reads), tuple(e.writes), *numbers))
+    return hash(tuple(parts))
+
+
+REVERSE[KIND] = lambda tape, event, space, after: event.loop.reverse(event, space)

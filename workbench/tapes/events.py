@@ -1,0 +1,152 @@
+"""Events of a tape: one thing that happened to memory, what it kept, and what its adjoint needs."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..arrays.allocation import Allocation, Span
+from ..arrays.array import array
+from ..errors import Where
+
+clock = itertools.count(1)  # orders recordings and publications of all tapes
+
+
+@dataclass(eq=False, slots=True)
+class Kept:
+    """Bytes saved before an event overwrote them."""
+
+    span: Span
+    data: Any
+    reason: str
+
+
+class Event:
+    """One thing that happened to memory. `reads` and `writes` are the spans it touched.
+
+    Every launch makes one: what most of them do not need is an attribute of the class.
+    """
+
+    kept: Sequence[Kept] = ()
+    reverse: Any = None  # plan.Backward, where the event is on an active path
+    callback: Callable[[], None] | None = None
+    arrays: tuple[array, ...] = ()
+    loop: Any = None  # what a checkpointed loop needs to run again
+    checked: bool = False  # for races
+    followed: bool = True  # False: a copy whose source was not on an active path
+
+    def __init__(
+        self, id: int, kind: str, label: str, place: Any, reads: tuple[Span, ...] = (), writes: tuple[Span, ...] = (),
+        command: Any = None, arrays: tuple[array, ...] = (),
+    ):  # fmt: skip
+        self.id, self.label = id, label
+        self.kind = kind  # launch | copy | assign | fill_ | zero_ | func | loop | foreign
+        self.place = place  # Where, or (code, its present instruction) until somebody asks
+        self.reads, self.writes, self.command = reads, writes, command
+        if arrays:
+            self.arrays = arrays
+
+    @property
+    def stamp(self) -> int:
+        """When it was recorded: events and publications of all tapes are counted by one clock."""
+        return self.id
+
+    @property
+    def line(self) -> int:
+        """The number of the user's line that made this event; 0 where it is not known."""
+        return _line(*self.place) if isinstance(self.place, tuple) else getattr(self.place, "line", 0)
+
+    @property
+    def where(self) -> Where | None:
+        """The user's line that made this event."""
+        if isinstance(self.place, tuple):
+            code, line = self.place[0], self.line
+            text = linecache.getline(code.co_filename, line).rstrip("\n")
+            self.place = Where(code.co_filename, line, text=text, function=code.co_name)
+        return self.place
+
+    def __repr__(self) -> str:
+        return f"<L{self.id} {self.label}>"
+
+
+@dataclass(eq=False, slots=True)
+class Need:
+    """Bytes that the adjoint of an event will read, with a checksum if somebody else can change them unseen."""
+
+    span: Span
+    event: Event
+    position: int  # of the array among the flat arguments, or among the event's arrays
+    checksum: int | None = None
+    stamp: Any = None
+
+    @property
+    def name(self) -> str:
+        command = self.event.command
+        return command.program.leaves[self.position].name if command else self.event.arrays[self.position].label
+
+    def verify(self) -> bool:
+        return self.checksum is None or self.checksum == checksum_of(self.span)
+
+    def culprit(self) -> str:
+        """Who can have changed the bytes."""
+        if self.stamp is not None and self.stamp != stamp_of(self.span.allocation):
+            return "an in-place operation of torch"
+        return "a write through its raw memory (numpy(), ptr, another library)"
+
+
+class Needs(list[Need]):
+    """What adjoints will read in one allocation. A history that lies there row behind row meets no earlier row."""
+
+    seen = low = high = 0  # of so many, the hull
+
+    def meeting(self, span: Span) -> list[Need]:
+        """Those that share a byte with `span`, or may."""
+        for need in self[self.seen :]:
+            low, high = need.span.hull()
+            self.low, self.high = (min(self.low, low), max(self.high, high)) if self.seen else (low, high)
+            self.seen += 1
+        low, high = span.hull()
+        if high <= self.low or self.high <= low:
+            return []
+        return [need for need in self if need.span.overlaps(span) is not False]
+
+    def without(self, others: Iterable[Need]) -> Needs:
+        gone = set(others)
+        return Needs([need for need in self if need not in gone])
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """Events [first, last) of a tape under one name; `last` is None while it is open."""
+
+    name: str
+    first: int
+    last: int | None = None
+
+
+@lru_cache(4096)
+def _line(code: Any, instruction: int) -> int:
+    """A frame's own `f_lineno` counts through its code each time: too long for a launch."""
+    return next((n for begin, end, n in code.co_lines() if begin <= instruction < end and n), code.co_firstlineno)
+
+
+def stamp_of(a: Allocation) -> Any:
+    """How often another library says that it has changed this memory; None if none knows it."""
+    return next((found for stamper in stampers if (found := stamper(a)) is not None), None)
+
+
+def checksum_of(span: Span) -> int:
+    data = span.words()
+    data = data.get() if span.allocation.device.is_cuda else data
+    return zlib.crc32(np.ascontiguousarray(data).data)
+
+
+# functions of an allocation: a number that grows whenever the library that owns it changes it, None if it is not theirs
+stampers: list[Callable[[Allocation], Any]] = []

@@ -1,0 +1,309 @@
+"""Forward mode over a tape: `jvp`, the derivative in one direction, by the same exact walk as `backward`.
+
+The tape cannot run a program again, but it can put back, event by event, the bytes that adjoints read; a tangent reads
+the same ones (`kernels.tangent`). So the walk first rewinds to where the tape started, as the reverse walk does, and
+then goes forward: at every event it carries the tangents on, and puts back what the event had left. Memory, user
+gradients and the tape are as before when it returns, whatever happens in between. What the reverse walk refuses is
+refused here, and so is `record_func`: nothing says what the user's function does to a tangent.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocation as memory
+from ..arrays.allocation import Allocation, Span
+from ..arrays.array import array
+from ..arrays.workspace import (
+    Workspace,
+    add_into,
+    add_seed,
+    extremal_memory,
+    float_parts,
+    gradient_dtype,
+    mirrored_values,
+    moved_values,
+    moved_view,
+    private_copies,
+    shadow_view,
+)
+from ..device import xp
+from ..errors import GradientError
+from ..kernels import check
+from ..kernels.ir import Function
+from ..kernels.passes.tangent import PREFIX, Tangent, tangent
+from ..kernels.types import Struct
+from ..launches.arguments import views as launch_views
+from ..launches.plan import changing, executable_for
+from .events import Event
+from .tape import Tape
+
+
+class Tangents(Mapping):
+    """What `jvp` returns: the tangent of every array of a tape, by its contents at the end.
+
+    `t[a]` is a new NumPy array of shape (*a.shape, *components), for any array or view on memory of the tape: zeros
+    where nothing depends on the direction. Of an array of structs ask for a field.
+    Iterating gives the arrays of the tape that have a tangent.
+    """
+
+    def __init__(self, tape: Tape, space: Workspace):
+        self._tape, self._space = tape, space
+
+    def __getitem__(self, a: array) -> np.ndarray:
+        if a.allocation in self._space or isinstance(a.dtype, Struct):
+            return value_of(a, self._space)
+        known = {b.allocation for b in self._tape.arrays.values()}
+        if a.allocation not in known:
+            raise GradientError(
+                f"{a.label} was neither read nor written while this tape recorded.", slug="seed-untouched",
+                why="Its tangent would be zero in silence.", instead="an array of one of its launches",
+            )  # fmt: skip
+        return np.zeros((*a.shape, *_components(a)), gradient_dtype(a))
+
+    def __iter__(self) -> Iterator[array]:
+        return iter([a for a in self._tape.arrays.values() if a.allocation in self._space and float_parts(a)])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, a: object) -> bool:
+        return isinstance(a, array) and a.allocation in self._space
+
+
+def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents:
+    """The derivative of everything a tape computed, in one direction of what it started from (forward mode).
+
+    tangents   {x: v}: v has the shape of x with its components as last axes (NumPy array, or an array of x's dtype;
+               float32 for float16). x must have had `requires_grad`, or depend on such an array, when it was recorded.
+    Returns `Tangents`: result[y] is J v for the final contents of y. Exact to rounding, the transpose of `backward`:
+    <u, J v> = <J^T u, v>. Raises GradientError where that cannot be had: what `backward` refuses, `record_func`.
+    """
+    with memory.LOCK, memory.unrecorded():
+        space = Workspace()
+        for x, v in tangents.items():
+            _check_direction(tape, x)
+            add_seed(space, x, v) if isinstance(v, array) else _add_numbers(space, x, v)
+        if not space:
+            raise GradientError("jvp() without a direction.", slug="no-seed", instead="jvp(tape, {x: v})")
+        return Tangents(tape, walk(tape, space))
+
+
+def _check_direction(tape: Tape, x: Any) -> None:
+    if not isinstance(x, array):
+        raise GradientError(f"a tangent belongs to an array, not to {type(x).__name__}", slug="seed-type")
+    if x.allocation not in tape.active:
+        raise GradientError(
+            f"{x.label} is on no active path of this tape.", slug="not-active",
+            why="What its derivative needs was not kept.", instead="requires_grad=True before the tape records",
+        )  # fmt: skip
+
+
+def _add_numbers(space: Workspace, x: array, v: Any) -> None:
+    parts = float_parts(x)
+    view = shadow_of(x, space) if parts == [x] else None
+    if view is None or np.shape(v) != view.shape:
+        raise GradientError(
+            f"the tangent of {x.label} has shape {np.shape(v)}; it must be {(*x.shape, *_components(x))}.",
+            slug="seed-shape", instead=f"np.ones({(*x.shape, *_components(x))})",
+        )  # fmt: skip
+    add_into(view, on_device(x, np.asarray(v, view.dtype)), x.span)
+
+
+def _components(a: array) -> tuple[int, ...]:
+    return getattr(a.dtype, "shape", ())
+
+
+def value_of(a: array, space: Workspace) -> np.ndarray:
+    """A copy, on the host, of what a workspace holds for an array: shape (*a.shape, *components)."""
+    g = shadow_of(a, space)
+    return g.get() if a.device.is_cuda else g.copy()
+
+
+def shadow_of(a: array, space: Workspace) -> Any:
+    """What a workspace holds for an array, on its device: a view of shape (*a.shape, *components)."""
+    if isinstance(a.dtype, Struct):
+        raise GradientError(
+            f"{a.label} is an array of structs: its derivatives are those of its fields.", slug="seed-type",
+            instead=f"{a.label}.field({a.dtype.fields[0][0]!r})",
+        )  # fmt: skip
+    view = space[a.allocation].view(a.span, gradient_dtype(a))
+    return view.reshape((*a.shape, *_components(a)))  # components lie side by side: still a view
+
+
+def on_device(a: array, values: np.ndarray) -> Any:
+    """Numbers where an array lives."""
+    return xp(a.device).asarray(values)
+
+
+# ---- the walk
+
+
+def walk(tape: Tape, space: Workspace) -> Workspace:
+    """Carry the tangents in `space` through every event. Call under LOCK. Memory is as it was when this returns."""
+    passing(tape, lambda event, after: _FORWARD[event.kind](tape, event, space, after))
+    return space
+
+
+def passing(tape: Tape, before: Callable[[Event, dict], None], behind: Callable[[Event], None] | None = None) -> None:
+    """Go through the events: `before(event, extremes)` with memory as it found it, `behind(event)` as it left it.
+
+    "Memory" are the bytes that the tape kept; with Tape(keep="all") that is everything it wrote.
+    """
+    tape._verify()
+    tape._tally()
+    undone: list[list] = []
+    extremes: dict[Event, dict] = {}
+    try:
+        for event in reversed(tape.events):
+            extremes[event] = extremal_memory(event)
+            undone.append([])
+            tape._rewind(event, undone[-1])
+        for event in tape.events:
+            before(event, extremes.pop(event))
+            _redo(undone.pop())
+            if behind is not None:
+                behind(event)
+    finally:
+        while undone:
+            _redo(undone.pop())
+
+
+def _redo(rewound: list) -> None:
+    for span, data in reversed(rewound):
+        span.copy_in(data)
+
+
+def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, Any]) -> None:
+    command, back = event.command, event.reverse
+    plan, flat, places = command.plan, command.flat, command.places
+    _refuse_unfollowed(event, space)
+    if back is None or not any(places[k].allocation in space for k in back.shadows):
+        return
+    tape.check_races(event)
+    made, ready = _program(event)
+    _refuse_unkept(tape, event, made)
+    for k in back.extremal:  # the initial contents' share, as in the reverse walk
+        space[flat[k].allocation]
+    helpers = tape._ties(event, after) if back.extremal else []
+    for k in back.extremal:
+        tape._consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)
+    position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
+    copies = private_copies(tuple(position[n] for n in sorted(made.private)), flat)
+    extras = [(k, space[places[k].allocation]) for k in back.shadows] + helpers
+    values = moved_values(flat, copies) if copies else list(command.values)
+
+    def views() -> list:
+        arrays = launch_views(plan.program.function, flat)
+        for k, (data, first) in copies.items():
+            arrays[k] = moved_view(flat[k], data, first)
+        return arrays + [shadow_view(places[k], shadow) for k, shadow in extras]
+
+    ready.run(plan.program, plan.dims, values + mirrored_values(places, extras), views)
+
+
+def _refuse_unfollowed(event: Event, space: Workspace) -> None:
+    """A launch that met this memory before it was on an active path has kept nothing for it."""
+    plan, flat = event.command.plan, event.command.flat
+    followed = () if event.reverse is None else event.reverse.shadows
+    for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
+        if k not in followed and flat[k].allocation in space:
+            raise GradientError(
+                f"{plan.program.leaves[k].name!r} was not yet on an active path when {event.label!r} was recorded.",
+                slug="late-grad", where=event.where, why="What its derivative needs was not kept.",
+                instead="set requires_grad=True before the tape records",
+            )  # fmt: skip
+
+
+def _refuse_unkept(tape: Tape, event: Event, made: Tangent) -> None:
+    """A tangent may read what an adjoint written by the user does not: is that still there, as far as can be known."""
+    position = {leaf.name: k for k, leaf in enumerate(event.command.plan.program.leaves)}
+    spans = {n: event.command.flat[position[n]].span for n in made.needs - event.reverse.reverse.needs}
+    more = [n for n, span in spans.items() if tape.keep != "all" and not _unchanged_since(tape, event, span)]
+    if more:
+        raise GradientError(
+            f"the tangent of {event.label!r} reads {', '.join(sorted(more))}, which its adjoint does not.",
+            slug="not-kept", where=event.where, instead='wb.Tape(keep="all")',
+        )  # fmt: skip
+
+
+def _unchanged_since(tape: Tape, event: Event, span: Span) -> bool:
+    """Nobody can have written these bytes since an event found them: not the tape, no call of ours, no foreign hand."""
+    a = span.allocation
+    later = tape.events[tape.events.index(event) :]
+    hands = [s for e in later for s in e.writes] + list(tape.changed.get(a, ()))
+    return a in tape.left and not a.exposed and not any(s.overlaps(span) is not False for s in hands)
+
+
+def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
+    """copy: the target gets the tangent of the source; every other host write clears it."""
+    dst = event.arrays[0]
+    src = event.arrays[1] if len(event.arrays) == 2 and event.arrays[1].allocation in space else None
+    if src is None and dst.allocation not in space:
+        return
+    for part in float_parts(dst):
+        target = space[dst.allocation].view(part.span, gradient_dtype(part))
+        if src is None:
+            target[...] = 0
+        else:
+            twin = src if part is dst else src.field(part._name or "")
+            target[...] = space[src.allocation].view(twin.span, gradient_dtype(twin)).copy()
+
+
+def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
+    what = "a checkpointed loop" if event.loop is not None else "a function of yours"
+    raise GradientError(
+        f"the tape holds {what} ({event.label}): forward mode cannot see what it does.",
+        slug="jvp-func", where=event.where, instead="kernels in its place, or backward()",
+    )  # fmt: skip
+
+
+def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
+    """Not ours: only passed."""
+
+
+_FORWARD: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
+    "launch": _launch, "copy": _host, "assign": _host, "fill_": _host, "zero_": _host, "func": _func,
+    "loop": _func, "foreign": _nothing,
+}  # fmt: skip
+
+
+# ---- programs, made once per plan and active set
+
+_made: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Tangent, Any]]] = weakref.WeakKeyDictionary()
+
+
+def _program(event: Event) -> tuple[Tangent, Any]:
+    plan, active = event.command.plan, event.reverse.reverse.active
+    known = _made.setdefault(plan, {})
+    if active not in known:
+        known[active] = _make(plan, active)
+    return known[active]
+
+
+def _make(plan: Any, active: frozenset[str]) -> tuple[Tangent, Any]:
+    program = plan.program
+    made = tangent(program.function, active, changing(plan))
+    check.check(made.function)
+    return made, executable(plan, made.function, made.ordered, active)
+
+
+def executable(plan: Any, function: Function, ordered: bool, active: frozenset[str]) -> Any:
+    """A tangent, ready to run: as an adjoint is, with `t_` arrays laid out like what they belong to."""
+    if ordered and plan.backend == "cuda" and np.prod(plan.dims) > 1:
+        raise GradientError(
+            f"Kernel {plan.program.name!r} uses what an atomic returned: on a GPU a matter of the order of threads.",
+            slug="atomic-order", where=plan.program.function.where, instead="device='cpu' for this launch",
+        )  # fmt: skip
+    mirrored = {f"{prefix}{n}": n for prefix in (PREFIX, "after_", "ties_", "") for n in plan.shapes}
+    contiguous = frozenset(m for m, n in mirrored.items() if n in plan.contiguous)
+    shapes = {m: plan.shapes[n] for m, n in mirrored.items()}
+    shapes |= {f"{PREFIX}{n}": (1,) for n in active if n not in plan.shapes}
+    groups = tuple(g | {f"{PREFIX}{n}" for n in g} for g in (*plan.groups, plan.overlapping) if g)
+    return executable_for(
+        plan.program, function, plan.backend, plan.dims, plan.scalars, shapes, contiguous, groups, plan.index32, ordered
+    )

@@ -1,0 +1,531 @@
+"""Recording: what a tape notes while it is open, and how it learns of writes that are not its own.
+
+Before an event overwrites bytes that an adjoint will read, the recording keeps them. Memory whose address has left our
+hands is compared by checksums. What changed behind the tape's back is refused before the walk.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+from ..arrays import allocation as memory
+from ..arrays import capture_log
+from ..arrays.allocation import Allocation, Marks, Span
+from ..arrays.array import array
+from ..arrays.workspace import is_float_memory
+from ..errors import GradientError, Where
+from ..kernels.reading.declare import Instance
+from ..kernels.types import Scalar, Struct, is_float
+from ..launches.arguments import known
+from ..launches.plan import span_of, spans_of
+from .events import Event, Kept, Need, Needs, Scope, checksum_of, clock, stamp_of
+
+
+def named_arrays(name: str, value: Any) -> Iterator[tuple[str, array]]:
+    """The arrays that a variable holds: itself, a few items of a list, the fields of a struct."""
+    if isinstance(value, array):
+        yield name, value
+    elif isinstance(value, list | tuple):
+        for k, item in enumerate(value[:1000]):
+            if isinstance(item, array):
+                yield f"{name}[{k}]", item
+    elif isinstance(value, Instance):
+        for key, item in vars(value).items():
+            yield from named_arrays(f"{name}.{key}", item)
+    else:
+        yield from ((name, a) for known in known for a in known(value))
+
+
+class Recording:
+    """What a tape records: events in order, what their adjoints will read, and what must be kept of it.
+
+    It is told by `memory` of every write; those it does not record itself are compared with what it needs.
+    """
+
+    def __init__(self, keep: str = "needed"):
+        if keep not in ("needed", "all"):
+            raise ValueError('keep is "needed" or "all"')
+        self.keep = keep
+        self.muted = False  # while a checkpointed loop runs, which is one event
+        self.events: list[Event] = []
+        self.arrays: dict[int, array] = {}
+        self.names: dict[int, str] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        if (notes := capture_log.noting()) is not None:
+            notes.begun.add(self)
+        self.events.clear()
+        self.arrays.clear()
+        self.names.clear()
+        self.last_seeds: dict[Allocation, Any] = {}
+        self.active: dict[Allocation, None] = {}
+        self.needs: dict[Allocation, Needs] = {}
+        self.written: dict[Allocation, Marks] = {}
+        self.touched: dict[Allocation, Marks] = {}
+        self.scalars: dict[Allocation, Any] = {}
+        self.stored: dict[Allocation, dict[Span, None]] = {}
+        self.first: dict[Allocation, Event] = {}  # that touched it
+        self.stamps: dict[Allocation, int] = {}
+        self.tallied = 0
+        self.bits: dict[Span, tuple[array, Event]] = {}  # what was written as whole numbers
+        self.failure: tuple[Event, BaseException] | None = None
+        self.scopes: list[Scope] = []
+        self.conflicts: list[tuple[Need, str, Where | None] | GradientError] = []
+        self.guarded = False  # is there anything in the two below to compare with
+        self.changed: dict[Allocation, dict[Span, None]] = {}  # written since by somebody else
+        self.left: dict[Allocation, dict[Span, int]] = {}  # touched on active paths: span -> checksum, once exposed
+        # keep="all", every memory: how many events there were when it was met or exposed, and its checksum if exposed
+        self.met: dict[Allocation, tuple[int, int | None]] = {}
+
+    def __enter__(self) -> Self:
+        if (notes := capture_log.noting()) is not None and not self.events:
+            notes.tapes[self] = None
+        memory.push_recorder(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        memory.pop_recorder(self)
+        self.name_arrays(sys._getframe(1))
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Give the events recorded inside a common name, under which pictures fold them. Scopes nest."""
+        opened = Scope(name, len(self.events))
+        self.scopes.append(opened)
+        try:
+            yield
+        finally:
+            opened.last = len(self.events)
+
+    def name_arrays(self, frame: Any) -> None:
+        """What the variables of a frame call the arrays of this tape: for pictures only."""
+        scope = {**frame.f_globals, **frame.f_locals}
+        for name, value in scope.items():
+            if not name.startswith("_"):
+                for label, a in named_arrays(name, value):
+                    if id(a) in self.arrays:
+                        self.names.setdefault(id(a), label)
+
+    def before_launch(self, command: Any, frame: Any) -> Event:
+        """Called under LOCK before a launch runs: keep what it overwrites, note what its adjoint needs."""
+        plan, flat = command.plan, command.flat
+        event = Event(
+            next(clock), "launch", plan.program.name, (frame.f_code, frame.f_lasti),
+            spans_of(flat, plan.reads), spans_of(flat, plan.writes), command,
+        )  # fmt: skip
+        mask = self._activate(plan, flat) if not command.declared else self._activate_declared(event, command)
+        if not plan.float_writes.isdisjoint(mask):
+            back = plan.reverses.get(mask)
+            if back is None:
+                self._differentiable(plan)
+                back = plan.backward(mask)
+            event.reverse = back
+            for k, box in back.needs:
+                self._need(span_of(flat[k], box), event, k)
+        arrays = self.arrays
+        for k in plan.program.array_positions:
+            a = flat[k]
+            arrays[id(a)] = a
+        if self.guarded:
+            self._meet(event)
+        if self.needs or self.keep == "all":
+            self._before_writes(event)
+        return event
+
+    def _activate(self, plan: Any, flat: list) -> tuple[int, ...]:
+        """What depends on something with requires_grad; the positions of the launch's arrays that do."""
+        active, scalars = self.active, self.scalars  # who is in `scalars` is active
+        following = False
+        while True:
+            then, mask, left_out = (len(active), following), [], False
+            for k, type in plan.floats.items():
+                a = flat[k].allocation
+                if scalars.get(a) is not type:
+                    if not (a.asked or a in active or (following and k in plan.float_writes)):
+                        left_out = True
+                        continue
+                    active[a] = None
+                    if a in scalars or k not in plan.plain or flat[k]._offset:
+                        self._scalar(flat[k], plan.program.name)
+                    else:
+                        scalars[a] = type
+                mask.append(k)
+                following = following or k in plan.float_reads
+            if not left_out or then == (len(active), following):
+                return tuple(mask)
+
+    def _activate_declared(self, event: Event, command: Any) -> tuple[int, ...]:
+        """The same for a launch with declared scalars: it reads their memory, and what it writes depends on them."""
+        plan, flat = command.plan, command.flat
+        for k in command.declared:
+            a = command.places[k]
+            self.active[a.allocation] = None
+            self.arrays[id(a)] = a
+            self._scalar(a, plan.program.name)
+            if a.allocation not in self.left:  # a change between two launches that take it must be an event
+                self.left[a.allocation] = {}
+                a.allocation.watch(self)
+            for j in plan.float_writes:
+                self.active[flat[j].allocation] = None
+        event.reads += tuple([command.places[k].span for k in command.declared])
+        return tuple(sorted((*self._activate(plan, flat), *command.declared)))
+
+    def _differentiable(self, plan: Any) -> None:
+        if not plan.program.enable_backward:
+            raise GradientError(
+                f"Kernel {plan.program.name!r} has enable_backward=False, and it lies between an array with"
+                " requires_grad and what is computed from it.",
+                slug="no-backward", where=plan.program.function.where,
+                why="Its gradient would be lost in silence.", instead="@wb.kernel, or launch it outside the tape",
+            )  # fmt: skip
+
+    def after_launch(self, event: Event) -> None:
+        """Called under LOCK when a launch has run."""
+        self.events.append(event)
+        if event.reverse is not None:
+            for k in event.reverse.extremal:
+                a = event.command.flat[k]
+                self._need(a.span, event, k)
+            self._leave(event)
+
+    def after_failure(self, event: Event, failure: BaseException) -> None:
+        """Called under LOCK when a launch broke off: what it has written by then nobody knows."""
+        event.kind, event.reverse = "foreign", None
+        self.events.append(event)
+        self.failure = self.failure or (event, failure)
+
+    def host_event(
+        self, kind: str, dst: array, src: array | None, value: Any, perform: Callable[[], None], where: Where | None
+    ) -> None:
+        """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
+        target = dst.allocation
+        followed = src is not None and is_float_memory(src) and self._follows(src.allocation)
+        starts_leaf = kind == "assign" and not followed and not self._touched(dst.span) and bool(target.required)
+        reads = () if src is None else (src.span,)
+        event = Event(next(clock), kind, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
+        event.followed = followed or src is None
+        if not starts_leaf and not target.is_gradient:
+            if src is not None and followed:
+                self._refuse_crowd(dst, event)
+                self.active[src.allocation] = self.active[target] = None
+                self._scalar(src, kind)
+            if is_float_memory(dst) and target.asked:
+                self.active[target] = None
+            if target in self.active:
+                self._scalar(dst, kind)
+            for a in event.arrays:
+                self.arrays[id(a)] = a
+            if self.guarded:
+                self._meet(event)
+            self._before_writes(event)
+            self.events.append(event)
+        target.about_to_write(dst.span, kind, where, self)
+        perform()
+        if self.events and self.events[-1] is event and target in self.active:
+            self._leave(event)
+
+    def _refuse_crowd(self, dst: array, event: Event) -> None:
+        if dst.span.self_overlapping:
+            raise GradientError(
+                f"{event.kind} to {dst.label}, of which several elements are one number in memory.", slug="race",
+                where=event.where, why="Which of the values stays is a matter of luck, and so is its gradient.",
+                instead="copy to an array whose elements lie apart",
+            )  # fmt: skip
+
+    def _follows(self, a: Allocation) -> bool:
+        return a.asked or a in self.active
+
+    def record_func(self, backward: Callable[[], None], arrays: Sequence[array]) -> None:
+        """Record a function of yours at this place: `backward()` is called when the walk passes it.
+
+        Inside it `a.grad` of each of `arrays` is the live adjoint. What your code changed in `arrays` since the last
+        event counts as written here.
+        """
+        capture_log.refuse("record_func()")
+        with memory.LOCK:
+            event = Event(next(clock), "func", getattr(backward, "__name__", "func"), memory.caller_where())
+            event.callback, event.arrays = backward, tuple(arrays)
+            for a in arrays:
+                self.arrays[id(a)] = a
+                self.active[a.allocation] = None
+                self._scalar(a, "record_func")
+            event.writes = tuple(a.span for a in arrays)
+            self.events.append(event)
+            self._leave(event)
+
+    def _scalar(self, a: array, what: str) -> None:
+        """Memory on an active path has one floating-point type."""
+        dtype, memory = a.dtype, a.allocation
+        if not isinstance(dtype, Struct):
+            dtype = dtype.scalar  # type: ignore[attr-defined]
+            self._check_place(a, dtype)
+        known = self.scalars.setdefault(memory, dtype)
+        if known is dtype or isinstance(known, Struct):
+            return
+        if not isinstance(dtype, Struct):
+            raise GradientError(
+                f"{a.label} is used as {dtype} and as {known}, both with gradients.", slug="two-types",
+                why="Memory has one gradient, of one scalar type.", instead="two arrays, and a kernel that converts",
+            )  # fmt: skip
+        self.scalars[memory] = dtype
+
+    def _check_place(self, a: array, dtype: Scalar) -> None:
+        """Gradients of one memory are numbers in a row: has this array its own among them."""
+        if dtype.bits == 16 and a.allocation.grad_scale != 2:
+            raise GradientError(
+                f"{a.label} is float16 in the memory of a struct or of another type; its gradient is float32 and has no"
+                " room there.",
+                slug="struct-float16", instead="float32 fields, or an array of float16 beside the structs",
+            )  # fmt: skip
+        if a._offset == 0 and a.span.contiguous:
+            return
+        word = dtype.itemsize
+        if any(n % word for n in (a._offset, *a.strides)):
+            raise GradientError(
+                f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory.",
+                slug="unaligned",
+                why="Gradients of one memory are added up number by number.", instead="wb.array(x), which copies",
+            )  # fmt: skip
+
+    def _touched(self, span: Span) -> bool:
+        self._tally()
+        marks = self.touched.get(span.allocation)
+        return marks is not None and marks.touch(span)
+
+    def _tally(self) -> None:
+        """Bring `touched`, `written` and `stamps` up to the last event: recording does not pay for them."""
+        for event in self.events[self.tallied :]:
+            if event.kind == "foreign":
+                continue
+            for span in (*event.reads, *event.writes):
+                marks = self.touched.get(span.allocation)
+                if marks is None:
+                    marks = self.touched[span.allocation] = Marks()
+                    self.first[span.allocation] = event
+                marks.add(span)
+            for a in _written_as_integers(event):
+                self.bits.setdefault(a.span, (a, event))
+            plain = event.command.plan.accumulates_only if event.command is not None else ()
+            for k, span in enumerate(event.writes if event.kind != "foreign" else ()):
+                if event.command is None or event.command.plan.writes[k][0] not in plain:
+                    self.stored.setdefault(span.allocation, {})[span] = None
+                marks = self.written.get(span.allocation)
+                if marks is None:
+                    marks = self.written[span.allocation] = Marks()
+                marks.add(span)
+                self.stamps[span.allocation] = event.stamp
+        self.tallied = len(self.events)
+
+    def _need(self, span: Span, event: Event, position: int) -> None:
+        a = span.allocation
+        known = self.needs.get(a)
+        if known is None:
+            known = self.needs[a] = Needs()
+            if a not in self.left:
+                a.watch(self)
+        elif known and known[-1].span is span:
+            return
+        need = Need(span, event, position)
+        if a.exposed:
+            need.checksum, need.stamp = checksum_of(span), stamp_of(a)
+        known.append(need)
+
+    def _leave(self, event: Event) -> None:
+        """Remember what an event met and left in exposed memory: only events may change it before the next one."""
+        known = self.left
+        for span in event.writes:
+            a = span.allocation
+            left = known.get(a)
+            if left is None:
+                left = known[a] = {}
+                if a not in self.needs:
+                    a.watch(self)
+            if a.exposed:
+                for old in [s for s in left if s.overlaps(span) is not False]:
+                    del left[old]
+                    if not span.contains(old):
+                        left[old] = checksum_of(old)
+                left[span] = checksum_of(span)
+                self.guarded = True
+        for span in event.reads:  # a leaf that changes between two readings is two leaves
+            a = span.allocation
+            left = known.get(a)
+            if left is None and a in self.active:
+                left = known[a] = {}
+                a.watch(self)
+            if a.exposed and a in self.active and span not in left:  # type: ignore[operator]
+                left[span] = checksum_of(span)  # type: ignore[index]
+                self.guarded = True
+
+    def _meet(self, event: Event) -> None:
+        """Is what earlier events left still there, in the bytes that this one touches."""
+        for span in dict.fromkeys((*event.reads, *event.writes)):
+            for old in [s for s in self.changed.get(span.allocation, ()) if s.overlaps(span) is not False]:
+                anew = event.command is None and event.kind != "func" and span in event.writes and span.contains(old)
+                if not anew:
+                    self.conflicts.append(self._unrecorded(old, event))
+                del self.changed[span.allocation][old]
+            left = self.left.get(span.allocation)
+            for old in [s for s in left if s.overlaps(span) is not False] if left else ():
+                if left and left[old] != checksum_of(old):
+                    del left[old]
+                    self.conflicts.append(self._unrecorded(old, event))
+
+    def _unrecorded(self, span: Span, event: Event) -> GradientError:
+        name = ""
+        if event.command is not None:
+            pairs = zip(event.command.program.leaves, event.command.places, strict=True)
+            name = next((p.name for p, a in pairs if getattr(a, "allocation", None) is span.allocation), "")
+        return GradientError(
+            f"{name or str(span.allocation)!r} was changed between two events of this tape, before {event.label!r}"
+            " met it, and the tape could not see how.",
+            slug="overwritten", where=event.where,
+            why="What was computed before does not flow through that change, so the gradient would be wrong.",
+            instead="a kernel, wb.copy, a.fill_() or a.assign() in its place, or tape.record_func(...) after it",
+        )  # fmt: skip
+
+    def _before_writes(self, event: Event) -> None:
+        """Keep what this event is about to overwrite, if an adjoint needs it."""
+        if self.keep == "all":
+            self._watch_all(event)
+        for span in event.writes:
+            needs = self.needs.get(span.allocation)
+            if needs or self.keep == "all":
+                self._keep(span, event, needs)
+
+    def _watch_all(self, event: Event) -> None:
+        """Be told of changes of any memory the tape meets, on active paths or not: `replay` starts from it."""
+        for span in (*event.reads, *event.writes):
+            a = span.allocation
+            if a not in self.met:
+                self.met[a] = len(self.events), checksum_of(a.span()) if a.exposed else None
+                a.watch(self)
+
+    def _keep(self, span: Span, event: Event, needs: Needs | None) -> None:
+        hit = needs.meeting(span) if needs else []
+        if not hit and self.keep != "all":
+            return
+        for need in hit:
+            if not need.verify():
+                self.conflicts.append((need, need.culprit(), None))
+        reason = ", ".join(sorted({f"adjoint of {n.event.label} reads {n.name}" for n in hit})) or 'keep="all"'
+        # A checksum speaks for all of its span: when a part is overwritten, all is kept and needs no checksum more.
+        partly = {n: n.span for n in hit if n.checksum is not None and not span.contains(n.span)}
+        wholes = dict.fromkeys(partly.values())
+        for whole in [*wholes, *([] if any(w.contains(span) for w in wholes) else [span])]:
+            event.kept = (*event.kept, Kept(whole, whole.copy_out(), reason))
+        if needs and hit:
+            self.needs[span.allocation] = needs.without([*partly, *(n for n in hit if span.contains(n.span))])
+
+    @property
+    def deaf(self) -> bool:
+        """Is it of no use to tell of a write: what is refused stays refused."""
+        return self.muted or (bool(self.conflicts) and self.keep == "needed")
+
+    def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
+        """Something that this tape does not record is about to change bytes."""
+        if self.deaf:
+            return
+        needs = self.needs.get(span.allocation)
+        if self.keep == "all":
+            event = Event(next(clock), "foreign", what, where or memory.caller_where(), (), (span,))
+            self._keep(span, event, needs)
+            self.events.append(event)
+            needs = None
+        if needs and (hit := needs.meeting(span)):
+            where = where or memory.caller_where()
+            self.conflicts += [(need, what, where) for need in hit]
+            self.needs[span.allocation] = needs.without(hit)  # once is enough to refuse the walk
+        if span.allocation in self.left:
+            self.changed.setdefault(span.allocation, {})[span] = None
+            self.guarded = True
+
+    def spoil(self, event: Event) -> None:
+        """What this event and others met and left was overwritten by a replay of them; events behind them were not."""
+        if any(isinstance(c, GradientError) and c.slug == "replayed" for c in self.conflicts):
+            return
+        error = GradientError(
+            f"this tape went on after a capture of its first events, and a replay ran them ({event.label!r} and on)"
+            " again.",
+            slug="replayed", where=event.where,
+            why="What was recorded behind them still belongs to the run before.",
+            instead="tape.reset() before recording outside the capture",
+        )  # fmt: skip
+        self.conflicts.append(error)
+
+    def exposing(self, allocation: Allocation) -> None:
+        """From now on bytes may change unseen: take checksums of what is needed."""
+        if allocation in self.met:
+            self.met[allocation] = len(self.events), checksum_of(allocation.span())
+        for need in self.needs.get(allocation, ()):
+            need.checksum = checksum_of(need.span)
+        if (left := self.left.get(allocation)) is not None:
+            touched = (span for event in self.events for span in (*event.writes, *event.reads))
+            spans = (span for span in touched if span.allocation is allocation)
+            left.update((span, checksum_of(span)) for span in dict.fromkeys(spans))
+            self.guarded = True
+
+    def _refuse_bits(self) -> None:
+        """Nobody would clear the gradient of floats whose bytes are written as integers, or pass on that of floats
+        whose bytes are read so."""
+        self._tally()
+        for span, (a, event) in self.bits.items():
+            if span.allocation not in self.active and not self._reads_bits(event):
+                continue
+            for b in self.arrays.values():
+                if is_float(b.dtype) and not isinstance(b.dtype, Struct) and b.span.overlaps(span) is not False:
+                    raise GradientError(
+                        f"{event.label!r} writes {a.dtype} into the memory of {b.label}, which is used as {b.dtype},"
+                        " with gradients.",
+                        slug="two-types", where=event.where, why="Memory has one gradient, of one scalar type.",
+                        instead="two arrays, and a kernel that converts",
+                    )  # fmt: skip
+
+    def _reads_bits(self, event: Event) -> bool:
+        """Does it read floats with a gradient as integers."""
+        if event.command is None:
+            return False
+        plan, flat = event.command.plan, event.command.flat
+        read = [flat[k].span for k, _ in plan.reads if k not in plan.floats]
+        floats = [b.span for b in self.arrays.values() if is_float(b.dtype) and b.allocation in self.active]
+        return any(
+            r.allocation.required.touch(r) or any(b.overlaps(r) is not False for b in floats) for r in read
+        )  # fmt: skip
+
+    def _verify(self) -> None:
+        self._refuse_bits()
+        if self.failure is not None:
+            event, error = self.failure
+            raise GradientError(
+                f"{event.label!r} broke off while this tape recorded it: {error}", slug="failed-launch",
+                where=event.where, why="What it had written by then is not known.", instead="a new Tape",
+            ) from error  # fmt: skip
+        for needs in self.needs.values():
+            for need in needs:
+                if not need.verify():
+                    self.conflicts.append((need, need.culprit(), None))
+                    need.checksum = None
+        if self.conflicts:
+            first = self.conflicts[0]
+            if isinstance(first, GradientError):
+                raise first
+            need, what, where = first
+            line = f" at {where}: {where.text.strip()}" if where else ""
+            raise GradientError(
+                f"{need.name!r} was changed by {what}{line}, after {need.event.label!r} had read it.",
+                slug="overwritten", where=need.event.where,
+                why=f"The adjoint of {need.event.label!r} needs the value it read, and that is gone.",
+                instead='wb.Tape(keep="all"), or make the change inside the tape or after backward()'
+                if where else "make the change after backward(), or give the launch a copy",
+            )  # fmt: skip
+
+
+def _written_as_integers(event: Event) -> Iterator[array]:
+    if event.command is not None:
+        yield from (event.command.flat[k] for k in event.command.plan.bits)
+    elif event.kind in ("copy", "assign", "fill_", "zero_", "loop"):
+        yield from (a for a in event.arrays if a.span in event.writes and not is_float_memory(a))

@@ -1,0 +1,300 @@
+"""`replay`: the recorded program once more, on new inputs and on private copies of all memory.
+
+The launches and host writes of a tape are performed in order, from what the tape started from, and recorded by a new
+tape: what the program would have computed, bit for bit, and its gradients too. No array of the user is touched. What
+the first recording cannot tell (a start that was not kept, a change it did not record) is refused, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocation as memory
+from ..arrays.allocation import Allocation, Span
+from ..arrays.array import array
+from ..arrays.scalar import scalar
+from ..errors import GradientError
+from ..kernels.analysis import launch_ranges
+from ..kernels.ops.memory import STORE
+from ..kernels.types import Struct
+from .copies import Rerun, Twins, _places
+from .events import Event, Scope, checksum_of
+from .jvp import on_device, passing
+from .tape import Tape, pictures
+
+
+class Replay(Tape):
+    """What `Tape.replay` returns: a tape of its own, whose arrays are copies of those of the `original`.
+
+    `again.of(a)`, or `again[a]`, is the copy of an array or a view on memory of the first tape.
+    """
+
+    def __init__(self, original: Tape, copies: _Copies):
+        super().__init__(original.keep)
+        self.original, self._copies = original, copies
+
+    def of(self, a: array | scalar) -> array:
+        """The copy of an array of the original tape. Raises GradientError [replay-array] for any other."""
+        found = a.memory if isinstance(a, scalar) else a
+        if not isinstance(found, array) or found.allocation not in self._copies.memory:
+            raise _stranger(found)
+        return self._copies.of(found)
+
+    def __getitem__(self, a: array | scalar) -> array:
+        return self.of(a)
+
+
+def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> Replay:
+    """Run the recorded program again. Returns a new tape: `again[y]` is the copy of `y`.
+
+    inputs   {x: values}: what x holds when the tape starts, in place of what it held then. An array of x's dtype and
+             shape, or numbers of shape (*x.shape, *components); x may be a view, or a declared `wb.scalar`.
+    Raises GradientError [replay-func] for a tape with a function of the user's, [not-kept] where Tape(keep="needed")
+    has not kept what the program started from, [overwritten] where memory changed behind the tape's back,
+    [replay-array], [replay-input]; and what the launches raise on the new inputs.
+    """
+    with memory.LOCK, memory.unrecorded():
+        _refuse_opaque(tape)
+        if tape.keep != "all":
+            _refuse_unknown(tape)
+        again = _Again(tape)
+        passing(tape, lambda event, _: again.before(event), again.behind)
+        again.verify(len(tape.events))
+        if again.twins is None:
+            raise GradientError("replay() of a tape that has recorded nothing.", slug="replay-array")
+        made = Replay(tape, again.twins)  # type: ignore[arg-type]
+        for x, values in (inputs or {}).items():
+            _set(made, x, values)
+        again.record(made)
+    return made
+
+
+def starts(tape: Tape, arrays: Sequence[array]) -> list[np.ndarray]:
+    """What arrays of numbers held when the tape started: copies on the host. Refuses what `replay` refuses."""
+    found: list[np.ndarray] = []
+
+    def take(*_: Any) -> None:
+        if not found:
+            found.extend(a._host().copy() for a in arrays)
+
+    with memory.LOCK, memory.unrecorded():
+        _refuse_opaque(tape)
+        if tape.keep != "all":
+            _refuse_unknown(tape)
+        passing(tape, take)
+    return found
+
+
+class _Copies(Twins):
+    """Copies of whole memories: one array object for one array, and the same gradients asked for."""
+
+    def __init__(self, arrays: list[array]):
+        self.made: dict[tuple[Span, Any], array] = {}
+        super().__init__(arrays, False)
+        for original, copy in self.memory.items():
+            copy.bytes[...] = original.bytes
+            copy.grad_scale = original.grad_scale
+            for own, spans in ((copy.required, original.required), (copy.retained, original.retained)):
+                for s in spans:
+                    own.add(Span(copy, s.offset, s.shape, s.strides, s.itemsize))
+            copy.note_asked()
+
+    def of(self, a: array) -> array:
+        key = a.span, a.dtype
+        if key not in self.made:
+            self.made[key] = self.whole(a)
+            self.made[key].name = a.name
+        return self.made[key]
+
+
+class _Again(Rerun):
+    """The steps of a tape, and which event each of them is."""
+
+    def __init__(self, tape: Tape):
+        super().__init__(tape, False)
+        self.ends: list[int] = []
+
+    def before(self, event: Event) -> None:
+        self.verify(len(self.ends))
+        if self.twins is None:
+            found = [a for e in self.tape.events for a in (*e.arrays, *_places(e)) if isinstance(a, array)]
+            self.twins = _Copies([*self.tape.arrays.values(), *found])
+        super().before(event)
+
+    def behind(self, event: Event) -> None:
+        if event.kind != "foreign":
+            super().behind(event)
+        self.ends.append(len(self.steps))
+
+    def verify(self, position: int) -> None:
+        """Is memory whose address had left our hands before this event still what it was then."""
+        for a, (when, checksum) in self.tape.met.items():
+            if when == position and checksum is not None and checksum != checksum_of(a.span()):
+                raise GradientError(
+                    f"{_name(self.tape, a.span())} was changed behind the tape's back, through its raw memory.",
+                    slug="overwritten", why="What the program started from, or met on its way, is gone.",
+                    instead="a.assign(...), a.fill_(...) or a kernel, which tapes are told of",
+                )  # fmt: skip
+
+    def record(self, into: Replay) -> None:
+        """Perform the steps under the new tape; its events get the lines, names and scopes of the old ones."""
+        tape, starts, done = self.tape, [0], 0
+        for event, end in zip(tape.events, self.ends, strict=True):
+            memory.push_recorder(into)
+            try:
+                for step in self.steps[done:end]:
+                    step(True)
+            finally:
+                memory.pop_recorder(into)
+            for new in into.events[starts[-1] :]:
+                new.place, new.label = event.place, event.label
+            done = end
+            starts.append(len(into.events))
+        into.scopes = [Scope(s.name, starts[s.first], None if s.last is None else starts[s.last]) for s in tape.scopes]
+        for key, name in tape.names.items():
+            if (a := tape.arrays.get(key)) is not None:
+                into.names[id(into.of(a))] = name
+
+
+# ---- inputs
+
+
+def _set(made: Replay, x: Any, values: Any) -> None:
+    """Put new values where the copy of an input starts."""
+    a = x.memory if isinstance(x, scalar) else x
+    if not isinstance(a, array) or not made.original._touched(a.span):
+        raise _stranger(a)
+    copy = made.of(a)
+    if isinstance(values, array):
+        if values.dtype != a.dtype or values.shape != a.shape:
+            raise _misfit(a, f"{values.dtype} of shape {values.shape}")
+        copy.data[...] = on_device(a, values._host())
+        return
+    if isinstance(a.dtype, Struct):
+        raise _misfit(a, f"a {type(values).__name__}")
+    given = np.asarray(values)
+    want = copy.data.shape
+    if isinstance(x, scalar):
+        given = given.reshape(want) if given.size == np.prod(want) else given
+    if given.shape != want or given.dtype.kind not in "biuf":
+        raise _misfit(a, f"{given.dtype} of shape {given.shape}")
+    cast = given.astype(copy.data.dtype)
+    if cast.dtype.kind in "biu" and not np.array_equal(cast, given):
+        raise _misfit(a, f"{given.dtype} with values that are no {a.dtype}")
+    copy.data[...] = on_device(a, cast)
+
+
+def _stranger(a: Any) -> GradientError:
+    name = a.label if isinstance(a, array) else f"a {type(a).__name__}"
+    return GradientError(
+        f"{name} was neither read nor written while the tape recorded.", slug="replay-array",
+        instead="an array of one of its launches",
+    )  # fmt: skip
+
+
+def _misfit(a: array, got: str) -> GradientError:
+    if isinstance(a.dtype, Struct):
+        want, instead = f"an array of {a.dtype}", f"{{x.field({a.dtype.fields[0][0]!r}): values}}"
+    else:
+        want, instead = f"{a.dtype}, numbers of shape {a.data.shape}", f"np.ones({a.data.shape})"
+    return GradientError(
+        f"the new values of {a.label} are {got}; it takes {want}.", slug="replay-input", instead=instead
+    )
+
+
+# ---- what cannot be run again
+
+
+def _refuse_opaque(tape: Tape) -> None:
+    for n, event in enumerate(tape.events):
+        if event.kind in ("func", "loop"):
+            what = "a checkpointed loop" if event.kind == "loop" else "record_func"
+            raise GradientError(
+                f"a tape with {what} ({event.label}) cannot be replayed.", slug="replay-func", where=event.where,
+                why="It runs code of yours on your own arrays, not on copies.", instead="kernels in its place",
+            )  # fmt: skip
+        later = [s for e in tape.events[n + 1 :] for s in (*e.reads, *e.writes) if e.kind != "foreign"]
+        if event.kind == "foreign" and any(s.overlaps(w) is not False for w in event.writes for s in later):
+            raise GradientError(
+                f"{_name(tape, event.writes[0])} was changed by {event.label!r} between two events of this tape.",
+                slug="overwritten", where=event.where, why="The tape has not recorded how.",
+                instead="the same inside `with tape:`",
+            )  # fmt: skip
+
+
+def _refuse_unknown(tape: Tape) -> None:
+    """Does the tape know what each event reads: what a sure write left, or a start that is kept or still there."""
+    right: dict[Allocation, dict[Span, None]] = {}
+    for n, event in enumerate(tape.events):
+        sure = _sure_writes(event)
+        for span in (*event.reads, *(s for s in event.writes if s not in sure)):
+            known = right.setdefault(span.allocation, {})
+            if not span.nbytes or any(s.contains(span) for s in known):
+                continue
+            if not _started(tape, n, span):
+                raise GradientError(
+                    f"what {_name(tape, span)} held when the tape started was not kept, and {event.label!r} uses it.",
+                    slug="not-kept", where=event.where,
+                    why="The program cannot be run again from where it started.", instead='wb.Tape(keep="all")',
+                )  # fmt: skip
+            known[span] = None
+        for span in sure:
+            right.setdefault(span.allocation, {})[span] = None
+
+
+def _started(tape: Tape, n: int, span: Span) -> bool:
+    """Bytes that no sure write has made: can the walk put back what event `n` found there."""
+    a, event = span.allocation, tape.events[n]
+    needed = any(need.event.id <= event.id and need.span.contains(span) for need in tape.needs.get(a, ()))
+    watched = a in tape.left and event.reverse is not None
+    writer = next((e for e in tape.events[n:] if any(s.overlaps(span) is not False for s in e.writes)), None)
+    if writer is not None:
+        return watched and any(kept.span.contains(span) for kept in writer.kept)
+    if any(s.overlaps(span) is not False for s in tape.changed.get(a, ())):
+        return False
+    return needed or (watched and (not a.exposed or tape.left[a].get(span) == checksum_of(span)))
+
+
+def _sure_writes(event: Event) -> list[Span]:
+    """The written spans of which every byte is surely written, whatever the values are."""
+    if event.command is None:
+        return [] if event.kind == "foreign" else list(event.writes)
+    plan, flat = event.command.plan, event.command.flat
+    position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
+    found = []
+    for access in launch_ranges.accesses(plan.program.function):
+        certain = access.certain and not access.guards and not access.loops
+        if access.stmt.row is STORE and certain and (box := _grid(access, plan)) is not None:
+            a = flat[position[access.name]]
+            found.append(a.span if box == [(0, n) for n in a.shape] else a.span.part(tuple(box)))
+    return found
+
+
+def _grid(access: launch_ranges.Access, plan: Any) -> list[tuple[int, int]] | None:
+    """The box of cells that the access surely visits, all of them: an axis stands still or moves with one tid."""
+    launch = launch_ranges._Launch(plan.dims, plan.scalars, plan.shapes)
+    threads: Any = {("tid", k): (0, n - 1) for k, n in enumerate(plan.dims)}
+    box, used = [], []
+    for form in access.indices:
+        form = form.settled() if form is not None else None
+        line = launch.line(form) if form is not None and launch_ranges._exact(form, launch, threads) else None
+        if line is None or len(line.terms) > 1 or any(s not in threads or abs(c) != 1 for s, c in line.terms.items()):
+            return None
+        lo, hi = line.hull(threads)
+        box.append((lo, hi + 1))
+        used += list(line.terms)
+    whole = len(box) == access.array.type.ndim  # type: ignore[attr-defined]
+    return box if whole and len(used) == len(set(used)) and all(0 <= lo < hi for lo, hi in box) else None
+
+
+def _name(tape: Tape, span: Span) -> str:
+    """What the user calls these bytes."""
+    near = [a for a in tape.arrays.values() if a.span.overlaps(span) is not False]
+    near.sort(key=lambda a: (a.span != span, tape.names.get(id(a)) is None and a.name is None))
+    return repr(tape.names.get(id(near[0])) or near[0].name or near[0].label) if near else str(span.allocation)
+
+
+pictures["replay"] = replay

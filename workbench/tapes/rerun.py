@@ -1,0 +1,120 @@
+"""One launch, or its adjoint, once more: in the interpreter, on copies of the memory as the walk left it.
+
+Every statement is shown to a trace as it runs. Large launches are given up on: then the launch is all that is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..arrays.allocation import Allocation
+from ..arrays.array import array
+from ..arrays.workspace import Shadow, Workspace
+from ..device import on_host
+from ..errors import BoundsError
+from ..kernels import ir
+from ..kernels.interpreter import run
+from ..kernels.ir import is_value
+from ..kernels.types import Array, is_float
+from ..launches.arguments import views
+from .events import Event
+
+BUDGET = 500_000  # statements: about a second
+THREADS = 50_000
+
+Trace = Callable[[tuple[int, ...], ir.Stmt, run.Values], None]
+
+
+class Enough(Exception):
+    """Raised by a trace that has seen what it was looking for."""
+
+
+class Copies:
+    """Host copies of the memory, and of the shadows, that a launch uses."""
+
+    def __init__(self, event: Event, space: Workspace | None = None):
+        self.event = event
+        self.memory: dict[Allocation, np.ndarray] = {}
+        self.shadows: dict[Allocation, np.ndarray] = {}
+        for a in (x.allocation for x in event.command.places if isinstance(x, array)):
+            if a not in self.memory:
+                self.memory[a] = on_host(a.bytes).copy()
+                if space is not None:
+                    self.shadows[a] = on_host(space[a].data).copy() if a in space else on_host(Shadow(a).data)
+
+    def primal(self) -> list:
+        flat = self.event.command.flat
+        args = views(self.event.command.program.function, flat)
+        return [self.moved(a, v) if isinstance(a, array) else v for a, v in zip(flat, args, strict=True)]
+
+    def moved(self, a: array, view: Any) -> np.ndarray:
+        return np.ndarray(view.shape, view.dtype, self.memory[a.allocation], a._offset, view.strides)
+
+    def shadow(self, a: array) -> np.ndarray:
+        """The copied shadow, laid out like the array."""
+        k = a.allocation.grad_scale or 1
+        like = a.data
+        dtype = like.dtype if k == 1 else np.dtype(np.float32)
+        strides = tuple(s * k for s in like.strides)
+        return np.ndarray(like.shape, dtype, self.shadows[a.allocation], a._offset * k, strides)
+
+
+def small(event: Event) -> bool:
+    return event.command is not None and 0 < math.prod(event.command.plan.dims) <= THREADS
+
+
+def run_primal(event: Event, trace: Trace) -> bool:
+    """The launch again. False if it was given up on."""
+    return small(event) and _run(event.command.plan.forward.function, event, Copies(event).primal(), trace)
+
+
+def run_adjoint(event: Event, space: Workspace, trace: Trace) -> bool:
+    """Its adjoint again. False if it was given up on."""
+    back = event.reverse
+    if back is None or back.extremal or not small(event):
+        return False
+    return run_copies(back.reverse.function, event, Copies(event, space), trace)
+
+
+def run_copies(function: ir.Function, event: Event, copies: Copies, trace: Trace | None = None) -> bool:
+    """An adjoint of this launch, on these copies, which it changes."""
+    args = copies.primal() + [copies.shadow(event.command.places[k]) for k in event.reverse.shadows]
+    return _run(function, event, args, trace or (lambda *_: None))
+
+
+def _run(function: ir.Function, event: Event, args: list, trace: Trace) -> bool:
+    left = BUDGET
+
+    def counted(thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise TimeoutError
+        trace(thread, stmt, values)
+
+    try:
+        run.run(function, event.command.plan.dims, args, trace=counted)
+    except Enough:
+        return True
+    except (TimeoutError, BoundsError):
+        return False
+    return True
+
+
+def root_name(value: ir.Value) -> str:
+    """The parameter behind an array value."""
+    while value.stmt is not None and isinstance(value.type, Array):
+        value = value.stmt.args[0]
+    return value.name
+
+
+def is_number(value: ir.Value) -> bool:
+    """A float, or a composite of floats."""
+    return is_value(value.type) and is_float(value.type)
+
+
+WRITES = ("store", "accumulate", "log_store", "atomic_add", "atomic_sub", "atomic_min", "atomic_max", "atomic_exch")

@@ -1,0 +1,1 @@
+"""From a tape to plain data: what all pictures draw."""

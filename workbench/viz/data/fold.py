@@ -1,0 +1,153 @@
+"""What a long tape folds into: the blocks that `tape.scope` named, and sequences that repeat, such as a time loop.
+
+One idea: tokens. A scope is a token of the sequence around it; three or more equal turns, one after the other, become
+one token; and again, until nothing repeats: inner loops fold before the loops around them. Invariant: folds nest, and
+a fold stands before those inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...tapes.events import Event, Scope
+from ...tapes.tape import Tape
+from ..picture.scene import clean
+
+LONGEST = 64  # tokens of one turn
+TURNS = 3  # from which a repetition folds
+MOST = 20_000  # folds
+DEEPEST = 6
+SHOWN = 3  # labels in a name
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Events [first, last) under one name. kind: "scope" or "repeat"; `count` turns of a repeat, `parent` or -1."""
+
+    name: str
+    first: int
+    last: int
+    kind: str
+    count: int = 1
+    parent: int = -1
+
+    def to_json(self) -> list[Any]:
+        return [clean(self.name), self.first, self.last, self.kind, self.count, self.parent]
+
+
+@dataclass
+class _Token:
+    """Events [first, last) that count as one thing; equal keys are the same thing done again."""
+
+    key: Any
+    name: str
+    first: int
+    last: int
+    kind: str = ""
+    count: int = 1
+    inner: list[_Token] = field(default_factory=list)
+
+
+def folds(tape: Tape) -> list[Fold]:
+    """All folds of a tape, outer before inner, at most `MOST`."""
+    tokens = _compressed(_scoped(tape.events, tape.scopes))
+    found: list[Fold] = []
+    _list(tokens, -1, found)
+    return found
+
+
+def _list(tokens: Sequence[_Token], parent: int, found: list[Fold]) -> None:
+    for token in tokens:
+        if token.kind and len(found) < MOST:
+            found.append(Fold(token.name, token.first, token.last, token.kind, token.count, parent))
+            _list(token.inner, len(found) - 1, found)
+
+
+def _scoped(events: Sequence[Event], scopes: Sequence[Scope]) -> list[_Token]:
+    """Events as tokens, those in a scope inside the token of that scope."""
+    top: list[_Token] = []
+    stack: list[tuple[Scope, list[_Token]]] = []
+    opening = sorted(scopes, key=lambda s: s.first)  # stable: the outer one of two was opened first
+    at = 0
+    for n in range(len(events) + 1):
+        while stack and _end(stack[-1][0], len(events)) <= n:
+            _close(stack, top, len(events))
+        while at < len(opening) and opening[at].first == n:
+            if _end(opening[at], len(events)) > n:
+                stack.append((opening[at], []))
+            at += 1
+        if n < len(events):
+            (stack[-1][1] if stack else top).append(_event(events[n], n))
+    return top
+
+
+def _end(scope: Scope, count: int) -> int:
+    return count if scope.last is None else scope.last
+
+
+def _close(stack: list[tuple[Scope, list[_Token]]], top: list[_Token], count: int) -> None:
+    scope, inside = stack.pop()
+    inner = _compressed(inside)
+    token = _Token(("scope", scope.name), scope.name, scope.first, _end(scope, count), "scope", 1, inner)
+    (stack[-1][1] if stack else top).append(token)
+
+
+def _event(event: Event, n: int) -> _Token:
+    return _Token((event.kind, event.label, event.line), event.label, n, n + 1)
+
+
+def _compressed(tokens: list[_Token]) -> list[_Token]:
+    for _ in range(DEEPEST):
+        shorter = _once(tokens)
+        if len(shorter) == len(tokens):
+            break
+        tokens = shorter
+    return tokens
+
+
+def _once(tokens: list[_Token]) -> list[_Token]:
+    """Every repetition of the shortest possible turn as one token, from left to right."""
+    period, turns = _repeats(tokens)
+    found, n = [], 0
+    while n < len(tokens):
+        p = int(period[n])
+        if p == 0:
+            found.append(tokens[n])
+            n += 1
+            continue
+        inside = tokens[n : n + p * int(turns[n])]
+        found.append(_repeat(inside, p))
+        n += len(inside)
+    return found
+
+
+def _repeat(inside: list[_Token], p: int) -> _Token:
+    count = len(inside) // p
+    names = list(dict.fromkeys(token.name for token in inside[:p]))
+    name = ", ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
+    key = "repeat", tuple(token.key for token in inside[:p]), count
+    inner = [token for token in inside if token.kind]
+    return _Token(key, f"{name} ×{count}", inside[0].first, inside[-1].last, "repeat", count, inner)
+
+
+def _repeats(tokens: Sequence[_Token]) -> tuple[np.ndarray, np.ndarray]:
+    """Per place the shortest turn that repeats from there on (0: none does), and how often it runs."""
+    numbers: dict[Any, int] = {}
+    keys = np.array([numbers.setdefault(token.key, len(numbers)) for token in tokens], np.int64)
+    n = len(keys)
+    period, turns = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    for p in range(1, min(LONGEST, n // TURNS) + 1):
+        same = np.zeros(n, bool)
+        same[: n - p] = keys[:-p] == keys[p:]
+        if not same.any():
+            continue
+        different = np.where(same, n, np.arange(n))
+        run = np.minimum.accumulate(different[::-1])[::-1] - np.arange(n)
+        count = run // p + 1
+        new = (period == 0) & (count >= TURNS)
+        period[new], turns[new] = p, count[new]
+    return period, turns

@@ -1,0 +1,252 @@
+"""From a tape to a `Trace`: what was touched, kept and aliased, and how large the adjoint was at each step.
+
+Adjoint levels are read off the workspace of a real walk with the seeds of the last `backward`; nothing is computed
+here but maxima and norms of numbers that the walk left in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import isfinite, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arrays.allocation import Allocation, Span
+from ...arrays.workspace import Workspace
+from ...derivatives.pitfalls import Wrong
+from ...device import on_host
+from ...kernels.types import Scalar
+from ...tapes.events import Event
+from ...tapes.tape import Tape
+from .trace import AdjointLevel, AllocationTrack, EventColumn, Kept, NameRange, Seed, TouchMark, Trace
+
+_KINDS = {"fill_": "fill", "zero_": "fill", "foreign": "assign"}
+
+
+def gather(tape: Tape, wrong: Wrong | None = None) -> Trace:
+    """The trace of a tape as it stands, or of a walk that is wrong on purpose.
+
+    Reads memory under the lock; changes nothing.
+    """
+    made = _Gather(tape)
+    if wrong is None:
+        return made.trace()
+    made.retrace, made.seeds = wrong.retrace, wrong._seeds
+    return replace(made.trace(), title=wrong.title)
+
+
+def gather_seeded(tape: Tape, seeds: Mapping[Allocation, Any]) -> tuple[Trace, Workspace]:
+    """The trace for seeds of the caller's (bytes by memory), and the shadows that their walk has left."""
+    made, space = _Gather(tape), [Workspace()]
+
+    def retrace(observe: Any, before: Any) -> None:
+        space.append(tape.retrace(observe, before, seeds))
+
+    made.retrace, made.seeds = retrace, seeds
+    return made.trace(), space[-1]
+
+
+class Levels(NamedTuple):
+    """The adjoint side of a trace: per event (by position) the levels its reverse step left, and who let it die."""
+
+    events: list[list[AdjointLevel]]
+    seeds: list[Seed]
+    died: list[int]
+
+
+def structure(tape: Tape) -> Trace:
+    """The trace without any adjoint: no walk, so it costs little even for a long tape."""
+    return _Gather(tape).trace(adjoints=False)
+
+
+def levels(tape: Tape, retrace: Any = None, seeds: Mapping[Allocation, Any] | None = None) -> Levels:
+    """One walk, by default with the last seeds: what `structure` leaves out. Empty where a walk cannot be repeated."""
+    made = _Gather(tape)
+    if seeds is not None:
+        made.retrace, made.seeds = retrace, seeds
+    made.name_all()
+    found = made.walk() if made.walkable else []
+    died = [n for n, event in enumerate(tape.events) if event in made.died]
+    return Levels([made.levels.get(event, []) for event in tape.events], found, died)
+
+
+def _range(span: Span) -> tuple[int, int, bool]:
+    low, high = span.hull()
+    return low, high, not span.dense
+
+
+class _Gather:
+    def __init__(self, tape: Tape):
+        self.tape = tape
+        self.retrace: Any = tape.retrace
+        self.seeds: Mapping[Allocation, Any] = tape.last_seeds
+        self.versions: dict[Allocation, int] = {}
+        self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
+        self.levels: dict[Event, list[AdjointLevel]] = {}
+        self.carried: set[Span] = set()
+        self.came = False
+        self.died: set[Event] = set()
+        self.scopes: list[str] = []
+        self.known: dict[tuple, list[tuple]] = {}
+        self.places: dict[Any, str] = {}
+
+    def trace(self, adjoints: bool = True) -> Trace:
+        tape = self.tape
+        self.name_all()
+        seeds = self.walk() if adjoints and self.walkable else []
+        self.scopes = scopes(tape)
+        events = [self.column(n, e) for n, e in enumerate(tape.events)]
+        tracks = [self.track(a) for a in self.names]
+        return Trace(tracks, events, seeds)
+
+    @property
+    def walkable(self) -> bool:
+        return bool(self.seeds) and all(e.kind != "func" for e in self.tape.events)
+
+    def name_all(self) -> None:
+        for a in self.tape.arrays.values():
+            self.name(a.span, self.tape.names.get(id(a)) or a.name or "")
+
+    def name(self, span: Span, name: str) -> None:
+        if span.nbytes:
+            known = self.names.setdefault(span.allocation, {})
+            key = _range(span)
+            if not known.get(key):
+                known[key] = name
+            elif name and name not in known[key].split(", "):
+                known[key] += f", {name}"
+
+    def track(self, a: Allocation) -> AllocationTrack:
+        names = []
+        for (low, high, strided), text in self.names[a].items():
+            names += [NameRange(name or f"{a}", low, high, strided) for name in text.split(", ")]
+        scalar = self.tape.scalars.get(a)
+        itemsize = scalar.itemsize if isinstance(scalar, Scalar) else 0
+        text = next((f"{x.dtype} {x.shape}" for x in self.tape.arrays.values() if x.allocation is a), "")
+        return AllocationTrack(str(a), a.nbytes, names, text, itemsize)
+
+    def touches(self, event: Event) -> list[TouchMark]:
+        """Reads first, with the version they saw; then writes, each making a new version."""
+        marks, versions = [], self.versions
+        for a, key, name, low, high, how, strided in self.accesses(event):
+            before = versions.get(a, 0)
+            if how != "read":
+                versions[a] = before + 1
+            marks.append(TouchMark(key, name, low, high, how, before, before + (how != "read"), strided))
+        return marks
+
+    def accesses(self, event: Event) -> list[tuple]:
+        """What an event touches, without versions: the same for every launch of the same arrays."""
+        same = None if event.command is None else (event.command.plan, *map(id, event.command.places))
+        found = self.known.get(same) if same is not None else None
+        if found is None:
+            found = list(self._accesses(event))
+            if same is not None:
+                self.known[same] = found
+        return found
+
+    def _accesses(self, event: Event) -> Iterator[tuple]:
+        accumulated = event.command.plan.accumulates_only if event.command is not None else frozenset()
+        labels = self.labels(event)
+        for how, spans in (("read", event.reads), ("write", event.writes)):
+            for k, span in enumerate(spans):
+                if span.nbytes:
+                    position, name = labels[how][k]
+                    kind = "accumulate" if how == "write" and position in accumulated else how
+                    low, high, strided = _range(span)
+                    yield span.allocation, str(span.allocation), name, low, high, kind, strided
+
+    def labels(self, event: Event) -> dict[str, list[tuple[int, str]]]:
+        if event.command is None:
+            arrays, n = list(event.arrays), len(event.writes)
+            both = {"write": arrays[:n], "read": arrays if event.loop is not None else arrays[n:]}
+            return {how: [(-1, self.label(a, "")) for a in found] for how, found in both.items()}
+        plan, places = event.command.plan, event.command.places
+        reads = [*(k for k, _ in plan.reads), *event.command.declared]
+        return {
+            how: [(k, self.label(places[k], plan.program.leaves[k].name)) for k in found]
+            for how, found in (("read", reads), ("write", [k for k, _ in plan.writes]))
+        }
+
+    def label(self, a: Any, parameter: str) -> str:
+        name = self.tape.names.get(id(a)) or a.name or parameter or str(a.allocation)
+        self.name(a.span, name)
+        return name
+
+    def column(self, n: int, event: Event) -> EventColumn:
+        kept = [Kept(str(k.span.allocation), *k.span.hull(), k.span.nbytes, k.reason) for k in event.kept]
+        where = self.places.get(event.place)
+        if where is None:
+            where = self.places[event.place] = str(event.where or "")
+        return EventColumn(
+            f"L{event.id}", n, _KINDS.get(event.kind, event.kind), event.label, where,
+            self.scopes[n], touches=self.touches(event), kept=kept, adjoint=self.levels.get(event, ()),
+            flags=("died",) if event in self.died else (),
+        )  # fmt: skip
+
+    # ---- the walk
+
+    def walk(self) -> list[Seed]:
+        """Walk once more with the last seeds, and note how large the adjoint is after each step."""
+        seeds = []
+        for a, data in self.seeds.items():
+            level = self.level(a, Span(a, 0, (a.nbytes,), (1,), 1), data)
+            seeds.append(Seed(f"{self.any_name(a)}: |seed| = {level.l2:.3g}", level))
+        self.retrace(self.observe, self.before)
+        return seeds
+
+    def any_name(self, a: Allocation) -> str:
+        return next((n for n in self.names.get(a, {}).values() if n), str(a))
+
+    def before(self, event: Event, space: Workspace) -> None:
+        """Which of the event's spans carry an adjoint already: what the event adds meets it there."""
+        self.came = any(
+            self.level(span.allocation, span, space[span.allocation].data).max_abs
+            for span in event.writes if span.allocation in space
+        )  # fmt: skip
+        self.carried = {
+            span for span in event.reads
+            if span.allocation in space and self.level(span.allocation, span, space[span.allocation].data).max_abs
+        }  # fmt: skip
+
+    def observe(self, event: Event, space: Workspace) -> None:
+        levels = []
+        spans = [s for s in dict.fromkeys((*event.reads, *event.writes)) if s.allocation in space and s.nbytes]
+        for span in spans:
+            a = span.allocation
+            meeting = event.reads.count(span) + (span in self.carried and span not in event.writes)
+            level = self.level(a, span, space[a].data)
+            levels.append(replace(level, contributions=meeting if meeting > 1 and not level.zero else 0))
+        self.levels[event] = levels
+        given = [level for level, span in zip(levels, spans, strict=True) if span in event.reads]
+        if self.came and given and all(level.zero for level in given):
+            self.died.add(event)
+
+    def level(self, a: Allocation, span: Span, data: Any) -> AdjointLevel:
+        scalar = self.tape.scalars.get(a)
+        low, high, _ = _range(span)
+        if not isinstance(scalar, Scalar):
+            return AdjointLevel(str(a), low, high)
+        k = a.grad_scale or 1
+        dtype = np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
+        values = on_host(data)[low * k : high * k].view(dtype).astype(np.float64)
+        most = float(np.abs(values).max(initial=0.0))
+        if isfinite(most):
+            return AdjointLevel(str(a), low, high, most, sqrt(float(values @ values)), zero=most == 0.0)
+        finite = values[np.isfinite(values)]
+        most = float(np.abs(finite).max(initial=0.0))
+        return AdjointLevel(
+            str(a), low, high, most, float(np.sqrt((finite**2).sum())), bool(np.isnan(values).any()),
+            bool(np.isinf(values).any()), not values.any(), 0,
+        )  # fmt: skip
+
+
+def scopes(tape: Tape) -> list[str]:
+    """Per event the name of the innermost scope around it, or nothing."""
+    found = [""] * len(tape.events)
+    for scope in tape.scopes:  # inner ones open later
+        last = len(found) if scope.last is None else scope.last
+        found[scope.first : last] = [scope.name] * (last - scope.first)
+    return found

@@ -1,0 +1,393 @@
+"""The engine of the seeding panel: one seed of an output after the other, each a row of a Jacobian, one walk each.
+
+Every walk has a workspace of its own: no `.grad`, no tape and no array of the user changes. Rows belong to inputs: a
+changed input (the tape replayed) starts a new Jacobian. Nothing here knows widgets; calls take the lock themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...arrays import allocation as memory
+from ...arrays.array import array
+from ...arrays.workspace import Workspace
+from ...device import on_host
+from ...errors import GradientError
+from ...kernels.types import is_float
+from ...tapes.copies import leaves
+from ...tapes.events import checksum_of
+from ...tapes.jvp import _components, on_device, shadow_of, value_of
+from ...tapes.replay import Replay, replay, starts
+from ...tapes.tape import Tape
+from ..picture.scene import clean
+from .gather import gather_seeded
+from .trace import Trace
+
+KINDS = ("one-hot", "ones", "random", "half norm")
+DIFFERENCES = 64  # components of the inputs that are moved to measure a derivative
+ROWS_BYTES = 1 << 28  # what all rows of a Jacobian may take
+
+
+@dataclass(frozen=True, eq=False)
+class SeedRun:
+    """One seed and the gradient it gives. `element`: the component of the output by number, for a one-hot seed.
+
+    seed and gradients have the shapes of their arrays, components last. `trace`: what the tape view shows of the walk,
+    None where it was not asked for. `inputs`: which version of the inputs it belongs to.
+    """
+
+    output: str
+    kind: str
+    element: int | None
+    label: str
+    seed: np.ndarray
+    gradients: dict[str, np.ndarray]
+    trace: Trace | None
+    inputs: int
+
+    @property
+    def row(self) -> np.ndarray:
+        """All gradients one after the other, float64."""
+        return np.concatenate([g.reshape(-1).astype(np.float64) for g in self.gradients.values()])
+
+
+@dataclass(frozen=True)
+class LevelPair:
+    """How large the adjoint of one memory was before one event, under two seeds."""
+
+    heading: str
+    names: str
+    one: float
+    other: float
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """Two seeds: their gradients subtracted, and the levels of their walks side by side, the most different first."""
+
+    one: SeedRun
+    other: SeedRun
+    gradients: dict[str, np.ndarray]
+    levels: tuple[LevelPair, ...]
+
+
+class Seeds:
+    """Seeds of the outputs of a tape, walked back one at a time.
+
+    outputs, inputs   {name: array}: floats that the tape wrote on active paths, and those it takes gradients by.
+    tape              what is walked: the recorded one, or its replay with other inputs.
+    rows              the Jacobian of the chosen output so far: {component of the output: row}.
+    Raises GradientError [func-replay] for a tape with `record_func`, [seed-untouched], [no-leaf].
+    """
+
+    def __init__(self, tape: Tape, y: array | None = None, wrt: list[array] | None = None):
+        with memory.LOCK:
+            for event in tape.events:
+                if event.kind == "func":
+                    raise GradientError(
+                        f"a tape with record_func({event.label}) cannot be walked again to look at it.",
+                        slug="func-replay", where=event.where, instead="wb.jacobian(tape, y, x)",
+                    )  # fmt: skip
+            self.recorded: Tape = tape
+            self.tape: Tape = tape
+            self.outputs, found = _ends(tape, y)
+            self.inputs = found if wrt is None else dict(_named(tape, wrt))
+            if not self.inputs:
+                raise GradientError("seeds() of a tape without any array to take gradients by.", slug="no-leaf",
+                                    instead="x.requires_grad = True before the tape records")  # fmt: skip
+        self.version = 0
+        self.values: dict[str, np.ndarray] = {}
+        self.rows: dict[int, np.ndarray] = {}
+        self.columns: dict[int, np.ndarray] = {}
+        self.output = next(iter(self.outputs))
+        if y is not None:
+            self.output = next(n for n, a in self.outputs.items() if a.span == next(leaves(y)).span)
+
+    # ---- what is seeded
+
+    def choose(self, output: str) -> None:
+        """Another output: a new Jacobian."""
+        if output not in self.outputs:
+            raise KeyError(output)
+        if output != self.output:
+            self.output = output
+            self._forget()
+
+    def _forget(self) -> None:
+        self.rows, self.columns = {}, {}
+
+    def at(self, a: array) -> array:
+        """The array of the tape that is walked now: itself, or its copy in the replay."""
+        return self.tape.of(a) if isinstance(self.tape, Replay) else a
+
+    @property
+    def y(self) -> array:
+        return self.outputs[self.output]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The output's shape, with its components."""
+        return (*self.y.shape, *_components(self.y))
+
+    @property
+    def count(self) -> int:
+        return int(np.prod(self.shape))
+
+    @property
+    def width(self) -> int:
+        """The length of a row: all components of all inputs."""
+        return sum(int(np.prod(_shape(a))) for a in self.inputs.values())
+
+    def name_of(self, k: int) -> str:
+        """`y[2, 1]` for a component by its number."""
+        index = np.unravel_index(k, self.shape)
+        return f"{self.output}[{', '.join(str(i) for i in index)}]"
+
+    def value(self) -> np.ndarray:
+        """What the output holds at the end of the tape."""
+        with memory.LOCK:
+            a = self.at(self.y)
+            changed = any(s.overlaps(a.span) is not False for s in self.tape.changed.get(a.allocation, ()))
+            left = self.tape.left.get(a.allocation, {}).get(a.span)
+            if changed or (a.allocation.exposed and left is not None and left != checksum_of(a.span)):
+                raise GradientError(
+                    f"{self.output!r} was changed since the tape wrote it: what it holds is no output of the tape.",
+                    slug="overwritten", instead="a seed of another kind, or the tape recorded again",
+                )  # fmt: skip
+            return a._host().reshape(self.shape).copy()
+
+    def seed(self, kind: str, element: int = 0, number: int = 0) -> np.ndarray:
+        """The seed itself: 1 at one component, ones, normal random numbers by `number`, or y (of ½‖y‖²)."""
+        if kind == "one-hot":
+            if not 0 <= element < self.count:
+                raise IndexError(f"{self.output} has components 0 to {self.count - 1}, not {element}")
+            made = np.zeros(self.shape)
+            made.reshape(-1)[element] = 1
+            return made
+        if kind == "ones":
+            return np.ones(self.shape)
+        if kind == "random":
+            return np.random.default_rng(number).standard_normal(self.shape)
+        if kind == "half norm":
+            return self.value().astype(np.float64)
+        raise ValueError(f"a seed is one of {KINDS}, not {kind!r}")
+
+    # ---- one walk
+
+    def run(self, kind: str = "one-hot", element: int = 0, number: int = 0, look: bool = True) -> SeedRun:
+        """Walk back from one seed. `look`: note the levels of the walk for the picture too."""
+        with memory.LOCK, memory.unrecorded():
+            seed = self.seed(kind, element, number)
+            space = Workspace()
+            view = shadow_of(self.at(self.y), space)
+            view[...] += on_device(self.y, seed.astype(view.dtype))
+            seed = on_host(view).copy()
+            trace = None
+            if look:
+                trace, space = gather_seeded(self.tape, {a: shadow.data for a, shadow in space.items()})
+            else:
+                self.tape._walk(space)
+            gradients = {n: value_of(self.at(a), space) for n, a in self.inputs.items()}
+            if not look:
+                space.release()
+        one = kind == "one-hot"
+        labels = {"one-hot": self.name_of(element), "ones": f"sum of {self.output}",
+                  "random": f"random {number} of {self.output}", "half norm": f"½‖{self.output}‖²"}  # fmt: skip
+        made = SeedRun(self.output, kind, element if one else None, labels[kind], seed, gradients, trace, self.version)
+        if one and (len(self.rows) + 1) * self.width * 8 <= ROWS_BYTES:
+            self.rows[element] = made.row
+        return made
+
+    def walk(self, first: int = 0, stop: Callable[[], bool] = lambda: False) -> Iterator[SeedRun]:
+        """One-hot seeds of the components without a row, from `first` on and around, until `stop()` says so."""
+        for k in (*range(first, self.count), *range(first)):
+            if k not in self.rows:
+                if stop():
+                    return
+                yield self.run("one-hot", k, look=False)
+
+    def jacobian(self, progress: bool = False) -> np.ndarray:
+        """All rows: shape (components of the output, width). `progress` shows a bar on stderr."""
+        rows: Any = self.walk()
+        if progress:
+            from tqdm import tqdm
+
+            rows = tqdm(rows, total=self.count - len(self.rows), desc=f"rows of {self.output}", unit="row")
+        for _ in rows:
+            pass
+        return np.stack([self.rows[k] for k in range(self.count)])
+
+    def compare(self, one: SeedRun, other: SeedRun) -> Difference:
+        """`other` less `one`."""
+        gradients = {n: other.gradients[n].astype(np.float64) - g for n, g in one.gradients.items()}
+        pairs: list[LevelPair] = []
+        if one.trace is not None and other.trace is not None:
+            names = {t.id: ", ".join(dict.fromkeys(n.name for n in t.names)) for t in one.trace.allocations}
+            first, second = [_levels(run.trace) for run in (one, other)]  # type: ignore[arg-type]
+            seconds = list(second.values())
+            for n, (key, (heading, place, size)) in enumerate(first.items()):
+                found = second.get(key) or (seconds[n] if len(first) == len(seconds) else ("", "", 0.0))
+                pairs.append(LevelPair(heading, names.get(place, place), size, found[2]))
+        pairs.sort(key=lambda p: -_ratio(p.one, p.other))
+        return Difference(one, other, gradients, tuple(pairs))
+
+    # ---- other inputs
+
+    def start(self) -> dict[str, np.ndarray]:
+        """What the inputs held when the tape started, as they are set now. Raises GradientError [not-kept]."""
+        if not self.values:
+            found = starts(self.recorded, list(self.inputs.values()))
+            self.values = {n: v.reshape(_shape(a)) for (n, a), v in zip(self.inputs.items(), found, strict=True)}
+        return self.values
+
+    def set(self, name: str, component: int, value: float) -> None:
+        """Replay the tape with one number of an input changed. The rows so far are dropped."""
+        changed = {n: v.copy() for n, v in self.start().items()}
+        changed[name].reshape(-1)[component] = value
+        self.tape = self._again(changed)
+        self.values = changed
+        self.version += 1
+        self._forget()
+
+    def reset(self) -> None:
+        """Back to the inputs that were recorded."""
+        self.tape, self.values = self.recorded, {}
+        self.version += 1
+        self._forget()
+
+    def _again(self, values: dict[str, np.ndarray]) -> Replay:
+        return replay(self.recorded, {self.inputs[n]: v for n, v in values.items()})
+
+    # ---- differences
+
+    @property
+    def measured(self) -> int:
+        """How many components of the inputs are moved to measure derivatives: the first ones."""
+        return min(self.width, DIFFERENCES)
+
+    def differences(self, stop: Callable[[], bool] = lambda: False) -> Iterator[int]:
+        """Central differences of the output by the first components of the inputs, two replays each."""
+        self.start()
+        for column in range(self.measured):
+            if column not in self.columns:
+                if stop():
+                    return
+                self.columns[column] = self._difference(column)
+            yield column
+
+    def _difference(self, column: int) -> np.ndarray:
+        name, k = self.place(column)
+        x = self.values[name].reshape(-1)[k]
+        narrow = np.finfo(self.values[name].dtype)
+        h = float(np.cbrt(narrow.eps)) * max(abs(float(x)), float(np.abs(self.values[name]).max()), narrow.tiny)
+        ends, moved = [], []
+        with memory.LOCK, memory.unrecorded():
+            for step in (h, -h) if h > 10 * narrow.tiny else (1e-3, -1e-3):
+                values = {n: v.copy() for n, v in self.values.items()}
+                values[name].reshape(-1)[k] += step
+                moved.append(float(values[name].reshape(-1)[k]))
+                ends.append(self._again(values).of(self.y)._host().reshape(-1).astype(np.float64))
+        return (ends[0] - ends[1]) / (moved[0] - moved[1])
+
+    def measure(self, run: SeedRun) -> np.ndarray:
+        """What differences say of the row of a seed: NaN where none was taken. Shape (width,)."""
+        found = np.full(self.width, np.nan)
+        seed = run.seed.reshape(-1).astype(np.float64)
+        for column, slope in self.columns.items():
+            found[column] = float(np.sum(slope[seed != 0] * seed[seed != 0]))
+        return found
+
+    def place(self, column: int) -> tuple[str, int]:
+        """The input and its component that stand at one column of a row."""
+        for name, a in self.inputs.items():
+            size = int(np.prod(_shape(a)))
+            if column < size:
+                return name, column
+            column -= size
+        raise IndexError(column)
+
+    def column_name(self, column: int) -> str:
+        name, k = self.place(column)
+        index = np.unravel_index(k, _shape(self.inputs[name]))
+        return f"{name}[{', '.join(str(i) for i in index)}]"
+
+
+# ---- names
+
+
+def _shape(a: array) -> tuple[int, ...]:
+    return (*a.shape, *_components(a))
+
+
+def _named(tape: Tape, arrays: Any) -> Iterator[tuple[str, array]]:
+    """Float arrays, each span once, with names that differ; fields of structs one by one."""
+    taken: set[str] = set()
+    seen: set[memory.Span] = set()
+    for whole in arrays:
+        for a in leaves(whole):
+            if not is_float(a.dtype) or a.span in seen or not a.size:
+                continue
+            seen.add(a.span)
+            base = tape.names.get(id(whole)) or whole.name or str(whole.allocation)
+            name = clean(base if a is whole else f"{base}.{_field(whole, a)}")
+            while name in taken:
+                name += "'"
+            taken.add(name)
+            yield name, a
+
+
+def _field(whole: array, part: array) -> str:
+    """The path of a field, by its place."""
+    for name, _ in whole.dtype.fields:  # type: ignore[attr-defined]
+        inner = whole.field(name)
+        if inner.span == part.span:
+            return name
+        if hasattr(inner.dtype, "fields") and any(a.span == part.span for a in leaves(inner)):
+            return f"{name}.{_field(inner, part)}"
+    return "?"
+
+
+def _ends(tape: Tape, y: array | None) -> tuple[dict[str, array], dict[str, array]]:
+    """What can be seeded, and what gradients are taken by."""
+    if y is not None:
+        tape._check_seed(y)
+    arrays = list(tape.arrays.values())
+    arrays.sort(key=lambda a: tape.names.get(id(a)) is None)  # those with names of the user's speak for the others
+    if y is not None and all(a is not y for a in arrays):
+        arrays.append(y)
+    tape._tally()
+    known = [(n, a) for n, a in _named(tape, arrays) if a.allocation in tape.active]
+    wanted = {a.span for a in leaves(y)} if y is not None else set()
+    hit = {a.span for _, a in known if (m := tape.written.get(a.allocation)) is not None and m.touch(a.span)}
+    outputs = {n: a for n, a in known if a.span in wanted | hit}
+    if not outputs:
+        raise GradientError(
+            "nothing that this tape wrote depends on an array with requires_grad.", slug="seed-untouched",
+            instead="x.requires_grad = True before the tape records",
+        )  # fmt: skip
+    return outputs, {n: a for n, a in known if a.requires_grad and a.allocation.required.touch(a.span)}
+
+
+# ---- levels
+
+
+def _levels(trace: Trace) -> dict[tuple, tuple[str, str, float]]:
+    """(event, memory, bytes) -> (heading, memory, size)."""
+    return {
+        (event.index, level.allocation, level.lo, level.hi): (event.heading, level.allocation, level.max_abs)
+        for event in trace.events
+        for level in event.adjoint
+    }
+
+
+def _ratio(one: float, other: float) -> float:
+    """How far apart two sizes are: 0 for equal ones, a large number where one is zero."""
+    if one == other:
+        return 0.0
+    if not one or not other or not np.isfinite([one, other]).all():
+        return 1e3
+    return abs(float(np.log10(abs(one) / abs(other))))

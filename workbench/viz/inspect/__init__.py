@@ -1,0 +1,1 @@
+"""One gradient cell, or one thread, in full."""

@@ -1,0 +1,1 @@
+"""Live views: widgets and their pages."""

@@ -1,0 +1,432 @@
+"""The seeding panel, `tape.seeds(y)`: widgets around `Seeds`, the engine. One output element at a time, row by row.
+
+JupyterLab runs callbacks in a thread of their own while a cell runs: each takes the lock for 50 ms at most, else it
+says "busy: recording" and is done when the lock is free. Errors are shown in the panel. Long work (all rows, all
+differences) runs in a worker thread, one walk per lock, and can be stopped. Nothing of the user is changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import ipywidgets as widgets
+import numpy as np
+import traitlets
+
+from ...arrays import allocation
+from ...arrays.array import array
+from ...tapes.tape import Tape
+from ..data.seed_runs import KINDS, Difference, SeedRun, Seeds
+from ..data.trace import Trace
+from ..picture.figure import TapeFigure
+from ..picture.scene import clean_lines, draw, sentence
+from ..picture.svg import quoted, render
+from . import jacobian_html
+from .view import View
+
+PATIENCE = 0.05  # seconds a callback waits for the lock
+FRAME = 0.2  # seconds between pictures while rows are filled
+CSS = Path(__file__).with_name("seeds.css")
+TITLES = {"one-hot": "one element", "ones": "ones", "random": "random", "half norm": "½‖y‖²"}
+NOTES = {
+    "one-hot": "1 at one element: a row of the Jacobian", "ones": "the gradient of the sum",
+    "random": "a random combination of all rows", "half norm": "the gradient of ½‖y‖²: the seed is y itself",
+}  # fmt: skip
+
+
+class Picker(anywidget.AnyWidget):
+    """The values of an array as cells, of which one is picked by click or keyboard."""
+
+    _esm = Path(__file__).with_name("seeds.js")
+    _css = CSS
+    values = traitlets.Bytes().tag(sync=True)
+    columns = traitlets.Int(1).tag(sync=True)
+    count = traitlets.Int(1).tag(sync=True)
+    names = traitlets.List().tag(sync=True)
+    picked = traitlets.Int(0).tag(sync=True)
+    ready = traitlets.Bool(False).tag(sync=True)
+
+    def show(self, name: str, values: np.ndarray) -> None:
+        """An array of any shape, its last axis in columns; one of one axis in lines of 32."""
+        flat = np.ascontiguousarray(values, np.float32).reshape(-1)
+        with self.hold_sync():
+            self.columns = min(values.shape[-1], 64) if values.ndim > 1 else min(max(flat.size, 1), 32)
+            self.count, self.names, self.values = flat.size, [name], flat.tobytes()
+
+
+class SeedPanel(widgets.VBox):
+    """What `tape.seeds(y)` returns. `engine` is the `Seeds` behind it, `run` the seed that is shown."""
+
+    def __init__(self, tape: Tape, y: array | None = None):
+        self.engine = Seeds(tape, y)
+        self.run: SeedRun | None = None
+        self.pinned: SeedRun | None = None
+        self.view: View | None = None
+        self._quiet = False
+        self._wanted: Any = None
+        self._worker: threading.Thread | None = None
+        self._halt = threading.Event()
+        self._make_controls()
+        super().__init__(self._arranged())
+        self.add_class("wb-seeds")
+        self._listen()
+        self._asked(self._new_output)
+
+    # ---- controls
+
+    def _make_controls(self) -> None:
+        names = list(self.engine.outputs)
+        wide = widgets.Layout(width="260px")
+        self.output = widgets.Dropdown(options=names, value=self.engine.output, description="output", layout=wide)
+        self.kind = widgets.ToggleButtons(
+            options=[(TITLES[k], k) for k in KINDS], style={"button_width": "104px"}, tooltips=[NOTES[k] for k in KINDS]
+        )
+        self.picker = Picker()
+        self.element = widgets.IntSlider(0, 0, 0, description="element", continuous_update=False)
+        self.number = widgets.BoundedIntText(0, min=0, max=10**6, description="random no.", layout=wide)
+        button = functools.partial(widgets.Button, layout=widgets.Layout(width="auto"))
+        self.next = button(description="Next element", tooltip="seed the next component without a row")
+        self.fill = button(description="Fill all rows", tooltip="one walk for each component", button_style="primary")
+        self.stop = button(description="Stop", tooltip="stop filling", disabled=True)
+        self.pin = button(description="Pin to compare", tooltip="compare the seeds that follow with this one")
+        self.unpin = button(description="Unpin", disabled=True)
+        self.progress = widgets.IntProgress(0, 0, 1, description="rows")
+        self.measure = widgets.Checkbox(False, description="finite differences", indent=False)
+        self.input = widgets.Dropdown(options=list(self.engine.inputs), description="what if", layout=wide)
+        self.component = widgets.BoundedIntText(0, min=0, max=0, description="component", layout=wide)
+        self.value = widgets.FloatSlider(0.0, description="value", continuous_update=False, readout_format=".4g")
+        self.reset = button(description="Reset inputs")
+        self.status, self.title = widgets.HTML(), widgets.HTML()
+        self.matrix, self.row, self.picture = widgets.HTML(), widgets.HTML(), widgets.HTML()
+
+    def _arranged(self) -> list[widgets.Widget]:
+        def line(*parts: widgets.Widget, align: str = "center") -> widgets.HBox:
+            return widgets.HBox(
+                parts, layout=widgets.Layout(flex_flow="row wrap", align_items=align, overflow="visible")
+            )
+
+        self._number_line = line(self.number)
+        left = widgets.VBox([self.picker, self.element, self._number_line])
+        return [
+            self.title,
+            line(self.output, self.kind),
+            left,
+            line(self.next, self.fill, self.stop, self.progress, self.pin, self.unpin, self.measure),
+            line(self.input, self.component, self.value, self.reset),
+            self.status,
+            line(self.matrix, self.row, align="flex-start"),
+            self.picture,
+        ]
+
+    def _listen(self) -> None:
+        def on(widget: widgets.Widget, work: Callable[[], None], trait: str = "value") -> None:
+            widget.observe(lambda _: None if self._quiet else self._asked(work), trait)
+
+        on(self.output, self._new_output)
+        on(self.kind, self._seed)
+        on(self.element, self._pick)
+        on(self.number, self._seed)
+        on(self.picker, self._picked, "picked")
+        on(self.measure, self._measured)
+        on(self.input, self._slider)
+        on(self.component, self._slider)
+        on(self.value, self._what_if)
+        for button, work in ((self.next, self._next), (self.fill, self._fill), (self.pin, self._pin),
+                             (self.unpin, self._unpin), (self.reset, self._reset)):  # fmt: skip
+            button.on_click(lambda _, work=work: self._asked(work))
+        self.stop.on_click(lambda _: self._halt.set())
+
+    def _set(self, widget: widgets.Widget, **values: Any) -> None:
+        """Change a control without answering to it."""
+        before, self._quiet = self._quiet, True
+        try:
+            with widget.hold_trait_notifications():
+                for name, value in values.items():
+                    setattr(widget, name, value)
+        finally:
+            self._quiet = before
+
+    # ---- how a request is answered
+
+    def _asked(self, work: Callable[[], None]) -> None:
+        """Answer now, or say why not and answer as soon as the lock is free."""
+        if self.working:
+            self._say("busy: filling rows. Stop first.", wrong=True)
+            return
+        self._wanted = work
+        if not allocation.LOCK.acquire(timeout=PATIENCE):
+            self._say("busy: recording", wrong=True)
+            threading.Thread(target=self._later, args=(work,), daemon=True).start()
+            return
+        try:
+            self._answer(work)
+        finally:
+            allocation.LOCK.release()
+
+    def _later(self, work: Callable[[], None]) -> None:
+        """The last request that met a busy lock is answered when it is free."""
+        with allocation.LOCK:
+            if self._wanted is work and not self.working:
+                self._answer(work)
+
+    def _answer(self, work: Callable[[], None]) -> None:
+        self._wanted = None
+        try:
+            with allocation.unrecorded():
+                self._say("")
+                work()
+        except Exception as error:  # a callback has no other place to show it
+            self._say(_reason(error), wrong=True)
+
+    def _say(self, text: str, wrong: bool = False) -> None:
+        cls = "wb-status wb-wrong" if wrong else "wb-status"
+        self.status.value = f'<div class="{cls}" role="status" aria-live="polite">{quoted(text)}</div>'
+
+    @property
+    def message(self) -> str:
+        """What the panel says at the moment, as HTML text."""
+        return self.status.value.partition(">")[2].rpartition("<")[0]
+
+    # ---- requests
+
+    def _new_output(self) -> None:
+        self.engine.choose(str(self.output.value))
+        self.pinned = None
+        self._set(self.unpin, disabled=True)
+        self._set(self.element, max=max(self.engine.count - 1, 0), value=0)
+        self._set(self.picker, picked=0)
+        self._set(self.progress, max=max(self.engine.count, 1), value=0)
+        try:
+            self._slider()
+        except Exception as error:  # a tape that cannot be replayed can still be seeded
+            self._set(self.value, disabled=True)
+            self._set(self.reset, disabled=True)
+            self._say("no what-if, no differences: " + _reason(error))
+        self._seed()
+
+    def _pick(self) -> None:
+        self._set(self.picker, picked=self.element.value)
+        self._set(self.kind, value="one-hot")
+        self._seed()
+
+    def _picked(self) -> None:
+        if not 0 <= self.picker.picked < self.engine.count:
+            raise IndexError(f"{self.engine.output} has no component {self.picker.picked}")
+        self._set(self.element, value=self.picker.picked)
+        self._set(self.kind, value="one-hot")
+        self._seed()
+
+    def _seed(self) -> None:
+        self.run = self.engine.run(str(self.kind.value), self.element.value, self.number.value)
+        if self.measure.value and not self.engine.columns:
+            self._measured()
+        self._draw()
+
+    def _next(self) -> None:
+        """On to the next component without a row."""
+        order = [*range(self.element.value + 1, self.engine.count), *range(self.element.value + 1)]
+        k = next((k for k in order if k not in self.engine.rows), None)
+        if k is None:
+            self._say("every component has its row")
+            return
+        self._set(self.element, value=k)
+        self._pick()
+
+    def _pin(self) -> None:
+        self.pinned = self.run
+        self._set(self.unpin, disabled=self.run is None)
+        self._draw()
+
+    def _unpin(self) -> None:
+        self.pinned = None
+        self._set(self.unpin, disabled=True)
+        self._draw()
+
+    def _slider(self) -> None:
+        """The slider stands at the chosen component of the chosen input."""
+        values = self.engine.start()[str(self.input.value)].reshape(-1)
+        self._set(self.component, max=values.size - 1)
+        v = float(values[self.component.value])
+        if not np.isfinite(v):
+            self._set(self.value, disabled=True)
+            return
+        reach = max(1.0, 2 * abs(v))
+        self._set(self.value, min=v - reach, max=v + reach, value=v, step=reach / 100, disabled=False)
+
+    def _what_if(self) -> None:
+        self.engine.set(str(self.input.value), self.component.value, self.value.value)
+        self._seed()
+
+    def _reset(self) -> None:
+        self.engine.reset()
+        self._slider()
+        self._seed()
+
+    # ---- long work
+
+    @property
+    def working(self) -> bool:
+        """Is a worker filling rows or measuring differences."""
+        return self._worker is not None and self._worker.is_alive()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Until the worker is done."""
+        if self._worker is not None:
+            self._worker.join(timeout)
+
+    def _fill(self) -> None:
+        self._start(self._all_rows)
+
+    def _measured(self) -> None:
+        if self.measure.value and len(self.engine.columns) < self.engine.measured:
+            self._start(self._all_differences)
+        else:
+            self._draw()
+
+    def _start(self, work: Callable[[], None]) -> None:
+        self._halt.clear()
+        self._worker = threading.Thread(target=self._work, args=(work,), daemon=True)
+        self.stop.disabled = False
+        self._worker.start()
+
+    def _work(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+            self._draw()
+        except Exception as error:  # as in a callback
+            self._say(_reason(error), wrong=True)
+        finally:
+            self.stop.disabled = True
+
+    def _all_rows(self) -> None:
+        engine, drawn = self.engine, time.monotonic()
+        first = self.element.value
+        for run in engine.walk(first, self._halt.is_set):
+            self.progress.value = len(engine.rows)
+            if time.monotonic() - drawn > FRAME:
+                self.matrix.value = _card("Jacobian", jacobian_html.matrix(engine, run.element))
+                drawn = time.monotonic()
+        self._say(f"{len(engine.rows)} of {engine.count} rows" + (": stopped" if self._halt.is_set() else ""))
+
+    def _all_differences(self) -> None:
+        engine = self.engine
+        self._set(self.progress, description="differences", max=engine.measured)
+        try:
+            for column in engine.differences(self._halt.is_set):
+                self.progress.value = column + 1
+        finally:
+            self._set(self.progress, description="rows", max=max(engine.count, 1), value=len(engine.rows))
+        less = f" (the first {engine.measured} of {engine.width} components)" if engine.measured < engine.width else ""
+        self._say("central differences, two replays a component" + less)
+
+    # ---- pictures
+
+    def _draw(self) -> None:
+        engine, run = self.engine, self.run
+        if run is None:
+            return
+        self.progress.value = len(engine.rows)
+        self._number_line.layout.display = None if run.kind == "random" else "none"
+        self.picker.show(engine.output, engine.at(engine.y)._host().reshape(engine.shape))
+        self.title.value = self._heading(run)
+        self.matrix.value = _card("Jacobian", jacobian_html.matrix(engine, run.element))
+        difference = self._difference()
+        self.row.value = _card(self._row_title(difference), self._row(run, difference))
+        self._draw_tape(run, difference)
+
+    def _draw_tape(self, run: SeedRun, difference: Difference | None) -> None:
+        """The live view of the tape that was seeded; its picture where that has no such seeds (float16)."""
+        engine = self.engine
+        if getattr(engine.y.dtype, "scalar", engine.y.dtype).bits == 16:
+            self.picture.value = _card("tape view", self._view(run.trace, difference))
+            return
+        if self.view is None or self.view.tape is not engine.tape:
+            self.view = View(engine.tape)
+            others = [c for c in self.children if c is not self.picture and not isinstance(c, View)]
+            self.children = (*others, self.view)
+        y = engine.at(engine.y)
+        minus = {y: array(difference.one.seed, dtype=y.dtype)} if difference is not None else None
+        text = run.label if difference is None else f"{run.label} minus {difference.one.label}"
+        self.view.set_seeds({y: array(run.seed, dtype=y.dtype)}, minus, text)
+
+    def _difference(self) -> Difference | None:
+        run, pinned = self.run, self.pinned
+        if run is None or pinned is None or pinned is run or pinned.row.shape != run.row.shape:
+            return None
+        return self.engine.compare(pinned, run)
+
+    def _heading(self, run: SeedRun) -> str:
+        changed = " · inputs changed" if self.engine.version and self.engine.tape is not self.engine.recorded else ""
+        shape = " × ".join(map(str, self.engine.shape)) or "1"
+        text = f"Seeding {self.engine.output} ({shape}) · seed: {run.label}{changed}"
+        return f"<h4>{quoted(text)}</h4>"
+
+    def _row_title(self, difference: Difference | None) -> str:
+        assert self.run is not None
+        less = f", against {difference.one.label} (outline)" if difference is not None else ""
+        return f"gradient of {self.run.label}{less}"
+
+    def _row(self, run: SeedRun, difference: Difference | None) -> str:
+        measured = self.engine.measure(run) if self.measure.value and run.inputs == self.engine.version else None
+        tables = jacobian_html.rows_table(self.engine, run, measured, difference)
+        if difference is not None:
+            tables += jacobian_html.levels_table(difference)
+        chart = jacobian_html.bars(self.engine, run, measured, difference.one if difference is not None else None)
+        note = '<div class="wb-caption">ticks: central differences</div>' if measured is not None else ""
+        return f"{chart}{note}<details><summary>The same as a table</summary>{tables}</details>"
+
+    def _view(self, trace: Trace | None, difference: Difference | None) -> str:
+        if trace is None:
+            return ""
+        pinned = ""
+        if difference is not None and difference.one.trace is not None:
+            pinned = (
+                f'<div class="wb-caption">pinned: {quoted(difference.one.label)}</div>{_images(difference.one.trace)}'
+            )
+        return _images(trace) + pinned
+
+    def _repr_mimebundle_(self, **given: Any) -> Any:
+        """The widget, and for wherever there is none the pictures as they stand."""
+        made: Any = super()._repr_mimebundle_(**given)
+        bundle: Any = made[0] if isinstance(made, tuple) else made
+        if bundle is not None:
+            bundle["text/html"] = self.static()
+            bundle["text/plain"] = repr(self)
+        return made
+
+    def static(self) -> str:
+        """The present pictures as HTML that needs neither kernel nor scripts."""
+        style = CSS.read_text("utf-8")
+        parts = [self.title.value, self.matrix.value, self.row.value]
+        if self.run is not None and self.run.trace is not None:
+            parts.append(_card("tape view", TapeFigure(self.run.trace).html))
+        return f'<div class="wb-seeds"><style>{style}</style>{"".join(parts)}</div>'
+
+    def __repr__(self) -> str:
+        label = self.run.label if self.run is not None else "no seed"
+        return f"<seeding panel of {self.engine.output}: {label}, {len(self.engine.rows)} of {self.engine.count} rows>"
+
+
+def _images(trace: Trace) -> str:
+    """The tape view in the colours of both themes, of which the page shows one."""
+    scene, parts = draw(trace), []
+    for theme in ("light", "dark"):
+        data = base64.b64encode(render(scene, theme).encode("utf-8")).decode("ascii")
+        parts.append(f'<img class="wb-{theme}" alt="{quoted(sentence(trace))}" style="max-width:none"'
+                     f' src="data:image/svg+xml;base64,{data}">')  # fmt: skip
+    return f'<div style="overflow-x:auto">{"".join(parts)}</div>'
+
+
+def _card(title: str, content: str) -> str:
+    return f'<div class="wb-card"><h4>{quoted(title)}</h4>{content}</div>'
+
+
+def _reason(error: Exception) -> str:
+    return clean_lines(f"{type(error).__name__}: {error}")

@@ -1,0 +1,472 @@
+"""The live tape view, `tape.explore()`: a widget that draws the columns of a trace, and answers what the page asks.
+
+Zoom, pan, folding, search and the table need no kernel: the page has every column. Heat-maps, ledger, microscope and
+findings are asked for by messages `{id, ask, ...}` and answered `{id, ok}` or `{id, error}`. JupyterLab delivers these
+in a thread of its own while a cell runs: each answer takes the lock for 50 ms at most, else it says "busy" and the page
+asks again; whatever goes wrong becomes text in the view. Invariant: no gradient, no tape and no array changes.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import numpy as np
+import traitlets
+
+from ...arrays import allocation as memory
+from ...arrays.allocation import Allocation
+from ...arrays.array import array
+from ...arrays.workspace import Workspace, add_seed
+from ...device import xp
+from ...errors import GradientError
+from ...tapes.tape import Tape, pictures
+from ..data.columns import Columns, Levels, levels_of
+from ..data.fold import folds
+from ..data.gather import gather, levels, structure
+from ..data.snapshot import Moments, frame_of, full_shape, is_viewable, picture, reduced
+from ..data.trace import Trace
+from ..inspect.ledger import Ledger, Row, cell_of
+from ..inspect.ledger import number as plain_number
+from ..picture.figure import TapeFigure
+from ..picture.scene import clean, clean_lines
+from ..picture.svg import quoted
+
+PATIENCE = 0.05  # seconds that an answer waits for the lock
+AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
+DRAWN = 5000  # events up to which a static picture is put beside the widget
+BUSY = "busy: recording"
+
+
+class Busy(Exception):
+    """The memory is in use: ask again."""
+
+
+@cache
+def module(*names: str) -> str:
+    """JavaScript files of this folder as one ES module, without their imports of each other, comments and indents.
+
+    Every widget of a notebook carries a copy of it.
+    """
+    text = "\n".join(Path(__file__).with_name(name).read_text("utf-8") for name in names)
+    text = re.sub(r'^import [^;]*? from "\./[^"]*";$', "", text, flags=re.MULTILINE)
+    text = re.sub(r"/\*\* .*?\*/", "", text, flags=re.DOTALL)
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
+
+
+@cache
+def style(*names: str) -> str:
+    return "\n".join(Path(__file__).with_name(name).read_text("utf-8") for name in names)
+
+
+class Cells:
+    """Is a cell of the notebook running. Its code may read memory that a walk puts back for a while."""
+
+    def __init__(self) -> None:
+        self.running, self.listening = False, False
+
+    def listen(self) -> None:
+        try:
+            from IPython.core.getipython import get_ipython
+        except ImportError:  # a plain Python process: nothing runs beside us
+            return
+        shell = get_ipython()
+        if shell is None or self.listening:
+            return
+        self.listening = self.running = True
+        shell.events.register("pre_run_cell", self._begun)
+        shell.events.register("post_run_cell", self._ended)
+
+    def _begun(self, *_: object) -> None:
+        self.running = True
+
+    def _ended(self, *_: object) -> None:
+        self.running = False
+
+    @property
+    def beside(self) -> bool:
+        """Does a cell run while this thread, which is another one, asks."""
+        return self.running and threading.current_thread() is not threading.main_thread()
+
+
+cells = Cells()
+
+
+@contextmanager
+def quiet_memory() -> Iterator[None]:
+    """The lock, or `Busy` if it is not free within 50 ms; nothing is recorded inside."""
+    if not memory.LOCK.acquire(timeout=PATIENCE):
+        raise Busy(BUSY)
+    try:
+        with memory.unrecorded():
+            yield
+    finally:
+        memory.LOCK.release()
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """A long tape makes millions of small objects, all of which stay: to look for garbage takes half the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class View(anywidget.AnyWidget):
+    """The live view of a tape; `wrong`: of a pass that is wrong on purpose.
+
+    cursor   events from this position on have been reversed: 0 (the whole pass is done) to the number of events.
+    array    number in `arrays`, -1 for none; element: index in it, then of the component.
+    launch   position in `tape.events`, -1 for none; thread: its index in the grid.
+    """
+
+    _esm = module("heat.js", "lanes.js", "panels.js", "view.js")
+    _css = style("view.css")
+    kind = traitlets.Unicode("view").tag(sync=True)
+    meta = traitlets.Dict().tag(sync=True)
+    columns = traitlets.Bytes().tag(sync=True)
+    levels_meta = traitlets.Dict().tag(sync=True)
+    levels = traitlets.Bytes().tag(sync=True)
+    other_meta = traitlets.Dict().tag(sync=True)
+    other = traitlets.Bytes().tag(sync=True)
+    cursor = traitlets.Int(0).tag(sync=True)
+    array = traitlets.Int(-1).tag(sync=True)
+    element = traitlets.List().tag(sync=True)
+    launch = traitlets.Int(-1).tag(sync=True)
+    thread = traitlets.List().tag(sync=True)
+    warning = traitlets.Unicode("").tag(sync=True)
+    status = traitlets.Unicode("").tag(sync=True)
+    walks = traitlets.Int(0).tag(sync=True)
+    ready = traitlets.Bool(False).tag(sync=True)
+
+    def __init__(self, tape: Tape, wrong: Any = None):
+        cells.listen()
+        self.tape, self.wrong = tape, wrong
+        self.arrays: list[Any] = []
+        self.moments: Moments | None = None
+        self._grids: dict[tuple[int, ...], int] = {}
+        self._retrace: Callable[..., Any] | None = None if wrong is None else wrong.retrace
+        self._seeds: Mapping[Allocation, Any] | None = None if wrong is None else wrong._seeds
+        with memory.LOCK, memory.unrecorded(), _no_collector():
+            self._trace = structure(tape)
+            self._columns = Columns(self._trace, folds(tape), self._grid_numbers())
+            given = self._level_traits() if len(tape.events) <= AT_ONCE else {}
+        lists = self._lists()
+        if given and self.arrays:  # what gradients are asked of is looked at first
+            given["array"] = next((k for k, a in enumerate(self.arrays) if a.allocation.asked), 0)
+        title = {} if wrong is None else {"title": clean(wrong.title)}
+        super().__init__(
+            meta={**self._columns.meta, **lists, **title}, columns=self._columns.data,
+            warning="" if wrong is None else f"Wrong on purpose: {clean(wrong.pitfall)}", **given,
+        )  # fmt: skip
+        self.on_msg(self._heard)
+
+    # ---- what the page is given
+
+    def _lists(self) -> dict[str, Any]:
+        """The arrays that can be looked at, and the grids of the launches."""
+        seen: dict[Any, Any] = {}
+        for a in self.tape.arrays.values():
+            if is_viewable(a):
+                seen.setdefault((a.span, a.dtype, self._name(a)), a)
+        self.arrays = list(seen.values())
+        lanes = self._columns.lanes
+        listed = [
+            [clean(self._name(a)), lanes.get(str(a.allocation), -1), *a.span.hull(), list(full_shape(a)), str(a.dtype)]
+            for a in self.arrays
+        ]
+        return {"arrays": listed, "grids": [list(grid) for grid in self._grids]}
+
+    def _grid_numbers(self) -> list[int]:
+        """Per event the number of its grid in `_grids`."""
+        numbers, commands = self._grids, [event.command for event in self.tape.events]
+        return [-1 if c is None else numbers.setdefault(tuple(c.plan.dims), len(numbers)) for c in commands]
+
+    def _name(self, a: Any) -> str:
+        track = self._trace.allocations[self._columns.lanes[str(a.allocation)]]
+        low, high = a.span.hull()
+        same = next((name.name for name in track.names if (name.lo, name.hi) == (low, high)), "")
+        return self.tape.names.get(id(a)) or a.name or same or a.label
+
+    def _level_traits(self) -> dict[str, Any]:
+        meta, data = self._columns.levels(levels(self.tape, self._retrace, self._seeds))
+        return {"levels_meta": meta, "levels": data}
+
+    # ---- from Python
+
+    def step(self, cursor: int) -> None:
+        """Put the cursor before this event."""
+        self.cursor = min(max(int(cursor), 0), len(self.tape.events))
+
+    def select(self, a: Any, index: Any = None) -> None:
+        """Look at an array (or its number), and at one element of it (with the component, if it has any)."""
+        number = a if isinstance(a, int) else self._number(a)
+        with self.hold_sync():
+            self.element = (
+                [] if index is None else [int(i) for i in (index if isinstance(index, tuple | list) else [index])]
+            )
+            self.array = number
+
+    def _number(self, a: Any) -> int:
+        found = [n for n, b in enumerate(self.arrays) if b is a]
+        found += [n for n, b in enumerate(self.arrays) if isinstance(a, array) and b.span == a.span]
+        if not found:
+            raise ValueError(f"this tape has not touched {getattr(a, 'label', a)!r}")
+        return found[0]
+
+    def look_into(self, launch: Any, thread: Any = 0) -> None:
+        """Open the microscope: a launch (or its position) and a thread."""
+        position = launch if isinstance(launch, int) else self.tape.events.index(launch)
+        with self.hold_sync():
+            self.launch = position
+            self.thread = [int(i) for i in (thread if isinstance(thread, tuple | list) else [thread])]
+
+    def set_seeds(self, grads: Mapping[Any, Any] | None = None, minus: Mapping[Any, Any] | None = None,
+                  text: str = "") -> None:  # fmt: skip
+        """Show the reverse pass of these seeds ({array: seed}, as for `backward`), in a workspace of its own.
+
+        minus   other seeds: what is shown is the difference of both passes, which is the pass of the difference.
+        Without seeds: those of the last `backward`. Raises GradientError for a seed that does not fit.
+        """
+        with memory.LOCK, memory.unrecorded():
+            self._seeds = None if grads is None else self._seed_bytes(grads, minus)
+            self._retrace = None if grads is None else self._walk_again
+            self.moments = None
+            given = self._level_traits()
+        self._give(given, text)
+
+    def _seed_bytes(self, grads: Mapping[Any, Any], minus: Mapping[Any, Any] | None) -> dict[Allocation, Any]:
+        space = Workspace()
+        for a, seed in grads.items():
+            self.tape._check_seed(a)
+            add_seed(space, a, seed)
+        for a, seed in (minus or {}).items():
+            self.tape._check_seed(a)
+            add_seed(space, a, _negative(seed))
+        return {a: shadow.data.copy() for a, shadow in space.items()}
+
+    def _walk_again(self, observe: Any, before: Any = None) -> Any:
+        return self.tape.retrace(observe, before, self._seeds)
+
+    def set_levels(self, given: Levels | Trace | None, compare: Levels | Trace | None = None, text: str = "") -> None:
+        """Draw the adjoint side of another walk (None: leave it), and that of a second one below it, to compare."""
+        found: dict[str, Any] = {}
+        for name, side in (("levels", given), ("other", compare)):
+            if side is not None:
+                side = levels_of(side) if isinstance(side, Trace) else side
+                found[f"{name}_meta"], found[name] = self._columns.levels(side)
+        if compare is None:
+            found |= {"other_meta": {}, "other": b""}
+        self._give(found, text)
+
+    def _give(self, traits: dict[str, Any], text: str = "") -> None:
+        if text and "levels_meta" in traits:
+            traits["levels_meta"] = {**traits["levels_meta"], "seed": clean(text)}
+        with self.hold_sync():
+            for name, value in traits.items():
+                setattr(self, name, value)
+            self.walks += 1
+
+    # ---- questions of the page
+
+    def _heard(self, _: Any, content: Any, buffers: Any) -> None:
+        del buffers
+        if not isinstance(content, dict) or "ask" not in content:
+            return
+        try:
+            found, blobs = self.answer(content)
+            self.send({"id": content.get("id"), "ok": found}, blobs)
+        except Busy as error:
+            self.send({"id": content.get("id"), "busy": str(error)})
+        except Exception as error:  # shown in the view: a callback has nobody else to tell
+            self.send({"id": content.get("id"), "error": clean_lines(str(error) or type(error).__name__)})
+
+    def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        """The answer to one question, and its buffers. Raises `Busy`, or what the question deserves."""
+        questions: dict[str, Callable[[Mapping[str, Any]], tuple[Any, list[bytes]]]] = {
+            "heat": self._heat, "ledger": self._ledger, "microscope": self._microscope, "findings": self._findings,
+            "levels": self._levels,
+        }  # fmt: skip
+        with quiet_memory():
+            if len(self.tape.events) != self.meta["count"]:
+                raise ValueError("the tape has changed since this view was made: tape.explore() makes a new one")
+            self._enter_devices()
+            return questions[content["ask"]](content)
+
+    def _walks(self) -> Moments:
+        """What walks: not while a cell runs that may see memory which a walk has put back."""
+        if self.moments is None:
+            self.moments = Moments(self.tape, self._retrace, self._seeds)
+        if self.moments.rewinds and cells.beside:
+            raise Busy("busy: a cell is running")
+        return self.moments
+
+    def _enter_devices(self) -> None:
+        """What other streams do on GPUs comes first; a thread has a current device of its own."""
+        for device in {a.device for a in self.arrays if a.device.is_cuda}:
+            xp(device).cuda.Device(device.ordinal).synchronize()
+
+    def _heat(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        a = self.arrays[int(asked["array"])]
+        cursor = min(max(int(asked["cursor"]), 0), len(self.tape.events))
+        frame = frame_of(full_shape(a), asked.get("fixed") or (), asked.get("window") or ())
+        moments = self._walks()
+        numbers, known, note = moments.value(a, cursor)
+        value, blobs = _known_picture(numbers, known, frame)
+        adjoint = moments.adjoint(a, cursor, frame)
+        found: dict[str, Any] = {"frame": frame.to_json(), "value": {**value, "note": note}, "adjoint": None}
+        if adjoint is not None:
+            found["adjoint"] = _said(adjoint)
+            blobs.append(adjoint["cells"].tobytes())
+        element = tuple(int(i) for i in asked.get("element") or ())
+        if element and len(element) == numbers.ndim and all(0 <= i < n for i, n in zip(element, numbers.shape)):
+            found["number"] = plain_number(float(numbers[element])) if known[element] else None
+        return found, blobs
+
+    def _ledger(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        if self._retrace is not None:
+            raise ValueError("the ledger belongs to the seeds of the last backward; this view shows other ones")
+        self._walks()
+        a, cursor = self.arrays[int(asked["array"])], int(asked["cursor"])
+        index = tuple(int(i) for i in asked["element"])
+        if cursor >= len(self.tape.events):
+            found = self._seed_ledger(a, index)
+        else:
+            found = pictures["ledger"](self.tape, a, index, max(cursor, 0))
+        return {**found.to_json(), "cursor": cursor, "array": clean(self._name(a))}, []
+
+    def _seed_ledger(self, a: Any, index: tuple) -> Ledger:
+        """At the start of the reverse pass there is nothing but the seed."""
+        if not self.tape.last_seeds:
+            raise GradientError("there is no seed before any backward()", slug="no-seed")
+        cell = cell_of(self.tape, a, index)
+        seed = self.tape.last_seeds.get(cell.allocation)
+        value = 0.0 if seed is None else cell.value(seed)
+        rows = (Row(-1, "seed", "seed", None, None, cell.label, value, value),) if value else ()
+        return Ledger(cell.label, cell.index, rows, value, value, 0.0)
+
+    def _microscope(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        if self._retrace is not None:
+            raise ValueError("the microscope belongs to the seeds of the last backward; this view shows other ones")
+        self._walks()
+        thread = tuple(int(i) for i in asked["thread"])
+        return pictures["microscope"](self.tape, int(asked["launch"]), thread).to_json(), []
+
+    def _findings(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        del asked
+        self._walks()
+        found = pictures["diagnose"](self.tape)
+        rows = [
+            {
+                "slug": f.slug, "severity": f.severity, "position": _position(f.launch), "sentence": clean(f.sentence),
+                "fix": clean(f.fix), "line": clean(f"{f.where}: {f.where.text.strip()}") if f.where else "",
+                "arrays": [clean(name) for name in f.arrays],
+            }
+            for f in found
+        ]  # fmt: skip
+        return {"rows": rows, "note": clean_lines(found.note), "title": found.title}, []
+
+    def _levels(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        del asked
+        if not self.levels_meta:
+            self._walks()
+            with _no_collector():
+                self._give(self._level_traits())
+        return {}, []
+
+    # ---- without a kernel
+
+    def _repr_mimebundle_(self, **choices: Any) -> Any:
+        """The widget, and beside it a table and a picture for readers without one."""
+        bundle = super()._repr_mimebundle_(**choices)
+        if bundle is None:
+            return None
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        return {**data, **self._static()}, metadata
+
+    def _static(self) -> dict[str, str]:
+        if len(self.tape.events) > DRAWN:
+            text = self.meta["sentence"]
+            return {"text/plain": text, "text/html": f"<p>{quoted(text)}</p>"}
+        try:
+            return TapeFigure(gather(self.tape, self.wrong))._repr_mimebundle_()
+        except Exception as error:  # the widget itself can still be shown
+            return {"text/plain": f"live tape view ({clean_lines(error)})"}
+
+
+class HeatMap(anywidget.AnyWidget):
+    """The heat-map of the tape view alone: `show(values)`; `picked` is the index of the chosen element."""
+
+    _esm = module("heat.js", "lanes.js", "panels.js", "view.js")
+    _css = style("view.css")
+    kind = traitlets.Unicode("heat").tag(sync=True)
+    label = traitlets.Unicode("").tag(sync=True)
+    info = traitlets.Dict().tag(sync=True)
+    cells = traitlets.Bytes().tag(sync=True)
+    known = traitlets.Bytes().tag(sync=True)
+    picked = traitlets.List().tag(sync=True)
+    ready = traitlets.Bool(False).tag(sync=True)
+
+    def __init__(self, values: Any = None, label: str = "", on_pick: Callable[[tuple[int, ...]], None] | None = None):
+        super().__init__(label=label)
+        if values is not None:
+            self.show(values)
+        if on_pick is not None:
+            self.observe(lambda change: on_pick(tuple(change["new"])), "picked")
+
+    def show(self, values: Any, known: Any = None) -> None:
+        """Numbers of any shape; of more than two axes the first ones are held at 0. known: a mask of the same shape."""
+        numbers = np.asarray(values)
+        frame = frame_of(numbers.shape)
+        mask = np.ones(numbers.shape, bool) if known is None else np.asarray(known, bool)
+        said, (shown, sure) = _known_picture(numbers, mask, frame)
+        with self.hold_sync():
+            self.info, self.cells, self.known = {"frame": frame.to_json(), **said}, shown, sure
+
+
+# ---- small parts
+
+
+def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: Any) -> tuple[dict[str, Any], list[bytes]]:
+    """A picture of what is known; what is not is no number at all."""
+    mask = frame.plane(known, True)
+    plane = frame.plane(numbers, 0)
+    if plane.dtype.kind == "b":
+        plane = plane.astype(np.int8)
+    held = np.where(mask, plane, 0)
+    found = picture(held, frame)
+    sure = held[mask]
+    finite = sure[np.isfinite(sure)] if sure.dtype.kind == "f" else sure
+    found["least"], found["most"] = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    some, every = bool(known.any()), bool(known.all())
+    said = {**_said(found), "state": "known" if every else "partly" if some else "not kept"}
+    sure_cells = reduced(~mask, frame.block) == 0
+    return said, [found["cells"].tobytes(), sure_cells.astype(np.uint8).tobytes()]
+
+
+def _said(found: Mapping[str, Any]) -> dict[str, Any]:
+    cells = found["cells"]
+    return {"rows": cells.shape[0], "columns": cells.shape[1], **{k: v for k, v in found.items() if k != "cells"}}
+
+
+def _position(launch: str) -> int:
+    """Of `#3 integrate`: 3; -1 for the whole tape."""
+    found = re.match(r"#(\d+)", launch)
+    return int(found[1]) if found else -1
+
+
+def _negative(seed: Any) -> Any:
+    made = array(seed.numpy() * -1, dtype=seed.dtype)
+    return made

@@ -1,0 +1,135 @@
+"""`TapeFigure`, what `tape.show()` returns: a static picture with its table, which survives wherever a notebook goes.
+
+The HTML is an `<img>` with the SVG as a data URI: inline SVG is stripped from untrusted notebooks, widgets need
+a kernel, files need a place. Invariant: showing never raises; a failure to draw is shown inside the frame.
+"""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+from ..data.text import Row, event_rows, html_table, table
+from ..data.trace import Trace
+from .scene import Mark, Scene, clean_lines, draw, sentence, text_width
+from .svg import THEMES, quoted, render
+
+PAGE = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>'
+    ":root{{color-scheme:{scheme}}}body{{font:14px/1.45 system-ui,sans-serif;margin:24px}}"
+    "table{{border-collapse:collapse;margin:12px 0;font:12px/1.45 ui-monospace,Menlo,monospace}}"
+    "th,td{{border:1px solid #8c959f66;padding:4px 8px;text-align:left;vertical-align:top}}"
+    "caption{{text-align:left;font-weight:600;padding:4px 0}}</style></head><body>{body}</body></html>"
+)
+
+
+class TapeFigure:
+    """The static tape view of a trace. `theme` is `auto`, `light` or `dark`; another name is a ValueError."""
+
+    def __init__(self, trace: Trace, theme: str = "auto"):
+        if theme not in THEMES:
+            raise ValueError(f"a theme is one of {THEMES}, not {theme!r}")
+        self.trace, self.theme = trace, theme
+        self._svg = ""
+        self._rows: list[Row] | None = None
+
+    @property
+    def svg(self) -> str:
+        """The picture as SVG text. Unlike the notebook display it raises what goes wrong."""
+        if not self._svg:
+            self._svg = render(draw(self.trace), self.theme)
+        return self._svg
+
+    @property
+    def text(self) -> str:
+        """The same facts as an aligned text table."""
+        return table(self.trace, rows=self._event_rows())
+
+    @property
+    def html(self) -> str:
+        """The picture as an image, and the table folded below it."""
+        return _html(self.svg, sentence(self.trace), html_table(self.trace, rows=self._event_rows()))
+
+    def _event_rows(self) -> list[Row]:
+        if self._rows is None:
+            self._rows = event_rows(self.trace)
+        return self._rows
+
+    def save(self, path: str | Path) -> Path:
+        """Write `.svg` or a stand-alone `.html`; another ending is a ValueError. Returns the path."""
+        path = Path(path)
+        if path.suffix == ".svg":
+            content = self.svg
+        elif path.suffix in (".html", ".htm"):
+            scheme = "light dark" if self.theme == "auto" else self.theme
+            content = PAGE.format(title=quoted(self.trace.title), scheme=scheme, body=self.html)
+        else:
+            raise ValueError(f"a tape view is saved as .svg or .html, not {path.suffix or path.name!r}")
+        path.write_text(content, encoding="utf-8")
+        return path
+
+    def beside(self, *others: TapeFigure) -> Beside:
+        """This view and others side by side, where there is room; one below the other where there is not."""
+        return Beside((self, *others))
+
+    def __repr__(self) -> str:
+        try:
+            return self.text
+        except Exception as error:  # a repr that raises would take the cell's own result with it
+            return f"tape view: the table could not be made: {_reason(error)}"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        del include, exclude
+        try:
+            html = self.html
+        except Exception as error:  # shown in the frame: the tape itself is fine
+            html = _failure(_reason(error), self.theme)
+        return {"text/plain": repr(self), "text/html": html}
+
+
+class Beside:
+    """Several tape views in one output."""
+
+    def __init__(self, figures: tuple[TapeFigure, ...]):
+        self.figures = figures
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(repr, self.figures))
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        del include, exclude
+        pages = [figure._repr_mimebundle_()["text/html"] for figure in self.figures]
+        fitted = [page.replace("max-width:none", "max-width:100%;height:auto") for page in pages]
+        parts = "".join(f'<div style="flex:1 1 480px;min-width:0">{page}</div>' for page in fitted)
+        html = f'<div style="display:flex;flex-wrap:wrap;gap:16px">{parts}</div>'
+        return {"text/plain": repr(self), "text/html": html}
+
+
+def _html(svg: str, alt: str, tables: str) -> str:
+    data = base64.b64encode(svg.encode("utf-8")).decode("ascii")
+    image = f'<img alt="{quoted(alt)}" style="max-width:none" src="data:image/svg+xml;base64,{data}">'
+    folded = f"<details><summary>The same as a table</summary>{tables}</details>" if tables else ""
+    return f'<div class="wb-tape-view"><div style="overflow-x:auto">{image}</div>{folded}</div>'
+
+
+def _reason(error: Exception) -> str:
+    """Type and message of an error, even of one whose message cannot be made."""
+    try:
+        message = str(error)
+    except Exception:  # the message itself may be what is broken
+        message = ""
+    return clean_lines(f"{type(error).__name__}: {message}" if message else type(error).__name__)
+
+
+def _failure(reason: str, theme: str) -> str:
+    """A frame of the usual look with the reason in place of the picture."""
+    said = reason[:300].split("\n")
+    lines = ("The tape view could not be drawn. The tape and its gradients are not affected.", *said)
+    wide = max(text_width(line, 12, True) for line in lines) + 40
+    high = 24 + 20 * len(lines)
+    marks = [Mark("rect", "ground", "ground", 0, 0, wide, high, radius=8)]
+    marks += [
+        Mark("label", f"line-{n}", "muted" if n == 0 else "name", 16, 27 + 20 * n, text=line, size=12, mono=n > 0)
+        for n, line in enumerate(lines)
+    ]
+    return _html(render(Scene(wide, high, " ".join(lines), marks), theme), " ".join(lines), "")

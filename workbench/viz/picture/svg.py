@@ -1,0 +1,144 @@
+"""Marks -> SVG text: valid XML that needs no fonts, no scripts and no page around it.
+
+Colours are written out per class (no CSS variables), so that programs other than browsers draw them too. The
+theme `auto` holds both sets and lets `prefers-color-scheme` choose: an embedded image cannot see the page's CSS.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from .scene import Mark, Scene, clean_lines
+
+THEMES = ("auto", "light", "dark")
+LIGHT = {
+    "ground": "#ffffff", "ink": "#1f2328", "muted": "#59636e", "line": "#d0d7de", "box": "#f6f8fa",
+    "read": "#0072B2", "write": "#D55E00", "accumulate": "#009E73", "version": "#3b7dd8", "tint": "#d8e5f7",
+    "kept": "#1a7f37", "hot": "#d9730d", "hottext": "#a85200", "note": "#0969da", "shared": "#ddf4ff",
+    "stripe": "#54aeff", "ill": "#000000", "sign": "#ff4fd8", "cursor": "#cf222e", "absent": "#8c959f",
+}  # fmt: skip
+DARK = {
+    "ground": "#0d1117", "ink": "#e6edf3", "muted": "#9198a1", "line": "#30363d", "box": "#161b22",
+    "read": "#3fa2e0", "write": "#e8762c", "accumulate": "#1fb88a", "version": "#4a8fe7", "tint": "#17304f",
+    "kept": "#3fb950", "hot": "#e8832a", "hottext": "#f0a25c", "note": "#58a6ff", "shared": "#0c2d4d",
+    "stripe": "#2f81c7", "ill": "#000000", "sign": "#ff6ae0", "cursor": "#e5534b", "absent": "#7d8590",
+}  # fmt: skip
+SANS = "system-ui,-apple-system,'Segoe UI',sans-serif"
+MONO = "ui-monospace,Menlo,'DejaVu Sans Mono',monospace"
+RULES = """
+.ground{{fill:{ground}}} .rule,.guide,.scope{{fill:none;stroke:{line}}} .guide{{stroke-dasharray:2 3}}
+.scope{{stroke:{muted}}} .label{{fill:{ink}}} .title{{font-weight:600}} .muted,.faint{{fill:{muted}}}
+.hot{{fill:{hottext}}} .note{{fill:{note}}} .event,.chip{{fill:{box};stroke:{line}}}
+.other{{stroke:{muted};stroke-dasharray:3 2}} .shared{{fill:url(#wb-shared);stroke:{stripe}}}
+.chipground{{fill:{ground};opacity:.86}} .sharedground{{fill:{shared}}} .sharedstripe{{fill:{stripe}}}
+.block{{fill:{tint}}} .block.strided{{fill:url(#wb-strided)}} .blockstart{{fill:{version}}}
+.stridedground{{fill:{tint}}} .stridedline{{stroke:{version};stroke-width:1.1;opacity:.55}}
+.extent{{fill:{stripe}}} .extent.strided{{fill:{box};stroke:{stripe};stroke-dasharray:2 1.5;stroke-width:1.4}}
+.read{{fill:{ground};stroke:{read};stroke-width:2}} .write{{fill:{write};stroke:{ground}}}
+.accumulate{{fill:{accumulate};stroke:{ground}}}
+.kept{{fill:none;stroke:{kept};stroke-width:2;stroke-linecap:round;stroke-linejoin:round}}
+.bar,.wedge{{fill:{hot}}} .bar.zero{{fill:none;stroke:{hot};stroke-width:1.3;stroke-dasharray:1.5 2.5}}
+.bar.nan,.bar.inf{{fill:{ill};stroke:{sign};stroke-width:1}} .sign{{fill:none;stroke:{sign};stroke-width:1.8}}
+.sign.inf{{stroke:#ffffff;stroke-width:1.6}} .absent{{fill:url(#wb-absent)}} .absentline{{stroke:{absent}}}
+.arrow{{fill:none;stroke:{hot};opacity:.8}} .arrow.dead{{stroke-dasharray:1.5 3}} .arrow.ill{{stroke:{sign};opacity:1}}
+.tip{{fill:{hot}}} .illtip{{fill:{sign}}} .meet{{fill:{ground};stroke:{hot};stroke-width:1.6}}
+.meettext{{fill:{hottext};font-weight:700}} .gap{{fill:{box};opacity:.92}}
+.gapedge{{fill:none;stroke:{muted};stroke-dasharray:3 3}}
+.badge{{fill:{ill};stroke:{sign}}} .badgetext,.cursortext{{fill:#ffffff;font-weight:600}}
+.event.current{{stroke:{cursor};stroke-width:1.6}} .cursor{{fill:none;stroke:{cursor};stroke-width:1.6}}
+.cursorbox{{fill:{cursor}}}
+"""
+DEFS = (
+    '<pattern id="wb-shared" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<rect class="sharedground" width="7" height="7"/><rect class="sharedstripe" width="2" height="7"/></pattern>'
+    '<pattern id="wb-strided" width="6" height="6" patternUnits="userSpaceOnUse">'
+    '<rect class="stridedground" width="6" height="6"/><path class="stridedline" d="M0 6L6 0"/></pattern>'
+    '<pattern id="wb-absent" width="6" height="6" patternUnits="userSpaceOnUse">'
+    '<path class="absentline" d="M0 6L6 0"/></pattern>'
+    '<marker id="wb-tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="9" markerHeight="9" '
+    'markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 0.5L8 4L0 7.5z"/></marker>'
+    '<marker id="wb-illtip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="9" markerHeight="9" '
+    'markerUnits="userSpaceOnUse" orient="auto"><path class="illtip" d="M0 0.5L8 4L0 7.5z"/></marker>'
+)
+
+
+def render(scene: Scene, theme: str = "auto") -> str:
+    """The scene as one SVG document. `theme` is `auto`, `light` or `dark`; another name is a ValueError."""
+    wide, tall = number(scene.width), number(scene.height)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="wb-tape" role="img" aria-label="{quoted(scene.sentence)}" '
+        f'width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}">'
+    )
+    body = [head, f"<style>{style(theme)}</style>", f"<defs>{DEFS}</defs>", *map(_mark, scene.marks), "</svg>"]
+    return "\n".join(body)
+
+
+def style(theme: str) -> str:
+    """The colours of one theme, or of both with `prefers-color-scheme` between them."""
+    if theme not in THEMES:
+        raise ValueError(f"a theme is one of {THEMES}, not {theme!r}")
+    rules = RULES.format(**(DARK if theme == "dark" else LIGHT))
+    fonts = f".label{{font-family:{SANS}}} .mono{{font-family:{MONO};font-weight:500}}"
+    if theme == "auto":
+        rules += "@media (prefers-color-scheme:dark){" + RULES.format(**DARK) + "}"
+    return fonts + rules
+
+
+def quoted(text: object) -> str:
+    """Text made safe for XML, inside quotes too. A tooltip's line breaks stay."""
+    return escape(clean_lines(text), quote=True)
+
+
+def number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _mark(mark: Mark) -> str:
+    draw = {"rect": _rect, "circle": _circle, "square": _rect, "diamond": _diamond, "path": _path, "label": _label}
+    return draw[mark.kind](mark)
+
+
+def _open(tag: str, mark: Mark, **attributes: object) -> str:
+    faint = {"opacity": number(mark.opacity)} if mark.opacity < 1 else {}
+    cls = f"label {mark.cls}{' mono' if mark.mono else ''}" if mark.kind == "label" else mark.cls
+    pairs = {"id": mark.id, "class": cls, **attributes, **faint}
+    return f"<{tag} " + " ".join(f'{key.replace("_", "-")}="{quoted(value)}"' for key, value in pairs.items())
+
+
+def _close(tag: str, mark: Mark) -> str:
+    return f"><title>{quoted(mark.title)}</title></{tag}>" if mark.title else "/>"
+
+
+def _rect(mark: Mark) -> str:
+    round_ = {"rx": number(mark.radius)} if mark.radius else {}
+    place = {"x": number(mark.x), "y": number(mark.y), "width": number(mark.w), "height": number(mark.h)}
+    return _open("rect", mark, **place, **round_) + _close("rect", mark)
+
+
+def _circle(mark: Mark) -> str:
+    r = mark.w / 2
+    return _open("circle", mark, cx=number(mark.x + r), cy=number(mark.y + r), r=number(r)) + _close("circle", mark)
+
+
+def _diamond(mark: Mark) -> str:
+    r = mark.w / 2
+    n = number
+    points = f"M{n(mark.x + r)} {n(mark.y)}l{n(r)} {n(r)}l{n(-r)} {n(r)}l{n(-r)} {n(-r)}z"
+    return _open("path", mark, d=points) + _close("path", mark)
+
+
+def _path(mark: Mark) -> str:
+    more: dict[str, object] = {"stroke_width": number(mark.size)} if mark.size else {}
+    if mark.cls.startswith("arrow"):
+        more["marker_end"] = "url(#wb-illtip)" if "ill" in mark.cls.split() else "url(#wb-tip)"
+    return _open("path", mark, d=mark.path, **more) + _close("path", mark)
+
+
+def _label(mark: Mark) -> str:
+    place: dict[str, object] = {"x": number(mark.x), "y": number(mark.y), "font_size": number(mark.size)}
+    if mark.anchor != "start":
+        place["text_anchor"] = mark.anchor
+    if mark.turned:
+        place["transform"] = f"rotate(-90 {number(mark.x)} {number(mark.y)})"
+    title = f"<title>{quoted(mark.title)}</title>" if mark.title else ""
+    return _open("text", mark, **place) + f' xml:space="preserve">{title}{quoted(mark.text)}</text>'
