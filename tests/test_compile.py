@@ -57,12 +57,12 @@ def in_process(code, cache, **more):
 
 
 BUILD = f"""
-from workbench.kernels import compile_c
+from workbench.kernels.compile import c_compiler
 import numpy as np
 text = {ADD!r}
-path = compile_c.build(text)
+path = c_compiler.build(text)
 x = np.zeros(5)
-compile_c.load(text, "add")(np.array([x.ctypes.data], np.int64).tobytes(), 0, 5)
+c_compiler.load(text, "add")(np.array([x.ctypes.data], np.int64).tobytes(), 0, 5)
 assert x.tolist() == [0, 1, 2, 3, 4], x
 print(path.name)
 """
@@ -320,7 +320,7 @@ def test_a_forked_child_makes_a_pool_of_its_own(cache):
         BUILD + """
 import ctypes
 import os
-compiled = compile_c.load(text, "add")
+compiled = c_compiler.load(text, "add")
 def run():
     x = np.zeros(1000)
     compiled(np.array([x.ctypes.data], np.int64).tobytes(), 0, 1000, 4)
@@ -342,16 +342,16 @@ def test_a_forked_child_does_not_wait_for_what_its_parent_compiles(cache):
         """
 import os, signal
 from concurrent.futures import Future
-from workbench.kernels import compile_c
+from workbench.kernels.compile import c_compiler
 whole, pending = Future(), Future()
 whole.set_result(1)
-compile_c._coming.append(pending)
-assert not compile_c.lost(pending) and not compile_c.lost(whole)
+c_compiler._coming.append(pending)
+assert not c_compiler.lost(pending) and not c_compiler.lost(whole)
 child = os.fork()
 if child == 0:
-    os._exit(0 if compile_c.lost(pending) and not compile_c.lost(whole) else 1)
+    os._exit(0 if c_compiler.lost(pending) and not c_compiler.lost(whole) else 1)
 assert os.waitpid(child, 0)[1] == 0
-assert not compile_c.lost(pending)
+assert not c_compiler.lost(pending)
 """, cache)  # fmt: skip
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -362,10 +362,10 @@ def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(cache):
     process = in_process(
         """
 import os, threading, time
-from workbench import memory
+from workbench.arrays import allocation
 held = threading.Event()
 def launch():
-    with memory.LOCK:
+    with allocation.LOCK:
         held.set()
         time.sleep(0.3)
 threading.Thread(target=launch).start()
@@ -428,8 +428,9 @@ def test_the_compilers_import_without_cupy(cache):
         """
         import sys
         sys.modules["cupy"] = sys.modules["cupy_backends"] = None
-        from workbench.kernels import compile_c, compile_cuda, emit_cuda
-        compile_cuda.available()
+        from workbench.kernels.compile import c_compiler, nvrtc
+        from workbench.kernels.emit import cuda
+        nvrtc.available()
         """, cache)  # fmt: skip
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err

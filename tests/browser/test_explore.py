@@ -23,7 +23,7 @@ CELLS = [
     """\
 import threading, time, numpy as np
 import workbench as wb, view_samples as samples
-from workbench import memory
+from workbench.arrays import allocation
 tape, arrays = samples.springs()
 x = arrays["positions"]
 grads = x.grad.numpy().copy()""",
@@ -194,7 +194,7 @@ def test_while_memory_is_in_use_the_view_says_busy_and_then_answers(view):
     view.look_at(0)
     view.says(".wb-heats .wb-head", "before #0 forces")
     view.do(
-        "def hold():\n    with memory.LOCK:\n        time.sleep(2.5)\n"
+        "def hold():\n    with allocation.LOCK:\n        time.sleep(2.5)\n"
         "holder = threading.Thread(target=hold); holder.start(); time.sleep(0.1)"
     )
     view.page.get_by_role("button", name="undo one step of the reverse pass").click()
@@ -243,7 +243,7 @@ def test_two_views_of_one_tape_are_independent(lab, browser):
 
 
 def test_a_heat_map_alone_tells_the_kernel_what_was_picked(lab, browser):
-    text = "import numpy as np\nfrom workbench.viz.view import HeatMap\n"
+    text = "import numpy as np\nfrom workbench.viz.live.view import HeatMap\n"
     cells = [text + "heat = HeatMap(np.arange(6.0).reshape(2, 3), 'J')\nheat"]
     write_notebook(lab.files / "heat.ipynb", cells)
     with opened(browser, lab, "heat.ipynb") as notebook:

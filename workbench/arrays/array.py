@@ -630,6 +630,19 @@ def _on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: i
     return made
 
 
+def pack_values(flat: Sequence[Any]) -> list:
+    """What `Signature.pack` takes: pointer, shape and strides of arrays, components of values."""
+    values: list = []
+    for a in flat:
+        if a.__class__ is array:
+            values += a._packed
+        elif a.__class__ is np.ndarray:
+            values += a.ravel().tolist()
+        else:
+            values.append(a)
+    return values
+
+
 def _finish(made: array, requires_grad: bool, retain_grad: bool, grad: array | None, name: str | None) -> array:
     if name is not None:
         made.name = name

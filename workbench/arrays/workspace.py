@@ -10,10 +10,9 @@ import numpy as np
 from ..device import xp
 from ..errors import GradientError
 from ..kernels.types import Scalar, Struct, is_float
-from ..launches.arguments import pack_values
 from . import capture_log
 from .allocation import Allocation, Span
-from .array import array
+from .array import array, pack_values
 from .capture_log import address, move
 
 SUMMED = 4096  # threads whose contributions to a declared scalar are added up before they join the others

@@ -1,1 +1,1 @@
-"""The compiler: a Python function in; IR, its adjoint and machine code out. It knows no array, no launch and no tape."""
+"""The compiler: a Python function in; IR, its adjoint and machine code out. It knows no array and no launch."""

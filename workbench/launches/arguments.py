@@ -146,19 +146,6 @@ def _declared_value(kernel: str, program: Program, leaf: Leaf, arg: scalar) -> A
     return arg.value
 
 
-def pack_values(flat: Sequence[Any]) -> list:
-    """What `Signature.pack` takes: pointer, shape and strides of arrays, components of values."""
-    values: list = []
-    for a in flat:
-        if a.__class__ is array:
-            values += a._packed
-        elif a.__class__ is np.ndarray:
-            values += a.ravel().tolist()
-        else:
-            values.append(a)
-    return values
-
-
 def views(function: Function, flat: Sequence[Any]) -> list:
     """What the interpreter takes."""
     out = []

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays import capture_log
-from ..arrays.array import array
+from ..arrays.array import array, pack_values
 from ..arrays.scalar import scalar
 from ..config import config
 from ..device import get_device
@@ -19,7 +19,7 @@ from ..errors import LaunchError
 from ..kernels.program import Kernel, Program
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Array, Small, Type, float32, scalar_of
-from .arguments import flatten, foreign, pack_values, shown, views
+from .arguments import flatten, foreign, shown, views
 from .plan import Plan, grid, plan, spans_of
 from .single_adjoint import pull_back
 

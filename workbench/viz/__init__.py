@@ -46,3 +46,12 @@ pictures["wrong"] = lambda wrong: TapeFigure(gather(wrong.tape, wrong))
 pictures["ledger"] = ledger.ledger
 pictures["seeds"] = seeds
 pictures["microscope"] = microscope.microscope
+
+
+def __getattr__(name: str) -> Any:
+    """`predict`, the question of a lesson, needs ipywidgets: imported when first asked for."""
+    if name != "predict":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .live.quiz import predict
+
+    return predict

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from .. import ir
-from ..emit.body import MATH1, MATH2
 from ..ops import control, memory
 from ..ops.row import Effect
+from ..ops.scalar import MATH1, MATH2
 from ..types import Array, Scalar, is_float
 
 TURNS = 16  # of a loop that nobody knows anything of

@@ -16,9 +16,10 @@ from ..ir import Function, Region, Stmt, Value, root, walk
 from ..ops import control
 from ..ops import memory as rows
 from ..ops.row import Effect
+from ..ops.scalar import MATH1, MATH2
 from ..passes import simplify
 from ..types import Array, Composite, Type, is_float
-from .body import MATH1, MATH2, Body, Variant, type_name
+from .body import Body, Variant, type_name
 
 _NAMES = (control.CONST, control.TID, control.DIM, rows.SHAPE, rows.COMPONENTS)
 _CALLS = {*MATH1, *MATH2} - {"sqrt", "fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "fmin", "fmax", "copysign"}

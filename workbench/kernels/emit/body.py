@@ -24,6 +24,7 @@ from ...errors import KernelError, Where
 from ..ir import Function, Region, Stmt, Value, root, walk
 from ..ops.memory import ATOMICS
 from ..ops.row import ROWS, Row, weak_type
+from ..ops.scalar import MATH1, MATH2
 from ..types import (
     Array,
     Composite,
@@ -129,11 +130,6 @@ _KEYWORDS = """
     threadIdx blockIdx blockDim gridDim warpSize linux unix signbit printf realloc free memcpy memset memmove malloc
     main abort exit
 """.split()
-MATH1 = """
-    sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p sqrt cbrt floor
-    ceil round rint trunc fabs erf erfc tgamma lgamma nearbyint
-""".split()
-MATH2 = "pow fmod atan2 hypot copysign fmin fmax remainder nextafter".split()
 _ALSO = "fma j0 j1 jn y0 y1 yn gamma abs labs min max index time erfinv norm rsqrt".split()
 RESERVED = {*_KEYWORDS, *(n + f for n in (*MATH1, *MATH2, *_ALSO) for f in ("", "f"))}
 

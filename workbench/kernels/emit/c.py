@@ -11,11 +11,11 @@ import re
 
 from ...errors import Where
 from ..ir import Function
-from ..ops.scalar import prelude
+from ..ops.scalar import MATH1, MATH2, prelude
 from ..passes import simplify
 from ..types import Scalar
 from . import blocks
-from .body import MATH1, MATH2, PLAIN, Body, Signature, Variant, composites, typedef
+from .body import PLAIN, Body, Signature, Variant, composites, typedef
 
 
 def _prototypes() -> str:
