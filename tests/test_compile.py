@@ -374,14 +374,14 @@ child = os.fork()
 if child == 0:
     found = []
     def look():
-        found.append(memory.LOCK.acquire(timeout=5))
-        memory.LOCK.release()
+        found.append(allocation.LOCK.acquire(timeout=5))
+        allocation.LOCK.release()
     other = threading.Thread(target=look)
     other.start()
     other.join()
-    os._exit(0 if memory.LOCK.acquire(timeout=5) and found == [True] else 1)
+    os._exit(0 if allocation.LOCK.acquire(timeout=5) and found == [True] else 1)
 assert os.waitpid(child, 0)[1] == 0
-assert memory.LOCK.acquire(timeout=5)
+assert allocation.LOCK.acquire(timeout=5)
 """, cache)  # fmt: skip
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
