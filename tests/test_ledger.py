@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.errors import GradientError, KernelError, LaunchError
 from workbench.kernels.compile.c_compiler import available
-from workbench.kernels.passes import ledger_adjoint as watching
+from workbench.kernels.passes import ledger_adjoint
 from workbench.viz.inspect import ledger as module
 
 REFUSALS = (KernelError, LaunchError, GradientError)
@@ -207,7 +207,7 @@ def test_extremes_share_and_keep():
 
 
 def test_many_threads_on_one_cell_become_one_row_per_line_with_the_same_sum():
-    n = 3 * watching.ENTRIES if wb.config.backend == "c" else module.JOINED + 50
+    n = 3 * ledger_adjoint.ENTRIES if wb.config.backend == "c" else module.JOINED + 50
     w = np.random.default_rng(0).uniform(-1, 1, n).astype(np.float32)
     p, y = vector(2), wb.zeros(n, dtype=float)
     with wb.Tape() as tape:

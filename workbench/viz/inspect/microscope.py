@@ -1,7 +1,7 @@
 """The microscope: one thread of one launch, down through its statements and back up through their adjoints.
 
 The thread runs again in the interpreter, on copies of the memory as the walk found it: first the kernel, then its
-adjoint with every statement left in (`kernels.watch.working`). What is shown is what ran: nothing is computed here.
+adjoint with every statement left in (`passes.unpruned_adjoint`). What is shown is what ran: nothing is computed here.
 Invariants: a value has one step on the way down, where it was made; a copy (`b = a`, a branch, a turn of a loop) is
 another name of it, never another step. What rests on bytes that the tape did not keep is "not kept", never a number.
 """
@@ -33,7 +33,7 @@ from ...kernels.interpreter.unknown_bytes import Doubt, cell_of
 from ...kernels.ir import Stmt, Value, root, walk
 from ...kernels.ops import control
 from ...kernels.ops import memory as mem
-from ...kernels.passes.ledger_adjoint import Moment, Working, working
+from ...kernels.passes.unpruned_adjoint import Moment, Working, working
 from ...kernels.types import is_float
 from ...launches.plan import changing
 from ...tapes.events import Event
