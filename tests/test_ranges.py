@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from workbench import errors
 from workbench.kernels import ir, types
-from workbench.kernels.analysis import launch_ranges
+from workbench.kernels.analysis import accesses, launch_ranges
+from workbench.kernels.analysis.accesses import accesses_by_array, accesses_of, relevant_scalars
+from workbench.kernels.analysis.affine import limits_of
+from workbench.kernels.analysis.thread_conflicts import private, write_race
 from workbench.kernels.ops import control, memory
 from workbench.kernels.ops.row import ROWS, Effect, Row
 
@@ -20,7 +23,7 @@ COMPARE = {
 
 
 def _machine(value, type):
-    lo, hi = launch_ranges._limits(type)
+    lo, hi = limits_of(type)
     return (value - lo) % (hi - lo + 1) + lo
 
 
@@ -161,7 +164,7 @@ class _Thread:
 
 
 def only(k):
-    (access,) = launch_ranges.accesses(k.f)
+    (access,) = accesses_of(k.f)
     return access
 
 
@@ -181,7 +184,7 @@ def test_a_guard_narrows_the_box_and_its_else_branch_gets_the_negation():
     k = Kernel()
     i = k.tid()
     k.when(k.test("lt", i, 3), lambda: k.load(k.x, i), lambda: k.store(k.x, i))
-    then, other = launch_ranges.accesses(k.f)
+    then, other = accesses_of(k.f)
     assert launch_ranges.box(then, (8,), {}, X) == ((0, 2),)
     assert launch_ranges.box(other, (8,), {}, X) == ((3, 7),)
     assert then.effect is Effect.READS and other.effect is Effect.WRITES
@@ -200,7 +203,7 @@ def test_or_is_two_guards_in_its_else_branch_only():
     i = k.tid()
     c = k.either(k.test("lt", i, 2), lambda: k.test("ge", i, 6))
     k.when(c, lambda: k.load(k.x, i), lambda: k.store(k.x, i))
-    then, other = launch_ranges.accesses(k.f)
+    then, other = accesses_of(k.f)
     assert not then.certain and launch_ranges.box(then, (9,), {}, X) == ((0, 8),)
     assert other.certain and launch_ranges.box(other, (9,), {}, X) == ((2, 5),)
 
@@ -258,10 +261,10 @@ def test_an_index_handed_out_of_a_branch_is_known_where_the_condition_is_asked_a
     handed = k.b.append(control.IF, (c,), (I32,), regions).outs[0]
     k.when(c, lambda: k.store(k.x, handed))
     assert only(k).certain and launch_ranges.box(only(k), (5,), {}, X) == ((0, 3),)
-    assert launch_ranges.private(k.f, "x", (5,), {}, X)
+    assert private(k.f, "x", (5,), {}, X)
     k.store(k.x, handed)
-    launch_ranges._kept.clear()
-    assert launch_ranges.accesses(k.f)[1].indices == (None,)
+    accesses._kept.clear()
+    assert accesses_of(k.f)[1].indices == (None,)
 
 
 def test_host_arithmetic_in_an_index_is_followed():
@@ -269,7 +272,7 @@ def test_host_arithmetic_in_an_index_is_followed():
     half = k.op("floordiv", k.n, 2)
     k.load(k.x, k.op("add", k.tid(), half))
     assert launch_ranges.box(only(k), (3,), {"n": 9}, X) == ((4, 6),)
-    assert launch_ranges.relevant_scalars(k.f) == ("n",)
+    assert relevant_scalars(k.f) == ("n",)
 
 
 def test_components_are_accesses_of_the_root_array():
@@ -278,7 +281,7 @@ def test_components_are_accesses_of_the_root_array():
     c = k.b.append(memory.COMPONENTS, (k.v,), (seen,)).outs[0]
     k.store(c, k.tid(), k.const(2), row=memory.ACCUMULATE)
     assert only(k).array is k.v and launch_ranges.box(only(k), (4,), {}, X) == ((0, 3),)
-    group = launch_ranges.boxes(k.f)["v"]
+    group = accesses_by_array(k.f)["v"]
     assert group.accumulates == group.writes == group.all == [only(k)] and group.reads == []
 
 
@@ -339,7 +342,7 @@ def test_a_guard_over_two_thread_indices_is_never_overlooked():
     k = Kernel(2)
     i, j = k.tid(0), k.tid(1)
     k.when(k.test("eq", i, j), lambda: k.store(k.x, i))
-    assert launch_ranges.write_race(k.f, (3, 3), {}, X) is None
+    assert write_race(k.f, (3, 3), {}, X) is None
 
 
 def test_a_data_dependent_guard_is_never_refused():
@@ -363,7 +366,7 @@ def test_a_loop_that_may_break_and_a_while_are_not_refused():
     with k.b.inside(body):
         k.load(k.x, k.const(99))
     k.b.append(control.WHILE, (), (), (ir.Region(), body), attr=control.Loop())
-    assert not any(a.certain for a in launch_ranges.accesses(k.f) if a.name == "x")
+    assert not any(a.certain for a in accesses_of(k.f) if a.name == "x")
     launch_ranges.check(k.f, (1,), {}, X)
 
 
@@ -383,29 +386,29 @@ def test_one_cell_a_thread_is_private_and_a_stencil_is_not():
     i = k.tid()
     k.load(k.x, i)
     k.store(k.x, i, row=memory.ACCUMULATE)
-    assert launch_ranges.private(k.f, "x", (9,), {}, X)
+    assert private(k.f, "x", (9,), {}, X)
     k.load(k.x, k.op("add", i, 1))
-    launch_ranges._kept.clear()
-    assert not launch_ranges.private(k.f, "x", (9,), {}, X)
-    assert launch_ranges.private(k.f, "x", (1,), {}, X)
+    accesses._kept.clear()
+    assert not private(k.f, "x", (9,), {}, X)
+    assert private(k.f, "x", (1,), {}, X)
 
 
 def test_an_axis_of_extent_one_need_not_appear():
     k = Kernel(2)
     k.store(k.x, k.tid(1))
-    assert launch_ranges.private(k.f, "x", (1, 5), {}, X)
-    assert not launch_ranges.private(k.f, "x", (2, 5), {}, X)
+    assert private(k.f, "x", (1, 5), {}, X)
+    assert not private(k.f, "x", (2, 5), {}, X)
 
 
 def test_blocks_and_linear_indices_are_private():
     k = Kernel()
     i3 = k.op("mul", k.tid(), 3)
     k.loop(i3, k.op("add", i3, 3), 1, lambda t: k.store(k.x, t))
-    assert launch_ranges.private(k.f, "x", (3,), {}, X)
+    assert private(k.f, "x", (3,), {}, X)
     k = Kernel(2)
     k.store(k.x, k.op("add", k.op("mul", k.tid(0), k.n), k.tid(1)))
-    assert launch_ranges.private(k.f, "x", (2, 4), {"n": 4}, X)
-    assert not launch_ranges.private(k.f, "x", (2, 4), {"n": 3}, X)
+    assert private(k.f, "x", (2, 4), {"n": 4}, X)
+    assert not private(k.f, "x", (2, 4), {"n": 3}, X)
 
 
 def test_two_different_strides_are_not_private():
@@ -413,42 +416,42 @@ def test_two_different_strides_are_not_private():
     i = k.tid()
     k.load(k.x, i)
     k.store(k.x, k.op("mul", i, 2))
-    assert not launch_ranges.private(k.f, "x", (5,), {}, X)
+    assert not private(k.f, "x", (5,), {}, X)
 
 
 def test_a_guard_that_leaves_one_thread_makes_a_cell_private():
     k = Kernel()
     i = k.tid()
     k.when(k.test("eq", i, 0), lambda: k.store(k.x, 0))
-    assert launch_ranges.private(k.f, "x", (9,), {}, X)
-    assert launch_ranges.write_race(k.f, (9,), {}, X) is None
+    assert private(k.f, "x", (9,), {}, X)
+    assert write_race(k.f, (9,), {}, X) is None
 
 
 def test_all_threads_storing_to_one_cell_is_a_race():
     k = Kernel()
     store = k.store(k.x, 0)
-    assert launch_ranges.write_race(k.f, (1,), {}, X) is None
-    assert launch_ranges.write_race(k.f, (2,), {}, X)[:3] == (store, (0,), (1,))
+    assert write_race(k.f, (1,), {}, X) is None
+    assert write_race(k.f, (2,), {}, X)[:3] == (store, (0,), (1,))
 
 
 def test_a_diagonal_index_and_neighbouring_stores_are_races():
     k = Kernel(2)
     k.store(k.x, k.op("add", k.tid(0), k.tid(1)))
-    assert launch_ranges.write_race(k.f, (2, 2), {}, X)[1:3] == ((0, 1), (1, 0))
+    assert write_race(k.f, (2, 2), {}, X)[1:3] == ((0, 1), (1, 0))
     k = Kernel()
     k.store(k.x, k.tid())
     k.store(k.x, k.op("add", k.tid(), 1))
-    assert launch_ranges.write_race(k.f, (3,), {}, X) is not None
+    assert write_race(k.f, (3,), {}, X) is not None
     k = Kernel()
     k.loop(0, 3, 1, lambda t: k.store(k.x, k.op("add", k.tid(), t)))
-    assert launch_ranges.write_race(k.f, (3,), {}, X) is not None
+    assert write_race(k.f, (3,), {}, X) is not None
 
 
 def test_atomics_and_data_dependent_stores_are_no_proven_race():
     k = Kernel()
     k.store(k.x, 0, row=memory.ACCUMULATE)
     k.when(k.load(k.flags, 0), lambda: k.store(k.x, 0))
-    assert launch_ranges.write_race(k.f, (3,), {}, X) is None
+    assert write_race(k.f, (3,), {}, X) is None
 
 
 # ---- against brute force ----
@@ -547,7 +550,7 @@ def _inside(index, shape):
 def test_boxes_contain_all_that_was_touched(data):
     k, launch = Random(data.draw, True).k, _launch(data.draw)
     events = k.run(*launch)
-    of = {a.stmt: launch_ranges.box(a, *launch) for a in launch_ranges.accesses(k.f)}
+    of = {a.stmt: launch_ranges.box(a, *launch) for a in accesses_of(k.f)}
     for stmt, name, index, _ in events:
         if _inside(index, launch[2][name]):
             assert of[stmt] and all(lo <= i <= hi for i, (lo, hi) in zip(index, of[stmt], strict=True))
@@ -581,7 +584,7 @@ def test_private_means_that_no_address_has_two_threads(data):
     k, launch = Random(data.draw, data.draw(st.booleans())).k, _launch(data.draw)
     events = k.run(*launch)
     for array in ("x", "y"):
-        if launch_ranges.private(k.f, array, *launch):
+        if private(k.f, array, *launch):
             owner = {}
             for _, name, index, thread in events:
                 assert name != array or owner.setdefault(index, thread) == thread
@@ -591,7 +594,7 @@ def test_private_means_that_no_address_has_two_threads(data):
 @given(st.data())
 def test_a_write_race_is_always_true(data):
     k, launch = Random(data.draw, data.draw(st.booleans())).k, _launch(data.draw)
-    found = launch_ranges.write_race(k.f, *launch)
+    found = write_race(k.f, *launch)
     if found:
         stmt, a, b, *_ = found
         stores = [e for e in k.run(*launch) if e[0].row is memory.STORE]

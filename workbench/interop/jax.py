@@ -17,7 +17,7 @@ import numpy as np
 from ..arrays.array import array, dtype_of, zeros
 from ..arrays.scalar import scalar
 from ..errors import LaunchError
-from ..kernels.analysis import launch_ranges
+from ..kernels.analysis.accesses import accesses_by_array
 from ..kernels.passes.adjoint import shadow_type
 from ..kernels.program import Kernel, Program
 from ..kernels.types import Array, Struct, Type, is_float
@@ -163,7 +163,7 @@ class JaxFunction:
 
     def _check_writes(self, program: Program, count: int) -> None:
         inputs = {name for name, _ in program.params[:count]}
-        for name, group in launch_ranges.boxes(program.function).items():
+        for name, group in accesses_by_array(program.function).items():
             if name in inputs and (group.writes or group.accumulates):
                 raise LaunchError(
                     f"function of {program.name!r}: the kernel writes to {name!r}, an input.", slug="function",

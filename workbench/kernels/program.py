@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import KernelError
 from . import check, show
-from .analysis import launch_ranges
+from .analysis.accesses import relevant_scalars
 from .compile import c_compiler
 from .compile.cubin import Resources
 from .emit import c as emit_c
@@ -96,7 +96,7 @@ class Program:
     @cached_property
     def index_positions(self) -> tuple[int, ...]:
         """Positions of the numbers that indices use: a plan holds for their values only."""
-        wanted = set(launch_ranges.relevant_scalars(self.function))
+        wanted = set(relevant_scalars(self.function))
         return tuple(k for k, leaf in enumerate(self.leaves) if leaf.name in wanted)
 
     @cached_property

@@ -27,6 +27,8 @@ from ..device import Device, catch_up, get_device, let_follow, on_host, xp
 from ..errors import BoundsError, GradientError, LaunchError, WorkbenchError
 from ..kernels.analysis import launch_ranges
 from ..kernels.analysis import work as cost
+from ..kernels.analysis.accesses import accesses_by_array
+from ..kernels.analysis.thread_conflicts import private, write_race
 from ..kernels.compile import c_compiler
 from ..kernels.emit.body import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
 from ..kernels.interpreter import run
@@ -526,7 +528,7 @@ def _make(
     scalars = {leaf.name: a for leaf, a in zip(program.leaves, flat, strict=True) if not isinstance(a, array)}
     launch_ranges.check(function, dims, scalars, shapes)
     _refuse_race(kernel, function, dims, scalars, shapes)
-    boxes = launch_ranges.boxes(function)
+    boxes = accesses_by_array(function)
     touched = {
         how: tuple((k, _box(getattr(boxes[program.leaves[k].name], how), dims, scalars, flat[k].shape, shapes))
                    for k in positions if getattr(boxes.get(program.leaves[k].name), how, ()))
@@ -581,7 +583,7 @@ def _box(accesses: Sequence, dims: tuple, scalars: dict, shape: tuple, shapes: d
 
 
 def _refuse_race(kernel: str, function: Function, dims: tuple, scalars: dict, shapes: dict) -> None:
-    race = launch_ranges.write_race(function, dims, scalars, shapes)
+    race = write_race(function, dims, scalars, shapes)
     if race is not None:
         stmt, name = race.stmt, root_name(race.stmt)
         lines = f"line {race.stmt.where.line if race.stmt.where else '?'}"
@@ -651,9 +653,7 @@ def _contested(function: Function, dims: tuple, scalars: dict, shapes: dict, gro
     """Arrays whose accumulations may meet in one element."""
     names = {root_name(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS}
     shared = set().union(*groups) if groups else set()
-    return frozenset(
-        n for n in names if {n, mirrors(n)} & shared or not launch_ranges.private(function, n, dims, scalars, shapes)
-    )
+    return frozenset(n for n in names if {n, mirrors(n)} & shared or not private(function, n, dims, scalars, shapes))
 
 
 def _backward(plan: Plan, active: frozenset[str]) -> Backward:
@@ -742,7 +742,7 @@ def _races(plan: Plan) -> Races | None:
         family = grouped.get(n, frozenset((n,)))
         if _may_clash(set().union(*(kinds.get(m, set()) for m in family))):
             alone = len(family) == 1 and n not in plan.overlapping
-            if not (alone and launch_ranges.private(function, n, plan.dims, plan.scalars, plan.shapes)):
+            if not (alone and private(function, n, plan.dims, plan.scalars, plan.shapes)):
                 names.add(n)
     if not names:
         return None

@@ -17,7 +17,8 @@ from ..arrays.allocation import Allocation, Span
 from ..arrays.array import array
 from ..arrays.scalar import scalar
 from ..errors import GradientError
-from ..kernels.analysis import launch_ranges
+from ..kernels.analysis.accesses import Access, accesses_of
+from ..kernels.analysis.hulls import LaunchNumbers, exact_in
 from ..kernels.ops.memory import STORE
 from ..kernels.types import Struct
 from .copies import Rerun, Twins, _places
@@ -265,7 +266,7 @@ def _sure_writes(event: Event) -> list[Span]:
     plan, flat = event.command.plan, event.command.flat
     position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
     found = []
-    for access in launch_ranges.accesses(plan.program.function):
+    for access in accesses_of(plan.program.function):
         certain = access.certain and not access.guards and not access.loops
         if access.stmt.row is STORE and certain and (box := _grid(access, plan)) is not None:
             a = flat[position[access.name]]
@@ -273,14 +274,14 @@ def _sure_writes(event: Event) -> list[Span]:
     return found
 
 
-def _grid(access: launch_ranges.Access, plan: Any) -> list[tuple[int, int]] | None:
+def _grid(access: Access, plan: Any) -> list[tuple[int, int]] | None:
     """The box of cells that the access surely visits, all of them: an axis stands still or moves with one tid."""
-    launch = launch_ranges._Launch(plan.dims, plan.scalars, plan.shapes)
+    launch = LaunchNumbers(plan.dims, plan.scalars, plan.shapes)
     threads: Any = {("tid", k): (0, n - 1) for k, n in enumerate(plan.dims)}
     box, used = [], []
     for form in access.indices:
         form = form.settled() if form is not None else None
-        line = launch.line(form) if form is not None and launch_ranges._exact(form, launch, threads) else None
+        line = launch.line(form) if form is not None and exact_in(form, launch, threads) else None
         if line is None or len(line.terms) > 1 or any(s not in threads or abs(c) != 1 for s, c in line.terms.items()):
             return None
         lo, hi = line.hull(threads)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..analysis import launch_ranges
+from ..analysis.accesses import Access, accesses_of
 from ..ir import Builder, Function, Region, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
@@ -89,10 +89,8 @@ def pull(function: Function, targets: frozenset[str], alike: frozenset[str] = fr
 
 def _added_only(function: Function, names: frozenset[str]) -> frozenset[str]:
     """Those of the arrays that are only added to."""
-    others = {a.name for a in launch_ranges.accesses(function) if a.stmt.row is not mem.ACCUMULATE}
-    added = {
-        a.name for a in launch_ranges.accesses(function) if a.stmt.row is mem.ACCUMULATE and _offset(a) is not None
-    }
+    others = {a.name for a in accesses_of(function) if a.stmt.row is not mem.ACCUMULATE}
+    added = {a.name for a in accesses_of(function) if a.stmt.row is mem.ACCUMULATE and _offset(a) is not None}
     return names & added - others
 
 
@@ -108,7 +106,7 @@ def storing(function: Function, names: frozenset[str]) -> Function:
 def _prepared(function: Function, targets: frozenset[str]) -> _Split | None:
     if not targets or any(p.type.ndim != function.rank for p in function.arrays if p.name in targets):  # type: ignore[attr-defined]
         return None
-    accesses = [a for a in launch_ranges.accesses(function) if a.name in targets]
+    accesses = [a for a in accesses_of(function) if a.name in targets]
     places: dict[Stmt, Offset] = {}
     for access in accesses:
         offset = _offset(access)
@@ -120,7 +118,7 @@ def _prepared(function: Function, targets: frozenset[str]) -> _Split | None:
     return _Split(function, tuple(sorted(targets)), places)
 
 
-def _offset(access: launch_ranges.Access) -> Offset | None:
+def _offset(access: Access) -> Offset | None:
     """The constants c where the indices are tid + c, axis by axis; None for any other form."""
     out = []
     for axis, form in enumerate(access.indices):

@@ -1,0 +1,352 @@
+"""The memory accesses of a function, each with its indices as affine forms and the conditions under which it runs.
+
+A function must not change after the first question about it: its accesses are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from ...errors import Where
+from .. import ir
+from ..ops.row import Effect
+from ..types import Array, Composite, Type, is_int
+from .affine import (
+    COMPARISONS,
+    HOST_FUNCTIONS,
+    NEGATED,
+    Affine,
+    Guard,
+    Symbol,
+    form_of,
+    limits_of,
+    product,
+    symbols_in,
+    weighted_sum,
+)
+
+_NEVER = Guard(Affine((), -1))
+_MEMORY = (Effect.READS, Effect.WRITES, Effect.ACCUMULATES)
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One statement that touches memory.
+
+    `array` is the root parameter, `param` its position, `indices` one form per axis (component axes last; None: not
+    affine), `wraps` the extent that a negative index counts back from (None: the index is never negative).
+    `guards` hold whenever it runs; `certain`: and whenever they hold, it runs. `loops` are the enclosing turns.
+    """
+
+    stmt: ir.Stmt
+    array: ir.Value
+    param: int
+    effect: Effect
+    indices: tuple[Affine | None, ...]
+    wraps: tuple[Affine | None, ...]
+    guards: tuple[Guard, ...]
+    certain: bool
+    loops: tuple[Symbol, ...]
+    where: Where | None
+
+    @property
+    def name(self) -> str:
+        return self.array.name
+
+
+@dataclass
+class Grouped:
+    """The accesses to one parameter. `writes` is all that changes memory, `accumulates` too; an exchange also reads."""
+
+    reads: list[Access] = field(default_factory=list)
+    writes: list[Access] = field(default_factory=list)
+    accumulates: list[Access] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[Access]:
+        return list(dict.fromkeys([*self.reads, *self.writes]))
+
+
+class _Reader:
+    """Walks a function once; knows the form of every integer value in sight and the guards around the statement."""
+
+    def __init__(self, function: ir.Function):
+        self.found: list[Access] = []
+        self.decisions: list[tuple[ir.Stmt, tuple[Guard, ...]]] = []  # an `if` outside loops, and all it takes
+        self.forms: dict[ir.Value, Affine] = {}
+        self.wrapped: dict[ir.Value, tuple[Affine, Affine]] = {}
+        self.alias: dict[ir.Value, ir.Value] = {}
+        self.guards: tuple[Guard, ...] = ()  # one object per region, so that a launch works out each box once
+        self.loops: tuple[Symbol, ...] = ()
+        self.branches: dict[ir.Value, list[ir.Stmt]] = {}
+        self.certain = True
+        self.turns = 0
+        self.params = {p: i for i, p in enumerate(function.params)}
+        for p in function.params:
+            if is_int(p.type):
+                self.forms[p] = form_of("param", p.name)
+        self.region(function.body)
+
+    def resolve(self, value: ir.Value) -> ir.Value:
+        while value in self.alias:
+            value = self.alias[value]
+        return value
+
+    def form(self, value: ir.Value) -> Affine | None:
+        return self.forms.get(self.resolve(value))
+
+    def root(self, value: ir.Value) -> ir.Value:
+        value = self.resolve(value)
+        while value.stmt is not None and value.stmt.row.name == "components":
+            value = self.resolve(value.stmt.args[0])
+        return value
+
+    def region(self, region: ir.Region) -> None:
+        for stmt in region.body:
+            self.statement(stmt)
+
+    def guarded(self, region: ir.Region, guards: Sequence[Guard], certain: bool, loop: Symbol | None = None) -> None:
+        """Read a region that runs only where `guards` hold; `certain`: it runs wherever they do."""
+        outer = self.guards, self.certain, self.loops
+        self.guards = (*self.guards, *guards) if guards else self.guards
+        self.certain = self.certain and certain
+        self.loops = (*self.loops, loop) if loop else self.loops
+        self.region(region)
+        self.guards, self.certain, self.loops = outer
+
+    def statement(self, stmt: ir.Stmt) -> None:
+        name = stmt.row.name
+        if name == "if":
+            self.branch(stmt)
+        elif name == "for":
+            self.loop(stmt)
+        elif name == "call":
+            self.call(stmt)
+        elif stmt.regions:
+            for region in stmt.regions:
+                self.guarded(region, (), certain=False)
+        elif stmt.row.effect in _MEMORY:
+            self.access(stmt)
+        elif len(stmt.outs) == 1 and is_int(stmt.outs[0].type):
+            self.integer(stmt, stmt.outs[0])
+
+    # -- values --
+
+    def integer(self, stmt: ir.Stmt, out: ir.Value) -> None:
+        name = stmt.row.name
+        if name == "wrap":
+            index, extent = (self.form(a) for a in stmt.args)
+            if index is not None and extent is not None and extent.host:
+                self.wrapped[out] = index.settled(), extent.settled()
+            return
+        form = self.leaf(stmt, name) or self.arithmetic(stmt, name, out)
+        if form is not None:
+            self.forms[out] = form
+
+    def leaf(self, stmt: ir.Stmt, name: str) -> Affine | None:
+        if name == "const":
+            return Affine((), int(stmt.attr))
+        if name in ("tid", "dim"):
+            return form_of(name, getattr(stmt.attr, "axis", stmt.attr))
+        if name != "shape":
+            return None
+        root = self.root(stmt.args[0])
+        assert isinstance(root.type, Array)
+        if stmt.attr >= root.type.ndim:
+            return Affine((), component_axes(root)[stmt.attr - root.type.ndim])
+        return form_of("shape", root.name, stmt.attr)
+
+    def arithmetic(self, stmt: ir.Stmt, name: str, out: ir.Value) -> Affine | None:
+        args = [form for a in stmt.args if (form := self.form(a)) is not None]
+        if not args or len(args) < len(stmt.args):
+            return None
+        a, limits = args[0], limits_of(out.type)
+        if name in ("add", "sub"):
+            return weighted_sum([(a, 1), (args[1], 1 if name == "add" else -1)], limits)
+        if name == "neg":
+            return weighted_sum([(a, -1)], limits)
+        if name == "mul":
+            return product(a, args[1], limits)
+        if name == "cast":
+            return self.cast(a, stmt.args[0].type, out.type)
+        if name in HOST_FUNCTIONS and all(x.host for x in args):
+            return self.on_host(name, [x.settled() for x in args], limits)
+        if name == "trips" and not args[2].terms and abs(args[2].constant) == 1:
+            turns = weighted_sum([(args[1].settled(), args[2].constant), (args[0].settled(), -args[2].constant)])
+            return Affine(turns.terms, turns.constant, (*turns.needs, (turns, 0, limits[1])))
+        return None
+
+    def on_host(self, name: str, args: list[Affine], limits: tuple[int, int]) -> Affine:
+        needs = tuple(n for a in args for n in a.needs)
+        made = form_of("host", name, *[Affine(a.terms, a.constant) for a in args])
+        return Affine(made.terms, 0, needs, limits)
+
+    def cast(self, form: Affine, old: Type, new: Type) -> Affine:
+        # reducing modulo 2^bits commutes with + - *, so only a widening asks for the exact value before it
+        lo, hi = limits_of(new)
+        if new.bits > old.bits:
+            form = form.settled()
+        source = limits_of(old)
+        exact = form.limits is None and lo <= source[0] and source[1] <= hi
+        return Affine(form.terms, form.constant, form.needs, None if exact else (lo, hi))
+
+    # -- conditions --
+
+    def condition(self, value: ir.Value, truth: bool, out: list[Guard]) -> bool:
+        """Append what follows from `value == truth`; True where that is all it takes."""
+        value = self.resolve(value)
+        stmt = value.stmt
+        if stmt is None:
+            return False
+        name = stmt.row.name
+        if name == "const":
+            if bool(stmt.attr) != truth:
+                out.append(_NEVER)
+            return True
+        if name in COMPARISONS:
+            return self.comparison(stmt, name if truth else NEGATED[name], out)
+        if name == "logical_not":
+            return self.condition(stmt.args[0], not truth, out)
+        if name == ("logical_and" if truth else "logical_or"):
+            parts = [self.condition(a, truth, out) for a in stmt.args]
+            return all(parts)
+        if name == "if":
+            return self.short_circuit(stmt, stmt.outs.index(value), truth, out)
+        return False
+
+    def comparison(self, stmt: ir.Stmt, name: str, out: list[Guard]) -> bool:
+        a, b = (self.form(x) for x in stmt.args)
+        if a is None or b is None:
+            return False
+        op, left, right, constant = COMPARISONS[name]
+        out.append(Guard(weighted_sum([(a.settled(), left), (b.settled(), right), (Affine((), constant), 1)]), op))
+        return True
+
+    def short_circuit(self, stmt: ir.Stmt, k: int, truth: bool, out: list[Guard]) -> bool:
+        """`and`, `or` as the reader writes them: an `if` one of whose regions yields a constant."""
+        for taken, region in ((True, stmt.regions[1]), (False, stmt.regions[0])):
+            other = self.resolve(region.results[k])
+            if other.stmt is None or other.stmt.row.name != "const" or bool(other.stmt.attr) == truth:
+                continue
+            chosen = stmt.regions[0 if taken else 1].results[k]
+            parts = [self.condition(stmt.args[0], taken, out), self.condition(chosen, truth, out)]
+            return all(parts)
+        return False
+
+    # -- control flow --
+
+    def branch(self, stmt: ir.Stmt) -> None:
+        condition = self.resolve(stmt.args[0])
+        earlier = self.branches.setdefault(condition, [])
+        for k, region in enumerate(stmt.regions):
+            # an adjoint asks the primal's condition again: there, what that branch handed out is what it computed
+            handed = {o: r for s in earlier for o, r in zip(s.outs, s.regions[k].results, strict=True)}
+            outside = {o: self.alias[o] for o in handed if o in self.alias}
+            self.alias.update(handed)
+            guards: list[Guard] = []
+            certain = self.condition(condition, k == 0, guards)
+            if certain and k == 0 and not self.loops:
+                self.decisions.append((stmt, tuple(guards)))
+            self.guarded(region, guards, certain)
+            for out in handed:
+                del self.alias[out]
+            self.alias.update(outside)  # an `if` inside an `if` on one condition
+        earlier.append(stmt)
+        for out, a, b in zip(stmt.outs, stmt.regions[0].results, stmt.regions[1].results, strict=True):
+            left, right = self.form(a), self.form(b)
+            if left is not None and right is not None and left == right:
+                left, right = left.settled(), right.settled()
+                self.forms[out] = Affine(left.terms, left.constant, (*left.needs, *right.needs))
+
+    def loop(self, stmt: ir.Stmt) -> None:
+        body = stmt.regions[0]
+        results = body.results[1:] if stmt.attr.breaks else body.results
+        for out, param, init, result in zip(stmt.outs[-len(results):] if results else (), body.params[1:],
+                                            stmt.args[3:], results, strict=True):  # fmt: skip
+            if result is param:
+                self.alias[param] = self.alias[out] = init
+        start, stop, step = (self.form(a) for a in stmt.args[:3])
+        if start is None or stop is None or step is None or step.terms:
+            self.guarded(body, (), certain=False)
+            return
+        if step.constant == 0:
+            self.guarded(body, (_NEVER,), certain=True)
+            return
+        start, stop, by = start.settled(), stop.settled(), step.constant
+        turn = ("loop", self.turns)
+        self.turns += 1
+        self.forms[body.params[0]] = weighted_sum([(start, 1), (form_of(*turn), by)])
+        sign = 1 if by > 0 else -1
+        inside = weighted_sum([(stop, sign), (start, -sign), (form_of(*turn), -abs(by)), (Affine((), -1), 1)])
+        self.guarded(body, (Guard(inside),), certain=not stmt.attr.breaks, loop=turn)
+
+    def call(self, stmt: ir.Stmt) -> None:
+        body = stmt.regions[0]
+        self.alias.update(zip(body.params, stmt.args, strict=True))
+        self.region(body)
+        self.alias.update(zip(stmt.outs, body.results, strict=False))
+
+    def access(self, stmt: ir.Stmt) -> None:
+        root, seen = self.root(stmt.args[0]), stmt.args[0].type
+        assert isinstance(seen, Array)
+        indices, wraps = [], []
+        for value in stmt.args[1 : 1 + seen.ndim]:
+            value = self.resolve(value)
+            form, wrap = self.wrapped.get(value) or (self.forms.get(value), None)
+            indices.append(None if form is None else form.settled())
+            wraps.append(wrap)
+        self.found.append(Access(stmt, root, self.params[root], stmt.row.effect, tuple(indices), tuple(wraps),
+                                 self.guards, self.certain, self.loops, stmt.where))  # fmt: skip
+
+
+def component_axes(array: ir.Value) -> tuple[int, ...]:
+    assert isinstance(array.type, Array)
+    return array.type.dtype.shape if isinstance(array.type.dtype, Composite) else ()
+
+
+_kept: WeakKeyDictionary[ir.Function, _Reader] = WeakKeyDictionary()
+
+
+def _read(function: ir.Function) -> _Reader:
+    found = _kept.get(function)
+    if found is None:
+        found = _kept[function] = _Reader(function)
+    return found
+
+
+def accesses_of(function: ir.Function) -> tuple[Access, ...]:
+    """Every load, store, atomic and accumulation, in program order, through `components` too."""
+    return tuple(_read(function).found)
+
+
+def decisions(function: ir.Function) -> tuple[tuple[ir.Stmt, tuple[Guard, ...]], ...]:
+    """Every `if` outside loops whose condition is affine, with the guards that are all it takes."""
+    return tuple(_read(function).decisions)
+
+
+def accesses_by_array(function: ir.Function) -> dict[str, Grouped]:
+    """The accesses to each array parameter that is touched at all."""
+    out: dict[str, Grouped] = {}
+    used = {v for s in ir.walk(function.body) for v in (*s.args, *(r for region in s.regions for r in region.results))}
+    for a in accesses_of(function):
+        group = out.setdefault(a.name, Grouped())
+        if a.effect is Effect.ACCUMULATES:
+            group.accumulates.append(a)
+        if a.effect is not Effect.READS:
+            group.writes.append(a)
+        returned = a.effect is not Effect.READS and not used.isdisjoint(a.stmt.outs)  # what an atomic returns, it read
+        if a.effect is Effect.READS or returned or a.stmt.row.name in ("atomic_exch", "atomic_cas"):
+            group.reads.append(a)
+    return out
+
+
+def relevant_scalars(function: ir.Function) -> tuple[str, ...]:
+    """The integer parameters that an index or a guard depends on, in order of the parameters: a launch's cache key."""
+    used = set()
+    for a in accesses_of(function):
+        for form in (*a.indices, *a.wraps, *[g.form for g in a.guards]):
+            if form is not None:
+                used.update(symbol[1] for symbol in symbols_in(form) if symbol[0] == "param")
+    return tuple(p.name for p in function.params if p.name in used)

@@ -1,0 +1,281 @@
+"""One launch: the intervals of its thread indices and loop turns, and what affine forms are over them.
+
+Intervals (`Hull.box`) are never too small; a thread (`Point`) that `Hull.runs` confirms is certain, by evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .accesses import Access, component_axes
+from .affine import HOST_FUNCTIONS, Affine, Guard, Point, Symbol
+
+_FAR = 1 << 66  # no turn of a loop gets there
+
+
+class Unknown(Exception):
+    """A number that the launch did not give, or that does not exist (n // 0)."""
+
+
+@dataclass
+class Line:
+    """An affine form with the launch's numbers put in: only variables are left."""
+
+    terms: dict[Symbol, int]
+    constant: int
+
+    def at(self, point: Point) -> int:
+        return self.constant + sum(c * point[v] for v, c in self.terms.items())
+
+    def hull(self, box: dict[Symbol, tuple[int, int]]) -> tuple[int, int]:
+        lo = hi = self.constant
+        for v, c in self.terms.items():
+            a, b = box[v]
+            lo += c * (a if c > 0 else b)
+            hi += c * (b if c > 0 else a)
+        return lo, hi
+
+
+class LaunchNumbers:
+    """The numbers of one launch, and forms evaluated with them."""
+
+    def __init__(self, dims: Sequence[int], scalars: Mapping | None, shapes: Mapping | None):
+        self.dims, self.scalars, self.shapes = tuple(int(d) for d in dims), scalars or {}, shapes or {}
+        self.lines: dict[int, tuple[Affine, Line | None]] = {}
+        self.boxes: dict[int, tuple[dict[Symbol, tuple[int, int]], bool]] = {}
+
+    def number(self, symbol: Symbol) -> int:
+        kind = symbol[0]
+        try:
+            if kind == "dim":
+                return self.dims[symbol[1]] if symbol[1] < len(self.dims) else 1
+            if kind == "param":
+                return int(self.scalars[symbol[1]])
+            if kind == "shape":
+                return int(self.shapes[symbol[1]][symbol[2]])
+            return HOST_FUNCTIONS[symbol[1]](*[self.constant(f) for f in symbol[2:]])
+        except (KeyError, IndexError, ZeroDivisionError):
+            raise Unknown from None
+
+    def constant(self, form: Affine) -> int:
+        return form.constant + sum(c * self.number(s) for s, c in form.terms)
+
+    def line(self, form: Affine) -> Line | None:
+        """None where a number is missing."""
+        kept = self.lines.get(id(form))
+        if kept is None:
+            kept = self.lines[id(form)] = form, self._line(form)
+        return kept[1]
+
+    def _line(self, form: Affine) -> Line | None:
+        terms: dict[Symbol, int] = {}
+        constant = form.constant
+        try:
+            for symbol, c in form.terms:
+                while symbol[0] == "scaled":
+                    c *= self.constant(symbol[2])
+                    symbol = symbol[1]
+                if symbol[0] == "tid" or symbol[0] == "loop":
+                    terms[symbol] = terms.get(symbol, 0) + c
+                else:
+                    constant += c * self.number(symbol)
+        except Unknown:
+            return None
+        return Line({v: c for v, c in terms.items() if c}, constant)
+
+    def extent(self, access: Access, axis: int) -> int | None:
+        shape = self.shapes.get(access.name)
+        if shape is None:
+            return None
+        return (*shape, *component_axes(access.array))[axis]
+
+    def wrap(self, access: Access, axis: int) -> int | None:
+        """What a negative index counts back from; None: nothing is added."""
+        form = access.wraps[axis]
+        return None if form is None else self.constant(form)
+
+
+class Hull:
+    """One access in one launch: the interval of each variable, tightened by the guards, and forms over it."""
+
+    def __init__(self, access: Access, launch: LaunchNumbers):
+        self.access, self.launch = access, launch
+        kept = launch.boxes.get(id(access.guards))
+        if kept is None:
+            self.intervals()
+            kept = launch.boxes[id(access.guards)] = self.box, self.empty
+        self.box, self.empty = kept
+
+    def intervals(self) -> None:
+        access, launch = self.access, self.launch
+        self.box: dict[Symbol, tuple[int, int]] = {("tid", k): (0, d - 1) for k, d in enumerate(launch.dims)}
+        for k in range(len(launch.dims), 8):
+            self.box["tid", k] = (0, 0)
+        for turn in access.loops:
+            self.box[turn] = (0, _FAR)
+        self.empty = any(d <= 0 for d in launch.dims)
+        for _ in range(2 if len(access.guards) > 1 and access.loops else 1):
+            for guard in access.guards:
+                if self.empty:
+                    return
+                self.tighten(guard)
+
+    def tighten(self, guard: Guard) -> None:
+        line = self.launch.line(guard.form)
+        if line is None or not self.fits(guard.form):
+            return
+        if guard.op == "ne":
+            self.exclude(line)
+            return
+        self.bound(line)
+        if guard.op == "eq":
+            self.bound(Line({v: -c for v, c in line.terms.items()}, -line.constant))
+
+    def bound(self, line: Line) -> None:
+        """line >= 0: each variable against the most that the others can give."""
+        _, most = line.hull(self.box)
+        if most < 0:
+            self.empty = True
+            return
+        for v, c in line.terms.items():
+            lo, hi = self.box[v]
+            rest = most - c * (hi if c > 0 else lo)
+            if c > 0:
+                self.box[v] = max(lo, -(rest // c)), hi
+            else:
+                self.box[v] = lo, min(hi, rest // -c)
+            if self.box[v][0] > self.box[v][1]:
+                self.empty = True
+
+    def exclude(self, line: Line) -> None:
+        """line != 0 moves the end of an interval where it lies on it."""
+        if not line.terms:
+            self.empty = self.empty or line.constant == 0
+        if len(line.terms) != 1:
+            return
+        ((v, c),) = line.terms.items()
+        if line.constant % c:
+            return
+        lo, hi = self.box[v]
+        hole = -line.constant // c
+        lo, hi = (lo + 1 if lo == hole else lo), (hi - 1 if hi == hole else hi)
+        self.box[v] = lo, hi
+        self.empty = self.empty or lo > hi
+
+    def fits(self, form: Affine) -> bool:
+        """Is the form the machine's value in every thread."""
+        for core, lo, hi in form.needs:
+            line = self.launch.line(core)
+            if line is None:
+                return False
+            a, b = line.hull(self.box)
+            if a < lo or b > hi:
+                return False
+        return True
+
+    def line(self, axis: int) -> Line | None:
+        form = self.access.indices[axis]
+        return None if form is None else self.launch.line(form)
+
+    def range(self, axis: int) -> tuple[int, int] | None:
+        """The hull of the raw index (before a negative one is wrapped); None where it is not known."""
+        form = self.access.indices[axis]
+        if form is None or not self.fits(form):
+            return None
+        line = self.launch.line(form)
+        if line is None:
+            return None
+        lo, hi = line.hull(self.box)
+        if self.access.loops:
+            lo = max(lo, -self.extreme(line, -1)[0])
+            hi = min(hi, self.extreme(line, 1)[0])
+        return lo, hi
+
+    def extreme(self, line: Line, sign: int) -> tuple[int, Point]:
+        """The most of sign * line, where a loop's last turn is put in as a form of outer variables; and a thread."""
+        terms = {v: sign * c for v, c in line.terms.items()}
+        constant = sign * line.constant
+        last: dict[Symbol, tuple[Line, int]] = {}
+        for turn in reversed(self.access.loops):
+            end = self.end(turn)
+            c = terms.get(turn, 0)
+            if end is None or c <= 0 or c % end[1]:
+                continue
+            del terms[turn]
+            last[turn] = end
+            for v, e in end[0].terms.items():
+                terms[v] = terms.get(v, 0) + c // end[1] * e
+            constant += c // end[1] * end[0].constant
+        point = {v: (hi if terms.get(v, 0) > 0 else lo) for v, (lo, hi) in self.box.items()}
+        for turn in self.access.loops:
+            if turn in last:
+                point[turn] = last[turn][0].at(point) // last[turn][1]
+        return constant + sum(c * point[v] for v, c in terms.items()), point
+
+    def end(self, turn: Symbol) -> tuple[Line, int] | None:
+        """(form, step): step * turn <= form, from the guard that the loop made."""
+        for guard in self.access.guards:
+            line = self.launch.line(guard.form) if turn in (s for s, _ in guard.form.terms) else None
+            if line is not None and turn in line.terms:  # the loop's own guard is the first one to name its turn
+                if line.terms[turn] >= 0 or not self.fits(guard.form):
+                    return None
+                rest = {v: c for v, c in line.terms.items() if v != turn}
+                return Line(rest, line.constant), -line.terms[turn]
+        return None
+
+    def touched(self, axis: int) -> tuple[int, int] | None:
+        """The hull of the index after wrapping; None where only the whole axis is known."""
+        raw = self.range(axis)
+        if raw is None or self.access.wraps[axis] is None or raw[0] >= 0:
+            return raw
+        try:
+            n = self.launch.wrap(self.access, axis) or 0
+        except Unknown:
+            return None
+        return (raw[0] + n, raw[1] + n) if raw[1] < 0 else None
+
+    def runs(self, point: Point) -> bool:
+        """Does the thread (with these turns of its loops) get there: exact, by evaluation."""
+        if any(not 0 <= point["tid", k] < d for k, d in enumerate(self.launch.dims)):
+            return False
+        if any(point[turn] < 0 for turn in self.access.loops):
+            return False
+        return all(self.holds(guard, point) for guard in self.access.guards)
+
+    def holds(self, guard: Guard, point: Point) -> bool:
+        line = self.launch.line(guard.form)
+        if line is None or not self.true_form(guard.form, point):
+            return False
+        value = line.at(point)
+        return value >= 0 if guard.op == "ge" else (value == 0) == (guard.op == "eq")
+
+    def true_form(self, form: Affine, point: Point) -> bool:
+        for core, lo, hi in form.needs:
+            line = self.launch.line(core)
+            if line is None or not lo <= line.at(point) <= hi:
+                return False
+        return True
+
+    def index(self, axis: int, point: Point) -> int | None:
+        """The raw index in this thread."""
+        form = self.access.indices[axis]
+        if form is None or not self.true_form(form, point):
+            return None
+        line = self.launch.line(form)
+        return None if line is None else line.at(point)
+
+    def thread(self, point: Point) -> tuple[int, ...]:
+        return tuple(point["tid", k] for k in range(len(self.launch.dims)))
+
+
+def exact_in(form: Affine, launch: LaunchNumbers, box: dict[Symbol, tuple[int, int]]) -> bool:
+    """Is the form the machine's value in all of the box."""
+    for core, lo, hi in form.needs:
+        line = launch.line(core)
+        if line is None or any(v not in box for v in line.terms):
+            return False
+        a, b = line.hull(box)
+        if a < lo or b > hi:
+            return False
+    return True

@@ -1,0 +1,155 @@
+"""Threads against threads: is an address one thread's own, or do two threads certainly store to it.
+
+Thread indices are told apart as digits in a mixed radix; a race is a concrete pair of threads, verified by evaluation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from .. import ir
+from .accesses import accesses_of
+from .affine import Point, Symbol
+from .hulls import Hull, LaunchNumbers, Line, Unknown
+
+
+def private(
+    function: ir.Function, name: str, dims: Sequence[int], scalars: Mapping | None = None,
+    shapes: Mapping | None = None,
+) -> bool:  # fmt: skip
+    """Is every address of array parameter `name` used by at most one thread of this launch.
+
+    Then a plain `+=` is as good as an atomic one. Only the accesses through this parameter are looked at: that no
+    other one shares its memory, and that its elements do not overlap, is for the launch to know. False: not proven.
+    """
+    launch = LaunchNumbers(dims, scalars, shapes)
+    hulls = [h for h in (Hull(a, launch) for a in accesses_of(function) if a.name == name) if not h.empty]
+    axes = {("tid", k) for k in range(len(launch.dims))}
+    spread = {v: _union([h.box[v] for h in hulls]) for v in axes} if hulls else {}
+    open_ = {v for v, (lo, hi) in spread.items() if hi > lo}
+    positions = list(range(min((len(h.access.indices) for h in hulls), default=0)))
+    while open_:
+        # equal addresses imply equal indices at each position, hence equal thread indices that one tells apart
+        told = set().union(*[_told(hulls, p, open_, spread) for p in positions], set())
+        if not told:
+            return False
+        open_ -= told
+    return True
+
+
+def _union(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return min(lo for lo, _ in ranges), max(hi for _, hi in ranges)
+
+
+def _told(hulls: list[Hull], axis: int, open_: set[Symbol], spread: dict[Symbol, tuple[int, int]]) -> set[Symbol]:
+    """The thread axes that the index at this position tells apart, as digits in a mixed radix, given the others."""
+    first: dict[Symbol, int] | None = None
+    rests = []
+    for hull in hulls:
+        raw, touched = hull.range(axis), hull.touched(axis)
+        if raw is None or touched is None:
+            return set()
+        line = hull.line(axis)
+        assert line is not None  # it has a range
+        factors = {v: c for v, c in line.terms.items() if v in spread}
+        if first is not None and factors != first:
+            return set()
+        first = factors
+        rest = Line({v: c for v, c in line.terms.items() if v not in spread}, line.constant + touched[0] - raw[0])
+        rests.append(rest.hull(hull.box))
+    lo, hi = _union(rests)
+    digits, width = [], hi - lo
+    for v, c in sorted((first or {}).items(), key=lambda term: abs(term[1])):
+        if v in open_:
+            digits.append((v, abs(c) > width))
+            width += abs(c) * (spread[v][1] - spread[v][0])
+    told = set()
+    for v, larger in reversed(digits):  # a digit is told apart once all larger ones are
+        if not larger:
+            break
+        told.add(v)
+    return told
+
+
+class Race(NamedTuple):
+    """Two statements that store to one element of a parameter, each with its thread."""
+
+    stmt: ir.Stmt
+    thread: tuple[int, ...]
+    other: tuple[int, ...]
+    other_stmt: ir.Stmt
+    element: tuple[int, ...]
+
+
+def write_race(
+    function: ir.Function, dims: Sequence[int], scalars: Mapping | None = None, shapes: Mapping | None = None
+) -> Race | None:
+    """Two threads that certainly store to one address of one parameter; None: none was found."""
+    launch = LaunchNumbers(dims, scalars, shapes)
+    stores = [a for a in accesses_of(function) if a.stmt.row.name == "store" and a.certain and None not in a.indices]
+    hulls = [h for h in (Hull(a, launch) for a in stores) if not h.empty]
+    for k, one in enumerate(hulls):
+        for other in hulls[k:]:
+            if one.access.param == other.access.param and len(one.access.indices) == len(other.access.indices):
+                met = _meeting(one, other)
+                if met is not None:
+                    thread, there, element = met
+                    return Race(one.access.stmt, thread, there, other.access.stmt, element)
+    return None
+
+
+def _meeting(one: Hull, other: Hull) -> tuple[tuple[int, ...], ...] | None:
+    """Two threads at one address, and that: a few likely pairs, each verified."""
+    lines = [[line for k in range(len(h.access.indices)) if (line := h.line(k))] for h in (one, other)]
+    if any(len(part) < len(one.access.indices) for part in lines):
+        return None
+    shared = [v for v in one.box if v in other.box and one.box[v][1] > one.box[v][0]]
+    for step in _steps(lines[0], lines[1], shared):
+        a = {v: (hi if step.get(v, 0) < 0 else lo) for v, (lo, hi) in one.box.items()}
+        b = {v: a.get(v, lo) + step.get(v, 0) for v, (lo, _) in other.box.items()}
+        if one.thread(a) == other.thread(b) or not (one.runs(a) and other.runs(b)):
+            continue
+        element = _address(one, a)
+        if element is not None and element == _address(other, b):
+            return one.thread(a), other.thread(b), element
+    return None
+
+
+def _steps(one: list[Line], other: list[Line], variables: list[Symbol]) -> Iterator[Point]:
+    """Ways from one thread to another that may keep the address: along one variable, or two that cancel."""
+    gaps = [a.constant - b.constant for a, b in zip(one, other, strict=True)]
+    for v in variables:
+        factors = [line.terms.get(v, 0) for line in other]
+        p = next((p for p, c in enumerate(factors) if c), None)
+        if p is None:
+            yield {v: 1}
+        elif gaps[p] and gaps[p] % factors[p] == 0:
+            yield {v: gaps[p] // factors[p]}
+    for v, w in combinations(variables, 2):
+        p = next((p for p, line in enumerate(other) if line.terms.get(v) and line.terms.get(w)), None)
+        if p is not None:
+            c, d = other[p].terms[v], other[p].terms[w]
+            g = math.gcd(c, d)
+            yield {v: d // g, w: -c // g}
+            yield {v: -d // g, w: c // g}
+
+
+def _address(hull: Hull, point: Point) -> tuple[int, ...] | None:
+    """The indices after wrapping; None where one is not certain or out of range."""
+    out = []
+    for axis in range(len(hull.access.indices)):
+        index, n = hull.index(axis, point), hull.launch.extent(hull.access, axis)
+        try:
+            back = hull.launch.wrap(hull.access, axis) or 0
+        except Unknown:
+            return None
+        if index is None:
+            return None
+        index = index + back if index < 0 else index
+        if index < 0 or (n is not None and index >= n):
+            return None
+        out.append(index)
+    return tuple(out)
