@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from lab import DARK, LIGHT, KernelProbe, eventually, opened, write_notebook
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,16 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 import view_samples as samples
 import viz_samples
+from lab import eventually
 
 import workbench as wb
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lab import eventually
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page

@@ -12,9 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 import view_samples as samples
 import viz_samples
 
@@ -458,7 +455,7 @@ def test_the_module_is_one_small_file_without_imports_or_markup():
 def test_the_wheel_carries_the_page(tmp_path):
     from hatchling.builders.wheel import WheelBuilder
 
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     (wheel,) = WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"])
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {f"workbench/viz/live/{n}" for n in ("view.js", "heat.js", "lanes.js", "panels.js", "view.css")} <= names

@@ -151,7 +151,9 @@ def test_seventeen_routes_give_the_exact_gradient_or_the_error(name: str, inside
         with pytest.raises(wb.GradientError) as found:
             tape.backward(grads={y: leaf([1, 2, 3, 4], False)})
         text = str(found.value)
-        assert found.value.slug == "overwritten" and "'x'" in text and "square" in text and "test_tables.py" in text
+        assert (
+            found.value.slug == "overwritten" and "'x'" in text and "square" in text and "test_known_traps.py" in text
+        )
         assert not x.grad.numpy().any()
     np.testing.assert_array_equal(x.numpy(), after)
 

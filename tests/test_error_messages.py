@@ -134,7 +134,7 @@ def test_a_plain_function_is_no_kernel():
 def test_a_grid_larger_than_the_array(backend):
     y = wb.zeros(4, dtype=wb.float32)
     with refused(
-        "bounds", "'scale'", "'[xy]'", "5", r"\(4,\)", "test_errors.py", r"y\[i\] = x\[i\]", kind=wb.BoundsError
+        "bounds", "'scale'", "'[xy]'", "5", r"\(4,\)", "test_error_messages.py", r"y\[i\] = x\[i\]", kind=wb.BoundsError
     ):
         wb.launch(scale, dim=5, inputs=[four(), y, 2.0, 1])
     np.testing.assert_array_equal(y.numpy(), 0)

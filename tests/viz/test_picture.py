@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import base64
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 import viz_samples as samples
 
 from workbench.viz.data.text import event_rows, table

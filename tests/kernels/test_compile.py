@@ -18,7 +18,7 @@ import pytest
 from workbench.arrays import capture_log
 from workbench.kernels.compile import c_compiler, nvrtc
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 ADD = """
 typedef __INT64_TYPE__ int64_t;
