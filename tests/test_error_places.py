@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -49,5 +50,5 @@ def test_the_traceback_of_a_refused_kernel_leaves_out_the_reader() -> None:
 
     with pytest.raises(KernelError) as caught:
         lossy.ir
-    files = [frame.filename.rsplit("/", 1)[-1] for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert "kernel.py" in files and "read.py" not in files and "row.py" not in files
+    rooms = [Path(frame.filename).parent.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert "kernels" in rooms and "reading" not in rooms and "ops" not in rooms
