@@ -7,7 +7,7 @@ import workbench as wb
 from workbench.kernels.interpreter import run
 from workbench.kernels.ir import walk
 from workbench.kernels.ops import control
-from workbench.kernels.passes import simplify
+from workbench.kernels.passes.fewer_branches import fewer_branches
 
 
 @wb.kernel
@@ -64,7 +64,7 @@ def values(function, shape) -> np.ndarray:
 @pytest.mark.parametrize(("kernel", "left"), [(border, 2), (either, 1), (apart, 2), (guarded, 4)])
 def test_a_condition_becomes_one_test_unless_it_reads_or_may_fail(kernel, left):
     function = kernel.program().function
-    flat = simplify.flat(function)
+    flat = fewer_branches(function)
     assert branches(flat) == left <= branches(function)
     for shape in ((1, 1), (2, 5), (6, 6)):
         assert np.array_equal(values(flat, shape), values(function, shape))
@@ -72,7 +72,7 @@ def test_a_condition_becomes_one_test_unless_it_reads_or_may_fail(kernel, left):
 
 def test_nothing_is_copied_where_nothing_is_gained():
     function = guarded.program().function
-    assert simplify.flat(function) is function
+    assert fewer_branches(function) is function
 
 
 @wb.kernel
@@ -90,4 +90,4 @@ def notes(x: wb.array2d(dtype=float), y: wb.array2d(dtype=float), n: int, m: int
 
 def test_what_the_other_branch_stores_stays():
     function = notes.program().function
-    assert np.array_equal(values(simplify.flat(function), (6, 9)), values(function, (6, 9)))
+    assert np.array_equal(values(fewer_branches(function), (6, 9)), values(function, (6, 9)))

@@ -12,7 +12,7 @@ import re
 from ...errors import Where
 from ..ir import Function
 from ..ops.scalar import MATH1, MATH2, prelude
-from ..passes import simplify
+from ..passes.fewer_branches import fewer_branches
 from ..types import Scalar
 from . import blocks
 from .body import PLAIN, Body, Signature, Variant, composites, typedef
@@ -145,7 +145,7 @@ def update(name: str, op: str, scalar: Scalar, shared: bool, where: Where | None
 
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole C text; its entry is `void NAME(const void *args, int64_t begin, int64_t end)`."""
-    function, form = blocks.lanes(simplify.flat(function), variant)
+    function, form = blocks.lanes(fewer_branches(function), variant)
     signature = Signature(function, boxed=variant.inner is not None)
     whole = _cells(function, variant, signature, form)
     if variant.inner is None:

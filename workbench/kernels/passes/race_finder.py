@@ -18,6 +18,7 @@ from ..ops.row import ROWS
 from ..types import Array, Composite, int32
 from . import simplify
 from .adjoint import _Adjoint
+from .prune import prune
 
 PLACE = 4  # words of the record before the index: statement + 1, this thread, the other thread, its statement + 1
 FOUND = PLACE + 6  # four axes and those of a matrix
@@ -65,7 +66,7 @@ class _Guard(_Adjoint):
         with self.builder.open():
             self.me = self.thread()
             self.replay(self.primal.body, known, False)
-        made = simplify.prune(simplify.rewrite(self.named("races")), self.groups)
+        made = prune(simplify.rewrite(self.named("races")), self.groups)
         mine = {p.name for p in self.primal.params}
         loads = {root(s.args[0]).name for s in walk(made.body) if s.row is mem.LOAD} & mine
         written = {root(s.args[0]).name for s in walk(made.body) if s.row in (mem.STORE, mem.LOG_STORE)} & mine

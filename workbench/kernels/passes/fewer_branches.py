@@ -1,0 +1,92 @@
+"""The same program with fewer branches, for compilers that vectorise."""
+
+from __future__ import annotations
+
+from ..ir import Function, Region, Stmt, Value, walk
+from ..ops import control as c
+from ..ops import memory as mem
+from ..ops.row import ROWS
+from ..types import Scalar, bool_
+from .simplify import Rewrite, Scope, constant_of
+
+EAGER = 16  # statements that are worked out in vain
+_EAGER = {
+    *(ROWS[name] for name in "add sub mul neg lt le gt ge eq ne logical_and logical_or logical_not".split()),
+    c.CONST, c.TID, c.DIM, mem.SHAPE,
+}  # fmt: skip
+
+
+def fewer_branches(function: Function) -> Function:
+    """The same function with fewer branches, for compilers that vectorise: conditions that cost little are worked out
+    whether or not they are asked, and an `if` that is all of another one becomes one with it."""
+    if not any(s.row is c.IF and (_chained(s) or _nested(s)) for s in walk(function.body)):
+        return function
+    return _FewerBranches(None).function(function)
+
+
+class _FewerBranches(Rewrite):
+    def regions(self, stmt: Stmt, args: tuple[Value, ...], scope: Scope) -> None:
+        chained = _chained(stmt) if stmt.row is c.IF else None
+        inner = _nested(stmt) if stmt.row is c.IF else None
+        role = self.builder.role
+        if chained is not None:
+            region, name = chained
+            self.region(region, scope)
+            self.builder.role = role
+            parts = [args[0], scope.values[region.results[0]]]
+            scope.values[stmt.outs[0]] = self.builder.append(ROWS[name], parts, [bool_]).outs[0]
+        elif inner is not None:
+            then = stmt.regions[0]
+            self.region(Region(body=then.body[:-1]), scope)
+            self.builder.role = role
+            both = self.builder.append(ROWS["logical_and"], [args[0], scope.values[inner.args[0]]], [bool_]).outs[0]
+            self.regions(inner, (both,), scope)
+            found = [scope.values[r] for r in then.results]
+            scope.values.update(zip(stmt.outs, found, strict=True))
+        else:
+            super().regions(stmt, args, scope)
+
+
+def _chained(stmt: Stmt) -> tuple[Region, str] | None:
+    """Of `a and b` or `a or b`: the region that works out b, and the row that joins them."""
+    if len(stmt.outs) != 1 or stmt.outs[0].type != bool_:
+        return None
+    then, otherwise = stmt.regions
+    for region, other, value, name in ((then, otherwise, False, "logical_and"), (otherwise, then, True, "logical_or")):
+        idle = all(s.row is c.CONST for s in other.body)
+        if idle and constant_of(other.results[0]) is value and not _dear(region):
+            return region, name
+    return None
+
+
+def _nested(stmt: Stmt) -> Stmt | None:
+    """The `if` that is all of this one's first branch, beside conditions; else, both leave the same constants."""
+    then, otherwise = stmt.regions
+    inner = then.body[-1] if then.body else None
+    if inner is None or inner.row is not c.IF or _chained(inner) or _dear(Region(body=then.body[:-1])):
+        return None
+    pairs = list(zip(then.results, otherwise.results, strict=True))
+    for value, other in pairs:
+        if value not in inner.outs or not _same(inner.regions[1].results[inner.outs.index(value)], other):
+            return None
+    idle = all(s.row is c.CONST for region in (otherwise, inner.regions[1]) for s in region.body)
+    return inner if idle else None
+
+
+def _same(value: Value, other: Value) -> bool:
+    made, again = value.stmt, other.stmt
+    if made is None or again is None or made.row is not c.CONST or again.row is not c.CONST:
+        return False
+    return value.type == other.type and repr(made.attr) == repr(again.attr)
+
+
+def _dear(region: Region) -> bool:
+    """Would it cost something to run these statements where nobody asked, or mean something."""
+    stmts = list(walk(region))
+    for s in stmts:
+        if s.row is c.IF:
+            if not _chained(s):
+                return True
+        elif s.row not in _EAGER or not all(isinstance(o.type, Scalar) for o in s.outs):
+            return True
+    return len(stmts) > EAGER
