@@ -212,7 +212,10 @@ def _curved(name: str, **fields: Any) -> Row:
 
 
 def _multilinear(name: str, operands: int, **fields: Any) -> Row:
-    return row(name, tangent=(_linear_tangent if operands == 1 else _bilinear_tangent)(name), **fields)
+    """Linear in its one operand, or in each of its two."""
+    if operands == 1:
+        return row(name, tangent=_linear_tangent(name), linear=True, exact=True, **fields)
+    return row(name, tangent=_bilinear_tangent(name), bilinear=True, exact=True, **fields)
 
 
 # ---- sums over components
@@ -246,7 +249,7 @@ def _scale_type(v: Type, s: Type) -> Type:
 
 
 SCALE = _multilinear(
-    "scale", 2, type=_scale_type, elementwise=True, meaning=MUL.meaning, c=MUL.c,
+    "scale", 2, type=_scale_type, elementwise=True, meaning=MUL.meaning, c=MUL.c, cheap=True,
     adjoint=lambda g, y, v, s: (SCALE(g, s), DOT(g, v)), doc="Every component of v times the scalar s.",
 )  # fmt: skip
 
@@ -262,7 +265,7 @@ def _tangent_unscale(ts, y, v, s):
 
 UNSCALE = row(
     "unscale", type=_floating("/", _scale_type), elementwise=True, meaning=DIV.meaning, c=DIV.c, unbounded=True,
-    adjoint=_adjoint_unscale, tangent=_tangent_unscale, doc="Every component of v divided by the scalar s.",
+    exact=True, adjoint=_adjoint_unscale, tangent=_tangent_unscale, doc="Every component of v divided by the scalar s.",
 )  # fmt: skip
 
 
@@ -310,7 +313,8 @@ def _places(type: Composite) -> list[tuple[int, ...]]:
 CONSTRUCT = row(
     "construct", type=_construct_type, typed_by_attr=True, expand=lambda *c, types, out, attr: list(c),
     adjoint=lambda g, y, *c, attr: tuple(EXTRACT(g, attr=i) for i in _places(attr)),
-    tangent=_linear_tangent("construct"), doc="The composite `attr` of these components, row by row.",
+    tangent=_linear_tangent("construct"), linear=True, exact=True, moves=True, cheap=True,
+    doc="The composite `attr` of these components, row by row.",
 )  # fmt: skip
 
 
@@ -359,12 +363,13 @@ def _insert_type(v: Type, s: Type, attr: Any) -> Type:
 EXTRACT = row(
     "extract", type=lambda v, attr: _part_type(v, len(static_index(v, attr))), typed_by_attr=True, expand=_extract,
     adjoint=lambda g, y, v, attr: (INSERT(zero(v), g, attr=attr),), tangent=_linear_tangent("extract"),
+    linear=True, exact=True, moves=True, cheap=True,
     doc="Component `attr` (indices known when compiled); one index into a matrix gives that row as a vector.",
 )  # fmt: skip
 INSERT = row(
     "insert", type=_insert_type, typed_by_attr=True, expand=_insert, tangent=_linear_tangent("insert"),
     adjoint=lambda g, y, v, s, attr: (INSERT(g, zero(s), attr=attr), EXTRACT(g, attr=attr)),
-    doc="The composite with component `attr` replaced.",
+    linear=True, exact=True, moves=True, cheap=True, doc="The composite with component `attr` replaced.",
 )  # fmt: skip
 
 
@@ -439,12 +444,13 @@ def _adjoint_insert_at(g, y, v, *rest):
 
 EXTRACT_AT = row(
     "extract_at", type=lambda v, *i: _runtime_indices(v, i), expand=_extract_at, adjoint=_adjoint_extract_at,
-    tangent=_linear_tangent("extract_at"),
+    tangent=_linear_tangent("extract_at"), linear=True, exact=True,
     doc="extract_at(v, *i): the component that run-time indices name; negative ones count from the end.",
 )  # fmt: skip
 INSERT_AT = row(
     "insert_at", type=_insert_at_type, expand=_insert_at, adjoint=_adjoint_insert_at,
-    tangent=_linear_tangent("insert_at"), doc="insert_at(v, *i, s): v with the component at run-time indices replaced.",
+    tangent=_linear_tangent("insert_at"), linear=True, exact=True,
+    doc="insert_at(v, *i, s): v with the component at run-time indices replaced.",
 )  # fmt: skip
 
 
@@ -483,7 +489,7 @@ def _extreme(name: str, better: Row, arg: Row) -> Row:
         name, type=_rule(name, Vector, "a vector", lambda t: t.scalar), expand=_best(better),
         adjoint=lambda g, y, v: (INSERT_AT(zero(v), arg(v), g),),
         tangent=lambda ts, y, v: None if ts[0] is None else EXTRACT_AT(ts[0], arg(v)),
-        doc=f"{name}(v: vector) -> scalar; at a tie the gradient goes to the first such component.",
+        exact=True, doc=f"{name}(v: vector) -> scalar; at a tie the gradient goes to the first such component.",
     )  # fmt: skip
 
 
@@ -540,13 +546,14 @@ _LINEAR_TYPES = (Vector, Quat)
 LENGTH_SQ = row("length_sq", type=_rule("length_sq", _LINEAR_TYPES, "a vector or quaternion", lambda t: t.scalar),
                 expand=lambda v, types, out: _dot(v, v), adjoint=lambda g, y, v: (SCALE(v + v, g),),
                 tangent=lambda ts, y, v: None if ts[0] is None else 2.0 * DOT(ts[0], v),
-                doc="length_sq(v: V) -> scalar: sum of squares.")  # fmt: skip
+                exact=True, doc="length_sq(v: V) -> scalar: sum of squares.")  # fmt: skip
 LENGTH = row("length", type=_floating("length", LENGTH_SQ.type),
              expand=lambda v, types, out: SQRT(_dot(v, v)), adjoint=_adjoint_length, tangent=_tangent_length,
-             unbounded=True, doc="length(v: V) -> scalar; derivative 0 at the zero vector.")  # fmt: skip
+             unbounded=True, exact=True, cost=8,
+             doc="length(v: V) -> scalar; derivative 0 at the zero vector.")  # fmt: skip
 NORMALIZE = row(
     "normalize", type=_floating("normalize", _rule("normalize", _LINEAR_TYPES, "a vector or quaternion", lambda t: t)),
-    expand=_normalize, adjoint=lambda g, y, v: (_flat_normalize(g, y, v),), unbounded=True,
+    expand=_normalize, adjoint=lambda g, y, v: (_flat_normalize(g, y, v),), unbounded=True, exact=True, cost=8,
     tangent=lambda ts, y, v: None if ts[0] is None else _flat_normalize(ts[0], y, v),
     doc="normalize(v: V) -> V: v / length(v); zero, with derivative 0, at the zero vector.",
 )  # fmt: skip
@@ -703,19 +710,19 @@ def _flat_inverse(t, y):
 _SIZES = (2, 3, 4)
 COFACTORS = _curved(
     "cofactors", type=_floating("cofactors", _square("cofactors", lambda t: t, _SIZES)), expand=_cofactors,
-    adjoint=lambda g, y, m: (ROWS["d_cofactors"](m, g),),
+    adjoint=lambda g, y, m: (ROWS["d_cofactors"](m, g),), exact=True,
     doc="The matrix of cofactors: the derivative of the determinant. Its Jacobian, a Hessian, is symmetric.",
 )  # fmt: skip
 DETERMINANT = row(
     "determinant", type=_floating("determinant", _square("determinant", lambda t: t.scalar, _SIZES)),
     expand=lambda m, types, out: _det(_grid(m, types[0].cols)),
-    adjoint=lambda g, y, m: (SCALE(COFACTORS(m), g),),
+    adjoint=lambda g, y, m: (SCALE(COFACTORS(m), g),), exact=True,
     tangent=lambda ts, y, m: None if ts[0] is None else DOT(COFACTORS(m), ts[0]),
     doc="determinant(m: 2x2, 3x3 or 4x4 float matrix) -> scalar.",
 )  # fmt: skip
 INVERSE = row(
     "inverse", type=_floating("inverse", _square("inverse", lambda t: t, _SIZES)), expand=_inverse, unbounded=True,
-    adjoint=lambda g, y, m: (_flat_inverse(g, TRANSPOSE(y)),),
+    adjoint=lambda g, y, m: (_flat_inverse(g, TRANSPOSE(y)),), exact=True, cost=8,
     tangent=lambda ts, y, m: None if ts[0] is None else _flat_inverse(ts[0], y),
     doc="inverse(m: 2x2, 3x3 or 4x4 float matrix) -> matrix; not finite where m is singular.",
 )  # fmt: skip
@@ -729,7 +736,7 @@ def _rows_type(*types: Type) -> Type:
 MATRIX_FROM_ROWS = row(
     "matrix_from_rows", type=_rows_type, expand=lambda *rows, types, out: [x for r in rows for x in r],
     adjoint=lambda g, y, *rows: tuple(EXTRACT(g, attr=(i,)) for i in range(len(rows))),
-    tangent=_linear_tangent("matrix_from_rows"), doc="matrix_from_rows(*vectors) -> matrix.",
+    tangent=_linear_tangent("matrix_from_rows"), linear=True, exact=True, doc="matrix_from_rows(*vectors) -> matrix.",
 )  # fmt: skip
 
 # ---- quaternions
@@ -801,12 +808,12 @@ def _adjoint_rotate(g: Any, q: Any, v: Any, sign: float) -> Any:
 
 QUAT_ROTATE = _curved(
     "quat_rotate", type=_rotate_type("quat_rotate"), expand=lambda q, v, types, out: _rotate(q, v),
-    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, 1.0), QUAT_ROTATE_INV(q, g)),
+    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, 1.0), QUAT_ROTATE_INV(q, g)), exact=True,
     doc="quat_rotate(q: quaternion, v: vec3) -> vec3: v turned by q, which should have length 1.",
 )  # fmt: skip
 QUAT_ROTATE_INV = _curved(
     "quat_rotate_inv", type=_rotate_type("quat_rotate_inv"), expand=lambda q, v, types, out: _rotate(q, v, -1),
-    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, -1.0), QUAT_ROTATE(q, g)),
+    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, -1.0), QUAT_ROTATE(q, g)), exact=True,
     doc="quat_rotate_inv(q: quaternion, v: vec3) -> vec3: v turned back by q, which should have length 1.",
 )  # fmt: skip
 
@@ -831,7 +838,8 @@ def _adjoint_quat_matrix(g, y, q):
 
 QUAT_TO_MATRIX = _curved(
     "quat_to_matrix", type=_quats("quat_to_matrix", lambda t: matrix((3, 3), t.scalar)), expand=_quat_matrix,
-    adjoint=_adjoint_quat_matrix, doc="quat_to_matrix(q: unit quaternion) -> mat33 that turns as quat_rotate does.",
+    adjoint=_adjoint_quat_matrix, exact=True,
+    doc="quat_to_matrix(q: unit quaternion) -> mat33 that turns as quat_rotate does.",
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..types import Array, Composite, Scalar, Type, int32, int64, is_int
 from .row import NO_GRADIENT, Effect, refuse, row
+from .scalar import ADD, EQ, MAX, MIN, SUB, WHERE
 
 
 def _indexed(array: Type, indices: tuple[Type, ...]) -> Array:
@@ -61,27 +62,30 @@ def _shape(array: Type, attr: int) -> Type:
     return int32
 
 
-LOAD = row("load", type=_load, effect=Effect.READS)
-STORE = row("store", type=_store, effect=Effect.WRITES)
-COMPONENTS = row("components", type=_components)
-SHAPE = row("shape", type=_shape, typed_by_attr=True, doc="Extent of an array along axis `attr`.")
-ACCUMULATE = row("accumulate", type=_store, effect=Effect.ACCUMULATES)
+LOAD = row("load", type=_load, effect=Effect.READS, exact=True, moves=True, cheap=True)
+STORE = row("store", type=_store, effect=Effect.WRITES, sign="=")
+COMPONENTS = row("components", type=_components, cheap=True, cost=0)
+SHAPE = row("shape", type=_shape, typed_by_attr=True, cheap=True, eager=True, cost=0,
+            doc="Extent of an array along axis `attr`.")  # fmt: skip
+ACCUMULATE = row("accumulate", type=_store, effect=Effect.ACCUMULATES, update=ADD, adds=True, sign="+=")
 
-ATOMIC_ADD = row("atomic_add", type=_atomic, effect=Effect.ACCUMULATES,
+ATOMIC_ADD = row("atomic_add", type=_atomic, effect=Effect.ACCUMULATES, update=ADD, adds=True, exact=True, sign="+=",
                  doc="a[i] += v, atomically; returns the old value. Usage: atomic_add(a, i, ..., v).")  # fmt: skip
-ATOMIC_SUB = row("atomic_sub", type=_atomic, effect=Effect.ACCUMULATES,
+ATOMIC_SUB = row("atomic_sub", type=_atomic, effect=Effect.ACCUMULATES, update=SUB, adds=True, exact=True, sign="-=",
                  doc="a[i] -= v, atomically; returns the old value.")  # fmt: skip
-ATOMIC_MIN = row("atomic_min", type=_atomic, effect=Effect.ACCUMULATES,
+ATOMIC_MIN = row("atomic_min", type=_atomic, effect=Effect.ACCUMULATES, update=MIN, exact=True,
                  doc="a[i] = min(a[i], v), atomically; returns the old value.")  # fmt: skip
-ATOMIC_MAX = row("atomic_max", type=_atomic, effect=Effect.ACCUMULATES,
+ATOMIC_MAX = row("atomic_max", type=_atomic, effect=Effect.ACCUMULATES, update=MAX, exact=True,
                  doc="a[i] = max(a[i], v), atomically; returns the old value.")  # fmt: skip
-ATOMIC_EXCH = row("atomic_exch", type=_atomic, effect=Effect.WRITES, adjoint=NO_GRADIENT,
+ATOMIC_EXCH = row("atomic_exch", type=_atomic, effect=Effect.WRITES, adjoint=NO_GRADIENT, exact=True,
+                  update=lambda old, new: new,
                   doc="a[i] = v, atomically; returns the old value.")  # fmt: skip
-ATOMIC_CAS = row("atomic_cas", type=_cas, effect=Effect.WRITES, adjoint=NO_GRADIENT,
+ATOMIC_CAS = row("atomic_cas", type=_cas, effect=Effect.WRITES, adjoint=NO_GRADIENT, exact=True,
+                 update=lambda old, expected, new: WHERE(EQ(old, expected), new, old),
                  doc="a[i] = v where a[i] == compare, atomically; returns the old value.")  # fmt: skip
 
 # The private copy of a replay: `log_store` remembers what it overwrites; `rollback(mark())` puts it back.
-LOG_STORE = row("log_store", type=_store, effect=Effect.WRITES)
+LOG_STORE = row("log_store", type=_store, effect=Effect.WRITES, sign="~=")
 MARK = row("mark", type=lambda: int64, effect=Effect.IO)
 ROLLBACK = row("rollback", type=lambda mark: None, effect=Effect.IO)
 
@@ -94,7 +98,7 @@ def _wrap(i: Type, n: Type) -> Type:
 
 
 WRAP = row(
-    "wrap", type=_wrap,
+    "wrap", type=_wrap, cheap=True,
     meaning=lambda i, n: i + type(i)(n) if i < 0 else i,
     c="({0} < 0 ? {0} + {1} : {0})",
     doc="A negative index counts from the end.",

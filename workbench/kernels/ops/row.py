@@ -77,6 +77,19 @@ class Row:
     elementwise              maps over components; a scalar argument beside composites serves every component
     unbounded                a partial derivative may be infinite: it is skipped where its incoming adjoint is exactly 0
     whole                    the row that takes over for composites (`eq` of vectors is one bool)
+    sign                     how it is written: between two operands, before one, between a cell and a value
+    update                   of an atomic: what the cell holds afterwards, from what it held and the values given
+    adds                     its `update` adds or subtracts: in whatever order threads do it, it comes to the same
+
+    Facts by which passes choose; what nobody has said does not hold, so a new row is treated with care:
+    linear                   linear in its float arguments together: adjoints pass it without being multiplied by them
+    bilinear                 linear in each of two arguments: a partial derivative is made of the other one alone
+    exact                    a float result has the same bits from NumPy and from any compiler without contraction
+    moves                    hands values on as they are: nothing is rounded, in float16 either
+    cheap                    sooner worked out again than stored and loaded
+    eager                    so cheap and safe that it may be worked out where nobody asked, to spare a branch
+    library                  C calls its math library for it, so compilers cannot vectorise it over threads
+    cost                     what it costs, counted in additions
 
     `attr?`: the keyword `attr=` is passed to every function of a row with `typed_by_attr`, and to no other.
     """
@@ -93,6 +106,17 @@ class Row:
     unbounded: bool = False
     typed_by_attr: bool = False
     whole: Row | None = None
+    sign: str = ""
+    update: Callable[..., Any] | None = None
+    adds: bool = False
+    linear: bool = False
+    bilinear: bool = False
+    exact: bool = False
+    moves: bool = False
+    cheap: bool = False
+    eager: bool = False
+    library: bool = False
+    cost: int = 1
     doc: str = ""
 
     def __post_init__(self) -> None:
@@ -110,6 +134,16 @@ class Row:
 
     def __repr__(self) -> str:
         return f"<row {self.name}>"
+
+    @property
+    def writes(self) -> bool:
+        """Does it change a cell of an array: its first argument, then the indices, last the value."""
+        return self.effect in (Effect.WRITES, Effect.ACCUMULATES)
+
+    @property
+    def touches(self) -> bool:
+        """Does it read or change a cell of an array: its first argument, then the indices."""
+        return self.effect is Effect.READS or self.writes
 
     def compute(self, *args, attr=None, types=None):
         """The meaning on numbers: NumPy scalars, or arrays of components for composites.

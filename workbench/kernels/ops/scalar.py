@@ -243,15 +243,23 @@ def _c_abs(types, x):
     return x if t.kind == "u" else f"({t.c})({x} < 0 ? -{x} : {x})"
 
 
+# One instruction, rounded alike everywhere.
+_SIMPLE: dict[str, Any] = {"exact": True, "cheap": True, "eager": True}
+# A call of C's math library; and the functions of it that are one instruction.
+_LIBRARY: dict[str, Any] = {"library": True, "cost": 8}
+_INSTRUCTION: dict[str, Any] = {"exact": True, "library": False}
+
 # ---- choices between values, by which kinks are written
 
-LT = row("lt", type=_rule_compare("<", True), meaning=lambda a, b: a < b, c="{0} < {1}")
-LE = row("le", type=_rule_compare("<=", True), meaning=lambda a, b: a <= b, c="{0} <= {1}")
-GT = row("gt", type=_rule_compare(">", True), meaning=lambda a, b: a > b, c="{0} > {1}")
-GE = row("ge", type=_rule_compare(">=", True), meaning=lambda a, b: a >= b, c="{0} >= {1}")
-LOGICAL_AND = row("logical_and", type=_rule_bools("and"), meaning=lambda a, b: bool(a) and bool(b), c="{0} && {1}")
-LOGICAL_OR = row("logical_or", type=_rule_bools("or"), meaning=lambda a, b: bool(a) or bool(b), c="{0} || {1}")
-LOGICAL_NOT = row("logical_not", type=_rule_bools("not"), meaning=lambda a: not a, c="!{0}")
+LT = row("lt", sign="<", type=_rule_compare("<", True), meaning=lambda a, b: a < b, c="{0} < {1}", **_SIMPLE)
+LE = row("le", sign="<=", type=_rule_compare("<=", True), meaning=lambda a, b: a <= b, c="{0} <= {1}", **_SIMPLE)
+GT = row("gt", sign=">", type=_rule_compare(">", True), meaning=lambda a, b: a > b, c="{0} > {1}", **_SIMPLE)
+GE = row("ge", sign=">=", type=_rule_compare(">=", True), meaning=lambda a, b: a >= b, c="{0} >= {1}", **_SIMPLE)
+LOGICAL_AND = row("logical_and", sign="and", type=_rule_bools("and"), meaning=lambda a, b: bool(a) and bool(b),
+                  c="{0} && {1}", **_SIMPLE)  # fmt: skip
+LOGICAL_OR = row("logical_or", sign="or", type=_rule_bools("or"), meaning=lambda a, b: bool(a) or bool(b),
+                 c="{0} || {1}", **_SIMPLE)  # fmt: skip
+LOGICAL_NOT = row("logical_not", sign="not ", type=_rule_bools("not"), meaning=lambda a: not a, c="!{0}", **_SIMPLE)
 
 
 def _all_equal(a, b, types, out):
@@ -264,8 +272,14 @@ def _all_equal(a, b, types, out):
 ALL_EQ = row("all_eq", type=_rule_compare("==", False), expand=_all_equal, doc="Are all components equal.")
 ALL_NE = row("any_ne", type=_rule_compare("!=", False), doc="Does any component differ.",
              expand=lambda a, b, types, out: LOGICAL_NOT(_all_equal(a, b, types, out)))  # fmt: skip
-EQ = row("eq", type=_rule_compare("==", False), meaning=lambda a, b: a == b, c="{0} == {1}", whole=ALL_EQ)
-NE = row("ne", type=_rule_compare("!=", False), meaning=lambda a, b: a != b, c="{0} != {1}", whole=ALL_NE)
+EQ = row("eq", sign="==", type=_rule_compare("==", False), meaning=lambda a, b: a == b, c="{0} == {1}",
+         whole=ALL_EQ, **_SIMPLE)  # fmt: skip
+NE = row("ne", sign="!=", type=_rule_compare("!=", False), meaning=lambda a, b: a != b, c="{0} != {1}",
+         whole=ALL_NE, **_SIMPLE)  # fmt: skip
+
+# What a comparison is where it does not hold, and what it is with its operands exchanged.
+NEGATED = {LT: GE, LE: GT, GT: LE, GE: LT, EQ: NE, NE: EQ}
+SWAPPED = {LT: GT, LE: GE, GT: LT, GE: LE, EQ: EQ, NE: NE}
 
 
 def _where_type(cond: Type, a: Type, b: Type) -> Type:
@@ -277,20 +291,20 @@ def _where_type(cond: Type, a: Type, b: Type) -> Type:
 
 
 WHERE = row(
-    "where", type=_where_type, elementwise=True,
+    "where", type=_where_type, elementwise=True, linear=True, exact=True, cheap=True,
     meaning=lambda cond, a, b: a if cond else b, c="{0} ? {1} : {2}",
     adjoint=lambda g, y, cond, a, b: (None, WHERE(cond, g, zero(g)), WHERE(cond, zero(g), g)),
     doc="where(cond: bool, a: T, b: T) -> T: a where cond holds, else b. Both sides are computed.",
 )  # fmt: skip
 PICK_LT = row(
-    "pick_lt", elementwise=True,
+    "pick_lt", elementwise=True, cheap=True,
     type=lambda a, b, x, y: (same_type("pick_lt", (a, b)), same_type("pick_lt", (x, y)))[1],
     meaning=lambda a, b, x, y: np.where(a < b, x, y), c="{0} < {1} ? {2} : {3}",
     adjoint=lambda g, out, a, b, x, y: (None, None, PICK_LT(a, b, g, zero(g)), PICK_LT(a, b, zero(g), g)),
     doc="x where a < b, else y, component by component.",
 )  # fmt: skip
 GATE = row(
-    "gate", type=_rule_numbers("gate"), elementwise=True,
+    "gate", type=_rule_numbers("gate"), elementwise=True, exact=True,
     meaning=lambda g, d: np.where(g == 0, np.zeros_like(d), d), c="{0} == 0 ? 0 : {1}",
     adjoint=lambda h, y, g, d: (None, h), tangent=lambda ts, y, g, d: None if ts[1] is None else GATE(g, ts[1]),
     doc="d, a product of g, but 0 where g is 0: an infinite partial derivative counts for nothing where nothing comes"
@@ -300,15 +314,17 @@ GATE = row(
 # ---- arithmetic
 
 ADD = row("add", type=_rule_numbers("+"), elementwise=True, meaning=lambda a, b: a + b, c=_c_small("{0} + {1}"),
-          adjoint=lambda g, y, a, b: (g, g), doc="add(a: T, b: T) -> T; whole numbers wrap.")  # fmt: skip
+          adjoint=lambda g, y, a, b: (g, g), linear=True, sign="+", **_SIMPLE,
+          doc="add(a: T, b: T) -> T; whole numbers wrap.")  # fmt: skip
 SUB = row("sub", type=_rule_numbers("-"), elementwise=True, meaning=lambda a, b: a - b, c=_c_small("{0} - {1}"),
-          adjoint=lambda g, y, a, b: (g, NEG(g)), doc="sub(a: T, b: T) -> T; whole numbers wrap.")  # fmt: skip
+          adjoint=lambda g, y, a, b: (g, NEG(g)), linear=True, sign="-", **_SIMPLE,
+          doc="sub(a: T, b: T) -> T; whole numbers wrap.")  # fmt: skip
 NEG = row("neg", type=_rule_numbers("-"), elementwise=True, meaning=np.negative, c=_c_small("-{0}"),
-          adjoint=lambda g, y, a: (NEG(g),), doc="neg(a: T) -> T: -a.")  # fmt: skip
+          adjoint=lambda g, y, a: (NEG(g),), linear=True, sign="-", **_SIMPLE, doc="neg(a: T) -> T: -a.")  # fmt: skip
 POS = row("pos", type=_rule_numbers("+"), elementwise=True, meaning=lambda a: a, c="{0}",
-          adjoint=lambda g, y, a: (g,), doc="pos(a: T) -> T: a.")  # fmt: skip
+          adjoint=lambda g, y, a: (g,), linear=True, exact=True, doc="pos(a: T) -> T: a.")  # fmt: skip
 MUL = row("mul", type=_rule_numbers("*"), elementwise=True, meaning=lambda a, b: a * b, c=_c_small("{0} * {1}"),
-          adjoint=lambda g, y, a, b: (MUL(g, b), MUL(g, a)),
+          adjoint=lambda g, y, a, b: (MUL(g, b), MUL(g, a)), bilinear=True, sign="*", **_SIMPLE,
           doc="Product of two scalars; of two composites component by component.")  # fmt: skip
 
 
@@ -319,7 +335,7 @@ def _div_type(*types: Type) -> Type:
     return _rule_floats("/", composite=True)(*types)
 
 
-DIV = row("div", type=_div_type, elementwise=True, unbounded=True,
+DIV = row("div", type=_div_type, elementwise=True, unbounded=True, exact=True, cost=8, sign="/",
           meaning=lambda a, b: a / b, c="{0} / {1}",
           adjoint=lambda g, y, a, b: (DIV(g, b), NEG(DIV(MUL(g, y), b))),
           doc="Quotient of two floats; of two composites component by component. Integers divide with //.")  # fmt: skip
@@ -350,9 +366,9 @@ def _adjoint_mod(g, y, a, b):
     return g, NEG(MUL(g, RINT(DIV(SUB(a, y), b)))) if is_float(kind(a)) else None
 
 
-FLOORDIV = row("floordiv", type=_rule_scalars("//"), meaning=_floordiv, c=_c_floordiv,
+FLOORDIV = row("floordiv", sign="//", type=_rule_scalars("//"), meaning=_floordiv, c=_c_floordiv,
                doc="floordiv(a, b): rounds down, as in Python; 0 for an integer divided by 0.")  # fmt: skip
-PYMOD = row("pymod", type=_rule_scalars("%"), meaning=_pymod, c=_c_pymod, adjoint=_adjoint_mod,
+PYMOD = row("pymod", sign="%", type=_rule_scalars("%"), meaning=_pymod, c=_c_pymod, adjoint=_adjoint_mod,
             doc="a % b: has the sign of b, as in Python; 0 for an integer modulo 0.")  # fmt: skip
 MOD = row("mod", type=_rule_numbers("mod"), elementwise=True, meaning=np.fmod, adjoint=_adjoint_mod,
           c=_c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"),
@@ -370,17 +386,18 @@ def _pow(x, p):
     return -x if p == 0.5 and x == -np.inf else np.power(x, p)
 
 
-POW = row("pow", type=_rule_floats("pow"), meaning=_pow, c="pow{f}({0}, {1})", adjoint=_adjoint_pow, unbounded=True,
+POW = row("pow", type=_rule_floats("pow"), meaning=_pow, c="pow{f}({0}, {1})", adjoint=_adjoint_pow,
+          unbounded=True, **_LIBRARY,
           doc="pow(x: F, p: F) -> F, F float. By p it has a derivative where x > 0 (0 at x = 0 < p).")  # fmt: skip
 
 MIN = row(
-    "min", type=_rule_numbers("min"), elementwise=True,
+    "min", type=_rule_numbers("min"), elementwise=True, exact=True, cheap=True,
     meaning=lambda a, b: np.where(b < a, b, a), c="{1} < {0} ? {1} : {0}",
     adjoint=lambda g, y, a, b: (PICK_LT(b, a, zero(g), g), PICK_LT(b, a, g, zero(g))),
     doc="min(a: T, b: T) -> T, component by component. At a tie the gradient goes to a.",
 )  # fmt: skip
 MAX = row(
-    "max", type=_rule_numbers("max"), elementwise=True,
+    "max", type=_rule_numbers("max"), elementwise=True, exact=True, cheap=True,
     meaning=lambda a, b: np.where(a < b, b, a), c="{0} < {1} ? {1} : {0}",
     adjoint=lambda g, y, a, b: (PICK_LT(a, b, zero(g), g), PICK_LT(a, b, g, zero(g))),
     doc="max(a: T, b: T) -> T, component by component. At a tie the gradient goes to a.",
@@ -396,22 +413,23 @@ def _adjoint_clamp(g, y, x, lo, hi):
 
 
 CLAMP = row(
-    "clamp", type=_rule_scalars("clamp"), adjoint=_adjoint_clamp,
+    "clamp", type=_rule_scalars("clamp"), adjoint=_adjoint_clamp, exact=True,
     meaning=lambda x, lo, hi: hi if hi < lo or hi < x else lo if x < lo else x,
     c="({2} < {1} || {2} < {0}) ? {2} : {0} < {1} ? {1} : {0}",
     doc="clamp(x: T, lo: T, hi: T) -> T: min(max(lo, x), hi). On a bound the gradient goes to x.",
 )  # fmt: skip
 ABS = row(
-    "abs", type=_rule_numbers("abs"), elementwise=True, meaning=np.abs, c=_c_abs,
+    "abs", type=_rule_numbers("abs"), elementwise=True, meaning=np.abs, c=_c_abs, exact=True, cheap=True,
     adjoint=lambda g, y, x: (PICK_LT(x, zero(x), NEG(g), PICK_LT(zero(x), x, g, zero(g))),),
     doc="abs(x: T) -> T, component by component. Slope 0 at 0.",
 )  # fmt: skip
 SIGN = row("sign", type=_rule_numbers("sign"), elementwise=True, meaning=lambda x: np.where(x < 0, -1, 1),
-           c="({T})({0} < 0 ? -1 : 1)", doc="sign(x: T) -> T: -1 where x < 0, else 1, at 0 too.")  # fmt: skip
-STEP = row("step", type=_rule_scalars("step"), meaning=lambda x: x < 0, c="({T})({0} < 0)",
+           exact=True, c="({T})({0} < 0 ? -1 : 1)",
+           doc="sign(x: T) -> T: -1 where x < 0, else 1, at 0 too.")  # fmt: skip
+STEP = row("step", type=_rule_scalars("step"), meaning=lambda x: x < 0, c="({T})({0} < 0)", exact=True,
            doc="step(x: T) -> T: 1 where x < 0, else 0.")  # fmt: skip
 NONZERO = row("nonzero", type=_rule_scalars("nonzero"), meaning=lambda x: x != 0, c="({T})({0} != 0)",
-              doc="nonzero(x: T) -> T: 1 where x != 0, else 0.")  # fmt: skip
+              exact=True, doc="nonzero(x: T) -> T: 1 where x != 0, else 0.")  # fmt: skip
 
 # ---- casts
 
@@ -454,32 +472,35 @@ def _adjoint_cast(g, y, x, attr):
 CAST = row(
     "cast", type=_cast_type, typed_by_attr=True, elementwise=True, meaning=_cast, c=_c_cast, adjoint=_adjoint_cast,
     tangent=lambda ts, y, x, attr: None if ts[0] is None or attr.kind != "f" else CAST(ts[0], attr=attr),
+    linear=True, cheap=True,
     doc="Conversion to the scalar type `attr`, also of every component of a vector or matrix.",
 )  # fmt: skip
 
 # ---- bits
 
-BIT_AND = row("bit_and", type=_rule_bits("&"), meaning=lambda a, b: a & b, c="({T})({0} & {1})",
+BIT_AND = row("bit_and", sign="&", type=_rule_bits("&"), meaning=lambda a, b: a & b, c="({T})({0} & {1})",
               doc="bit_and(a: I, b: I) -> I, I integer or bool: a & b.")  # fmt: skip
-BIT_OR = row("bit_or", type=_rule_bits("|"), meaning=lambda a, b: a | b, c="({T})({0} | {1})",
+BIT_OR = row("bit_or", sign="|", type=_rule_bits("|"), meaning=lambda a, b: a | b, c="({T})({0} | {1})",
               doc="bit_or(a: I, b: I) -> I, I integer or bool: a | b.")  # fmt: skip
-BIT_XOR = row("bit_xor", type=_rule_bits("^"), meaning=lambda a, b: a ^ b, c="({T})({0} ^ {1})",
+BIT_XOR = row("bit_xor", sign="^", type=_rule_bits("^"), meaning=lambda a, b: a ^ b, c="({T})({0} ^ {1})",
               doc="bit_xor(a: I, b: I) -> I, I integer or bool: a ^ b.")  # fmt: skip
-INVERT = row("invert", type=_rule_bits("~", bools=False), meaning=np.invert, c="({T})~{0}",
+INVERT = row("invert", sign="~", type=_rule_bits("~", bools=False), meaning=np.invert, c="({T})~{0}",
              doc="invert(a: I) -> I: ~a.")  # fmt: skip
-LSHIFT = row("lshift", type=_rule_shift("<<"), c=_c_lshift,
+LSHIFT = row("lshift", sign="<<", type=_rule_shift("<<"), c=_c_lshift,
              meaning=lambda a, n: a << a.dtype.type(int(n) & (a.dtype.itemsize * 8 - 1)),
              doc="a << n: n counts modulo the width of a.")  # fmt: skip
-RSHIFT = row("rshift", type=_rule_shift(">>"), c=_c_rshift,
+RSHIFT = row("rshift", sign=">>", type=_rule_shift(">>"), c=_c_rshift,
              meaning=lambda a, n: a >> a.dtype.type(int(n) & (a.dtype.itemsize * 8 - 1)),
              doc="a >> n: n counts modulo the width of a; keeps the sign.")  # fmt: skip
 
 # ---- elementary functions of floats
 
 
-def _function(name: str, meaning: Any, adjoint: Any = None, c: str = "", doc: str = "", unbounded: bool = False) -> Row:
+def _function(name: str, meaning: Any, adjoint: Any = None, c: str = "", doc: str = "", **facts: Any) -> Row:
+    """A function of one float; without `c`, one of C's math library by that name."""
+    facts = facts if c else {**_LIBRARY, **facts}
     return row(name, type=_rule_floats(name), meaning=meaning, adjoint=adjoint, c=c or name + "{f}({0})",
-               unbounded=unbounded, doc=doc or f"{name}(x: F) -> F, F float.")  # fmt: skip
+               doc=doc or f"{name}(x: F) -> F, F float.", **facts)  # fmt: skip
 
 
 def _round(x):
@@ -506,7 +527,7 @@ LOG2 = _function("log2", np.log2, lambda g, y, x: (g / (x * math.log(2.0)),), un
 LOG10 = _function("log10", np.log10, lambda g, y, x: (g / (x * math.log(10.0)),), unbounded=True)
 LOG1P = _function("log1p", np.log1p, lambda g, y, x: (g / (1.0 + x),), unbounded=True)
 EXPM1 = _function("expm1", np.expm1, lambda g, y, x: (g * (y + 1.0),))
-SQRT = _function("sqrt", np.sqrt, lambda g, y, x: (g * 0.5 / y,), unbounded=True)
+SQRT = _function("sqrt", np.sqrt, lambda g, y, x: (g * 0.5 / y,), unbounded=True, **_INSTRUCTION)
 RSQRT = _function("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (g * -0.5 * y / x,), "1 / sqrt{f}({0})",
                   "rsqrt(x: F) -> F: 1 / sqrt(x).", unbounded=True)  # fmt: skip
 CBRT = _function("cbrt", np.cbrt, lambda g, y, x: (g / (3.0 * (y * y)),), unbounded=True)
@@ -516,11 +537,12 @@ DEGREES = _function("degrees", lambda x: x * type(x)(180 / math.pi), lambda g, y
                     "{0} * ({T})57.29577951308232", "degrees(x: F) -> F: radians to degrees.")  # fmt: skip
 RADIANS = _function("radians", lambda x: x * type(x)(math.pi / 180), lambda g, y, x: (g * (math.pi / 180),),
                     "{0} * ({T})0.017453292519943295", "radians(x: F) -> F: degrees to radians.")  # fmt: skip
-FLOOR = _function("floor", np.floor)
-CEIL = _function("ceil", np.ceil)
-TRUNC = _function("trunc", np.trunc)
+FLOOR = _function("floor", np.floor, **_INSTRUCTION)
+CEIL = _function("ceil", np.ceil, **_INSTRUCTION)
+TRUNC = _function("trunc", np.trunc, **_INSTRUCTION)
 ROUND = _function("round", _round, doc="round(x: F) -> F: to the nearest whole number, halves away from zero, as in C.")
 RINT = row("rint", type=_rule_floats("rint", composite=True), elementwise=True, meaning=np.rint, c="rint{f}({0})",
+           cost=8,
            doc="rint(x: F) -> F, component by component: to the nearest whole number, halves to even.")  # fmt: skip
 FRAC = _function("frac", lambda x: x - np.trunc(x), lambda g, y, x: (g,), "{0} - trunc{f}({0})",
                  "frac(x: F) -> F: x - trunc(x).")  # fmt: skip
@@ -543,9 +565,9 @@ def _adjoint_atan2(g, out, y, x):
 
 
 ATAN2 = row("atan2", type=_rule_floats("atan2"), meaning=np.arctan2, c="atan2{f}({0}, {1})", adjoint=_adjoint_atan2,
-            unbounded=True, doc="atan2(y: F, x: F) -> F: angle of the point (x, y).")  # fmt: skip
-COPYSIGN = row("copysign", type=_rule_floats("copysign"), meaning=np.copysign, c="copysign{f}({0}, {1})",
-               adjoint=lambda g, y, a, b: (WHERE(EQ(a, y), g, -g), None),
+            unbounded=True, **_LIBRARY, doc="atan2(y: F, x: F) -> F: angle of the point (x, y).")  # fmt: skip
+COPYSIGN = row("copysign", type=_rule_floats("copysign"), meaning=np.copysign, c="copysign{f}({0}, {1})", exact=True,
+               adjoint=lambda g, y, a, b: (WHERE(EQ(a, y), g, -g), None), cost=8,
                doc="copysign(a: F, b: F) -> F: |a| with the sign of b.")  # fmt: skip
 
 
