@@ -12,13 +12,8 @@ from builtins import float, int  # noqa: UP029 (they are offered by name)
 from math import e, inf, nan, pi, tau
 
 from . import diagnose, interop, viz
-from .arrays.array import (
-    array,
-    array1d,
-    array2d,
-    array3d,
-    array4d,
-    clone,
+from .arrays.array import array, array1d, array2d, array3d, array4d, clone
+from .arrays.creation import (
     copy,
     empty,
     empty_like,

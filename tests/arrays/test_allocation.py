@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.arrays import allocation as memory
-from workbench.arrays.allocation import Span, allocate, allocation_at, allocation_of
+from workbench.arrays.allocation import allocate, allocation_at, allocation_of
+from workbench.arrays.span import Span
 from workbench.device import cpu, get_device
 from workbench.errors import LaunchError
 
@@ -87,7 +88,7 @@ def test_spans_of_two_allocations_never_overlap_and_equal_spans_are_equal():
 
 
 def test_a_problem_too_hard_to_decide_is_undecided(monkeypatch):
-    monkeypatch.setattr(memory, "_WORK", 1)
+    monkeypatch.setattr("workbench.arrays.span._WORK", 1)
     m = allocate(1 << 22, cpu)
     a = Span(m, 0, (50, 50, 50), (1001, 1013, 1033), 2)
     b = Span(m, 30001, (50, 50, 50), (1003, 1009, 1021), 2)

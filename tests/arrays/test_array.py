@@ -9,12 +9,8 @@ import numpy as np
 import pytest
 
 from workbench.arrays import allocation as memory
-from workbench.arrays.array import (
-    array,
-    array1d,
-    array2d,
-    array3d,
-    clone,
+from workbench.arrays.array import array, array1d, array2d, array3d, clone, operators
+from workbench.arrays.creation import (
     copy,
     empty,
     empty_like,
@@ -23,10 +19,9 @@ from workbench.arrays.array import (
     full_like,
     ones,
     ones_like,
-    operators,
     zeros,
     zeros_like,
-)  # fmt: skip
+)
 from workbench.config import config
 from workbench.errors import BoundsError, LaunchError
 from workbench.kernels import types

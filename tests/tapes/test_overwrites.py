@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.arrays.allocation import Span
+from workbench.arrays.span import Span
 
 F = wb.float64
 X = np.array([0.7, -1.3, 2.1, 0.4])

@@ -3,7 +3,7 @@
 `array(...)` with data makes memory; `array(dtype=F, ndim=2)`, without data, pointer or shape, is the annotation
 `types.Array` of kernel parameters. Views (slices, reshape, transpose, view, field) are arrays on the same allocation.
 Whether memory requires a gradient, and the gradient itself, belong to the memory and not to one of its names:
-`x[2:5].grad` is `x.grad[2:5]`. Every write by the host goes through `memory.host_write`, so that tapes see it.
+`x[2:5].grad` is `x.grad[2:5]`. Every write by the host goes through `allocation.host_write`, so that tapes see it.
 """
 
 from __future__ import annotations
@@ -12,29 +12,21 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from ..device import Device, get_device, xp
-from ..errors import BoundsError, LaunchError
+from ..errors import LaunchError
 from ..kernels import types
-from ..kernels.reading import declare
-from ..kernels.types import Composite, Scalar, Struct, Type
+from ..kernels.types import Composite, Type
 from . import capture_log
-from .allocation import (
-    LOCK,
-    Allocation,
-    Marks,
-    Span,
-    allocate,
-    allocation_at,
-    allocation_of,
-    host_write,
-    recorder,
-    row_strides,
-)  # fmt: skip
+from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, recorder
+from .dtypes import differentiable, dtype_of, inner_shape, is_half, itemsize_of, with_scalar
+from .host_values import components_error, converted_values, element_value, is_element, shape_of
+from .host_writes import check_same, put, write_array, write_value, write_values
+from .span import Marks, Span, row_strides
+from .view_layout import field_of, indexed, viewed
 
 
 class Layout(NamedTuple):
@@ -51,53 +43,6 @@ _numbers = itertools.count()
 
 operators: dict[str, Callable[[Any, Any], Any]] = {}
 """Array operators by name (`__imul__`, `__add__`, ...). Filled by the layer that can launch kernels."""
-
-
-# ---- dtypes
-
-
-def dtype_of(dtype: Any) -> Type:
-    """The element type that a user's name stands for. Raises LaunchError [dtype]."""
-    if isinstance(dtype, (Scalar, Composite, Struct)):
-        return dtype
-    if isinstance(dtype, types.Array):
-        raise LaunchError(f"{dtype} cannot be the dtype of an array", slug="dtype", instead=f"dtype={dtype.dtype}")
-    try:
-        return types.scalar_of(dtype)
-    except TypeError:
-        raise LaunchError(
-            f"{dtype!r} is not a dtype", slug="dtype",
-            why="A dtype is a scalar (float32, int32 ...), a vector, matrix or quaternion type, or a struct.",
-        ) from None  # fmt: skip
-
-
-def itemsize_of(dtype: Type) -> int:
-    """Bytes of one element."""
-    return dtype.numpy.itemsize if isinstance(dtype, Struct) else dtype.itemsize  # type: ignore[attr-defined]
-
-
-def differentiable(dtype: Type) -> bool:
-    """Does memory of this type have a gradient: any float in it."""
-    if isinstance(dtype, Struct):
-        return any(differentiable(t) for _, t in dtype.fields)
-    return types.is_float(dtype)
-
-
-def _half(dtype: Type) -> bool:
-    return getattr(dtype, "scalar", None) is types.float16
-
-
-def _inner(dtype: Type) -> tuple[int, ...]:
-    return getattr(dtype, "shape", ())
-
-
-def _with_scalar(dtype: Type, scalar: Scalar) -> Type:
-    """The same vector, matrix or quaternion over another scalar."""
-    if isinstance(dtype, types.Vector):
-        return types.vector(dtype.length, scalar)
-    if isinstance(dtype, types.Matrix):
-        return types.matrix((dtype.rows, dtype.cols), scalar)
-    return types.quaternion(scalar) if isinstance(dtype, types.Quat) else scalar
 
 
 def _annotation(dtype: Any, ndim: int | None) -> types.Array:
@@ -168,7 +113,7 @@ class array:
         if ptr is not None:
             made = _from_pointer(ptr, dtype, shape, strides, capacity, device)
         elif data is None:
-            made = _new(shape, dtype_of(float if dtype is None else dtype), device)
+            made = new_array(shape, dtype_of(float if dtype is None else dtype), device)
         else:
             made = _from_data(data, dtype, shape, device, copy)
         if ndim is not None and made.ndim != ndim:
@@ -176,7 +121,7 @@ class array:
                 f"array{ndim}d takes {ndim} axes, the data has shape {made.shape}", slug="ndim",
                 instead=f"array(data, dtype={made.dtype})",
             )  # fmt: skip
-        return _finish(made, requires_grad, retain_grad, grad, name)
+        return finished(made, requires_grad, retain_grad, grad, name)
 
     def __class_getitem__(cls, item: Any) -> types.Array:
         """`array[vec3]`, `array[float32, 2]`: the annotation."""
@@ -197,7 +142,7 @@ class array:
     def data(self) -> Any:
         """The bytes as a strided NumPy (CuPy) array of shape `(*shape, *components)`. For internal reading."""
         if self._data is None:
-            self._data = self.span.view(self.dtype.numpy, _inner(self.dtype))  # type: ignore[attr-defined]
+            self._data = self.span.view(self.dtype.numpy, inner_shape(self.dtype))  # type: ignore[attr-defined]
         return self._data
 
     @property
@@ -287,7 +232,7 @@ class array:
 
     def _check_gradient_type(self) -> None:
         """float16 memory has float32 gradients, twice as wide: no other float type can share them."""
-        if self.allocation.grad_scale == 2 and not _half(self.dtype):
+        if self.allocation.grad_scale == 2 and not is_half(self.dtype):
             raise LaunchError(
                 f"gradients of {self.label} as {self.dtype}, but this memory has them as float16", slug="two-types",
                 why="Memory has one gradient, of one scalar type.", instead="use one dtype, or two buffers",
@@ -324,8 +269,8 @@ class array:
     def _gradient(self) -> array:
         self._check_gradient_type()
         span = self.allocation.gradient_span(self.span)
-        dtype = _with_scalar(self.dtype, types.float32) if self.allocation.grad_scale == 2 else self.dtype
-        made = _on(span.allocation, dtype, span.shape, span.strides, span.offset)
+        dtype = with_scalar(self.dtype, types.float32) if self.allocation.grad_scale == 2 else self.dtype
+        made = array_on(span.allocation, dtype, span.shape, span.strides, span.offset)
         if self._name is not None:
             made.name = f"{self._name}.grad"
         return made
@@ -353,12 +298,12 @@ class array:
                 slug="grad-shape" if value.dtype == mine.dtype else "grad-dtype",
             )  # fmt: skip
         if value.span != mine.span:
-            _write_array("assign", mine, value)
+            write_array("assign", mine, value)
 
     def _clear_grad(self) -> None:
         memory = self.allocation.grad
         if memory is not None and (mine := self.grad) is not None:
-            _write_value("zero_", mine, None)
+            write_value("zero_", mine, None)
             memory.forget_written(mine.span)
 
     # ---- reading
@@ -382,7 +327,7 @@ class array:
 
     def list(self) -> list:
         """The elements in row-major order: numbers, small arrays, or struct records."""
-        flat = self._host().reshape((-1, *_inner(self.dtype)))
+        flat = self._host().reshape((-1, *inner_shape(self.dtype)))
         return [self._element(v) for v in flat]
 
     def item(self) -> Any:
@@ -431,19 +376,7 @@ class array:
     # ---- views
 
     def _view(self, dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> array:
-        return _on(self.allocation, dtype, shape, strides, offset)
-
-    def _index(self, key: Any) -> tuple[list[range], list[bool]]:
-        """Per axis the indices taken, and whether the axis stays."""
-        keys = list(key) if isinstance(key, tuple) else [key]
-        if Ellipsis in [k for k in keys if k is Ellipsis]:
-            at = next(i for i, k in enumerate(keys) if k is Ellipsis)
-            keys[at : at + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
-        if len(keys) > self.ndim:
-            raise BoundsError(f"{len(keys)} indices for {self.label} of shape {self.shape}", slug="bounds")
-        keys += [slice(None)] * (self.ndim - len(keys))
-        picked = [_picked(k, n, self) for k, n in zip(keys, self.shape, strict=True)]
-        return picked, [isinstance(k, slice) for k in keys]
+        return array_on(self.allocation, dtype, shape, strides, offset)
 
     def _boxed(self, picked: list[range], stays: list[bool]) -> array:
         box = self.span.box(picked)
@@ -453,7 +386,7 @@ class array:
 
     def __getitem__(self, key: Any) -> Any:
         """Slices and partial indices give views of the same memory; an index for every axis gives the value."""
-        picked, stays = self._index(key)
+        picked, stays = indexed(self, key)
         if any(stays):
             return self._boxed(picked, stays)
         capture_log.refuse("Values are read")
@@ -462,21 +395,21 @@ class array:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write values: a number or small array everywhere, or an array of exactly the indexed shape."""
-        picked, stays = self._index(key)
+        picked, stays = indexed(self, key)
         whole = not any(stays)
         target = self._boxed(picked, [True] * self.ndim if whole else stays)
         if isinstance(value, array):
             source = value.reshape(target.shape) if whole and value.size == 1 else value
             if source.span != target.span or source.dtype != target.dtype:  # `x[1:3] *= y` ends with x[1:3] = x[1:3]
                 target.assign(source)
-        elif whole or _is_element(value, self.dtype):
+        elif whole or is_element(value, self.dtype):
             target.fill_(value)
         else:
             target.assign(value)
 
     def reshape(self, shape: int | Sequence[int], *more: int) -> array:
         """The same elements in another shape (one axis may be -1). Needs contiguous memory [layout]."""
-        new = _shape((shape, *more) if more else shape, self.size)
+        new = shape_of((shape, *more) if more else shape, self.size)
         if math.prod(new) != self.size:
             raise LaunchError(f"cannot reshape {self.label} of shape {self.shape} to {new}", slug="shape")
         self._need_contiguous("reshape")
@@ -505,40 +438,13 @@ class array:
         `(6,)` floats are `(2,)` vec3, and `(n,)` vec3 are `(n, 3)` floats.
         """
         new = dtype_of(dtype)
-        old_size, new_size = itemsize_of(self.dtype), itemsize_of(new)
-        if old_size == new_size:
-            return self._view(new, self.shape, self.strides, self._offset)
-        if new_size < old_size and old_size % new_size == 0:
-            split = _inner(self.dtype) if new_size * math.prod(_inner(self.dtype)) == old_size else ()
-            split = split or (old_size // new_size,)
-            return self._view(new, self.shape + split, self.strides + row_strides(split, new_size), self._offset)
-        return self._joined(new, old_size, new_size)
-
-    def _joined(self, new: Type, old_size: int, new_size: int) -> array:
-        parts, left = divmod(new_size, old_size)
-        inner = _inner(new)
-        if left or not self.ndim:
-            raise LaunchError(f"cannot view {self.dtype} of shape {self.shape} as {new}", slug="components")
-        n = len(inner)
-        if self.ndim > n >= 1 and self.shape[-n:] == inner and self.strides[-n:] == row_strides(inner, old_size):
-            return self._view(new, self.shape[:-n], self.strides[:-n], self._offset)
-        if self.shape[-1] % parts or (self.strides[-1] != old_size and self.shape[-1] > 1):
-            raise LaunchError(
-                f"cannot view {self.dtype} of shape {self.shape} as {new}: the last axis must be contiguous "
-                f"and a multiple of {parts}", slug="components", instead="x.contiguous().view(...)",
-            )  # fmt: skip
-        shape = (*self.shape[:-1], self.shape[-1] // parts)
-        return self._view(new, shape, (*self.strides[:-1], new_size), self._offset)
+        shape, strides = viewed(self, new)
+        return self._view(new, shape, strides, self._offset)
 
     def field(self, path: str) -> array:
         """One field (`"q"`, `"inner.a"`) of an array of structs: a strided array on the same memory."""
-        dtype, offset = self.dtype, self._offset
-        for name in path.split("."):
-            if not isinstance(dtype, Struct) or name not in dict(dtype.fields):
-                raise LaunchError(f"{self.dtype} has no field {path!r}", slug="field")
-            offset += dtype.numpy.fields[name][1]
-            dtype = dict(dtype.fields)[name]
-        return self._view(dtype, self.shape, self.strides, offset)
+        dtype, offset = field_of(self.dtype, path)
+        return self._view(dtype, self.shape, self.strides, self._offset + offset)
 
     def _need_contiguous(self, what: str) -> None:
         if not self.is_contiguous:
@@ -552,27 +458,28 @@ class array:
 
     def fill_(self, value: Any) -> array:
         """Every element becomes `value`: a number, or for composites and structs also one value of the dtype."""
-        _write_value("fill_", self, _value_of(value, self.dtype))
+        value = value.item() if isinstance(value, array) else value
+        write_value("fill_", self, element_value(value, self.dtype))
         return self
 
     def zero_(self) -> array:
         """Every byte becomes zero."""
-        _write_value("zero_", self, None)
+        write_value("zero_", self, None)
         return self
 
     def assign(self, source: Any) -> array:
         """Copy values from an array, NumPy array or nested list of exactly this shape; same dtype for arrays."""
         if isinstance(source, array):
-            _same(self, source, "assign")
-            _write_array("assign", self, source)
+            check_same(self, source, "assign")
+            write_array("assign", self, source)
             return self
-        values, _ = _values(source, self.dtype)
-        if values.shape != self.shape + _inner(self.dtype):
+        values, _ = converted_values(source, self.dtype)
+        if values.shape != self.shape + inner_shape(self.dtype):
             raise LaunchError(
                 f"assign to {self.label} of shape {self.shape} ({self.dtype}): the values are {np.shape(source)}",
                 slug="shape",
             )  # fmt: skip
-        _write_values(self, values)
+        write_values(self, values)
         return self
 
     def contiguous(self) -> array:
@@ -614,7 +521,7 @@ array.__neg__ = lambda self: _operator("__neg__")(self, None)  # type: ignore[at
 # ---- making arrays
 
 
-def _on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: int) -> array:
+def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: int) -> array:
     """The array of this layout on this memory: the one place where arrays come from."""
     made = object.__new__(array)
     made.dtype, made.shape, made.strides, made.ndim = dtype, shape, strides, len(shape)
@@ -626,7 +533,7 @@ def _on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: i
     made._span = made._data = made._grad = made._name = None
     made._differentiable = differentiable(dtype)
     if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides
-        memory.grad_scale = 2 if _half(dtype) else 1
+        memory.grad_scale = 2 if is_half(dtype) else 1
     return made
 
 
@@ -643,7 +550,7 @@ def pack_values(flat: Sequence[Any]) -> list:
     return values
 
 
-def _finish(made: array, requires_grad: bool, retain_grad: bool, grad: array | None, name: str | None) -> array:
+def finished(made: array, requires_grad: bool, retain_grad: bool, grad: array | None, name: str | None) -> array:
     if name is not None:
         made.name = name
     if requires_grad:
@@ -655,41 +562,27 @@ def _finish(made: array, requires_grad: bool, retain_grad: bool, grad: array | N
     return made
 
 
-def _shape(shape: Any, size: int | None = None) -> tuple[int, ...]:
-    """A shape as a tuple of ints; one -1 is worked out from `size`. Raises LaunchError [shape]."""
-    try:
-        new = tuple(int(n) for n in shape) if isinstance(shape, (tuple, list, np.ndarray)) else (int(shape),)
-    except (TypeError, ValueError):
-        raise LaunchError(f"{shape!r} is not a shape", slug="shape", instead="shape=(n, m)") from None
-    if size is not None and new.count(-1) == 1:
-        rest = math.prod(n for n in new if n != -1)
-        new = tuple((size // rest if rest else 0) if n == -1 else n for n in new)
-    if not new or any(n < 0 for n in new):
-        raise LaunchError(f"{shape!r} is not a shape", slug="shape", why="Arrays have one axis or more.")
-    return new
-
-
-def _new(shape: Any, dtype: Type, device: Any = None, zeroed: bool = True) -> array:
-    shape = _shape(shape)
+def new_array(shape: Any, dtype: Type, device: Any = None, zeroed: bool = True) -> array:
+    shape = shape_of(shape)
     size = itemsize_of(dtype)
     memory = allocate(math.prod(shape) * size, device, zeroed)
-    return _on(memory, dtype, shape, row_strides(shape, size), 0)
+    return array_on(memory, dtype, shape, row_strides(shape, size), 0)
 
 
 def _from_pointer(ptr: int, dtype: Any, shape: Any, strides: Any, capacity: int | None, device: Any) -> array:
     if shape is None or dtype is None:
         raise LaunchError("array(ptr=...) needs a shape and a dtype", slug="shape")
-    element, shape = dtype_of(dtype), _shape(shape)
+    element, shape = dtype_of(dtype), shape_of(shape)
     size = itemsize_of(element)
     steps = row_strides(shape, size) if strides is None else tuple(int(s) for s in strides)
     if len(steps) != len(shape):
         raise LaunchError(f"{len(steps)} strides for shape {shape}", slug="shape")
     if 0 in shape:
-        return _new(shape, element, device)
+        return new_array(shape, element, device)
     low = int(ptr) + sum(min(0, (n - 1) * s) for n, s in zip(shape, steps, strict=True))
     high = int(ptr) + sum(max(0, (n - 1) * s) for n, s in zip(shape, steps, strict=True)) + size
     memory = allocation_at(low, max(high - low, capacity or 0), get_device(device))
-    return _on(memory, element, shape, steps, int(ptr) - memory.address)
+    return array_on(memory, element, shape, steps, int(ptr) - memory.address)
 
 
 def _from_data(data: Any, dtype: Any, shape: Any, device: Any, copy: bool) -> array:
@@ -697,12 +590,12 @@ def _from_data(data: Any, dtype: Any, shape: Any, device: Any, copy: bool) -> ar
         return _from_array(data, dtype, shape, device, copy)
     if not copy:
         return _shared(data, dtype, shape, device)
-    values, element = _values(data, None if dtype is None else dtype_of(dtype), shape)
-    made = _new(values.shape[: values.ndim - len(_inner(element))], element, device, zeroed=False)
+    values, element = converted_values(data, None if dtype is None else dtype_of(dtype), shape)
+    made = new_array(values.shape[: values.ndim - len(inner_shape(element))], element, device, zeroed=False)
     values = xp(made.device).asarray(values)
     if capture_log.noting() is not None:
         values = values.copy()  # a replay writes them again
-    _put(made, values)
+    put(made, values)
     return made
 
 
@@ -732,11 +625,11 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
         )  # fmt: skip
     if isinstance(data, np.ndarray) and not data.flags.writeable:
         raise LaunchError("the NumPy array is read-only and cannot be shared", slug="read-only", instead="array(data)")
-    inner = _inner(element)
+    inner = inner_shape(element)
     outer = data.ndim - len(inner)
     strides = tuple(int(s) for s in data.strides)
     if data.shape[outer:] != inner or outer < 0:
-        raise _components(data.shape, element)
+        raise components_error(data.shape, element)
     if strides[outer:] != row_strides(inner, data.dtype.itemsize) and data.size:
         raise LaunchError("the components of one element are not side by side", slug="layout", instead="array(data)")
     if outer == 0:
@@ -746,315 +639,13 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
     memory, offset = allocation_of(data)
     if device is not None and get_device(device) is not memory.device:
         raise LaunchError(f"the data is on {memory.device}, not on {device}", slug="device", instead="copy=True")
-    made = _on(memory, element, shape_, strides, offset)
+    made = array_on(memory, element, shape_, strides, offset)
     return made if shape is None else made.reshape(shape)
-
-
-# ---- values from the host
-
-
-def _components(shape: tuple[int, ...], dtype: Type) -> LaunchError:
-    inner = _inner(dtype)
-    return LaunchError(
-        f"data of shape {tuple(shape)} does not hold elements of {dtype}", slug="components",
-        why=f"The last {len(inner)} axes of the data are the components: they must be {inner}.",
-        instead=f"data.reshape(-1, {', '.join(map(str, inner))})",
-    )  # fmt: skip
-
-
-def _values(data: Any, dtype: Type | None, shape: Any = None) -> tuple[np.ndarray, Type]:
-    """Host values as a NumPy array `(*shape, *components)` of the dtype, and the dtype (inferred where None)."""
-    if isinstance(dtype, Struct):
-        values = _records(data, dtype)
-    else:
-        dtype, raw = _inferred(data, dtype)
-        values = _composed(_converted(raw, dtype), dtype)
-    inner = _inner(dtype)
-    if shape is not None:
-        wanted = _shape(shape, values.size // max(math.prod(inner), 1))
-        if math.prod(wanted) * math.prod(inner) != values.size:
-            raise LaunchError(f"data of shape {np.shape(data)} does not fill shape {wanted} of {dtype}", slug="shape")
-        values = values.reshape(wanted + inner)
-    if values.ndim == len(inner):
-        values = values.reshape((1, *inner))
-    return values, dtype
-
-
-def _inferred(data: Any, dtype: Type | None) -> tuple[Type, np.ndarray]:
-    if hasattr(data, "get") and hasattr(data, "__cuda_array_interface__"):
-        data = data.get()
-    if dtype is None and isinstance(data, (list, tuple)) and data and isinstance(data[0], types.Small):
-        dtype = data[0].type
-    try:
-        raw = np.asarray(data)
-    except ValueError as error:
-        raise LaunchError(f"the data is not a regular array: {error}", slug="shape") from None
-    if raw.dtype.kind not in "fiub":
-        raise LaunchError(f"data of NumPy type {raw.dtype} has no dtype in the kernel language", slug="dtype")
-    if dtype is None:
-        python = not hasattr(data, "dtype")
-        dtype = types.scalar_of({"f": float, "i": int}.get(raw.dtype.kind, raw.dtype) if python else raw.dtype)
-    return dtype, raw
-
-
-def _converted(raw: np.ndarray, dtype: Type) -> np.ndarray:
-    target = dtype.numpy  # type: ignore[attr-defined]
-    if raw.dtype == target:
-        return raw
-    with np.errstate(all="ignore"):
-        values = raw.astype(target)
-    if target.kind in "iu" and raw.size and not np.array_equal(values.astype(raw.dtype), raw):
-        raise LaunchError(
-            f"values of NumPy type {raw.dtype} do not fit {dtype}", slug="convert",
-            why="They would be cut off or wrap around.", instead="data.astype(...) first, or a wider dtype",
-        )  # fmt: skip
-    return values
-
-
-def _composed(values: np.ndarray, dtype: Type) -> np.ndarray:
-    """Check the component axes; a matrix may also come as one axis of all its components."""
-    inner = _inner(dtype)
-    if not inner or values.shape[-len(inner) :] == inner:
-        return values
-    if values.shape == (0,):
-        return values.reshape((0, *inner))
-    if len(inner) == 2 and values.ndim and values.shape[-1] == math.prod(inner):
-        return values.reshape(values.shape[:-1] + inner)
-    raise _components(values.shape, dtype)
-
-
-def _records(data: Any, dtype: Struct) -> np.ndarray:
-    """A structured NumPy array from struct instances (read with getattr), records, or a structured array."""
-    if isinstance(data, np.ndarray) and data.dtype.names:
-        if data.dtype.names != dtype.numpy.names:
-            raise LaunchError(f"the record has fields {data.dtype.names}, {dtype} {dtype.numpy.names}", slug="field")
-        return data.astype(dtype.numpy)
-    if isinstance(data, (list, tuple, np.ndarray)):
-        parts = [_records(d, dtype) for d in data]
-        return np.stack(parts) if parts else np.zeros(0, dtype.numpy)
-    return np.array(_record(data, dtype), dtype.numpy)
-
-
-def _record(instance: Any, dtype: Struct) -> Any:
-    if isinstance(instance, np.void):
-        return tuple(instance[name] for name, _ in dtype.fields)
-    values = []
-    for name, kind in dtype.fields:
-        if not hasattr(instance, name):
-            raise LaunchError(f"{type(instance).__name__} is no {dtype}: it has no field {name!r}", slug="field")
-        value = getattr(instance, name)
-        values.append(_record(value, kind) if isinstance(kind, Struct) else value)
-    return tuple(values)
-
-
-def _picked(key: Any, n: int, owner: array) -> range:
-    if isinstance(key, slice):
-        try:
-            return range(*key.indices(n))
-        except (TypeError, ValueError) as error:
-            raise LaunchError(f"slice of {owner.label}: {error}", slug="index") from None
-    try:
-        i = key.__index__() if not isinstance(key, (bool, np.bool_)) else None
-    except (AttributeError, TypeError):
-        i = None
-    if i is None:
-        raise LaunchError(
-            f"{owner.label} is indexed by integers and slices, not by {type(key).__name__}", slug="index",
-            instead="x.numpy()[...] on the host, or a kernel with an index array",
-        )  # fmt: skip
-    if not -n <= i < n:
-        raise BoundsError(f"index {i} of {owner.label} with shape {owner.shape}", slug="bounds")
-    i %= n
-    return range(i, i + 1)
-
-
-def _is_element(value: Any, dtype: Type) -> bool:
-    """Is this one value for every element, rather than one value for each."""
-    if isinstance(dtype, Struct):
-        return not isinstance(value, (list, tuple, np.ndarray)) or isinstance(value, np.void)
-    if np.ndim(value) == 0:
-        return True
-    return isinstance(value, types.Small) and value.shape == _inner(dtype)
-
-
-def _value_of(value: Any, dtype: Type) -> Any:
-    """One element as NumPy sees it: a scalar, components, or a record. A number stands for all components."""
-    if isinstance(value, array):
-        value = value.item()
-    if isinstance(dtype, Struct):
-        if np.ndim(value) == 0 and not isinstance(value, np.void) and isinstance(value, (int, float, np.number)):
-            if value != 0:
-                raise LaunchError(f"fill of {dtype} with the number {value}", slug="dtype", instead=f"a {dtype}()")
-            return np.zeros((), dtype.numpy)
-        return _records(value, dtype)
-    _, raw = _inferred(value, dtype)
-    if raw.ndim and raw.size != math.prod(_inner(dtype)):
-        raise _components(raw.shape, dtype)
-    raw = raw.reshape(_inner(dtype)) if raw.ndim else np.broadcast_to(raw, _inner(dtype))
-    return _converted(raw, dtype)
-
-
-# ---- writes by the host
-
-
-def _same(dst: array, src: array, what: str) -> None:
-    if dst.dtype != src.dtype:
-        raise LaunchError(
-            f"{what} from {src.label} ({src.dtype}) to {dst.label} ({dst.dtype}): the dtypes differ", slug="dtype",
-            instead="a kernel that casts each element",
-        )  # fmt: skip
-    if dst.shape != src.shape:
-        raise LaunchError(
-            f"{what} from {src.label} of shape {src.shape} to {dst.label} of shape {dst.shape}", slug="shape"
-        )
-
-
-def _put(dst: array, values: Any) -> None:
-    """dst = values, which nobody changes; for a GPU they are taken there once."""
-    to, values = dst.data, xp(dst.device).asarray(values) if dst.device.is_cuda else values
-    capture_log.do(lambda: to.__setitem__(..., values), capture_log.gpu_of(to, values) if dst.device.is_cuda else None)
-
-
-def _write_array(kind: str, dst: array, src: array) -> None:
-    host_write(kind, dst, src, None, lambda: _copy(dst, src))
-
-
-def _copy(dst: array, src: array) -> None:
-    if dst.device is not src.device:
-        capture_log.do(lambda: _move(dst, src))
-        return
-    to, source = dst.data, src.data
-    if src.span.overlaps(dst.span) is False:
-        capture_log.do(lambda: to.__setitem__(..., source), capture_log.gpu_of(to, source))
-    else:  # NumPy is wrong about a[0:5:2] = a[0:3], and CuPy about more
-        capture_log.do(lambda: to.__setitem__(..., source.copy()), capture_log.gpu_of(to, source))
-
-
-def _move(dst: array, src: array) -> None:
-    if dst.device.is_cpu:
-        dst.data[...] = src.data.get()
-    else:
-        dst.data[...] = xp(dst.device).asarray(src.data)
-
-
-def _write_values(dst: array, values: np.ndarray) -> None:
-    # an event keeps them, and the caller may go on writing to his array, which may be this very memory
-    noted = recorder() is not None or capture_log.noting() is not None
-    if noted or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
-        values = values.copy()
-
-    host_write("assign", dst, None, values, lambda: _put(dst, values))
-
-
-def _write_value(kind: str, dst: array, value: Any) -> None:
-    value = None if value is None else np.array(value)
-
-    def perform() -> None:
-        if kind != "zero_":
-            _put(dst, value)
-        elif dst.span.dense:
-            low, high = dst.span.hull()
-            capture_log.move(dst.allocation.bytes[low:high])
-        else:
-            words = dst.span.words()
-            capture_log.do(partial(words.__setitem__, ..., 0), capture_log.gpu_of(words))
-
-    host_write(kind, dst, None, value, perform)
-
-
-# ---- functions
-
-
-def empty(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
-          name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
-    """New memory with unspecified contents."""
-    return _finish(_new(shape, dtype_of(dtype), device, zeroed=False), requires_grad, retain_grad, None, name)
-
-
-def zeros(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
-          name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
-    """New memory of zeros."""
-    return _finish(_new(shape, dtype_of(dtype), device), requires_grad, retain_grad, None, name)
-
-
-def full(shape: Any, value: Any = 0, dtype: Any = None, device: Any = None, requires_grad: bool = False, *,
-         name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
-    """New memory with `value` everywhere; the dtype is that of the value unless given."""
-    if dtype is None:
-        dtype = value.type if isinstance(value, types.Small) else _inferred(value, None)[0]
-    made = _new(shape, dtype_of(dtype), device, zeroed=False)
-    filled = _value_of(value, made.dtype)
-    _put(made, filled)
-    return _finish(made, requires_grad, retain_grad, None, name)
-
-
-def ones(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, **rest: Any) -> array:
-    """New memory of ones (every component of composites)."""
-    return full(shape, 1, dtype, device, requires_grad, **rest)
-
-
-def _like(make: Callable[..., array], src: array, args: tuple, device: Any, requires_grad: Any, rest: dict) -> array:
-    dtype = dtype_of(rest.pop("dtype", None) or src.dtype)
-    wanted = (src.requires_grad and differentiable(dtype)) if requires_grad is None else requires_grad
-    return make(src.shape, *args, dtype=dtype, device=device or src.device, requires_grad=wanted, **rest)
-
-
-def empty_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
-    """`empty` with shape, dtype, device and `requires_grad` of `src`."""
-    return _like(empty, src, (), device, requires_grad, rest)
-
-
-def zeros_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
-    """`zeros` with shape, dtype, device and `requires_grad` of `src`."""
-    return _like(zeros, src, (), device, requires_grad, rest)
-
-
-def ones_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
-    """`ones` with shape, dtype, device and `requires_grad` of `src`."""
-    return _like(ones, src, (), device, requires_grad, rest)
-
-
-def full_like(src: array, value: Any, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
-    """`full` with shape, dtype, device and `requires_grad` of `src`."""
-    return _like(full, src, (value,), device, requires_grad, rest)
 
 
 def clone(src: array, device: Any = None, requires_grad: bool | None = None, name: str | None = None) -> array:
     """A contiguous copy in new memory; under a tape the copy is an event, so gradients pass through it."""
-    made = empty_like(src, device, requires_grad, name=name)
-    _write_array("copy", made, src)
+    made = new_array(src.shape, src.dtype, device or src.device, zeroed=False)
+    finished(made, src.requires_grad if requires_grad is None else requires_grad, False, None, name)
+    write_array("copy", made, src)
     return made
-
-
-def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> None:
-    """Copy `src` into `dest`: all of it for equal shapes, or `count` elements (0: all of `src` from its offset on).
-
-    Offsets and count are in elements of the flattened arrays, which must then be contiguous.
-    Raises LaunchError [dtype], [layout]; BoundsError [bounds] if the range does not fit.
-    """
-    if dest_offset or src_offset or count or dest.shape != src.shape:
-        n = int(count) if count else src.size - src_offset
-        if min(dest_offset, src_offset, n) < 0 or dest_offset + n > dest.size or src_offset + n > src.size:
-            raise BoundsError(
-                f"copy of {n} elements from {src.label}[{src_offset}:] (of {src.size}) "
-                f"to {dest.label}[{dest_offset}:] (of {dest.size})", slug="bounds",
-            )  # fmt: skip
-        dest = dest.flatten()[dest_offset : dest_offset + n]
-        src = src.flatten()[src_offset : src_offset + n]
-    _same(dest, src, "copy")
-    if dest.size:
-        _write_array("copy", dest, src)
-
-
-def from_numpy(data: np.ndarray, dtype: Any = None, shape: Any = None, device: Any = None,
-               requires_grad: bool = False, **rest: Any) -> array:  # fmt: skip
-    """An array on the memory of a NumPy array: writes on either side are seen on both (the memory is exposed).
-
-    Where that cannot be (another dtype is asked for, the data is read-only, the device is a GPU) it is a copy.
-    """
-    element = dtype_of(data.dtype if dtype is None else dtype)
-    fits = data.dtype == element.numpy and data.flags.writeable and get_device(device).is_cpu  # type: ignore[attr-defined]
-    return array(data, element, shape, device, requires_grad, copy=not fits, **rest)
-
-
-declare.LOCAL_ZEROS.add(zeros)

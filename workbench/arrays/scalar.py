@@ -10,7 +10,8 @@ from typing import Any
 
 from ..errors import LaunchError
 from ..kernels.types import Struct
-from .array import array, full
+from .array import array
+from .creation import full
 
 
 class scalar:

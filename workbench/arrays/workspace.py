@@ -11,9 +11,10 @@ from ..device import xp
 from ..errors import GradientError
 from ..kernels.types import Scalar, Struct, is_float
 from . import capture_log
-from .allocation import Allocation, Span
+from .allocation import Allocation
 from .array import array, pack_values
 from .capture_log import address, move
+from .span import Span
 
 SUMMED = 4096  # threads whose contributions to a declared scalar are added up before they join the others
 

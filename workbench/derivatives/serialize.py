@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory
-from ..arrays.allocation import Allocation, Span
-from ..arrays.array import _on, array
+from ..arrays.allocation import Allocation
+from ..arrays.array import array, array_on
+from ..arrays.span import Span
 from ..config import config
 from ..device import cpu
 from ..errors import GradientError, LaunchError
@@ -272,7 +273,7 @@ def _array(a: array) -> Any:
 
 
 def _placed(memory: Allocation, dtype: T.Type, shape: tuple, strides: tuple, offset: int, name: str | None) -> array:
-    made = _on(memory, dtype, shape, strides, offset)
+    made = array_on(memory, dtype, shape, strides, offset)
     made.name = name
     return made
 

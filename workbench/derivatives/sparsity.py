@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.allocation import Allocation, Span
+from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.span import Span
 from ..errors import BoundsError, GradientError
 from ..kernels import ir
 from ..kernels.analysis.rounding import certain

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.array import array
+from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into
 from ..errors import GradientError
 from ..kernels.program import Kernel
@@ -213,7 +214,7 @@ def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> 
 
 def _ends(tape: Tape, results: list[array] | None) -> tuple[dict[str, array], dict[str, array]]:
     """What goes in and what comes out of a tape, by name."""
-    known: dict[memory.Span, tuple[str, array]] = {}
+    known: dict[Span, tuple[str, array]] = {}
     for whole in [*(results or []), *tape.arrays.values()]:
         label = whole.name or tape.names.get(id(whole)) or whole.label
         for a in leaves(whole):

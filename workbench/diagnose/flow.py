@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..arrays.allocation import Marks
+from ..arrays.span import Marks
 from ..kernels.types import Scalar, Struct
 from ..tapes.events import Event
 from .custom import Disagreement, disagreement, has_rules

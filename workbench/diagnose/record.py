@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..arrays.allocation import Allocation, Span
+from ..arrays.allocation import Allocation
+from ..arrays.span import Span
 from ..errors import Where
 from ..tapes.events import Event
 from ..tapes.tape import Tape

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory
-from ..arrays.allocation import Allocation, Marks, Span
+from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.span import Marks, Span
 from ..arrays.workspace import Workspace
 from ..device import on_host
 from ..errors import GradientError, KernelError

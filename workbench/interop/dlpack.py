@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.allocation import LOCK, Allocation, Span, _Described, caller_where
-from ..arrays.array import array, dtype_of
+from ..arrays.allocation import LOCK, Allocation, caller_where
+from ..arrays.array import array
+from ..arrays.dtypes import dtype_of
+from ..arrays.span import AddressedMemory, Span
 from ..device import get_device, xp
 from ..errors import LaunchError, Where
 from . import _is_tensor
@@ -73,7 +75,7 @@ def share(data: Any, dtype: Any, requires_grad: bool, name: str | None, whose: s
 def _writable(data: np.ndarray) -> np.ndarray:
     """The same memory in NumPy's eyes writable; who writes is decided by `Constant`."""
     address = data.__array_interface__["data"][0]
-    return np.asarray(_Described(address, data.shape, data.strides, data.itemsize, data)).view(data.dtype)
+    return np.asarray(AddressedMemory(address, data.shape, data.strides, data.itemsize, data)).view(data.dtype)
 
 
 class Constant:

@@ -14,7 +14,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..arrays.array import array, dtype_of, zeros
+from ..arrays.array import array
+from ..arrays.creation import zeros
+from ..arrays.dtypes import dtype_of
 from ..arrays.scalar import scalar
 from ..errors import LaunchError
 from ..kernels.analysis.accesses import accesses_by_array

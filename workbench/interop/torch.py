@@ -19,9 +19,11 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ..arrays import allocation as memory
-from ..arrays.allocation import Allocation, Span
-from ..arrays.array import _on, array, dtype_of
+from ..arrays.allocation import Allocation
+from ..arrays.array import array, array_on
+from ..arrays.dtypes import dtype_of
 from ..arrays.scalar import scalar
+from ..arrays.span import Span, row_strides
 from ..arrays.workspace import Workspace
 from ..device import Device, followed, get_device, let_follow, xp
 from ..errors import GradientError, LaunchError, Where
@@ -232,11 +234,11 @@ def _shaped(a: Allocation, layout: Layout, element: Type, t: torch.Tensor) -> ar
             f"a tensor of shape {shape} does not hold elements of {element}", slug="components",
             why=f"Its last {len(inner)} axes are the components: they must be {inner}.",
         )  # fmt: skip
-    if strides[outer:] != memory.row_strides(inner, size) and t.numel():
+    if strides[outer:] != row_strides(inner, size) and t.numel():
         raise LaunchError("the components of one element are not side by side", slug="layout", instead="t.contiguous()")
     if outer == 0:
-        return _on(a, element, (1,), (size * math.prod(inner),), offset)
-    return _on(a, element, shape[:outer], strides[:outer], offset)
+        return array_on(a, element, (1,), (size * math.prod(inner),), offset)
+    return array_on(a, element, shape[:outer], strides[:outer], offset)
 
 
 def straight(t: torch.Tensor, want: Array) -> array:
@@ -297,7 +299,7 @@ def _same_storage(a: array, theirs: torch.dtype) -> torch.Tensor | None:
         same = storage.data_ptr() == a.allocation.address and storage.nbytes() == a.allocation.nbytes
         if same and alias.dtype == theirs and not any(s % size for s in (a._offset, *a.strides)):
             inner = getattr(a.dtype, "shape", ())
-            strides = [s // size for s in (*a.strides, *memory.row_strides(inner, size))]
+            strides = [s // size for s in (*a.strides, *row_strides(inner, size))]
             return alias.detach().as_strided((*a.shape, *inner), strides, a._offset // size)
     return None
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.array import array, clone, differentiable, empty, operators
+from ..arrays.array import array, clone, operators
+from ..arrays.creation import empty
+from ..arrays.dtypes import differentiable
 from ..errors import KernelError, LaunchError
 from ..kernels import ops
 from ..kernels.program import Program, program

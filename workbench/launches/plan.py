@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from ..arrays import capture_log
-from ..arrays.allocation import Span
 from ..arrays.array import array
+from ..arrays.span import Span
 from ..arrays.workspace import mark_view, mirrored_values, moved_values, moved_view, private_copies
 from ..config import config
 from ..device import Device, catch_up, get_device, let_follow, on_host, xp

@@ -12,7 +12,8 @@ from functools import cache
 from typing import Any
 
 from ..arrays import allocation as memory
-from ..arrays.array import array, clone, zeros
+from ..arrays.array import array, clone
+from ..arrays.creation import zeros
 from ..errors import GradientError, LaunchError
 from ..kernels import ops
 from ..kernels.ops.memory import ATOMIC_ADD as atomic_add

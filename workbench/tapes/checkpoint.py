@@ -17,8 +17,9 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays import capture_log
-from ..arrays.allocation import Allocation, Span
+from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
 from .events import Event, checksum_of, clock

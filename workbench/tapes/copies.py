@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.allocation import Allocation, Span, allocate, host_write
-from ..arrays.array import _on, array
+from ..arrays.allocation import Allocation, allocate, host_write
+from ..arrays.array import array, array_on
+from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into
 from ..device import xp
 from ..errors import GradientError, Where
@@ -67,12 +68,12 @@ class Twins:
                 f"{a.label} shares its memory with floats of another width: it has no copy in float64.",
                 slug="gradcheck-mixed", instead="gradcheck(..., dtype=None)",
             )  # fmt: skip
-        return _on(self.memory[a.allocation], dtype, a.shape, tuple(n * k for n in a.strides), a._offset * k)
+        return array_on(self.memory[a.allocation], dtype, a.shape, tuple(n * k for n in a.strides), a._offset * k)
 
     def whole(self, a: array) -> array:
         """The copy of an array of anything, structs too, where nothing is widened."""
         assert not self.widened
-        return _on(self.memory[a.allocation], a.dtype, a.shape, a.strides, a._offset)
+        return array_on(self.memory[a.allocation], a.dtype, a.shape, a.strides, a._offset)
 
 
 # ---- launches

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.allocation import Allocation, Span
+from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.span import Span
 from ..errors import Where
 
 clock = itertools.count(1)  # orders recordings and publications of all tapes

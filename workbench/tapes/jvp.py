@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory
-from ..arrays.allocation import Allocation, Span
+from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.span import Span
 from ..arrays.workspace import (
     Workspace,
     add_into,

@@ -13,8 +13,9 @@ from typing import Any, Self
 
 from ..arrays import allocation as memory
 from ..arrays import capture_log
-from ..arrays.allocation import Allocation, Marks, Span
+from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.span import Marks, Span
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, Where
 from ..kernels.reading.declare import Instance

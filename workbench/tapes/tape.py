@@ -18,8 +18,9 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays import capture_log
-from ..arrays.allocation import Allocation, Span
+from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.span import Span, byte_entries
 from ..arrays.workspace import (
     SUMMED,
     Shadow,
@@ -188,7 +189,7 @@ class Tape(Recording):
             chosen = np.ones(grad.nbytes, bool) if later else mask.reshape(-1)
             inside = np.zeros(grad.nbytes, bool)
             for span in marks:
-                memory._bits(Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides),
+                byte_entries(Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides),
                                   span.itemsize * k), inside)[...] = True  # fmt: skip
             picked = np.flatnonzero(chosen & inside)
             if len(picked):

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arrays.allocation import Allocation, Span
+from ...arrays.allocation import Allocation
+from ...arrays.span import Span
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
 from ...device import on_host

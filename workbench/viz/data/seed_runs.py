@@ -14,6 +14,7 @@ import numpy as np
 
 from ...arrays import allocation as memory
 from ...arrays.array import array
+from ...arrays.span import Span
 from ...arrays.workspace import Workspace
 from ...device import on_host
 from ...errors import GradientError
@@ -326,7 +327,7 @@ def _shape(a: array) -> tuple[int, ...]:
 def _named(tape: Tape, arrays: Any) -> Iterator[tuple[str, array]]:
     """Float arrays, each span once, with names that differ; fields of structs one by one."""
     taken: set[str] = set()
-    seen: set[memory.Span] = set()
+    seen: set[Span] = set()
     for whole in arrays:
         for a in leaves(whole):
             if not is_float(a.dtype) or a.span in seen or not a.size:

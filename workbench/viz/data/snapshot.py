@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.allocation import Allocation, Span, _bits
+from ...arrays.allocation import Allocation
 from ...arrays.array import array
+from ...arrays.span import Span, byte_entries
 from ...arrays.workspace import Shadow, Workspace, gradient_dtype, shadow_view
 from ...device import on_host
 from ...kernels.types import Struct, is_float
@@ -166,10 +167,10 @@ class Moments:
         if left is None and a not in self.tape.needs:
             return data, known, "as it is now: the tape does not watch this memory"
         for span in self.tape.changed.get(a, ()):
-            _bits(span, known)[...] = False
+            byte_entries(span, known)[...] = False
         for span, checksum in (left or {}).items():
             if a.exposed and checksum != checksum_of(span):
-                _bits(span, known)[...] = False
+                byte_entries(span, known)[...] = False
         return data, known, ""
 
     def status(self, a: Allocation, cursor: int) -> tuple[np.ndarray, np.ndarray]:
@@ -179,7 +180,7 @@ class Moments:
             event = self.tape.events[n]
             _forget(event, a, known)
             for span, _ in _restored(event, a):
-                _bits(span, known)[...] = _bits(span, certain)[...] = True
+                byte_entries(span, known)[...] = byte_entries(span, certain)[...] = True
         return known, certain
 
     # ---- adjoints
@@ -235,14 +236,14 @@ def _unwind(event: Event, a: Allocation, data: np.ndarray, known: np.ndarray) ->
     _forget(event, a, known)
     for span, kept in _restored(event, a):
         raw = np.ascontiguousarray(on_host(kept)).view(np.uint8)
-        _bits(span, data)[...] = raw.reshape(*span.shape, span.itemsize)
-        _bits(span, known)[...] = True
+        byte_entries(span, data)[...] = raw.reshape(*span.shape, span.itemsize)
+        byte_entries(span, known)[...] = True
 
 
 def _forget(event: Event, a: Allocation, known: np.ndarray) -> None:
     for span in event.writes:
         if span.allocation is a:
-            _bits(span, known)[...] = False
+            byte_entries(span, known)[...] = False
 
 
 def _restored(event: Event, a: Allocation) -> Iterator[tuple[Span, Any]]:
@@ -262,7 +263,7 @@ def _watched(tape: Tape, a: Allocation) -> np.ndarray:
         return np.ones(a.nbytes, bool)
     found = np.zeros(a.nbytes, bool)
     for need in tape.needs.get(a, ()):
-        _bits(need.span, found)[...] = True
+        byte_entries(need.span, found)[...] = True
     return found
 
 

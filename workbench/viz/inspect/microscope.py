@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from ...arrays import allocation as memory
-from ...arrays.allocation import Allocation, _bits
+from ...arrays.allocation import Allocation
 from ...arrays.array import array
+from ...arrays.span import byte_entries
 from ...arrays.workspace import Shadow, Workspace, extremal_memory, shadow_view
 from ...errors import BoundsError, GradientError, LaunchError, Where
 from ...kernels import ir
@@ -254,7 +255,7 @@ class Thread:
         read = self.event.reads
         if any(stmt.row in mem.ATOMICS for stmt in walk(self.work.primal.body)):  # they may read what they write
             read = (*read, *self.event.writes)
-        if all(_bits(span, masks[span.allocation]).all() for span in read):
+        if all(byte_entries(span, masks[span.allocation]).all() for span in read):
             return None
         for a, known in masks.items():  # whatever is there would do, but zeros seldom lead outside of arrays
             copies.memory[a][~known] = 0

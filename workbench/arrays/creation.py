@@ -1,0 +1,105 @@
+"""Functions that make arrays in new memory, like another array or on the memory of NumPy, and copies between arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..device import get_device
+from ..errors import BoundsError
+from ..kernels import types
+from ..kernels.reading import declare
+from .array import array, finished, new_array
+from .dtypes import differentiable, dtype_of
+from .host_values import element_value, inferred
+from .host_writes import check_same, put, write_array
+
+
+def empty(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
+          name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
+    """New memory with unspecified contents."""
+    return finished(new_array(shape, dtype_of(dtype), device, zeroed=False), requires_grad, retain_grad, None, name)
+
+
+def zeros(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
+          name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
+    """New memory of zeros."""
+    return finished(new_array(shape, dtype_of(dtype), device), requires_grad, retain_grad, None, name)
+
+
+def full(shape: Any, value: Any = 0, dtype: Any = None, device: Any = None, requires_grad: bool = False, *,
+         name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
+    """New memory with `value` everywhere; the dtype is that of the value unless given."""
+    if dtype is None:
+        dtype = value.type if isinstance(value, types.Small) else inferred(value, None)[0]
+    made = new_array(shape, dtype_of(dtype), device, zeroed=False)
+    filled = element_value(value.item() if isinstance(value, array) else value, made.dtype)
+    put(made, filled)
+    return finished(made, requires_grad, retain_grad, None, name)
+
+
+def ones(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, **rest: Any) -> array:
+    """New memory of ones (every component of composites)."""
+    return full(shape, 1, dtype, device, requires_grad, **rest)
+
+
+def _like(make: Callable[..., array], src: array, args: tuple, device: Any, requires_grad: Any, rest: dict) -> array:
+    dtype = dtype_of(rest.pop("dtype", None) or src.dtype)
+    wanted = (src.requires_grad and differentiable(dtype)) if requires_grad is None else requires_grad
+    return make(src.shape, *args, dtype=dtype, device=device or src.device, requires_grad=wanted, **rest)
+
+
+def empty_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
+    """`empty` with shape, dtype, device and `requires_grad` of `src`."""
+    return _like(empty, src, (), device, requires_grad, rest)
+
+
+def zeros_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
+    """`zeros` with shape, dtype, device and `requires_grad` of `src`."""
+    return _like(zeros, src, (), device, requires_grad, rest)
+
+
+def ones_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
+    """`ones` with shape, dtype, device and `requires_grad` of `src`."""
+    return _like(ones, src, (), device, requires_grad, rest)
+
+
+def full_like(src: array, value: Any, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
+    """`full` with shape, dtype, device and `requires_grad` of `src`."""
+    return _like(full, src, (value,), device, requires_grad, rest)
+
+
+def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> None:
+    """Copy `src` into `dest`: all of it for equal shapes, or `count` elements (0: all of `src` from its offset on).
+
+    Offsets and count are in elements of the flattened arrays, which must then be contiguous.
+    Raises LaunchError [dtype], [layout]; BoundsError [bounds] if the range does not fit.
+    """
+    if dest_offset or src_offset or count or dest.shape != src.shape:
+        n = int(count) if count else src.size - src_offset
+        if min(dest_offset, src_offset, n) < 0 or dest_offset + n > dest.size or src_offset + n > src.size:
+            raise BoundsError(
+                f"copy of {n} elements from {src.label}[{src_offset}:] (of {src.size}) "
+                f"to {dest.label}[{dest_offset}:] (of {dest.size})", slug="bounds",
+            )  # fmt: skip
+        dest = dest.flatten()[dest_offset : dest_offset + n]
+        src = src.flatten()[src_offset : src_offset + n]
+    check_same(dest, src, "copy")
+    if dest.size:
+        write_array("copy", dest, src)
+
+
+def from_numpy(data: np.ndarray, dtype: Any = None, shape: Any = None, device: Any = None,
+               requires_grad: bool = False, **rest: Any) -> array:  # fmt: skip
+    """An array on the memory of a NumPy array: writes on either side are seen on both (the memory is exposed).
+
+    Where that cannot be (another dtype is asked for, the data is read-only, the device is a GPU) it is a copy.
+    """
+    element = dtype_of(data.dtype if dtype is None else dtype)
+    fits = data.dtype == element.numpy and data.flags.writeable and get_device(device).is_cpu  # type: ignore[attr-defined]
+    return array(data, element, shape, device, requires_grad, copy=not fits, **rest)
+
+
+declare.LOCAL_ZEROS.add(zeros)

@@ -1,0 +1,53 @@
+"""Element types of arrays: what a user's name for one stands for, and how an element of it lies in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import LaunchError
+from ..kernels import types
+from ..kernels.types import Composite, Scalar, Struct, Type
+
+
+def dtype_of(dtype: Any) -> Type:
+    """The element type that a user's name stands for. Raises LaunchError [dtype]."""
+    if isinstance(dtype, (Scalar, Composite, Struct)):
+        return dtype
+    if isinstance(dtype, types.Array):
+        raise LaunchError(f"{dtype} cannot be the dtype of an array", slug="dtype", instead=f"dtype={dtype.dtype}")
+    try:
+        return types.scalar_of(dtype)
+    except TypeError:
+        raise LaunchError(
+            f"{dtype!r} is not a dtype", slug="dtype",
+            why="A dtype is a scalar (float32, int32 ...), a vector, matrix or quaternion type, or a struct.",
+        ) from None  # fmt: skip
+
+
+def itemsize_of(dtype: Type) -> int:
+    """Bytes of one element."""
+    return dtype.numpy.itemsize if isinstance(dtype, Struct) else dtype.itemsize  # type: ignore[attr-defined]
+
+
+def differentiable(dtype: Type) -> bool:
+    """Does memory of this type have a gradient: any float in it."""
+    if isinstance(dtype, Struct):
+        return any(differentiable(t) for _, t in dtype.fields)
+    return types.is_float(dtype)
+
+
+def is_half(dtype: Type) -> bool:
+    return getattr(dtype, "scalar", None) is types.float16
+
+
+def inner_shape(dtype: Type) -> tuple[int, ...]:
+    return getattr(dtype, "shape", ())
+
+
+def with_scalar(dtype: Type, scalar: Scalar) -> Type:
+    """The same vector, matrix or quaternion over another scalar."""
+    if isinstance(dtype, types.Vector):
+        return types.vector(dtype.length, scalar)
+    if isinstance(dtype, types.Matrix):
+        return types.matrix((dtype.rows, dtype.cols), scalar)
+    return types.quaternion(scalar) if isinstance(dtype, types.Quat) else scalar

@@ -1,0 +1,81 @@
+"""Writes by the host: copies, assignments and fills of arrays, each announced to the tapes or recorded by one."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..device import xp
+from ..errors import LaunchError
+from . import capture_log
+from .allocation import host_write, recorder
+
+if TYPE_CHECKING:
+    from .array import array
+
+
+def check_same(dst: array, src: array, what: str) -> None:
+    if dst.dtype != src.dtype:
+        raise LaunchError(
+            f"{what} from {src.label} ({src.dtype}) to {dst.label} ({dst.dtype}): the dtypes differ", slug="dtype",
+            instead="a kernel that casts each element",
+        )  # fmt: skip
+    if dst.shape != src.shape:
+        raise LaunchError(
+            f"{what} from {src.label} of shape {src.shape} to {dst.label} of shape {dst.shape}", slug="shape"
+        )
+
+
+def put(dst: array, values: Any) -> None:
+    """dst = values, which nobody changes; for a GPU they are taken there once."""
+    to, values = dst.data, xp(dst.device).asarray(values) if dst.device.is_cuda else values
+    capture_log.do(lambda: to.__setitem__(..., values), capture_log.gpu_of(to, values) if dst.device.is_cuda else None)
+
+
+def write_array(kind: str, dst: array, src: array) -> None:
+    host_write(kind, dst, src, None, lambda: _copy(dst, src))
+
+
+def _copy(dst: array, src: array) -> None:
+    if dst.device is not src.device:
+        capture_log.do(lambda: _move(dst, src))
+        return
+    to, source = dst.data, src.data
+    if src.span.overlaps(dst.span) is False:
+        capture_log.do(lambda: to.__setitem__(..., source), capture_log.gpu_of(to, source))
+    else:  # NumPy is wrong about a[0:5:2] = a[0:3], and CuPy about more
+        capture_log.do(lambda: to.__setitem__(..., source.copy()), capture_log.gpu_of(to, source))
+
+
+def _move(dst: array, src: array) -> None:
+    if dst.device.is_cpu:
+        dst.data[...] = src.data.get()
+    else:
+        dst.data[...] = xp(dst.device).asarray(src.data)
+
+
+def write_values(dst: array, values: np.ndarray) -> None:
+    # an event keeps them, and the caller may go on writing to his array, which may be this very memory
+    noted = recorder() is not None or capture_log.noting() is not None
+    if noted or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
+        values = values.copy()
+
+    host_write("assign", dst, None, values, lambda: put(dst, values))
+
+
+def write_value(kind: str, dst: array, value: Any) -> None:
+    value = None if value is None else np.array(value)
+
+    def perform() -> None:
+        if kind != "zero_":
+            put(dst, value)
+        elif dst.span.dense:
+            low, high = dst.span.hull()
+            capture_log.move(dst.allocation.bytes[low:high])
+        else:
+            words = dst.span.words()
+            capture_log.do(partial(words.__setitem__, ..., 0), capture_log.gpu_of(words))
+
+    host_write(kind, dst, None, value, perform)

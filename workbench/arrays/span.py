@@ -1,0 +1,284 @@
+"""Spans: the bytes that a strided array occupies in an allocation, and whether two of them share any.
+
+Overlap is decided on bytes, not on hulls: `x[:, 0]` and `x[:, 1]` do not overlap. Where the search for a common byte
+would take too long the answer is "undecided", which everybody treats as "may overlap".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import capture_log
+
+if TYPE_CHECKING:
+    from .allocation import Allocation
+
+_WORK = 20_000  # candidate solutions tried by the exact overlap solver before it answers "undecided"
+PARTS = 64  # boxes that a span remembers
+
+
+class Span:
+    """The bytes of one array: `shape` elements of `itemsize` bytes, `strides` in bytes, from `offset` on.
+
+    Immutable; equal by content within one allocation.
+    """
+
+    __slots__ = ("allocation", "offset", "shape", "strides", "itemsize", "_key", "_hash", "_hull", "_parts")
+
+    def __init__(self, allocation: Allocation, offset: int, shape: tuple, strides: tuple, itemsize: int):
+        self.allocation, self.offset, self.shape, self.strides, self.itemsize = (
+            allocation, offset, shape, strides, itemsize,
+        )  # fmt: skip
+        self._key = (allocation.id, offset, shape, strides, itemsize)
+        self._hash = hash(self._key)
+        low = high = offset
+        if 0 in shape:
+            high -= itemsize
+        else:
+            for n, stride in zip(shape, strides, strict=True):
+                if stride < 0:
+                    low += (n - 1) * stride
+                else:
+                    high += (n - 1) * stride
+        self._hull = (low, high + itemsize)
+        self._parts: dict[tuple, Span] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Span) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.allocation}[{self.offset}:] {self.shape} by {self.strides}, {self.itemsize} bytes each"
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    def hull(self) -> tuple[int, int]:
+        """First byte and the byte after the last, within the allocation. Empty spans have equal ends."""
+        return self._hull
+
+    @property
+    def contiguous(self) -> bool:
+        """Row by row without gaps."""
+        return self.strides == row_strides(self.shape, self.itemsize) or _contiguous(
+            self.shape, self.strides, self.itemsize
+        )
+
+    @property
+    def dense(self) -> bool:
+        """Every byte of the hull belongs to exactly one element, in whatever order of axes."""
+        return _dense(self.shape, self.strides, self.itemsize)
+
+    @property
+    def self_overlapping(self) -> bool:
+        """Do two elements share a byte (a zero stride, or overlapping windows). True where it cannot be decided."""
+        return _self_overlapping(self.shape, self.strides, self.itemsize)
+
+    def overlaps(self, other: Span) -> bool | None:
+        """Do the two spans share a byte: decided on bytes, not on hulls. None: undecided, treat as "may"."""
+        if self.allocation is not other.allocation:
+            return False
+        (low, high), (other_low, other_high) = self._hull, other._hull
+        if high <= other_low or other_high <= low or low == high or other_low == other_high:
+            return False
+        if self._key == other._key:
+            return True
+        return _overlap(
+            other.offset - self.offset, self.shape, self.strides, self.itemsize,
+            other.shape, other.strides, other.itemsize,
+        )  # fmt: skip
+
+    def contains(self, other: Span) -> bool:
+        """Is every byte of `other` surely one of ours. False where it cannot be decided cheaply."""
+        if self.allocation is not other.allocation:
+            return False
+        if self._key == other._key or other._hull[0] == other._hull[1]:
+            return True
+        return self.dense and self._hull[0] <= other._hull[0] and other._hull[1] <= self._hull[1]
+
+    def box(self, ranges: Sequence[range | tuple[int, int]]) -> Span:
+        """The sub-span of these indices: per axis a `range` with a positive step, or (first, one past the last)."""
+        offset, shape, strides = self.offset, [], []
+        for picked, stride in zip(ranges, self.strides, strict=True):
+            r = picked if isinstance(picked, range) else range(*picked)
+            offset += (r.start if len(r) else 0) * stride
+            shape.append(len(r))
+            strides.append(stride * r.step)
+        return Span(self.allocation, offset, tuple(shape), tuple(strides), self.itemsize)
+
+    def part(self, ends: tuple[tuple[int, int], ...]) -> Span:
+        """The box of these (first, one past the last), the same object for the same box as long as it is in use."""
+        if self._parts is None:
+            self._parts = {}
+        found = self._parts.get(ends)
+        if found is None:
+            if len(self._parts) >= PARTS:
+                self._parts.clear()
+            found = self._parts[ends] = self.box(ends)
+        return found
+
+    def view(self, dtype: Any, inner: tuple[int, ...] | None = None) -> Any:
+        """The bytes as a writable NumPy array (CuPy on a GPU) of shape `(*shape, *inner)`.
+
+        `inner` are the axes inside one element; by default one axis if an element holds several of `dtype`.
+        """
+        dtype = np.dtype(dtype)
+        if inner is None:
+            inner = () if self.itemsize == dtype.itemsize else (self.itemsize // dtype.itemsize,)
+        strides = self.strides + row_strides(inner, dtype.itemsize)
+        return self.allocation.window(dtype, self.shape + inner, self.offset, strides)
+
+    def words(self) -> Any:
+        """The bytes as unsigned integers, as wide as their alignment allows: a view to move or compare bits with."""
+        steps = math.gcd(self.itemsize, self.allocation.address + self.offset, *self.strides)
+        width = math.gcd(steps, 8)
+        return self.view(f"u{width}")
+
+    def copy_out(self) -> Any:
+        """The present bytes, as a packed array of unsigned integers on the same device. `copy_in` puts them back."""
+        return capture_log.copy(self.words())
+
+    def copy_in(self, kept: Any) -> None:
+        """Put back what `copy_out` gave. Tells nobody: for rewinding only."""
+        words = self.words()
+        capture_log.do(lambda: words.__setitem__(..., kept), capture_log.gpu_of(words, kept))
+
+
+@lru_cache(4096)
+def row_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Byte strides of a row-major layout."""
+    strides = []
+    for n in reversed(shape):
+        strides.append(itemsize)
+        itemsize *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+@lru_cache(4096)
+def _contiguous(shape: tuple, strides: tuple, itemsize: int) -> bool:
+    if 0 in shape:
+        return True
+    return all(n == 1 or s == r for n, s, r in zip(shape, strides, row_strides(shape, itemsize), strict=True))
+
+
+@lru_cache(4096)
+def _dense(shape: tuple, strides: tuple, itemsize: int) -> bool:
+    run = itemsize
+    for stride, n in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n != 1):
+        if stride != run:
+            return False
+        run *= n
+    return True
+
+
+@lru_cache(4096)
+def _self_overlapping(shape: tuple, strides: tuple, itemsize: int) -> bool:
+    if math.prod(shape) < 2:
+        return False
+    axes = sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1)
+    if axes[0][0] == 0:
+        return True
+    extent, nested = itemsize, True
+    for stride, n in axes:
+        nested = nested and stride >= extent
+        extent += stride * (n - 1)
+    if nested:
+        return False
+    if math.prod(shape) > 1 << 20:
+        return True
+    starts = np.zeros(1, np.int64)
+    for stride, n in axes:
+        starts = (starts[:, None] + stride * np.arange(n)).reshape(-1)
+    return bool(np.diff(np.sort(starts)).min() < itemsize)
+
+
+@lru_cache(1 << 14)
+def _overlap(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, strides2: tuple, size2: int):
+    """Exact answer for two strided sets whose first elements are `gap` bytes apart and whose hulls overlap."""
+    if _dense(shape, strides, size) and _dense(shape2, strides2, size2):
+        return True
+    moving = [abs(s) for s, n in zip(strides + strides2, shape + shape2, strict=True) if n > 1]
+    lattice = math.gcd(*moving) if moving else 0
+    if lattice:  # every element of the one starts `gap` beside an element of the other, modulo the lattice
+        beside = gap % lattice
+        if beside >= size and lattice - beside >= size2:
+            return False
+    return _solve(gap, shape, strides, size, shape2, strides2, size2)
+
+
+def _solve(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, strides2: tuple, size2: int):
+    """NumPy's bounded Diophantine solver, on arrays that are described but never read."""
+    middle = 1 << 50
+    a = np.asarray(AddressedMemory(middle, shape, strides, size))
+    b = np.asarray(AddressedMemory(middle + gap, shape2, strides2, size2))
+    try:
+        return bool(np.shares_memory(a, b, max_work=_WORK))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return None
+
+
+class AddressedMemory:
+    """Memory given by its address: what NumPy's array interface asks for. `owner` is kept alive."""
+
+    def __init__(self, address: int, shape: tuple, strides: tuple | None, itemsize: int, owner: Any = None):
+        self.owner = owner
+        kind = "|u1" if itemsize == 1 else f"|V{itemsize}"
+        self.__array_interface__ = {
+            "data": (address, False), "shape": shape, "strides": strides, "typestr": kind, "version": 3,
+        }  # fmt: skip
+
+
+class Marks:
+    """A small set of spans of one allocation, asked "does any of them touch this span".
+
+    `everything`: one of them is the whole allocation.
+    """
+
+    __slots__ = ("spans", "everything")
+
+    def __init__(self) -> None:
+        self.spans: dict[Span, None] = {}
+        self.everything = False
+
+    def __bool__(self) -> bool:
+        return bool(self.spans)
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(list(self.spans))
+
+    def add(self, span: Span) -> None:
+        self.spans[span] = None
+        self.everything = self.everything or (span.dense and span.nbytes == span.allocation.nbytes)
+
+    def drop(self, span: Span) -> None:
+        """Forget the spans that lie within this one."""
+        self.spans = {s: None for s in self.spans if not span.contains(s)}
+        self.everything = any(s.dense and s.nbytes == s.allocation.nbytes for s in self.spans)
+
+    def touch(self, span: Span) -> bool:
+        """Does any marked span overlap this one (undecided counts as yes; an empty span: is anything marked)."""
+        if not self.spans:
+            return False
+        if self.everything or span in self.spans or span._hull[0] == span._hull[1]:
+            return True
+        return any(s.overlaps(span) is not False for s in self.spans)
+
+
+def byte_entries(span: Span, flat: Any) -> Any:
+    """The entries of a per-byte array of an allocation that belong to a span: shape (*shape, itemsize)."""
+    shape, strides = span.shape + (span.itemsize,), span.strides + (1,)
+    if isinstance(flat, np.ndarray):
+        return np.ndarray(shape, flat.dtype, flat, span.offset, strides)
+    return type(flat)(shape, flat.dtype, flat.data + span.offset, strides)
