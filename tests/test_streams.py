@@ -15,7 +15,8 @@ from workbench import device
 from workbench.arrays import allocation
 from workbench.device import Device, catch_up, let_follow
 from workbench.kernels.emit.body import Variant, needs_scratch
-from workbench.launches import plan
+from workbench.launches import executable as executables
+from workbench.launches import race_check
 
 GPU = Device("cuda:0", 0)
 
@@ -69,9 +70,9 @@ class Words:
 @pytest.fixture
 def fake(monkeypatch):
     made = Fake(mine=7, theirs=9)
-    for module in (device, plan, allocation):
+    for module in (device, executables, race_check, allocation):
         monkeypatch.setattr(module, "xp", lambda where: made)
-    monkeypatch.setattr(plan, "get_device", lambda name: GPU)
+    monkeypatch.setattr(executables, "get_device", lambda name: GPU)
     monkeypatch.setattr(device, "followed", [lambda ordinal: made.theirs])
     return made
 
@@ -132,7 +133,7 @@ def note(most_threads: int, block: int = 256) -> str:
 
 def launched(function, fake, check_bounds=False, alone=False):
     """Run one function as a launch on a GPU would; the log of what happened."""
-    executable = plan.Executable(function, "cuda", Variant(check_bounds=check_bounds), 1)
+    executable = executables.Executable(function, "cuda", Variant(check_bounds=check_bounds), 1)
     executable.alone = alone
     said = lambda packed, cells, stream, **size: fake.log.append(f"launch on {stream}{note(**size)}")  # noqa: E731
     executable.call = SimpleNamespace(launch=said)

@@ -16,7 +16,7 @@ from workbench.kernels.emit.body import Variant
 from workbench.kernels.ir import root, walk
 from workbench.kernels.ops import memory as rows
 from workbench.kernels.program import Program
-from workbench.launches import plan
+from workbench.launches import thresholds
 
 pytestmark = pytest.mark.needs_cxx
 load()
@@ -51,8 +51,8 @@ def texts(machine, monkeypatch) -> list[str]:
 
     monkeypatch.setattr(Program, "executable", executable)
     monkeypatch.setattr(Program, "prepare", lambda *_: None)
-    monkeypatch.setattr(plan, "PARALLEL_FROM", 1 << 60)
-    monkeypatch.setattr(plan, "PULL_FROM", 1 << 60)
+    monkeypatch.setattr(thresholds, "PARALLEL_FROM", 1 << 60)
+    monkeypatch.setattr(thresholds, "PULL_FROM", 1 << 60)
     yield found
     wb.config.reset()
 

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.kernels.passes import stencil_adjoint
+from workbench.launches import thresholds
 
-launching = importlib.import_module("workbench.launches.plan")  # `wb.launch` is the function
 F = wb.float64
 NEVER = 1 << 40
 pytestmark = pytest.mark.needs_cc
@@ -167,16 +166,16 @@ def arrays(kernel, values, out):
 def way(request, monkeypatch):
     """How adjoints are split: by parts that are added up, or (where they are cheap) by pulling."""
     if request.param == "parts":
-        monkeypatch.setattr(launching.gathering, "pull", lambda *given: None)
+        monkeypatch.setattr(stencil_adjoint, "pull", lambda *given: None)
     else:
-        monkeypatch.setattr(launching.gathering, "PULLED", 1 << 20)
+        monkeypatch.setattr(stencil_adjoint, "PULLED", 1 << 20)
     return request.param
 
 
 def sizes(monkeypatch, limit):
     """From this many threads on launches are split and cut among workers."""
-    monkeypatch.setattr(launching, "PARALLEL_FROM", limit)
-    monkeypatch.setattr(launching, "SPLIT_FROM", limit)
+    monkeypatch.setattr(thresholds, "PARALLEL_FROM", limit)
+    monkeypatch.setattr(thresholds, "SPLIT_FROM", limit)
 
 
 def is_split(tape) -> bool:

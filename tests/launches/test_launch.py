@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.launches import thresholds
 
 F = wb.float64
 
@@ -270,7 +269,7 @@ def test_a_command_repeats_its_launch_with_its_arguments():
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_large_launches_on_several_workers_are_what_one_worker_makes(threads):
     wb.config.threads = threads
-    n = 4 * importlib.import_module("workbench.launches.plan").PARALLEL_FROM + 7 if wb.config.backend == "c" else 1000
+    n = 4 * thresholds.PARALLEL_FROM + 7 if wb.config.backend == "c" else 1000
     x, y = arr(np.linspace(-1, 1, n), requires_grad=True), empty(n)
     with wb.Tape() as tape:
         wb.launch(scale, dim=n, inputs=[x, 3.0, y])

@@ -239,8 +239,8 @@ def collected(backend, threads, cells):
 @pytest.mark.parametrize("cells", [1, 7])
 def test_fields_of_structs_and_mixed_types_are_added_exactly(monkeypatch, cells):
     """Fields lie apart from each other, so only a struct of one field is shared, and nothing beside a count of ints."""
-    monkeypatch.setattr("workbench.launches.plan.PARALLEL_FROM", 1)
-    monkeypatch.setattr("workbench.launches.plan.WAKE_FROM", 1)
+    monkeypatch.setattr("workbench.launches.thresholds.PARALLEL_FROM", 1)
+    monkeypatch.setattr("workbench.launches.thresholds.WAKE_FROM", 1)
     _, want = collected("numpy", 1, cells)
     for threads in (1, 3):
         shared, found = collected("c", threads, cells)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.kernels.passes import stencil_adjoint
+from workbench.launches import thresholds
 
 F = wb.float64
 X = np.array([0.7, -1.3, 2.1])
@@ -157,12 +157,11 @@ def stencil(x: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
 
 @pytest.mark.parametrize("way", ["whole", "pull", "parts"])
 def test_a_large_stencil_has_all_its_contributions(monkeypatch, way):
-    plans = importlib.import_module("workbench.launches.plan")
-    monkeypatch.setattr(plans, "PARALLEL_FROM", 1 if way != "whole" else 1 << 40)
-    monkeypatch.setattr(plans, "SPLIT_FROM", 1 if way != "whole" else 1 << 40)
-    monkeypatch.setattr(plans, "PULL_FROM", 1 if way != "whole" else 1 << 40)
+    monkeypatch.setattr(thresholds, "PARALLEL_FROM", 1 if way != "whole" else 1 << 40)
+    monkeypatch.setattr(thresholds, "SPLIT_FROM", 1 if way != "whole" else 1 << 40)
+    monkeypatch.setattr(thresholds, "PULL_FROM", 1 if way != "whole" else 1 << 40)
     if way == "parts":
-        monkeypatch.setattr(plans.gathering, "pull", lambda *given: None)
+        monkeypatch.setattr(stencil_adjoint, "pull", lambda *given: None)
     stencil.program().plans.clear()
     rng = np.random.default_rng(4)
     values, seed = rng.normal(size=(11, 9)), rng.normal(size=(11, 9))

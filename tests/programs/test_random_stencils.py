@@ -26,7 +26,7 @@ def outcome(seed: int, backend: str, monkeypatch) -> str | tuple:
     wb.config.backend, wb.config.threads = backend, 4
     wb.config.check_bounds = seed % 3 == 0
     for limit in ("PARALLEL_FROM", "SPLIT_FROM"):
-        monkeypatch.setattr(f"workbench.launches.plan.{limit}", 1)  # so few threads go to workers too
+        monkeypatch.setattr(f"workbench.launches.thresholds.{limit}", 1)  # so few threads go to workers too
     monkeypatch.setattr("workbench.launches.private_sums.WORTH", 1e9 if seed % 2 else 0)
     try:
         return stencils.make(seed).gradient()

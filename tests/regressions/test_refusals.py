@@ -8,7 +8,7 @@ import pytest
 import workbench as wb
 from workbench.kernels.emit.body import STATUS_WORDS
 from workbench.kernels.ir import walk
-from workbench.launches.plan import Executable
+from workbench.launches.executable import Executable
 
 F = wb.float64
 

@@ -22,7 +22,8 @@ from workbench import device
 from workbench.errors import BoundsError
 from workbench.kernels.emit.body import Variant
 from workbench.kernels.program import Program
-from workbench.launches import plan
+from workbench.launches import executable as executables
+from workbench.launches import race_check
 from workbench.tapes import cuda_graph, tape
 
 pytestmark = pytest.mark.needs_cc
@@ -264,7 +265,7 @@ def gpu(monkeypatch):
 
     monkeypatch.setattr(Program, "executable", emulated)
     monkeypatch.setattr(device, "cuda_count", lambda: 1)
-    for module in (device, cuda_graph, plan):
+    for module in (device, cuda_graph, executables, race_check):
         monkeypatch.setattr(module, "xp", lambda where: made if where.is_cuda else np)
     monkeypatch.setitem(sys.modules, "cupy", made)
     monkeypatch.setattr(tape, "ports", [])
@@ -437,8 +438,8 @@ def test_where_cuda_refuses_a_graph_the_steps_are_called_one_by_one(gpu):
 
 
 def test_launches_of_one_capture_share_their_scratch_memory(gpu, monkeypatch):
-    monkeypatch.setattr(plan, "SCRATCH_BYTES", 4096)
-    monkeypatch.setattr(plan, "needs_scratch", lambda function: True)
+    monkeypatch.setattr(executables, "SCRATCH_BYTES", 4096)
+    monkeypatch.setattr(executables, "needs_scratch", lambda function: True)
     x, y = leaf([1, 2]), wb.zeros(2, device="cuda:0")
     made = []
     empty = gpu.empty

@@ -24,8 +24,9 @@ from ..device import on_host
 from ..errors import GradientError
 from ..kernels.emit.body import PLAIN
 from ..kernels.types import Scalar
+from ..launches.adjoint_plan import Backward
 from ..launches.arguments import known
-from ..launches.plan import Backward, Executable, changing
+from ..launches.executable import Executable
 from ..tapes.events import Event
 from ..tapes.tape import REVERSE, Tape, pictures
 from . import wrong_adjoints
@@ -169,7 +170,7 @@ def _other(event: Event, pitfall: Pitfall) -> Backward:
     made = _made.setdefault(right, {}).get(pitfall.name)
     if made is None:
         assert pitfall.adjoint is not None
-        reverse = pitfall.adjoint(plan.program, right.reverse.active, changing(plan))
+        reverse = pitfall.adjoint(plan.program, right.reverse.active, plan.changing)
         position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
         private = tuple(position[n] for n in sorted(reverse.private))
         executable = Executable(reverse.function, "numpy", PLAIN, 1)

@@ -15,7 +15,6 @@ from ..arrays.workspace import Workspace
 from ..errors import KernelError, Where
 from ..kernels import ir
 from ..kernels.passes.adjoint import adjoint
-from ..launches.plan import changing
 from ..tapes.events import Event
 from ..tapes.rerun import Copies, run_copies, small
 
@@ -45,7 +44,7 @@ def disagreement(event: Event, space: Workspace) -> Disagreement | None:
         return None
     function, plan = event.command.plan.forward.function, event.command.plan
     try:
-        bare = adjoint(_without_rules(function), back.reverse.active, changing(plan))
+        bare = adjoint(_without_rules(function), back.reverse.active, plan.changing)
     except KernelError:
         return None
     theirs, ours = Copies(event, space), Copies(event, space)

@@ -26,7 +26,7 @@ from ..kernels.passes.to_float64 import wide, widen
 from ..kernels.program import Leaf, Program
 from ..kernels.types import Composite, Struct, is_float
 from ..launches.launch import Command
-from ..launches.plan import changing, plan
+from ..launches.plan import plan
 from .events import Event
 from .jvp import value_of
 from .tape import Tape
@@ -275,7 +275,7 @@ class Twice(Rerun):
     def _joint(self, event: Event) -> Launch:
         command, back = event.command, event.reverse
         program = command.program
-        key = back.reverse.active, changing(command.plan)
+        key = back.reverse.active, command.plan.changing
         known = _joints.setdefault(program, {})
         if key not in known:
             function = joint(program.function, *key)

@@ -39,7 +39,7 @@ from ..kernels.ir import Function
 from ..kernels.passes.tangent import PREFIX, Tangent, tangent
 from ..kernels.types import Struct
 from ..launches.arguments import views as launch_views
-from ..launches.plan import changing, executable_for
+from ..launches.executable import executable_for
 from .events import Event
 from .tape import Tape
 
@@ -288,7 +288,7 @@ def _program(event: Event) -> tuple[Tangent, Any]:
 
 def _make(plan: Any, active: frozenset[str]) -> tuple[Tangent, Any]:
     program = plan.program
-    made = tangent(program.function, active, changing(plan))
+    made = tangent(program.function, active, plan.changing)
     check.check(made.function)
     return made, executable(plan, made.function, made.ordered, active)
 

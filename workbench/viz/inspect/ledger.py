@@ -41,7 +41,7 @@ from ...kernels.ops import control
 from ...kernels.passes.ledger_adjoint import CONSUMED, COUNT, ENTRIES, Watched, watch
 from ...kernels.types import Array, Struct, is_float
 from ...launches.arguments import views as argument_views
-from ...launches.plan import Executable, mirrors
+from ...launches.executable import Executable, mirrors
 from ...tapes.events import Event
 from ...tapes.rerun import Copies
 from ...tapes.tape import Tape

@@ -36,7 +36,6 @@ from ...kernels.ops import control
 from ...kernels.ops import memory as mem
 from ...kernels.passes.unpruned_adjoint import Moment, Working, working
 from ...kernels.types import is_float
-from ...launches.plan import changing
 from ...tapes.events import Event
 from ...tapes.rerun import THREADS, Copies
 from ...tapes.tape import Tape
@@ -172,7 +171,7 @@ _working: weakref.WeakKeyDictionary[ir.Function, dict[Any, Working]] = weakref.W
 def working_of(event: Event) -> Working:
     """The adjoint of a launch with every statement left in; made once per form of launch."""
     plan, back = event.command.plan, event.reverse
-    groups = changing(plan)
+    groups = plan.changing
     active = back.reverse.active if back is not None else None
     made = _working.setdefault(plan.program.function, {})
     if (active, groups) not in made:

@@ -1,0 +1,216 @@
+"""The adjoint of a launch: one function, a pull before the rest, or a map and a gather; chosen, compiled and run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays.workspace import mirrored_values
+from ..config import config
+from ..errors import GradientError
+from ..kernels.ir import Function, walk
+from ..kernels.ops import memory as rows
+from ..kernels.ops.row import Effect
+from ..kernels.passes import simplify
+from ..kernels.passes import stencil_adjoint as gathering
+from ..kernels.passes.adjoint import Reverse
+from ..kernels.program import Groups, Program
+from . import thresholds
+from .executable import Executable, executable_for, mirrors, root_name
+from .race_check import Races
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+
+@dataclass(eq=False)
+class Backward:
+    """An adjoint and its executable. `shadows`: positions of the active parameters, in order."""
+
+    reverse: Reverse
+    executable: Executable
+    shadows: tuple[int, ...]
+    needs: tuple[tuple[int, Any], ...]
+    private: tuple[int, ...]
+    extremal: tuple[int, ...] = ()
+    count: Executable | None = None
+    gather: Gather | None = None
+    races: Races | None = None
+    pull: Pull | None = None
+
+    def run(
+        self, plan: Plan, packed: list, flat: list, space: Any, views: Any, fresh: tuple[int, ...] = (),
+        rest: bool = True,
+    ) -> None:  # fmt: skip
+        """Run the adjoint in the form chosen for this launch, on the shadows of `space`.
+
+        `packed`, `views`: as `Executable.run` takes them. `fresh`: targets of `pull` that hold nothing yet. rest=False
+        leaves out what comes behind `pull`.
+        """
+        if self.gather is not None:
+            self.executable.run(plan.program, plan.dims, packed + self.gather.part_values, None)
+            shadows = [(k, space[flat[k].allocation]) for k in self.gather.targets]
+            self.gather.run(plan.program, mirrored_values(flat, shadows))
+            return
+        if self.pull is not None:
+            self.pull.run(plan.program, packed, fresh)
+        if rest:
+            self.executable.run(plan.program, plan.dims, packed, views)
+
+
+@dataclass(eq=False)
+class Pull:
+    """What runs before an adjoint from which contributions to other cells were taken out (`kernels.gather.pull`)."""
+
+    ready: Any  # the executable that stores to some targets, as they are fresh, and adds to the others
+    dims: tuple[int, ...]
+    grid: tuple[int, ...]
+    targets: tuple[int, ...]  # positions
+    covers: bool  # does it touch every cell of its targets
+    cleared: tuple[int, ...] | None  # the shadows that the rest only clears; None: it does more than that
+    made: dict[tuple[int, ...], Executable] = field(default_factory=dict)
+
+    def run(self, program: Program, values: list, fresh: tuple[int, ...]) -> None:
+        """`fresh`: the targets that hold nothing yet."""
+        if fresh not in self.made:
+            self.made[fresh] = self.ready(fresh)
+        self.made[fresh].run(program, self.dims, [*values, *self.grid], None)
+
+
+@dataclass(eq=False)
+class Gather:
+    """The second half of an adjoint that was split into a map and a gather (`kernels.gather`), with room for its parts.
+
+    Parts keep their rim of zeros and are used by one walk at a time, so they are made once.
+    """
+
+    executable: Executable
+    targets: tuple[int, ...]
+    dims: tuple[int, ...]
+    parts: tuple[Any, ...]
+
+    @property
+    def part_values(self) -> list:
+        values: list = []
+        for data in self.parts:
+            values.append(data.__array_interface__["data"][0])
+            values += data.shape[: len(self.dims)]
+            values += data.strides[: len(self.dims)]
+        return values
+
+    def run(self, program: Program, shadow_values: list) -> None:
+        self.executable.run(program, self.dims, shadow_values + self.part_values, None)
+
+
+def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
+    program = plan.program
+    reverse = program.reverse(active, plan.changing)
+    if reverse.returned is not None and int(np.prod(plan.dims)) > 1:
+        raise GradientError(
+            f"Kernel {program.name!r} computes with what `{reverse.returned.row.name}` returned,"
+            " on the way to a gradient.",
+            slug="atomic-order", where=reverse.returned.where,
+            why="Which value a thread gets depends on the order of threads.",
+            instead="dim=1 and a loop over the elements",
+        )  # fmt: skip
+    function, apart = _merged(plan, reverse)
+    position = {leaf.name: k for k, leaf in enumerate(program.leaves)}
+    shadows = tuple(position[p.name] for p in program.function.params if p.name in active)
+    needed = dict(plan.reads)
+    mirrored = {f"{prefix}{n}": n for prefix in ("d_", "after_", "ties_", "") for n in plan.shapes}
+    contiguous = frozenset(m for m, n in mirrored.items() if n in plan.contiguous)
+    shapes = {m: plan.shapes[n] for m, n in mirrored.items()}
+    shapes |= {f"d_{n}": (1,) for n in active if n not in plan.shapes}  # of declared scalars
+
+    def ready(function: Function, dims: tuple[int, ...] = plan.dims, grid: Any = ()) -> Executable:
+        return executable_for(  # in order where it repeats atomics as plain updates of one copy
+            program, function, plan.backend, dims, plan.scalars | dict(grid), shapes, contiguous,
+            (*apart, plan.overlapping), plan.index32, reverse.ordered,
+        )  # fmt: skip
+
+    main = ready(function)
+    gather = pull = None
+    targets = {plan.shapes.get(mirrors(n)) for n in main.contested}  # one gather runs over the cells of all of them
+    alike = len(targets) == 1 and None not in targets
+    alike = alike and len(plan.dims) == function.rank
+    size = math.prod(plan.dims)
+    if alike and plan.backend == "c" and thresholds.large(size) and not apart:
+        shape = targets.pop()
+        beside = frozenset(f"d_{n}" for n in active if plan.shapes.get(n) == shape)
+        pulled = program.once(gathering.pull, function, main.contested, beside)
+        big = pulled is None and size >= thresholds.SPLIT_FROM
+        halves = program.once(gathering.split, function, main.contested) if big else None
+        if pulled is not None:
+            main, pull = ready(pulled.rest), _pull(plan, pulled, position, ready)
+        elif halves is not None:
+            parts = {part.name for part in halves.parts}
+            contiguous, shapes = contiguous | parts, shapes | dict.fromkeys(parts, plan.dims)
+            main, gather = ready(halves.map), _gather(plan, halves, position, ready)
+    if pull is None:
+        for part in (main, gather.executable if gather else None):
+            if part is not None:
+                program.prepare(part.function, part.backend, part.variant)
+    races = plan.races() if config.race_guard else None
+    needs = reverse.needs | (races.guard.needs if races else frozenset())
+    return Backward(
+        reverse, main, shadows,
+        tuple((position[n], needed.get(position[n])) for n in sorted(needs)),
+        tuple(position[n] for n in sorted(reverse.private)),
+        tuple(position[n] for n in reverse.extremal), ready(reverse.count) if reverse.count else None,
+        gather, races, pull,
+    )  # fmt: skip
+
+
+def _merged(plan: Plan, reverse: Reverse) -> tuple[Function, Groups]:
+    """The adjoint with one name for an array that was only read under two, and the groups that are left then."""
+    changed = set().union(*(g for g in plan.groups if g & plan.written))
+    twins = tuple(pair for pair in plan.twins if not changed & set(pair) and reverse.count is None)
+    if not twins:
+        return reverse.function, plan.groups
+    known = {p.name for p in reverse.function.params}
+    same = tuple((f"{p}{a}", f"{p}{b}") for p in ("", "d_") for a, b in twins if {f"{p}{a}", f"{p}{b}"} <= known)
+    left = (g - {b for _, b in twins} for g in plan.groups)
+    return plan.program.once(simplify.merged, reverse.function, same), tuple(g for g in left if len(g) > 1)
+
+
+def _pull(plan: Plan, pulled: gathering.Pull, position: dict[str, int], ready: Any) -> Pull:
+    shape = plan.shapes[mirrors(pulled.targets[0])]
+    dims = tuple(min(n, d + h) for n, d, h in zip(shape, plan.dims, pulled.high, strict=True))
+    grid = dict(zip(pulled.grid, plan.dims, strict=True))
+
+    def make(fresh: tuple[int, ...]) -> Executable:
+        names = frozenset(f"d_{plan.program.leaves[k].name}" for k in fresh)
+        function = plan.program.once(gathering.storing, pulled.pull, names) if names else pulled.pull
+        return ready(function, dims, grid)
+
+    targets = tuple(position[mirrors(n)] for n in pulled.targets)
+    return Pull(make, dims, plan.dims, targets, dims == shape, _cleared(pulled.rest, position))
+
+
+def _cleared(rest: Function, position: dict[str, int]) -> tuple[int, ...] | None:
+    """The shadows to which `rest` stores zeros, if that is all it does."""
+    found = set()
+    for s in walk(rest.body):
+        if s.row.effect is Effect.PURE or s.row is rows.LOAD or s.regions:
+            continue
+        name = root_name(s) if s.args else ""
+        if s.row is not rows.STORE or mirrors(name) == name:
+            return None
+        found.add(position[mirrors(name)])
+    return tuple(found)
+
+
+def _gather(plan: Plan, halves: gathering.Split, position: dict[str, int], ready: Any) -> Gather:
+    """Room for the parts, and the cells that can get something."""
+    rim = halves.rim
+    parts = []
+    for part in halves.parts:
+        shape = tuple(n + 2 * r for n, r in zip(plan.dims, rim, strict=True))
+        parts.append(np.zeros((*shape, *part.type.dtype.shape), part.type.dtype.numpy))  # type: ignore[attr-defined]
+    targets = tuple(position[mirrors(t)] for t in halves.targets)
+    shape = plan.shapes[mirrors(halves.targets[0])]
+    dims = tuple(min(n, d + h) for n, d, h in zip(shape, plan.dims, halves.high, strict=True))
+    return Gather(ready(halves.gather, dims), targets, dims, tuple(parts))

@@ -1,0 +1,267 @@
+"""Executables: one function for one variant on one backend, and how each backend runs it."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from concurrent.futures import Future, as_completed
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..arrays import capture_log
+from ..config import config
+from ..device import catch_up, get_device, let_follow, on_host, xp
+from ..errors import BoundsError, GradientError, WorkbenchError
+from ..kernels.analysis import launch_ranges
+from ..kernels.analysis import work as cost
+from ..kernels.analysis.thread_conflicts import private
+from ..kernels.compile import c_compiler
+from ..kernels.emit.body import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
+from ..kernels.interpreter import run
+from ..kernels.ir import Function, root, walk
+from ..kernels.ops import memory as rows
+from ..kernels.ops.row import Effect
+from ..kernels.passes import simplify
+from ..kernels.program import Groups, Program
+from . import thresholds
+from .private_sums import Shares, shares
+
+SCRATCH_BYTES = 256 << 20  # for the loop values of the threads that run at once on a GPU
+SCRATCH_THREADS = 1 << 16
+PATIENCE_S = 1.0  # for a compiler, without a word
+
+
+@dataclass(eq=False)
+class Executable:
+    """One function, ready to run for one variant on one backend."""
+
+    function: Function
+    backend: str
+    variant: Variant
+    workers: int
+    contested: frozenset[str] = frozenset()  # where threads meet; not looked for in launches of a few threads
+    shares: Shares | None = None
+    box: tuple[int, ...] = ()  # first and one-past-last thread per dimension that `variant.inner` runs
+    alone: bool = False  # on a GPU, one thread takes all cells
+    pieces: int = 1  # in which each worker takes its share; others may take some of them
+    signature: Signature = field(init=False)
+    team: int = field(init=False)  # what the pool is told
+    call: Any = field(init=False, default=None)
+    direct: Any = field(init=False, default=None)  # the bare function, where nothing is to be done around it
+
+    def __post_init__(self) -> None:
+        self.signature = Signature(self.function, boxed=bool(self.box))
+        self.team = c_compiler.team(self.workers, self.pieces)
+
+    def run(
+        self, program: Program, dims: tuple[int, ...], values: list, views: Any, rows: tuple[int, int] | None = None
+    ) -> None:
+        """`values`: flat, as `Signature.pack` takes them; `views()`: NumPy views, for the interpreter.
+
+        `rows`: only these of the first launch dimension; on the C backend alone.
+        """
+        if 0 in dims:
+            return
+        if self.direct is not None and rows is None and capture_log.opened is None:
+            self.direct(self.signature.pack(dims, values), 0, dims[0])
+            return
+        noted = capture_log.opened is not None and capture_log.check()
+        if self.backend == "numpy":
+            arrays = views()
+            capture_log.do(lambda: run.run(self.function, dims, arrays))
+            return
+        if self.call is None:
+            made = self.call = program.executable(self.function, self.backend, self.variant, _compiled)
+            around = self.box or self.can_fail or self.shares or self.team != 1
+            if isinstance(made, c_compiler.Compiled) and not around:
+                self.direct = made.call
+        if self.backend == "cuda":
+            self._run_cuda(dims, values)
+            return
+        begin, end = rows or (0, dims[0])
+        if self.box:
+            values = [*values, *self.box]
+        status = _status() if self.can_fail else None
+        record = 0 if status is None else ctypes.addressof(status)
+        if self.shares is not None:
+            self.shares.run(self, dims, values, record, (begin, end))
+        elif noted:
+            capture_log.native(self.call.address, self.signature.pack(dims, values, record), begin, end, self.team)
+        else:
+            self.call(self.signature.pack(dims, values, record), begin, end, self.team)
+        if noted and status is not None:
+            self._watch(status)
+        if status is not None and status[0]:
+            self.fail(list(status))
+
+    def _watch(self, status: Any) -> None:
+        """After a replay: has the launch failed."""
+
+        def look() -> WorkbenchError | None:
+            record = on_host(status)
+            if not record[0]:
+                return None
+            record, status[0] = [int(n) for n in record], 0
+            try:
+                self.fail(record)
+            except WorkbenchError as error:
+                return error
+            return None
+
+        capture_log.keep(status)
+        capture_log.noting().checks.append(look)  # type: ignore[union-attr]
+
+    def _run_cuda(self, dims: tuple[int, ...], values: list) -> None:
+        """Queued on CuPy's current stream, in order with torch's; waits only where it can fail on the device.
+
+        All but the launch itself is done once, also for a capture; what failed in a replay is looked for after it.
+        """
+        device = get_device("cuda")
+        cupy, notes = xp(device), capture_log.noting()
+        status = cupy.zeros(STATUS_WORDS, np.int64) if self.can_fail else None
+        scratch = _scratch(cupy, notes) if needs_scratch(self.function) else None
+        packed = self.signature.pack(
+            dims, values, 0 if status is None else int(status.data.ptr),
+            0 if scratch is None else int(scratch.data.ptr), 0 if scratch is None else SCRATCH_BYTES,
+        )  # fmt: skip
+        size = {"most_threads": 2**31 if scratch is None else SCRATCH_THREADS}
+        if self.alone:
+            size = {"most_threads": 1, "block": 1}
+
+        def launch() -> None:
+            if notes is not None and status is not None:
+                status.fill(0)
+            self.call.launch(packed, math.prod(dims), cupy.cuda.get_current_stream().ptr, **size)
+
+        catch_up(device)
+        capture_log.do(launch, device.ordinal)
+        let_follow(device)
+        if notes is not None and status is not None:
+            self._watch(status)
+        if status is not None and int(status[0]):
+            self.fail([int(n) for n in status])
+
+    @cached_property
+    def can_fail(self) -> bool:
+        """Can the code itself find that something is wrong."""
+        return self.variant.check_bounds or needs_scratch(self.function)
+
+    def fail(self, status: list[int]) -> None:
+        """The device wrote an error record: code, access, thread, number of indices, indices, extents."""
+        code, access, thread, n = status[:4]
+        where, name, row = access_table(self.function)[access]
+        if code == BOUNDS:
+            raise BoundsError(
+                f"Kernel {self.function.name!r}: `{row}` outside array {name!r}: thread {thread} uses index"
+                f" {tuple(status[4 : 4 + n])} of shape {tuple(status[10 : 10 + n])}.",
+                slug="bounds", where=where, instead="check the index with `if 0 <= index < array.shape[0]:`",
+            )  # fmt: skip
+        raise memory_exhausted(self.function.name, where)
+
+
+def _compiled(coming: Future) -> Any:
+    """What is being compiled, with a progress bar where that takes long."""
+    try:
+        return coming.result(timeout=PATIENCE_S)
+    except TimeoutError:
+        pass
+    from tqdm.auto import tqdm
+
+    compiling = c_compiler.coming()
+    with tqdm(total=len(compiling), desc="compiling kernels", leave=False) as bar:
+        for _ in as_completed(compiling):
+            bar.update()
+    return coming.result()
+
+
+def memory_exhausted(name: str, where: Any) -> GradientError:
+    return GradientError(
+        f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values.", slug="stack-full",
+        where=where, why="A gradient from what is left would be wrong.", instead="fewer turns per launch",
+    )  # fmt: skip
+
+
+def _scratch(cupy: Any, notes: Any) -> Any:
+    """Memory of a GPU for the loop values of one launch, or of all launches of a capture."""
+    if notes is None:
+        return cupy.empty(SCRATCH_BYTES, np.uint8)
+    if notes.scratch is None:
+        notes.scratch = cupy.empty(SCRATCH_BYTES, np.uint8)
+    return notes.scratch
+
+
+def _status() -> Any:
+    return (ctypes.c_int64 * STATUS_WORDS)()
+
+
+def executable_for(
+    program: Program, function: Function, backend: str, dims: tuple, scalars: dict, shapes: dict,
+    contiguous: frozenset[str], groups: Groups, index32: bool, ordered: bool = False,
+) -> Executable:  # fmt: skip
+    """Choose the text and the workers: in parallel only if no two threads update one address.
+
+    `ordered`: threads run one after the other, in their order, whatever the function shows.
+    """
+    stmts = list(walk(function.body))
+    ordered = ordered or any(s.row in rows.ATOMICS and is_used(function, s.outs[0]) for s in stmts)
+    cells = math.prod(dims)
+    work = cells * cost.work(function, scalars, shapes) if backend == "c" and not ordered else 0
+    wide = work >= thresholds.PARALLEL_FROM and config.threads > 1
+    asked = backend == "cuda" or (backend == "c" and (wide or thresholds.large(cells)))
+    contested = _contested(function, dims, scalars, shapes, groups) if asked else frozenset()
+    changed = {mirrors(root_name(s)) for s in stmts if s.row.effect in (Effect.WRITES, Effect.ACCUMULATES)}
+    mixed = bool(changed & set().union(*groups))  # does it write to memory that goes by several names here
+    cut = None
+    if wide and contested:
+        if work >= thresholds.WAKE_FROM and not (mixed or config.deterministic):
+            cut = shares(function, contested, shapes, contiguous, config.threads, work)
+        wide = False
+    variant = Variant(
+        contiguous=contiguous, restrict=not mixed, check_bounds=config.check_bounds,
+        atomic=contested if backend == "cuda" else frozenset(), index32=index32,
+    )  # fmt: skip
+    pieces = c_compiler.PIECES if work >= thresholds.LONG_FROM else int(work >= thresholds.WAKE_FROM)
+    made = Executable(function, backend, variant, config.threads if wide else 1, contested, cut, pieces=pieces)
+    return made if ordered else _without_tests(program, made, dims, scalars, shapes)
+
+
+def _without_tests(program: Program, made: Executable, dims: tuple, scalars: dict, shapes: dict) -> Executable:
+    """Most threads pass the tests for the border of a grid: for those the tests are left out."""
+    if made.backend != "c" or made.can_fail or made.contested or not thresholds.large(math.prod(dims)):
+        return made
+    names = {leaf.name for leaf in program.leaves}
+    numbers = {*(program.leaves[k].name for k in program.index_positions), *(n for n in scalars if n not in names)}
+    found = launch_ranges.interior(made.function, dims, scalars, shapes, numbers)
+    if found is None:
+        return made
+    inner = program.once(simplify.assume, made.function, found.taken)
+    variant = replace(made.variant, inner=inner, alone=found.whole)
+    ends = tuple(e for pair in found.box for e in pair)
+    return Executable(made.function, made.backend, variant, made.workers, box=ends, pieces=made.pieces)
+
+
+def is_used(function: Function, value: Any) -> bool:
+    return any(value in s.args or any(value in r.results for r in s.regions) for s in walk(function.body))
+
+
+def _contested(function: Function, dims: tuple, scalars: dict, shapes: dict, groups: Groups) -> frozenset[str]:
+    """Arrays whose accumulations may meet in one element."""
+    names = {root_name(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS}
+    shared = set().union(*groups) if groups else set()
+    return frozenset(n for n in names if {n, mirrors(n)} & shared or not private(function, n, dims, scalars, shapes))
+
+
+def root_name(stmt: Any) -> str:
+    """The parameter that a memory statement touches."""
+    return root(stmt.args[0]).name
+
+
+def mirrors(name: str) -> str:
+    """The array that a parameter of an adjoint is laid out like."""
+    for prefix in ("d_", "after_", "ties_"):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name

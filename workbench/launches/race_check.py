@@ -1,0 +1,158 @@
+"""Races of a launch: those that are certain are refused before it runs, possible ones are looked for by a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays import capture_log
+from ..arrays.workspace import mark_view, moved_values, moved_view, private_copies
+from ..device import xp
+from ..errors import GradientError, LaunchError
+from ..kernels.analysis.thread_conflicts import private, write_race
+from ..kernels.ir import Function, walk
+from ..kernels.ops import memory as rows
+from ..kernels.passes import race_finder as racing
+from ..kernels.types import Array
+from .arguments import views
+from .executable import Executable, executable_for, root_name
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+
+@dataclass(eq=False)
+class Races:
+    """The race finder of a launch whose stores are not proven apart. `checked`, `private`: positions of parameters."""
+
+    guard: racing.Guard
+    executable: Executable
+    checked: tuple[int, ...]
+    private: tuple[int, ...]
+
+    def check(self, plan: Plan, flat: list, values: list) -> None:
+        """Run the race finder twice over the present memory, which is what the launch sees. Raises GradientError."""
+        with capture_log.unnoted():
+            self._check(plan, flat, values)
+
+    def _check(self, plan: Plan, flat: list, values: list) -> None:
+        module = xp(flat[self.checked[0]].device)
+        memories = {flat[k].allocation for k in self.checked}
+        bases = {a: [module.zeros(a.nbytes, np.int32) for _ in racing.MARKS] for a in memories}
+        marks = [mark_view(flat[k], base) for k in self.checked for base in bases[flat[k].allocation]]
+        marks.append(module.zeros(racing.FOUND, np.int32))
+        for _ in range(2):
+            copies = private_copies(self.private, flat)
+            packed = moved_values(flat, copies) if copies else list(values)
+            for data in marks:
+                packed.append(int(data.data.ptr) if hasattr(data, "get") else data.__array_interface__["data"][0])
+                packed += data.shape
+                packed += data.strides
+
+            def seen(copies: dict = copies) -> list:
+                arrays = views(plan.program.function, flat)
+                for k, (data, first) in copies.items():
+                    arrays[k] = moved_view(flat[k], data, first)
+                return arrays + marks
+
+            self.executable.run(plan.program, plan.dims, packed, seen)
+        found = [int(n) for n in marks[-1]]
+        if found[0]:
+            raise self.refuse(plan, found)
+
+    def fix(self, plan: Plan, flat: list) -> None:
+        """A replay does not look again, so what decides who meets whom must be then as it is now."""
+        notes = capture_log.noting()
+        if notes is not None:
+            names = {k: plan.program.leaves[k].name for k in plan.program.array_positions}
+            needed = [flat[k].allocation for k, name in names.items() if name in self.guard.needs]
+            notes.fixed.update(dict.fromkeys(needed, plan.program.name))
+
+    def refuse(self, plan: Plan, found: Sequence[int]) -> GradientError:
+        """What the record says: two threads, two lines, one array."""
+        where, name, row = self.guard.table[found[0] - 1]
+        there, _, other_row = self.guard.table[found[3] - 1]
+        one, other = (_thread(n, plan.dims) for n in (found[1], found[2]))
+        lines = f"line {where.line if where else '?'} ({row}) and line {there.line if there else '?'} ({other_row})"
+        place = _element(plan.program.function, name, found[racing.PLACE :], plan.shapes[name])
+        return GradientError(
+            f"Kernel {plan.program.name!r}: threads {one} and {other} touch one element of {name!r}, {place},"
+            f" in {lines}.",
+            slug="race", where=where,
+            why="Threads have no order, so the result, and its gradient, are a matter of luck.",
+            instead=f"wb.atomic_add({name}, ..., value), or another array for the results",
+        )  # fmt: skip
+
+
+def find_races(plan: Plan) -> Races | None:
+    """Stores of which `ranges` cannot tell that no other thread touches their element."""
+    function = plan.program.function
+    if math.prod(plan.dims) < 2:
+        return None
+    kinds: dict[str, set[str]] = {}
+    for s in walk(function.body):
+        if s.args and isinstance(s.args[0].type, Array) and s.row is not rows.COMPONENTS and s.row is not rows.SHAPE:
+            kinds.setdefault(root_name(s), set()).add(s.row.name)
+    grouped = {n: g for g in plan.groups for n in g}
+    names: set[str] = set()
+    for n in kinds:
+        family = grouped.get(n, frozenset((n,)))
+        if _may_clash(set().union(*(kinds.get(m, set()) for m in family))):
+            alone = len(family) == 1 and n not in plan.overlapping
+            if not (alone and private(function, n, plan.dims, plan.scalars, plan.shapes)):
+                names.add(n)
+    if not names:
+        return None
+    guard = plan.program.once(racing.guard, function, frozenset(names), plan.groups)
+    executable = executable_for(
+        plan.program, guard.function, plan.backend, plan.dims, plan.scalars, plan.shapes, plan.contiguous,
+        (*plan.groups, plan.overlapping), plan.index32, ordered=True,
+    )  # fmt: skip
+    if guard.private:  # it repeats atomics as plain updates of one copy
+        executable.alone, executable.variant = True, replace(executable.variant, atomic=frozenset())
+    position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
+    checked = tuple(position[n] for n in guard.checked)
+    return Races(guard, executable, checked, tuple(position[n] for n in sorted(guard.private)))
+
+
+def _may_clash(kinds: set[str]) -> bool:
+    """Loads alone, or atomics of one kind alone, never race."""
+    adds = {"atomic_add", "atomic_sub"}
+    return kinds != {"load"} and not kinds <= adds and (len(kinds) > 1 or kinds == {"store"})
+
+
+def refuse_race(kernel: str, function: Function, dims: tuple, scalars: dict, shapes: dict) -> None:
+    race = write_race(function, dims, scalars, shapes)
+    if race is not None:
+        stmt, name = race.stmt, root_name(race.stmt)
+        lines = f"line {race.stmt.where.line if race.stmt.where else '?'}"
+        if race.other_stmt is not stmt:
+            lines += f" and line {race.other_stmt.where.line if race.other_stmt.where else '?'}"
+        place = _element(function, name, race.element, shapes[name])
+        raise LaunchError(
+            f"Kernel {kernel!r}: threads {race.thread} and {race.other} both store to one element of {name!r},"
+            f" {place}, in {lines}.",
+            slug="race", where=stmt.where,
+            why="Threads have no order, so the result, and its gradient, would be a matter of luck.",
+            instead=f"wb.atomic_add({name}, ..., value), or an index that differs between threads",
+        )  # fmt: skip
+
+
+def _element(function: Function, name: str, words: Sequence[int], shape: tuple[int, ...]) -> str:
+    """`y[3]`, or `y[3][1]` for a component. Negative indices count from the end."""
+    inner = next(getattr(p.type.dtype, "shape", ()) for p in function.arrays if p.name == name)  # type: ignore[attr-defined]
+    index = [i % n for i, n in zip(words, (*shape, *inner), strict=False)]
+    parts = index[: len(shape)], index[len(shape) :]
+    return name + "".join(str(part) for part in parts if part)
+
+
+def _thread(number: int, dims: tuple[int, ...]) -> Any:
+    """The index of thread `number` (from 1); -1 stands for several."""
+    if number < 1:
+        return "others"
+    index = tuple(int(i) for i in np.unravel_index(number - 1, dims))
+    return index[0] if len(index) == 1 else index
