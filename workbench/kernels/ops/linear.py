@@ -214,7 +214,7 @@ def _curved(name: str, **fields: Any) -> Row:
 def _multilinear(name: str, operands: int, **fields: Any) -> Row:
     """Linear in its one operand, or in each of its two."""
     if operands == 1:
-        return row(name, tangent=_linear_tangent(name), linear=True, exact=True, **fields)
+        return row(name, tangent=_linear_tangent(name), exact=True, **fields)
     return row(name, tangent=_bilinear_tangent(name), bilinear=True, exact=True, **fields)
 
 
@@ -444,12 +444,12 @@ def _adjoint_insert_at(g, y, v, *rest):
 
 EXTRACT_AT = row(
     "extract_at", type=lambda v, *i: _runtime_indices(v, i), expand=_extract_at, adjoint=_adjoint_extract_at,
-    tangent=_linear_tangent("extract_at"), linear=True, exact=True,
+    tangent=_linear_tangent("extract_at"), exact=True,
     doc="extract_at(v, *i): the component that run-time indices name; negative ones count from the end.",
 )  # fmt: skip
 INSERT_AT = row(
     "insert_at", type=_insert_at_type, expand=_insert_at, adjoint=_adjoint_insert_at,
-    tangent=_linear_tangent("insert_at"), linear=True, exact=True,
+    tangent=_linear_tangent("insert_at"), exact=True,
     doc="insert_at(v, *i, s): v with the component at run-time indices replaced.",
 )  # fmt: skip
 
@@ -571,7 +571,8 @@ def _transpose(m, types, out):
 
 
 TRANSPOSE = _multilinear(
-    "transpose", 1, expand=_transpose, adjoint=lambda g, y, m: (TRANSPOSE(g),), doc="transpose(m: matrix) -> matrix.",
+    "transpose", 1, expand=_transpose, adjoint=lambda g, y, m: (TRANSPOSE(g),), linear=True,
+    doc="transpose(m: matrix) -> matrix.",
     type=_rule("transpose", Matrix, "a matrix", lambda t: matrix((t.cols, t.rows), t.scalar)),
 )  # fmt: skip
 
@@ -736,7 +737,7 @@ def _rows_type(*types: Type) -> Type:
 MATRIX_FROM_ROWS = row(
     "matrix_from_rows", type=_rows_type, expand=lambda *rows, types, out: [x for r in rows for x in r],
     adjoint=lambda g, y, *rows: tuple(EXTRACT(g, attr=(i,)) for i in range(len(rows))),
-    tangent=_linear_tangent("matrix_from_rows"), linear=True, exact=True, doc="matrix_from_rows(*vectors) -> matrix.",
+    tangent=_linear_tangent("matrix_from_rows"), exact=True, doc="matrix_from_rows(*vectors) -> matrix.",
 )  # fmt: skip
 
 # ---- quaternions

@@ -82,7 +82,7 @@ class Row:
     adds                     its `update` adds or subtracts: in whatever order threads do it, it comes to the same
 
     Facts by which passes choose; what nobody has said does not hold, so a new row is treated with care:
-    linear                   linear in its float arguments together: adjoints pass it without being multiplied by them
+    linear                   linear in its float arguments together: adjoints and tangents pass it as a whole, unguarded
     bilinear                 linear in each of two arguments: a partial derivative is made of the other one alone
     exact                    a float result has the same bits from NumPy and from any compiler without contraction
     moves                    hands values on as they are: nothing is rounded, in float16 either
