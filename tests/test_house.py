@@ -294,12 +294,46 @@ def test_every_public_name_has_a_docstring() -> None:
 
 
 @has_init
-def test_importing_the_package_loads_no_optional_package() -> None:
-    text = f"import sys, workbench; print([m for m in {sorted(ON_DEMAND)} if m in sys.modules])"
+def test_importing_the_package_loads_no_optional_package_and_no_picture() -> None:
+    text = "import sys, workbench; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout.strip() == "[]"
+    loaded = set(done.stdout.split())
+    later = ON_DEMAND | SHOWING | {"scipy"} | {f"workbench.{room}" for room in ("viz", "derivatives", "diagnose")}
+    assert "workbench.tapes.tape" in loaded
+    assert sorted(loaded & later) == []
+
+
+def test_no_module_reaches_upwards_by_name() -> None:
+    """A module named in a string is imported behind the back of the tests above."""
+    doors = {
+        "workbench": "its own public names, on first use",
+        "workbench.interop": "its own three files, each of which needs another library",
+        "workbench.tapes.ask": "the one way up: what a tape is asked and rooms above it answer",
+    }
+    others = {  # modules of other people
+        "workbench.derivatives.serialize", "workbench.derivatives.sparsity", "workbench.device",
+        "workbench.kernels.compile.nvrtc", "workbench.tapes.checkpoint",
+    }  # fmt: skip
+    found = {
+        name for name, path in MODULES.items() if re.search(r"\b_?import_module\b|__import__", path.read_text("utf-8"))
+    }
+    assert found == doors.keys() | others
+    ask = importlib.import_module("workbench.tapes.ask")
+    assert all(callable(getattr(importlib.import_module(f"workbench.{m}"), f)) for m, f in
+               (where.rsplit(".", 1) for where in ask.ANSWERS.values()))  # fmt: skip
+
+
+@has_init
+def test_dir_offers_the_public_names_and_no_internal_module() -> None:
+    package = importlib.import_module("workbench")
+    modules = {name for name in dir(package) if inspect.ismodule(getattr(package, name))}
+    assert modules == {"diagnose", "interop", "pitfalls", "types", "verify", "viz"}
+    assert not [name for name in dir(package) if name.startswith("_")]
+    namespace: dict[str, object] = {}
+    exec("from workbench import *", namespace)
+    assert namespace.keys() - {"__builtins__"} == set(dir(package))
 
 
 def test_the_wheel_holds_every_file_of_the_package(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ def square(x: wb.array(dtype=float), y: wb.array(dtype=float)):
 """
 
 from builtins import float, int  # noqa: UP029 (they are offered by name)
+from importlib import import_module as _import_module
 from math import e, inf, nan, pi, tau
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from . import diagnose, interop, viz
 from .arrays.array import array, array1d, array2d, array3d, array4d, clone
 from .arrays.creation import (
     copy,
@@ -27,10 +28,6 @@ from .arrays.creation import (
 )
 from .arrays.scalar import scalar
 from .config import config
-from .derivatives import pitfalls, verify
-from .derivatives.jacobian import hvp, jacobian, value_and_grad
-from .derivatives.sweep import sweep
-from .derivatives.verify import gradcheck
 from .device import ScopedDevice, get_device, get_devices, init, is_cuda_available, set_device, synchronize
 from .errors import BoundsError, GradientError, KernelError, LaunchError
 from .interop import (
@@ -75,6 +72,13 @@ from .tapes.checkpoint import checkpoint
 from .tapes.jvp import jvp
 from .tapes.tape import Tape
 
+if _TYPE_CHECKING:
+    from . import diagnose, viz
+    from .derivatives import pitfalls, verify
+    from .derivatives.jacobian import hvp, jacobian, value_and_grad
+    from .derivatives.sweep import sweep
+    from .derivatives.verify import gradcheck
+
 bool = types.bool_
 E, INF, NAN, PI, TAU = e, inf, nan, pi, tau
 HALF_PI = half_pi = pi / 2
@@ -84,10 +88,41 @@ globals().update({name: made for name, made in _BUILTINS.items() if name not in 
 globals().update({row.name: row for row in _memory_rows.ATOMICS})
 globals().update(_STATEFUL)
 
+# Public, but no part of recording and walking a tape: imported when first asked for.
+_LATER = {
+    "diagnose": "diagnose",
+    "gradcheck": "derivatives.verify:gradcheck",
+    "hvp": "derivatives.jacobian:hvp",
+    "jacobian": "derivatives.jacobian:jacobian",
+    "pitfalls": "derivatives.pitfalls",
+    "sweep": "derivatives.sweep:sweep",
+    "value_and_grad": "derivatives.jacobian:value_and_grad",
+    "verify": "derivatives.verify",
+    "viz": "viz",
+}
+_ROOMS = {
+    "arrays",
+    "derivatives",
+    "device",
+    "errors",
+    "kernels",
+    "launches",
+    "tapes",
+}  # not offered: what is in them is
+__all__ = sorted({name for name in globals() if not name.startswith("_")} - _ROOMS | set(_LATER))  # noqa: PLE0605
+
 
 def __getattr__(name: str) -> object:
-    """Names of NVIDIA Warp that are not here say why when they are used; all others are unknown."""
+    """What comes in later. Names of NVIDIA Warp that are not here say why when used; all others are unknown."""
+    if name in _LATER:
+        module, _, inside = _LATER[name].partition(":")
+        found = _import_module(f".{module}", __name__)
+        return globals().setdefault(name, getattr(found, inside) if inside else found)
     reason = _why_refused(name)
     if reason is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _Refused(name, reason)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -27,8 +27,9 @@ from ..kernels.types import Scalar
 from ..launches.adjoint_plan import Backward
 from ..launches.arguments import known
 from ..launches.executable import Executable
+from ..tapes.ask import ask
 from ..tapes.events import Event
-from ..tapes.tape import REVERSE, Tape, pictures
+from ..tapes.tape import REVERSE, Tape
 from . import wrong_adjoints
 
 Hook = Callable[[Event, Workspace], None]
@@ -93,11 +94,11 @@ class Wrong(Mapping):
 
     def show(self) -> Any:
         """The static picture of the tape with this flow, marked as wrong."""
-        return pictures["wrong"](self)
+        return ask("show", self.tape, self)
 
     def explore(self) -> Any:
         """The live picture of the tape with this flow, marked as wrong."""
-        return pictures["explore"](self.tape, self)
+        return ask("explore", self.tape, self)
 
     def retrace(self, observe: Hook, before: Hook | None = None) -> Workspace:
         """The wrong walk once more, to be looked at."""
@@ -303,5 +304,3 @@ ALL = (
     values, struct_field, several_outputs, components, alias, overwritten, persistent_seeds, frozen_loops,
     missing_requires_grad,
 )  # fmt: skip
-
-pictures["pitfall"] = backward

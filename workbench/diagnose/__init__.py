@@ -15,13 +15,12 @@ from ..arrays.workspace import Workspace
 from ..errors import GradientError
 from ..tapes.events import Event
 from ..tapes.rerun import Enough
-from ..tapes.tape import Tape, pictures
+from ..tapes.tape import Tape
 from .finding import Finding as Finding
 from .finding import Findings as Findings
 from .finite import FINITE
 from .flow import FLOW
 from .memory_held import Holdings as Holdings
-from .memory_held import holdings
 from .record import RECORD
 from .rule import Case, View, refused
 from .walk_record import Trail
@@ -87,7 +86,3 @@ def _note(tape: Tape, given: bool) -> str:
     if given or tape.last_seeds or not tape.events:
         return ""
     return "No backward has run: adjoints were not looked at. tape.diagnose(loss=...) does that without publishing."
-
-
-pictures["diagnose"] = diagnose
-pictures["memory"] = holdings

@@ -24,10 +24,9 @@ from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
 from .events import Event, checksum_of, clock
 from .recording import Recording
-from .tape import REVERSE, Tape
+from .tape import Tape
 
 State = list[Any]  # the bytes of each state array, packed
-KIND = "loop"
 
 
 def checkpoint(steps: int, budget: int) -> Callable[[Callable[..., None]], Checkpointed]:
@@ -137,7 +136,7 @@ class _Loop:
 
     def record(self, where: Where | None) -> None:
         """Run the loop as one event of the tape."""
-        tape, event = self.tape, Event(next(clock), KIND, self.loop.__name__, where)
+        tape, event = self.tape, Event(next(clock), "loop", self.loop.__name__, where)
         event.arrays, event.loop = tuple(self.state), self
         event.writes = tuple(a.span for a in self.state)
         event.reads = event.writes
@@ -223,7 +222,7 @@ class _Loop:
     def _check_writes(self, inner: Tape) -> None:
         own = {a.allocation: a.span for a in self.state}
         for event in inner.events:
-            if event.kind in ("func", "foreign", KIND):
+            if event.kind in ("func", "foreign", "loop"):
                 raise LaunchError(
                     f"a step of {self.loop.__name__!r} holds {event.label!r}, which cannot be run again.",
                     slug="checkpoint-step", where=event.where, instead="launches, copies and fills",
@@ -249,7 +248,7 @@ class _Loop:
 
     # ---- the reverse pass
 
-    def reverse(self, event: Event, space: Workspace) -> None:
+    def reverse(self, space: Workspace) -> None:
         """Reverse all steps. The state is what it was before the loop when this returns."""
         if self.actions is None:
             with memory.silent():
@@ -324,6 +323,3 @@ def _signature(inner: Tape) -> int:
         which = (id(e.command.program), e.command.plan.dims) if e.command is not None else ()
         parts.append((e.kind, which, tuple(e.reads), tuple(e.writes), *numbers))
     return hash(tuple(parts))
-
-
-REVERSE[KIND] = lambda tape, event, space, after: event.loop.reverse(event, space)

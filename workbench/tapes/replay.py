@@ -25,7 +25,7 @@ from ..kernels.types import Struct
 from .copies import Rerun, Twins, _places
 from .events import Event, Scope, checksum_of
 from .jvp import on_device, passing
-from .tape import Tape, pictures
+from .tape import Tape
 
 
 class Replay(Tape):
@@ -297,6 +297,3 @@ def _name(tape: Tape, span: Span) -> str:
     near = [a for a in tape.arrays.values() if a.span.overlaps(span) is not False]
     near.sort(key=lambda a: (a.span != span, tape.names.get(id(a)) is None and a.name is None))
     return repr(tape.names.get(id(near[0])) or near[0].name or near[0].label) if near else str(span.allocation)
-
-
-pictures["replay"] = replay

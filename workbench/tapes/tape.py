@@ -40,6 +40,7 @@ from ..arrays.workspace import (
 from ..device import xp
 from ..errors import GradientError
 from ..launches.arguments import views as argument_views
+from .ask import ask
 from .events import Event, clock
 from .recording import Recording
 
@@ -69,7 +70,7 @@ class Tape(Recording):
             space = self._seeds(loss, grads)
             if pitfall is not None:
                 capture_log.refuse("A pitfall")
-                return pictures["pitfall"](self, pitfall, space)
+                return ask("pitfall", self, pitfall, space)
             if (notes := capture_log.noting()) is not None:
                 if self not in notes.tapes:
                     capture_log.refuse(
@@ -406,6 +407,10 @@ class Tape(Recording):
             for a, data in zip(allocations, before, strict=True):
                 a.gradient().bytes[...] = data
 
+    def _reverse_loop(self, event: Event, space: Workspace, after: dict) -> None:
+        """A checkpointed loop runs its steps again, and walks each of them."""
+        event.loop.reverse(space)
+
     def _reverse_nothing(self, event: Event, space: Workspace, after: dict) -> None:
         """Not ours: only rewound."""
 
@@ -578,10 +583,10 @@ class Tape(Recording):
         """The bytes this tape holds, by whom and why."""
         return self._ask("memory")
 
-    def _ask(self, picture: str, *args: Any, **choices: Any) -> Any:
-        capture_log.refuse(f"tape.{picture}()")
+    def _ask(self, question: str, *args: Any, **choices: Any) -> Any:
+        capture_log.refuse(f"tape.{question}()")
         self.name_arrays(sys._getframe(2))
-        return pictures[picture](self, *args, **choices)
+        return ask(question, self, *args, **choices)
 
 
 def _count_tie(ties: Any, now: Any, after: Any) -> None:
@@ -594,7 +599,7 @@ def _share(g: Any, now: Any, after: Any, ties: Any) -> None:
     g[...] = np.where(kept, share, 0) if isinstance(g, np.ndarray) else share * kept
 
 
-# by kind of event; `checkpoint`, which lies above, adds its own
+# by kind of event
 REVERSE: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "launch": Tape._reverse_launch,
     "copy": Tape._reverse_host,
@@ -602,12 +607,9 @@ REVERSE: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "fill_": Tape._reverse_host,
     "zero_": Tape._reverse_host,
     "func": Tape._reverse_func,
+    "loop": Tape._reverse_loop,
     "foreign": Tape._reverse_nothing,
 }
-
-
-# filled by `diagnose` and `viz`, which lie above: name -> function of a tape
-pictures: dict[str, Callable[..., Any]] = {}
 
 
 # called after every publishing with (tape, workspace): output ports of other libraries

@@ -6,16 +6,18 @@ Nothing in this package computes a derivative: every number comes in with the tr
 from typing import Any
 
 from ..arrays.array import array
-from ..tapes import replay as _replay  # noqa: F401  (registers itself)
-from ..tapes.tape import Tape, pictures
+from ..derivatives.pitfalls import Wrong
+from ..tapes.tape import Tape
 from .data.gather import gather
-from .inspect import ledger, microscope
 from .picture.figure import TapeFigure
 
 
-def show(tape: Tape) -> TapeFigure:
-    """The static tape view: a picture and a table that survive wherever a notebook is rendered."""
-    return TapeFigure(gather(tape))
+def show(tape: Tape, wrong: Wrong | None = None) -> TapeFigure:
+    """The static tape view: a picture and a table that survive wherever a notebook is rendered.
+
+    `wrong`: of a pass that is wrong on purpose.
+    """
+    return TapeFigure(gather(tape, wrong))
 
 
 def seeds(tape: Tape, y: array) -> Any:
@@ -25,7 +27,7 @@ def seeds(tape: Tape, y: array) -> Any:
     return SeedPanel(tape, y)
 
 
-def explore(tape: Tape, wrong: Any = None) -> Any:
+def explore(tape: Tape, wrong: Wrong | None = None) -> Any:
     """The live tape view; `wrong`: of a pass that is wrong on purpose."""
     from .live.view import View
 
@@ -37,15 +39,6 @@ def to_html(tape: Tape, path: Any, **choices: Any) -> Any:
     from .live.offline import to_html
 
     return to_html(tape, path, **choices)
-
-
-pictures["show"] = show
-pictures["explore"] = explore
-pictures["to_html"] = to_html
-pictures["wrong"] = lambda wrong: TapeFigure(gather(wrong.tape, wrong))
-pictures["ledger"] = ledger.ledger
-pictures["seeds"] = seeds
-pictures["microscope"] = microscope.microscope
 
 
 def __getattr__(name: str) -> Any:

@@ -26,15 +26,17 @@ from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.workspace import Workspace, add_seed
 from ...device import xp
+from ...diagnose import diagnose
 from ...errors import GradientError
-from ...tapes.tape import Tape, pictures
+from ...tapes.tape import Tape
 from ..data.columns import Columns, Levels, levels_of
 from ..data.fold import folds
 from ..data.gather import gather, levels, structure
 from ..data.snapshot import Moments, frame_of, full_shape, is_viewable, picture, reduced
 from ..data.trace import Trace
-from ..inspect.ledger import Ledger, Row, cell_of
+from ..inspect.ledger import Ledger, Row, cell_of, ledger
 from ..inspect.ledger import number as plain_number
+from ..inspect.microscope import microscope
 from ..picture.figure import TapeFigure
 from ..picture.scene import clean, clean_lines
 from ..picture.svg import quoted
@@ -344,7 +346,7 @@ class View(anywidget.AnyWidget):
         if cursor >= len(self.tape.events):
             found = self._seed_ledger(a, index)
         else:
-            found = pictures["ledger"](self.tape, a, index, max(cursor, 0))
+            found = ledger(self.tape, a, index, max(cursor, 0))
         return {**found.to_json(), "cursor": cursor, "array": clean(self._name(a))}, []
 
     def _seed_ledger(self, a: Any, index: tuple) -> Ledger:
@@ -362,12 +364,12 @@ class View(anywidget.AnyWidget):
             raise ValueError("the microscope belongs to the seeds of the last backward; this view shows other ones")
         self._walks()
         thread = tuple(int(i) for i in asked["thread"])
-        return pictures["microscope"](self.tape, int(asked["launch"]), thread).to_json(), []
+        return microscope(self.tape, int(asked["launch"]), thread).to_json(), []
 
     def _findings(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         del asked
         self._walks()
-        found = pictures["diagnose"](self.tape)
+        found = diagnose(self.tape)
         rows = [
             {
                 "slug": f.slug, "severity": f.severity, "position": _position(f.launch), "sentence": clean(f.sentence),

@@ -1,0 +1,29 @@
+"""What a tape is asked and others answer who stand on it: pictures, ledgers, findings, replays, mistakes on purpose.
+
+Imports point down, so the tape cannot import them. It names them here, and they are imported when they are first asked:
+recording and walking load none of them. No other module of the house reaches upwards by name (`tests/test_house.py`).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+ANSWERS = {
+    "show": "viz.show",
+    "explore": "viz.explore",
+    "to_html": "viz.to_html",
+    "seeds": "viz.seeds",
+    "ledger": "viz.inspect.ledger.ledger",
+    "microscope": "viz.inspect.microscope.microscope",
+    "diagnose": "diagnose.diagnose",
+    "memory": "diagnose.memory_held.holdings",
+    "replay": "tapes.replay.replay",
+    "pitfall": "derivatives.pitfalls.backward",
+}
+
+
+def ask(question: str, *args: Any, **choices: Any) -> Any:
+    """Call the function that answers this question; its module is imported the first time."""
+    module, _, name = ANSWERS[question].rpartition(".")
+    return getattr(import_module(f"workbench.{module}"), name)(*args, **choices)
