@@ -11,7 +11,6 @@ from xml.etree import ElementTree
 import pytest
 import viz_samples as samples
 
-from workbench.viz.data.text import event_rows, table
 from workbench.viz.data.trace import (
     AdjointLevel,
     AllocationTrack,
@@ -28,6 +27,7 @@ from workbench.viz.picture.figure import TapeFigure
 from workbench.viz.picture.layout import arrange, both_ends
 from workbench.viz.picture.scene import Mark, Scene, clean, clean_lines, draw, fit, text_width, thickness
 from workbench.viz.picture.svg import DARK, LIGHT, render
+from workbench.viz.picture.table import event_rows, table
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert('1')</script>&\"]]>\x00\x1b[31m\u202eevil\ud800\n長い名前"

@@ -9,10 +9,10 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from ..data.text import Row, event_rows, html_table, table
 from ..data.trace import Trace
 from .scene import Mark, Scene, clean_lines, draw, sentence, text_width
 from .svg import THEMES, quoted, render
+from .table import Row, event_rows, html_table, table
 
 PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>'

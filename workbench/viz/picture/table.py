@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..picture.layout import Column, Layout, arrange, both_ends
-from ..picture.scene import bytes_text, clean, level_text, text_width, versions
-from ..picture.svg import quoted
-from .trace import AllocationTrack, EventColumn, TouchMark, Trace, event_flags, events_text, fold_flags
+from ..data.trace import AllocationTrack, EventColumn, TouchMark, Trace, event_flags, events_text, fold_flags
+from .layout import Column, Layout, arrange, both_ends
+from .scene import bytes_text, clean, level_text, text_width, versions
+from .svg import quoted
 
 ROW_LIMIT = 200
 EVENT_HEAD = ("event", "line", "reads", "writes", "kept", "adjoint after", "adjoint before", "flags")
