@@ -51,7 +51,11 @@ LAYERS = (
     ("derivatives", "derivatives.*"),
     ("diagnose", "diagnose.*"),
     ("interop", "interop.*"),
-    ("viz", "viz.*"),
+    ("viz.data", "viz.data.*"),
+    ("viz.picture", "viz.picture.*"),
+    ("viz.inspect", "viz.inspect.*"),
+    ("viz.live", "viz.live.*"),
+    ("viz",),
     ("",),
 )
 EVERYWHERE = {"numpy"}
@@ -206,7 +210,8 @@ def test_the_import_reader_sees_what_runs_and_only_that() -> None:
 def test_the_layers_are_ordered_as_designed() -> None:
     order = ["errors", "kernels.types", "kernels.ir", "kernels.ops.row", "kernels.ops", "kernels.passes.adjoint"]
     order += ["kernels.program", "device", "arrays.array", "launches.launch", "tapes.tape", "derivatives.verify"]
-    order += ["diagnose.finding", "interop.torch", "viz.picture.svg"]
+    order += ["diagnose.finding", "interop.torch", "viz.data.trace", "viz.picture.svg", "viz.inspect.ledger"]
+    order += ["viz.live.view", "viz"]
     heights = [layer(f"workbench.{name}") for name in order] + [layer("workbench")]
     assert heights == sorted(set(heights))
     with pytest.raises(LookupError, match="give it one"):

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 import viz_samples as samples
 
+from workbench.viz.data.text import clean, clean_lines, fit, text_width
 from workbench.viz.data.trace import (
     AdjointLevel,
     AllocationTrack,
@@ -25,7 +26,7 @@ from workbench.viz.data.trace import (
 from workbench.viz.picture import layout as layout_module
 from workbench.viz.picture.figure import TapeFigure
 from workbench.viz.picture.layout import arrange, both_ends
-from workbench.viz.picture.scene import Mark, Scene, clean, clean_lines, draw, fit, text_width, thickness
+from workbench.viz.picture.scene import Mark, Scene, draw, thickness
 from workbench.viz.picture.svg import DARK, LIGHT, render
 from workbench.viz.picture.table import event_rows, table
 

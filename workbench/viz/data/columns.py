@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..picture.scene import clean, sentence
 from .fold import Fold
 from .gather import Levels
+from .text import clean, sentence
 from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Seed, Trace, event_flags
 
 TABLES = {

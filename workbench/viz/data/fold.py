@@ -15,7 +15,7 @@ import numpy as np
 
 from ...tapes.events import Event, Scope
 from ...tapes.tape import Tape
-from ..picture.scene import clean
+from .text import clean
 
 LONGEST = 64  # tokens of one turn
 TURNS = 3  # from which a repetition folds

@@ -24,8 +24,8 @@ from ...tapes.events import checksum_of
 from ...tapes.jvp import _components, on_device, shadow_of, value_of
 from ...tapes.replay import Replay, replay, starts
 from ...tapes.tape import Tape
-from ..picture.scene import clean
 from .gather import gather_seeded
+from .text import clean
 from .trace import Trace
 
 KINDS = ("one-hot", "ones", "random", "half norm")

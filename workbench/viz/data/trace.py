@@ -22,6 +22,7 @@ KINDS = {
     "foreign": ("foreign write", "foreign writes"),
 }  # fmt: skip
 HOW = ("read", "write", "accumulate")
+MIXED = -1.0  # in place of an L2 norm that is not known
 
 
 class NameRange(NamedTuple):
@@ -81,6 +82,11 @@ class AdjointLevel:
     def state(self) -> str:
         """`nan`, `inf`, `zero` or `value`, the worst first."""
         return "nan" if self.nan else "inf" if self.inf else "zero" if self.zero else "value"
+
+    @property
+    def mixed(self) -> bool:
+        """Is this level only a bound, because events that are not drawn changed parts of its bytes?"""
+        return self.l2 == MIXED
 
 
 class Seed(NamedTuple):

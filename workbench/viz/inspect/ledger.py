@@ -45,7 +45,7 @@ from ...launches.executable import Executable, mirrors
 from ...tapes.events import Event
 from ...tapes.rerun import Copies
 from ...tapes.tape import Tape
-from ..picture.scene import clean
+from ..data.text import clean
 
 HOST = ("copy", "assign", "fill_", "zero_")
 JOINED = 256  # contributions of one launch from which those of one line are one row

@@ -40,7 +40,7 @@ from ...tapes.events import Event
 from ...tapes.rerun import THREADS, Copies
 from ...tapes.tape import Tape
 from ..data.snapshot import Moments
-from ..picture.scene import clean
+from ..data.text import clean
 from .ledger import number, place
 
 CAP = 5_000  # steps

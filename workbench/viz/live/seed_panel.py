@@ -24,9 +24,10 @@ from ...arrays import allocation
 from ...arrays.array import array
 from ...tapes.tape import Tape
 from ..data.seed_runs import KINDS, Difference, SeedRun, Seeds
+from ..data.text import clean_lines, sentence
 from ..data.trace import Trace
 from ..picture.figure import TapeFigure
-from ..picture.scene import clean_lines, draw, sentence
+from ..picture.scene import draw
 from ..picture.svg import quoted, render
 from . import jacobian_html
 from .view import View

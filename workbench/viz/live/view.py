@@ -33,12 +33,12 @@ from ..data.columns import Columns, Levels, levels_of
 from ..data.fold import folds
 from ..data.gather import gather, levels, structure
 from ..data.snapshot import Moments, frame_of, full_shape, is_viewable, picture, reduced
+from ..data.text import clean, clean_lines
 from ..data.trace import Trace
 from ..inspect.ledger import Ledger, Row, cell_of, ledger
 from ..inspect.ledger import number as plain_number
 from ..inspect.microscope import microscope
 from ..picture.figure import TapeFigure
-from ..picture.scene import clean, clean_lines
 from ..picture.svg import quoted
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
-from .scene import Mark, Scene, clean_lines, draw, sentence, text_width
+from .scene import Mark, Scene, draw
 from .svg import THEMES, quoted, render
 from .table import Row, event_rows, html_table, table
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ..data.trace import AdjointLevel, AllocationTrack, EventColumn, TouchMark, Trace, join_levels
+from ..data.trace import MIXED, AdjointLevel, AllocationTrack, EventColumn, TouchMark, Trace, join_levels
 
 MARK_BUDGET = 2000
 LANE_BUDGET = 48
@@ -22,7 +22,6 @@ PITCH, PITCH_MAX, PITCH_MIN = 128.0, 190.0, 36.0
 GAP_WIDTH = 176.0
 BAND, BAND_MIN, TRACK_MAX = 15.0, 14.0, 72.0
 NAME_BUDGET = 6
-MIXED = -1.0
 _Cell = TypeVar("_Cell")
 
 
@@ -435,11 +434,6 @@ def _mixed(old: list[AdjointLevel], level: AdjointLevel) -> AdjointLevel:
         any(item.inf for item in levels),
         all(item.zero for item in levels),
     )
-
-
-def mixed(level: AdjointLevel) -> bool:
-    """Is this level only a bound, because events that are not drawn changed parts of its bytes?"""
-    return level.l2 == MIXED
 
 
 def _bars(layout: Layout, key: str, held: list[_Level], first: int, last: int, begin: float) -> None:

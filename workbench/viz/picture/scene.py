@@ -8,11 +8,11 @@ to its tooltip.
 from __future__ import annotations
 
 import math
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..data.text import BADGES, bytes_text, clean, fit, level_text, sentence, text_width, touch_text
 from ..data.trace import AdjointLevel, EventColumn, NameRange, TouchMark, Trace, event_flags, events_text, fold_flags
 from .layout import (
     GAP_WIDTH,
@@ -27,14 +27,11 @@ from .layout import (
     Lane,
     Layout,
     arrange,
-    mixed,
     place_columns,
     shown_events,
 )
 
-MONO, SANS = 0.612, 0.56
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-BADGES = {"nan": "NaN", "inf": "Inf", "died": "died"}
 WORST, BEST = 3.0, -6.0
 
 
@@ -85,73 +82,6 @@ class Scene:
 
     def labels(self) -> list[Mark]:
         return [mark for mark in self.marks if mark.kind == "label" and mark.text]
-
-
-def text_width(text: str, size: float, mono: bool = False) -> float:
-    """A generous estimate without font files; wide East Asian characters count twice."""
-    cells = sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
-    return cells * size * (MONO if mono else SANS)
-
-
-def fit(text: str, room: float, size: float, mono: bool = False) -> str:
-    """The text, or as much as has room followed by an ellipsis; nothing if not even that has room."""
-    if text_width(text, size, mono) <= room:
-        return text
-    while text and text_width(text + "…", size, mono) > room:
-        text = text[:-1]
-    return text.rstrip() + "…" if text else ""
-
-
-def clean(text: object) -> str:
-    """Text that XML and a terminal can carry: control, direction-changing and lone surrogate characters replaced."""
-    bad = ("Cc", "Cs", "Cf", "Co", "Cn", "Zl", "Zp")
-    return "".join("\ufffd" if unicodedata.category(c) in bad else c for c in str(text))
-
-
-def clean_lines(text: object) -> str:
-    """The same with the line breaks of the text."""
-    return "\n".join(clean(line) for line in str(text).split("\n"))
-
-
-def level_text(level: AdjointLevel | None) -> str:
-    """One level in a few words."""
-    if level is None:
-        return "none"
-    if level.state == "zero":
-        return "0 exactly"
-    names = [name for name, found in (("NaN", level.nan), ("Inf", level.inf)) if found]
-    if names:
-        return " and ".join(names) + (" in parts" if mixed(level) else "")
-    return f"{'≤ ' if mixed(level) else ''}{level.max_abs:.3g}"
-
-
-def touch_text(touch: TouchMark) -> str:
-    """`read positions v0` or `write forces v0→v1`."""
-    strided = " (strided)" if touch.strided else ""
-    return f"{touch.how} {clean(touch.name)}{strided} {versions(touch)}"
-
-
-def versions(touch: TouchMark) -> str:
-    if touch.how == "read":
-        return f"v{touch.version_before}"
-    return f"v{touch.version_before}→v{touch.version_after}"
-
-
-def sentence(trace: Trace, tally: dict[str, int] | None = None) -> str:
-    """The picture in one sentence, for those who do not see it. `tally`: its `fold_flags`, if they are known."""
-    shared = sum(track.aliased for track in trace.allocations)
-    parts = [f"{clean(trace.title)}: {trace.summary}"]
-    if shared:
-        parts.append(f"{shared} {'allocation has' if shared == 1 else 'allocations have'} more than one name")
-    if trace.seeds:
-        parts.append(f"seeded by {clean(trace.seed_text)}")
-    tally = fold_flags(trace.events) if tally is None else tally
-    found = [
-        f"{word} at {tally[flag]} {'event' if tally[flag] == 1 else 'events'}"
-        for flag, word in BADGES.items()
-        if flag in tally
-    ]
-    return "; ".join([*parts, *(["adjoint " + ", ".join(found)] if found else [])]) + "."
 
 
 def draw(trace: Trace, budget: int = MARK_BUDGET) -> Scene:
@@ -310,14 +240,6 @@ def _note(scene: Scene, lane: Lane, y: float) -> None:
     scene.label(f"note-{track.id}", "faint", x + 2, y, fit(what, 194, 10), 10, title=what)
 
 
-def bytes_text(number: int) -> str:
-    """`96 B`, `1.5 kB`, `3.2 MB`."""
-    size, units = float(number), ["B", "kB", "MB", "GB", "TB"]
-    while size >= 1000 and len(units) > 1:
-        size, units = size / 1000, units[1:]
-    return f"{size:.3g} {units[0]}"
-
-
 def _name_text(lane: Lane, name: NameRange) -> str:
     text = clean(name.name)
     if lane.track.partial(name.lo, name.hi):
@@ -417,7 +339,7 @@ def _bar(scene: Scene, layout: Layout, bar: Bar, level: AdjointLevel, key: str) 
     if state in ("nan", "inf"):
         thick = max(thick, min(6.0, tall))
     title = f"adjoint of {where}: {level_text(level)}"
-    if mixed(level):
+    if level.mixed:
         title += ", changed in parts by events that are not drawn"
     elif state == "value":
         title += f" (max), {level.l2:.3g} (L2)"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from html import escape
 
-from .scene import Mark, Scene, clean_lines
+from ..data.text import clean_lines
+from .scene import Mark, Scene
 
 THEMES = ("auto", "light", "dark")
 LIGHT = {

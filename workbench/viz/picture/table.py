@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..data.text import bytes_text, clean, level_text, text_width, versions
 from ..data.trace import AllocationTrack, EventColumn, TouchMark, Trace, event_flags, events_text, fold_flags
 from .layout import Column, Layout, arrange, both_ends
-from .scene import bytes_text, clean, level_text, text_width, versions
 from .svg import quoted
 
 ROW_LIMIT = 200

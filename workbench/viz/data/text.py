@@ -1,0 +1,85 @@
+"""The words and numbers of every view: names made safe, texts measured and cut, levels and accesses in a few words."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from .trace import AdjointLevel, TouchMark, Trace, fold_flags
+
+MONO, SANS = 0.612, 0.56  # widths of a character, as parts of its size
+BADGES = {"nan": "NaN", "inf": "Inf", "died": "died"}
+
+
+def text_width(text: str, size: float, mono: bool = False) -> float:
+    """A generous estimate without font files; wide East Asian characters count twice."""
+    cells = sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return cells * size * (MONO if mono else SANS)
+
+
+def fit(text: str, room: float, size: float, mono: bool = False) -> str:
+    """The text, or as much as has room followed by an ellipsis; nothing if not even that has room."""
+    if text_width(text, size, mono) <= room:
+        return text
+    while text and text_width(text + "…", size, mono) > room:
+        text = text[:-1]
+    return text.rstrip() + "…" if text else ""
+
+
+def clean(text: object) -> str:
+    """Text that XML and a terminal can carry: control, direction-changing and lone surrogate characters replaced."""
+    bad = ("Cc", "Cs", "Cf", "Co", "Cn", "Zl", "Zp")
+    return "".join("\ufffd" if unicodedata.category(c) in bad else c for c in str(text))
+
+
+def clean_lines(text: object) -> str:
+    """The same with the line breaks of the text."""
+    return "\n".join(clean(line) for line in str(text).split("\n"))
+
+
+def level_text(level: AdjointLevel | None) -> str:
+    """One level in a few words."""
+    if level is None:
+        return "none"
+    if level.state == "zero":
+        return "0 exactly"
+    names = [name for name, found in (("NaN", level.nan), ("Inf", level.inf)) if found]
+    if names:
+        return " and ".join(names) + (" in parts" if level.mixed else "")
+    return f"{'≤ ' if level.mixed else ''}{level.max_abs:.3g}"
+
+
+def touch_text(touch: TouchMark) -> str:
+    """`read positions v0` or `write forces v0→v1`."""
+    strided = " (strided)" if touch.strided else ""
+    return f"{touch.how} {clean(touch.name)}{strided} {versions(touch)}"
+
+
+def versions(touch: TouchMark) -> str:
+    if touch.how == "read":
+        return f"v{touch.version_before}"
+    return f"v{touch.version_before}→v{touch.version_after}"
+
+
+def bytes_text(number: int) -> str:
+    """`96 B`, `1.5 kB`, `3.2 MB`."""
+    size, units = float(number), ["B", "kB", "MB", "GB", "TB"]
+    while size >= 1000 and len(units) > 1:
+        size, units = size / 1000, units[1:]
+    return f"{size:.3g} {units[0]}"
+
+
+def sentence(trace: Trace, tally: dict[str, int] | None = None) -> str:
+    """The picture in one sentence, for those who do not see it. `tally`: its `fold_flags`, if they are known."""
+    shared = sum(track.aliased for track in trace.allocations)
+    parts = [f"{clean(trace.title)}: {trace.summary}"]
+    if shared:
+        parts.append(f"{shared} {'allocation has' if shared == 1 else 'allocations have'} more than one name")
+    if trace.seeds:
+        parts.append(f"seeded by {clean(trace.seed_text)}")
+    tally = fold_flags(trace.events) if tally is None else tally
+    found = [
+        f"{word} at {tally[flag]} {'event' if tally[flag] == 1 else 'events'}"
+        for flag, word in BADGES.items()
+        if flag in tally
+    ]
+    return "; ".join([*parts, *(["adjoint " + ", ".join(found)] if found else [])]) + "."
