@@ -3,13 +3,11 @@
 import ctypes
 import os
 import shlex
-import signal
 import stat
 import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -83,15 +81,13 @@ def test_a_text_is_compiled_once_and_loaded_once(cache, monkeypatch):
 
 
 @pytest.mark.needs_cc
-def test_a_warm_load_takes_less_than_five_milliseconds(cache, monkeypatch):
-    c_compiler.build(text(2))
-    times = []
-    for _ in range(5):
-        monkeypatch.setattr(c_compiler, "_loaded", {})
-        start = time.perf_counter()
-        c_compiler.load(text(2), "add")
-        times.append(time.perf_counter() - start)
-    assert min(times) < 5e-3
+def test_a_warm_load_reads_one_file_and_starts_no_process(cache, monkeypatch):
+    path, plain, read = c_compiler.build(text(2)), c_compiler.read_sealed, []
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: pytest.fail("started a process"))
+    monkeypatch.setattr(c_compiler, "read_sealed", lambda file: read.append(file) or plain(file))
+    c_compiler.load(text(2), "add")
+    c_compiler.load(text(2), "add")
+    assert read == [path]
 
 
 @pytest.mark.needs_cc
@@ -146,41 +142,61 @@ def test_many_processes_may_compile_one_text_at_once(cache):
     assert [p.name for p in cache.iterdir()] == list(names)
 
 
-@pytest.mark.needs_cc
-def test_a_process_killed_while_compiling_leaves_nothing_broken(cache, tmp_path):
-    slow = tmp_path / "slow_cc"
-    work = 'cc "$@"; touch "$WORKBENCH_CACHE/reached"; sleep 60'
-    slow.write_text(f'#!/bin/sh\ncase "$1" in --version) echo slow;; *) {work};; esac\n')
-    slow.chmod(0o755)
-    process = in_process(BUILD, cache, CC=str(slow))
-    deadline = time.monotonic() + 60
-    while not (cache / "reached").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
-    left = list(cache.glob("*.tmp"))
-    assert left and not list(cache.glob("*.so"))
-    again = in_process(BUILD, cache)
-    out, err = again.communicate(timeout=120)
-    assert again.returncode == 0, err
-    for file in left:
-        os.utime(file, (0, 0))
-    third = in_process(BUILD, cache)
-    assert third.wait(timeout=120) == 0
-    third.communicate()
-    assert not list(cache.glob("*.tmp"))
+# A child is killed at its first, second, third ... dealing with files and processes; then another one must manage.
+KILLED = f"""
+import os, signal, sys
+from workbench.kernels.compile import c_compiler
+text, root, seen = {ADD!r}, os.environ["WORKBENCH_CACHE"], 0
+c_compiler.key(text)
+WATCHED = ("open", "subprocess.Popen", "os.chmod", "os.rename", "os.remove", "os.mkdir", "os.listdir")
+def watch(event, args):
+    global seen
+    if event in WATCHED:
+        seen += 1
+        if seen == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+def ended(work):
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+def build():
+    sys.addaudithook(watch)
+    c_compiler.build(text)
+def use():
+    c_compiler.load(text, "add")
+    left = [name for name in os.listdir(c_compiler.cache_directory()) if not name.endswith((".so", ".tmp"))]
+    assert not left, left
+for moment in range(1, 100):
+    os.environ["WORKBENCH_CACHE"] = f"{{root}}/{{moment}}"
+    how = ended(build)
+    assert ended(use) == 0, moment
+    if how == 0:
+        break
+    assert how == signal.SIGKILL, (moment, how)
+print(moment)
+"""
 
 
 @pytest.mark.needs_cc
 def test_a_kill_at_any_moment_leaves_nothing_broken(cache):
-    for delay in (0.0, 0.12, 0.16, 0.2, 0.24, 0.3):
-        process = in_process(BUILD, cache)
-        time.sleep(delay)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=60)
-    process = in_process(BUILD, cache)
-    out, err = process.communicate(timeout=120)
+    process = in_process(KILLED, cache)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
+    assert 5 < int(out) < 99
+
+
+@pytest.mark.needs_cc
+def test_what_a_kill_left_behind_is_removed_when_it_is_old(cache):
+    c_compiler.build(text(5))
+    old, new = cache / "old.tmp", cache / "new.tmp"
+    for file in (old, new):
+        file.write_text("half")
+    os.utime(old, (0, 0))
+    c_compiler._prepared.cache_clear()
+    c_compiler.build(text(5))
+    assert not old.exists() and new.exists()
 
 
 # ---- the directory
@@ -289,12 +305,23 @@ def test_the_pool_runs_every_cell_once(cells):
 
 
 @pytest.mark.needs_cc
-def test_the_pool_sleeps_when_there_is_no_work():
-    compiled = c_compiler.load(ADD, "add")
-    compiled(arguments(np.zeros(100)), 0, 100, 4)
-    start = time.process_time()
-    time.sleep(0.3)
-    assert time.process_time() - start < 0.1
+def test_the_pool_sleeps_when_there_is_no_work(cache):
+    """Seen by the scheduler: the states of all threads of a process that has just used the pool."""
+    process = in_process(
+        BUILD + """
+import time
+from pathlib import Path
+c_compiler.load(text, "add")(np.array([np.zeros(100).ctypes.data], np.int64).tobytes(), 0, 100, 4)
+def asleep():
+    states = [file.read_text().rpartition(")")[2].split()[0] for file in Path("/proc/self/task").glob("*/stat")]
+    return len(states) >= 4 and states.count("R") == 1  # this one
+until = time.monotonic() + 60
+while not asleep():
+    assert time.monotonic() < until, "a thread of the pool never sleeps"
+    time.sleep(0.01)
+""", cache)  # fmt: skip
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
 
 
 @pytest.mark.needs_cc
@@ -361,27 +388,28 @@ assert not c_compiler.lost(pending)
 def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(cache):
     process = in_process(
         """
-import os, threading, time
+import os, threading
 from workbench.arrays import allocation
-held = threading.Event()
+held, forked = threading.Event(), threading.Event()
 def launch():
     with allocation.LOCK:
         held.set()
-        time.sleep(0.3)
+        forked.wait(0.3)  # a fork that waits for the lock comes after this
 threading.Thread(target=launch).start()
 held.wait()
 child = os.fork()
 if child == 0:
     found = []
     def look():
-        found.append(allocation.LOCK.acquire(timeout=5))
+        found.append(allocation.LOCK.acquire(timeout=30))
         allocation.LOCK.release()
     other = threading.Thread(target=look)
     other.start()
     other.join()
-    os._exit(0 if allocation.LOCK.acquire(timeout=5) and found == [True] else 1)
+    os._exit(0 if allocation.LOCK.acquire(timeout=30) and found == [True] else 1)
+forked.set()
 assert os.waitpid(child, 0)[1] == 0
-assert allocation.LOCK.acquire(timeout=5)
+assert allocation.LOCK.acquire(timeout=30)
 """, cache)  # fmt: skip
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -459,7 +487,7 @@ def test_a_kernel_runs_on_a_gpu():
 
 
 SLOW = """
-import sys, time, numpy as np
+import numpy as np
 import workbench as wb
 
 @wb.kernel
@@ -467,28 +495,29 @@ def cube(x: wb.array(dtype=float), y: wb.array(dtype=float)):
     i = wb.tid()
     y[i] = x[i] * x[i] * x[i]
 
-start = time.perf_counter()
 x, y = wb.array(np.array([1.0, 2.0], np.float32), requires_grad=True), wb.zeros(2, requires_grad=True)
 with wb.Tape() as tape:
     wb.launch(cube, 2, inputs=[x, y])
 tape.backward(grads={y: wb.ones(2)})
-print(x.grad.numpy().tolist(), time.perf_counter() - start)
+print(x.grad.numpy().tolist())
 """
 
 
 def test_a_kernel_and_its_adjoint_compile_side_by_side_and_long_waits_show_a_bar(tmp_path):
-    slow = tmp_path / "slow-cc"
-    real = c_compiler.compiler().command
-    slow.write_text(f'#!/bin/sh\ncase "$*" in *--version*) ;; *) sleep 3;; esac\nexec {shlex.join(real)} "$@"\n')
+    """The compiler here goes on when a second one has begun, and then takes long."""
+    slow, begun = tmp_path / "slow-cc", tmp_path / "begun"
+    begun.mkdir()
+    wait = f"touch {begun}/$$; n=0; until [ $(ls {begun} | wc -l) -ge 2 ]; do n=$((n+1)); [ $n -lt 1200 ] || exit 9; "
+    wait += "sleep 0.1; done; sleep 2"
+    real = shlex.join(c_compiler.compiler().command)
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *--version*) ;; *) {wait};; esac\nexec {real} "$@"\n')
     slow.chmod(0o755)
     file = tmp_path / "cube.py"
     file.write_text(SLOW)
     environment = {**os.environ, "CC": str(slow), "WORKBENCH_CACHE": str(tmp_path / "cache")}
     done = subprocess.run([sys.executable, file], env=environment, capture_output=True, text=True, check=True)
-    gradient, _, seconds = done.stdout.rpartition("] ")
-    assert gradient == "[3.0, 12.0"
-    assert float(seconds) < 6, "one after the other they would take six seconds and more"
-    assert "compiling kernels" in done.stderr
+    assert done.stdout == "[3.0, 12.0]\n"
+    assert len(list(begun.iterdir())) == 2 and "compiling kernels" in done.stderr
 
 
 def test_every_piece_of_a_job_is_done_once_whatever_the_team():

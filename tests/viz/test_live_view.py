@@ -6,7 +6,6 @@ import json
 import re
 import sys
 import threading
-import time
 import zipfile
 from pathlib import Path
 
@@ -286,20 +285,20 @@ def test_an_answer_does_not_wait_for_memory_that_is_in_use(view):
     def hold():
         with memory.LOCK:
             held.set()
-            done.wait(10)
+            done.wait(60)
 
     other = threading.Thread(target=hold)
     other.start()
-    held.wait(10)
-    began = time.perf_counter()
+    held.wait(60)
     try:
         message, _ = ask(view, ask="heat", array=0, cursor=0)
         with pytest.raises(Busy):
             view.answer({"ask": "findings"})
+        assert not done.is_set() and other.is_alive(), "neither waited for the one who has the lock"
     finally:
         done.set()
         other.join()
-    assert message["busy"] == BUSY and time.perf_counter() - began < 1.0
+    assert message["busy"] == BUSY
     assert "ok" in ask(view, ask="heat", array=0, cursor=0)[0]
 
 

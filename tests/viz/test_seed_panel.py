@@ -192,7 +192,7 @@ def panel():
     made = tape.seeds(y)
     yield made
     made._halt.set()
-    made.wait(10)
+    made.wait(60)
 
 
 def test_controls_choose_the_seed_and_each_one_hot_seed_fills_a_row(panel):
@@ -213,7 +213,7 @@ def test_controls_choose_the_seed_and_each_one_hot_seed_fills_a_row(panel):
 
 def test_filling_walks_all_elements_with_progress(panel):
     panel.fill.click()
-    panel.wait(20)
+    panel.wait(60)
     assert panel.message == "4 of 4 rows" and panel.progress.value == 4 == panel.progress.max
     found = np.stack([panel.engine.rows[k] for k in range(4)])
     np.testing.assert_allclose(found, closed(), rtol=1e-6, atol=1e-7)
@@ -226,17 +226,17 @@ def test_filling_can_be_stopped_and_other_requests_are_turned_away_meanwhile(pan
     def slow(*args, **choices):
         made = walk(*args, **choices)
         reached.set()
-        gate.wait(10)
+        gate.wait(60)
         return made
 
     panel.engine.run = slow
     panel.fill.click()
-    assert reached.wait(10) and not panel.stop.disabled
+    assert reached.wait(60) and not panel.stop.disabled
     panel.kind.value = "ones"
     assert "busy: filling rows" in panel.message
     panel.stop.click()
     gate.set()
-    panel.wait(10)
+    panel.wait(60)
     assert panel.message == "2 of 4 rows: stopped"
 
 
@@ -246,17 +246,17 @@ def test_a_request_while_another_thread_holds_the_lock_is_busy_and_answered_late
     def record():
         with allocation.LOCK:
             held.set()
-            hold.wait(10)
+            hold.wait(60)
 
     thread = threading.Thread(target=record)
     thread.start()
-    assert held.wait(10)
+    assert held.wait(60)
     panel.element.value = 3
     assert panel.message == "busy: recording" and panel.run.label == "y[0]"
     hold.set()
-    thread.join(10)
+    thread.join(60)
     for waiting in [t for t in threading.enumerate() if t.name.endswith("(_later)")]:
-        waiting.join(10)
+        waiting.join(60)
     assert panel.run.label == "y[3]" and panel.message == ""
 
 
@@ -304,10 +304,10 @@ def test_the_slider_never_holds_what_json_cannot_say(panel):
 def test_differences_stand_beside_the_gradient(panel):
     assert "wb-tick" not in panel.row.value
     panel.measure.value = True
-    panel.wait(20)
+    panel.wait(60)
     assert panel.row.value.count("wb-tick") == 8 and "relative error" in panel.row.value
     panel.value.value = 2.0
-    panel.wait(20)
+    panel.wait(60)
     assert panel.row.value.count("wb-tick") == 8
 
 
@@ -319,7 +319,7 @@ def test_a_tape_that_cannot_be_replayed_is_seeded_all_the_same():
     np.testing.assert_allclose(panel.run.row, 2 * X)
     assert panel.value.disabled
     panel.measure.value = True
-    panel.wait(20)
+    panel.wait(60)
     assert "keep=&quot;all&quot;" in panel.message
 
 
