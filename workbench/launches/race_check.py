@@ -15,6 +15,7 @@ from ..device import xp
 from ..errors import GradientError, LaunchError
 from ..kernels.analysis.thread_conflicts import private, write_race
 from ..kernels.ir import Function, walk
+from ..kernels.ops import Row
 from ..kernels.ops import memory as rows
 from ..kernels.passes import race_finder as racing
 from ..kernels.types import Array
@@ -93,10 +94,10 @@ def find_races(plan: Plan) -> Races | None:
     function = plan.program.function
     if math.prod(plan.dims) < 2:
         return None
-    kinds: dict[str, set[str]] = {}
+    kinds: dict[str, set[Row]] = {}
     for s in walk(function.body):
         if s.args and isinstance(s.args[0].type, Array) and s.row is not rows.COMPONENTS and s.row is not rows.SHAPE:
-            kinds.setdefault(root_name(s), set()).add(s.row.name)
+            kinds.setdefault(root_name(s), set()).add(s.row)
     grouped = {n: g for g in plan.groups for n in g}
     names: set[str] = set()
     for n in kinds:
@@ -119,10 +120,9 @@ def find_races(plan: Plan) -> Races | None:
     return Races(guard, executable, checked, tuple(position[n] for n in sorted(guard.private)))
 
 
-def _may_clash(kinds: set[str]) -> bool:
+def _may_clash(kinds: set[Row]) -> bool:
     """Loads alone, or atomics of one kind alone, never race."""
-    adds = {"atomic_add", "atomic_sub"}
-    return kinds != {"load"} and not kinds <= adds and (len(kinds) > 1 or kinds == {"store"})
+    return kinds != {rows.LOAD} and not all(r.adds for r in kinds) and (len(kinds) > 1 or kinds == {rows.STORE})
 
 
 def refuse_race(kernel: str, function: Function, dims: tuple, scalars: dict, shapes: dict) -> None:

@@ -11,12 +11,12 @@ from weakref import WeakKeyDictionary
 
 from ...errors import Where
 from .. import ir
+from ..ops import Row, control, memory, scalar
 from ..ops.row import Effect
 from ..types import Array, Composite, Type, is_int
 from .affine import (
     COMPARISONS,
     HOST_FUNCTIONS,
-    NEGATED,
     Affine,
     Guard,
     Symbol,
@@ -28,7 +28,6 @@ from .affine import (
 )
 
 _NEVER = Guard(Affine((), -1))
-_MEMORY = (Effect.READS, Effect.WRITES, Effect.ACCUMULATES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +98,7 @@ class _Reader:
 
     def root(self, value: ir.Value) -> ir.Value:
         value = self.resolve(value)
-        while value.stmt is not None and value.stmt.row.name == "components":
+        while value.stmt is not None and value.stmt.row is memory.COMPONENTS:
             value = self.resolve(value.stmt.args[0])
         return value
 
@@ -117,17 +116,16 @@ class _Reader:
         self.guards, self.certain, self.loops = outer
 
     def statement(self, stmt: ir.Stmt) -> None:
-        name = stmt.row.name
-        if name == "if":
+        if stmt.row is control.IF:
             self.branch(stmt)
-        elif name == "for":
+        elif stmt.row is control.FOR:
             self.loop(stmt)
-        elif name == "call":
+        elif stmt.row is control.CALL:
             self.call(stmt)
         elif stmt.regions:
             for region in stmt.regions:
                 self.guarded(region, (), certain=False)
-        elif stmt.row.effect in _MEMORY:
+        elif stmt.row.touches:
             self.access(stmt)
         elif len(stmt.outs) == 1 and is_int(stmt.outs[0].type):
             self.integer(stmt, stmt.outs[0])
@@ -135,22 +133,21 @@ class _Reader:
     # -- values --
 
     def integer(self, stmt: ir.Stmt, out: ir.Value) -> None:
-        name = stmt.row.name
-        if name == "wrap":
+        if stmt.row is memory.WRAP:
             index, extent = (self.form(a) for a in stmt.args)
             if index is not None and extent is not None and extent.host:
                 self.wrapped[out] = index.settled(), extent.settled()
             return
-        form = self.leaf(stmt, name) or self.arithmetic(stmt, name, out)
+        form = self.leaf(stmt) or self.arithmetic(stmt, out)
         if form is not None:
             self.forms[out] = form
 
-    def leaf(self, stmt: ir.Stmt, name: str) -> Affine | None:
-        if name == "const":
+    def leaf(self, stmt: ir.Stmt) -> Affine | None:
+        if stmt.row is control.CONST:
             return Affine((), int(stmt.attr))
-        if name in ("tid", "dim"):
-            return form_of(name, getattr(stmt.attr, "axis", stmt.attr))
-        if name != "shape":
+        if stmt.row is control.TID or stmt.row is control.DIM:
+            return form_of("tid" if stmt.row is control.TID else "dim", getattr(stmt.attr, "axis", stmt.attr))
+        if stmt.row is not memory.SHAPE:
             return None
         root = self.root(stmt.args[0])
         assert isinstance(root.type, Array)
@@ -158,29 +155,29 @@ class _Reader:
             return Affine((), component_axes(root)[stmt.attr - root.type.ndim])
         return form_of("shape", root.name, stmt.attr)
 
-    def arithmetic(self, stmt: ir.Stmt, name: str, out: ir.Value) -> Affine | None:
+    def arithmetic(self, stmt: ir.Stmt, out: ir.Value) -> Affine | None:
         args = [form for a in stmt.args if (form := self.form(a)) is not None]
         if not args or len(args) < len(stmt.args):
             return None
-        a, limits = args[0], limits_of(out.type)
-        if name in ("add", "sub"):
-            return weighted_sum([(a, 1), (args[1], 1 if name == "add" else -1)], limits)
-        if name == "neg":
+        row, a, limits = stmt.row, args[0], limits_of(out.type)
+        if row is scalar.ADD or row is scalar.SUB:
+            return weighted_sum([(a, 1), (args[1], 1 if row is scalar.ADD else -1)], limits)
+        if row is scalar.NEG:
             return weighted_sum([(a, -1)], limits)
-        if name == "mul":
+        if row is scalar.MUL:
             return product(a, args[1], limits)
-        if name == "cast":
+        if row is scalar.CAST:
             return self.cast(a, stmt.args[0].type, out.type)
-        if name in HOST_FUNCTIONS and all(x.host for x in args):
-            return self.on_host(name, [x.settled() for x in args], limits)
-        if name == "trips" and not args[2].terms and abs(args[2].constant) == 1:
+        if row in HOST_FUNCTIONS and all(x.host for x in args):
+            return self.on_host(row, [x.settled() for x in args], limits)
+        if row is memory.TRIPS and not args[2].terms and abs(args[2].constant) == 1:
             turns = weighted_sum([(args[1].settled(), args[2].constant), (args[0].settled(), -args[2].constant)])
             return Affine(turns.terms, turns.constant, (*turns.needs, (turns, 0, limits[1])))
         return None
 
-    def on_host(self, name: str, args: list[Affine], limits: tuple[int, int]) -> Affine:
+    def on_host(self, row: Row, args: list[Affine], limits: tuple[int, int]) -> Affine:
         needs = tuple(n for a in args for n in a.needs)
-        made = form_of("host", name, *[Affine(a.terms, a.constant) for a in args])
+        made = form_of("host", row, *[Affine(a.terms, a.constant) for a in args])
         return Affine(made.terms, 0, needs, limits)
 
     def cast(self, form: Affine, old: Type, new: Type) -> Affine:
@@ -200,27 +197,27 @@ class _Reader:
         stmt = value.stmt
         if stmt is None:
             return False
-        name = stmt.row.name
-        if name == "const":
+        row = stmt.row
+        if row is control.CONST:
             if bool(stmt.attr) != truth:
                 out.append(_NEVER)
             return True
-        if name in COMPARISONS:
-            return self.comparison(stmt, name if truth else NEGATED[name], out)
-        if name == "logical_not":
+        if row in COMPARISONS:
+            return self.comparison(stmt, row if truth else scalar.NEGATED[row], out)
+        if row is scalar.LOGICAL_NOT:
             return self.condition(stmt.args[0], not truth, out)
-        if name == ("logical_and" if truth else "logical_or"):
+        if row is (scalar.LOGICAL_AND if truth else scalar.LOGICAL_OR):
             parts = [self.condition(a, truth, out) for a in stmt.args]
             return all(parts)
-        if name == "if":
+        if row is control.IF:
             return self.short_circuit(stmt, stmt.outs.index(value), truth, out)
         return False
 
-    def comparison(self, stmt: ir.Stmt, name: str, out: list[Guard]) -> bool:
+    def comparison(self, stmt: ir.Stmt, row: Row, out: list[Guard]) -> bool:
         a, b = (self.form(x) for x in stmt.args)
         if a is None or b is None:
             return False
-        op, left, right, constant = COMPARISONS[name]
+        op, left, right, constant = COMPARISONS[row]
         out.append(Guard(weighted_sum([(a.settled(), left), (b.settled(), right), (Affine((), constant), 1)]), op))
         return True
 
@@ -228,7 +225,7 @@ class _Reader:
         """`and`, `or` as the reader writes them: an `if` one of whose regions yields a constant."""
         for taken, region in ((True, stmt.regions[1]), (False, stmt.regions[0])):
             other = self.resolve(region.results[k])
-            if other.stmt is None or other.stmt.row.name != "const" or bool(other.stmt.attr) == truth:
+            if other.stmt is None or other.stmt.row is not control.CONST or bool(other.stmt.attr) == truth:
                 continue
             chosen = stmt.regions[0 if taken else 1].results[k]
             parts = [self.condition(stmt.args[0], taken, out), self.condition(chosen, truth, out)]
@@ -337,7 +334,7 @@ def accesses_by_array(function: ir.Function) -> dict[str, Grouped]:
         if a.effect is not Effect.READS:
             group.writes.append(a)
         returned = a.effect is not Effect.READS and not used.isdisjoint(a.stmt.outs)  # what an atomic returns, it read
-        if a.effect is Effect.READS or returned or a.stmt.row.name in ("atomic_exch", "atomic_cas"):
+        if a.effect is Effect.READS or returned or a.stmt.row in (memory.ATOMIC_EXCH, memory.ATOMIC_CAS):
             group.reads.append(a)
     return out
 

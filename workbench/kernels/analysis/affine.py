@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..ops import Row, memory, scalar
 from ..types import Scalar, Type
 
 Symbol = tuple  # ('tid', k) ('loop', id): variables; ('dim', k) ('param', n) ('shape', n, k) ('host', row, *forms);
@@ -95,7 +96,7 @@ def product(a: Affine, b: Affine, limits: tuple[int, int]) -> Affine | None:
         if symbol[0] in ("tid", "loop", "scaled"):
             parts.append((form_of("scaled", symbol, bare), c))
         else:
-            parts.append((form_of("host", "mul", form_of(*symbol), bare), c))
+            parts.append((form_of("host", scalar.MUL, form_of(*symbol), bare), c))
     return weighted_sum(parts, limits)
 
 
@@ -103,17 +104,16 @@ def _trips(start: int, stop: int, step: int) -> int:
     return 0 if step == 0 else max(0, -((start - stop) // step))
 
 
-HOST_FUNCTIONS: dict[str, Callable[..., int]] = {
-    "mul": lambda a, b: a * b, "floordiv": lambda a, b: a // b, "pymod": lambda a, b: a % b,
-    "min": min, "max": max, "trips": _trips,
+HOST_FUNCTIONS: dict[Row, Callable[..., int]] = {
+    scalar.MUL: lambda a, b: a * b, scalar.FLOORDIV: lambda a, b: a // b, scalar.PYMOD: lambda a, b: a % b,
+    scalar.MIN: min, scalar.MAX: max, memory.TRIPS: _trips,
 }  # fmt: skip
 
 # comparison -> (op, factor of the left side, factor of the right side, constant)
 COMPARISONS = {
-    "lt": ("ge", -1, 1, -1), "le": ("ge", -1, 1, 0), "gt": ("ge", 1, -1, -1), "ge": ("ge", 1, -1, 0),
-    "eq": ("eq", 1, -1, 0), "ne": ("ne", 1, -1, 0),
+    scalar.LT: ("ge", -1, 1, -1), scalar.LE: ("ge", -1, 1, 0), scalar.GT: ("ge", 1, -1, -1),
+    scalar.GE: ("ge", 1, -1, 0), scalar.EQ: ("eq", 1, -1, 0), scalar.NE: ("ne", 1, -1, 0),
 }  # fmt: skip
-NEGATED = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
 def symbols_in(form: Affine) -> Iterator[Symbol]:

@@ -7,18 +7,8 @@ way is certain unless a value that such an operation had a part in decides about
 from __future__ import annotations
 
 from ..ir import Function, Region, Stmt, Value, root, walk
-from ..types import Array, Composite, Scalar, is_float
-
-# Rows whose floating-point results are the same, bit for bit, from NumPy and from any compiler without contraction.
-# Rows written over components are those of their `expand`. What is not here counts as unsure.
-_EXACT = frozenset(
-    "abs add axial ceil clamp components const construct copysign cross cofactors determinant diag div dot extract"
-    " extract_at floor gate get_diag insert insert_at inverse length length_sq load matmul matrix_from_rows matvec max"
-    " max_of min min_of mul neg nonzero normalize outer pos quat_inverse quat_mul quat_rotate quat_rotate_inv"
-    " quat_to_matrix scale sign skew sqrt step sub trace transpose trunc unscale where"
-    " atomic_add atomic_sub atomic_min atomic_max atomic_exch atomic_cas".split()
-)
-_SAME = ("const", "load", "construct", "extract", "insert")  # in float16 the others may be rounded once more
+from ..ops import control, memory, scalar
+from ..types import Composite, Scalar, is_float
 
 
 def certain(function: Function, shared: frozenset[str] = frozenset()) -> bool:
@@ -34,18 +24,10 @@ def _inexact(stmt: Stmt) -> bool:
     scalars = [o.type.scalar for o in stmt.outs if isinstance(o.type, Composite)]
     scalars += [o.type for o in stmt.outs if isinstance(o.type, Scalar)]
     floats = [t for t in scalars if is_float(t)]
-    takes = any(is_float(a.type) for a in stmt.args if not isinstance(a.type, Array))
-    if stmt.row.name == "cast":
-        return any(t.itemsize == 2 for t in floats)
-    if not floats:
-        return takes and stmt.row.name in ("floordiv", "pymod", "mod")
-    half = any(t.itemsize == 2 for t in floats) and stmt.row.name not in _SAME
-    return half or stmt.row.name not in _EXACT
-
-
-def _on_array(stmt: Stmt) -> bool:
-    known = stmt.row.name not in ("components", "shape", "call")
-    return known and bool(stmt.args) and isinstance(stmt.args[0].type, Array)
+    half = any(t.itemsize == 2 for t in floats)  # rounded once more, but for what is only handed on
+    if stmt.row is scalar.CAST:
+        return half
+    return bool(floats) and (not stmt.row.exact or (half and not stmt.row.moves))
 
 
 def _spread(statements: list[Stmt], unsure: set[Value | str], shared: frozenset[str]) -> bool:
@@ -57,11 +39,11 @@ def _spread(statements: list[Stmt], unsure: set[Value | str], shared: frozenset[
                 if any(v in unsure for v in group):
                     unsure.update(group[1:])
             continue
-        memory = _memory(stmt, shared) if _on_array(stmt) else None
-        if any(a in unsure for a in stmt.args) or memory in unsure:
+        touched = _memory(stmt, shared) if stmt.row.touches else None
+        if any(a in unsure for a in stmt.args) or touched in unsure:
             unsure.update(stmt.outs)
-            if memory is not None and stmt.row.name != "load":
-                unsure.add(memory)
+            if touched is not None and stmt.row is not memory.LOAD:
+                unsure.add(touched)
     return len(unsure) > before
 
 
@@ -74,14 +56,14 @@ def _memory(stmt: Stmt, shared: frozenset[str]) -> str:
 def _carried(stmt: Stmt) -> list[list[Value]]:
     """The values of each place that control flow carries: first what comes in, then what may become it."""
     first, last = stmt.regions[0], stmt.regions[-1]
-    if stmt.row.name == "if":
+    if stmt.row is control.IF:
         both = zip(first.results, last.results, stmt.outs, strict=True)
         return [pair for a, b, out in both for pair in ([a, out], [b, out])]
-    if stmt.row.name == "call":
+    if stmt.row is control.CALL:
         ins = [[a, p] for a, p in zip(stmt.args, first.params, strict=True)]
         return ins + [[r, out] for r, out in zip(first.results, stmt.outs, strict=True)]
     results = last.results[stmt.attr.breaks :]
-    if stmt.row.name == "for":
+    if stmt.row is control.FOR:
         bounds = [[a, first.params[0]] for a in stmt.args[:3]]
         rest = zip(stmt.args[3:], first.params[1:], results, stmt.outs, strict=True)
         return bounds + [[init, p, out] for init, p, _, out in rest] + [
@@ -93,14 +75,13 @@ def _carried(stmt: Stmt) -> list[list[Value]]:
 
 def _decides(stmt: Stmt) -> list[Value]:
     """The arguments, and results of regions, on which it depends which statements run and which memory they touch."""
-    name = stmt.row.name
-    if name == "if":
+    if stmt.row is control.IF:
         return [stmt.args[0]]
-    if name == "for":
+    if stmt.row is control.FOR:
         return [*stmt.args[:3], *_flag(stmt.regions[0], stmt)]
-    if name == "while":
+    if stmt.row is control.WHILE:
         return [stmt.regions[0].results[0], *_flag(stmt.regions[1], stmt)]
-    if _on_array(stmt):
+    if stmt.row.touches:
         return list(stmt.args[1 : 1 + stmt.args[0].type.ndim])  # type: ignore[attr-defined]
     return []
 

@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from .. import ir
+from ..ops import memory
 from .accesses import accesses_of
 from .affine import Point, Symbol
 from .hulls import Hull, LaunchNumbers, Line, Unknown
@@ -89,7 +90,7 @@ def write_race(
 ) -> Race | None:
     """Two threads that certainly store to one address of one parameter; None: none was found."""
     launch = LaunchNumbers(dims, scalars, shapes)
-    stores = [a for a in accesses_of(function) if a.stmt.row.name == "store" and a.certain and None not in a.indices]
+    stores = [a for a in accesses_of(function) if a.stmt.row is memory.STORE and a.certain and None not in a.indices]
     hulls = [h for h in (Hull(a, launch) for a in stores) if not h.empty]
     for k, one in enumerate(hulls):
         for other in hulls[k:]:

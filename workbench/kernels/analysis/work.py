@@ -10,14 +10,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from .. import ir
-from ..ops import control, memory
+from ..ops import control, memory, scalar
 from ..ops.row import Effect
-from ..ops.scalar import MATH1, MATH2
 from ..types import Array, Scalar, is_float
 
 TURNS = 16  # of a loop that nobody knows anything of
-_FREE = {control.CONST, control.TID, control.DIM, memory.SHAPE, memory.COMPONENTS}
-_DEAR = {*MATH1, *MATH2, "div", "length", "normalize", "inverse"}
 
 
 @dataclass(frozen=True)
@@ -51,16 +48,13 @@ def _region(region: ir.Region) -> _Work:
             else:
                 own += inner.own
                 loops += inner.loops
-        if s.row not in _FREE:
-            own += _weight(s) * max([_size(v) for v in (*s.args, *s.outs)], default=1)
+        own += _weight(s) * max([_size(v) for v in (*s.args, *s.outs)], default=1)
     return _Work(own, tuple(loops))
 
 
 def _weight(s: ir.Stmt) -> float:
-    if s.row.name in _DEAR:
-        return 8.0
     counting = s.outs and not isinstance(s.outs[0].type, Array) and not is_float(s.outs[0].type)
-    return 0.25 if counting and s.row.effect is Effect.PURE else 1.0
+    return 0.25 if counting and s.row.cost == 1 and s.row.effect is Effect.PURE else s.row.cost
 
 
 def _size(value: ir.Value) -> int:
@@ -87,7 +81,7 @@ def _number(value: ir.Value, scalars: Mapping, shapes: Mapping) -> int | None:
         found = s.attr
     elif s.row is memory.SHAPE:
         found = shapes.get(ir.root(s.args[0]).name, (None,) * 4)[s.attr]
-    elif s.row is memory.TRIPS or s.row.name in ("add", "sub"):
+    elif s.row in (memory.TRIPS, scalar.ADD, scalar.SUB):
         numbers = [_number(a, scalars, shapes) for a in s.args]
         found = None if None in numbers else int(s.row.compute(*map(np.int64, numbers)))  # type: ignore[arg-type]
     else:

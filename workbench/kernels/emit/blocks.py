@@ -13,18 +13,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ..ir import Function, Region, Stmt, Value, root, walk
-from ..ops import control
+from ..ops import control, scalar
 from ..ops import memory as rows
 from ..ops.row import Effect
-from ..ops.scalar import MATH1, MATH2
 from ..passes import simplify
 from ..types import Array, Composite, Type, is_float
 from .body import Body, Variant, type_name
 
 _NAMES = (control.CONST, control.TID, control.DIM, rows.SHAPE, rows.COMPONENTS)
-_CALLS = {*MATH1, *MATH2} - {"sqrt", "fabs", "floor", "ceil", "trunc", "rint", "nearbyint", "fmin", "fmax", "copysign"}
 _ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)
-_NO = {"while", "stack", "push", "pop", "log_store", "mark", "rollback", "printf", "call"}
+_NO = (control.WHILE, control.CALL, rows.LOG_STORE)  # nor what has to do with stacks, logs and printing
 BLOCK_BYTES = 1024  # of the widest float of a block: what is done once for it costs little beside it
 KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest cache, and takes compilers very long
 WORTH = 8  # float operations without which a block is not worth its arrays
@@ -100,7 +98,10 @@ def _possible(function: Function, variant: Variant) -> bool:
     """May the function take another form at all, with its loops written out or not."""
     if not variant.restrict or variant.check_bounds or variant.atomic or variant.inner is not None:
         return False
-    return not any(s.row.name in _NO or (s.row in rows.ATOMICS and _returns(s, function)) for s in walk(function.body))
+    return not any(
+        s.row.effect is Effect.IO or s.row in _NO or (s.row in rows.ATOMICS and _returns(s, function))
+        for s in walk(function.body)
+    )
 
 
 def _floats(type: Type) -> bool:
@@ -183,7 +184,7 @@ class _Facts:
                 t.row.effect is Effect.PURE and self.clean(t) for region in s.regions for t in region.body
             )
         whole = s.outs and not _floats(s.outs[0].type) and s.outs[0] not in self.uniform
-        if s.row.name in _CALLS or (whole and s.row.name in ("div", "mod", "floordiv")):
+        if s.row.library or (whole and s.row in (scalar.MOD, scalar.FLOORDIV)):
             return False
         mine = all(v in self.own for v in s.args[1 : len(s.args) - (s.row is rows.STORE)])
         if s.row is rows.LOAD:

@@ -213,9 +213,8 @@ def _curved(name: str, **fields: Any) -> Row:
 
 def _multilinear(name: str, operands: int, **fields: Any) -> Row:
     """Linear in its one operand, or in each of its two."""
-    if operands == 1:
-        return row(name, tangent=_linear_tangent(name), exact=True, **fields)
-    return row(name, tangent=_bilinear_tangent(name), bilinear=True, exact=True, **fields)
+    tangent = (_linear_tangent if operands == 1 else _bilinear_tangent)(name)
+    return row(name, tangent=tangent, exact=True, **fields)
 
 
 # ---- sums over components
@@ -236,7 +235,7 @@ def _dot(a, b, types=None, out=None):
 
 DOT = _multilinear(
     "dot", 2, type=_rule("dot", Composite, "two vectors or quaternions", lambda t: t.scalar), expand=_dot,
-    adjoint=lambda g, y, a, b: (SCALE(b, g), SCALE(a, g)),
+    adjoint=lambda g, y, a, b: (SCALE(b, g), SCALE(a, g)), bilinear=True,
     doc="dot(a: V, b: V) -> scalar, V vector or quaternion: sum of the products of components.",
 )  # fmt: skip
 
@@ -249,7 +248,7 @@ def _scale_type(v: Type, s: Type) -> Type:
 
 
 SCALE = _multilinear(
-    "scale", 2, type=_scale_type, elementwise=True, meaning=MUL.meaning, c=MUL.c, cheap=True,
+    "scale", 2, type=_scale_type, elementwise=True, meaning=MUL.meaning, c=MUL.c, cheap=True, bilinear=True,
     adjoint=lambda g, y, v, s: (SCALE(g, s), DOT(g, v)), doc="Every component of v times the scalar s.",
 )  # fmt: skip
 

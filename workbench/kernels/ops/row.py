@@ -83,7 +83,7 @@ class Row:
 
     Facts by which passes choose; what nobody has said does not hold, so a new row is treated with care:
     linear                   linear in its float arguments together: adjoints and tangents pass it as a whole, unguarded
-    bilinear                 linear in each of two arguments: a partial derivative is made of the other one alone
+    bilinear                 linear in each of two arguments: a partial derivative needs no guard against its own
     exact                    a float result has the same bits from NumPy and from any compiler without contraction
     moves                    hands values on as they are: nothing is rounded, in float16 either
     cheap                    sooner worked out again than stored and loaded

@@ -6,22 +6,24 @@ Expressions are compared by structure, so `i - 1` in a condition and `i - 1` in 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from .. import ir
+from ..ops import Row, control, memory, scalar
 from ..types import is_int
 
-ORDER = ("lt", "le", "gt", "ge", "eq", "ne")
-NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
-SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+# Computed alike, these give the same: their values are compared by structure.
+_STRUCTURAL = (
+    scalar.ADD, scalar.SUB, scalar.MUL, scalar.NEG, control.TID, memory.SHAPE, scalar.FLOORDIV, scalar.PYMOD,
+)  # fmt: skip
 
 
 def static_int(v: object) -> int | None:
     """The Python integer that a literal or a constant value holds."""
     if isinstance(v, int) and not isinstance(v, bool):
         return v
-    if isinstance(v, ir.Value) and v.stmt is not None and v.stmt.row.name == "const" and is_int(v.type):
+    if isinstance(v, ir.Value) and v.stmt is not None and v.stmt.row is control.CONST and is_int(v.type):
         return v.stmt.attr
     return None
 
@@ -31,10 +33,10 @@ def key(v: ir.Value) -> Hashable:
     s = v.stmt
     if s is None:
         return id(v)
-    if s.row.name == "const":
-        return ("const", str(v.type), s.attr)
-    if s.row.name in ("add", "sub", "mul", "neg", "tid", "shape", "floordiv", "pymod"):
-        return (s.row.name, str(s.attr), *[key(a) for a in s.args])
+    if s.row is control.CONST:
+        return (s.row, str(v.type), s.attr)
+    if s.row in _STRUCTURAL:
+        return (s.row, str(s.attr), *[key(a) for a in s.args])
     return id(v)
 
 
@@ -83,16 +85,14 @@ class Facts:
         s = v.stmt
         if s is None:
             return None
-        rule = getattr(self, f"_{s.row.name}", None)
-        return rule(v, s) if rule else None
+        rule = _RULES.get(s.row)
+        return rule(self, v, s) if rule else None
 
     def _const(self, v, s):
         return s.attr
 
-    def _tid(self, v, s):
+    def _count(self, v, s):
         return 0
-
-    _dim = _shape = _tid
 
     def _add(self, v, s):
         a, b = map(self.lower, s.args)
@@ -144,11 +144,11 @@ class Facts:
         s = c.stmt
         if s is None:
             return
-        if s.row.name in ORDER:
-            self._assume_order(s.row.name if truth else NEGATED[s.row.name], *s.args)
-        elif s.row.name == "logical_not":
+        if s.row in scalar.NEGATED:
+            self._assume_order(s.row if truth else scalar.NEGATED[s.row], *s.args)
+        elif s.row is scalar.LOGICAL_NOT:
             self._assume(s.args[0], not truth)
-        elif s.row.name == "if":
+        elif s.row is control.IF:
             self._assume_chain(c, s, truth)
 
     def _assume_chain(self, c: ir.Value, s: ir.Stmt, truth: bool) -> None:
@@ -159,17 +159,25 @@ class Facts:
                 self._assume(s.args[0], not side)
                 self._assume(s.regions[1 if side else 0].results[k], truth)
 
-    def _assume_order(self, name: str, a: ir.Value, b: ir.Value) -> None:
+    def _assume_order(self, row: Row, a: ir.Value, b: ir.Value) -> None:
         if is_int(a.type) and is_int(b.type):
-            self._bound(a, name, self.lower(b), static_int(b))
-            self._bound(b, SWAPPED[name], self.lower(a), static_int(a))
+            self._bound(a, row, self.lower(b), static_int(b))
+            self._bound(b, scalar.SWAPPED[row], self.lower(a), static_int(a))
 
-    def _bound(self, v: ir.Value, name: str, low: int | None, exact: int | None) -> None:
-        if low is not None and name in ("gt", "ge", "eq"):
-            self.set(v, low + (name == "gt"))
-        elif name == "ne" and exact is not None and self.lower(v) == exact:
+    def _bound(self, v: ir.Value, row: Row, low: int | None, exact: int | None) -> None:
+        if low is not None and row in (scalar.GT, scalar.GE, scalar.EQ):
+            self.set(v, low + (row is scalar.GT))
+        elif row is scalar.NE and exact is not None and self.lower(v) == exact:
             self.set(v, exact + 1)
 
 
 def _is_constant(v: ir.Value, truth: bool) -> bool:
-    return v.stmt is not None and v.stmt.row.name == "const" and v.stmt.attr is truth
+    return v.stmt is not None and v.stmt.row is control.CONST and v.stmt.attr is truth
+
+
+_RULES: dict[Row, Callable[[Facts, ir.Value, ir.Stmt], int | None]] = {
+    control.CONST: Facts._const, control.TID: Facts._count, control.DIM: Facts._count, memory.SHAPE: Facts._count,
+    scalar.ADD: Facts._add, scalar.SUB: Facts._sub, scalar.MUL: Facts._mul, scalar.MIN: Facts._min,
+    scalar.MAX: Facts._max, scalar.FLOORDIV: Facts._floordiv, scalar.PYMOD: Facts._pymod, memory.WRAP: Facts._wrap,
+    scalar.CAST: Facts._cast, control.IF: Facts._if,
+}  # fmt: skip
