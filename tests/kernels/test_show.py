@@ -11,22 +11,9 @@ import pytest
 
 from workbench.errors import Where
 from workbench.kernels import ir, show
-from workbench.kernels.ops import control, memory
-from workbench.kernels.ops.row import Row
+from workbench.kernels.ops import control, linear, memory, scalar
 from workbench.kernels.types import Array, Stack, bool_, float32, float64, int32, vector
 
-ADD = Row("add", type=lambda a, b: a)
-MUL = Row("mul", type=lambda a, b: a)
-LT = Row("lt", type=lambda a, b: bool_)
-SIN = Row("sin", type=lambda a: a)
-NEG = Row("neg", type=lambda a: a)
-NOT = Row("logical_not", type=lambda a: a)
-CAST = Row("cast", type=lambda a, attr: attr, typed_by_attr=True)
-CONSTRUCT = Row("construct", type=lambda *a, attr: attr, typed_by_attr=True)
-EXTRACT = Row("extract", type=lambda v, attr: v.scalar, typed_by_attr=True)
-INSERT = Row("insert", type=lambda v, s, attr: v, typed_by_attr=True)
-AT = Row("extract_at", type=lambda v, i: v.scalar)
-INSERT_AT = Row("insert_at", type=lambda v, i, s: v)
 X = Array(float32)
 SOURCE = ["def square(x, y):\n", "    i = wb.tid()\n", "    y[i] = x[i]*x[i]\n"]
 
@@ -52,7 +39,7 @@ def square():
     b.where = where(12)
     i = b.emit(control.TID, attr=control.Tid(0), name="i")
     b.where = where(13)
-    b.emit(memory.STORE, y, i, b.emit(MUL, b.emit(memory.LOAD, x, i), b.emit(memory.LOAD, x, i)))
+    b.emit(memory.STORE, y, i, b.emit(scalar.MUL, b.emit(memory.LOAD, x, i), b.emit(memory.LOAD, x, i)))
     return f
 
 
@@ -87,20 +74,20 @@ def test_an_empty_kernel_passes():
 def test_a_users_name_that_repeats_is_numbered():
     f, b, (x,) = new(f=float32)
     for _ in range(2):
-        x = b.emit(ADD, x, x, name="f")
+        x = b.emit(scalar.ADD, x, x, name="f")
     assert body(f) == ["f.1: float32 = f + f", "f.2: float32 = f.1 + f.1"]
 
 
 def test_our_names_keep_off_the_users():
     f, b, (x,) = new(v0=float32)
-    b.emit(ADD, x, x)
+    b.emit(scalar.ADD, x, x)
     assert body(f) == ["v1: float32 = v0 + v0"]
 
 
 def test_constants_stand_where_they_are_used_unless_the_user_named_them():
     f, b, (x,) = new(x=float32)
-    b.emit(MUL, x, const(b, 2, float32))
-    b.emit(MUL, const(b, 0.1, float64), const(b, 1.5, float64, name="g"))
+    b.emit(scalar.MUL, x, const(b, 2, float32))
+    b.emit(scalar.MUL, const(b, 0.1, float64), const(b, 1.5, float64, name="g"))
     const(b, (1, 2, 3), vector(3, float32), name="up")
     assert body(f) == [
         "v0: float32 = x * 2.0",
@@ -112,21 +99,21 @@ def test_constants_stand_where_they_are_used_unless_the_user_named_them():
 
 def test_every_kind_of_expression():
     f, b, (x, v, s, i, c) = new(x=X, v=vector(3, float32), s=float32, i=int32, c=bool_)
-    b.emit(SIN, s)
-    b.emit(NEG, s)
-    b.emit(NOT, c)
-    b.emit(CAST, s, attr=float64)
-    b.emit(CONSTRUCT, s, s, s, attr=v.type)
-    b.emit(EXTRACT, v, attr=(0,))
-    b.emit(EXTRACT, v, attr=2)
-    b.emit(INSERT, v, s, attr=1)
-    b.emit(AT, v, i)
-    b.emit(INSERT_AT, v, i, s)
+    b.emit(scalar.SIN, s)
+    b.emit(scalar.NEG, s)
+    b.emit(scalar.LOGICAL_NOT, c)
+    b.emit(scalar.CAST, s, attr=float64)
+    b.emit(linear.CONSTRUCT, s, s, s, attr=v.type)
+    b.emit(linear.EXTRACT, v, attr=(0,))
+    b.emit(linear.EXTRACT, v, attr=2)
+    b.emit(linear.INSERT, v, s, attr=1)
+    b.emit(linear.EXTRACT_AT, v, i)
+    b.emit(linear.INSERT_AT, v, i, s)
     b.emit(memory.SHAPE, x, attr=0)
     b.emit(control.DIM, attr=control.Tid(1))
     b.emit(memory.ACCUMULATE, x, i, s)
     b.emit(memory.ATOMIC_ADD, x, i, s)
-    b.emit(NEG, b.emit(memory.ATOMIC_ADD, x, i, s, name="old"))
+    b.emit(scalar.NEG, b.emit(memory.ATOMIC_ADD, x, i, s, name="old"))
     b.emit(memory.ATOMIC_MIN, x, i, s)
     stack = b.emit(control.STACK, attr=Stack(float32, 8), name="st")
     b.emit(control.PUSH, stack, s)
@@ -159,15 +146,15 @@ def test_every_kind_of_expression():
 
 def test_branches_loops_and_breaks():
     f, b, (x, n, s) = new(x=X, n=int32, s=float32)
-    go = b.emit(LT, n, const(b, 3), name="go")
+    go = b.emit(scalar.LT, n, const(b, 3), name="go")
     then, other = ir.Region(), ir.Region()
     with b.inside(then):
-        then.results = (b.emit(SIN, s),)
+        then.results = (b.emit(scalar.SIN, s),)
     other.results = (s,)
     (r,) = b.append(control.IF, (go,), (float32,), (then, other), name="r").outs
     turn = ir.Region([ir.Value(int32, "j"), ir.Value(float32, "r")])
     with b.inside(turn):
-        turn.results = (go, b.emit(MUL, turn.params[1], r))
+        turn.results = (go, b.emit(scalar.MUL, turn.params[1], r))
     bounds = [const(b, 0), n, const(b, 1)]
     b.append(control.FOR, [*bounds, r], (float32,), (turn,), control.Loop(breaks=True), name="r")
     b.append(control.IF, (go,), (), (ir.Region(), ir.Region()))
@@ -190,9 +177,9 @@ def test_while_shows_its_test_and_its_body():
     f, b, (n,) = new(n=int32)
     test, turn = ir.Region([ir.Value(int32, "k")]), ir.Region([ir.Value(int32, "k")])
     with b.inside(test):
-        test.results = (b.emit(LT, test.params[0], n),)
+        test.results = (b.emit(scalar.LT, test.params[0], n),)
     with b.inside(turn):
-        turn.results = (b.emit(ADD, turn.params[0], const(b, 1)),)
+        turn.results = (b.emit(scalar.ADD, turn.params[0], const(b, 1)),)
     b.append(control.WHILE, (const(b, 0),), (int32,), (test, turn), control.Loop(), name="k")
     assert body(f) == [
         "k: int32 = while carrying (0):",
@@ -227,7 +214,7 @@ def adjoint_of(primal):
     with b.at(None, of=store):
         g = b.emit(memory.LOAD, dy, i)
     with b.at(None, of=mul):
-        b.emit(memory.ACCUMULATE, dx, i, b.emit(MUL, g, v))
+        b.emit(memory.ACCUMULATE, dx, i, b.emit(scalar.MUL, g, v))
     return f
 
 
@@ -249,7 +236,7 @@ def test_an_inlined_statement_belongs_to_the_line_that_calls():
     f, b, (s,) = new(s=float32)
     f.first_line, f.file = 11, "cell.py"
     b.where = where(11, file="other.py", caller=where(13))
-    b.emit(SIN, s)
+    b.emit(scalar.SIN, s)
     assert [len(row.primal) for row in show.beside(f, None, SOURCE)] == [0, 0, 1]
 
 

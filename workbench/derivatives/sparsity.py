@@ -25,7 +25,7 @@ from ..kernels import ir
 from ..kernels.analysis.rounding import certain
 from ..kernels.interpreter import run
 from ..kernels.ir import root, walk
-from ..kernels.ops.memory import ATOMICS
+from ..kernels.ops import control, memory
 from ..kernels.types import Array, Composite, is_float
 from ..tapes.events import Event
 from ..tapes.jvp import passing
@@ -130,7 +130,7 @@ class _Launch:
 
     def run(self) -> None:
         for stmt in walk(self.function.body):
-            if stmt.row.name == "call" and any(isinstance(a.type, Array) for a in stmt.args):
+            if stmt.row is control.CALL and any(isinstance(a.type, Array) for a in stmt.args):
                 raise _refused("a func with an adjoint of its own reaches into arrays", self.event)
         plan = self.command.plan
         shared = plan.groups if plan.backend != "numpy" else ()
@@ -150,21 +150,20 @@ class _Launch:
             self.finish()
             self.thread, self.loaded, self.stored = thread, dict(self.always), {}
         row = stmt.row
-        if not stmt.args or not isinstance(stmt.args[0].type, Array) or row.name in ("components", "shape"):
+        if not row.touches:
             return
         a = self.live.get(root(stmt.args[0]).name)
         if a is None or not is_float(stmt.args[0].type):
             return
         touched = self.touched(a, stmt, values)
-        adds = row.name in ("accumulate", "atomic_add", "atomic_sub")
-        if row.name != "store" and (not adds or any(o in self.used for o in stmt.outs)):
+        if row is not memory.STORE and (not row.adds or any(o in self.used for o in stmt.outs)):
             own = self.pattern.lines_of(a.allocation)
             for place in touched:
                 join(self.loaded, own[place])
-        if row.name != "load":
+        if row.writes:
             for place in touched:
                 key = a.allocation, place
-                self.stored[key] = self.stored.get(key, True) and (adds or row in ATOMICS)
+                self.stored[key] = self.stored.get(key, True) and (row.adds or row in memory.ATOMICS)
 
     def finish(self) -> None:
         """The thread has ended: what it stored depends on all that it loaded; what it added to, also on what it did."""

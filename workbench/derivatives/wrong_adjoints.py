@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..kernels import ir
-from ..kernels.interpreter import run
 from ..kernels.ir import Region, Stmt, Value, walk
 from ..kernels.ops import control as c
+from ..kernels.ops import linear
 from ..kernels.ops import memory as mem
 from ..kernels.ops.row import Row
 from ..kernels.passes import simplify
@@ -31,7 +31,7 @@ Mistake = Callable[["Program", frozenset[str], Groups], Reverse]
 
 # passes its argument on, and no gradient back; not among the rows of the language
 DETACH = Row("detach", type=lambda t: t, elementwise=True, meaning=lambda x: x, c="{0}")
-PEEK = Row("peek", type=lambda stack: stack.dtype)
+PEEK = Row("peek", type=lambda stack: stack.dtype, meaning=lambda stack: stack[-1])
 
 
 def components(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
@@ -40,7 +40,7 @@ def components(program: Program, active: frozenset[str], groups: Groups) -> Reve
     for region in _regions(made.body):
         body = []
         for stmt in region.body:
-            if stmt.row.name in ("insert", "insert_at") and is_float(stmt.args[-1].type):
+            if stmt.row in (linear.INSERT, linear.INSERT_AT) and is_float(stmt.args[-1].type):
                 cut = _detached(stmt.args[-1], stmt)
                 body.append(cut)
                 stmt.args = (*stmt.args[:-1], cut.outs[0])
@@ -96,15 +96,3 @@ def outputs(program: Program, active: frozenset[str], groups: Groups) -> Reverse
     for region in _regions(made.function.body):
         region.body[:] = [s for s in region.body if s.row is not mem.STORE or ir.root(s.args[0]).name not in shadows]
     return made
-
-
-def _peek(compiler: Any, stmt: Stmt) -> Callable[[list], None]:
-    (stack,), out = compiler.at(stmt.args), compiler.new(stmt.outs[0])
-
-    def step(slots: list) -> None:
-        slots[out] = slots[stack][-1]
-
-    return step
-
-
-run._STEPS["peek"] = _peek

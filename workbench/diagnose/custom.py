@@ -14,6 +14,7 @@ import numpy as np
 from ..arrays.workspace import Workspace
 from ..errors import KernelError, Where
 from ..kernels import ir
+from ..kernels.ops import control
 from ..kernels.passes.adjoint import adjoint
 from ..tapes.events import Event
 from ..tapes.rerun import Copies, run_copies, small
@@ -68,7 +69,7 @@ def _comparable(given: np.ndarray, expected: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _rule(stmt: ir.Stmt) -> bool:
-    return stmt.row.name == "call" and stmt.attr.grad is not None
+    return stmt.row is control.CALL and stmt.attr.grad is not None
 
 
 def _without_rules(function: ir.Function) -> ir.Function:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ..kernels.ops import Row, linear, memory, scalar
 from .finding import Finding
 from .first_nan import Birth, first_not_finite, first_not_finite_adjoint
 from .rule import Case, any_name
@@ -60,15 +61,16 @@ def backward_not_finite(case: Case) -> Iterator[Finding]:
             return
 
 
-_REMEDIES = {
-    "sqrt": "sqrt(x + eps), or a branch around zero: the slope of sqrt at 0 is infinite",
-    "length": "sqrt(dot(v, v) + eps): the length of a zero vector has no direction",
-    "normalize": "v / (length(v) + eps)",
-    "div": "keep the divisor away from zero", "unscale": "keep the divisor away from zero",
-    "log": "log(x + eps), for x >= 0", "pow": "keep the base above zero, or write the power as a product",
-    "acos": "clamp the argument to just inside -1 and 1", "asin": "clamp the argument to just inside -1 and 1",
-    "exp": "a smaller argument, or float64",
-    "load": "the value itself is not finite: look for its origin in the forward pass",
+_REMEDIES: dict[Row, str] = {
+    scalar.SQRT: "sqrt(x + eps), or a branch around zero: the slope of sqrt at 0 is infinite",
+    linear.LENGTH: "sqrt(dot(v, v) + eps): the length of a zero vector has no direction",
+    linear.NORMALIZE: "v / (length(v) + eps)",
+    scalar.DIV: "keep the divisor away from zero", linear.UNSCALE: "keep the divisor away from zero",
+    scalar.LOG: "log(x + eps), for x >= 0", scalar.POW: "keep the base above zero, or write the power as a product",
+    scalar.ACOS: "clamp the argument to just inside -1 and 1",
+    scalar.ASIN: "clamp the argument to just inside -1 and 1",
+    scalar.EXP: "a smaller argument, or float64",
+    memory.LOAD: "the value itself is not finite: look for its origin in the forward pass",
 }  # fmt: skip
 
 
@@ -78,7 +80,7 @@ def _born(birth: Birth | None, step: Step, text: str, doubt: str, names: tuple[s
         why = f"by `{step.event.label}`" if step.event.command is None else UNSEEN
         sentence = f"{text}, {why}.{doubt}"
         return Finding("not-finite", "warning", title, step.event.where, sentence, "", names)
-    sentence = f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row}`.{doubt}"
+    sentence = f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`.{doubt}"
     return Finding("not-finite", "warning", title, birth.where or step.event.where, sentence,
                    _REMEDIES.get(birth.row, "look at the operands of this line"), names)  # fmt: skip
 

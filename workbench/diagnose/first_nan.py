@@ -15,9 +15,10 @@ from ..arrays.workspace import Workspace
 from ..errors import Where
 from ..kernels import ir
 from ..kernels.interpreter import run
+from ..kernels.ops import Row, control, memory, scalar
 from ..kernels.types import Array
 from ..tapes.events import Event
-from ..tapes.rerun import WRITES, Enough, is_number, root_name, run_adjoint, run_primal, small
+from ..tapes.rerun import Enough, is_number, root_name, run_adjoint, run_primal, small
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Birth:
     where: Where | None
     thread: Any
     text: str
-    row: str
+    row: Row
 
 
 class _Births:
@@ -40,9 +41,9 @@ class _Births:
         self.pushes: dict[ir.Value, list[ir.Value]] = {}
         self.inits: dict[ir.Value, tuple[ir.Value, ...]] = {}
         for stmt in ir.walk(function.body):
-            if stmt.row.name == "push":
+            if stmt.row is control.PUSH:
                 self.pushes.setdefault(stmt.args[0], []).append(stmt.args[1])
-            if stmt.row.name in ("for", "while"):
+            if stmt.row in (control.FOR, control.WHILE):
                 params = [p for r in stmt.regions for p in r.params if is_number(p)]
                 made = tuple(v for r in stmt.regions for v in r.results) + stmt.args
                 self.inits.update((p, made) for p in params)
@@ -53,7 +54,7 @@ class _Births:
         for out in stmt.outs:
             if is_number(out) and out not in self.bad and not np.isfinite(values[out]).all():
                 self.bad[out] = stmt, _shown(stmt, values)  # in a loop: its first turn like this
-        if stmt.row.name in WRITES and root_name(stmt.args[0]) in self.targets:
+        if stmt.row.writes and root_name(stmt.args[0]) in self.targets:
             value = stmt.args[-1]
             if value in self.bad and not np.isfinite(values[value]).all():
                 self.birth = self.origin(value)
@@ -70,7 +71,7 @@ class _Births:
         stmt, text = last
         primal = stmt.of or stmt
         thread = self.thread[0] if len(self.thread) == 1 else self.thread
-        return Birth(stmt.where or primal.where, thread, text, primal.row.name)
+        return Birth(stmt.where or primal.where, thread, text, primal.row)
 
     def sources(self, value: ir.Value) -> list[ir.Value]:
         """What a value was made from; what a loop carries is what went in and what its turns gave."""
@@ -91,20 +92,20 @@ def _direct(value: ir.Value, pushes: dict[ir.Value, list[ir.Value]]) -> list[ir.
     stmt = value.stmt
     if stmt is None:
         return []
-    if stmt.row.name == "pop":
+    if stmt.row is control.POP:
         return list(pushes.get(stmt.args[0], ()))
     return [*stmt.args, *(v for r in stmt.regions for v in r.results)]
 
 
-_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_ARITHMETIC = (scalar.ADD, scalar.SUB, scalar.MUL, scalar.DIV)
 
 
 def _shown(stmt: ir.Stmt, values: run.Values) -> str:
-    numbers = [_number(values[a]) for a in stmt.args if not isinstance(a.type, Array) and stmt.row.name != "pop"]
+    numbers = [_number(values[a]) for a in stmt.args if not isinstance(a.type, Array) and stmt.row is not control.POP]
     result = " = " + ", ".join(_number(values[o]) for o in stmt.outs)
-    if stmt.row.name in _SIGNS and len(numbers) == 2:
-        return f"{numbers[0]} {_SIGNS[stmt.row.name]} {numbers[1]}{result}"
-    if stmt.row.name == "load":
+    if stmt.row in _ARITHMETIC and len(numbers) == 2:
+        return f"{numbers[0]} {stmt.row.sign} {numbers[1]}{result}"
+    if stmt.row is memory.LOAD:
         return f"{root_name(stmt.args[0])}[{', '.join(numbers)}]{result}"
     return f"{stmt.row.name}({', '.join(numbers)}){result}"
 

@@ -16,12 +16,13 @@ from ..arrays.workspace import Workspace
 from ..errors import Where
 from ..kernels import ir
 from ..kernels.interpreter import run
+from ..kernels.ops import scalar
 from ..tapes.events import Event
 from ..tapes.rerun import Enough, is_number, run_adjoint, small
 
 ULPS = 4
 MOST = 200_000  # comparisons and other statements of one diagnosis: well below a second
-_COMPARISONS = ("lt", "le", "gt", "ge", "pick_lt")
+_COMPARISONS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE, scalar.PICK_LT)
 
 
 @dataclass
@@ -68,7 +69,7 @@ def where_of(stmt: ir.Stmt) -> Where | None:
 
 
 def _decides(stmt: ir.Stmt) -> bool:
-    return stmt.row.name in _COMPARISONS and is_number(stmt.args[0])
+    return stmt.row in _COMPARISONS and is_number(stmt.args[0])
 
 
 def _close(values: run.Values, a: ir.Value, b: ir.Value) -> bool:
@@ -81,7 +82,7 @@ def _close(values: run.Values, a: ir.Value, b: ir.Value) -> bool:
 def _scale(values: run.Values, value: ir.Value, number: Any) -> Any:
     """How large the numbers were that a value was made from: its rounding error is a few units of their last digit."""
     stmt = value.stmt
-    if stmt is None or stmt.row.name not in ("add", "sub"):
+    if stmt is None or stmt.row not in (scalar.ADD, scalar.SUB):
         return np.abs(number)
     try:
         return np.maximum(np.abs(values[stmt.args[0]]), np.abs(values[stmt.args[1]]))

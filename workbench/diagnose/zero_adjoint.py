@@ -15,9 +15,10 @@ from ..errors import Where
 from ..kernels import ir
 from ..kernels.interpreter import run
 from ..kernels.ir import is_value
+from ..kernels.ops import Row, control, memory, scalar
 from ..kernels.types import bool_
 from ..tapes.events import Event
-from ..tapes.rerun import WRITES, is_number, root_name, run_adjoint
+from ..tapes.rerun import is_number, root_name, run_adjoint
 
 
 @dataclass
@@ -44,7 +45,7 @@ class _Flows:
             primal = stmt.of
             used = [*stmt.args, *(v for r in stmt.regions for v in r.results)]
             self.escaping.update(a for a in used if a.stmt is not None and a.stmt.of is not primal)
-            if stmt.row.name == "accumulate":
+            if stmt.row is memory.ACCUMULATE:
                 self.escaping.add(stmt.args[-1])
             self.taken[stmt] = [a for a in _outer(stmt) if a in self.adjoints and a.stmt and a.stmt.of is not primal]
             for inner in (s for r in stmt.regions for s in ir.walk(r)):
@@ -61,7 +62,7 @@ class _Flows:
             if any(a in self.adjoints and _nonzero(values, a) for a in stmt.args):
                 lives = any(is_number(o) and _nonzero(values, o) for o in stmt.outs)
                 flow.stopped[stmt] = flow.stopped.get(stmt, True) and not lives
-        if stmt.row.name == "load" and stmt.outs[0] in self.toward:
+        if stmt.row is memory.LOAD and stmt.outs[0] in self.toward:
             comes = _nonzero(values, stmt.outs[0])
         else:
             comes = any(_nonzero(values, a) for a in self.taken[stmt])
@@ -69,7 +70,7 @@ class _Flows:
             flow.came.add(stmt.of)
         if any(o in self.escaping and is_number(o) and _nonzero(values, o) for o in stmt.outs):
             flow.passed.add(stmt.of)
-        if stmt.row.name == "accumulate" and _nonzero(values, stmt.args[-1]):
+        if stmt.row is memory.ACCUMULATE and _nonzero(values, stmt.args[-1]):
             flow.passed.update(s for s in (stmt.of, *self.around.get(stmt, ())) if s is not None)
             flow.added |= root_name(stmt.args[0]) in self.targets
 
@@ -80,7 +81,7 @@ def _adjoints(function: ir.Function, shadows: frozenset[str]) -> set[ir.Value]:
     for _ in range(3):  # loops carry values back to their start
         for stmt in ir.walk(function.body):
             used = [*stmt.args, *(v for r in stmt.regions for v in r.results)]
-            read = stmt.row.name == "load" and root_name(stmt.args[0]) in shadows
+            read = stmt.row is memory.LOAD and root_name(stmt.args[0]) in shadows
             if read or any(v in found for v in used):
                 made = (*stmt.outs, *(p for r in stmt.regions for p in r.params))
                 found.update(v for v in made if is_number(v))
@@ -95,7 +96,7 @@ def _toward(function: ir.Function, targets: frozenset[str]) -> set[ir.Value]:
         results = [v for r in stmt.regions for v in r.results]
         for made in (*stmt.outs, *(p for r in stmt.regions for p in r.params)):
             origins[made] = [*stmt.args, *results]
-        if stmt.row.name in WRITES and root_name(stmt.args[0]) in targets:
+        if stmt.row.writes and root_name(stmt.args[0]) in targets:
             wanted.append(stmt.args[-1])
     found: set[ir.Value] = set()
     while wanted:
@@ -159,20 +160,22 @@ def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> Deat
     return Death(None, "", kind="apart") if ended is None else _explained(ended)
 
 
-_CHOICES = {
-    "if": ("no thread took the branch through which the gradient would flow", "inputs for which the branch is taken"),
-    "clamp": ("the value lies outside the bounds of `clamp` in every thread, where its derivative is zero",
-              "wider bounds, or a smooth limit such as tanh"),
-    "min": ("`min` took the other operand in every thread", "a smooth minimum, or inputs on this side"),
-    "max": ("`max` took the other operand in every thread", "a smooth maximum, or inputs on this side"),
-    "where": ("`where` chose the other side in every thread", "inputs for which this side is chosen"),
-    "mul": ("the other factor is zero in every thread", ""),
-    "for": ("the loop lets nothing through", ""), "while": ("the loop lets nothing through", ""),
+_CHOICES: dict[Row, tuple[str, str]] = {
+    control.IF: ("no thread took the branch through which the gradient would flow",
+                 "inputs for which the branch is taken"),
+    scalar.CLAMP: ("the value lies outside the bounds of `clamp` in every thread, where its derivative is zero",
+                   "wider bounds, or a smooth limit such as tanh"),
+    scalar.MIN: ("`min` took the other operand in every thread", "a smooth minimum, or inputs on this side"),
+    scalar.MAX: ("`max` took the other operand in every thread", "a smooth maximum, or inputs on this side"),
+    scalar.WHERE: ("`where` chose the other side in every thread", "inputs for which this side is chosen"),
+    scalar.MUL: ("the other factor is zero in every thread", ""),
+    control.FOR: ("the loop lets nothing through", ""),
+    control.WHILE: ("the loop lets nothing through", ""),
 }  # fmt: skip
 
 
 def _explained(stmt: ir.Stmt) -> Death:
-    reason, fix = _CHOICES.get(stmt.row.name, (f"the derivative of `{stmt.row.name}` is zero at these values", ""))
+    reason, fix = _CHOICES.get(stmt.row, (f"the derivative of `{stmt.row.name}` is zero at these values", ""))
     return Death(stmt.where, reason, fix)
 
 
@@ -180,9 +183,9 @@ def _not_run(function: ir.Function, flow: Flow) -> Death | None:
     """A branch or loop of the adjoint that never ran, though it would have read or added adjoints."""
     for stmt in ir.walk(function.body):
         for region in stmt.regions:
-            touching = [s for s in ir.walk(region) if s.role == "adjoint" and s.row.name in ("load", "accumulate")]
+            touching = [s for s in ir.walk(region) if s.role == "adjoint" and s.row in (memory.LOAD, memory.ACCUMULATE)]
             if touching and not any(s in flow.ran for s in touching):
-                if stmt.row.name == "if":
+                if stmt.row is control.IF:
                     return _explained(stmt)
                 return Death(stmt.where, "the loop made no turn")
     return None
@@ -190,7 +193,7 @@ def _not_run(function: ir.Function, flow: Flow) -> Death | None:
 
 # ---- what has no derivative at all
 
-_FLAT = {"rint": "rounding", "floor": "rounding", "ceil": "rounding"}
+_ROUNDING = (scalar.RINT, scalar.FLOOR, scalar.CEIL)
 
 
 def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
@@ -203,13 +206,13 @@ def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
         for stmt in ir.walk(function.body):
             flows = [stmt.args, *(r.results for r in stmt.regions)]
             used = [v for group in flows for v in group]
-            if stmt.row.name == "load" and root_name(stmt.args[0]) in sources:
+            if stmt.row is memory.LOAD and root_name(stmt.args[0]) in sources:
                 depends.add(stmt.outs[0])
                 varies.update(o for o in stmt.outs if is_number(o))
                 continue
             hit, live = any(v in depends for v in used), any(v in varies for v in used)
             params = [p for r in stmt.regions for p in r.params]
-            if stmt.row.name in WRITES or stmt.row.name in ("call", "printf"):
+            if stmt.row.writes or stmt.row in (control.CALL, control.PRINTF):
                 sound |= live
                 depends.update(stmt.outs if hit else ())
                 varies.update(o for o in stmt.outs if live)
@@ -227,9 +230,9 @@ def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
 
 
 def _flat(stmt: ir.Stmt) -> Death:
-    if stmt.row.name == "cast":
+    if stmt.row is scalar.CAST:
         return Death(stmt.where, f"a cast to {stmt.outs[0].type} has derivative zero", "keep the value a float")
     if stmt.outs[0].type == bool_:
         return Death(stmt.where, "only a comparison depends on it, and that has derivative zero", "a smooth weight")
-    what = _FLAT.get(stmt.row.name, f"`{stmt.row.name}`")
+    what = "rounding" if stmt.row in _ROUNDING else f"`{stmt.row.name}`"
     return Death(stmt.where, f"the derivative of {what} is zero everywhere", "a smooth approximation")

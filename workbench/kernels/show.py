@@ -9,22 +9,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..errors import Where
 from . import ir
+from .ops import Row, control, linear, memory, scalar
+from .ops.memory import ATOMICS
 from .types import Composite, Scalar, bool_, float32, int32
-
-_INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "pymod": "%", "lt": "<", "le": "<=", "gt": ">",
-    "ge": ">=", "eq": "==", "ne": "!=", "logical_and": "and", "logical_or": "or", "bit_and": "&", "bit_or": "|",
-    "bit_xor": "^", "lshift": "<<", "rshift": ">>",
-}  # fmt: skip
-_PREFIX = {"neg": "-", "logical_not": "not ", "invert": "~"}
-_UPDATES = {"store": "=", "accumulate": "+=", "log_store": "~="}
-_ADDS = {"atomic_add": "+=", "atomic_sub": "-="}  # where nobody reads what the cell held before
-_MADE_OF = {"cast", "construct"}  # shown as a call of the result type
 
 
 class _Line(NamedTuple):
@@ -76,8 +68,8 @@ class _Printer:
 
     def head(self, stmt: ir.Stmt) -> str:
         """The statement without its regions."""
-        if stmt.row.name in _ADDS and not self.needs(stmt):
-            return self.update(stmt, _ADDS[stmt.row.name])
+        if stmt.row in ATOMICS and stmt.row.sign and not self.needs(stmt):
+            return self.update(stmt)
         if stmt.regions:
             self.declare(stmt.outs)  # numbered before what is inside
         result = self.expression(stmt)
@@ -86,53 +78,56 @@ class _Printer:
     def needs(self, stmt: ir.Stmt) -> bool:
         return self.read is None or any(id(o) in self.read for o in stmt.outs)
 
-    def update(self, stmt: ir.Stmt, sign: str) -> str:
-        return f"{self.cell(stmt.args[:-1])} {sign} {self.use(stmt.args[-1])}"
+    def update(self, stmt: ir.Stmt) -> str:
+        return f"{self.cell(stmt.args[:-1])} {stmt.row.sign} {self.use(stmt.args[-1])}"
 
     def cell(self, args: Sequence[ir.Value]) -> str:
         return f"{self.use(args[0])}[{self.uses(args[1:])}]"
 
     def expression(self, stmt: ir.Stmt) -> str:
-        name, args, attr = stmt.row.name, stmt.args, stmt.attr
         if stmt.regions:
             return self.control(stmt)
-        if name == "const":
-            return _constant(stmt)
-        if name in _INFIX and len(args) == 2:
-            return f"{self.use(args[0])} {_INFIX[name]} {self.use(args[1])}"
-        if name in _PREFIX and len(args) == 1:
-            return f"{_PREFIX[name]}{self.use(args[0])}"
-        if name in ("load", "extract_at"):
-            return self.cell(args)
-        if name in _UPDATES:
-            return self.update(stmt, _UPDATES[name])
-        if name in ("tid", "dim"):
-            return f"{name}({getattr(attr, 'axis', attr)})"
-        if name == "shape":
-            return f"{self.use(args[0])}.shape[{attr}]"
-        if name in _MADE_OF:
-            return f"{stmt.outs[0].type}({self.uses(args)})"
-        if name == "extract":
-            return f"{self.use(args[0])}{_brackets(attr)}"
-        if name == "insert":
-            return f"{self.use(args[0])} with {_brackets(attr)} = {self.use(args[1])}"
-        if name == "insert_at":
-            return f"{self.use(args[0])} with [{self.uses(args[1:-1])}] = {self.use(args[-1])}"
-        if name == "printf":
-            return f"printf({', '.join([repr(attr[0]), *map(self.use, args)])})"
-        shown = [] if attr is None or name == "stack" else [str(attr)]
-        return f"{name}({', '.join([*map(self.use, args), *shown])})"
+        written = _WRITTEN.get(stmt.row)
+        if written is not None:
+            return written(self, stmt)
+        row, args = stmt.row, stmt.args
+        if row.sign and row not in ATOMICS:
+            return row.sign + self.use(args[0]) if len(args) == 1 else f" {row.sign} ".join(map(self.use, args))
+        shown = [] if stmt.attr is None or row is control.STACK else [str(stmt.attr)]
+        return f"{row.name}({', '.join([*map(self.use, args), *shown])})"
+
+    def axis(self, stmt: ir.Stmt) -> str:
+        return f"{stmt.row.name}({getattr(stmt.attr, 'axis', stmt.attr)})"
+
+    def shape(self, stmt: ir.Stmt) -> str:
+        return f"{self.use(stmt.args[0])}.shape[{stmt.attr}]"
+
+    def made(self, stmt: ir.Stmt) -> str:
+        return f"{stmt.outs[0].type}({self.uses(stmt.args)})"
+
+    def extract(self, stmt: ir.Stmt) -> str:
+        return f"{self.use(stmt.args[0])}{_brackets(stmt.attr)}"
+
+    def insert(self, stmt: ir.Stmt) -> str:
+        return f"{self.use(stmt.args[0])} with {_brackets(stmt.attr)} = {self.use(stmt.args[1])}"
+
+    def insert_at(self, stmt: ir.Stmt) -> str:
+        args = stmt.args
+        return f"{self.use(args[0])} with [{self.uses(args[1:-1])}] = {self.use(args[-1])}"
+
+    def printf(self, stmt: ir.Stmt) -> str:
+        return f"printf({', '.join([repr(stmt.attr[0]), *map(self.use, stmt.args)])})"
 
     def control(self, stmt: ir.Stmt) -> str:
-        if stmt.row.name == "if":
+        if stmt.row is control.IF:
             return f"if {self.uses(stmt.args)}:"
-        if stmt.row.name == "for":
+        if stmt.row is control.FOR:
             var, *carried = stmt.regions[0].params
             pairs = zip(carried, stmt.args[3:], strict=False)
             inits = ", ".join(f"{self.name(p)}={self.use(a)}" for p, a in pairs)
             tail = f" carrying ({inits})" if inits else ""
             return f"for {self.name(var)} in range({self.uses(stmt.args[:3])}){tail}:"
-        if stmt.row.name == "while":
+        if stmt.row is control.WHILE:
             return f"while carrying ({self.uses(stmt.args)}):" if stmt.args else "while:"
         return f"{stmt.row.name} {getattr(stmt.attr, 'name', '')}({self.uses(stmt.args)}):"
 
@@ -145,8 +140,8 @@ class _Printer:
             yield _Line(depth, self.head(stmt), stmt, True)
             for label, inner in _labels(self, stmt):
                 if label:
-                    yield _Line(depth + (stmt.row.name == "while"), label, stmt, False)
-                deeper = depth + 1 + (stmt.row.name == "while")
+                    yield _Line(depth + (stmt.row is control.WHILE), label, stmt, False)
+                deeper = depth + 1 + (stmt.row is control.WHILE)
                 body = list(self.lines(inner, deeper))
                 yield from body
                 end = self.end(stmt, inner)
@@ -162,22 +157,32 @@ class _Printer:
         return "; ".join(filter(None, parts))
 
 
+_WRITTEN: dict[Row, Callable[[_Printer, ir.Stmt], str]] = {
+    control.CONST: lambda printer, stmt: _constant(stmt), control.TID: _Printer.axis, control.DIM: _Printer.axis,
+    memory.LOAD: lambda printer, stmt: printer.cell(stmt.args), memory.SHAPE: _Printer.shape,
+    linear.EXTRACT_AT: lambda printer, stmt: printer.cell(stmt.args), linear.INSERT_AT: _Printer.insert_at,
+    linear.EXTRACT: _Printer.extract, linear.INSERT: _Printer.insert, linear.CONSTRUCT: _Printer.made,
+    scalar.CAST: _Printer.made, memory.STORE: _Printer.update, memory.ACCUMULATE: _Printer.update,
+    memory.LOG_STORE: _Printer.update, control.PRINTF: _Printer.printf,
+}  # fmt: skip
+
+
 def _labels(printer: _Printer, stmt: ir.Stmt) -> Iterator[tuple[str, ir.Region]]:
     """What stands above each region of a statement; an empty else is not shown."""
     for k, region in enumerate(stmt.regions):
         label = ""
-        if stmt.row.name == "if" and k == 1:
+        if stmt.row is control.IF and k == 1:
             if not region.body and not region.results:
                 continue
             label = "else:"
-        if stmt.row.name == "while":
+        if stmt.row is control.WHILE:
             params = ", ".join(map(printer.name, region.params))
             label = f"{('test', 'body')[k]} ({params}):"
         yield label, region
 
 
 def _is_inline(stmt: ir.Stmt | None) -> bool:
-    return stmt is not None and stmt.row.name == "const" and not any(o.name for o in stmt.outs)
+    return stmt is not None and stmt.row is control.CONST and not any(o.name for o in stmt.outs)
 
 
 def _constant(stmt: ir.Stmt) -> str:

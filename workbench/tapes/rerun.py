@@ -115,6 +115,3 @@ def root_name(value: ir.Value) -> str:
 def is_number(value: ir.Value) -> bool:
     """A float, or a composite of floats."""
     return is_value(value.type) and is_float(value.type)
-
-
-WRITES = ("store", "accumulate", "log_store", "atomic_add", "atomic_sub", "atomic_min", "atomic_max", "atomic_exch")
