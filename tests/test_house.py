@@ -218,6 +218,18 @@ def test_the_layers_are_ordered_as_designed() -> None:
         layer("workbench.surprise")
 
 
+def test_scripts_of_the_live_view_import_from_those_before_them() -> None:
+    from workbench.viz.live.view import SCRIPTS
+
+    texts = {name: (PACKAGE / "viz" / "live" / name).read_text("utf-8") for name in SCRIPTS}
+    wrong = []
+    for n, name in enumerate(SCRIPTS):
+        wanted = re.findall(r'^import .* from "\./([^"]*)";$', texts[name], re.MULTILINE)
+        wrong += [f"{name} imports {other}" for other in wanted if other not in SCRIPTS[:n]]
+    assert wrong == []
+    assert sum(text.count("\nimport ") for text in texts.values()) > 30
+
+
 def test_a_circle_of_imports_is_found() -> None:
     assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
     assert cycle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []

@@ -151,7 +151,7 @@ def test_reads_writes_and_accumulations_have_signs_of_their_own(show, pages):
 def test_versions_and_adjoints_are_those_of_the_static_picture(browser, name):
     """The page lays out lanes by itself: block by block and bar by bar what `layout` says."""
     from workbench.viz.data.columns import Columns, levels_of
-    from workbench.viz.live.view import module
+    from workbench.viz.live.view import SCRIPTS, module
     from workbench.viz.picture.layout import arrange
 
     trace = getattr(viz_samples, name)()
@@ -169,7 +169,7 @@ def test_versions_and_adjoints_are_those_of_the_static_picture(browser, name):
                 bars: m.bars(tape, side, k).bars.map((b) => [b.lo, b.hi, b.lv < 0 ? null : side.max[b.lv], b.e0, b.e1]),
             }));
         }""",
-        [module("heat.js", "lanes.js", "panels.js", "view.js"), json.loads(json.dumps(columns.meta)),
+        [module(*SCRIPTS), json.loads(json.dumps(columns.meta)),
          list(columns.data), json.loads(json.dumps(meta)), list(data)],
     )  # fmt: skip
     context.close()

@@ -21,7 +21,7 @@ from workbench.viz.data.fold import folds
 from workbench.viz.data.gather import gather, levels, structure
 from workbench.viz.data.snapshot import Moments, frame_of, reduced
 from workbench.viz.live import view as view_module
-from workbench.viz.live.view import BUSY, Busy, HeatMap, View, module
+from workbench.viz.live.view import BUSY, SCRIPTS, Busy, HeatMap, View, module
 
 pytest.importorskip("anywidget")
 
@@ -441,7 +441,7 @@ def test_a_heat_map_alone_shows_numbers_and_tells_what_was_picked():
 
 
 def test_the_module_is_one_small_file_without_imports_or_markup():
-    text = module("heat.js", "lanes.js", "panels.js", "view.js")
+    text = module(*SCRIPTS)
     assert (
         not re.search(r"^import ", text, re.MULTILINE)
         and "innerHTML" not in text
@@ -457,7 +457,7 @@ def test_the_wheel_carries_the_page(tmp_path):
     root = Path(__file__).resolve().parents[2]
     (wheel,) = WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"])
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {f"workbench/viz/live/{n}" for n in ("view.js", "heat.js", "lanes.js", "panels.js", "view.css")} <= names
+    assert {f"workbench/viz/live/{n}" for n in (*SCRIPTS, "seeds.js", "view.css")} <= names
 
 
 def test_to_look_costs_a_recording_nothing():

@@ -1,5 +1,6 @@
 // @ts-check
 // A heat-map of numbers on a canvas, with one cell chosen by mouse or keyboard. Knows nothing of tapes.
+import { h, short } from "./elements.js";
 
 /**
  * @typedef {{full: number[], axes: number[], fixed: number[], wrap: number, window: number[], block: number[]}} Frame
@@ -11,33 +12,6 @@
 
 const PALETTES = { value: [[0, 114, 178], [213, 94, 0]], adjoint: [[217, 115, 13], [117, 79, 191]] };
 const CELL_MOST = 26;
-
-/** A short number. @param {number | string | null | undefined} v */
-export function short(v, digits = 4) {
-  if (v === null || v === undefined) return "";
-  if (typeof v === "string") return { nan: "NaN", inf: "Inf", "-inf": "−Inf" }[v] ?? v;
-  if (Number.isNaN(v)) return "NaN";
-  if (!Number.isFinite(v)) return v > 0 ? "Inf" : "−Inf";
-  const text = Number(v.toPrecision(digits));
-  const size = Math.abs(text);
-  const shown = size !== 0 && (size < 1e-4 || size >= 1e6) ? text.toExponential().replace("e+", "e") : String(text);
-  return shown.replace(/^-/, "−");
-}
-
-/**
- * An HTML element with attributes, listeners and children. Text only ever becomes text.
- * @param {string} tag @param {Record<string, any>} [given] @param {...(Node | string)} children
- */
-export function h(tag, given = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [key, value] of Object.entries(given)) {
-    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-    else if (value !== undefined && value !== false && value !== null) node.setAttribute(key, value === true ? "" : value);
-  }
-  if (node.matches("button,input,select,summary,a,[tabindex]")) node.dataset.lmSuppressShortcuts = "true";
-  node.append(...children);
-  return node;
-}
 
 /** The element of the array behind a cell; of a block the first one; null behind the end of a last row.
  * @param {Frame} frame @param {number} r @param {number} c @returns {number[] | null} */

@@ -20,7 +20,7 @@ from ...arrays import allocation as memory
 from ...tapes.tape import Tape
 from ..data.snapshot import full_shape
 from ..picture.svg import quoted
-from .view import View, module, style
+from .view import SCRIPTS, View, module, style
 
 CELLS = 48  # ledgers that are stored where nobody chooses
 THREADS = 48  # microscopes
@@ -188,5 +188,5 @@ class _Page:
         return PAGE.format(
             title=title, css=style("view.css"), sentence=quoted(self.view.meta["sentence"]),
             data=base64.b64encode(packed).decode("ascii"), start=START,
-            module=module("heat.js", "lanes.js", "panels.js", "view.js").replace("</", "<\\/"),
+            module=module(*SCRIPTS).replace("</", "<\\/"),
         )  # fmt: skip

@@ -1,6 +1,8 @@
 // @ts-check
 // The panels below the lanes: heat-maps of an array, the ledger of one gradient cell, the microscope of one thread.
-import { cellOf, floats, h, heatmap, raw, short } from "./heat.js";
+import { h, short } from "./elements.js";
+import { cellOf, floats, heatmap, raw } from "./heat.js";
+import { goTo } from "./window.js";
 
 const LISTED = 200;
 let made = 0; // numbers for ids; it only ever grows
@@ -26,7 +28,7 @@ function entered(event) {
 
 /** @param {any} view what the panels use of the view */
 export function panelsOf(view) {
-  const { model, tape, meta, get, set, keen, goTo, n } = view, uid = `wbp${++made}`;
+  const { model, tape, meta, get, set, keen, n } = view, uid = `wbp${++made}`;
   const heat = heatPanel(), ledger = ledgerPanel(), scope = scopePanel();
   const element = h("div", { class: "wb-panels" }, heat.element, ledger.element, scope.element);
 
@@ -177,7 +179,7 @@ export function panelsOf(view) {
       return h("li", {}, h("button", {
         type: "button", class: "wb-row", title: `${row.heading}${thread}${place}: ${text}\nthrough ${row.name}; go there`,
         onclick: () => {
-          goTo(row.position);
+          goTo(view, row.position);
           if (row.thread && row.position >= 0) set({ launch: row.position, thread: row.thread });
         },
       }, h("span", { class: "wb-what" }, h("b", {}, row.heading), thread, h("span", { class: "wb-muted" }, place), h("code", {}, text), row.name ? h("span", { class: "wb-through" }, `via ${row.name}`) : ""),

@@ -45,6 +45,10 @@ PATIENCE = 0.05  # seconds that an answer waits for the lock
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 DRAWN = 5000  # events up to which a static picture is put beside the widget
 BUSY = "busy: recording"
+SCRIPTS = (  # a file imports from those before it
+    "elements.js", "heat.js", "lanes.js", "ask.js", "state.js", "window.js", "words.js", "search.js", "page.js",
+    "heads.js", "compose.js", "paint.js", "overview.js", "findings.js", "table.js", "keys.js", "panels.js", "view.js",
+)  # fmt: skip
 
 
 class Busy(Exception):
@@ -134,7 +138,7 @@ class View(anywidget.AnyWidget):
     launch   position in `tape.events`, -1 for none; thread: its index in the grid.
     """
 
-    _esm = module("heat.js", "lanes.js", "panels.js", "view.js")
+    _esm = module(*SCRIPTS)
     _css = style("view.css")
     kind = traitlets.Unicode("view").tag(sync=True)
     meta = traitlets.Dict().tag(sync=True)
@@ -411,7 +415,7 @@ class View(anywidget.AnyWidget):
 class HeatMap(anywidget.AnyWidget):
     """The heat-map of the tape view alone: `show(values)`; `picked` is the index of the chosen element."""
 
-    _esm = module("heat.js", "lanes.js", "panels.js", "view.js")
+    _esm = module(*SCRIPTS)
     _css = style("view.css")
     kind = traitlets.Unicode("heat").tag(sync=True)
     label = traitlets.Unicode("").tag(sync=True)

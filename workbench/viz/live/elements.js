@@ -1,0 +1,65 @@
+// @ts-check
+// Elements of the page, and short texts. User names only ever become text.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** A short number. @param {number | string | null | undefined} v */
+export function short(v, digits = 4) {
+  if (v === null || v === undefined) return "";
+  if (typeof v === "string") return { nan: "NaN", inf: "Inf", "-inf": "−Inf" }[v] ?? v;
+  if (Number.isNaN(v)) return "NaN";
+  if (!Number.isFinite(v)) return v > 0 ? "Inf" : "−Inf";
+  const text = Number(v.toPrecision(digits));
+  const size = Math.abs(text);
+  const shown = size !== 0 && (size < 1e-4 || size >= 1e6) ? text.toExponential().replace("e+", "e") : String(text);
+  return shown.replace(/^-/, "−");
+}
+
+/**
+ * An HTML element with attributes, listeners and children. Text only ever becomes text.
+ * @param {string} tag @param {Record<string, any>} [given] @param {...(Node | string)} children
+ */
+export function h(tag, given = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(given)) {
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (value !== undefined && value !== false && value !== null) node.setAttribute(key, value === true ? "" : value);
+  }
+  if (node.matches("button,input,select,summary,a,[tabindex]")) node.dataset.lmSuppressShortcuts = "true";
+  node.append(...children);
+  return node;
+}
+
+/** A button with a name to be read by. @param {string} text @param {string} label @param {() => void} act */
+export function button(text, label, act) {
+  return h("button", { type: "button", title: label, "aria-label": label, onclick: act }, text);
+}
+
+/** @param {string} tag @param {Record<string, any>} given @param {string} [text] */
+export function s(tag, given, text) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [key, value] of Object.entries(given)) {
+    node.setAttribute(key, typeof value === "number" ? String(Math.round(value * 100) / 100) : value);
+  }
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+/** As much of a text as has room. @param {string} text @param {number} room @param {number} size */
+export function fit(text, room, size) {
+  const most = Math.floor(room / (size * 0.612));
+  return text.length <= most ? text : most > 1 ? text.slice(0, most - 1) + "…" : "";
+}
+
+/** `3 reads`. @param {number} n @param {string} one @param {string} [many] */
+export const count = (n, one, many = one + "s") => `${n} ${n === 1 ? one : many}`;
+
+/** @param {number} n */
+export const bytes = (n) => (n < 1000 ? `${n} B` : n < 1e6 ? `${short(n / 1e3, 3)} kB` : `${short(n / 1e6, 3)} MB`);
+
+/** Add a mark: what is drawn, as data. @param {any} v @param {string} tag @param {string} cls @param {any} given @param {string} [text] */
+export function put(v, tag, cls, given, text = "") {
+  const one = /** @type {any} */ ({ tag, cls, given, text });
+  v.marks.push(one);
+  return one;
+}

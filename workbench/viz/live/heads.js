@@ -1,0 +1,93 @@
+// @ts-check
+// Above the lanes: boxes of events and folds, brackets, badges, findings; and the cells that have the keyboard.
+import { fit, put } from "./elements.js";
+import { RIGHT, xOf } from "./window.js";
+import { describe, findingsIn, tally } from "./words.js";
+
+const CELLS = 500;
+const BADGES = { nan: "NaN", inf: "Inf", died: "died" };
+
+/** @param {any} v */
+export function composeHead(v) {
+  const y = v.head - 48, rows = bracketRows(v);
+  put(v, "rect", "headground", { x: 0, y: 0, width: v.wide, height: v.head });
+  if (rows) composeBrackets(v, rows);
+  for (const col of v.cols) {
+    const one = col.b - col.a === 1, name = one ? v.tape.heading(col.a) : col.fold >= 0 ? v.meta.folds[col.fold][0] : "";
+    const box = col.w >= 30, small = name ? 11.5 : 9.5, text = box ? fit(name || `#${col.a}`, col.w - (name ? 20 : 6), small) : "";
+    if (one) put(v, "path", "guide", { d: `M${col.x} ${y + 26}V5000` });
+    const w = Math.max(Math.min(col.w - 6, Math.max(text.length * 7.1 + 14, 30)), 3);
+    const kind = one ? v.tape.text(v.tape.events.kind[col.a]) : "";
+    const isHit = v.query && v.hits.some((m) => m.e >= col.a && m.e < col.b) ? " found" : "";
+    put(v, "rect", `event${one && kind !== "launch" ? " other" : ""}${col.fold >= 0 ? " fold" : ""}${!one && col.fold < 0 ? " group" : ""}${isHit}`,
+      { x: col.x - w / 2, y, width: w, height: 26, rx: Math.min(6, w / 2), "data-a": col.a, "data-b": col.b });
+    if (col.fold >= 0) put(v, "path", "foldedge", { d: `M${col.x - w / 2 + 5} ${y + 29}h${w - 10}` });
+    if (text) put(v, "text", "mono", { x: col.x, y: y + 17, "text-anchor": "middle", "font-size": small }, text);
+    composeBadges(v, col, y + 32);
+  }
+  if (!v.cols.length) put(v, "text", "faint", { x: v.left, y: y + 18, "font-size": 12 }, "no events recorded");
+}
+
+/** @param {any} v @param {any} col @param {number} y */
+export function composeBadges(v, col, y) {
+  const flags = tally(v, col), one = col.b - col.a === 1;
+  const words = Object.entries(BADGES).filter(([name]) => flags[name]).map(([name, word]) => (one ? word : `${word} ×${flags[name]}`));
+  const here = findingsIn(v, col);
+  if (words.length) {
+    let text = words.join(" · ");
+    if (text.length * 5.4 + 12 > col.w - 4) text = words.map((word) => word[0]).join("");
+    const w = Math.min(text.length * 5.6 + 10, Math.max(col.w - 2, 4));
+    put(v, "rect", "badge", { x: col.x - w / 2, y, width: w, height: 13, rx: 6 });
+    if (col.w > 14) put(v, "text", "badgetext", { x: col.x, y: y + 9.8, "font-size": 9.5, "text-anchor": "middle" }, text);
+  }
+  if (here.length) {
+    const x = col.x + Math.min(col.w / 2 - 6, 44), worst = here.some((f) => f.severity === "error") ? " error" : here.some((f) => f.severity === "warning") ? "" : " info";
+    put(v, "path", `finding${worst}`, { d: `M${x} ${y - 44}l6 10.5h-12z`, "data-finding": v.findings.indexOf(here[0]) });
+    put(v, "text", "findingtext", { x, y: y - 35, "font-size": 8, "text-anchor": "middle" }, "!");
+  }
+}
+
+/** @param {any} v @param {number} rows */
+export function composeBrackets(v, rows) {
+  const depth = (/** @type {number} */ k) => { let d = 0, up = v.meta.folds[k][5]; while (up >= 0) { d++; up = v.meta.folds[up][5]; } return d; };
+  let drawn = 0;
+  for (const k of v.open) {
+    const [name, first, last] = v.meta.folds[k], d = depth(k);
+    const a = xOf(v, first), b = xOf(v, last - 1);
+    if (!v.cols.length || last <= v.cols[0].a || first >= v.cols[v.cols.length - 1].b || d >= rows || b - a < 8 || drawn++ > 150) continue;
+    const half = Math.min((v.cols[0].w || 20) * 0.42, 50), x0 = Math.max(a - half, v.left - 4), x1 = Math.min(b + half, v.wide - RIGHT + 4), y = 17 + 16 * d;
+    put(v, "path", "scope", { d: `M${x0} ${y + 4}V${y}H${x1}V${y + 4}`, "data-fold": k });
+    const text = fit(`− ${name}`, x1 - x0, 10);
+    put(v, "text", "scopetext", { x: (x0 + x1) / 2, y: y - 4, "text-anchor": "middle", "font-size": 10, "data-fold": k }, text);
+  }
+}
+
+/** @param {any} v */
+export function bracketRows(v) {
+  let most = 0;
+  for (const k of v.open) {
+    let deep = 1, up = v.meta.folds[k]?.[5] ?? -1;
+    while (up >= 0) { deep++; up = v.meta.folds[up][5]; }
+    most = Math.max(most, deep);
+  }
+  return Math.min(most, 3);
+}
+
+/** What can be reached by keyboard: the head of each column, and each lane below it. @param {any} v @param {any[]} shown */
+export function composeCells(v, shown) {
+  const few = (shown.length + 1) * v.cols.length <= CELLS;
+  for (const col of v.cols) {
+    const here = v.focus.e >= col.a && v.focus.e < col.b;
+    composeCell(v, col, null);
+    if (few || here) for (const lane of shown) composeCell(v, col, lane);
+  }
+}
+
+/** @param {any} v @param {any} col @param {any} lane */
+export function composeCell(v, col, lane) {
+  const k = lane ? lane.k : -1, x = Math.max(col.x - col.w / 2, v.left - 6), w = Math.max(Math.min(col.w, v.wide - x), 2);
+  const one = put(v, "rect", "cell", { x, width: w, y: lane ? lane.top + 4 : v.head - 50, height: lane ? lane.height - 8 : 32, rx: 4, role: "button", tabindex: "-1", "data-key": `${col.a}:${k}` });
+  one.label = describe(v, col, lane);
+  one.col = col;
+  one.lane = lane;
+}

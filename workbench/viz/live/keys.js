@@ -1,0 +1,154 @@
+// @ts-check
+// Mouse and keys on the picture: what is under the pointer, what a key does, what is chosen.
+import { showFinding } from "./findings.js";
+import { unitOf } from "./lanes.js";
+import { look, pitch, play, step, toggle, zoom } from "./window.js";
+import { describe, laneText } from "./words.js";
+
+/** @param {any} v */
+export function listenToPicture(v) {
+  const on = (/** @type {string} */ name, /** @type {(v: any, event: any) => void} */ act) => v.picture.addEventListener(name, (/** @type {any} */ event) => act(v, event));
+  on("pointerdown", pressed);
+  on("pointermove", moved);
+  on("pointerleave", () => { v.tip.style.display = "none"; });
+  on("pointerup", released);
+  on("pointercancel", () => { v.drag = null; });
+  on("keydown", typed);
+  v.picture.addEventListener("wheel", (/** @type {WheelEvent} */ event) => turned(v, event), { passive: false });
+  v.plot.addEventListener("scroll", () => v.draw());
+}
+
+/** @param {any} v @param {any} event */
+function pressed(v, event) {
+  if (event.button === 0) v.drag = { x: event.clientX, u0: v.u0, u1: v.u1, moved: false };
+}
+
+/** A drag pans; else the tip says what is here. @param {any} v @param {any} event */
+function moved(v, event) {
+  if (v.drag && Math.abs(event.clientX - v.drag.x) > 4) {
+    if (!v.drag.moved) v.picture.setPointerCapture?.(event.pointerId);
+    v.drag.moved = true;
+    const by = (v.drag.x - event.clientX) / pitch(v);
+    look(v, v.drag.u0 + by, v.drag.u1 + by);
+    return;
+  }
+  const at = under(v, event), text = at.col ? describe(v, at.col, at.lane) : at.lane ? laneText(at.lane) : "";
+  v.tip.textContent = text;
+  v.tip.style.display = text ? "block" : "none";
+  const box = v.rootEl.getBoundingClientRect(), x = event.clientX - box.left + 14;
+  v.tip.style.left = `${Math.max(Math.min(x, box.width - v.tip.offsetWidth - 8), 0)}px`;
+  v.tip.style.top = `${event.clientY - box.top + 16}px`;
+}
+
+/** A click chooses what it is on. @param {any} v @param {any} event */
+function released(v, event) {
+  const moved = v.drag?.moved;
+  v.drag = null;
+  if (moved || event.button) return;
+  const target = event.target, fold = target.closest?.("[data-fold]"), mark = target.closest?.("[data-finding]"), at = under(v, event);
+  const behind = document.elementsFromPoint(event.clientX, event.clientY).find((one) => /** @type {any} */ (one).dataset?.fold ?? /** @type {any} */ (one).dataset?.finding);
+  const data = /** @type {any} */ (fold ?? mark ?? behind)?.dataset;
+  if (data?.fold) toggle(v, Number(data.fold));
+  else if (data?.finding) showFinding(v, Number(data.finding));
+  else if (target.dataset?.lane) pickLane(v, Number(target.dataset.lane), target.dataset.name);
+  else if (at.col) choose(v, at.col, at.lane);
+  else if (at.lane) pickLane(v, at.lane.k, "");
+}
+
+/** What a key does. @param {any} v @param {any} event */
+function typed(v, event) {
+  const mark = /** @type {any} */ (event.target).mark;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const key = event.key, c = mark ? v.cols.findIndex((one) => one.a === mark.col.a) : 0;
+  if (key === "Escape") { /** @type {any} */ (event.target).blur(); return; }
+  if (key === "ArrowLeft" || key === "ArrowRight") moveFocus(v, c + (key === "ArrowLeft" ? -1 : 1), v.focus.lane);
+  else if (key === "ArrowUp" || key === "ArrowDown") moveFocus(v, c, Math.min(Math.max(v.focus.lane + (key === "ArrowUp" ? -1 : 1), -1), v.lanes.length - 1));
+  else if (key === "Home") { look(v, 0, v.u1 - v.u0); moveFocus(v, 0, v.focus.lane); }
+  else if (key === "End") { look(v, v.all.count - (v.u1 - v.u0), v.all.count); moveFocus(v, v.cols.length - 1, v.focus.lane); }
+  else if (key === "Enter" || key === " ") { if (mark) choose(v, mark.col, mark.lane); }
+  else if (key === "[") step(v, v.get("cursor") - 1);
+  else if (key === "]") step(v, v.get("cursor") + 1);
+  else if (key === "p") play(v);
+  else if (key === "+" || key === "=") zoom(v, 0.5, focusUnit(v));
+  else if (key === "-") zoom(v, 2, focusUnit(v));
+  else if (key === "0") look(v, 0, v.all.count);
+  else if (key === "x" || key === "c") { const k = foldAt(v, v.focus.e, key === "c"); if (k >= 0) toggle(v, k); }
+  else if (key === "/") v.searching.focus();
+  else return;
+  event.preventDefault();
+  event.stopPropagation();
+}
+
+/** The wheel zooms and pans, with a key. @param {any} v @param {any} event */
+function turned(v, event) {
+  if (event.ctrlKey || event.metaKey) {
+    const box = v.picture.getBoundingClientRect();
+    zoom(v, event.deltaY > 0 ? 1.25 : 0.8, v.u0 + (event.clientX - box.left - v.left) / pitch(v));
+  } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+    const by = (event.deltaX || event.deltaY) / pitch(v);
+    look(v, v.u0 + by, v.u1 + by);
+  } else return;
+  event.preventDefault();
+}
+
+/** @param {any} v @param {any} event */
+export function under(v, event) {
+  const box = v.picture.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+  const c = v.cols.findIndex((col) => x >= col.x - col.w / 2 && x < col.x + col.w / 2);
+  const inBody = y - v.head + v.plot.scrollTop, lane = y < v.head ? null : v.lanes.find((one) => inBody >= one.top && inBody < one.top + one.height) ?? null;
+  return { x, y, col: x < v.left - 6 ? null : v.cols[c] ?? null, lane, head: y < v.head };
+}
+
+/** @param {any} v @param {any} col @param {any} lane */
+export function choose(v, col, lane) {
+  v.focus = { e: col.a, lane: lane ? lane.k : -1 };
+  if (lane) pickLane(v, lane.k, "");
+  else if (col.fold >= 0) { toggle(v, col.fold); return; }
+  else if (col.b - col.a > 1) { look(v, col.unit, col.unit + v.grouped); return; }
+  else if (v.tape.events.grid[col.a] >= 0) v.set({ launch: col.a, thread: threadFor(v, col.a) });
+  step(v, col.a);
+  v.draw();
+}
+
+/** @param {any} v @param {number} e */
+export function threadFor(v, e) {
+  const grid = v.meta.grids[v.tape.events.grid[e]] ?? [], now = v.get("chosen")?.[e] ?? v.get("thread");
+  return grid.map((/** @type {number} */ m, /** @type {number} */ k) => (now.length === grid.length ? Math.min(now[k], m - 1) : 0));
+}
+
+/** @param {any} v @param {number} lane @param {string} name */
+export function pickLane(v, lane, name) {
+  const on = v.meta.arrays.map((/** @type {any} */ a, /** @type {number} */ k) => [k, a]).filter((/** @type {any} */ pair) => pair[1][1] === lane);
+  const named = on.find((/** @type {any} */ pair) => pair[1][0] === name) ?? on[0];
+  if (named && named[0] !== v.get("array")) v.set({ array: named[0], element: [] });
+}
+
+/** The middle of the unit that has the focus. @param {any} v */
+const focusUnit = (v) => unitOf(v.all, v.focus.e) + 0.5;
+
+/** The fold that hides an event; to close: the innermost one that it lies open in.
+ * @param {any} v @param {number} e @param {boolean} close */
+export function foldAt(v, e, close) {
+  if (!close) return v.all.fold[unitOf(v.all, e)] ?? -1;
+  let best = -1;
+  v.meta.folds.forEach((/** @type {any} */ f, /** @type {number} */ k) => { if (f[1] <= e && e < f[2] && v.open.has(k)) best = k; });
+  return best;
+}
+
+/** @param {any} v @param {number} c @param {number} lane */
+export function moveFocus(v, c, lane) {
+  const by = v.cols[0]?.w ? v.grouped : 1;
+  if (c < 0) { look(v, v.u0 - by, v.u1 - by); c = 0; }
+  if (c >= v.cols.length) { look(v, v.u0 + by, v.u1 + by); c = v.cols.length - 1; }
+  if (!v.cols[c]) return;
+  v.focus = { e: v.cols[c].a, lane };
+  if (lane >= 0) {
+    const one = v.lanes[lane], tall = v.plot.clientHeight - v.head;
+    if (one.top < v.plot.scrollTop) v.plot.scrollTop = one.top;
+    else if (one.top + one.height > v.plot.scrollTop + tall) v.plot.scrollTop = one.top + one.height - tall;
+  }
+  v.draw();
+  const node = /** @type {any} */ (v.picture.querySelector("[tabindex='0']"));
+  node?.focus({ preventScroll: true });
+  if (node) v.say(node.getAttribute("aria-label") ?? "");
+}

@@ -1,0 +1,104 @@
+// @ts-check
+// Marks to elements, and the cursor over them.
+import { TALLEST } from "./compose.js";
+import { s } from "./elements.js";
+import { X, xOf } from "./window.js";
+
+/** @param {any} v */
+export function paint(v) {
+  const tall = Math.min(TALLEST, (v.lanes.length ? v.lanes[v.lanes.length - 1].top + v.lanes[v.lanes.length - 1].height : 20) + v.head + 12);
+  v.plot.style.height = `${tall}px`;
+  v.picture.setAttribute("width", String(v.wide));
+  v.picture.setAttribute("height", String(tall));
+  v.picture.setAttribute("viewBox", `0 0 ${v.wide} ${tall}`);
+  const had = v.picture.contains(document.activeElement) ? document.activeElement?.getAttribute("data-key") : null;
+  const body = s("g", { transform: `translate(0 ${v.head - v.plot.scrollTop})`, "clip-path": `url(#${v.uid}-body)` });
+  const plotted = s("g", { "clip-path": `url(#${v.uid}-plot)` }), names = s("g", {}), top = s("g", {}), cells = s("g", {}), topCells = s("g", {});
+  v.dated = [];
+  let inHead = false, tab = null, near = null;
+  for (const mark of v.marks) {
+    if (mark.cls === "headground") inHead = true;
+    const node = elementFor(mark);
+    if (mark.cls === "cell") {
+      (mark.lane ? cells : topCells).append(node);
+      const here = v.focus.e >= mark.col.a && v.focus.e < mark.col.b;
+      if (here && (mark.lane ? mark.lane.k : -1) === v.focus.lane) tab = node;
+      else if (here && !mark.lane) near = node;
+      continue;
+    }
+    if (mark.e !== undefined) v.dated.push({ node, e: mark.e });
+    if (mark.cls.startsWith("guide")) plotted.prepend(node);
+    else if (inHead) top.append(node);
+    else if (/^(rule|chip|mono|note|faint|hot)/.test(mark.cls) && (Number(mark.given.x ?? 0) < v.left - 4)) names.append(node);
+    else plotted.append(node);
+  }
+  (tab ?? near ?? topCells.firstElementChild)?.setAttribute("tabindex", "0");
+  body.append(names, plotted, cells);
+  v.picture.replaceChildren(definitions(v, tall), body, top, v.cursorLine, v.cursorBox, v.cursorText, topCells);
+  if (had) (v.picture.querySelector(`[data-key="${CSS.escape(had)}"]`) ?? v.picture.querySelector("[tabindex='0']"))?.focus({ preventScroll: true });
+  v.picture.dataset.marks = String(v.picture.querySelectorAll("*").length);
+}
+
+/** @param {any} mark */
+function elementFor(mark) {
+  const node = s(mark.tag, { class: mark.cls, ...mark.given }, mark.text || undefined);
+  if (mark.cls !== "cell") return node;
+  node.setAttribute("aria-label", mark.label);
+  node.setAttribute("data-lm-suppress-shortcuts", "true");
+  /** @type {any} */ (node).mark = mark;
+  return node;
+}
+
+/** @param {any} v @param {number} tall */
+export function definitions(v, tall) {
+  const defs = s("defs", {});
+  const pattern = (/** @type {string} */ name, /** @type {number} */ size, /** @type {any[]} */ parts, more = {}) => {
+    const node = s("pattern", { id: `${v.uid}-${name}`, width: size, height: size, patternUnits: "userSpaceOnUse", ...more });
+    node.append(...parts);
+    defs.append(node);
+  };
+  pattern("shared", 7, [s("rect", { class: "sharedground", width: 7, height: 7 }), s("rect", { class: "sharedstripe", width: 2, height: 7 })], { patternTransform: "rotate(45)" });
+  pattern("strided", 6, [s("rect", { class: "stridedground", width: 6, height: 6 }), s("path", { class: "stridedline", d: "M0 6L6 0" })]);
+  pattern("absent", 6, [s("path", { class: "absentline", d: "M0 6L6 0" })]);
+  for (const [name, cls] of [["tip", "tip"], ["illtip", "illtip"]]) {
+    const node = s("marker", { id: `${v.uid}-${name}`, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" });
+    node.append(s("path", { class: cls, d: "M0 0.5L8 4L0 7.5z" }));
+    defs.append(node);
+  }
+  const clip = (/** @type {string} */ name, /** @type {any} */ box) => {
+    const node = s("clipPath", { id: `${v.uid}-${name}` });
+    node.append(s("rect", box));
+    defs.append(node);
+  };
+  clip("plot", { x: v.left - 8, y: -10000, width: v.wide - v.left + 8, height: 1e6 });
+  clip("body", { x: 0, y: v.plot.scrollTop, width: v.wide, height: tall - v.head });
+  return defs;
+}
+
+/** @param {any} v */
+export function moveCursor(v) {
+  const c = v.get("cursor"), x = c >= v.n ? Math.min(X(v, v.all.count) + 6, v.wide - 12) : xOf(v, c), text = `reverse ${v.n - c}/${v.n}`, w = text.length * 5.5 + 12;
+  const inside = c >= v.n ? v.u1 >= v.all.count : v.cols.length && c >= v.cols[0].a && c < v.cols[v.cols.length - 1].b;
+  for (const node of [v.cursorLine, v.cursorBox, v.cursorText]) node.setAttribute("visibility", inside ? "visible" : "hidden");
+  v.cursorLine.setAttribute("d", `M${x} ${v.head - 22}V4000`);
+  const at = Math.min(Math.max(x, v.left + w / 2), v.wide - w / 2 - 2);
+  v.cursorBox.setAttribute("x", String(at - w / 2));
+  v.cursorBox.setAttribute("y", String(v.head - 63));
+  v.cursorBox.setAttribute("width", String(w));
+  v.cursorText.setAttribute("x", String(at));
+  v.cursorText.setAttribute("y", String(v.head - 52.6));
+  v.cursorText.textContent = text;
+  v.moment.textContent = c < v.n ? `${v.n - c} of ${v.n} reversed` : "only the seed";
+  markMoment(v, c);
+}
+
+/** What is not yet reversed is faint; the present column is pressed. @param {any} v @param {number} c */
+function markMoment(v, c) {
+  for (const { node, e } of v.dated) node.classList.toggle("later", e < c);
+  for (const node of v.picture.querySelectorAll(".event")) node.classList.toggle("current", Number(node.dataset.a) <= c && c < Number(node.dataset.b));
+  for (const node of v.picture.querySelectorAll(".cell")) {
+    const { col, lane } = node.mark;
+    const pressed = lane ? v.get("array") >= 0 && v.meta.arrays[v.get("array")][1] === lane.k && col.a <= c && c < col.b : col.a <= c && c < col.b;
+    node.setAttribute("aria-pressed", String(pressed));
+  }
+}

@@ -1,0 +1,35 @@
+// @ts-check
+// The state of one view: everything that its parts read and change, in one object with one name.
+import { asker } from "./ask.js";
+import { decode, tallies, units } from "./lanes.js";
+
+const OPEN = 60; // events up to which every fold is open at first
+
+/**
+ * tape, levels, other   the columns, and the adjoint of one walk and of a second one to compare (lanes.js)
+ * open, all             folds that lie open; the units that they leave
+ * u0, u1                the window, in units; grouped: units to a column; cols: the columns
+ * wide, left, head      sizes of the picture: its width, where the tracks begin, the height above the lanes
+ * lanes, marks, dated   rows of the picture; what is drawn; elements that an event of the reverse pass makes
+ * focus                 event and lane (-1: its head) that the keyboard is at
+ * draw, drawMap, say    draw the window or the strip anew; tell the reader
+ * @param {any} model @param {AbortSignal} signal
+ */
+export function stateOf(model, signal) {
+  const tape = decode(model.get("meta"), model.get("columns")), { meta, n } = tape;
+  const open = new Set(n > OPEN ? [] : meta.folds.keys());
+  /** @type {any} */ const v = {
+    model, signal, tape, meta, n, open, uid: `wb${Math.random().toString(36).slice(2, 9)}`,
+    still: globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false,
+    levels: null, other: null, all: units(meta.folds, n, open), sums: tallies(tape, null), blocksOn: new Map(),
+    u0: 0, u1: 1, grouped: 1, wide: 900, left: 264, head: 100, cols: [], lanes: [], marks: [], dated: [],
+    findings: [], focus: { e: 0, lane: -1 }, query: "", hits: [], hit: -1, timer: null, drag: null,
+    get: (/** @type {string} */ name) => model.get(name),
+    set(/** @type {Record<string, any>} */ values) {
+      for (const [name, value] of Object.entries(values)) model.set(name, value);
+      model.save_changes();
+    },
+    say(/** @type {string} */ text) { if (v.status.textContent !== text) v.status.textContent = text; },
+  };
+  return Object.assign(v, asker(model, v.uid, v.say));
+}

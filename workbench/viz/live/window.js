@@ -1,0 +1,156 @@
+// @ts-check
+// What of the tape is in sight: the window on the axis of units, its folds, and the moment that the cursor is at.
+// A unit is an event, or a fold that is shut; a column is as many units as have room.
+import { lower, unitOf, units } from "./lanes.js";
+
+const FEW = 20, NARROW = 38;
+export const RIGHT = 26;
+
+/** The width that columns have. @param {any} v */
+export const room = (v) => Math.max(v.wide - v.left - RIGHT, 200);
+/** The width of one unit. @param {any} v */
+export const pitch = (v) => room(v) / (v.u1 - v.u0);
+/** Where a unit begins. @param {any} v @param {number} unit */
+export const X = (v, unit) => v.left + (unit - v.u0) * pitch(v);
+
+/** The fewest units per column so that columns are not too narrow. @param {number} shown @param {number} room */
+export function bunch(shown, room) {
+  let g = 1;
+  while (shown / g > room / NARROW) g *= 2;
+  return g;
+}
+
+/** @param {any} v @param {number} a @param {number} b */
+export function look(v, a, b) {
+  const most = Math.max(v.all.count, 1), size = Math.min(Math.max(b - a, Math.min(2, most)), most);
+  const from = Math.min(Math.max(a + (b - a - size) / 2, 0), Math.max(most - size, 0));
+  v.u0 = from;
+  v.u1 = from + size;
+  v.draw();
+}
+
+/** @param {any} v @param {number} factor @param {number} [at] */
+export function zoom(v, factor, at = (v.u0 + v.u1) / 2) {
+  look(v, at - (at - v.u0) * factor, at + (v.u1 - at) * factor);
+}
+
+/** Fold everything, or unfold what is outermost. @param {any} v @param {boolean} shut */
+export function foldAll(v, shut) {
+  const before = [...v.open];
+  v.open.clear();
+  if (!shut) {
+    before.forEach((k) => v.open.add(k));
+    for (const k of v.all.fold.slice(0, v.all.count)) if (k >= 0) v.open.add(k);
+  }
+  refold(v);
+}
+
+/** @param {any} v @param {number} k */
+export function toggle(v, k) {
+  if (!v.open.delete(k)) v.open.add(k);
+  refold(v, v.meta.folds[k][1], v.meta.folds[k][2]);
+  v.say(`${v.meta.folds[k][0]} ${v.open.has(k) ? "unfolded" : "folded"}`);
+}
+
+/** Columns anew, with a look at events [first, last). @param {any} v @param {number} [first] @param {number} [last] */
+export function refold(v, first = 0, last = v.n) {
+  v.all = units(v.meta.folds, v.n, v.open);
+  const a = unitOf(v.all, first), b = unitOf(v.all, Math.max(last - 1, first)) + 1;
+  if (v.all.count <= FEW) look(v, 0, v.all.count);
+  else look(v, a - 1, last === v.n && first === 0 ? v.all.count : a + Math.min(b - a, FEW) + 1);
+  v.drawMap();
+}
+
+/** Unfold whatever hides an event. @param {any} v @param {number} e */
+export function reveal(v, e) {
+  let changed = false;
+  v.meta.folds.forEach((/** @type {any} */ fold, /** @type {number} */ k) => {
+    if (fold[1] <= e && e < fold[2] && !v.open.has(k)) {
+      v.open.add(k);
+      changed = true;
+    }
+  });
+  if (changed) v.all = units(v.meta.folds, v.n, v.open);
+  const at = unitOf(v.all, e), size = Math.min(v.u1 - v.u0, room(v) / 100);
+  if (changed || at < v.u0 || at + 1 > v.u1 || v.grouped > 1) look(v, at + 0.5 - size / 2, at + 0.5 + size / 2);
+  if (changed) v.drawMap();
+}
+
+/** Go to an event: a finding, a row of a ledger, a step. @param {any} v @param {number} e */
+export function goTo(v, e) {
+  if (e < 0) { step(v, v.n); return; }
+  reveal(v, e);
+  step(v, e);
+  v.focus = { e, lane: -1 };
+  v.draw();
+}
+
+/** @param {any} v @param {number} c */
+export function step(v, c) {
+  const to = Math.min(Math.max(c, 0), v.n);
+  if (to === v.get("cursor")) return;
+  v.set({ cursor: to });
+  const k = to < v.n ? unitOf(v.all, to) : v.all.count;
+  if (k < v.u0 || k + 1 > v.u1 + 1) look(v, k - (v.u1 - v.u0) / 2, k + (v.u1 - v.u0) / 2);
+  v.say(to < v.n ? `before ${v.tape.heading(to)}, ${v.n - to} of ${v.n} reversed` : "only the seed is there");
+}
+
+/** @param {any} v */
+export function play(v) {
+  const stop = () => {
+    clearInterval(v.timer);
+    v.timer = null;
+    v.playing.textContent = "play";
+    v.playing.setAttribute("aria-label", "play the reverse pass");
+  };
+  if (v.timer) { stop(); return; }
+  if (v.get("cursor") === 0) step(v, v.n);
+  v.playing.textContent = "pause";
+  v.playing.setAttribute("aria-label", "pause the reverse pass");
+  v.timer = setInterval(() => {
+    const c = v.get("cursor");
+    if (c <= 0 || v.signal?.aborted) { stop(); return; }
+    const col = v.cols.find((one) => one.a < c && c <= one.b); // a fold is one step of the show
+    step(v, col && col.b - col.a > 1 ? col.a : c - 1);
+  }, v.still ? 1200 : 650);
+}
+
+/** The columns of the window, each of `g` units. @param {any} v @param {number} g */
+export function columnsOf(v, g) {
+  v.cols = [];
+  const from = Math.max(Math.floor(v.u0 / g), 0), to = Math.ceil(Math.min(v.u1, v.all.count) / g), p = pitch(v);
+  for (let c = from; c < to; c++) {
+    const a = c * g, b = Math.min(a + g, v.all.count);
+    if (b <= a) break;
+    v.cols.push({ a: v.all.starts[a], b: v.all.starts[b], x: X(v, (a + b) / 2), w: (b - a) * p, fold: g === 1 ? v.all.fold[a] : -1, unit: a });
+  }
+}
+
+/** The column that an event is in, -1 for none. @param {any} v @param {number} e */
+export function colOf(v, e) {
+  const inside = v.cols.length && e >= v.cols[0].a && e < v.cols[v.cols.length - 1].b;
+  return inside ? lower(0, v.cols.length, (k) => v.cols[k].b, e + 0.5) : -1;
+}
+
+/** Where an event is: its column, or beyond an edge. @param {any} v @param {number} e */
+export function xOf(v, e) {
+  if (e < 0) return Math.max(X(v, 0), v.left - 6);
+  if (e >= v.n) return Math.min(X(v, v.all.count), v.wide - RIGHT + 8);
+  if (!v.cols.length || e < v.cols[0].a) return v.left - 6;
+  const c = colOf(v, e);
+  return c < 0 ? v.wide - RIGHT + 8 : v.cols[c].x;
+}
+
+/** Is a stretch of events [e0, e1] out of the window, or inside one column. @param {any} v @param {number} e0 @param {number} e1 */
+export function unseen(v, e0, e1) {
+  const first = v.cols.length ? v.cols[0].a : 0, last = v.cols.length ? v.cols[v.cols.length - 1].b : 0;
+  if (e1 < first || e0 >= last) return true;
+  const c = colOf(v, e0);
+  return c >= 0 && e1 < v.n && c === colOf(v, e1);
+}
+
+/** The event, with its fraction, at a place on the axis of units. @param {any} v @param {number} u */
+export function eventAt(v, u) {
+  const k = Math.min(Math.max(Math.floor(u), 0), v.all.count), a = v.all.starts[k], b = v.all.starts[Math.min(k + 1, v.all.count)];
+  return a + (b - a) * Math.min(Math.max(u - k, 0), 1);
+}

@@ -1,0 +1,85 @@
+// @ts-check
+// What the page says: a column, a lane, an access, an adjoint in words.
+import { bytes, count, short } from "./elements.js";
+import { levelAt, lower } from "./lanes.js";
+
+/** A column, or a lane in it, in words. @param {any} v @param {any} col @param {any} lane */
+export const describe = (v, col, lane) => (lane ? describeLane(v, col, lane) : describeColumn(v, col));
+
+/** @param {any} v @param {any} col */
+function describeColumn(v, col) {
+  const one = col.b - col.a === 1, lines = [];
+  if (one) {
+    const where = v.tape.text(v.tape.events.where[col.a]), [from, to] = v.tape.touchesOf(col.a);
+    lines.push(`${v.tape.heading(col.a)} (${v.tape.text(v.tape.events.kind[col.a])})${where ? ` at ${where}` : ""}`);
+    for (let t = from; t < Math.min(to, from + 12); t++) lines.push(touchText(v, t));
+    const [k0, k1] = v.tape.keptOf(col.a);
+    for (let k = k0; k < k1; k++) lines.push(`kept ${bytes(v.tape.kept.nbytes[k])}: ${v.tape.text(v.tape.kept.reason[k])}`);
+  } else lines.push(`${col.fold >= 0 ? v.meta.folds[col.fold][0] : "events"}, #${col.a} to #${col.b - 1}`);
+  const flags = Object.entries(tally(v, col)).map(([name, k]) => (one ? name : `${name} ×${k}`));
+  if (flags.length) lines.push(flags.join(", "));
+  for (const f of findingsIn(v, col).slice(0, 3)) lines.push(`${f.severity}: ${f.sentence}`);
+  return lines.join("\n");
+}
+
+/** @param {any} v @param {any} col @param {any} lane */
+function describeLane(v, col, lane) {
+  const one = col.b - col.a === 1, lines = [];
+  const { onLane, touchEvent } = v.tape, end = onLane.start[lane.k + 1];
+  let k = lower(onLane.start[lane.k], end, (m) => touchEvent[onLane.rows[m]], col.a);
+  const seen = [0, 0, 0];
+  lines.push(`${lane.track.names.map((/** @type {any} */ x) => x[0]).slice(0, 3).join(", ") || lane.track.id}${one ? `, ${v.tape.heading(col.a)}` : `, #${col.a} to #${col.b - 1}`}`);
+  for (; k < end && touchEvent[onLane.rows[k]] < col.b; k++) {
+    if (one) lines.push(touchText(v, onLane.rows[k]));
+    seen[v.tape.touches.how[onLane.rows[k]]]++;
+  }
+  if (!one) lines.push([count(seen[0], "read"), count(seen[1], "write"), count(seen[2], "accumulation")].filter((t) => !t.startsWith("0")).join(", ") || "not touched");
+  if (v.levels) {
+    lines.push(`adjoint before: ${levelText(v.levels, levelAt(v.tape, v.levels, lane.k, 0, lane.track.nbytes, col.a))}, after: ${levelText(v.levels, levelAt(v.tape, v.levels, lane.k, 0, lane.track.nbytes, col.b))}`);
+    if (v.other) lines.push(`the other: ${levelText(v.other, levelAt(v.tape, v.other, lane.k, 0, lane.track.nbytes, col.a))}`);
+  }
+  return lines.join("\n");
+}
+
+/** @param {import("./lanes.js").Levels} side @param {number} lv */
+export function levelText(side, lv) {
+  if (lv < 0) return "none";
+  if (side.state[lv]) return ["", "0 exactly", "NaN", "Inf"][side.state[lv]];
+  const met = side.met[lv] > 1 ? `, ${side.met[lv]} contributions meet` : "";
+  return `${short(side.max[lv], 3)} (max), ${short(side.l2[lv], 3)} (L2)${met}`;
+}
+
+/** @param {any} v @param {number} t */
+export function touchText(v, t) {
+  const { touches, ranges } = v.tape, [lane, lo, hi, strided] = ranges[touches.range[t]], track = v.meta.lanes[lane];
+  const part = lo > 0 || hi < track.nbytes ? ` ${rangeText(track, lo, hi)}` : "";
+  const versions = touches.how[t] ? `v${touches.before[t]}→v${touches.after[t]}` : `v${touches.before[t]}`;
+  return `${v.meta.how[touches.how[t]]} ${v.tape.text(touches.name[t])}${part}${strided ? " strided" : ""} ${versions}`;
+}
+
+/** @param {any} lane */
+export function laneText(lane) {
+  const parts = lane.track.names.map((/** @type {any} */ x) => `${x[0]}: bytes [${x[1]}:${x[2]}) of ${lane.track.nbytes}${x[3] ? ", strided" : ""}`);
+  return [...parts.slice(0, 12), lane.track.text].filter(Boolean).join("\n");
+}
+
+/** @param {any} track @param {any[]} name */
+export function chipText(track, [name, lo, hi]) {
+  return lo > 0 || hi < track.nbytes ? `${name} ${rangeText(track, lo, hi)}` : name;
+}
+
+/** @param {any} track @param {number} lo @param {number} hi */
+export function rangeText(track, lo, hi) {
+  const size = track.itemsize;
+  return size && lo % size === 0 && hi % size === 0 ? `[${lo / size}:${hi / size})` : `[${lo}:${hi}) B`;
+}
+
+/** Per flag how many events of a column have it. @param {any} v @param {any} col */
+export function tally(v, col) {
+  /** @type {Record<string, number>} */ const out = {};
+  for (const name of Object.keys(v.sums)) if (v.sums[name][col.b] > v.sums[name][col.a]) out[name] = v.sums[name][col.b] - v.sums[name][col.a];
+  return out;
+}
+
+/** The findings of a column. @param {any} v @param {any} col */
+export const findingsIn = (v, col) => v.findings.filter((f) => f.position >= col.a && f.position < col.b);
