@@ -206,7 +206,7 @@ def _listed(region: Region, numbers: dict[Value, int]) -> tuple:
 
 def _declared(value: Value, numbers: dict[Value, int]) -> tuple:
     numbers[value] = len(numbers)
-    return value.type, value.name, value.where
+    return value.type, value.name, value.where, None, value.companion
 
 
 def _attr(attr: Any) -> Any:

@@ -18,7 +18,7 @@ from ..kernels.ops import linear
 from ..kernels.ops import memory as mem
 from ..kernels.ops.row import Row
 from ..kernels.passes import simplify
-from ..kernels.passes.adjoint import Reverse, _Adjoint
+from ..kernels.passes.adjoint import Adjoint, Reverse
 from ..kernels.passes.adjoint import adjoint as exact
 from ..kernels.reading.reader import Reader
 from ..kernels.types import is_float
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Groups = tuple[frozenset[str], ...]
 Mistake = Callable[["Program", frozenset[str], Groups], Reverse]
+
+SHADOW = ir.Role.SHADOW
 
 # passes its argument on, and no gradient back; not among the rows of the language
 DETACH = Row("detach", type=lambda t: t, elementwise=True, meaning=lambda x: x, c="{0}")
@@ -91,8 +93,7 @@ def loops(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
 
 def outputs(program: Program, active: frozenset[str], groups: Groups) -> Reverse:
     """A store does not use up the gradient of what it overwrote: it stays for the next backward call."""
-    made = _Adjoint(simplify.rewrite(program.function), active, groups).build()
-    shadows = {f"d_{name}" for name in active}
+    made = Adjoint(simplify.rewrite(program.function), active, groups).reversed()
     for region in _regions(made.function.body):
-        region.body[:] = [s for s in region.body if s.row is not mem.STORE or ir.root(s.args[0]).name not in shadows]
+        region.body[:] = [s for s in region.body if s.row is not mem.STORE or ir.root(s.args[0]).role is not SHADOW]
     return made

@@ -20,9 +20,8 @@ from ..arrays.dtypes import dtype_of
 from ..arrays.scalar import scalar
 from ..errors import LaunchError
 from ..kernels.analysis.accesses import accesses_by_array
-from ..kernels.passes.adjoint import shadow_type
 from ..kernels.program import Kernel, Program
-from ..kernels.types import Array, Struct, Type, is_float
+from ..kernels.types import Array, Struct, Type, is_float, shadow_type
 from ..launches.launch import launch
 from ..launches.plan import grid
 from ..tapes.tape import Tape

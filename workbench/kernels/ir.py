@@ -7,6 +7,8 @@ No statement is made except by `Builder`. Rules and passes write through the bui
 
 from __future__ import annotations
 
+import enum
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +22,23 @@ if TYPE_CHECKING:
     from .ops import Row
 
 
+class Role(enum.Enum):
+    """What a parameter that a pass adds is to the one it belongs to. The value is the name it gets if that is free."""
+
+    SHADOW = "d_{}"  # its adjoint
+    TANGENT = "t_{}"
+    AFTER = "after_{}"  # what it held after the launch
+    TIES = "ties_{}"  # among how many contributors a cell's adjoint is shared
+
+
+@dataclass(frozen=True)
+class Companion:
+    """The role of a parameter that a pass added, and the name of the kernel's parameter that it belongs to."""
+
+    role: Role
+    of: str
+
+
 @dataclass(eq=False)
 class Value:
     """Assigned once; `name` is the user's name for it where there is one (may repeat: `show` numbers them)."""
@@ -28,6 +47,21 @@ class Value:
     name: str = ""
     where: Where | None = None
     stmt: Stmt | None = field(default=None, repr=False)  # the statement that makes it; None for parameters
+    companion: Companion | None = None  # of parameters that a pass added
+
+    @property
+    def belongs_to(self) -> str:
+        """The name of the kernel's parameter that this one is, or accompanies."""
+        return self.name if self.companion is None else self.companion.of
+
+    @property
+    def role(self) -> Role | None:
+        """What this parameter is to the one it belongs to; None for the kernel's own."""
+        return None if self.companion is None else self.companion.role
+
+    def copied(self) -> Value:
+        """The same parameter, for another function."""
+        return Value(self.type, self.name, self.where, None, self.companion)
 
     # Operators write IR through the current builder; `ops` fills them in, so that a rule is plain arithmetic.
 
@@ -77,6 +111,20 @@ class Function:
     @property
     def arrays(self) -> list[Value]:
         return [p for p in self.params if isinstance(p.type, Array)]
+
+
+def companion(params: list[Value], role: Role, of: str, type: Type, where: Where | None = None) -> Value:
+    """One more of `params`, with a name that is free there: `d_x`, or `d_x_1` where the user has a `d_x`."""
+    made = Value(type, free_name(params, role.value.format(of)), where, None, Companion(role, of))
+    params.append(made)
+    return made
+
+
+def free_name(params: list[Value], wish: str) -> str:
+    """`wish`, or that with a number behind it, which none of `params` is called."""
+    taken = {p.name for p in params}
+    numbered = (f"{wish}_{k}" for k in itertools.count(1))
+    return next(name for name in itertools.chain((wish,), numbered) if name not in taken)
 
 
 def walk(region: Region) -> Iterator[Stmt]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -229,6 +230,19 @@ bool_ = Scalar("bool", "b", 8, "bool")
 
 SCALARS = (float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool_)
 _PLAIN = {float: float32, int: int32, bool: bool_} | {name: s for s in SCALARS for name in (s.numpy, s.numpy.type)}
+
+
+def shadow_type(type: Type) -> Any:
+    """The type of an adjoint or a tangent: the value's own, but float32 for float16."""
+    if isinstance(type, Array):
+        return Array(shadow_type(type.dtype), type.ndim)
+    if isinstance(type, Scalar):
+        return float32 if type is float16 else type
+    if isinstance(type, Composite) and type.scalar is float16:
+        if isinstance(type, Vector):
+            return vector(type.length, float32)
+        return matrix(type.shape, float32) if isinstance(type, Matrix) else quaternion(float32)
+    return type
 
 
 def is_float(type: Type) -> bool:

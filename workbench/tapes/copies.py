@@ -21,7 +21,7 @@ from ..device import xp
 from ..errors import GradientError, Where
 from ..kernels import check
 from ..kernels.ir import Function
-from ..kernels.passes.tangent import PREFIX, joint
+from ..kernels.passes.tangent import joint
 from ..kernels.passes.to_float64 import wide, widen
 from ..kernels.program import Leaf, Program
 from ..kernels.types import Composite, Struct, is_float
@@ -283,10 +283,10 @@ class Twice(Rerun):
             known[key] = flat_program(program, function)
         made = launch_of(command, self.twins)  # type: ignore[arg-type]
         tangents = [self.moved.of(command.places[k]) for k in back.shadows]
-        for p, t in zip(known[key].function.params[len(made.flat) :], tangents, strict=True):
+        for k, p, t in zip(back.shadows, known[key].function.params[len(made.flat) :], tangents, strict=True):
             if p.type.dtype != t.dtype:  # type: ignore[attr-defined]
                 raise GradientError(
-                    f"{event.label!r}: {p.name.removeprefix(PREFIX)!r} is {t.dtype}, whose tangent is wider than it.",
+                    f"{event.label!r}: {program.leaves[k].name!r} is {t.dtype}, whose tangent is wider than it.",
                     slug="hvp-half", where=event.where, instead="float32 arrays",
                 )  # fmt: skip
         return Launch(known[key], made.dims, [*made.flat, *tangents], made.declared)

@@ -35,8 +35,8 @@ from ..arrays.workspace import (
 from ..device import xp
 from ..errors import GradientError
 from ..kernels import check
-from ..kernels.ir import Function
-from ..kernels.passes.tangent import PREFIX, Tangent, tangent
+from ..kernels.ir import Function, Role
+from ..kernels.passes.tangent import Tangent, tangent
 from ..kernels.types import Struct
 from ..launches.arguments import views as launch_views
 from ..launches.executable import executable_for
@@ -294,17 +294,17 @@ def _make(plan: Any, active: frozenset[str]) -> tuple[Tangent, Any]:
 
 
 def executable(plan: Any, function: Function, ordered: bool, active: frozenset[str]) -> Any:
-    """A tangent, ready to run: as an adjoint is, with `t_` arrays laid out like what they belong to."""
+    """A tangent, ready to run: as an adjoint is, with tangents laid out like what they belong to."""
     if ordered and plan.backend == "cuda" and np.prod(plan.dims) > 1:
         raise GradientError(
             f"Kernel {plan.program.name!r} uses what an atomic returned: on a GPU a matter of the order of threads.",
             slug="atomic-order", where=plan.program.function.where, instead="device='cpu' for this launch",
         )  # fmt: skip
-    mirrored = {f"{prefix}{n}": n for prefix in (PREFIX, "after_", "ties_", "") for n in plan.shapes}
-    contiguous = frozenset(m for m, n in mirrored.items() if n in plan.contiguous)
-    shapes = {m: plan.shapes[n] for m, n in mirrored.items()}
-    shapes |= {f"{PREFIX}{n}": (1,) for n in active if n not in plan.shapes}
-    groups = tuple(g | {f"{PREFIX}{n}" for n in g} for g in (*plan.groups, plan.overlapping) if g)
+    arrays = function.arrays
+    contiguous = frozenset(p.name for p in arrays if p.belongs_to in plan.contiguous)
+    shapes = {p.name: plan.shapes.get(p.belongs_to, (1,)) for p in arrays}  # (1,): of declared scalars
+    tangents = [p for p in arrays if p.role is Role.TANGENT]
+    groups = tuple(g | {p.name for p in tangents if p.belongs_to in g} for g in (*plan.groups, plan.overlapping) if g)
     return executable_for(
         plan.program, function, plan.backend, plan.dims, plan.scalars, shapes, contiguous, groups, plan.index32, ordered
     )

@@ -76,6 +76,8 @@ class Row:
                              Scalar and elementwise rows without one get it from the adjoint (see `diagonal`)
     elementwise              maps over components; a scalar argument beside composites serves every component
     unbounded                a partial derivative may be infinite: it is skipped where its incoming adjoint is exactly 0
+    fused(stmt)              -> a statement or None: the one whose derivative rule to use in place of this one's, where
+                             that and the rule of what made its arguments would give 0 * inf, or a needless quotient
     whole                    the row that takes over for composites (`eq` of vectors is one bool)
     sign                     how it is written: between two operands, before one, between a cell and a value
     update                   of an atomic: what the cell holds afterwards, from what it held and the values given
@@ -106,6 +108,7 @@ class Row:
     unbounded: bool = False
     typed_by_attr: bool = False
     whole: Row | None = None
+    fused: Callable[..., Any] | None = None
     sign: str = ""
     update: Callable[..., Any] | None = None
     adds: bool = False

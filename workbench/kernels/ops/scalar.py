@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import ir
 from ..types import (
     SCALARS,
     Composite,
@@ -30,7 +31,7 @@ from ..types import (
     quaternion,
     vector,
 )  # fmt: skip
-from .row import Row, kind, refuse, row, zero
+from .row import ROWS, Row, diagonal, kind, refuse, row, zero
 
 # ---- type rules
 
@@ -323,9 +324,28 @@ NEG = row("neg", type=_rule_numbers("-"), elementwise=True, meaning=np.negative,
           adjoint=lambda g, y, a: (NEG(g),), linear=True, sign="-", **_SIMPLE, doc="neg(a: T) -> T: -a.")  # fmt: skip
 POS = row("pos", type=_rule_numbers("+"), elementwise=True, meaning=lambda a: a, c="{0}",
           adjoint=lambda g, y, a: (g,), linear=True, exact=True, doc="pos(a: T) -> T: a.")  # fmt: skip
+
+
+def _fused_mul(stmt: ir.Stmt) -> ir.Stmt | None:
+    """Of x * sqrt(x): 3/2 sqrt(x). A root with a name has its own adjoint, which people look at."""
+    for x, r in (stmt.args, stmt.args[::-1]):
+        if r.stmt is not None and r.stmt.row is SQRT and r.stmt.args[0] is x and not r.name:
+            return ir.Stmt(TIMES_ROOT, (x,), (r,))
+    return None
+
+
 MUL = row("mul", type=_rule_numbers("*"), elementwise=True, meaning=lambda a, b: a * b, c=_c_small("{0} * {1}"),
           adjoint=lambda g, y, a, b: (MUL(g, b), MUL(g, a)), bilinear=True, sign="*", **_SIMPLE,
-          doc="Product of two scalars; of two composites component by component.")  # fmt: skip
+          fused=_fused_mul, doc="Product of two scalars; of two composites component by component.")  # fmt: skip
+
+
+def _adjoint_times_root(g, r, x):
+    return (MUL(g, MUL(r, 1.5)),)
+
+
+# the rule of x * r for the root r of x; no program has this row
+TIMES_ROOT = Row("times_root", type=MUL.type, elementwise=True, unbounded=True, adjoint=_adjoint_times_root,
+                 tangent=diagonal(_adjoint_times_root))  # fmt: skip
 
 
 def _div_type(*types: Type) -> Type:
@@ -527,7 +547,22 @@ LOG2 = _function("log2", np.log2, lambda g, y, x: (g / (x * math.log(2.0)),), un
 LOG10 = _function("log10", np.log10, lambda g, y, x: (g / (x * math.log(10.0)),), unbounded=True)
 LOG1P = _function("log1p", np.log1p, lambda g, y, x: (g / (1.0 + x),), unbounded=True)
 EXPM1 = _function("expm1", np.expm1, lambda g, y, x: (g * (y + 1.0),))
-SQRT = _function("sqrt", np.sqrt, lambda g, y, x: (g * 0.5 / y,), unbounded=True, **_INSTRUCTION)
+
+
+def _fused_sqrt(stmt: ir.Stmt) -> ir.Stmt | None:
+    """Of sqrt(a * a) that of |a|, of sqrt(dot(v, v)) that of a length: they have a derivative at zero."""
+    square = stmt.args[0].stmt
+    if square is None or not square.args:
+        return None
+    twice = square.args[0] is square.args[-1]
+    if square.row is MUL and twice:
+        return ir.Stmt(ABS, square.args[:1], stmt.outs)
+    if square.row is ROWS["length_sq"] or (square.row is ROWS["dot"] and twice):
+        return ir.Stmt(ROWS["length"], square.args[:1], stmt.outs)
+    return None
+
+
+SQRT = _function("sqrt", np.sqrt, lambda g, y, x: (g * 0.5 / y,), unbounded=True, fused=_fused_sqrt, **_INSTRUCTION)
 RSQRT = _function("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (g * -0.5 * y / x,), "1 / sqrt{f}({0})",
                   "rsqrt(x: F) -> F: 1 / sqrt(x).", unbounded=True)  # fmt: skip
 CBRT = _function("cbrt", np.cbrt, lambda g, y, x: (g / (3.0 * (y * y)),), unbounded=True)

@@ -59,7 +59,7 @@ class _Watch:
         known: dict[Value, Value] = {}
         params = self.builder.region.params
         for p in self.source.params:
-            known[p] = Value(p.type, p.name, p.where)
+            known[p] = p.copied()
             params.append(known[p])
         for p in (q for q in self.source.params if q.name in self.names):
             self.gap[p.name] = Value(int64, f"{p.name}_gap")

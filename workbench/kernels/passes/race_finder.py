@@ -1,7 +1,8 @@
 """A program that finds races: the thread again, leaving its number on every cell it touches.
 
 For launches whose stores are not proven apart. Run twice over the memory that the launch saw: in the second run every
-cell already carries a number, so a thread that reads or writes a cell of another one meets it, whatever the order.
+cell already carries a number, so a thread that reads or writes a cell of another one meets it, whatever the order
+(shadow memory: Nethercote & Seward, VEE 2007; here it holds the last writer and the last atomic of every cell).
 Cells are single components, so threads may write different components of one vector.
 """
 
@@ -11,14 +12,14 @@ import itertools
 from dataclasses import dataclass
 
 from ...errors import Where
-from ..ir import Function, Region, Stmt, Value, root, walk
+from ..ir import Function, Region, Stmt, Value, root
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS
 from ..types import Array, Composite, int32
 from . import simplify
-from .adjoint import _Adjoint
 from .prune import prune
+from .replay import Groups, Replay
 
 PLACE = 4  # words of the record before the index: statement + 1, this thread, the other thread, its statement + 1
 FOUND = PLACE + 6  # four axes and those of a matrix
@@ -43,20 +44,23 @@ class Guard:
 MARKS = ("owner_", "by_", "adder_", "kind_")
 
 
-def guard(function: Function, names: frozenset[str], groups: tuple[frozenset[str], ...] = ()) -> Guard:
+def guard(function: Function, names: frozenset[str], groups: Groups = ()) -> Guard:
     """The race finder of a kernel for the array parameters `names`. `groups`: those that share memory."""
-    return _Guard(function, frozenset(), groups).guard(names)
+    return _Guard(function, names, groups).guard()
 
 
-class _Guard(_Adjoint):
-    def guard(self, names: frozenset[str]) -> Guard:
-        self.table: list[tuple[Where | None, str, str]] = []
+class _Guard(Replay):
+    def __init__(self, primal: Function, names: frozenset[str], groups: Groups):
+        super().__init__(primal, groups)
+        self.checked = tuple(p.name for p in primal.arrays if p.name in names)
+        self.accesses: list[Stmt] = []
         self.marks: dict[tuple[str, str], Value] = {}
-        known = self.parameters(False)
+
+    def guard(self) -> Guard:
+        known = self.parameters()
         params = self.builder.region.params
-        self.checked = tuple(p.name for p in self.primal.arrays if p.name in names)
         for p in self.primal.arrays:
-            for mark in MARKS if p.name in names else ():
+            for mark in MARKS if p.name in self.checked else ():
                 dtype = p.type.dtype  # type: ignore[attr-defined]
                 axes = p.type.ndim + len(getattr(dtype, "shape", ()))  # type: ignore[attr-defined]
                 self.marks[mark, p.name] = Value(Array(int32, axes), mark + p.name)
@@ -67,10 +71,9 @@ class _Guard(_Adjoint):
             self.me = self.thread()
             self.replay(self.primal.body, known, False)
         made = prune(simplify.rewrite(self.named("races")), self.groups)
-        mine = {p.name for p in self.primal.params}
-        loads = {root(s.args[0]).name for s in walk(made.body) if s.row is mem.LOAD} & mine
-        written = {root(s.args[0]).name for s in walk(made.body) if s.row in (mem.STORE, mem.LOG_STORE)} & mine
-        return Guard(made, self.checked, frozenset(loads), frozenset(written), tuple(self.table))
+        needs, private = self.asks(made)
+        table = tuple((s.where, root(s.args[0]).name, s.row.name) for s in self.accesses)
+        return Guard(made, self.checked, needs, private, table)
 
     def thread(self) -> Value:
         """The number of this thread, from 1."""
@@ -117,8 +120,8 @@ class _Guard(_Adjoint):
         self.builder.role = role
 
     def number_of(self, stmt: Stmt) -> int:
-        self.table.append((stmt.where, root(stmt.args[0]).name, stmt.row.name))
-        return len(self.table)
+        self.accesses.append(stmt)
+        return len(self.accesses)
 
     def cells(self, stmt: Stmt, known: dict) -> list[list[Value]]:
         """The cells of an access, component by component."""
@@ -149,8 +152,8 @@ class _Guard(_Adjoint):
         self.meet(self.other(owner), number, owner, by, cell)
         adder, kind = self.at("adder_", name, cell), self.at("kind_", name, cell)
         clash = self.other(adder)
-        for k, (_, array, row) in enumerate(self.table, 1):
-            if array == name and _family(row) == _family(stmt.row.name) and row.startswith("atomic"):
+        for k, before in enumerate(self.accesses, 1):
+            if root(before.args[0]).name == name and _of_one_kind(before, stmt):
                 clash = ROWS["logical_and"](clash, ROWS["ne"](kind, self.number(int32, k)))
         self.meet(clash, number, adder, kind, cell)
         several = ROWS["where"](self.other(adder), self.number(int32, -1), self.me)
@@ -179,5 +182,6 @@ class _Guard(_Adjoint):
         self.builder.append(c.IF, (clash,), (), (region, Region()))
 
 
-def _family(row: str) -> str:
-    return "atomic_add" if row == "atomic_sub" else row
+def _of_one_kind(one: Stmt, other: Stmt) -> bool:
+    """Are these atomics that come to the same in whatever order threads do them."""
+    return one.row is other.row or (one.row.adds and other.row.adds)

@@ -116,7 +116,7 @@ class Rewrite:
         """The function written anew."""
         scope = Scope()
         for p in function.params:
-            scope.values[p] = Value(p.type, p.name, p.where)
+            scope.values[p] = p.copied()
             self.builder.region.params.append(scope.values[p])
         named = {p.name: scope.values[p] for p in function.params}
         scope.values.update({p: named[self.same[p.name]] for p in function.params if p.name in self.same})

@@ -247,7 +247,7 @@ class _Split:
             return None
         self.builder = Builder()
         self.builder.role = "adjoint"
-        params = [Value(p.type, p.name, p.where) for p in copy.params]
+        params = [p.copied() for p in copy.params]
         grid = [Value(int32, f"launch.dim{k}") for k in range(copy.rank)]
         self.builder.region.params += [*params, *grid]
         known = dict(zip(copy.params, params, strict=True))
@@ -274,7 +274,7 @@ class _Split:
         self.builder.role = "adjoint"
         params = self.builder.region.params
         rank = len(low)
-        arrays = {p.name: Value(p.type, p.name) for p in self.function.params if p.name in self.targets}
+        arrays = {p.name: p.copied() for p in self.function.params if p.name in self.targets}
         inputs = [Value(part.type, part.name) for part in parts]
         params += [*(arrays[t] for t in self.targets), *inputs]
         with self.builder.open():

@@ -1,8 +1,8 @@
 """The tangent of a kernel, IR -> IR: forward mode, from the same rows and with the same needs as the adjoint.
 
-The program repeats what the thread did, as `adjoint` does (without side effects, on private copies where a thread reads
-what it wrote), and carries a tangent beside every value that has one; stores, loads and atomics act on the memory of
-tangents. So wherever the tape can walk backwards it can also walk forwards: both read the same bytes.
+The program repeats what the thread did, as `adjoint` does (`replay`), and carries a tangent beside every value that has
+one; stores, loads and atomics act on the memory of tangents (Griewank & Walther, Evaluating Derivatives, 2nd ed. 2008,
+section 3.1). So wherever the tape can walk backwards it can also walk forwards: both read the same bytes.
 It is the exact transpose of the adjoint: same active paths, same gates at infinite partials, ties of extremes shared.
 One thing differs: a func with an adjoint of its own is differentiated itself, which is what finds a wrong func_grad.
 """
@@ -10,26 +10,27 @@ One thing differs: a func with an adjoint of its own is differentiated itself, w
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import KernelError
-from ..ir import Function, Region, Stmt, Value, walk
+from ..analysis import activity
+from ..ir import Function, Region, Role, Stmt, Value, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import NO_GRADIENT, ROWS, Effect, Row, like
-from ..types import Array, Composite, Scalar, Type, int32
+from ..ops.scalar import DIV
+from ..types import Array, Composite, Scalar, Type, int32, shadow_type
 from . import simplify
-from .adjoint import _EXTREMAL, _LINEAR, _Adjoint, _root_in_product, _square_under_root, root, shadow_type
-
-PREFIX = "t_"
+from .derivative import EXTREMES, Derivative
+from .replay import Groups
 
 
 @dataclass(frozen=True)
 class Tangent:
     """A tangent program and what it asks of the tape; the fields mean what they mean in `adjoint.Reverse`.
 
-    Parameters: the kernel's; `t_<name>` for each active one; `after_` and `ties_` for each array in `extremal`.
+    Parameters: the kernel's; a tangent for each active one; two for each array in `extremal`, as of the adjoint.
     """
 
     function: Function
@@ -40,7 +41,7 @@ class Tangent:
     extremal: tuple[str, ...] = ()
 
 
-def tangent(function: Function, active: frozenset[str], groups: tuple[frozenset[str], ...] = ()) -> Tangent:
+def tangent(function: Function, active: frozenset[str], groups: Groups = ()) -> Tangent:
     """The tangent of `function` for the parameters named in `active`; `groups` as for the adjoint.
 
     Raises KernelError where an operation on an active path has no derivative.
@@ -52,7 +53,7 @@ def tangent(function: Function, active: frozenset[str], groups: tuple[frozenset[
 def _refuse_taken_names(function: Function) -> None:
     names = {p.name: p for p in function.params}
     for p in function.arrays:
-        taken = names.get(PREFIX + p.name)
+        taken = names.get("t_" + p.name)
         if taken is not None:
             raise KernelError(
                 f"parameter {taken.name!r} has the name that the tangent of this kernel gives to that of {p.name!r}.",
@@ -60,33 +61,32 @@ def _refuse_taken_names(function: Function) -> None:
             )  # fmt: skip
 
 
-@dataclass
-class _Tangent(_Adjoint):
+class _Tangent(Derivative):
     """Tangents live in `known` under the key ("tangent", primal value), so regions scope them like values."""
 
-    useful: set[Value] = field(default_factory=set)
     repeats = "replay"  # the role of repeated statements
     adds = mem.ACCUMULATE
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __init__(self, primal: Function, active: frozenset[str], groups: Groups):
+        super().__init__(primal, active, groups)
         self.logging = False  # nothing is ever walked back
-        self.useful = _useful(self.primal, self.active)
+        self.useful = activity.useful(primal, active)
 
     def build_tangent(self) -> Tangent:
-        self.build_tangent_into()
-        made = self._describe(simplify.adjoint(self.named("tangent"), self.groups))
-        return Tangent(made.function, made.active, made.needs, made.private, made.ordered, made.extremal)
+        self.write()
+        made = simplify.adjoint(self.named("tangent"), self.groups)
+        needs, private = self.asks(made)
+        needs |= frozenset(self.extremal)
+        return Tangent(made, self.active, needs, private, bool(self.reused), self.extremal)
 
-    def build_tangent_into(self) -> None:
-        known = self.parameters(True)
-        for name, shadow in self.shadows.items():
-            shadow.name = PREFIX + name
+    def write(self) -> None:
+        known = self.parameters(Role.TANGENT)
         with self.builder.open():
             self.builder.role = "tangent"
             for p in self.primal.params:
-                if p.name in self.shadows and not isinstance(p.type, Array):
-                    known["tangent", p] = self.builder.emit(mem.LOAD, self.shadows[p.name], self.number(int32, 0))
+                if p.name in self.active and not isinstance(p.type, Array):
+                    memory = self.beside(Role.TANGENT, p)
+                    known["tangent", p] = self.builder.emit(mem.LOAD, memory, self.number(int32, 0))
             self.builder.role = self.repeats
             self.replay(self.primal.body, known, False)
 
@@ -99,9 +99,9 @@ class _Tangent(_Adjoint):
         found = self.tangent_of(value, known)
         return self.zero(shadow_type(value.type)) if found is None else found
 
-    def shadow_at(self, stmt: Stmt, known: dict) -> list[Value]:
+    def tangent_at(self, stmt: Stmt, known: dict) -> list[Value]:
         """The tangent's memory and the indices of an access."""
-        return [self.shadow(stmt.args[0]), *self.indices(stmt, known)]
+        return [self.beside(Role.TANGENT, stmt.args[0]), *self.indices(stmt, known)]
 
     # ---- statements
 
@@ -112,38 +112,28 @@ class _Tangent(_Adjoint):
             return
         self.builder.role = "tangent"
         if stmt.row is mem.LOAD:
-            known["tangent", moved[0]] = self.builder.emit(mem.LOAD, *self.shadow_at(stmt, known))
+            known["tangent", moved[0]] = self.builder.emit(mem.LOAD, *self.tangent_at(stmt, known))
         elif stmt.row.effect is Effect.PURE:
             made = self.derive(stmt, known)
             if made is not None:
-                made.name = made.name or (f"{PREFIX}{moved[0].name}" if moved[0].name else "")
+                made.name = made.name or (f"t_{moved[0].name}" if moved[0].name else "")
                 known["tangent", moved[0]] = made
         self.builder.role = self.repeats
 
     def derive(self, stmt: Stmt, known: dict) -> Value | None:
         """The row's tangent rule: all operands at once where it is linear, else one by one behind the gates."""
-        row, y = stmt.row, self.widened(known[stmt.outs[0]])
-        if row.adjoint is NO_GRADIENT:
+        if stmt.row.adjoint is NO_GRADIENT:
             self.refuse_underivable(stmt)
             return None
-        product = _root_in_product(stmt)
-        if product is not None:
-            x, root_x = product
-            t = self.tangent_of(x, known)
-            if t is None:
-                return None
-            slope = ROWS["mul"](self.widened(known[root_x]), 1.5)
-            return _gated(t, slope, ROWS["mul"](t, slope), x in self.risky)
-        square = _square_under_root(stmt)
-        if square is not None:
-            row, stmt = square
+        stmt = self.rule(stmt)
+        row = stmt.row
         ts = [self.tangent_of(a, known) for a in stmt.args]
         if row.tangent is None or not any(ts):
             return None
-        operands = [self.widened(known[a]) for a in stmt.args]
+        y, *operands = (self.widened(known[v]) for v in (*stmt.outs, *stmt.args))
         extra = {"attr": _widened_attr(stmt.attr)} if row.typed_by_attr else {}
-        if row.name in _LINEAR:
-            return self.rule(row, ts, (y, *operands), extra)
+        if row.linear:
+            return self.moved(row, ts, (y, *operands), extra)
         total = None
         for j, t in enumerate(ts):
             part = None if t is None else self.part(row, stmt, j, t, (y, *operands), extra)
@@ -154,19 +144,19 @@ class _Tangent(_Adjoint):
     def part(self, row: Row, stmt: Stmt, j: int, t: Value, values: tuple, extra: dict) -> Value | None:
         """What one operand contributes. Where its tangent or its partial is exactly zero that is zero, not 0 * inf."""
         alone: list[Value | None] = [None] * len(stmt.args)
-        d = self.rule(row, [*alone[:j], t, *alone[j + 1 :]], values, extra)
+        d = self.moved(row, [*alone[:j], t, *alone[j + 1 :]], values, extra)
         risky = any(a in self.risky for a in stmt.args)
         if d is None or not (row.unbounded or risky):
             return d
         if t.type == d.type and (row.elementwise or isinstance(t.type, Scalar)):
-            slope = self.rule(row, [*alone[:j], like(t, t.type, 1), *alone[j + 1 :]], values, extra)
-            if row.name != "div":  # t / b may be finite where 1 / b is not
+            slope = self.moved(row, [*alone[:j], like(t, t.type, 1), *alone[j + 1 :]], values, extra)
+            if row is not DIV:  # t / b may be finite where 1 / b is not
                 d = ROWS["mul"](t, slope)  # its derivative by what the slope is made of is t, so 0 where nothing moves
             return _gated(t, slope, d, risky)
         moves = ROWS["where"](ROWS["eq"](t, self.zero(t.type)), self.zero(d.type), like(d, d.type, 1))
         return ROWS["gate"](moves, d)
 
-    def rule(self, row: Row, ts: list, values: tuple, extra: dict) -> Value | None:
+    def moved(self, row: Row, ts: list, values: tuple, extra: dict) -> Value | None:
         assert row.tangent is not None
         return row.tangent(ts, *values, **extra)
 
@@ -182,29 +172,29 @@ class _Tangent(_Adjoint):
     def replay_store(self, stmt: Stmt, known: dict, record: bool) -> None:
         self.repeat_store(stmt, known)
         if not self.is_active(stmt.args[0]):
-            self.assert_inactive(stmt, stmt.args[-1])
+            self.assert_inactive(stmt)
             return
         self.builder.role = "tangent"
-        self.builder.emit(mem.STORE, *self.shadow_at(stmt, known), self.tangent_or_zero(stmt.args[-1], known))
+        self.builder.emit(mem.STORE, *self.tangent_at(stmt, known), self.tangent_or_zero(stmt.args[-1], known))
         self.builder.role = self.repeats
 
     def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
         told = self.tangent_before(stmt, known)
         self.repeat_atomic(stmt, known)
         if not self.is_active(stmt.args[0]):
-            self.assert_inactive(stmt, stmt.args[-1])
+            self.assert_inactive(stmt)
             return
         if stmt.row in (mem.ATOMIC_EXCH, mem.ATOMIC_CAS):
-            self.reverse_atomic_other(stmt, known, {})  # refuses
+            self.refuse_atomic(stmt)
         self.builder.role = "tangent"
         if told is not None:
             known["tangent", stmt.outs[0]] = told
         t = self.tangent_of(stmt.args[-1], known)
         if t is not None:
-            if stmt.row in _EXTREMAL:
+            if stmt.row in EXTREMES:
                 t = self.share(stmt, known, t)
             t = ROWS["neg"](t) if stmt.row is mem.ATOMIC_SUB else t
-            self.builder.emit(self.adds, *self.shadow_at(stmt, known), t)
+            self.builder.emit(self.adds, *self.tangent_at(stmt, known), t)
         self.builder.role = self.repeats
 
     def tangent_before(self, stmt: Stmt, known: dict) -> Value | None:
@@ -212,7 +202,7 @@ class _Tangent(_Adjoint):
         if stmt not in self.reused or not self.is_active(stmt.args[0]):
             return None
         self.builder.role = "tangent"
-        found = self.builder.emit(mem.LOAD, *self.shadow_at(stmt, known))
+        found = self.builder.emit(mem.LOAD, *self.tangent_at(stmt, known))
         self.builder.role = self.repeats
         return found
 
@@ -221,14 +211,6 @@ class _Tangent(_Adjoint):
 
     def repeat_atomic(self, stmt: Stmt, known: dict) -> None:
         super().replay_atomic(stmt, known, False)
-
-    def share(self, stmt: Stmt, known: dict, t: Value) -> Value:
-        """Those whose value the cell held after the launch contribute, in equal shares."""
-        indices = self.indices(stmt, known)
-        final = self.builder.emit(mem.LOAD, self.beside(stmt.args[0], self.after), *indices)
-        ties = self.builder.emit(mem.LOAD, self.beside(stmt.args[0], self.ties), *indices)
-        hit = ROWS["eq"](known[stmt.args[-1]], final)
-        return ROWS["where"](hit, ROWS["div"](t, ties), self.zero(t.type))
 
     # ---- control flow carries both
 
@@ -263,7 +245,7 @@ class _Tangent(_Adjoint):
             new.params.append(scope[p])
         for k in moved:
             p = region.params[first + k]
-            scope["tangent", p] = Value(shadow_type(p.type), f"{PREFIX}{p.name}", p.where)
+            scope["tangent", p] = Value(shadow_type(p.type), f"t_{p.name}", p.where)
             new.params.append(scope["tangent", p])
         with self.builder.inside(new):
             self.replay(region, scope, False)
@@ -279,7 +261,7 @@ class _Tangent(_Adjoint):
             made.name = out.name
             known[out] = made
         for k, made in zip(moved, outs[len(stmt.outs) :], strict=True):
-            made.name = f"{PREFIX}{stmt.outs[k].name}" if stmt.outs[k].name else ""
+            made.name = f"t_{stmt.outs[k].name}" if stmt.outs[k].name else ""
             known["tangent", stmt.outs[k]] = made
 
     def replay_call(self, stmt: Stmt, known: dict, record: bool) -> None:
@@ -294,10 +276,10 @@ class _Tangent(_Adjoint):
             known["tangent", out] = self.tangent_of(result, known)
 
 
-def joint(function: Function, active: frozenset[str], groups: tuple[frozenset[str], ...] = ()) -> Function:
+def joint(function: Function, active: frozenset[str], groups: Groups = ()) -> Function:
     """The kernel itself, side effects and all, and its tangent in one: an ordinary program, to differentiate again.
 
-    Parameters: the kernel's, then `t_<name>` for each active one. Raises KernelError where `tangent` does, and for what
+    Parameters: the kernel's, then a tangent for each active one. Raises KernelError where `tangent` does, and for what
     has a rule only as a whole: extremes by atomics, and funcs with an adjoint of their own.
     """
     _refuse_taken_names(function)
@@ -310,19 +292,22 @@ class _Joint(_Tangent):
 
     def build_joint(self) -> Function:
         for s in walk(self.primal.body):
-            extreme = s.row in _EXTREMAL and self.is_active(s.args[0])
+            extreme = s.row in EXTREMES and self.is_active(s.args[0])
             if extreme or (s.row is c.CALL and s.attr.grad is not None):
                 raise KernelError(
                     f"`{s.attr.func.key if s.row is c.CALL else s.row.name}` has no second derivative.",
                     slug="second-derivative", where=s.where, why="Its gradient is given by a rule, not by a program.",
                     instead="hvp of a program without it",
                 )  # fmt: skip
-        self.build_tangent_into()
-        return simplify.primal(self.named("joint"))
+        self.write()
+        made = simplify.primal(self.named("joint"))
+        for p in made.params:
+            p.companion = None  # of this program they are parameters like all others
+        return made
 
-    def rule(self, row: Row, ts: list, values: tuple, extra: dict) -> Value | None:
+    def moved(self, row: Row, ts: list, values: tuple, extra: dict) -> Value | None:
         """A tangent that is a row without a derivative is written out, component by component."""
-        made = super().rule(row, ts, values, extra)
+        made = super().moved(row, ts, values, extra)
         derived = made.stmt if made is not None else None
         if derived is None or derived.row.adjoint is not NO_GRADIENT or derived.row.expand is None:
             return made
@@ -357,19 +342,3 @@ def _widened_attr(attr: object) -> object:
 def _gated(t: Value, slope: Value | None, d: Value, risky: bool) -> Value:
     """The product d of the two; 0 and not 0 * inf where one of them is exactly 0. `risky`: may t be infinite."""
     return ROWS["gate"](t, ROWS["gate"](slope, d) if risky else d)
-
-
-def _useful(function: Function, active: frozenset[str]) -> set[Value]:
-    """The values that reach active memory."""
-    useful: set[Value] = set()
-    writes = [s for s in walk(function.body) if s.row in (mem.STORE, *mem.ATOMICS)]
-    useful.update(s.args[-1] for s in writes if root(s.args[0]).name in active)
-    size = -1
-    while size != len(useful):
-        size = len(useful)
-        for stmt in walk(function.body):
-            inner = [v for r in stmt.regions for v in r.params]
-            if not useful.isdisjoint(stmt.outs) or not useful.isdisjoint(inner):
-                useful.update(stmt.args)
-                useful.update(v for r in stmt.regions for v in r.results)
-    return useful

@@ -47,7 +47,7 @@ def _params(region: Region, new: Region, known: dict[Value, Value]) -> None:
     """New parameters; a call's region may have arrays of the outside among its own."""
     for p in region.params:
         if p not in known:
-            known[p] = Value(wide(p.type), p.name, p.where)
+            known[p] = Value(wide(p.type), p.name, p.where, None, p.companion)
         new.params.append(known[p])
 
 

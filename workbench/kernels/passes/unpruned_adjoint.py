@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import KernelError
-from ..ir import Function, Region, Stmt, Value, root, walk
+from ..ir import Function, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..types import int32
 from . import simplify
-from .adjoint import Reverse, _Adjoint
+from .adjoint import Adjoint
+from .replay import Groups
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Working:
     turns: dict[Stmt, tuple[Stmt, Region]]
 
 
-def working(function: Function, active: frozenset[str] | None, groups: tuple[frozenset[str], ...] = ()) -> Working:
+def working(function: Function, active: frozenset[str] | None, groups: Groups = ()) -> Working:
     """The adjoint of a kernel as `adjoint` makes it, before what nobody needs is taken out.
 
     Loads stay loads, so that every read is seen; what `adjoint` refuses without knowing what a load gives is made from
@@ -54,31 +55,23 @@ def working(function: Function, active: frozenset[str] | None, groups: tuple[fro
         primal = simplify.rewrite(function)
         return Working(primal, None, {}, loops(primal))
     try:
-        return _Working(simplify.rewrite(function), active, groups).build_working()
+        return _Working(simplify.rewrite(function), active, groups).working()
     except KernelError:
-        return _Working(simplify.forward(function, groups), active, groups).build_working()
+        return _Working(simplify.forward(function, groups), active, groups).working()
 
 
 _CHANGES = (mem.STORE, mem.ACCUMULATE, *mem.ATOMICS)
 
 
-class _Working(_Adjoint):
-    def build_working(self) -> Working:
+class _Working(Adjoint):
+    def __init__(self, primal: Function, active: frozenset[str], groups: Groups):
+        super().__init__(primal, active, groups)
         self.moments: dict[Stmt, Moment] = {}
         self.turns: list[Value] = []
-        self.made: list[Function] = []
-        self.build()
-        made = self.made[0]
+
+    def working(self) -> Working:
+        made = self.written_out()
         return Working(self.primal, made, self.moments, {**loops(self.primal), **loops(made)})
-
-    def _describe(self, made: Function) -> Reverse:
-        return Reverse(made, self.active, frozenset(), frozenset(), False)
-
-    def named(self, suffix: str) -> Function:
-        """Asked for once, when everything is written: the adjoint as it stands, while `build` goes on with a copy."""
-        made = super().named(suffix)
-        self.made.append(made)
-        return Function(made.name, Region(made.params), made.rank, made.where)
 
     def reverse(self, region: Region, known: dict, adjoints: dict) -> None:
         for stmt in reversed(region.body):
@@ -91,12 +84,10 @@ class _Working(_Adjoint):
             super().reverse(single, known, adjoints)
             del self.turns[depth:]
             if stmt.row in _CHANGES:
-                loads = [s for s in self.builder.region.body[before:] if s.row is mem.LOAD and self.of_shadow(s)]
+                made = [s for s in self.builder.region.body[before:] if s.row is mem.LOAD]
+                loads = [s for s in made if root(s.args[0]).role is Role.SHADOW]
                 with self.builder.at(stmt.where, stmt):
                     self.mark(stmt, (loads[0].outs[0],) if loads else (None,), known)
-
-    def of_shadow(self, stmt: Stmt) -> bool:
-        return any(root(stmt.args[0]) is s for s in self.shadows.values())
 
     def mark(self, stmt: Stmt, adjoints: tuple[Value | None, ...], known: dict) -> None:
         marker = self.builder.append(c.CONST, (), (int32,), attr=0)

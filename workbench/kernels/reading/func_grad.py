@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import KernelError
 from .. import ir
 from ..ops import control, memory
-from ..types import Array, float16, float32, is_float
+from ..types import Array, is_float, shadow_type
 from . import declare
 from .control_flow import FRESH
 from .declare import Func
@@ -129,7 +129,7 @@ class Custom:
         fn = f.grad
         assert fn is not None
         params = [ir.Value(v.type, v.name, v.where) for v in flat]
-        shadows = {k: ir.Value(shadow_type(flat[k].type), f"d_{flat[k].name}") for k in arrays}
+        shadows = {k: self.shadow_of(flat[k]) for k in arrays}
         self.shadows.update({id(v): v for v in shadows.values()})
         incoming = [ir.Value(v.type, "g") for v in leaves(result) if is_float(v.type)] if result is not None else []
         region = ir.Region(params=[*params, *shadows.values(), *incoming])
@@ -152,6 +152,10 @@ class Custom:
         self.refuse_effects(f, region)
         region.results = tuple(cells[f"[]d_{k}"] for k in values)
         return region
+
+    def shadow_of(self, array: ir.Value) -> ir.Value:
+        companion = ir.Companion(ir.Role.SHADOW, array.name)
+        return ir.Value(shadow_type(array.type), f"d_{array.name}", companion=companion)
 
     def refuse_effects(self, f: Func, region: ir.Region) -> None:
         for s in ir.walk(region):
@@ -261,11 +265,6 @@ class Custom:
     def refuse_gradient_assigned(self, target: ast.expr) -> None:
         if self.gradient_in(target) is not None:
             raise self.gradient_assigned(target)
-
-
-def shadow_type(type: Any) -> Array:
-    """The array of gradients beside an array: float32 for float16."""
-    return Array(float32 if type.dtype is float16 else type.dtype, type.ndim)
 
 
 def is_active(record: Record) -> bool:

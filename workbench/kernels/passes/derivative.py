@@ -1,0 +1,110 @@
+"""What adjoint, tangent and the count of ties share: a replay that knows which values have a derivative.
+
+Parameters of the kernel get companions (`ir.Companion`): a shadow or a tangent for each active one, and for each array
+under atomic_min or atomic_max what it held after the launch, and among how many contributors a cell is shared.
+"""
+
+from __future__ import annotations
+
+from ...errors import KernelError
+from ..analysis import activity
+from ..ir import Function, Role, Stmt, Value, companion, root, walk
+from ..ops import memory as mem
+from ..ops.row import ROWS
+from ..types import Array, is_float, shadow_type
+from .replay import Groups, Key, Replay
+
+EXTREMES = (mem.ATOMIC_MIN, mem.ATOMIC_MAX)
+
+
+class Derivative(Replay):
+    """`active`: names of the parameters with a derivative. `varied`, `risky`: as `analysis.activity` says.
+
+    `extremal`: the active arrays under atomic_min or atomic_max.
+    """
+
+    def __init__(self, primal: Function, active: frozenset[str], groups: Groups = ()):
+        super().__init__(primal, groups)
+        self.active = active
+        stmts = list(self.repeated(primal.body))
+        self.varied = activity.varied(primal, active, stmts)
+        self.risky = activity.risky(stmts)
+        self.extremal = self._extremal()
+        self.companions: dict[tuple[Role, str], Value] = {}
+
+    def _extremal(self) -> tuple[str, ...]:
+        """Whatever else a kernel does with an array of extremes is refused."""
+        stmts = [s for s in walk(self.primal.body) if s.args and isinstance(s.args[0].type, Array)]
+        found = {root(s.args[0]).name: s for s in stmts if s.row in EXTREMES and self.is_active(s.args[0])}
+        for s in stmts:
+            name = root(s.args[0]).name
+            shared = [n for n in found if n in self.group(name)]
+            if not shared or s.row in (mem.COMPONENTS, mem.SHAPE):
+                continue
+            if s.row is not found[shared[0]].row or name != shared[0] or s in self.reused:
+                raise KernelError(
+                    f"`{found[shared[0]].row.name}` on {shared[0]!r} and another use of the same memory in one kernel"
+                    " cannot be differentiated.",
+                    slug="atomic-mixed", where=s.where, why="Who wins depends on what happened between the two.",
+                    instead="two kernels: one with the atomic alone",
+                )  # fmt: skip
+        return tuple(p.name for p in self.primal.params if p.name in found)
+
+    def parameters(self, *roles: Role) -> dict[Key, Value]:
+        """The kernel's parameters; a companion of each of `roles` for each active one; two for each extremal one."""
+        known = super().parameters()
+        for role in roles:
+            for p in self.primal.params:
+                if p.name in self.active:
+                    type = shadow_type(p.type) if isinstance(p.type, Array) else Array(shadow_type(p.type), 1)
+                    self._accompany(role, p, type)
+        for p in self.primal.params:
+            if p.name in self.extremal:
+                self._accompany(Role.AFTER, p, p.type)
+                self._accompany(Role.TIES, p, shadow_type(p.type))
+        return known
+
+    def _accompany(self, role: Role, p: Value, type: Array) -> None:
+        self.companions[role, p.name] = companion(self.builder.region.params, role, p.name, type, p.where)
+
+    def beside(self, role: Role, array: Value) -> Value:
+        """The companion of an array value of the primal; of an array of components, the components of it."""
+        if array.stmt is None:
+            return self.companions[role, array.name]
+        return self.builder.emit(mem.COMPONENTS, self.beside(role, array.stmt.args[0]))
+
+    def is_active(self, array: Value) -> bool:
+        return root(array).name in self.active
+
+    def assert_inactive(self, stmt: Stmt) -> None:
+        value = stmt.args[-1]
+        assert value not in self.varied, f"an active value is stored into inactive {root(stmt.args[0]).name}"
+
+    def widened(self, value: Value) -> Value:
+        """Derivative rules compute in the type of the derivative."""
+        if is_float(value.type) and shadow_type(value.type) != value.type:
+            wide = shadow_type(value.type)
+            return ROWS["cast"](value, attr=wide.scalar)  # type: ignore[attr-defined]
+        return value
+
+    def rule(self, stmt: Stmt) -> Stmt:
+        """The statement whose derivative rule is used: this one, or what its row puts in its place."""
+        fused = stmt.row.fused(stmt) if stmt.row.fused is not None else None
+        return fused or stmt
+
+    def share(self, stmt: Stmt, known: dict, g: Value) -> Value:
+        """Of an extreme: what is for those whose value the cell held after the launch, in equal shares."""
+        indices = self.indices(stmt, known)
+        final = self.builder.emit(mem.LOAD, self.beside(Role.AFTER, stmt.args[0]), *indices)
+        ties = self.builder.emit(mem.LOAD, self.beside(Role.TIES, stmt.args[0]), *indices)
+        hit = ROWS["eq"](known[stmt.args[-1]], final)
+        return ROWS["where"](hit, ROWS["div"](g, ties), self.zero(g.type))
+
+    def refuse_atomic(self, stmt: Stmt) -> None:
+        """An exchange, of memory with a derivative."""
+        if self.is_active(stmt.args[0]):
+            raise KernelError(
+                f"`{stmt.row.name}` on an array whose gradient is asked for has no derivative.",
+                slug="atomic-gradient", where=stmt.where,
+                instead="atomic_add, or a kernel in which one thread visits the elements in a loop",
+            )  # fmt: skip

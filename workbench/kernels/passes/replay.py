@@ -1,0 +1,271 @@
+"""The forward sweep: what a thread did, again, without side effects. Adjoint, tangent, ties and races stand on it.
+
+Its statements are written once more, so every value that the thread computed is known. Memory: the replay reads what
+the launch read. Where a thread reads memory that it also wrote (and the value is not known from the store itself), the
+parameter is `private`: the stores are repeated on a copy that the tape lends, with an undo log when there are loops.
+
+What a reverse sweep will ask for is recorded on the way: a branch hands the values made inside it to the outside; a
+loop pushes the values it carries at the start of every turn and counts its turns, so that each can be entered again,
+last first (Griewank & Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 12: a checkpoint at every turn).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..ir import Builder, Function, Region, Stmt, Value, is_value, root, walk
+from ..ops import control as c
+from ..ops import memory as mem
+from ..ops.row import ROWS
+from ..types import Array, Stack, Type, bool_, int32, int64
+
+Key = object  # a primal Value, or (stmt, "trips") for the number of turns a loop made
+Groups = tuple[frozenset[str], ...]
+
+
+class Replay:
+    """A thread of `primal` again, written by `builder`. Those who derive from it add what they want to know.
+
+    `groups`: sets of array parameters that share memory at this launch; all others are taken as disjoint. `private`:
+    parameters that a thread both reads and writes. `logging`: are stores to those noted, to be undone turn by turn.
+    `reused`: the atomics whose results the thread uses.
+    """
+
+    def __init__(self, primal: Function, groups: Groups = ()):
+        self.primal, self.groups = primal, groups
+        self.builder = Builder()
+        self.stacks: dict[object, Value] = {}
+        stmts = list(walk(primal.body))
+        self.written = {root(s.args[0]).name for s in stmts if s.row.writes}
+        used = {v for s in stmts for v in (*s.args, *(r for g in s.regions for r in g.results))}
+        self.reused = [s for s in stmts if s.row in mem.ATOMICS and s.outs[0] in used]
+        read = {root(s.args[0]).name for s in [*self.reused, *(s for s in stmts if s.row is mem.LOAD)]}
+        self.private = frozenset(n for n in self.written if self.group(n) & read)
+        self.logging = bool(self.private) and any(s.row in (c.FOR, c.WHILE) for s in stmts)
+
+    def parameters(self) -> dict[Key, Value]:
+        """The kernel's own parameters, as the first of the function that is written."""
+        known: dict[Key, Value] = {}
+        for p in self.primal.params:
+            known[p] = Value(p.type, p.name, p.where)
+            self.builder.region.params.append(known[p])
+        return known
+
+    def named(self, suffix: str) -> Function:
+        """What was written, as a function."""
+        source, body = self.primal, self.builder.region
+        name = f"{source.name}_{suffix}"
+        return Function(name, body, source.rank, source.where, source.source, source.first_line, source.file)
+
+    def asks(self, made: Function) -> tuple[frozenset[str], frozenset[str]]:
+        """The arrays whose contents at the launch `made` reads, and those of which it needs a copy to write to."""
+        names = {p.name for p in self.primal.params}
+        stmts = list(walk(made.body))
+        loads = {root(s.args[0]).name for s in stmts if s.row is mem.LOAD} & names
+        written = {root(s.args[0]).name for s in stmts if s.role == "replay" and s.row in (mem.STORE, mem.LOG_STORE)}
+        return frozenset(loads), frozenset(written)
+
+    # ---- small pieces
+
+    def group(self, name: str) -> frozenset[str]:
+        """The parameters that share memory with this one, and itself."""
+        for g in self.groups:
+            if name in g:
+                return g
+        return frozenset((name,))
+
+    def number(self, type: Type, value: object) -> Value:
+        return self.builder.append(c.CONST, (), (type,), attr=value).outs[0]
+
+    def zero(self, type: Type) -> Value:
+        return self.number(type, False if type is bool_ else 0)
+
+    def array(self, primal: Value, known: dict) -> Value:
+        """The replayed array value; `components` views are made where they are used."""
+        if primal in known:
+            return known[primal]
+        assert primal.stmt is not None and primal.stmt.row is mem.COMPONENTS
+        return self.builder.emit(mem.COMPONENTS, self.array(primal.stmt.args[0], known))
+
+    def indices(self, stmt: Stmt, known: dict) -> list[Value]:
+        """The replayed indices of an access."""
+        ndim = stmt.args[0].type.ndim  # type: ignore[attr-defined]
+        return [known[a] for a in stmt.args[1 : 1 + ndim]]
+
+    # ---- statements
+
+    def replay(self, region: Region, known: dict, record: bool) -> None:
+        """Write the statements again. With `record`, what the reverse sweep will ask for is kept."""
+        for stmt in region.body:
+            with self.builder.at(stmt.where, stmt):
+                getattr(self, _REPLAY.get(stmt.row, "replay_value"))(stmt, known, record)
+
+    def replay_value(self, stmt: Stmt, known: dict, record: bool) -> None:
+        if stmt.row is mem.COMPONENTS:
+            return
+        args = [self.array(a, known) if isinstance(a.type, Array) else known[a] for a in stmt.args]
+        types = [o.type for o in stmt.outs]
+        made = self.builder.append(stmt.row, args, types, attr=stmt.attr)
+        for out, new in zip(stmt.outs, made.outs, strict=True):
+            new.name = out.name
+            known[out] = new
+
+    def replay_nothing(self, stmt: Stmt, known: dict, record: bool) -> None:
+        """Output to the user is not repeated."""
+
+    def replay_store(self, stmt: Stmt, known: dict, record: bool) -> None:
+        if root(stmt.args[0]).name in self.private:
+            self.replay_write(self.array(stmt.args[0], known), [known[a] for a in stmt.args[1:]])
+
+    def replay_write(self, array: Value, rest: list[Value]) -> None:
+        self.builder.emit(mem.LOG_STORE if self.logging else mem.STORE, array, *rest)
+
+    def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
+        """On the private copy; only a thread that has the cell to itself can tell the difference."""
+        if root(stmt.args[0]).name not in self.private:
+            return
+        array, indices = self.array(stmt.args[0], known), self.indices(stmt, known)
+        operands = [known[a] for a in stmt.args[1 + len(indices) :]]
+        old = self.builder.emit(mem.LOAD, array, *indices)
+        self.replay_write(array, [*indices, stmt.row.update(old, *operands)])
+        known[stmt.outs[0]] = old
+
+    def replay_if(self, stmt: Stmt, known: dict, record: bool) -> None:
+        regions, inner = [], []
+        for region in stmt.regions:
+            new, scope = Region(), dict(known)
+            with self.builder.inside(new):
+                self.replay(region, scope, record)
+            regions.append(new)
+            inner.append(scope)
+        columns = [tuple(scope[r.results[j]] for scope, r in zip(inner, stmt.regions, strict=True))
+                   for j in range(len(stmt.outs))]  # fmt: skip
+        keys: list[Key] = list(stmt.outs)
+        if record:
+            for side in (0, 1):
+                for key, value in inner[side].items():
+                    if value.stmt is not None and value.stmt.row is c.CONST and key not in known:
+                        known[key] = self.number(value.type, value.stmt.attr)
+                    elif key not in known and is_value(value.type):
+                        with self.builder.inside(regions[1 - side]):
+                            other = self.zero(value.type)
+                        columns.append((value, other) if side == 0 else (other, value))
+                        keys.append(key)
+        for side in (0, 1):
+            regions[side].results = tuple(column[side] for column in columns)
+        types = [column[0].type for column in columns]
+        made = self.builder.append(c.IF, (known[stmt.args[0]],), types, tuple(regions))
+        for key, out in zip(keys, made.outs, strict=True):
+            out.name = key.name if isinstance(key, Value) else "trips"
+            known[key] = out
+
+    def replay_loop(self, stmt: Stmt, known: dict, record: bool) -> None:
+        """A loop again; with `record` it pushes what it carries and counts its turns where they are not known."""
+        counted = record and (stmt.row is c.WHILE or stmt.attr.breaks)
+        fixed = 3 if stmt.row is c.FOR else 0
+        args = [known[a] for a in stmt.args]
+        regions = []
+        for region in stmt.regions:
+            is_body = region is stmt.regions[-1]
+            new, scope = Region(), dict(known)
+            for p in region.params:
+                scope[p] = Value(p.type, p.name, p.where)
+                new.params.append(scope[p])
+            with self.builder.inside(new):
+                if is_body and record:
+                    for stack, p in self.carried(stmt):
+                        self.builder.emit(c.PUSH, stack, self.builder.emit(mem.MARK) if p is None else scope[p])
+                self.replay(region, scope, False)
+                results = [scope[r] for r in region.results]
+                if counted:
+                    turns = Value(int32, "turns")
+                    new.params.append(turns)
+                    if is_body:
+                        results.append(ROWS["add"](turns, self.number(int32, 1)))
+            new.results = tuple(results)
+            regions.append(new)
+        if counted:
+            args.append(self.number(int32, 0))
+        types = [a.type for a in args[fixed:]]
+        made = self.builder.append(stmt.row, args, types, tuple(regions), attr=stmt.attr)
+        for out, new_out in zip(stmt.outs, made.outs, strict=False):
+            new_out.name = out.name
+            known[out] = new_out
+        if record:
+            known[(stmt, "trips")] = made.outs[-1] if counted else self.builder.emit(mem.TRIPS, *args[:3])
+
+    def carried(self, stmt: Stmt) -> list[tuple[Value, Value | None]]:
+        """The stacks of a loop with what goes on each: its carried values, and the height of the undo log (None)."""
+        body = stmt.regions[-1]
+        params: list[Value | None] = [*body.params[1:]] if stmt.row is c.FOR else [*body.params]
+        if self.logging:
+            params.insert(0, None)
+        out = []
+        for k, p in enumerate(params):
+            key = (stmt, k)
+            if key not in self.stacks:
+                type = Stack(int64 if p is None else p.type, stmt.attr.trips)
+                with self.builder.inside(Region()):
+                    self.stacks[key] = self.builder.append(c.STACK, (), (type,), attr=type).outs[0]
+            out.append((self.stacks[key], p))
+        return out
+
+    def reenter(self, stmt: Stmt, known: dict, turn: Value) -> dict:
+        """The scope of one turn of a recorded loop: the loop variable, and the carried values it started from."""
+        scope = dict(known)
+        role, self.builder.role = self.builder.role, "replay"
+        body = stmt.regions[-1]
+        if stmt.row is c.FOR:
+            start, step = known[stmt.args[0]], known[stmt.args[2]]
+            i = body.params[0]
+            if turn.type != i.type:
+                turn = ROWS["cast"](turn, attr=i.type)
+            scope[i] = ROWS["add"](start, ROWS["mul"](turn, step))
+            scope[i].name = i.name
+        for stack, p in reversed(self.carried(stmt)):
+            value = self.builder.emit(c.POP, stack, name="" if p is None else p.name)
+            if p is None:
+                self.builder.emit(mem.ROLLBACK, value)
+            scope[(stmt, "mark") if p is None else p] = value
+        self.builder.role = role
+        return scope
+
+    # ---- funcs with an adjoint or a replay of their own
+
+    def replay_call(self, stmt: Stmt, known: dict, record: bool) -> None:
+        """The func's body, or its replay in its place."""
+        region = self.again(stmt)
+        for p, a in zip(region.params, stmt.args, strict=True):
+            known[p] = self.array(a, known) if isinstance(a.type, Array) else known[a]
+        self.replay(region, known, record)
+        for out, result in zip(stmt.outs, region.results, strict=True):
+            known[out] = known[result]
+
+    def again(self, stmt: Stmt) -> Region:
+        """What a call repeats: its func_replay, unless that reads memory that the kernel or itself writes.
+
+        The replay runs on the memory that the launch found. The func itself is repeated exactly, so nothing is lost.
+        """
+        replay = stmt.attr.replay
+        stmts = list(walk(replay)) if replay is not None else []
+        written = self.written | {root(s.args[0]).name for s in stmts if s.row.writes}
+        reads = [root(s.args[0]).name for s in stmts if s.row is mem.LOAD or s.row in mem.ATOMICS]
+        return stmt.regions[0] if replay is None or any(self.group(n) & written for n in reads) else replay
+
+    def repeated(self, region: Region) -> Iterator[Stmt]:
+        """Every statement, also those of the replays of calls."""
+        for stmt in walk(region):
+            yield stmt
+            if stmt.row is c.CALL and self.again(stmt) is not stmt.regions[0]:
+                yield from self.repeated(self.again(stmt))
+
+
+_REPLAY = {
+    c.IF: "replay_if",
+    c.FOR: "replay_loop",
+    c.WHILE: "replay_loop",
+    c.CALL: "replay_call",
+    c.PRINTF: "replay_nothing",
+    mem.STORE: "replay_store",
+    **dict.fromkeys(mem.ATOMICS, "replay_atomic"),
+}

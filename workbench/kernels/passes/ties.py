@@ -1,0 +1,44 @@
+"""Counts, for atomic_min and atomic_max, among how many contributors the adjoint of each cell is shared."""
+
+from __future__ import annotations
+
+from ..ir import Function, Region, Role, Stmt, root
+from ..ops import memory as mem
+from ..ops.row import ROWS
+from . import simplify
+from .derivative import Derivative
+from .replay import Groups
+
+
+def ties(function: Function, active: frozenset[str], groups: Groups = ()) -> Function:
+    """A program whose threads add one to the ties of each cell of which they gave the extreme.
+
+    Parameters: those of the kernel, then `after_<name>` and `ties_<name>` for each array under an extreme.
+    """
+    return _Ties(function, active, groups).build()
+
+
+class _Ties(Derivative):
+    """The forward sweep alone."""
+
+    def build(self) -> Function:
+        known = self.parameters()
+        with self.builder.open():
+            self.replay(self.primal.body, known, False)
+        return simplify.primal(self.named("ties"))
+
+    def again(self, stmt: Stmt) -> Region:
+        """The func that ran, not its replay."""
+        return stmt.regions[0]
+
+    def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
+        if root(stmt.args[0]).name not in self.extremal:
+            super().replay_atomic(stmt, known, record)
+            return
+        indices = self.indices(stmt, known)
+        final = self.builder.emit(mem.LOAD, self.beside(Role.AFTER, stmt.args[0]), *indices)
+        hit = ROWS["eq"](known[stmt.args[-1]], final)
+        ties = self.beside(Role.TIES, stmt.args[0])
+        dtype = ties.type.dtype  # type: ignore[attr-defined]
+        share = ROWS["where"](hit, self.number(dtype, 1), self.number(dtype, 0))
+        self.builder.emit(mem.ACCUMULATE, ties, *indices, share)
