@@ -17,7 +17,6 @@ from ..ops import memory as mem
 from .run import Values
 
 _OVERWRITES = (mem.STORE, mem.LOG_STORE, mem.ATOMIC_EXCH)
-_WRITES = (mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, *mem.ATOMICS)
 _LOOPS = (c.FOR, c.WHILE)
 
 
@@ -91,7 +90,7 @@ class Doubt:
             self.leave(stmt, values)
         elif row is c.CALL:
             self.mark(stmt.outs, [v in self for v in stmt.regions[0].results])
-        elif row is mem.LOAD or row in _WRITES:
+        elif row.touches:
             self.access(stmt, values)
         elif row is mem.ROLLBACK:
             while len(self.undo) > int(values[stmt.args[0]]):
@@ -135,7 +134,7 @@ class Doubt:
     def forget(self, regions: Sequence[Region], values: Values) -> None:
         """It may have run or not: what it changes is not known any more."""
         for stmt in (s for r in regions for s in walk(r)):
-            if stmt.row in _WRITES:
+            if stmt.row.writes:
                 self.whole(stmt.args[0], values)[...] = False
             elif stmt.row in (c.PUSH, c.POP):
                 self.broken.add(stmt.args[0])

@@ -1,0 +1,187 @@
+"""How statements that touch memory run: every index is checked against its shape, and a thread's own log undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...errors import BoundsError
+from .. import ir
+from ..ops import linear
+from ..ops import memory as rows
+from ..ops.row import Row
+from ..types import Array
+from .closures import LOG, THREAD, Closures, Memory, Step, converter
+
+
+def _shape(c: Closures, stmt: ir.Stmt) -> None:
+    c.fixed(stmt, c.arrays[id(stmt.args[0])].shape[stmt.attr])
+
+
+def _components(c: Closures, stmt: ir.Stmt) -> None:
+    memory = c.arrays[id(stmt.args[0])]
+    c.arrays[id(stmt.outs[0])] = Memory(memory.data, memory.name, memory.data.ndim)
+
+
+def _outside(kernel: str, stmt: ir.Stmt, name: str, thread: tuple, index: tuple, shape: tuple) -> BoundsError:
+    shown = ", ".join(map(str, index))
+    at: object = thread if len(thread) != 1 else next(iter(thread))
+    line = f" at line {stmt.where.line}" if stmt.where else ""
+    return BoundsError(
+        f"Kernel {kernel!r}, array {name!r}: thread {at} uses {name}[{shown}]{line}, outside shape {shape}",
+        slug="bounds", where=stmt.where,
+        why=f"each index must be at least 0 and less than the extent of {name} along its axis",
+        instead=f"an `if` around this line, or a launch whose dim fits {name}.shape",
+    )  # fmt: skip
+
+
+def _as_written(index: ir.Value) -> ir.Value:
+    """An index before it was counted from the end: what the user knows it by."""
+    stmt = index.stmt
+    return stmt.args[0] if stmt is not None and stmt.row is rows.WRAP else index
+
+
+def _address(c: Closures, stmt: ir.Stmt) -> tuple[np.ndarray, Callable[[list], Any], int]:
+    """The array's data, a closure that gives the checked index, and how many arguments the address takes."""
+    memory = c.arrays[id(stmt.args[0])]
+    indices, shape = c.at(stmt.args[1 : 1 + memory.ndim]), memory.shape
+    written = c.at([_as_written(i) for i in stmt.args[1 : 1 + memory.ndim]])
+
+    def fail(s: list) -> BoundsError:
+        return _outside(c.kernel, stmt, memory.name, s[THREAD], tuple(int(s[i]) for i in written), shape)
+
+    if memory.ndim == 1:
+        (at,), (extent,) = indices, shape
+
+        def one(s: list) -> int:
+            i = int(s[at])
+            if 0 <= i < extent:
+                return i
+            raise fail(s)
+
+        return memory.data, one, 2
+
+    def many(s: list) -> tuple[int, ...]:
+        index = tuple([int(s[i]) for i in indices])
+        for i, n in zip(index, shape, strict=True):
+            if not 0 <= i < n:
+                raise fail(s)
+        return index
+
+    return memory.data, many, 1 + memory.ndim
+
+
+def _element(stmt: ir.Stmt) -> Callable[[Any], Any]:
+    """Reading a cell: a scalar is a copy by itself, a composite must be copied out of the array."""
+    array = stmt.args[0].type
+    assert isinstance(array, Array)
+    return converter(array.dtype)
+
+
+def _load(c: Closures, stmt: ir.Stmt) -> Step:
+    data, address, _ = _address(c, stmt)
+    out, copy = c.new(stmt.outs[0]), _element(stmt)
+
+    def step(s: list) -> None:
+        s[out] = copy(data[address(s)])
+
+    return step
+
+
+def _store(c: Closures, stmt: ir.Stmt) -> Step:
+    data, address, used = _address(c, stmt)
+    (value,) = c.at(stmt.args[used:])
+
+    def step(s: list) -> None:
+        data[address(s)] = s[value]
+
+    return step
+
+
+def _update(c: Closures, stmt: ir.Stmt) -> Step:
+    """Read, combine, write; the old value is the result where the row has one."""
+    data, address, used = _address(c, stmt)
+    operands, copy = c.at(stmt.args[used:]), _element(stmt)
+    out = c.new(stmt.outs[0]) if stmt.outs else c.scratch()
+    combine = stmt.row.update
+    assert combine is not None
+    if isinstance(combine, Row):
+        combine = combine.meaning or combine
+
+    def step(s: list) -> None:
+        i = address(s)
+        s[out] = old = copy(data[i])
+        data[i] = combine(old, *[s[v] for v in operands])
+
+    return step
+
+
+# --- the private copy of a replay
+
+
+def _log_store(c: Closures, stmt: ir.Stmt) -> Step:
+    data, address, used = _address(c, stmt)
+    (value,), copy = c.at(stmt.args[used:]), _element(stmt)
+
+    def step(s: list) -> None:
+        i = address(s)
+        s[LOG].append((data, i, copy(data[i])))
+        data[i] = s[value]
+
+    return step
+
+
+def _mark(c: Closures, stmt: ir.Stmt) -> Step:
+    out = c.new(stmt.outs[0])
+
+    def step(s: list) -> None:
+        s[out] = np.int64(len(s[LOG]))
+
+    return step
+
+
+def _rollback(c: Closures, stmt: ir.Stmt) -> Step:
+    (mark,) = c.at(stmt.args)
+
+    def step(s: list) -> None:
+        log = s[LOG]
+        while len(log) > s[mark]:
+            data, i, old = log.pop()
+            data[i] = old
+
+    return step
+
+
+# --- components at run-time indices
+
+
+def _component_at(c: Closures, stmt: ir.Stmt) -> Step:
+    """extract_at(v, *i) and insert_at(v, *i, new): the index is known only now, and may count from the end."""
+    v, *rest = c.at(stmt.args)
+    extracts = stmt.row is linear.EXTRACT_AT
+    indices, new = (rest, v) if extracts else (rest[:-1], rest[-1])
+    shape, name = stmt.args[0].type.shape, stmt.args[0].name or str(stmt.args[0].type)  # type: ignore[attr-defined]
+    out, convert = c.new(stmt.outs[0]), converter(stmt.outs[0].type)
+
+    def step(s: list) -> None:
+        index = tuple([int(s[i]) for i in indices])
+        for i, n in zip(index, shape, strict=False):
+            if not -n <= i < n:
+                raise _outside(c.kernel, stmt, name, s[THREAD], index, shape)
+        if extracts:
+            s[out] = convert(s[v][index])
+        else:
+            s[out] = made = convert(s[v])
+            made[index] = s[new]
+
+    return step
+
+
+STEPS = {
+    rows.LOAD: _load, rows.STORE: _store, rows.COMPONENTS: _components, rows.SHAPE: _shape,
+    rows.ACCUMULATE: _update, **dict.fromkeys(rows.ATOMICS, _update),
+    rows.LOG_STORE: _log_store, rows.MARK: _mark, rows.ROLLBACK: _rollback,
+    linear.EXTRACT_AT: _component_at, linear.INSERT_AT: _component_at,
+}  # fmt: skip

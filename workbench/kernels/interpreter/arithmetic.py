@@ -1,0 +1,117 @@
+"""How statements that compute values run: by the meaning of their row, or by its `expand`, written out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from .. import ir
+from ..ops.row import Row, literal
+from ..types import Composite, Scalar, Type
+from .closures import Closures, Step, converter
+
+
+def by_meaning(c: Closures, stmt: ir.Stmt) -> Step:
+    row = stmt.row
+    if row.whole is not None and isinstance(stmt.args[0].type, Composite):
+        row = row.whole
+    if row.expand is not None:
+        return _linear(c, stmt, row)
+    compute = row.meaning
+    assert compute is not None, f"{row.name} has no meaning"
+    if row.typed_by_attr:
+        compute = partial(compute, attr=stmt.attr)
+    args = c.at(stmt.args)
+    if len(stmt.outs) != 1:
+        return _several(compute, args, [c.new(o) for o in stmt.outs], [converter(o.type) for o in stmt.outs])
+    (result,) = stmt.outs
+    out, type = c.new(result), result.type
+    if isinstance(type, Scalar):
+        return _scalar(compute, args, out, type.numpy.type)
+    return _composite(compute, args, out, converter(type))
+
+
+def _linear(c: Closures, stmt: ir.Stmt, row: Row) -> Step:
+    """A row written over components is written out once, as scalar statements, which then run like any others."""
+    operands = [_opened(a) for a in stmt.args]
+    opened = [
+        (slot, [c.new(v) for v in operand])
+        for slot, operand in zip(c.at(stmt.args), operands, strict=True)
+        if isinstance(operand, list)
+    ]
+    outs = [o.type for o in stmt.outs]
+    extra = {"attr": stmt.attr} if row.typed_by_attr else {}
+    body, types = ir.Region(), [a.type for a in stmt.args]
+    with ir.Builder(body).open():
+        assert row.expand is not None
+        made = row.expand(*operands, types=types, out=outs[0] if len(outs) == 1 else tuple(outs), **extra)
+        results = [_components_of(r, t) for r, t in zip([made] if len(outs) == 1 else made, outs, strict=True)]
+    c.kept.append((operands, body))
+    inner = [made for s in body.body if (made := c.compile(s)) is not None]
+    closed = [
+        (c.new(out), c.at(parts), converter(out.type), isinstance(out.type, Composite))
+        for out, parts in zip(stmt.outs, results, strict=True)
+    ]
+
+    def step(s: list) -> None:
+        for slot, parts in opened:
+            s[parts[0] : parts[-1] + 1] = s[slot].ravel()
+        for inside in inner:
+            inside(s)
+        for out, parts, convert, composite in closed:
+            s[out] = convert([s[p] for p in parts] if composite else s[parts[0]])
+
+    return step
+
+
+def _opened(value: ir.Value) -> ir.Value | list[ir.Value]:
+    type = value.type
+    return [ir.Value(type.scalar) for _ in range(type.size)] if isinstance(type, Composite) else value
+
+
+def _components_of(made: Any, type: Type) -> list[ir.Value]:
+    """What `expand` returned as IR values; numbers among them become constants."""
+    parts = made if isinstance(made, (list, tuple)) else [made]
+    return [p if isinstance(p, ir.Value) else literal(type.scalar, p) for p in parts]  # type: ignore[attr-defined]
+
+
+def _scalar(compute: Callable, args: list[int], out: int, kind: type) -> Step:
+    if len(args) == 1:
+        (a,) = args
+
+        def unary(s: list) -> None:
+            r = compute(s[a])
+            s[out] = r if r.__class__ is kind else kind(r)
+
+        return unary
+    if len(args) == 2:
+        a, b = args
+
+        def binary(s: list) -> None:
+            r = compute(s[a], s[b])
+            s[out] = r if r.__class__ is kind else kind(r)
+
+        return binary
+
+    def step(s: list) -> None:
+        r = compute(*[s[k] for k in args])
+        s[out] = r if r.__class__ is kind else kind(r)
+
+    return step
+
+
+def _composite(compute: Callable, args: list[int], out: int, convert: Callable) -> Step:
+    def step(s: list) -> None:
+        s[out] = convert(compute(*[s[a] for a in args]))
+
+    return step
+
+
+def _several(compute: Callable, args: list[int], outs: list[int], converts: list[Callable]) -> Step:
+    def step(s: list) -> None:
+        results = compute(*[s[a] for a in args])
+        for out, convert, result in zip(outs, converts, results if outs else (), strict=True):
+            s[out] = convert(result)
+
+    return step

@@ -1,0 +1,134 @@
+"""Regions as closures: every statement becomes a function of one list of slots, a slot per value.
+
+The work of looking things up is done once, so that a statement costs about a microsecond when threads run.
+Invariants: values are never changed in place; a scalar is a NumPy scalar of its type and a composite a `Small` of its
+type, whatever a row's meaning returns (as an assignment converts in C).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import ir
+from ..ops.row import Row
+from ..types import Array, Composite, Scalar, Small, Type
+
+Step = Callable[[list], None]
+THREAD, LOG = 0, 1  # the slots of the thread index and of what this thread's `log_store`s overwrote
+
+
+class Values:
+    """What a trace may ask: `values[v]` is the present number of IR value `v` (an ndarray for arrays: live memory)."""
+
+    def __init__(self, closures: Closures):
+        self._closures = closures
+
+    def __getitem__(self, value: ir.Value) -> Any:
+        if id(value) in self._closures.arrays:
+            return self._closures.arrays[id(value)].data
+        return self._closures.slots[self._closures.slot_of[id(value)]]
+
+
+class Memory:
+    """An array argument: its data (axes of the array, then of the component), the user's name, the indexed axes."""
+
+    def __init__(self, data: np.ndarray, name: str, ndim: int):
+        self.data, self.name, self.ndim = data, name, ndim
+        self.shape = data.shape[:ndim]
+
+
+class Closures:
+    """Makes the closures of one launch.
+
+    `steps`: how statements of a row are compiled; `otherwise`: those of all other rows. They return None where nothing
+    is left to do while threads run.
+    """
+
+    def __init__(self, dims: Sequence[int], steps: Steps, otherwise: Maker, trace: Callable | None, kernel: str = ""):
+        self.kernel, self.steps, self.otherwise = kernel, steps, otherwise
+        self.dims = tuple(int(d) for d in dims)
+        self.trace = trace
+        self.slots: list[Any] = [None, None]
+        self.slot_of: dict[int, int] = {}
+        self.arrays: dict[int, Memory] = {}
+        self.kept: list[Any] = []  # values made here must live as long as their ids are keys
+
+    # --- slots
+
+    def bind(self, params: list[ir.Value], args: Sequence[Any]) -> None:
+        if len(params) != len(args):
+            raise ValueError(f"{len(params)} parameters, {len(args)} arguments")
+        for param, arg in zip(params, args, strict=True):
+            if isinstance(param.type, Array):
+                self.arrays[id(param)] = _memory(param, arg)
+            else:
+                self.slots[self.new(param)] = converter(param.type)(arg)
+
+    def scratch(self) -> int:
+        self.slots.append(None)
+        return len(self.slots) - 1
+
+    def new(self, value: ir.Value) -> int:
+        self.slot_of[id(value)] = self.scratch()
+        return self.slot_of[id(value)]
+
+    def at(self, values: Sequence[ir.Value]) -> list[int]:
+        return [self.slot_of[id(v)] for v in values]
+
+    # --- regions and statements
+
+    def region(self, region: ir.Region) -> list[Step]:
+        return [step for stmt in region.body for step in self.statement(stmt)]
+
+    def compile(self, stmt: ir.Stmt) -> Step | None:
+        return self.steps.get(stmt.row, self.otherwise)(self, stmt)
+
+    def statement(self, stmt: ir.Stmt) -> list[Step]:
+        made = self.compile(stmt)
+        steps = [made] if made is not None else []
+        if self.trace is not None:
+            steps.append(partial(_traced, self.trace, stmt, Values(self)))
+        return steps
+
+    def fixed(self, stmt: ir.Stmt, value: Any) -> None:
+        """A result that is known before any thread runs costs nothing while they do."""
+        self.slots[self.new(stmt.outs[0])] = converter(stmt.outs[0].type)(value)
+
+
+def _traced(trace: Callable, stmt: ir.Stmt, values: Values, s: list) -> None:
+    trace(s[THREAD], stmt, values)
+
+
+def _memory(param: ir.Value, data: np.ndarray | None) -> Memory:
+    assert isinstance(param.type, Array)
+    element, ndim = param.type.dtype, param.type.ndim
+    assert isinstance(element, (Scalar, Composite))
+    if data is None:
+        data = np.empty((0,) * ndim + element.shape, element.numpy)
+    if data.ndim != ndim + len(element.shape) or data.shape[ndim:] != element.shape or data.dtype != element.numpy:
+        raise ValueError(f"{param.name}: {param.type} cannot be shape {data.shape} of {data.dtype}")
+    return Memory(data, param.name, ndim)
+
+
+def converter(type: Type) -> Callable[[Any], Any]:
+    """Any representation of a value of `type` -> the one the interpreter holds."""
+    if isinstance(type, Scalar):
+        return type.numpy.type
+    assert isinstance(type, Composite)
+
+    def convert(value: Any) -> Small:
+        data = np.array(value, type.numpy)
+        data = np.full(type.shape, data) if data.ndim == 0 else data.reshape(type.shape)
+        small = data.view(Small)
+        small.type = type
+        return small
+
+    return convert
+
+
+Maker = Callable[[Closures, ir.Stmt], Step | None]
+Steps = Mapping[Row, Maker]
