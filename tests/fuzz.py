@@ -32,6 +32,7 @@ import workbench as wb
 from workbench.arrays.workspace import Workspace
 from workbench.errors import GradientError, KernelError, LaunchError
 from workbench.tapes.jvp import shadow_of
+from workbench.tapes.reverse import walk
 
 F = "wb.float64"
 REFUSALS = (KernelError, LaunchError, GradientError)
@@ -942,7 +943,7 @@ class Program:
         final = {n: plain(arrays[n]) for n in (*contents, "J")}
         seeds = {}
         for n, w in self.seeds().items():
-            if tape._touched(arrays[n].span):
+            if tape.has_touched(arrays[n].span):
                 seeds[arrays[n]] = self.fill(n, w, False)
         tape.backward(grads=seeds)
         if twice:
@@ -1046,7 +1047,7 @@ def transposed(program: Program, tolerance: float) -> Outcome:
         moved, space = wb.jvp(tape, v), Workspace()
         for a, seeds in u.items():
             shadow_of(a, space)[...] += seeds
-        tape._walk(space)
+        walk(tape, space)
     except REFUSALS as e:
         return Outcome("refused", f"[{e.slug}] {e}")
     for n, data in before.items():

@@ -538,7 +538,7 @@ def test_no_program_of_the_corpus_has_a_problem_but_one_that_multiplies_by_zero(
         arrays = program.arrays(wb.float64, program.start())
         with wb.Tape() as tape:
             program.run(wb.float64, arrays)
-        floats = [a for a in arrays.values() if wb.types.is_float(a.dtype) and tape._touched(a.span)]
+        floats = [a for a in arrays.values() if wb.types.is_float(a.dtype) and tape.has_touched(a.span)]
         seeds = {a: np.random.default_rng(1).uniform(0.5, 1.5, a.data.shape) for a in floats}
         tape.backward(grads={a: wb.array(data, dtype=a.dtype) for a, data in seeds.items()})
         slugs = {f.slug for f in tape.diagnose().problems}

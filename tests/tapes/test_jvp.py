@@ -12,6 +12,7 @@ from workbench.kernels.interpreter import run
 from workbench.kernels.passes.tangent import tangent
 from workbench.kernels.passes.to_float64 import widen
 from workbench.tapes.jvp import shadow_of
+from workbench.tapes.reverse import walk
 from workbench.tapes.tape import Workspace
 
 PROGRAMS = load()
@@ -415,11 +416,11 @@ def test_forward_mode_is_the_transpose_for_random_programs(seed: int):
         before = {n: fuzz.plain(arrays[n]) for n in program.contents()}
         rng = np.random.default_rng(seed)
         v = {a: rng.normal(size=a.data.shape) for a in floats(program.required) if a.allocation in tape.active}
-        u = {a: rng.normal(size=a.data.shape) for a in floats(program.contents()) if tape._touched(a.span)}
+        u = {a: rng.normal(size=a.data.shape) for a in floats(program.contents()) if tape.has_touched(a.span)}
         moved, space = wb.jvp(tape, v), Workspace()
         for a, seeds in u.items():
             shadow_of(a, space)[...] += seeds
-        tape._walk(space)
+        walk(tape, space)
     except fuzz.REFUSALS as error:
         assert error.slug  # refused is right, a wrong number is not
         return

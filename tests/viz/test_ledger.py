@@ -364,7 +364,7 @@ def ledgers(program: fuzz.Program, backend: str, count: int = 8) -> list[tuple]:
         arrays = program.arrays(program.contents(), True)
         with wb.Tape() as tape:
             program.run(arrays)
-        wanted = {n: w for n, w in program.seeds().items() if tape._touched(arrays[n].span)}
+        wanted = {n: w for n, w in program.seeds().items() if tape.has_touched(arrays[n].span)}
         tape.backward(grads={arrays[n]: program.fill(n, w, False) for n, w in wanted.items()})
         rng, found = random.Random(program.seed), []
         for _ in range(count):
@@ -458,7 +458,7 @@ def of_all(seed, keep):
         arrays = program.arrays(program.contents(), True)
         with wb.Tape(keep=keep) as tape:
             program.run(arrays)
-        touched = {n: w for n, w in program.seeds().items() if tape._touched(arrays[n].span)}
+        touched = {n: w for n, w in program.seeds().items() if tape.has_touched(arrays[n].span)}
         tape.backward(grads={arrays[n]: program.fill(n, w, False) for n, w in touched.items()})
     found = []
     for name, a in arrays.items():

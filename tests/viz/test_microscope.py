@@ -321,7 +321,9 @@ def _compared(program: fuzz.Program) -> int:
     arrays = program.arrays(program.contents(), True)
     with wb.Tape() as tape:
         program.run(arrays)
-    wanted = {arrays[n]: program.fill(n, w, False) for n, w in program.seeds().items() if tape._touched(arrays[n].span)}
+    wanted = {
+        arrays[n]: program.fill(n, w, False) for n, w in program.seeds().items() if tape.has_touched(arrays[n].span)
+    }
     tape.backward(grads=wanted)
     rng, found = random.Random(program.seed), 0
     for k, event in enumerate(tape.events):
@@ -617,7 +619,9 @@ def _microscopes(program: fuzz.Program, keep: str, less: float) -> list[module.M
             a.requires_grad = False
     with wb.Tape(keep=keep) as tape:
         program.run(arrays)
-    wanted = {arrays[n]: program.fill(n, w, False) for n, w in program.seeds().items() if tape._touched(arrays[n].span)}
+    wanted = {
+        arrays[n]: program.fill(n, w, False) for n, w in program.seeds().items() if tape.has_touched(arrays[n].span)
+    }
     tape.backward(grads=wanted)
     return [
         tape.microscope(k, tuple(rng.randrange(d) for d in e.command.plan.dims))

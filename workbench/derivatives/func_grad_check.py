@@ -20,7 +20,8 @@ from ..kernels.reading.declare import Func
 from ..kernels.reading.elementwise import elementwise
 from ..kernels.types import Array, Type
 from ..tapes.copies import Launch, program
-from ..tapes.jvp import _components, jvp, on_device, shadow_of, value_of
+from ..tapes.jvp import components, jvp, on_device, shadow_of, value_of
+from ..tapes.reverse import walk
 from ..tapes.tape import Tape
 from .report import Report, Row, refuse_vacuous
 
@@ -87,13 +88,13 @@ def _check_argument(
     tape: Tape, f: Func, name: str, x: array, outs: dict[str, array], rtol: float, report: Report
 ) -> None:
     """Threads share nothing: one walk gives a column of the Jacobian at every point, or a row."""
-    columns = {j: jvp(tape, {x: _unit(x, j)}) for j in np.ndindex(_components(x))}
+    columns = {j: jvp(tape, {x: _unit(x, j)}) for j in np.ndindex(components(x))}
     for label, y in outs.items():
         row = Row(f"func {f.key}", None, name if len(outs) == 1 else f"{name} -> {label}")
-        for i in np.ndindex(_components(y)):
+        for i in np.ndindex(components(y)):
             space = Workspace()
             shadow_of(y, space)[...] = on_device(y, _unit(y, i))
-            tape._walk(space)
+            walk(tape, space)
             rows = value_of(x, space)
             for j, column in columns.items():
                 _compare_points(row, rows[(slice(None), *j)], column[y][(slice(None), *i)], j, rtol)
@@ -101,7 +102,7 @@ def _check_argument(
 
 
 def _unit(a: array, component: tuple[int, ...]) -> np.ndarray:
-    out = np.zeros((*a.shape, *_components(a)))
+    out = np.zeros((*a.shape, *components(a)))
     out[(slice(None), *component)] = 1
     return out
 

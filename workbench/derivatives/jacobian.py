@@ -19,7 +19,9 @@ from ..errors import GradientError
 from ..kernels import ir
 from ..kernels.types import Struct, is_float
 from ..tapes.copies import Twice
-from ..tapes.jvp import _check_direction, _components, on_device, passing, shadow_of, value_of, walk
+from ..tapes.jvp import carry_tangents, check_direction, components, on_device, passing, shadow_of, value_of
+from ..tapes.reverse import walk
+from ..tapes.seeds import check_seed
 from ..tapes.tape import Tape
 from . import sparsity as sparsity
 from .sweep import spread
@@ -52,15 +54,15 @@ def jacobian(
     if mode not in (None, "rows", "columns"):
         raise ValueError('mode is "rows", "columns" or None')
     with allocation.LOCK, allocation.unrecorded():
-        tape._check_seed(y)
-        _check_direction(tape, x)
+        check_seed(tape, y)
+        check_direction(tape, x)
         opaque = any(e.kind in ("func", "loop") for e in tape.events)
     if sparse:
         return _sparse(tape, y, x, "rows" if opaque else mode, pattern, executor)
     mode = mode or ("rows" if opaque or _count(y) <= _count(x) else "columns")
     rows = _each(_row, tape, y, x, range(_count(y)), executor) if mode == "rows" else None
     columns = _each(_column, tape, y, x, range(_count(x)), executor) if rows is None else []
-    outer, inner = (*y.shape, *_components(y)), (*x.shape, *_components(x))
+    outer, inner = (*y.shape, *components(y)), (*x.shape, *components(x))
     if rows is not None:
         return np.array(rows, gradient_dtype(x)).reshape(outer + inner)
     stacked = np.array(columns, gradient_dtype(y)).reshape((_count(x), _count(y)))
@@ -112,7 +114,7 @@ def _check_pattern(tape: Tape, y: array, x: array, made: Any, product: Any, know
     view = shadow_of(seeded, space)
     weights = weights.astype(view.dtype)
     add_into(view, on_device(seeded, weights), seeded.span)
-    tape._walk(space) if product is _row else walk(tape, space)
+    walk(tape, space) if product is _row else carry_tangents(tape, space)
     got = _taken(space, other).reshape(-1).astype(np.float64)
     matrix = (made.T if product is _row else made).astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -138,14 +140,14 @@ def _coarsest(tape: Tape) -> float:
 
 
 def _count(a: array) -> int:
-    return int(np.prod((*a.shape, *_components(a))))
+    return int(np.prod((*a.shape, *components(a))))
 
 
 def _row(tape: Tape, y: array, x: array, k: int | list[int]) -> np.ndarray:
     """The reverse walk of row k, or of the sum of some rows."""
     space = Workspace()
     _set_one(space, y, k)
-    tape._walk(space)
+    walk(tape, space)
     return _taken(space, x)
 
 
@@ -153,7 +155,7 @@ def _column(tape: Tape, y: array, x: array, k: int | list[int]) -> np.ndarray:
     """The forward walk of column k, or of the sum of some columns."""
     space = Workspace()
     _set_one(space, x, k)
-    walk(tape, space)
+    carry_tangents(tape, space)
     return _taken(space, y)
 
 
@@ -205,7 +207,7 @@ class ValueAndGrad:
                 slug="loss-shape", instead="return loss",
             )  # fmt: skip
         for k, a in zip(picked, inputs, strict=True):
-            if not self.tape._touched(a.span):
+            if not self.tape.has_touched(a.span):
                 raise GradientError(
                     f"{self.__name__} never used its argument {k} in a launch: its gradient would be zero in silence.",
                     slug="unused-argument", why="What NumPy does with its values is on no tape.",
@@ -251,7 +253,7 @@ def _input(value: Any, like: array | None) -> array:
     """A copy of an argument, with a gradient."""
     raw = _numbers(value)
     if like is not None:
-        raw = raw.reshape((*like.shape, *_components(like))).astype(gradient_dtype(like), copy=False)
+        raw = raw.reshape((*like.shape, *components(like))).astype(gradient_dtype(like), copy=False)
         return array(raw, dtype=like.dtype, device=like.device, requires_grad=True)
     if isinstance(value, array):
         return array(raw, dtype=value.dtype, device=value.device, requires_grad=True)
@@ -296,10 +298,10 @@ def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, n
     if not isinstance(loss, array) or _count(loss) != 1:
         raise GradientError("hvp() takes a loss of one element.", slug="loss-shape", instead="hvp(tape, loss, {x: v})")
     with allocation.LOCK, allocation.unrecorded():
-        tape._check_seed(loss)
+        check_seed(tape, loss)
         for x, v in tangents.items():
-            _check_direction(tape, x)
-            if np.shape(v) != (*x.shape, *_components(x)):
+            check_direction(tape, x)
+            if np.shape(v) != (*x.shape, *components(x)):
                 raise GradientError(f"the direction of {x.label} has shape {np.shape(v)}", slug="seed-shape")
         twice = Twice(tape)
         passing(tape, lambda event, _: twice.before(event), twice.behind)

@@ -18,8 +18,7 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.span import Span
-from ..arrays.workspace import Shadow, Workspace, extremal_memory, shadow_view
+from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..device import on_host
 from ..errors import GradientError
 from ..kernels.emit.body import PLAIN
@@ -29,7 +28,9 @@ from ..launches.arguments import known
 from ..launches.executable import Executable
 from ..tapes.ask import ask
 from ..tapes.events import Event
-from ..tapes.tape import REVERSE, Tape
+from ..tapes.recording import Recording
+from ..tapes.reverse import reverse, walk
+from ..tapes.tape import Tape
 from . import wrong_adjoints
 
 Hook = Callable[[Event, Workspace], None]
@@ -106,7 +107,7 @@ class Wrong(Mapping):
             space = Workspace()
             for a, data in self._seeds.items():
                 space[a] = Shadow(a, start=data)
-            return _walk(self.tape, self.pitfall, space, observe, before)
+            return _wrong_walk(self.tape, self.pitfall, space, observe, before)
 
 
 def backward(tape: Tape, pitfall: Pitfall, space: Workspace) -> Wrong:
@@ -121,37 +122,25 @@ def backward(tape: Tape, pitfall: Pitfall, space: Workspace) -> Wrong:
     if pitfall.start is not None:
         pitfall.start(tape, space)
     seeds = {a: shadow.data.copy() for a, shadow in space.items()}
-    _walk(tape, pitfall, space)
+    _wrong_walk(tape, pitfall, space)
     if pitfall.end is not None:
         pitfall.end(tape, space)
     return Wrong(tape, pitfall, seeds, space)
 
 
-def _walk(
+def _wrong_walk(
     tape: Tape, pitfall: Pitfall, space: Workspace, observe: Hook | None = None, before: Hook | None = None
 ) -> Workspace:
-    if pitfall.rewinds:
-        tape._verify()
-    tape._tally()
-    undone: list[tuple[Span, Any]] = []
-    try:
-        for event in reversed(tape.events):
-            after = extremal_memory(event)
-            if event.kept and pitfall.rewinds:
-                tape._rewind(event, undone)
-            if before is not None:
-                before(event, space)
-            leave = pitfall.around(event, space) if pitfall.around is not None else None
-            with _mistaken(event, pitfall):
-                REVERSE[event.kind](tape, event, space, after)
-            if leave is not None:
-                leave()
-            if observe is not None:
-                observe(event, space)
-    finally:
-        for span, data in reversed(undone):
-            span.copy_in(data)
-    return space
+    """The reverse walk with this mistake."""
+
+    def step(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
+        leave = pitfall.around(event, space) if pitfall.around is not None else None
+        with _mistaken(event, pitfall):
+            reverse(tape, event, space, after)
+        if leave is not None:
+            leave()
+
+    return walk(tape, space, observe, before, step=step, rewinds=pitfall.rewinds)[0]
 
 
 @contextmanager

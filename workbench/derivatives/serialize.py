@@ -38,6 +38,7 @@ from ..kernels.reading.source import source
 from ..launches.launch import Command
 from ..launches.plan import backend_for, plan
 from ..tapes.events import Event, Kept
+from ..tapes.overwrites import verify
 from ..tapes.tape import Tape
 
 
@@ -288,7 +289,7 @@ def _tape(t: Tape) -> Any:
                 f"a tape with {e.label!r} cannot be sent to another process.", slug="travel", where=e.where,
                 why="It runs a function of yours when it is walked.", instead="executor=None",
             )  # fmt: skip
-    t._verify()
+    verify(t)
     arrays = [(a, t.names.get(id(a))) for a in t.arrays.values()]
     state = list(t.events), list(t.active), list(t.scalars.items()), arrays
     return Tape, (t.keep,), state, None, None, _record

@@ -31,6 +31,8 @@ from ..tapes.copies import Case, Rerun, Twins, case_of_launch, leaves
 from ..tapes.events import Event
 from ..tapes.jvp import on_device, passing, shadow_of, value_of
 from ..tapes.recording import named_arrays
+from ..tapes.reverse import walk
+from ..tapes.tally import tally
 from ..tapes.tape import Tape
 from .func_grad_check import check_rule as check_rule
 from .report import Report, Row, refuse_vacuous
@@ -220,7 +222,7 @@ def _ends(tape: Tape, results: list[array] | None) -> tuple[dict[str, array], di
         for a in leaves(whole):
             if is_float(a.dtype):
                 known.setdefault(a.span, (label if a is whole else f"{label}+{a._offset}", a))
-    tape._tally()
+    tally(tape)
     inputs = {n: a for n, a in known.values() if a.requires_grad and a.allocation in tape.active}
     written = [(n, a) for n, a in known.values() if (m := tape.written.get(a.allocation)) and m.touch(a.span)]
     wanted = {a.span for whole in results or () for a in leaves(whole)}
@@ -249,7 +251,7 @@ class _Measure:
         for name, a in self.case.outputs.items():
             view = shadow_of(a, space)
             add_into(view, on_device(a, self.seeds[name].astype(view.dtype)), a.span)
-        tape._walk(space)
+        walk(tape, space)
         return {n: value_of(a, space).astype(np.float64) for n, a in self.case.inputs.items()}
 
     def loss(self, name: str, move: np.ndarray) -> float:

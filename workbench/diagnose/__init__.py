@@ -15,6 +15,8 @@ from ..arrays.workspace import Workspace
 from ..errors import GradientError
 from ..tapes.events import Event
 from ..tapes.rerun import Enough
+from ..tapes.reverse import walk
+from ..tapes.seeds import seeds_of
 from ..tapes.tape import Tape
 from .finding import Finding as Finding
 from .finding import Findings as Findings
@@ -53,7 +55,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
 
 def _seeds(tape: Tape, loss: array | None, grads: dict[array, array] | None) -> Workspace:
     if loss is not None or grads is not None:
-        return tape._seeds(loss, grads)
+        return seeds_of(tape, loss, grads)
     space = Workspace()
     for a, data in tape.last_seeds.items():
         space[a].data[...] = data
@@ -68,7 +70,7 @@ def _visit(tape: Tape, space: Workspace, look: View) -> None:
 
     try:
         with np.errstate(all="ignore"):
-            tape._walk(space, None, before)
+            walk(tape, space, None, before)
     except (Enough, GradientError):
         pass
 

@@ -21,6 +21,7 @@ from ..device import on_host
 from ..errors import GradientError, KernelError
 from ..kernels.types import Scalar, Struct, is_float
 from ..tapes.events import Event
+from ..tapes.reverse import check_races, walk
 from ..tapes.tape import Tape
 
 
@@ -125,7 +126,7 @@ class Trail:
             if self.steps:
                 self._written(self.steps[-1])
             try:
-                self.final = tape._walk(seeds, self.observe, self.before)[0]
+                self.final = walk(tape, seeds, self.observe, self.before)[0]
             except (GradientError, KernelError) as error:
                 self.error, self.failed = error, self._here
 
@@ -166,7 +167,7 @@ class Trail:
 
     def _race(self, event: Event) -> None:
         try:
-            self.tape.check_races(event)
+            check_races(event)
         except GradientError as error:
             self.races.append((error, event))
 

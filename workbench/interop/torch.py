@@ -34,7 +34,10 @@ from ..kernels.types import Array, Scalar, Struct, Type
 from ..launches.launch import launch
 from ..launches.plan import grid as grid_of
 from ..tapes.events import stampers
-from ..tapes.tape import Tape, ports
+from ..tapes.overwrites import verify
+from ..tapes.publish import ports
+from ..tapes.reverse import walk
+from ..tapes.tape import Tape
 
 Layout = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides in bytes, itemsize
 
@@ -321,7 +324,7 @@ def _publish(tape: Tape, space: Workspace) -> None:
         watch = _watches.get(a)
         for t, layout in watch.living() if watch is not None else ():
             span = Span(a, *layout)
-            if t.requires_grad and t.is_leaf and tape._touched(span):
+            if t.requires_grad and t.is_leaf and tape.has_touched(span):
                 _check_place(t, span)
                 leaves.append(t)
                 increments.append(_like(shadow.view(span, _wide(t.dtype)), t))
@@ -523,7 +526,7 @@ class Call:
             for a, seed in zip(self.outputs, seeds, strict=True):
                 if seed is not None and types.is_float(a.dtype):
                     _add(space, a, seed.detach())
-            self.tape._walk(space)
+            walk(self.tape, space)
         found: list[torch.Tensor | None] = []
         for t, arrays, want in zip(self.own, self.inputs, wanted, strict=True):
             reached = want and bool(arrays) and arrays[0].allocation in space
@@ -603,7 +606,7 @@ class _Bridge(torch.autograd.Function):
         call = ctx.call
         if call.tape.needs:
             with memory.LOCK:
-                call.tape._verify()  # names the array and the launch, where torch would name neither
+                verify(call.tape)  # names the array and the launch, where torch would name neither
         _ = ctx.saved_tensors  # raises if the graph has been freed
         with torch.no_grad():
             found = call.gradients(seeds, ctx.needs_input_grad[1:])

@@ -20,6 +20,7 @@ from ..errors import LaunchError
 from ..kernels.compile import c_compiler
 from . import cuda_graph
 from .events import checksum_of, clock
+from .publish import gradients_of
 
 
 class Graph:
@@ -218,7 +219,7 @@ class Capture:
 def _zero_again(notes: capture_log.Notes) -> None:
     """If the block ran again, `tape.zero()` would find on the tape what the block has left there."""
     for grad, tape in notes.supposed.items():
-        if grad not in tape._published():
+        if grad not in gradients_of(tape):
             raise LaunchError(
                 "two recordings of one tape that was zeroed in front of them, the second without an array of the"
                 " first.",
@@ -227,7 +228,7 @@ def _zero_again(notes: capture_log.Notes) -> None:
             )  # fmt: skip
     places = sorted(((at, tape) for tape, ats in notes.zeroed.items() for at in ats), key=lambda p: -p[0])
     for at, tape in places:
-        grads = tape._published()
+        grads = gradients_of(tape)
         once = len(notes.zeroed[tape]) == 1  # then memory that is written whole behind it need not be cleared
         dead = [grad for grad in grads if once and notes.first.get(grad) == "whole"]
         notes.steps[at:at] = [capture_log.clearing(grad.bytes) for grad in grads if grad not in dead]

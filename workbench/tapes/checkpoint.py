@@ -23,7 +23,9 @@ from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
 from .events import Event, checksum_of, clock
+from .overwrites import check_left, keep_before, need, remember_left, verify
 from .recording import Recording
+from .reverse import walk
 from .tape import Tape
 
 State = list[Any]  # the bytes of each state array, packed
@@ -142,8 +144,8 @@ class _Loop:
         event.reads = event.writes
         self.active, self.scalars = dict(tape.active), dict(tape.scalars)
         if tape.guarded:
-            tape._meet(event)
-        tape._before_writes(event)
+            check_left(tape, event)
+        keep_before(tape, event)
         for span in event.writes:
             span.allocation.about_to_write(span, self.loop.__name__, where, tape)
         reads: dict[Span, array] = {}
@@ -161,9 +163,9 @@ class _Loop:
         tape.scalars.update(self.scalars)
         for n, (span, a) in enumerate([*[(a.span, a) for a in self.state], *reads.items()]):
             tape.arrays[id(a)] = a
-            tape._need(span, event, n)
+            need(tape, span, event, n)
         tape.events.append(event)
-        tape._leave(event)
+        remember_left(tape, event)
 
     def _forward(self, reads: dict[Span, array]) -> None:
         self.actions, self.kept = _schedule(self.loop.steps, self.loop.budget), {0: self._copies()}
@@ -194,9 +196,9 @@ class _Loop:
         with inner:
             self.loop.step(k, *self.state)
         end = Event(next(clock), "func", "the end of the step", None, tuple(spans), ())
-        inner._meet(end)
+        check_left(inner, end)
         if inner.conflicts:
-            inner._verify()
+            verify(inner)
         self.active.update(inner.active)
         self.scalars.update(inner.scalars)
         self._compare(k, inner)
@@ -282,7 +284,7 @@ class _Loop:
             self._put(self.kept[action.n] if kind == "Copy" or action.n == 0 else self.kept.pop(action.n))
         elif kind == "Reverse":
             assert action.n1 - action.n0 == 1 and self.ready is not None
-            self.ready._walk(space)
+            walk(self.ready, space)
             self.ready = None
             done.update()
 

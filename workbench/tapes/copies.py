@@ -29,6 +29,7 @@ from ..launches.launch import Command
 from ..launches.plan import plan
 from .events import Event
 from .jvp import value_of
+from .reverse import walk
 from .tape import Tape
 
 
@@ -319,7 +320,7 @@ class Twice(Rerun):
                 step(True)
         end = self.moved.of(loss)
         space[end.allocation].view(end.span, end.data.dtype)[...] = 1
-        again._walk(space)
+        walk(again, space)
         return {x: value_of(self.twins.of(x), space) for x in tangents}
 
 

@@ -41,6 +41,9 @@ from ..kernels.types import Struct
 from ..launches.arguments import views as launch_views
 from ..launches.executable import executable_for
 from .events import Event
+from .overwrites import verify
+from .reverse import check_races, consume_extreme, rewind, ties
+from .tally import tally
 from .tape import Tape
 
 
@@ -64,7 +67,7 @@ class Tangents(Mapping):
                 f"{a.label} was neither read nor written while this tape recorded.", slug="seed-untouched",
                 why="Its tangent would be zero in silence.", instead="an array of one of its launches",
             )  # fmt: skip
-        return np.zeros((*a.shape, *_components(a)), gradient_dtype(a))
+        return np.zeros((*a.shape, *components(a)), gradient_dtype(a))
 
     def __iter__(self) -> Iterator[array]:
         return iter([a for a in self._tape.arrays.values() if a.allocation in self._space and float_parts(a)])
@@ -87,14 +90,15 @@ def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents:
     with memory.LOCK, memory.unrecorded():
         space = Workspace()
         for x, v in tangents.items():
-            _check_direction(tape, x)
+            check_direction(tape, x)
             add_seed(space, x, v) if isinstance(v, array) else _add_numbers(space, x, v)
         if not space:
             raise GradientError("jvp() without a direction.", slug="no-seed", instead="jvp(tape, {x: v})")
-        return Tangents(tape, walk(tape, space))
+        return Tangents(tape, carry_tangents(tape, space))
 
 
-def _check_direction(tape: Tape, x: Any) -> None:
+def check_direction(tape: Tape, x: Any) -> None:
+    """Refuse a direction of what is no array, or on no active path."""
     if not isinstance(x, array):
         raise GradientError(f"a tangent belongs to an array, not to {type(x).__name__}", slug="seed-type")
     if x.allocation not in tape.active:
@@ -109,13 +113,14 @@ def _add_numbers(space: Workspace, x: array, v: Any) -> None:
     view = shadow_of(x, space) if parts == [x] else None
     if view is None or np.shape(v) != view.shape:
         raise GradientError(
-            f"the tangent of {x.label} has shape {np.shape(v)}; it must be {(*x.shape, *_components(x))}.",
-            slug="seed-shape", instead=f"np.ones({(*x.shape, *_components(x))})",
+            f"the tangent of {x.label} has shape {np.shape(v)}; it must be {(*x.shape, *components(x))}.",
+            slug="seed-shape", instead=f"np.ones({(*x.shape, *components(x))})",
         )  # fmt: skip
     add_into(view, on_device(x, np.asarray(v, view.dtype)), x.span)
 
 
-def _components(a: array) -> tuple[int, ...]:
+def components(a: array) -> tuple[int, ...]:
+    """The shape of one element: () for numbers, (3,) for vec3."""
     return getattr(a.dtype, "shape", ())
 
 
@@ -133,7 +138,7 @@ def shadow_of(a: array, space: Workspace) -> Any:
             instead=f"{a.label}.field({a.dtype.fields[0][0]!r})",
         )  # fmt: skip
     view = space[a.allocation].view(a.span, gradient_dtype(a))
-    return view.reshape((*a.shape, *_components(a)))  # components lie side by side: still a view
+    return view.reshape((*a.shape, *components(a)))  # components lie side by side: still a view
 
 
 def on_device(a: array, values: np.ndarray) -> Any:
@@ -144,7 +149,7 @@ def on_device(a: array, values: np.ndarray) -> Any:
 # ---- the walk
 
 
-def walk(tape: Tape, space: Workspace) -> Workspace:
+def carry_tangents(tape: Tape, space: Workspace) -> Workspace:
     """Carry the tangents in `space` through every event. Call under LOCK. Memory is as it was when this returns."""
     passing(tape, lambda event, after: _FORWARD[event.kind](tape, event, space, after))
     return space
@@ -155,15 +160,15 @@ def passing(tape: Tape, before: Callable[[Event, dict], None], behind: Callable[
 
     "Memory" are the bytes that the tape kept; with Tape(keep="all") that is everything it wrote.
     """
-    tape._verify()
-    tape._tally()
+    verify(tape)
+    tally(tape)
     undone: list[list] = []
     extremes: dict[Event, dict] = {}
     try:
         for event in reversed(tape.events):
             extremes[event] = extremal_memory(event)
             undone.append([])
-            tape._rewind(event, undone[-1])
+            rewind(event, undone[-1])
         for event in tape.events:
             before(event, extremes.pop(event))
             _redo(undone.pop())
@@ -185,14 +190,14 @@ def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, 
     _refuse_unfollowed(event, space)
     if back is None or not any(places[k].allocation in space for k in back.shadows):
         return
-    tape.check_races(event)
+    check_races(event)
     made, ready = _program(event)
     _refuse_unkept(tape, event, made)
     for k in back.extremal:  # the initial contents' share, as in the reverse walk
         space[flat[k].allocation]
-    helpers = tape._ties(event, after) if back.extremal else []
+    helpers = ties(event, after) if back.extremal else []
     for k in back.extremal:
-        tape._consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)
+        consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)
     position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
     copies = private_copies(tuple(position[n] for n in sorted(made.private)), flat)
     extras = [(k, space[places[k].allocation]) for k in back.shadows] + helpers

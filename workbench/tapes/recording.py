@@ -19,10 +19,12 @@ from ..arrays.span import Marks, Span
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, Where
 from ..kernels.reading.declare import Instance
-from ..kernels.types import Scalar, Struct, is_float
+from ..kernels.types import Scalar, Struct
 from ..launches.arguments import known
 from ..launches.plan import span_of, spans_of
-from .events import Event, Kept, Need, Needs, Scope, checksum_of, clock, stamp_of
+from . import overwrites
+from .events import Event, Need, Needs, Scope, checksum_of, clock
+from .tally import tally
 
 
 def named_arrays(name: str, value: Any) -> Iterator[tuple[str, array]]:
@@ -126,15 +128,15 @@ class Recording:
                 back = plan.backward(mask)
             event.reverse = back
             for k, box in back.needs:
-                self._need(span_of(flat[k], box), event, k)
+                overwrites.need(self, span_of(flat[k], box), event, k)
         arrays = self.arrays
         for k in plan.program.array_positions:
             a = flat[k]
             arrays[id(a)] = a
         if self.guarded:
-            self._meet(event)
+            overwrites.check_left(self, event)
         if self.needs or self.keep == "all":
-            self._before_writes(event)
+            overwrites.keep_before(self, event)
         return event
 
     def _activate(self, plan: Any, flat: list) -> tuple[int, ...]:
@@ -190,8 +192,8 @@ class Recording:
         if event.reverse is not None:
             for k in event.reverse.extremal:
                 a = event.command.flat[k]
-                self._need(a.span, event, k)
-            self._leave(event)
+                overwrites.need(self, a.span, event, k)
+            overwrites.remember_left(self, event)
 
     def after_failure(self, event: Event, failure: BaseException) -> None:
         """Called under LOCK when a launch broke off: what it has written by then nobody knows."""
@@ -205,7 +207,7 @@ class Recording:
         """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
         target = dst.allocation
         followed = src is not None and is_float_memory(src) and self._follows(src.allocation)
-        starts_leaf = kind == "assign" and not followed and not self._touched(dst.span) and bool(target.required)
+        starts_leaf = kind == "assign" and not followed and not self.has_touched(dst.span) and bool(target.required)
         reads = () if src is None else (src.span,)
         event = Event(next(clock), kind, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
         event.followed = followed or src is None
@@ -221,13 +223,13 @@ class Recording:
             for a in event.arrays:
                 self.arrays[id(a)] = a
             if self.guarded:
-                self._meet(event)
-            self._before_writes(event)
+                overwrites.check_left(self, event)
+            overwrites.keep_before(self, event)
             self.events.append(event)
         target.about_to_write(dst.span, kind, where, self)
         perform()
         if self.events and self.events[-1] is event and target in self.active:
-            self._leave(event)
+            overwrites.remember_left(self, event)
 
     def _refuse_crowd(self, dst: array, event: Event) -> None:
         if dst.span.self_overlapping:
@@ -256,7 +258,7 @@ class Recording:
                 self._scalar(a, "record_func")
             event.writes = tuple(a.span for a in arrays)
             self.events.append(event)
-            self._leave(event)
+            overwrites.remember_left(self, event)
 
     def _scalar(self, a: array, what: str) -> None:
         """Memory on an active path has one floating-point type."""
@@ -292,135 +294,11 @@ class Recording:
                 why="Gradients of one memory are added up number by number.", instead="wb.array(x), which copies",
             )  # fmt: skip
 
-    def _touched(self, span: Span) -> bool:
-        self._tally()
+    def has_touched(self, span: Span) -> bool:
+        """Has an event of this tape read or written one of these bytes."""
+        tally(self)
         marks = self.touched.get(span.allocation)
         return marks is not None and marks.touch(span)
-
-    def _tally(self) -> None:
-        """Bring `touched`, `written` and `stamps` up to the last event: recording does not pay for them."""
-        for event in self.events[self.tallied :]:
-            if event.kind == "foreign":
-                continue
-            for span in (*event.reads, *event.writes):
-                marks = self.touched.get(span.allocation)
-                if marks is None:
-                    marks = self.touched[span.allocation] = Marks()
-                    self.first[span.allocation] = event
-                marks.add(span)
-            for a in _written_as_integers(event):
-                self.bits.setdefault(a.span, (a, event))
-            plain = event.command.plan.accumulates_only if event.command is not None else ()
-            for k, span in enumerate(event.writes if event.kind != "foreign" else ()):
-                if event.command is None or event.command.plan.writes[k][0] not in plain:
-                    self.stored.setdefault(span.allocation, {})[span] = None
-                marks = self.written.get(span.allocation)
-                if marks is None:
-                    marks = self.written[span.allocation] = Marks()
-                marks.add(span)
-                self.stamps[span.allocation] = event.stamp
-        self.tallied = len(self.events)
-
-    def _need(self, span: Span, event: Event, position: int) -> None:
-        a = span.allocation
-        known = self.needs.get(a)
-        if known is None:
-            known = self.needs[a] = Needs()
-            if a not in self.left:
-                a.watch(self)
-        elif known and known[-1].span is span:
-            return
-        need = Need(span, event, position)
-        if a.exposed:
-            need.checksum, need.stamp = checksum_of(span), stamp_of(a)
-        known.append(need)
-
-    def _leave(self, event: Event) -> None:
-        """Remember what an event met and left in exposed memory: only events may change it before the next one."""
-        known = self.left
-        for span in event.writes:
-            a = span.allocation
-            left = known.get(a)
-            if left is None:
-                left = known[a] = {}
-                if a not in self.needs:
-                    a.watch(self)
-            if a.exposed:
-                for old in [s for s in left if s.overlaps(span) is not False]:
-                    del left[old]
-                    if not span.contains(old):
-                        left[old] = checksum_of(old)
-                left[span] = checksum_of(span)
-                self.guarded = True
-        for span in event.reads:  # a leaf that changes between two readings is two leaves
-            a = span.allocation
-            left = known.get(a)
-            if left is None and a in self.active:
-                left = known[a] = {}
-                a.watch(self)
-            if a.exposed and a in self.active and span not in left:  # type: ignore[operator]
-                left[span] = checksum_of(span)  # type: ignore[index]
-                self.guarded = True
-
-    def _meet(self, event: Event) -> None:
-        """Is what earlier events left still there, in the bytes that this one touches."""
-        for span in dict.fromkeys((*event.reads, *event.writes)):
-            for old in [s for s in self.changed.get(span.allocation, ()) if s.overlaps(span) is not False]:
-                anew = event.command is None and event.kind != "func" and span in event.writes and span.contains(old)
-                if not anew:
-                    self.conflicts.append(self._unrecorded(old, event))
-                del self.changed[span.allocation][old]
-            left = self.left.get(span.allocation)
-            for old in [s for s in left if s.overlaps(span) is not False] if left else ():
-                if left and left[old] != checksum_of(old):
-                    del left[old]
-                    self.conflicts.append(self._unrecorded(old, event))
-
-    def _unrecorded(self, span: Span, event: Event) -> GradientError:
-        name = ""
-        if event.command is not None:
-            pairs = zip(event.command.program.leaves, event.command.places, strict=True)
-            name = next((p.name for p, a in pairs if getattr(a, "allocation", None) is span.allocation), "")
-        return GradientError(
-            f"{name or str(span.allocation)!r} was changed between two events of this tape, before {event.label!r}"
-            " met it, and the tape could not see how.",
-            slug="overwritten", where=event.where,
-            why="What was computed before does not flow through that change, so the gradient would be wrong.",
-            instead="a kernel, wb.copy, a.fill_() or a.assign() in its place, or tape.record_func(...) after it",
-        )  # fmt: skip
-
-    def _before_writes(self, event: Event) -> None:
-        """Keep what this event is about to overwrite, if an adjoint needs it."""
-        if self.keep == "all":
-            self._watch_all(event)
-        for span in event.writes:
-            needs = self.needs.get(span.allocation)
-            if needs or self.keep == "all":
-                self._keep(span, event, needs)
-
-    def _watch_all(self, event: Event) -> None:
-        """Be told of changes of any memory the tape meets, on active paths or not: `replay` starts from it."""
-        for span in (*event.reads, *event.writes):
-            a = span.allocation
-            if a not in self.met:
-                self.met[a] = len(self.events), checksum_of(a.span()) if a.exposed else None
-                a.watch(self)
-
-    def _keep(self, span: Span, event: Event, needs: Needs | None) -> None:
-        hit = needs.meeting(span) if needs else []
-        if not hit and self.keep != "all":
-            return
-        for need in hit:
-            if not need.verify():
-                self.conflicts.append((need, need.culprit(), None))
-        reason = ", ".join(sorted({f"adjoint of {n.event.label} reads {n.name}" for n in hit})) or 'keep="all"'
-        # A checksum speaks for all of its span: when a part is overwritten, all is kept and needs no checksum more.
-        partly = {n: n.span for n in hit if n.checksum is not None and not span.contains(n.span)}
-        wholes = dict.fromkeys(partly.values())
-        for whole in [*wholes, *([] if any(w.contains(span) for w in wholes) else [span])]:
-            event.kept = (*event.kept, Kept(whole, whole.copy_out(), reason))
-        if needs and hit:
-            self.needs[span.allocation] = needs.without([*partly, *(n for n in hit if span.contains(n.span))])
 
     @property
     def deaf(self) -> bool:
@@ -434,7 +312,7 @@ class Recording:
         needs = self.needs.get(span.allocation)
         if self.keep == "all":
             event = Event(next(clock), "foreign", what, where or memory.caller_where(), (), (span,))
-            self._keep(span, event, needs)
+            overwrites.keep(self, span, event, needs)
             self.events.append(event)
             needs = None
         if needs and (hit := needs.meeting(span)):
@@ -469,64 +347,3 @@ class Recording:
             spans = (span for span in touched if span.allocation is allocation)
             left.update((span, checksum_of(span)) for span in dict.fromkeys(spans))
             self.guarded = True
-
-    def _refuse_bits(self) -> None:
-        """Nobody would clear the gradient of floats whose bytes are written as integers, or pass on that of floats
-        whose bytes are read so."""
-        self._tally()
-        for span, (a, event) in self.bits.items():
-            if span.allocation not in self.active and not self._reads_bits(event):
-                continue
-            for b in self.arrays.values():
-                if is_float(b.dtype) and not isinstance(b.dtype, Struct) and b.span.overlaps(span) is not False:
-                    raise GradientError(
-                        f"{event.label!r} writes {a.dtype} into the memory of {b.label}, which is used as {b.dtype},"
-                        " with gradients.",
-                        slug="two-types", where=event.where, why="Memory has one gradient, of one scalar type.",
-                        instead="two arrays, and a kernel that converts",
-                    )  # fmt: skip
-
-    def _reads_bits(self, event: Event) -> bool:
-        """Does it read floats with a gradient as integers."""
-        if event.command is None:
-            return False
-        plan, flat = event.command.plan, event.command.flat
-        read = [flat[k].span for k, _ in plan.reads if k not in plan.floats]
-        floats = [b.span for b in self.arrays.values() if is_float(b.dtype) and b.allocation in self.active]
-        return any(
-            r.allocation.required.touch(r) or any(b.overlaps(r) is not False for b in floats) for r in read
-        )  # fmt: skip
-
-    def _verify(self) -> None:
-        self._refuse_bits()
-        if self.failure is not None:
-            event, error = self.failure
-            raise GradientError(
-                f"{event.label!r} broke off while this tape recorded it: {error}", slug="failed-launch",
-                where=event.where, why="What it had written by then is not known.", instead="a new Tape",
-            ) from error  # fmt: skip
-        for needs in self.needs.values():
-            for need in needs:
-                if not need.verify():
-                    self.conflicts.append((need, need.culprit(), None))
-                    need.checksum = None
-        if self.conflicts:
-            first = self.conflicts[0]
-            if isinstance(first, GradientError):
-                raise first
-            need, what, where = first
-            line = f" at {where}: {where.text.strip()}" if where else ""
-            raise GradientError(
-                f"{need.name!r} was changed by {what}{line}, after {need.event.label!r} had read it.",
-                slug="overwritten", where=need.event.where,
-                why=f"The adjoint of {need.event.label!r} needs the value it read, and that is gone.",
-                instead='wb.Tape(keep="all"), or make the change inside the tape or after backward()'
-                if where else "make the change after backward(), or give the launch a copy",
-            )  # fmt: skip
-
-
-def _written_as_integers(event: Event) -> Iterator[array]:
-    if event.command is not None:
-        yield from (event.command.flat[k] for k in event.command.plan.bits)
-    elif event.kind in ("copy", "assign", "fill_", "zero_", "loop"):
-        yield from (a for a in event.arrays if a.span in event.writes and not is_float_memory(a))

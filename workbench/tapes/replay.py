@@ -167,7 +167,7 @@ class _Again(Rerun):
 def _set(made: Replay, x: Any, values: Any) -> None:
     """Put new values where the copy of an input starts."""
     a = x.memory if isinstance(x, scalar) else x
-    if not isinstance(a, array) or not made.original._touched(a.span):
+    if not isinstance(a, array) or not made.original.has_touched(a.span):
         raise _stranger(a)
     copy = made.of(a)
     if isinstance(values, array):

@@ -21,8 +21,11 @@ from ...errors import GradientError
 from ...kernels.types import is_float
 from ...tapes.copies import leaves
 from ...tapes.events import checksum_of
-from ...tapes.jvp import _components, on_device, shadow_of, value_of
+from ...tapes.jvp import components, on_device, shadow_of, value_of
 from ...tapes.replay import Replay, replay, starts
+from ...tapes.reverse import walk
+from ...tapes.seeds import check_seed
+from ...tapes.tally import tally
 from ...tapes.tape import Tape
 from .gather import gather_seeded
 from .text import clean
@@ -132,7 +135,7 @@ class Seeds:
     @property
     def shape(self) -> tuple[int, ...]:
         """The output's shape, with its components."""
-        return (*self.y.shape, *_components(self.y))
+        return (*self.y.shape, *components(self.y))
 
     @property
     def count(self) -> int:
@@ -191,7 +194,7 @@ class Seeds:
             if look:
                 trace, space = gather_seeded(self.tape, {a: shadow.data for a, shadow in space.items()})
             else:
-                self.tape._walk(space)
+                walk(self.tape, space)
             gradients = {n: value_of(self.at(a), space) for n, a in self.inputs.items()}
             if not look:
                 space.release()
@@ -321,7 +324,7 @@ class Seeds:
 
 
 def _shape(a: array) -> tuple[int, ...]:
-    return (*a.shape, *_components(a))
+    return (*a.shape, *components(a))
 
 
 def _named(tape: Tape, arrays: Any) -> Iterator[tuple[str, array]]:
@@ -355,12 +358,12 @@ def _field(whole: array, part: array) -> str:
 def _ends(tape: Tape, y: array | None) -> tuple[dict[str, array], dict[str, array]]:
     """What can be seeded, and what gradients are taken by."""
     if y is not None:
-        tape._check_seed(y)
+        check_seed(tape, y)
     arrays = list(tape.arrays.values())
     arrays.sort(key=lambda a: tape.names.get(id(a)) is None)  # those with names of the user's speak for the others
     if y is not None and all(a is not y for a in arrays):
         arrays.append(y)
-    tape._tally()
+    tally(tape)
     known = [(n, a) for n, a in _named(tape, arrays) if a.allocation in tape.active]
     wanted = {a.span for a in leaves(y)} if y is not None else set()
     hit = {a.span for _, a in known if (m := tape.written.get(a.allocation)) is not None and m.touch(a.span)}

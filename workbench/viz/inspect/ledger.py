@@ -44,6 +44,7 @@ from ...launches.arguments import views as argument_views
 from ...launches.executable import Executable, mirrors
 from ...tapes.events import Event
 from ...tapes.rerun import Copies
+from ...tapes.reverse import ties
 from ...tapes.tape import Tape
 from ..data.text import clean
 
@@ -427,7 +428,7 @@ class Collector:
         flat, places, program = command.flat, command.places, command.program
         moved = private_copies(back.private, flat)
         extras = [(k, copies[places[k].allocation]) for k in back.shadows]
-        extras += self.tape._ties(event, self.after) if back.extremal else []
+        extras += ties(event, self.after) if back.extremal else []
         gaps = self.gaps(event, self.executables[command.plan, back][0])
 
         def views() -> list:

@@ -38,6 +38,7 @@ from ...kernels.passes.unpruned_adjoint import Moment, Working, working
 from ...kernels.types import is_float
 from ...tapes.events import Event
 from ...tapes.rerun import THREADS, Copies
+from ...tapes.reverse import ties
 from ...tapes.tape import Tape
 from ..data.snapshot import Moments
 from ..data.text import clean
@@ -631,7 +632,7 @@ def helpers_of(tape: Tape, event: Event, after: dict[Allocation, Shadow]) -> lis
     if event.command.plan.backend == "cuda":
         raise GradientError(f"{event.label!r} has atomic_min or atomic_max: the microscope shows it on the CPU only.",
                             slug="microscope-gpu", where=event.where, instead="device='cpu'")  # fmt: skip
-    return [shadow_view(event.command.flat[k], s) for k, s in tape._ties(event, after)]
+    return [shadow_view(event.command.flat[k], s) for k, s in ties(event, after)]
 
 
 def event_of(tape: Tape, event: Any) -> Event:

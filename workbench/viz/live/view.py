@@ -28,6 +28,7 @@ from ...arrays.workspace import Workspace, add_seed
 from ...device import xp
 from ...diagnose import diagnose
 from ...errors import GradientError
+from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from ..data.columns import Columns, Levels, levels_of
 from ..data.fold import folds
@@ -256,10 +257,10 @@ class View(anywidget.AnyWidget):
     def _seed_bytes(self, grads: Mapping[Any, Any], minus: Mapping[Any, Any] | None) -> dict[Allocation, Any]:
         space = Workspace()
         for a, seed in grads.items():
-            self.tape._check_seed(a)
+            check_seed(self.tape, a)
             add_seed(space, a, seed)
         for a, seed in (minus or {}).items():
-            self.tape._check_seed(a)
+            check_seed(self.tape, a)
             add_seed(space, a, _negative(seed))
         return {a: shadow.data.copy() for a, shadow in space.items()}
 

@@ -1,0 +1,153 @@
+"""What overwriting would lose: bytes that adjoints will read are kept before an event overwrites them.
+
+Bytes that others overwrite cannot be kept; such changes are noted, or found by checksums where memory's address has
+left our hands, and `verify` refuses the walk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..arrays.span import Span
+from ..errors import GradientError
+from .events import Event, Kept, Need, Needs, checksum_of, stamp_of
+from .tally import refuse_bits
+
+if TYPE_CHECKING:
+    from .recording import Recording
+
+
+def need(tape: Recording, span: Span, event: Event, position: int) -> None:
+    a = span.allocation
+    known = tape.needs.get(a)
+    if known is None:
+        known = tape.needs[a] = Needs()
+        if a not in tape.left:
+            a.watch(tape)
+    elif known and known[-1].span is span:
+        return
+    need = Need(span, event, position)
+    if a.exposed:
+        need.checksum, need.stamp = checksum_of(span), stamp_of(a)
+    known.append(need)
+
+
+def remember_left(tape: Recording, event: Event) -> None:
+    """Remember what an event met and left in exposed memory: only events may change it before the next one."""
+    known = tape.left
+    for span in event.writes:
+        a = span.allocation
+        left = known.get(a)
+        if left is None:
+            left = known[a] = {}
+            if a not in tape.needs:
+                a.watch(tape)
+        if a.exposed:
+            for old in [s for s in left if s.overlaps(span) is not False]:
+                del left[old]
+                if not span.contains(old):
+                    left[old] = checksum_of(old)
+            left[span] = checksum_of(span)
+            tape.guarded = True
+    for span in event.reads:  # a leaf that changes between two readings is two leaves
+        a = span.allocation
+        left = known.get(a)
+        if left is None and a in tape.active:
+            left = known[a] = {}
+            a.watch(tape)
+        if a.exposed and a in tape.active and span not in left:  # type: ignore[operator]
+            left[span] = checksum_of(span)  # type: ignore[index]
+            tape.guarded = True
+
+
+def check_left(tape: Recording, event: Event) -> None:
+    """Is what earlier events left still there, in the bytes that this one touches."""
+    for span in dict.fromkeys((*event.reads, *event.writes)):
+        for old in [s for s in tape.changed.get(span.allocation, ()) if s.overlaps(span) is not False]:
+            anew = event.command is None and event.kind != "func" and span in event.writes and span.contains(old)
+            if not anew:
+                tape.conflicts.append(_unrecorded(tape, old, event))
+            del tape.changed[span.allocation][old]
+        left = tape.left.get(span.allocation)
+        for old in [s for s in left if s.overlaps(span) is not False] if left else ():
+            if left and left[old] != checksum_of(old):
+                del left[old]
+                tape.conflicts.append(_unrecorded(tape, old, event))
+
+
+def _unrecorded(tape: Recording, span: Span, event: Event) -> GradientError:
+    name = ""
+    if event.command is not None:
+        pairs = zip(event.command.program.leaves, event.command.places, strict=True)
+        name = next((p.name for p, a in pairs if getattr(a, "allocation", None) is span.allocation), "")
+    return GradientError(
+        f"{name or str(span.allocation)!r} was changed between two events of this tape, before {event.label!r}"
+        " met it, and the tape could not see how.",
+        slug="overwritten", where=event.where,
+        why="What was computed before does not flow through that change, so the gradient would be wrong.",
+        instead="a kernel, wb.copy, a.fill_() or a.assign() in its place, or tape.record_func(...) after it",
+    )  # fmt: skip
+
+
+def keep_before(tape: Recording, event: Event) -> None:
+    """Keep what this event is about to overwrite, if an adjoint needs it."""
+    if tape.keep == "all":
+        _watch_all(tape, event)
+    for span in event.writes:
+        needs = tape.needs.get(span.allocation)
+        if needs or tape.keep == "all":
+            keep(tape, span, event, needs)
+
+
+def _watch_all(tape: Recording, event: Event) -> None:
+    """Be told of changes of any memory the tape meets, on active paths or not: `replay` starts from it."""
+    for span in (*event.reads, *event.writes):
+        a = span.allocation
+        if a not in tape.met:
+            tape.met[a] = len(tape.events), checksum_of(a.span()) if a.exposed else None
+            a.watch(tape)
+
+
+def keep(tape: Recording, span: Span, event: Event, needs: Needs | None) -> None:
+    hit = needs.meeting(span) if needs else []
+    if not hit and tape.keep != "all":
+        return
+    for need in hit:
+        if not need.verify():
+            tape.conflicts.append((need, need.culprit(), None))
+    reason = ", ".join(sorted({f"adjoint of {n.event.label} reads {n.name}" for n in hit})) or 'keep="all"'
+    # A checksum speaks for all of its span: when a part is overwritten, all is kept and needs no checksum more.
+    partly = {n: n.span for n in hit if n.checksum is not None and not span.contains(n.span)}
+    wholes = dict.fromkeys(partly.values())
+    for whole in [*wholes, *([] if any(w.contains(span) for w in wholes) else [span])]:
+        event.kept = (*event.kept, Kept(whole, whole.copy_out(), reason))
+    if needs and hit:
+        tape.needs[span.allocation] = needs.without([*partly, *(n for n in hit if span.contains(n.span))])
+
+
+def verify(tape: Recording) -> None:
+    refuse_bits(tape)
+    if tape.failure is not None:
+        event, error = tape.failure
+        raise GradientError(
+            f"{event.label!r} broke off while this tape recorded it: {error}", slug="failed-launch",
+            where=event.where, why="What it had written by then is not known.", instead="a new Tape",
+        ) from error  # fmt: skip
+    for needs in tape.needs.values():
+        for need in needs:
+            if not need.verify():
+                tape.conflicts.append((need, need.culprit(), None))
+                need.checksum = None
+    if tape.conflicts:
+        first = tape.conflicts[0]
+        if isinstance(first, GradientError):
+            raise first
+        need, what, where = first
+        line = f" at {where}: {where.text.strip()}" if where else ""
+        raise GradientError(
+            f"{need.name!r} was changed by {what}{line}, after {need.event.label!r} had read it.",
+            slug="overwritten", where=need.event.where,
+            why=f"The adjoint of {need.event.label!r} needs the value it read, and that is gone.",
+            instead='wb.Tape(keep="all"), or make the change inside the tape or after backward()'
+            if where else "make the change after backward(), or give the launch a copy",
+        )  # fmt: skip

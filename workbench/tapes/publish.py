@@ -1,0 +1,86 @@
+"""The end of the reverse pass: the workspace becomes the `.grad` of the arrays that asked for one."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..arrays import capture_log
+from ..arrays.allocation import Allocation
+from ..arrays.span import Span
+from ..arrays.workspace import Shadow, Workspace, accumulate
+from .events import clock
+from .recording import Recording
+
+
+def publish(tape: Recording, space: Workspace, retained: dict[Span, Any]) -> None:
+    for a in list(space):
+        if a.asked:
+            _publish_one(tape, a, space[a], retained)
+    shown = Workspace(space)  # which a replay shows again
+    for port in ports:
+        capture_log.do(partial(port, tape, shown))
+
+
+def _publish_one(tape: Recording, a: Allocation, shadow: Shadow, retained: dict[Span, Any]) -> None:
+    """Leaves accumulate; what an event wrote is replaced."""
+    grad, k = a.gradient(), a.grad_scale or 1
+    dtype = tape.scalars.get(a)
+    written = tape.written.get(a)
+    if written is None and grad.written_by_user and grad.bytes.any():
+        name = next((n for n in (tape.names.get(i) for i, x in tape.arrays.items() if x.allocation is a) if n), a)
+        warnings.warn(
+            f"the gradient of {name} was added to values that you had written into its .grad: leaves accumulate."
+            " x.grad.zero_() or tape.zero() before backward() starts anew; assigning x.grad = b copied b.",
+            stacklevel=4,
+        )
+    blank = grad.blank == grad.version and not grad.exposed
+    if (notes := capture_log.noting()) is not None:
+        if blank and grad not in notes.cleared and (blank := tape in notes.zeroed):
+            notes.supposed[grad] = tape
+        notes.published[grad] = tape
+    if grad.watchers:
+        grad.about_to_write(grad.span(), "backward()")
+    elif notes is not None:
+        notes.written.setdefault(grad, {})[grad.span()] = "backward()"
+    if shadow.lent:
+        pass
+    elif blank or (written is not None and written.everything):
+        capture_log.move(grad.bytes, shadow.data)
+    else:
+        accumulate(grad, shadow, dtype)
+        for span in written or ():
+            at = Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
+            words = at.words()
+            capture_log.do(partial(words.__setitem__, ..., shadow.view(span, words.dtype)), capture_log.gpu_of(words))
+    for wanted, data in retained.items():
+        if wanted.allocation is a:
+            words = a.gradient_span(wanted).words()
+            capture_log.do(partial(words.__setitem__, ..., data), capture_log.gpu_of(words, data))
+    a.grad_notes.clear()
+    for span in tape.stored.get(a, ()):
+        if not a.retained.touch(span):
+            a.grad_notes[span] = _USED_UP
+    grad.version += 1
+    grad.mark_published()
+    grad.publisher = next(clock), weakref.ref(tape)
+
+
+def gradients_of(tape: Recording) -> list[Allocation]:
+    """The gradient memory of its arrays, as far as there is any."""
+    memories = dict.fromkeys(a.allocation for a in tape.arrays.values())
+    return [a.grad for a in memories if a.grad is not None]
+
+
+# called after every publishing with (tape, workspace): output ports of other libraries
+ports: list[Callable[[Recording, Workspace], None]] = []
+
+
+_USED_UP = (
+    "this gradient is zero because the tape overwrote the array: .grad is the derivative by what the array held when"
+    " the tape started. tape.adjoint(a) gives the derivative by its final contents; retain_grad=True publishes that"
+    " instead."
+)

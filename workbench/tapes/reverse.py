@@ -1,0 +1,312 @@
+"""The reverse walk: from the last event to the first, each one's adjoint is added up in a private workspace.
+
+The walk is a function from (events, seeds) to shadows, one per allocation. It puts kept bytes back as it passes, so
+that each adjoint meets the memory that its launch saw, and the final contents at the end, whatever happens in between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..arrays import capture_log
+from ..arrays.allocation import Allocation
+from ..arrays.array import array
+from ..arrays.span import Span
+from ..arrays.workspace import (
+    SUMMED,
+    Shadow,
+    Workspace,
+    add_into,
+    extremal_memory,
+    float_parts,
+    gradient_dtype,
+    mirrored_values,
+    moved_values,
+    moved_view,
+    private_copies,
+    shadow_view,
+)
+from ..errors import GradientError
+from ..launches.arguments import views as argument_views
+from .events import Event
+from .overwrites import verify
+from .publish import ports
+from .recording import Recording
+from .tally import tally
+
+Observer = Callable[[Event, Workspace], None]
+Step = Callable[[Recording, Event, Workspace, dict], None]
+
+
+def reverse(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
+    """Add the adjoint of one event to a workspace. `after`: what its extremal arrays held when it had run."""
+    REVERSE[event.kind](tape, event, space, after)
+
+
+def walk(
+    tape: Recording,
+    space: Workspace,
+    observe: Observer | None = None,
+    before: Observer | None = None,
+    drop: bool = False,
+    step: Step = reverse,
+    rewinds: bool = True,
+) -> tuple[Workspace, dict]:
+    """Reverse every event on an active path. Returns the workspace, and what `retain_grad` asked for.
+
+    `before(event, space)` is called before, `observe(event, space)` after every step. With `drop`, shadows that nobody
+    asked for are given up behind the first event that touched their memory: the same few buffers then serve a whole
+    time loop. `step` and `rewinds` are for passes that are wrong on purpose. Memory is as it was when this returns.
+    """
+    space.dropping = drop
+    if rewinds:
+        verify(tape)
+    tally(tape)
+    undone: list[tuple[Span, Any]] = []
+    retained: dict[Span, Any] = {}
+    try:
+        for event in reversed(tape.events):
+            after = extremal_memory(event)
+            if event.loop is not None:  # it comes back to where it began by itself
+                undone += [(span, span.copy_out()) for span in event.writes]
+            elif rewinds:
+                rewind(event, undone)
+            _retain(event, space, retained)
+            if before is not None:
+                before(event, space)
+            step(tape, event, space, after)
+            if observe is not None:
+                observe(event, space)
+            if drop:
+                _drop(tape, event, space)
+    finally:
+        for span, data in reversed(undone):
+            span.copy_in(data)
+    return space, retained
+
+
+def rewind(event: Event, undone: list) -> None:
+    """Put back what an event overwrote, and add to `undone` what takes that back in turn."""
+    for kept in reversed(event.kept):
+        undone.append((kept.span, kept.span.copy_out()))
+        kept.span.copy_in(kept.data)
+
+
+def _drop(tape: Recording, event: Event, space: Workspace) -> None:
+    for span in (*event.reads, *event.writes):
+        a = span.allocation
+        if a in space and _is_last(tape, event, a):
+            space.drop(a)
+
+
+def _is_last(tape: Recording, event: Event, a: Allocation) -> bool:
+    """Does nobody look at the shadow of this memory once the event is reversed."""
+    return tape.first.get(a) is event and not (a.asked or (a.exposed and ports))
+
+
+def _dying(tape: Recording, event: Event, pull: Any, space: Workspace) -> bool:
+    """Would the rest of an adjoint only clear shadows that are given up at once."""
+    if not space.dropping or pull.cleared is None:
+        return False
+    return all(_is_last(tape, event, event.command.flat[k].allocation) for k in pull.cleared)
+
+
+def _retain(event: Event, space: Workspace, retained: dict) -> None:
+    """The full adjoint by the final contents: as it stands before the last write is reversed."""
+    for span in event.writes:
+        a = span.allocation
+        if a.retained.spans and a in space:
+            for wanted in a.retained:
+                if wanted not in retained and wanted.overlaps(span) is not False:
+                    view = space[a].view(wanted, a.gradient_span(wanted).words().dtype)
+                    retained[wanted] = capture_log.copy(view)
+
+
+def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
+    command, back = event.command, event.reverse
+    plan, flat, places = command.plan, command.flat, command.places
+    if back is None or command.declared or len(back.shadows) != len(plan.floats):
+        _refuse_late(event, plan, flat, back)
+    if back is None or not any(places[k].allocation in space for k in back.shadows):
+        return
+    if back.reverse.ordered and plan.backend == "cuda" and np.prod(plan.dims) > 1:
+        raise GradientError(
+            f"Kernel {event.label!r} uses what an atomic returned, which on a GPU depends on the order of threads.",
+            slug="atomic-order", where=event.where, instead="device='cpu' for this launch",
+        )  # fmt: skip
+    if back.races is not None:
+        check_races(event)
+        back.races.fix(plan, flat)
+    copies = private_copies(back.private, flat)
+    values = moved_values(flat, copies) if copies else command.values
+    fresh = space.fresh([places[k] for k in back.pull.targets]) if back.pull is not None and back.pull.covers else []
+    extras = [(k, space[places[k].allocation]) for k in back.shadows]
+    helpers = ties(event, after) if back.extremal else []
+
+    def views(extras: list) -> list:
+        arrays = argument_views(plan.program.function, flat)
+        for k, (data, first) in copies.items():
+            arrays[k] = moved_view(flat[k], data, first)
+        return arrays + [shadow_view(places[k], shadow) for k, shadow in extras]
+
+    extras += helpers
+    packed = values + mirrored_values(places, extras)
+    if command.declared and plan.backend == "c" and back.gather is None and back.pull is None:
+        _in_blocks(command, back, packed, len(values), extras)
+    else:
+        stored = tuple([k for k in back.pull.targets if places[k] in fresh]) if fresh else ()
+        rest = back.pull is None or not _dying(tape, event, back.pull, space)
+        back.run(plan, packed, places, space, lambda: views(extras), stored, rest)
+    for k in back.extremal:
+        consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)
+
+
+def _in_blocks(command: Any, back: Any, packed: list, at: int, extras: list) -> None:
+    """All threads add to the gradient of a declared scalar: block by block, so that a long sum keeps its digits.
+
+    `at`: where in `packed` the values of `extras` begin.
+    """
+    dims = command.plan.dims
+    step = max(1, SUMMED // max(math.prod(dims[1:]), 1))
+    sums = []
+    for k, shadow in extras:
+        if k in command.declared:
+            target = shadow_view(command.places[k], shadow)
+            sums.append((at, target, np.zeros_like(target), np.zeros(target.shape)))
+        at += 1 + 2 * command.places[k].ndim
+    for place, _, part, _ in sums:
+        packed[place] = part.__array_interface__["data"][0]
+    for row in range(0, dims[0], step):
+        back.executable.run(command.program, dims, packed, None, (row, min(row + step, dims[0])))
+        for _, _, part, total in sums:
+            total += part
+            part[...] = 0
+    for _, target, _, total in sums:
+        target += total.astype(target.dtype)
+
+
+def check_races(event: Event) -> None:
+    """Look for races in a launch, once, where they are not ruled out. Memory must be as the launch saw it.
+
+    Raises GradientError [race].
+    """
+    if event.reverse is not None and event.reverse.races is not None and not event.checked:
+        event.reverse.races.check(event.command.plan, event.command.flat, event.command.values)
+        event.checked = True
+
+
+def ties(event: Event, after: dict) -> list:
+    """Two per extremal array: what it held after the launch, and how many share the adjoint of each cell."""
+    command, back = event.command, event.reverse
+    flat, helpers = command.flat, []
+    for k in back.extremal:
+        ties = Shadow(flat[k].allocation)
+        helpers += [(k, after[flat[k].allocation]), (k, ties)]
+
+    def views() -> list:
+        return argument_views(command.program.function, flat) + [shadow_view(flat[k], s) for k, s in helpers]
+
+    values = command.values + mirrored_values(flat, helpers)
+    back.count.run(command.program, command.plan.dims, values, views)
+    for k, ties in helpers[1::2]:
+        a = flat[k]
+        count = shadow_view(a, ties)
+        capture_log.do(
+            partial(_count_tie, count, a.data, shadow_view(a, after[a.allocation])), capture_log.gpu_of(count)
+        )
+    return helpers
+
+
+def consume_extreme(a: array, space: Workspace, ties: Shadow, after: dict) -> None:
+    """What was there before the launch keeps its share; elsewhere the adjoint is used up."""
+    g = shadow_view(a, space[a.allocation])
+    before = shadow_view(a, after[a.allocation])
+    capture_log.do(partial(_share, g, a.data, before, shadow_view(a, ties)), capture_log.gpu_of(g))
+
+
+def _refuse_late(event: Event, plan: Any, flat: list, back: Any) -> None:
+    for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
+        if (back is None or k not in back.shadows) and flat[k].allocation.required:
+            raise _late(plan.program.leaves[k].name, event)
+
+
+def _late(name: str, event: Event) -> GradientError:
+    return GradientError(
+        f"{name!r} got requires_grad after {event.label!r} had been recorded.", slug="late-grad",
+        where=event.where, why="What its adjoint needs was not kept.",
+        instead="set requires_grad=True before the tape records",
+    )  # fmt: skip
+
+
+def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
+    """copy: the source gets the adjoint of the target; every host write clears what it overwrote."""
+    dst = event.arrays[0]
+    if not event.followed and event.arrays[1].allocation.required:
+        raise _late(event.arrays[1].label, event)
+    if dst.allocation not in space:
+        return
+    for part in float_parts(dst):
+        g = space[dst.allocation].view(part.span, gradient_dtype(part))
+        if len(event.arrays) == 2 and event.arrays[1].allocation in tape.active:
+            src = event.arrays[1] if part is dst else event.arrays[1].field(part._name or "")
+            got = capture_log.copy(g)
+            capture_log.do(partial(g.__setitem__, ..., 0), capture_log.gpu_of(g))
+            add_into(space[src.allocation].view(src.span, gradient_dtype(src)), got, src.span)
+        else:
+            capture_log.do(partial(g.__setitem__, ..., 0), capture_log.gpu_of(g))
+
+
+def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
+    """The callback sees the live adjoint as `.grad`."""
+    allocations = list(dict.fromkeys(a.allocation for a in event.arrays))
+    before = [a.gradient().bytes.copy() for a in allocations]
+    for a in allocations:
+        a.grad_notes.clear()
+    for a in allocations:
+        a.gradient().bytes[...] = space[a].data
+        a.grad_notes.clear()
+    try:
+        assert event.callback is not None
+        event.callback()
+        for a in allocations:
+            space[a].data[...] = a.gradient().bytes
+    finally:
+        for a, data in zip(allocations, before, strict=True):
+            a.gradient().bytes[...] = data
+
+
+def _loop(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
+    """A checkpointed loop runs its steps again, and walks each of them."""
+    event.loop.reverse(space)
+
+
+def _nothing(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
+    """Not ours: only rewound."""
+
+
+def _count_tie(ties: Any, now: Any, after: Any) -> None:
+    ties[...] += now == after
+
+
+def _share(g: Any, now: Any, after: Any, ties: Any) -> None:
+    kept = now == after
+    share = g / ties.clip(1)
+    g[...] = np.where(kept, share, 0) if isinstance(g, np.ndarray) else share * kept
+
+
+# by kind of event
+REVERSE: dict[str, Step] = {
+    "launch": _launch,
+    "copy": _host,
+    "assign": _host,
+    "fill_": _host,
+    "zero_": _host,
+    "func": _func,
+    "loop": _loop,
+    "foreign": _nothing,
+}

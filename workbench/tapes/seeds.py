@@ -1,0 +1,82 @@
+"""Where the reverse pass begins: the seeds that `backward` is given, or those written into `.grad`."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..arrays import capture_log
+from ..arrays.array import array
+from ..arrays.span import Span, byte_entries
+from ..arrays.workspace import Workspace, add_seed, gradient_dtype
+from ..device import xp
+from ..errors import GradientError
+from .recording import Recording
+from .tally import tally
+
+
+def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | None) -> Workspace:
+    """A workspace that holds the seeds: of `loss` (a one), of `grads`, or of the `.grad` bytes written since."""
+    space = Workspace()
+    if loss is None and grads is None:
+        capture_log.refuse("backward() without seeds", "backward(loss), or backward(grads={y: seed})")
+        _written_seeds(tape, space)
+        if not space:
+            raise GradientError(
+                "backward() found no seed: no `.grad` of what this tape computed was written.", slug="no-seed",
+                why="Every gradient would be zero.", instead="backward(loss), or backward(grads={y: seed})",
+            )  # fmt: skip
+        return space
+    if loss is not None:
+        check_seed(tape, loss)
+        if loss.size != 1 or loss.dtype.size != 1:  # type: ignore[attr-defined]
+            raise GradientError(
+                f"backward(loss) takes an array of one element, {loss.label} is {loss.dtype} of shape"
+                f" {loss.shape}.",
+                slug="loss-shape", instead=f"backward(grads={{{loss.label}: seed}})",
+            )  # fmt: skip
+        one = space[loss.allocation].view(loss.span, gradient_dtype(loss))
+        add_one = (lambda: np.add(one, 1, out=one)) if isinstance(one, np.ndarray) else (lambda: one.__iadd__(1))
+        capture_log.do(add_one, capture_log.gpu_of(one))
+    for a, seed in (grads or {}).items():
+        check_seed(tape, a)
+        add_seed(space, a, seed)
+    return space
+
+
+def check_seed(tape: Recording, a: Any) -> None:
+    """Refuse what is no array, or none that the tape has seen."""
+    if not isinstance(a, array):
+        raise GradientError(f"a seed belongs to an array, not to {type(a).__name__}", slug="seed-type")
+    if not tape.has_touched(a.span):
+        raise GradientError(
+            f"{a.label} was neither read nor written while this tape recorded.", slug="seed-untouched",
+            why="A seed must lie on memory that the tape has seen.",
+            instead="a seed of an output of one of its launches",
+        )  # fmt: skip
+
+
+def _written_seeds(tape: Recording, space: Workspace) -> None:
+    """The gradient bytes that the user, or a later tape, wrote into what this tape computed."""
+    tally(tape)
+    for a, marks in tape.written.items():
+        grad = a.grad
+        if grad is None or a not in tape.active:
+            continue
+        mask = grad.user_written_mask(grad.span())
+        when, by = grad.publisher
+        later = when > tape.stamps.get(a, 0) and by is not weakref.ref(tape)
+        if mask is None and not later:
+            continue
+        k = a.grad_scale or 1
+        chosen = np.ones(grad.nbytes, bool) if later else mask.reshape(-1)
+        inside = np.zeros(grad.nbytes, bool)
+        for span in marks:
+            byte_entries(Span(grad, span.offset * k, span.shape, tuple(s * k for s in span.strides),
+                              span.itemsize * k), inside)[...] = True  # fmt: skip
+        picked = np.flatnonzero(chosen & inside)
+        if len(picked):
+            picked = xp(a.device).asarray(picked)
+            space[a].data[picked] = grad.bytes[picked]

@@ -1,0 +1,77 @@
+"""Which bytes the events of a tape touched, wrote and stored to, and of which type: counted when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..arrays.array import array
+from ..arrays.span import Marks
+from ..arrays.workspace import is_float_memory
+from ..errors import GradientError
+from ..kernels.types import Struct, is_float
+from .events import Event
+
+if TYPE_CHECKING:
+    from .recording import Recording
+
+
+def tally(tape: Recording) -> None:
+    """Bring `touched`, `written` and `stamps` up to the last event: recording does not pay for them."""
+    for event in tape.events[tape.tallied :]:
+        if event.kind == "foreign":
+            continue
+        for span in (*event.reads, *event.writes):
+            marks = tape.touched.get(span.allocation)
+            if marks is None:
+                marks = tape.touched[span.allocation] = Marks()
+                tape.first[span.allocation] = event
+            marks.add(span)
+        for a in _written_as_integers(event):
+            tape.bits.setdefault(a.span, (a, event))
+        plain = event.command.plan.accumulates_only if event.command is not None else ()
+        for k, span in enumerate(event.writes if event.kind != "foreign" else ()):
+            if event.command is None or event.command.plan.writes[k][0] not in plain:
+                tape.stored.setdefault(span.allocation, {})[span] = None
+            marks = tape.written.get(span.allocation)
+            if marks is None:
+                marks = tape.written[span.allocation] = Marks()
+            marks.add(span)
+            tape.stamps[span.allocation] = event.stamp
+    tape.tallied = len(tape.events)
+
+
+def refuse_bits(tape: Recording) -> None:
+    """Nobody would clear the gradient of floats whose bytes are written as integers, or pass on that of floats
+    whose bytes are read so."""
+    tally(tape)
+    for span, (a, event) in tape.bits.items():
+        if span.allocation not in tape.active and not _reads_bits(tape, event):
+            continue
+        for b in tape.arrays.values():
+            if is_float(b.dtype) and not isinstance(b.dtype, Struct) and b.span.overlaps(span) is not False:
+                raise GradientError(
+                    f"{event.label!r} writes {a.dtype} into the memory of {b.label}, which is used as {b.dtype},"
+                    " with gradients.",
+                    slug="two-types", where=event.where, why="Memory has one gradient, of one scalar type.",
+                    instead="two arrays, and a kernel that converts",
+                )  # fmt: skip
+
+
+def _reads_bits(tape: Recording, event: Event) -> bool:
+    """Does it read floats with a gradient as integers."""
+    if event.command is None:
+        return False
+    plan, flat = event.command.plan, event.command.flat
+    read = [flat[k].span for k, _ in plan.reads if k not in plan.floats]
+    floats = [b.span for b in tape.arrays.values() if is_float(b.dtype) and b.allocation in tape.active]
+    return any(
+        r.allocation.required.touch(r) or any(b.overlaps(r) is not False for b in floats) for r in read
+    )  # fmt: skip
+
+
+def _written_as_integers(event: Event) -> Iterator[array]:
+    if event.command is not None:
+        yield from (event.command.flat[k] for k in event.command.plan.bits)
+    elif event.kind in ("copy", "assign", "fill_", "zero_", "loop"):
+        yield from (a for a in event.arrays if a.span in event.writes and not is_float_memory(a))
