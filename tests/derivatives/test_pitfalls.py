@@ -255,3 +255,22 @@ def test_without_a_text_there_are_no_aliases():
         y = x * x
     with pytest.raises(TypeError, match="no text of its own"):
         tape.backward(grads={y: ones(2)}, pitfall=pitfalls.alias)
+
+
+@pytest.mark.parametrize("pitfall", pitfalls.ALL, ids=lambda p: p.name)
+def test_memory_is_as_it_was_also_behind_a_checkpointed_loop(pitfall):
+    @wb.kernel
+    def square(x: wb.array(dtype=wb.float64)):
+        i = wb.tid()
+        x[i] = x[i] * x[i]
+
+    @wb.checkpoint(steps=3, budget=2)
+    def squares(k, x):
+        wb.launch(square, dim=x.shape, inputs=[x], device="cpu")
+
+    x = wb.array([1.1, 0.9, 1.2], dtype=wb.float64, requires_grad=True, device="cpu")
+    with wb.Tape() as tape:
+        squares(x)
+    before = x.numpy().copy()
+    tape.backward(grads={x: wb.ones_like(x)}, pitfall=pitfall)
+    assert np.array_equal(x.numpy(), before)

@@ -538,8 +538,7 @@ class Call:
 class Record(Tape):
     """The tape of one call: torch decided then which arguments are followed, and what is asked for later is not its."""
 
-    def _refuse_late(self, event: Any, plan: Any, flat: list, back: Any) -> None:
-        pass
+    refuses_late = False
 
 
 def _shape(program: Program, name: str, type: Type, given: Any) -> tuple[int, ...]:

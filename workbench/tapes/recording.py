@@ -48,6 +48,8 @@ class Recording:
     It is told by `memory` of every write; those it does not record itself are compared with what it needs.
     """
 
+    refuses_late = True  # a walk for memory that got requires_grad after a launch had met it
+
     def __init__(self, keep: str = "needed"):
         if keep not in ("needed", "all"):
             raise ValueError('keep is "needed" or "all"')

@@ -130,7 +130,7 @@ def _retain(event: Event, space: Workspace, retained: dict) -> None:
 def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     command, back = event.command, event.reverse
     plan, flat, places = command.plan, command.flat, command.places
-    if back is None or command.declared or len(back.shadows) != len(plan.floats):
+    if tape.refuses_late and (back is None or command.declared or len(back.shadows) != len(plan.floats)):
         _refuse_late(event, plan, flat, back)
     if back is None or not any(places[k].allocation in space for k in back.shadows):
         return
