@@ -30,6 +30,7 @@ from ..types import (
     scalar_of,
 )
 from . import control, linear, memory, random, scalar
+from .examples import documented
 from .linear import CONSTRUCT, DOT, MATMUL, MATVEC, QUAT_MUL, SCALE, TRANSPOSE, UNSCALE
 from .random import STATEFUL
 from .row import NO_GRADIENT, OPERATORS, ROWS, Effect, Row, kind, literal, refuse, row, stop
@@ -286,6 +287,10 @@ PYTHON: dict[Any, Callable[..., Any]] = {
     **{getattr(math, n): f for n, f in BUILTINS.items() if hasattr(math, n)},
     math.fabs: BUILTINS["abs"], math.fmod: BUILTINS["mod"],
 }  # fmt: skip
+
+for _name, _made in (BUILTINS | STATEFUL).items():
+    if not isinstance(_made, Row):  # rows have done so themselves
+        _made.__doc__ = documented(_made.__doc__, _name)
 
 # ---- Warp's names that are not in the language
 

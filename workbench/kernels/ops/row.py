@@ -22,6 +22,7 @@ import numpy as np
 from ...errors import KernelError
 from .. import ir
 from ..types import Composite, Scalar, Small, Type, matrix, scalar_of, vector
+from .examples import documented
 
 
 class Effect(enum.Enum):
@@ -124,7 +125,7 @@ class Row:
 
     def __post_init__(self) -> None:
         """Named and documented as a function is: users call rows."""
-        self.__dict__.update(__name__=self.name, __doc__=self.doc or None)
+        self.__dict__.update(__name__=self.name, __doc__=documented(self.doc, self.name) or None)
 
     def __call__(self, *args, **kwargs):
         """Apply to IR values or C expressions (writes code) or to numbers (computes)."""

@@ -1,0 +1,72 @@
+"""The reference, as offline pages: `python -m sphinx -W .docs build/docs`. Every warning is an error.
+
+The docstrings of the workbench are plain text, read in terminals and notebooks; `as_markup` turns them into what Sphinx
+reads: names in backticks become code, and lines of `name    what it is` a list.
+"""
+
+import inspect
+import re
+from typing import Any
+
+import workbench
+
+project = "workbench"
+author = "the authors of workbench"
+version = release = "0.1.0"
+extensions = ["sphinx.ext.autodoc"]
+templates_path: list[str] = []
+html_theme = "furo"
+html_title = "workbench"
+html_copy_source = False
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+autodoc_docstring_signature = False
+nitpicky = False
+add_module_names = False
+
+ENTRY = re.compile(r"^(\S+(?: \S+)*) {2,}(\S.*)$")
+
+
+def code(line: str) -> str:
+    """Backticks as code, and nothing else of the line as markup."""
+    parts = re.split(r"(`[^`]+`)", line)
+    return "".join(f"`{part}`" if k % 2 else re.sub(r"([*_|\\])", r"\\\1", part) for k, part in enumerate(parts))
+
+
+def paragraph(lines: list[str]) -> list[str]:
+    """One paragraph of a docstring: a session, a list of entries, an indented block, or text."""
+    if lines[0].lstrip().startswith(">>>") or lines[0].startswith("    "):
+        plain = lines[0].lstrip().startswith(">>>")
+        return lines if plain else ["::", "", *lines]
+    out: list[str] = []
+    for line in lines:
+        entry = ENTRY.match(line)
+        if entry:
+            out += ["", f"``{entry[1].strip('`')}``", f"    {code(entry[2])}"]
+        elif line.startswith(" ") and out:
+            out.append(f"    {code(line.strip())}")
+        else:
+            out += ([""] if out and out[-1].startswith("    ") else []) + [code(line)]
+    return out
+
+
+def as_markup(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    blocks: list[list[str]] = [[]]
+    for line in lines:
+        if line.strip():
+            blocks[-1].append(line.rstrip())
+        elif blocks[-1]:
+            blocks.append([])
+    lines[:] = [line for block in blocks if block for line in (*paragraph(block), "")]
+
+
+def signature(app: Any, what: str, name: str, obj: Any, options: Any, given: Any, returned: Any) -> Any:
+    """Builtins say their signature in the first line of their docstring."""
+    if isinstance(obj, workbench.kernels.ops.Row) or name.removeprefix("workbench.") in workbench.kernels.ops.BUILTINS:
+        return "(…)", None
+    return None
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", as_markup)
+    app.connect("autodoc-process-signature", signature)
