@@ -139,8 +139,8 @@ _ATOMIC = """\
 ...     wb.{call}
 >>> y = wb.array([{start}], dtype=int)
 >>> wb.launch(meet, dim=3, inputs=[wb.array([3, 1, 2], dtype=int), y])
->>> y.list()
-[{result}]"""
+>>> y.numpy()
+array([{result}], dtype=int32)"""
 IN_KERNELS = {
     "randf": _DRAW.format(type="float", dtype="float", call="randf(state, 0.0, 10.0)"),
     "randn": _DRAW.format(type="float", dtype="float", call="randn(state)"),

@@ -131,9 +131,45 @@ class Refused(Marker):
         return f"<{self.__name__}: not in the workbench>"
 
 
-tid = Marker("tid", "Index of this thread: `i = tid()`, or `i, j = tid()` for a launch over two dimensions.")
-printf = Marker("printf", 'Print from a thread, with C\'s format: `printf("%d %f\\n", i, x)`.')
-adjoint = _Adjoint("adjoint", "Inside func_grad: `adjoint[a] += g` adds to the gradient of the argument `a`.")
+tid = Marker(
+    "tid",
+    """Index of this thread: `i = tid()`, or `i, j = tid()` for a launch over two dimensions.
+
+>>> @wb.kernel
+... def number(x: wb.array2d[int]):
+...     i, j = wb.tid()
+...     x[i, j] = 10 * i + j
+>>> x = wb.zeros((2, 2), dtype=int)
+>>> wb.launch(number, dim=(2, 2), inputs=[x])
+>>> x.numpy()
+array([[ 0,  1],
+       [10, 11]], dtype=int32)
+""",
+)
+printf = Marker(
+    "printf",
+    r"""Print from a thread, with C's format: `printf("%d %f\n", i, x)`.
+
+>>> @wb.kernel
+... def look(x: wb.array[float]):
+...     i = wb.tid()
+...     if x[i] < 0.0:
+...         wb.printf("x[%d] = %f\\n", i, x[i])
+>>> wb.launch(look, dim=2, inputs=[wb.ones(2)])
+""",
+)
+adjoint = _Adjoint(
+    "adjoint",
+    """Inside func_grad: `adjoint[a] += g` adds to the gradient of the argument `a`.
+
+>>> @wb.func
+... def half(x: float):
+...     return 0.5 * x
+>>> @wb.func_grad(half)
+... def adj_half(x: float, adj: float):
+...     wb.adjoint[x] += 0.5 * adj
+""",
+)
 
 # Functions of the host that have a form inside kernels: the array module enters its `zeros` here.
 LOCAL_ZEROS: set[Any] = set()
@@ -242,7 +278,7 @@ def convert(type: T.Type, value: Any, label: str) -> Any:
 def struct(cls: type) -> T.Struct:
     """Decorator: a class of annotated fields becomes a struct for kernels and the host.
 
-    >>> @struct
+    >>> @wb.struct
     ... class Ball:
     ...     mass: float
     >>> Ball(mass=2).mass

@@ -1,0 +1,64 @@
+"""The reference: every public name has a docstring with an example, and the examples do what they say."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import workbench as wb
+
+PAGES = sorted((Path(__file__).resolve().parents[1] / ".docs").glob("*.rst"))
+TEXT = "\n".join(page.read_text("utf-8") for page in PAGES)
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+DIRECTIVES = set(re.findall(r"^\.\. auto(?!module)\w+:: (?:workbench\.)?([\w.]+)", TEXT, re.MULTILINE))
+MENTIONED = set(re.findall(r"``wb\.(\w+)``", TEXT))
+NEEDS = {"torch": "needs_torch", "jax": "needs_jax"}
+
+
+@pytest.fixture(autouse=True)
+def defaults():
+    yield
+    wb.config.reset()
+
+
+def needs(name: str) -> list:
+    return [getattr(pytest.mark, marker) for part, marker in NEEDS.items() if name.endswith(f"_{part}")]
+
+
+def check(text: str, name: str) -> int:
+    """Run the examples of a text; the number of them."""
+    test = doctest.DocTestParser().get_doctest(text, {"wb": wb, "np": np}, name, None, 0)
+    said: list[str] = []
+    outcome = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=said.append)
+    assert outcome.failed == 0, "".join(said)
+    return outcome.attempted
+
+
+def documented(name: str) -> str:
+    found = wb
+    for part in name.split("."):
+        found = getattr(found, part)
+    return inspect.getdoc(type(found) if isinstance(found, type(wb.config)) else found) or ""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=needs(n)) for n in sorted(DIRECTIVES)])
+def test_the_example_of_a_name_does_what_it_says(name: str) -> None:
+    assert check(documented(name), name) > 0, f"{name}: no example"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_examples_on_the_pages_do_what_they_say(page: Path) -> None:
+    check(page.read_text("utf-8"), page.name)
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    assert set(dir(wb)) - {n for n in dir(wb) if n.startswith("_")} - DIRECTIVES - MENTIONED == set()
+
+
+def test_the_reference_has_no_name_that_is_not_there() -> None:
+    assert sorted(name for name in {n.split(".")[0] for n in DIRECTIVES} | MENTIONED if not hasattr(wb, name)) == []
