@@ -4,7 +4,6 @@ The docstrings of the workbench are plain text, read in terminals and notebooks;
 reads: names in backticks become code, and lines of `name    what it is` a list.
 """
 
-import inspect
 import re
 from typing import Any
 

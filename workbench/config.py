@@ -64,6 +64,15 @@ class Config:
     race_guard    under a tape, check stores that are not proven apart before the first backward.
                   Off: the promise of exact gradients then excludes programs with races.
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).
+
+    One thread is better for grids so small that waking another takes longer than the work (the workbench sees to this
+    by itself), and where the last bit of sums by atomics must not depend on the machine: `threads = 1`, or
+    `deterministic`.
+
+    >>> wb.config.check_bounds = True
+    >>> wb.config.reset()
+    >>> wb.config.check_bounds
+    False
     """
 
     switches: int  # stands for those that a plan depends on: equal settings, equal number

@@ -65,12 +65,20 @@ def cuda_count() -> int:
 
 
 def is_cuda_available() -> bool:
-    """Is there a GPU that kernels can run on."""
+    """Is there a GPU that kernels can run on.
+
+    >>> wb.is_cuda_available() in (True, False)
+    True
+    """
     return cuda_count() > 0
 
 
 def get_devices() -> list[Device]:
-    """Every device here, the CPU first."""
+    """Every device here, the CPU first.
+
+    >>> wb.get_devices()[0]
+    cpu
+    """
     return [cpu, *(get_device(f"cuda:{i}") for i in range(cuda_count()))]
 
 
@@ -78,6 +86,9 @@ def get_device(name: str | Device | None = None) -> Device:
     """The device of this name; the default device for None. Raises LaunchError for one that is not here.
 
     With `config.backend = "cuda"` the default is the first GPU.
+
+    >>> wb.get_device("cpu")
+    cpu
     """
     if name is None:
         return get_device("cuda:0") if config.backend == "cuda" else _default
@@ -94,14 +105,22 @@ def get_device(name: str | Device | None = None) -> Device:
 
 
 def set_device(name: str | Device) -> None:
-    """Make this the default device of arrays and launches."""
+    """Make this the default device of arrays and launches.
+
+    >>> wb.set_device("cpu")
+    """
     global _default
     _default = get_device(name)
 
 
 @contextmanager
 def ScopedDevice(name: str | Device) -> Iterator[Device]:
-    """`with wb.ScopedDevice("cuda:0"):` arrays made inside live there unless they say otherwise."""
+    """`with wb.ScopedDevice("cuda:0"):` arrays made inside live there unless they say otherwise.
+
+    >>> with wb.ScopedDevice("cpu"):
+    ...     wb.zeros(2).device
+    cpu
+    """
     before = _default
     set_device(name)
     try:
@@ -151,7 +170,12 @@ def on_host(data: Any) -> np.ndarray:
 
 
 def synchronize(device: str | Device | None = None) -> None:
-    """Wait until everything launched on the device has finished."""
+    """Wait until everything launched on the device has finished.
+
+    Use it before measuring time on a GPU; on the CPU nothing is ever pending.
+
+    >>> wb.synchronize()
+    """
     where = get_device(device)
     if where.is_cuda:
         with xp(where).cuda.Device(where.ordinal):
@@ -159,4 +183,7 @@ def synchronize(device: str | Device | None = None) -> None:
 
 
 def init() -> None:
-    """Does nothing: the workbench needs no start. Kept because programs written for Warp call it."""
+    """Does nothing: the workbench needs no start. Kept because programs written for Warp call it.
+
+    >>> wb.init()
+    """

@@ -64,7 +64,17 @@ class WorkbenchError(Exception):
 
 
 class KernelError(SyntaxError):
-    """The kernel's source is refused: raised while a function is read, typed or differentiated."""
+    """The kernel's source is refused: raised while a function is read, typed or differentiated.
+
+    >>> @wb.kernel
+    ... def odd(x: wb.array[float]):
+    ...     i = wb.tid()
+    ...     x[i] = [1.0]
+    >>> wb.launch(odd, dim=1, inputs=[wb.zeros(1)])
+    Traceback (most recent call last):
+    ...
+    workbench.errors.KernelError: ...
+    """
 
     def __init__(self, what: str, *, slug: str, where: Where | None = None, why: str = "", instead: str = ""):
         self.what, self.slug, self.where, self.why, self.instead = what, slug, where, why, instead
@@ -85,12 +95,37 @@ class KernelError(SyntaxError):
 
 
 class LaunchError(WorkbenchError, ValueError):
-    """A launch, an array operation or an argument is refused before anything ran."""
+    """A launch, an array operation or an argument is refused before anything ran.
+
+    >>> wb.zeros(3, dtype="no such type")
+    Traceback (most recent call last):
+    ...
+    workbench.errors.LaunchError: ...
+    """
 
 
 class BoundsError(LaunchError):
-    """An index lies outside its array: names line, thread, index and shape."""
+    """An index lies outside its array: names line, thread, index and shape.
+
+    >>> @wb.kernel
+    ... def shift(x: wb.array[float]):
+    ...     i = wb.tid()
+    ...     x[i] = x[i + 1]
+    >>> wb.launch(shift, dim=3, inputs=[wb.zeros(3)])
+    Traceback (most recent call last):
+    ...
+    workbench.errors.BoundsError: ...
+    """
 
 
 class GradientError(WorkbenchError, RuntimeError):
-    """A gradient cannot be exact, so it is refused."""
+    """A gradient cannot be exact, so it is refused.
+
+    >>> x = wb.zeros(2, requires_grad=True)
+    >>> with wb.Tape() as tape:
+    ...     y = wb.clone(x)
+    >>> tape.backward(y)  # a loss has one element
+    Traceback (most recent call last):
+    ...
+    workbench.errors.GradientError: ...
+    """

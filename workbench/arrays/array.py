@@ -69,6 +69,19 @@ class array:
     name           label in messages and pictures.
 
     Raises LaunchError [dtype], [components], [shape], [ndim], [layout], [read-only], [partial-overlap], [convert].
+
+    Use it wherever a kernel's parameter is an array, and to hand values of Python or NumPy to kernels.
+
+    >>> x = wb.array([1.0, 2.0, 3.0], requires_grad=True)
+    >>> x.shape, x.dtype
+    ((3,), float32)
+    >>> points = wb.array([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]], dtype=wb.vec3)
+    >>> points.shape, points.numpy().shape
+    ((2,), (2, 3))
+    >>> wb.array([1.5], dtype=wb.int32, requires_grad=True)
+    Traceback (most recent call last):
+    ...
+    workbench.errors.LaunchError: ...
     """
 
     __slots__ = (
@@ -644,7 +657,13 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
 
 
 def clone(src: array, device: Any = None, requires_grad: bool | None = None, name: str | None = None) -> array:
-    """A contiguous copy in new memory; under a tape the copy is an event, so gradients pass through it."""
+    """A contiguous copy in new memory; under a tape the copy is an event, so gradients pass through it.
+
+    >>> x = wb.array([1.0, 2.0])
+    >>> y = wb.clone(x)
+    >>> y.fill_(0.0) is y, x.list()
+    (True, [np.float32(1.0), np.float32(2.0)])
+    """
     made = new_array(src.shape, src.dtype, device or src.device, zeroed=False)
     finished(made, src.requires_grad if requires_grad is None else requires_grad, False, None, name)
     write_array("copy", made, src)

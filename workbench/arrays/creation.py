@@ -19,19 +19,36 @@ from .host_writes import check_same, put, write_array
 
 def empty(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
           name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
-    """New memory with unspecified contents."""
+    """New memory with unspecified contents.
+
+    Use it for memory that a kernel fills before anybody reads it.
+
+    >>> wb.empty((4, 4), dtype=wb.float64).shape
+    (4, 4)
+    """
     return finished(new_array(shape, dtype_of(dtype), device, zeroed=False), requires_grad, retain_grad, None, name)
 
 
 def zeros(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
           name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
-    """New memory of zeros."""
+    """New memory of zeros.
+
+    >>> wb.zeros((2, 3)).shape
+    (2, 3)
+    >>> wb.zeros(2, dtype=wb.vec3, requires_grad=True).grad
+    array([[0., 0., 0.],
+           [0., 0., 0.]], dtype=vec3, shape=(2,))
+    """
     return finished(new_array(shape, dtype_of(dtype), device), requires_grad, retain_grad, None, name)
 
 
 def full(shape: Any, value: Any = 0, dtype: Any = None, device: Any = None, requires_grad: bool = False, *,
          name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
-    """New memory with `value` everywhere; the dtype is that of the value unless given."""
+    """New memory with `value` everywhere; the dtype is that of the value unless given.
+
+    >>> wb.full((2,), 7)
+    array([7, 7], dtype=int32, shape=(2,))
+    """
     if dtype is None:
         dtype = value.type if isinstance(value, types.Small) else inferred(value, None)[0]
     made = new_array(shape, dtype_of(dtype), device, zeroed=False)
@@ -41,7 +58,11 @@ def full(shape: Any, value: Any = 0, dtype: Any = None, device: Any = None, requ
 
 
 def ones(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, **rest: Any) -> array:
-    """New memory of ones (every component of composites)."""
+    """New memory of ones (every component of composites).
+
+    >>> wb.ones(3, dtype=wb.float64)
+    array([1., 1., 1.], dtype=float64, shape=(3,))
+    """
     return full(shape, 1, dtype, device, requires_grad, **rest)
 
 
@@ -52,22 +73,38 @@ def _like(make: Callable[..., array], src: array, args: tuple, device: Any, requ
 
 
 def empty_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
-    """`empty` with shape, dtype, device and `requires_grad` of `src`."""
+    """`empty` with shape, dtype, device and `requires_grad` of `src`.
+
+    >>> wb.empty_like(wb.zeros((2, 5))).shape
+    (2, 5)
+    """
     return _like(empty, src, (), device, requires_grad, rest)
 
 
 def zeros_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
-    """`zeros` with shape, dtype, device and `requires_grad` of `src`."""
+    """`zeros` with shape, dtype, device and `requires_grad` of `src`.
+
+    >>> wb.zeros_like(wb.array([1.0, 2.0]))
+    array([0., 0.], dtype=float32, shape=(2,))
+    """
     return _like(zeros, src, (), device, requires_grad, rest)
 
 
 def ones_like(src: array, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
-    """`ones` with shape, dtype, device and `requires_grad` of `src`."""
+    """`ones` with shape, dtype, device and `requires_grad` of `src`.
+
+    >>> wb.ones_like(wb.array([5, 6]))
+    array([1, 1], dtype=int32, shape=(2,))
+    """
     return _like(ones, src, (), device, requires_grad, rest)
 
 
 def full_like(src: array, value: Any, device: Any = None, requires_grad: bool | None = None, **rest: Any) -> array:
-    """`full` with shape, dtype, device and `requires_grad` of `src`."""
+    """`full` with shape, dtype, device and `requires_grad` of `src`.
+
+    >>> wb.full_like(wb.zeros(2), 3.0)
+    array([3., 3.], dtype=float32, shape=(2,))
+    """
     return _like(full, src, (value,), device, requires_grad, rest)
 
 
@@ -76,6 +113,13 @@ def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, cou
 
     Offsets and count are in elements of the flattened arrays, which must then be contiguous.
     Raises LaunchError [dtype], [layout]; BoundsError [bounds] if the range does not fit.
+
+    Use it to move results between arrays inside a tape: unlike NumPy's assignment, gradients pass through it.
+
+    >>> x, y = wb.array([1.0, 2.0, 3.0]), wb.zeros(3)
+    >>> wb.copy(y, x, dest_offset=1, count=2)
+    >>> y.list()
+    [np.float32(0.0), np.float32(1.0), np.float32(2.0)]
     """
     if dest_offset or src_offset or count or dest.shape != src.shape:
         n = int(count) if count else src.size - src_offset
@@ -96,6 +140,14 @@ def from_numpy(data: np.ndarray, dtype: Any = None, shape: Any = None, device: A
     """An array on the memory of a NumPy array: writes on either side are seen on both (the memory is exposed).
 
     Where that cannot be (another dtype is asked for, the data is read-only, the device is a GPU) it is a copy.
+
+    Use it to work on NumPy's memory in place; `wb.array(data)` makes a copy instead.
+
+    >>> data = np.zeros(3, np.float32)
+    >>> x = wb.from_numpy(data)
+    >>> _ = x.fill_(2.0)
+    >>> data
+    array([2., 2., 2.], dtype=float32)
     """
     element = dtype_of(data.dtype if dtype is None else dtype)
     fits = data.dtype == element.numpy and data.flags.writeable and get_device(device).is_cpu  # type: ignore[attr-defined]

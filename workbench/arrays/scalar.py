@@ -29,6 +29,19 @@ class scalar:
     device         where the launches run that it is passed to.
 
     Raises LaunchError [dtype], [components], [convert].
+
+    Use it for a parameter of a simulation (a stiffness, a step) that is to be optimized.
+
+    >>> @wb.kernel
+    ... def scale(a: float, x: wb.array[float], y: wb.array[float]):
+    ...     i = wb.tid()
+    ...     y[i] = a * x[i]
+    >>> a, y = wb.scalar(3.0, requires_grad=True), wb.zeros(2)
+    >>> with wb.Tape() as tape:
+    ...     wb.launch(scale, dim=2, inputs=[a, wb.array([1.0, 2.0])], outputs=[y])
+    >>> tape.backward(grads={y: wb.ones(2)})
+    >>> a.grad.item()
+    np.float32(3.0)
     """
 
     __slots__ = ("memory", "_value", "__weakref__")

@@ -43,6 +43,20 @@ def jacobian(
     A pattern that is given is checked by a product in a random direction, and so is one that was found where sines,
     powers and the like decide about branches or indices: the interpreter, which finds it, may round them otherwise.
     Raises GradientError where a row or column would not be exact; [pattern].
+
+    Use it to look at a whole derivative; for one direction `jvp` or `backward` is enough.
+
+    >>> @wb.kernel
+    ... def square(x: wb.array[float], y: wb.array[float]):
+    ...     i = wb.tid()
+    ...     y[i] = x[i] * x[i]
+    >>> x, y = wb.array([1.0, 2.0, 3.0], requires_grad=True), wb.zeros(3)
+    >>> with wb.Tape() as tape:
+    ...     wb.launch(square, dim=3, inputs=[x], outputs=[y])
+    >>> wb.jacobian(tape, y, x)
+    array([[2., 0., 0.],
+           [0., 4., 0.],
+           [0., 0., 6.]], dtype=float32)
     """
     for a in (x, y):
         if not isinstance(a, array) or isinstance(a.dtype, Struct):
@@ -243,6 +257,13 @@ def value_and_grad(
     Arguments may be NumPy arrays, torch tensors (on the CPU) or arrays; gradients come back as what was given, in its
     dtype and shape; `fn` gets a copy of each. With torch: `optimizer.step(value_and_grad(fn).closure(tensor))`.
     Raises GradientError [loss-shape], [unused-argument], and what `Tape.backward` raises.
+
+    Use it to hand a simulation to an optimizer of SciPy or torch.
+
+    >>> def loss(x):
+    ...     return wb.utils.array_inner(x, x, out=wb.zeros(1))
+    >>> wb.value_and_grad(loss)(np.array([3.0, 4.0], np.float32))
+    (25.0, array([6., 8.], dtype=float32))
     """
     if not callable(fn) or inspect.isclass(fn):
         raise TypeError(f"value_and_grad takes a function of arrays, not {fn!r}")
@@ -294,6 +315,18 @@ def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, n
     infinite the result is infinite or NaN.
     Raises GradientError [not-kept], [jvp-func], [loss-shape], [not-active], [hvp-half] for float16; KernelError
     [second-derivative] for extremes by atomics and funcs with an adjoint of their own.
+
+    Use it for Newton's method and for curvature along a direction.
+
+    >>> @wb.kernel
+    ... def energy(x: wb.array[float], out: wb.array[float]):
+    ...     i = wb.tid()
+    ...     wb.atomic_add(out, 0, x[i] * x[i] * x[i])
+    >>> x, out = wb.array([1.0, 2.0], requires_grad=True), wb.zeros(1)
+    >>> with wb.Tape(keep="all") as tape:
+    ...     wb.launch(energy, dim=2, inputs=[x], outputs=[out])
+    >>> wb.hvp(tape, out, {x: np.ones(2, np.float32)})[x]
+    array([ 6., 12.], dtype=float32)
     """
     if not isinstance(loss, array) or _count(loss) != 1:
         raise GradientError("hvp() takes a loss of one element.", slug="loss-shape", instead="hvp(tape, loss, {x: v})")

@@ -38,6 +38,9 @@ def sweep(fn: Callable[..., Any], inputs: Iterable[Any], executor: Executor | No
 
     Shows a progress bar when it takes more than a second. Arrays in results come back as copies. Raises what `fn`
     raises; LaunchError [travel] for what cannot be sent.
+
+    >>> wb.sweep(abs, [-1.0, 2.0])
+    [1.0, 2.0]
     """
     given = [x if isinstance(x, tuple) else (x,) for x in inputs]
     return spread(_call, fn, given, executor, getattr(fn, "__name__", "sweep"))

@@ -76,6 +76,16 @@ def gradcheck(
     Inputs are copied; nothing of the user is changed. Every float of `inputs` and `outputs` is an input, every float
     that a launch writes is an output. Returns a `Report`; with `raise_exception` a wrong gradient raises GradientError
     [gradcheck] that names launch, input and element. A check that compares nothing, or only zeros, always raises.
+
+    Use it in the tests of a simulation, and first when a gradient looks odd: it names the launch that is wrong.
+
+    >>> @wb.kernel
+    ... def cube(x: wb.array[float], y: wb.array[float]):
+    ...     i = wb.tid()
+    ...     y[i] = x[i] * x[i] * x[i]
+    >>> report = wb.gradcheck(cube, dim=3, inputs=[wb.array([1.0, 2.0, 3.0])], outputs=[wb.zeros(3)])
+    >>> bool(report), report.wrong
+    (True, [])
     """
     widened = dtype is not None
     if widened and np.dtype(getattr(dtype, "name", dtype)) != np.float64:

@@ -29,47 +29,90 @@ def _bridge() -> Any:
 
 
 def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None) -> array:
-    """An array on the memory of a torch tensor: see `interop.torch.from_torch`."""
+    """An array on the memory of a torch tensor: see `interop.torch.from_torch`.
+
+    >>> import torch
+    >>> t = torch.ones(3)
+    >>> x = wb.from_torch(t)
+    >>> _ = x.fill_(2.0)  # one memory
+    >>> t
+    tensor([2., 2., 2.])
+    """
     return _bridge().from_torch(t, dtype, requires_grad)
 
 
 def to_torch(a: array, requires_grad: bool = False) -> Any:
-    """A torch tensor on the memory of an array: see `interop.torch.to_torch`."""
+    """A torch tensor on the memory of an array: see `interop.torch.to_torch`.
+
+    >>> wb.to_torch(wb.ones(2))
+    tensor([1., 1.])
+    """
     return _bridge().to_torch(a, requires_grad)
 
 
 def dtype_from_torch(dtype: Any) -> Scalar:
-    """The scalar type of a torch dtype. Raises LaunchError [dtype]."""
+    """The scalar type of a torch dtype. Raises LaunchError [dtype].
+
+    >>> import torch
+    >>> wb.dtype_from_torch(torch.float64)
+    float64
+    """
     return _bridge().dtype_from_torch(dtype)
 
 
 def dtype_to_torch(dtype: Any) -> Any:
-    """The torch dtype of a scalar type, or of the components of a vector, matrix or quaternion type."""
+    """The torch dtype of a scalar type, or of the components of a vector, matrix or quaternion type.
+
+    >>> wb.dtype_to_torch(wb.vec3)
+    torch.float32
+    """
     return _bridge().dtype_to_torch(dtype)
 
 
 def device_from_torch(device: Any) -> Device:
-    """The device that a torch device (or its name) stands for. Raises LaunchError [device]."""
+    """The device that a torch device (or its name) stands for. Raises LaunchError [device].
+
+    >>> wb.device_from_torch("cpu")
+    cpu
+    """
     return _bridge().device_from_torch(device)
 
 
 def device_to_torch(device: Any) -> str:
-    """The name by which torch knows a device."""
+    """The name by which torch knows a device.
+
+    >>> wb.device_to_torch("cpu")
+    'cpu'
+    """
     return _bridge().device_to_torch(device)
 
 
 def from_dlpack(data: Any, dtype: Any = None, requires_grad: bool = False, name: str | None = None) -> array:
-    """An array on the memory of anything with `__dlpack__`: see `interop.dlpack.from_dlpack`."""
+    """An array on the memory of anything with `__dlpack__`: see `interop.dlpack.from_dlpack`.
+
+    >>> data = np.arange(3, dtype=np.float32)
+    >>> wb.from_dlpack(data).list() == [0, 1, 2]
+    True
+    """
     return importlib.import_module(".dlpack", __name__).from_dlpack(data, dtype, requires_grad, name)
 
 
 def from_jax(x: Any, dtype: Any = None, requires_grad: bool = False, copy: bool = False) -> array:
-    """An array on the memory of a JAX array, for reading: see `interop.jax.from_jax`."""
+    """An array on the memory of a JAX array, for reading: see `interop.jax.from_jax`.
+
+    >>> import jax.numpy as jnp
+    >>> wb.from_jax(jnp.ones(2))
+    array([1., 1.], dtype=float32, shape=(2,))
+    """
     return importlib.import_module(".jax", __name__).from_jax(x, dtype, requires_grad, copy)
 
 
 def to_jax(a: array, copy: bool = True) -> Any:
-    """A JAX array of the values of an array: see `interop.jax.to_jax`."""
+    """A JAX array of the values of an array: see `interop.jax.to_jax`.
+
+    >>> wb.to_jax(wb.ones(2)).shape
+    (2,)
+    """
     return importlib.import_module(".jax", __name__).to_jax(a, copy)
 
 

@@ -156,6 +156,20 @@ class Kernel:
 
     `source`, `ir`, `adjoint`, `c`, `cuda`, `steps` show every stage of it; they print in a terminal and in a notebook.
     `resources` tells what it takes on a GPU.
+
+    >>> @wb.kernel
+    ... def scale(a: float, x: wb.array[float]):
+    ...     i = wb.tid()
+    ...     x[i] = a * x[i]
+    >>> print(scale.ir)
+    kernel scale(a: float32, x: array(dtype=float32)):
+        # 3: i = wb.tid()
+        i: int32 = tid(0)
+        # 4: x[i] = a * x[i]
+        v0: float32 = x[i]
+        v1: float32 = a * v0
+        x[i] = v1
+    <BLANKLINE>
     """
 
     def __init__(
@@ -287,6 +301,14 @@ def overload(kernel: Kernel, types: dict[str, Any] | Sequence[Any]) -> Kernel:
 
     `types` by name, or one for each parameter of the kernel. Launches find it by themselves.
     Raises KernelError [generic] for names of parameters that are not generic.
+
+    >>> from typing import Any
+    >>> @wb.kernel
+    ... def twice(x: wb.array(dtype=Any)):
+    ...     i = wb.tid()
+    ...     x[i] = x[i] + x[i]
+    >>> wb.overload(twice, {"x": wb.array(dtype=wb.vec3)})
+    <kernel twice>
     """
     if not isinstance(types, dict):
         named = zip(kernel.func.__code__.co_varnames, types, strict=False)
@@ -310,6 +332,15 @@ def kernel(func: Callable | None = None, *, enable_backward: bool | None = None,
     Of Warp's other options, `module` is taken and changes nothing: every kernel is compiled by itself.
     Raises KernelError for what the language does not have, with the line to write instead; TypeError for an option that
     does not exist.
+
+    >>> @wb.kernel
+    ... def scale(a: float, x: wb.array[float]):
+    ...     i = wb.tid()
+    ...     x[i] = a * x[i]
+    >>> x = wb.array([1.0, 2.0])
+    >>> wb.launch(scale, dim=2, inputs=[3.0, x])
+    >>> x
+    array([3., 6.], dtype=float32, shape=(2,))
     """
     unknown = options.keys() - {"module"}
     if unknown:

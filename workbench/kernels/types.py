@@ -279,12 +279,20 @@ _vector, _matrix = lru_cache(None)(Vector), lru_cache(None)(Matrix)
 
 
 def vector(length: int, dtype) -> Vector:
-    """The vector type of `length` components of scalar `dtype`."""
+    """The vector type of `length` components of scalar `dtype`.
+
+    >>> wb.vector(5, wb.float64)
+    vector(length=5, dtype=float64)
+    """
     return _vector(int(length), scalar_of(dtype))
 
 
 def matrix(shape: Sequence[int], dtype) -> Matrix:
-    """The matrix type of `shape` (rows, cols) and scalar `dtype`."""
+    """The matrix type of `shape` (rows, cols) and scalar `dtype`.
+
+    >>> wb.matrix((2, 3), wb.float32)
+    matrix(shape=(2, 3), dtype=float32)
+    """
     rows, cols = shape
     return _matrix(int(rows), int(cols), scalar_of(dtype))
 

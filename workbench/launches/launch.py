@@ -34,7 +34,29 @@ def launch(
     `inputs` then `outputs` are its arguments: arrays, torch tensors, numbers, vectors, structs. Under an open `Tape`
     the launch becomes an event. Raises LaunchError or BoundsError before anything runs, KernelError for its source.
     As in Warp, `block_dim` and `max_blocks` may be given; they change nothing, since the grid decides them here.
-    `adjoint=True` runs the kernel's adjoint instead, without a tape: `pullback.pull_back` says with which arrays.
+
+    `adjoint=True` runs the kernel's adjoint once, without a tape, as in Warp: `adj_inputs` and `adj_outputs` are the
+    gradients beside `inputs` and `outputs` (None where there is none). It adds to the gradients of what the kernel
+    reads, and clears those of what it stores: they are zero afterwards, as a store forgets what was there before. The
+    arrays must hold what they held when the kernel ran.
+
+    >>> @wb.kernel
+    ... def square(x: wb.array[float], y: wb.array[float]):
+    ...     i = wb.tid()
+    ...     y[i] = x[i] * x[i]
+    >>> x, y = wb.array([1.0, 2.0, 3.0]), wb.zeros(3)
+    >>> wb.launch(square, dim=3, inputs=[x], outputs=[y])
+    >>> y
+    array([1., 4., 9.], dtype=float32, shape=(3,))
+    >>> d_x, d_y = wb.zeros(3), wb.ones(3)
+    >>> gradients = dict(adjoint=True, adj_inputs=[d_x], adj_outputs=[d_y])
+    >>> wb.launch(square, dim=3, inputs=[x], outputs=[y], **gradients)
+    >>> d_x.list(), d_y.list() == [0, 0, 0]
+    ([np.float32(2.0), np.float32(4.0), np.float32(6.0)], True)
+    >>> wb.launch(square, dim=4, inputs=[x], outputs=[y])
+    Traceback (most recent call last):
+    ...
+    workbench.errors.BoundsError: ...
     """
     if others or adj_inputs or adj_outputs:
         _refuse_keywords(others, adjoint, adj_inputs, adj_outputs)

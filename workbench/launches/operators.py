@@ -42,6 +42,16 @@ def map(f: Any, *args: Any, out: Any = None) -> Any:
     out    array to write to (a tuple for several results); it may be one of `args`. It is then what is returned.
 
     The results require a gradient if an argument does. Raises LaunchError, and KernelError with the line of `f`.
+
+    Use it for one line of arithmetic on whole arrays that is not worth a kernel; it is recorded and differentiated
+    alike.
+
+    >>> @wb.func
+    ... def kinetic(m: float, v: wb.vec3):
+    ...     return 0.5 * m * wb.dot(v, v)
+    >>> m, v = wb.array([1.0, 2.0]), wb.ones(2, dtype=wb.vec3)
+    >>> wb.map(kinetic, m, v)
+    array([1.5, 3. ], dtype=float32, shape=(2,))
     """
     known = callable_in_kernels(f)
     name = getattr(f, "__name__", None) or type(f).__name__

@@ -126,7 +126,11 @@ def _refuse_leaving(name: str, args: tuple[array, ...]) -> None:
 
 
 class utils:
-    """Functions of whole arrays, under the name that users of NVIDIA Warp know: `wb.utils.array_sum(a, out=loss)`."""
+    """Functions of whole arrays, under the name that users of NVIDIA Warp know: `wb.utils.array_sum(a, out=loss)`.
+
+    >>> wb.utils.array_sum(wb.array([1.0, 2.0, 3.0]))
+    np.float32(6.0)
+    """
 
     array_sum = staticmethod(array_sum)
     array_inner = staticmethod(array_inner)

@@ -248,17 +248,46 @@ def _check_fixed(notes: capture_log.Notes) -> None:
 
 
 def capture() -> Capture:
-    """Record a block of launches, with its backward pass, so that it can be replayed at the speed of its kernels."""
+    """Record a block of launches, with its backward pass, so that it can be replayed at the speed of its kernels.
+
+    Use it for a loop that repeats itself (a training step): the block runs once, a replay costs about what its
+    kernels do.
+
+    >>> @wb.kernel
+    ... def double(x: wb.array[float]):
+    ...     i = wb.tid()
+    ...     x[i] = 2.0 * x[i]
+    >>> x = wb.ones(2)
+    >>> with wb.capture() as graph:
+    ...     wb.launch(double, dim=2, inputs=[x])
+    >>> graph.replay()
+    >>> x.list()
+    [np.float32(4.0), np.float32(4.0)]
+    """
     return Capture()
 
 
 class ScopedCapture(Capture):
-    """`capture` under Warp's name and arguments: the result is in `.graph`, for `capture_launch`."""
+    """`capture` under Warp's name and arguments: the result is in `.graph`, for `capture_launch`.
+
+    >>> x = wb.ones(2)
+    >>> with wb.ScopedCapture() as scope:
+    ...     _ = x.fill_(3.0)
+    >>> wb.capture_launch(scope.graph)
+    >>> x.list()
+    [np.float32(3.0), np.float32(3.0)]
+    """
 
     def __init__(self, device: Any = None, **rest: Any):
         super().__init__()
 
 
 def capture_launch(graph: Graph) -> None:
-    """`graph.replay()`, under Warp's name."""
+    """`graph.replay()`, under Warp's name.
+
+    >>> x = wb.zeros(2)
+    >>> with wb.capture() as graph:
+    ...     _ = x.fill_(1.0)
+    >>> wb.capture_launch(graph)
+    """
     graph.replay()

@@ -50,6 +50,23 @@ def checkpoint(steps: int, budget: int) -> Callable[[Callable[..., None]], Check
     be read, and have gradients too. Each walk runs steps again, as few as the budget allows. Needs the library
     `checkpoint-schedules`. Raises LaunchError [checkpoint], [checkpoint-state]; in the walk GradientError
     [checkpoint-step] where a step did something else than the first time.
+
+    Use it when a tape of a long time loop does not fit into memory.
+
+    >>> @wb.kernel
+    ... def advance(x: wb.array[float]):
+    ...     i = wb.tid()
+    ...     x[i] = x[i] - 0.1 * x[i] * x[i]
+    >>> @wb.checkpoint(steps=20, budget=4)
+    ... def simulate(k, x):
+    ...     wb.launch(advance, dim=2, inputs=[x])
+    >>> start, x = wb.array([1.0, 2.0], requires_grad=True), wb.zeros(2)
+    >>> with wb.Tape() as tape:
+    ...     wb.copy(x, start)
+    ...     simulate(x)
+    >>> tape.backward(grads={x: wb.ones(2)})
+    >>> start.grad.shape
+    (2,)
     """
     for name, n in (("steps", steps), ("budget", budget)):
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:

@@ -86,6 +86,18 @@ def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents:
                float32 for float16). x must have had `requires_grad`, or depend on such an array, when it was recorded.
     Returns `Tangents`: result[y] is J v for the final contents of y. Exact to rounding, the transpose of `backward`:
     <u, J v> = <J^T u, v>. Raises GradientError where that cannot be had: what `backward` refuses, `record_func`.
+
+    Use it when there are fewer inputs than outputs, or to see what one change of the start does to everything.
+
+    >>> @wb.kernel
+    ... def square(x: wb.array[float], y: wb.array[float]):
+    ...     i = wb.tid()
+    ...     y[i] = x[i] * x[i]
+    >>> x, y = wb.array([1.0, 2.0, 3.0], requires_grad=True), wb.zeros(3)
+    >>> with wb.Tape() as tape:
+    ...     wb.launch(square, dim=3, inputs=[x], outputs=[y])
+    >>> wb.jvp(tape, {x: np.array([1.0, 0.0, 0.0], np.float32)})[y]
+    array([2., 0., 0.], dtype=float32)
     """
     with memory.LOCK, memory.unrecorded():
         space = Workspace()

@@ -249,6 +249,22 @@ class Recording:
 
         Inside it `a.grad` of each of `arrays` is the live adjoint. What your code changed in `arrays` since the last
         event counts as written here.
+
+        Use it for a step that no kernel can do: a library's solver, with the adjoint that you know. Do the step, then
+        call this with every array that it read or wrote. `backward()` must do three things: read the gradient of what
+        the step wrote, add to the gradient of what it read, and then set to zero the gradient of what it overwrote (as
+        the tape goes on with what was there before). Nothing of this is done for you.
+
+        >>> x, y = wb.array([1.0, 2.0], requires_grad=True), wb.zeros(2, requires_grad=True)
+        >>> with wb.Tape() as tape:
+        ...     y.numpy()[:] = np.sin(x.numpy())
+        ...     def pull_back():
+        ...         x.grad.numpy()[:] += np.cos(x.numpy()) * y.grad.numpy()
+        ...         y.grad.zero_()
+        ...     tape.record_func(pull_back, [x, y])
+        >>> tape.backward(grads={y: wb.ones(2)})
+        >>> x.grad.numpy().round(4)
+        array([ 0.5403, -0.4161], dtype=float32)
         """
         capture_log.refuse("record_func()")
         with memory.LOCK:

@@ -32,6 +32,24 @@ class Tape(Recording):
     keep="all" keeps every version of all memory the tape touched: gradients stay exact whatever is overwritten later,
     at the price of memory. By default only what an adjoint reads is kept, and changes made behind the tape's back
     are refused with a GradientError.
+
+    Use one tape for everything between the parameters and the loss; launches outside of it are constants to it.
+
+    >>> @wb.kernel
+    ... def square(x: wb.array[float], y: wb.array[float]):
+    ...     i = wb.tid()
+    ...     y[i] = x[i] * x[i]
+    >>> x, y = wb.array([1.0, 2.0, 3.0], requires_grad=True), wb.zeros(3)
+    >>> with wb.Tape() as tape:
+    ...     wb.launch(square, dim=3, inputs=[x], outputs=[y])
+    >>> tape.backward(grads={y: wb.ones(3)})
+    >>> x.grad
+    array([2., 4., 6.], dtype=float32, shape=(3,))
+    >>> _ = x.fill_(0.0)  # what the adjoint would read is gone
+    >>> tape.backward(grads={y: wb.ones(3)})
+    Traceback (most recent call last):
+    ...
+    workbench.errors.GradientError: ...
     """
 
     def backward(

@@ -48,7 +48,16 @@ class Func:
 
 
 def func(fn: Callable[..., Any]) -> Func:
-    """Decorator: a function that kernels and other funcs may call. Raises KernelError for what these do not have."""
+    """Decorator: a function that kernels and other funcs may call. Raises KernelError for what these do not have.
+
+    Use it for what several kernels share: a force law, an integrator step.
+
+    >>> @wb.func
+    ... def spring(x: float, k: float):
+    ...     return -k * x
+    >>> wb.map(spring, wb.array([1.0, 2.0]), 10.0)
+    array([-10., -20.], dtype=float32, shape=(2,))
+    """
     refused_syntax.check(fn)
     resolve(fn, sys._getframe(1).f_locals)
     return Func(fn)
@@ -68,12 +77,43 @@ def _attach(f: Func, slot: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 
 def func_grad(f: Func) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: the adjoint of `f`. Parameters: those of `f`, then one `adj_` per returned value."""
+    """Decorator: the adjoint of `f`. Parameters: those of `f`, then one `adj_` per returned value.
+
+    It is for funcs, which kernels call; for work on whole arrays outside of kernels there is `Tape.record_func`. Use it
+    where you know a better derivative than that of the statements: of an iteration, of a table, of a clipped force.
+    `wb.verify.check_rule(f)` says whether it is the derivative of `f`.
+
+    >>> @wb.func
+    ... def clipped(x: float):
+    ...     return wb.min(x, 1.0)
+    >>> @wb.func_grad(clipped)
+    ... def adj_clipped(x: float, adj: float):
+    ...     wb.adjoint[x] += adj  # passes the gradient above the clip as well
+    >>> x = wb.array([0.5, 3.0], requires_grad=True)
+    >>> with wb.Tape() as tape:
+    ...     y = wb.map(clipped, x)
+    >>> tape.backward(grads={y: wb.ones(2)})
+    >>> x.grad.list()
+    [np.float32(1.0), np.float32(1.0)]
+    """
     return _attach(f, "grad")
 
 
 def func_replay(f: Func) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: what the reverse pass runs in place of `f`; it must return what `f` returned."""
+    """Decorator: what the reverse pass runs in place of `f`; it must return what `f` returned.
+
+    Use it where `f` has an effect that must not happen twice, such as taking a slot by `atomic_add`.
+
+    >>> @wb.func
+    ... def power(x: float, n: int):
+    ...     p = float(1.0)
+    ...     for k in range(n):
+    ...         p = p * x
+    ...     return p
+    >>> @wb.func_replay(power)
+    ... def power_again(x: float, n: int):
+    ...     return wb.pow(x, float(n))
+    """
     return _attach(f, "replay")
 
 
@@ -176,12 +216,21 @@ LOCAL_ZEROS: set[Any] = set()
 
 
 def static(value: Any) -> Any:
-    """Inside a kernel: evaluate the expression once, when the kernel is read. On the host: the value itself."""
+    """Inside a kernel: evaluate the expression once, when the kernel is read. On the host: the value itself.
+
+    >>> wb.static(2 * 3)
+    6
+    """
     return value
 
 
 def constant(value: Any) -> Any:
-    """Mark a value that kernels use as a compile-time constant. Returns it."""
+    """Mark a value that kernels use as a compile-time constant. Returns it.
+
+    >>> GRAVITY = wb.constant(-9.81)
+    >>> GRAVITY
+    -9.81
+    """
     if isinstance(value, (bool, numbers.Number, np.generic, T.Small)):
         return value
     raise TypeError(f"a constant is a number, a vector or a matrix, not {type(value).__name__}")
