@@ -32,6 +32,7 @@ LAYERS = (
     ("config",),
     ("kernels.types",),
     ("kernels.ir",),
+    ("kernels.ops.examples",),
     ("kernels.ops.row",),
     ("kernels.ops.*",),
     ("kernels.ops",),
