@@ -6,6 +6,7 @@ continuous integration sets these variables, so that nothing goes untested there
 
 from __future__ import annotations
 
+import collections
 import functools
 import importlib.util
 import os
@@ -81,6 +82,21 @@ NEEDS: dict[str, tuple[Callable[[], bool], str, str]] = {
 @functools.cache
 def available(marker: str) -> bool:
     return NEEDS[marker][0]()
+
+
+SAMPLE = 11  # no multiple of the number of backends or types: in the quick run each of them gets its share
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as `slow` what drives a browser, and most parameters of a test that is `sampled`."""
+    seen: collections.Counter[str] = collections.Counter()
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        left_out = item.get_closest_marker("sampled") is not None and seen[name] % SAMPLE != 0
+        seen[name] += 1
+        if left_out or item.get_closest_marker("browser") is not None:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

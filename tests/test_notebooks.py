@@ -56,6 +56,7 @@ def test_there_is_a_tour() -> None:
     assert TOUR in NOTEBOOKS
 
 
+@pytest.mark.slow
 @each_notebook
 def test_a_notebook_runs_without_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = executed(path, monkeypatch)

@@ -126,6 +126,7 @@ def test_a_program_is_checked_in_its_own_types_when_asked():
     assert 1e-8 < report.rows[0].max_rel < 1e-2
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=str)
 def test_every_program_of_the_corpus_passes(program: Program):
     """Launch by launch and end to end; only where every derivative is zero there is nothing to check."""
@@ -613,6 +614,7 @@ REFUSED = {"atomic_min_of_squares", "atomic_max_of_groups", "atomic_extremes_in_
            "extremes_that_feed_a_loss", "custom_adjoints"}  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("program", [p for p in PROGRAMS.values() if wb.float64 in p.dtypes], ids=str)
 def test_the_hessian_of_every_program_of_the_corpus_is_the_slope_of_its_gradient(program: Program):
     wb.config.backend = "numpy"

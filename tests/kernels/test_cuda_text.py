@@ -93,6 +93,7 @@ def local_memory(function: Function, text: str) -> int:
     return kept + -(-printed // 16) * 16 + 40 * bool(re.search(r"\b(sin|cos|tan)f?\(", without_comments(text)))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=str)
 def test_a_kernel_and_its_adjoint_become_a_cubin(program: Program, arch: str, record_testsuite_property):
@@ -102,6 +103,7 @@ def test_a_kernel_and_its_adjoint_become_a_cubin(program: Program, arch: str, re
 GENERAL = [p for p in PROGRAMS.values() if not p.name.startswith("function_")]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("program", GENERAL, ids=str)
 def test_the_general_form_in_float64_becomes_a_cubin(program: Program, record_testsuite_property):
     compiled(program, wb.float64, "sm_90", record_testsuite_property)

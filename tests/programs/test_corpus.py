@@ -138,6 +138,7 @@ CASES = [(p, F) for p in PROGRAMS.values() for F in p.dtypes]
 EACH = [(p, name) for p in PROGRAMS.values() for name in p.contents if is_float(p, name) and len(p.contents) > 1]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("program", "F"), CASES, ids=[f"{p}-{F}" for p, F in CASES])
 def test_a_gradient_is_the_derivative_of_the_program(program: Program, F, backend: str):
@@ -151,6 +152,7 @@ def test_a_gradient_is_the_derivative_of_the_program(program: Program, F, backen
         assert close(grads[name], want, GRADIENT_TOLERANCE[F]), f"gradient of {name}:\n{grads[name]}\nwant\n{want}"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=str)
 def test_a_tape_is_walked_any_number_of_times_and_changes_nothing(program: Program):
     wb.config.backend = "numpy"
@@ -163,6 +165,7 @@ def test_a_tape_is_walked_any_number_of_times_and_changes_nothing(program: Progr
         np.testing.assert_array_equal(before[name], later[name])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("program", "name"), EACH, ids=[f"{p}-{name}" for p, name in EACH])
 def test_a_gradient_does_not_depend_on_what_else_is_asked_for(program: Program, name: str):
     wb.config.backend = "numpy"
@@ -176,6 +179,7 @@ SCALAR = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("program", SCALAR, ids=str)
 def test_a_kernel_means_what_its_python_text_means(program: Program, monkeypatch):
     with monkeypatch.context() as patched:

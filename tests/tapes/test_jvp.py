@@ -62,6 +62,7 @@ DOUBLE = [p for p in PROGRAMS.values() if wb.float64 in p.dtypes]
 DOTS += [pytest.param(p, wb.float64, "c", marks=pytest.mark.needs_cc) for p in DOUBLE]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("program", "F", "backend"), DOTS, ids=str)
 def test_forward_mode_is_the_transpose_of_the_adjoint(program: Program, F, backend: str):
     """<u, J v> = <J^T u, v> to rounding, all float contents seeded and moved at once; memory is left alone."""
@@ -332,6 +333,7 @@ def test_the_tangent_program_has_no_side_effect_on_the_arrays():
 KERNELS = [p for p in DOUBLE if wb.float32 in p.dtypes and isinstance(p.make(wb.float32), wb.Kernel)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("program", KERNELS, ids=str)
 def test_the_float32_program_widened_is_the_float64_program(program: Program):
     function = widen(program.make(wb.float32).program().function)
