@@ -1,1 +1,5 @@
-"""What is built from walks over tapes: Jacobians, checks, sweeps."""
+"""What is made of walks over tapes: Jacobians, checks against differences, sweeps, mistakes made on purpose.
+
+Imports `tapes` and below, and changes no gradient of the user's. To add a product of derivatives: a file beside
+`jacobian`; to add a check: `verify`, whose `Report` it fills; to add a mistake for teaching: `pitfalls`.
+"""

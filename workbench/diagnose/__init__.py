@@ -1,8 +1,9 @@
 """`tape.diagnose()`: findings about a tape, and `tape.memory()`: the bytes it holds.
 
-One idea: rules (`record`, `finite`, `flow`) look at the tape, at the IR of its kernels and at one real walk
-(`trail`); for a statement the launch runs once more in the interpreter, on copies (`again`, `birth`, `death`, `custom`,
-`kinks`). No gradient changes.
+Rules (`record`, `finite`, `flow`) look at the tape, at the IR of its kernels and at one real walk (`walk_record`); for
+a statement the launch runs once more in the interpreter, on copies (`first_nan`, `zero_adjoint`, `custom`, `kinks`).
+No gradient changes. Imports `tapes` and below. To add a finding: a rule in one of the three files, entered in the
+file's list, with a slug, a sentence, a way out, and a test in which it fires and one in which it must not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Other libraries, each in its own file, imported on demand: importing the workbench imports none of them.
 
 The functions here only forward. A tensor that is passed straight to a launch is recognised without an import,
-by asking whether its library has been loaded.
+by asking whether its library has been loaded. Imports `launches` and `tapes`. To add a library: a file of its own, that
+imports it, with the functions here that forward to it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""Text to machine code: the C compiler, NVRTC, their caches on disk, the pool of threads."""
+"""Text to machine code: the C compiler and NVRTC, a cache on disk, the pool of threads.
+
+Knows texts and names of functions, no IR. Imports `config` and `errors` alone. To add a compiler: a file that turns a
+text into something with the call of `c_library`, built through `disk_cache`.
+"""

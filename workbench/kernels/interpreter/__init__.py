@@ -1,1 +1,6 @@
-"""The interpreter: what IR means, statement by statement."""
+"""What a program means: NumPy runs it thread by thread, statement by statement.
+
+Needs no compiler, is the reference for the other backends, and serves whoever wants to see single values (microscope,
+findings). Imports the IR and its rows. To add a row with an effect or with regions: its step beside those of its kind;
+rows that only compute need nothing, as their meaning is in the row.
+"""
