@@ -14,7 +14,7 @@ from workbench.kernels.compile import c_compiler, nvrtc
 from workbench.kernels.emit import body as emit
 from workbench.kernels.emit import c as emit_c
 from workbench.kernels.emit import cuda as emit_cuda
-from workbench.kernels.ops import control, linear, memory, scalar  # noqa: F401
+from workbench.kernels.ops import control, memory, scalar, vectors  # noqa: F401
 from workbench.kernels.ops.control import Loop, Tid
 from workbench.kernels.ops.row import ROWS as R
 from workbench.kernels.types import (

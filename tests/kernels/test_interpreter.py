@@ -11,7 +11,7 @@ from workbench.errors import BoundsError, Where
 from workbench.kernels import ir
 from workbench.kernels.check import check
 from workbench.kernels.interpreter.run import run
-from workbench.kernels.ops import control, linear, memory, scalar
+from workbench.kernels.ops import control, matrices, memory, scalar, vectors
 from workbench.kernels.ops.row import Row, type_of
 from workbench.kernels.types import (
     Array,
@@ -256,7 +256,7 @@ def test_an_array_that_was_not_given_has_no_elements():
 @pytest.mark.parametrize("bad", [3, -4])
 def test_a_component_outside_is_an_error(bad):
     k = Kernel(v=vector(3, float32))
-    k(linear.EXTRACT_AT, k.params[0], k.const(bad))
+    k(vectors.EXTRACT_AT, k.params[0], k.const(bad))
     with pytest.raises(BoundsError, match=rf"v\[{bad}\], outside shape \(3,\)"):
         k.run((1,), (1, 2, 3))
 
@@ -269,8 +269,8 @@ def test_components_at_run_time_indices(index, expected):
     x, y, s = k.params
     zero, places = k.const(0), [k.const(i) for i in index]
     old = k(memory.LOAD, x, zero)
-    k(memory.STORE, x, zero, k(linear.INSERT_AT, old, *places, s))
-    k(memory.STORE, y, zero, k(linear.EXTRACT_AT, old, *places))  # `old` is still what it was
+    k(memory.STORE, x, zero, k(vectors.INSERT_AT, old, *places, s))
+    k(memory.STORE, y, zero, k(vectors.EXTRACT_AT, old, *places))  # `old` is still what it was
     m, out = np.arange(1, 7, dtype="f").reshape(1, 3, 2), np.zeros((1, *part.shape), "f")
     k.run((1,), m, out, np.full(part.shape, 7, "f"))
     assert m[0].tolist() == expected
@@ -283,8 +283,8 @@ CASES = [
     (scalar.WHERE, np.True_, VEC, VEC), (scalar.EQ, VEC, VEC), (scalar.NE, VEC, VEC), (scalar.ABS, VEC),
     (scalar.FLOORDIV, np.int32(-7), np.int32(2)), (scalar.FLOORDIV, np.int32(1), np.int32(0)),
     (scalar.POW, np.float32(2), np.float32(0.5)), (scalar.LSHIFT, np.int32(1), np.int32(33)), (scalar.MIN, VEC, VEC),
-    (linear.LENGTH, VEC), (linear.NORMALIZE, VEC), (linear.NORMALIZE, QUAT), (linear.DETERMINANT, MAT),
-    (linear.INVERSE, MAT), (linear.ARGMIN, VEC),
+    (vectors.LENGTH, VEC), (vectors.NORMALIZE, VEC), (vectors.NORMALIZE, QUAT), (matrices.DETERMINANT, MAT),
+    (matrices.INVERSE, MAT), (vectors.ARGMIN, VEC),
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from workbench.errors import Where
 from workbench.kernels import ir, show
-from workbench.kernels.ops import control, linear, memory, scalar
+from workbench.kernels.ops import control, memory, scalar, vectors
 from workbench.kernels.types import Array, Stack, bool_, float32, float64, int32, vector
 
 X = Array(float32)
@@ -103,12 +103,12 @@ def test_every_kind_of_expression():
     b.emit(scalar.NEG, s)
     b.emit(scalar.LOGICAL_NOT, c)
     b.emit(scalar.CAST, s, attr=float64)
-    b.emit(linear.CONSTRUCT, s, s, s, attr=v.type)
-    b.emit(linear.EXTRACT, v, attr=(0,))
-    b.emit(linear.EXTRACT, v, attr=2)
-    b.emit(linear.INSERT, v, s, attr=1)
-    b.emit(linear.EXTRACT_AT, v, i)
-    b.emit(linear.INSERT_AT, v, i, s)
+    b.emit(vectors.CONSTRUCT, s, s, s, attr=v.type)
+    b.emit(vectors.EXTRACT, v, attr=(0,))
+    b.emit(vectors.EXTRACT, v, attr=2)
+    b.emit(vectors.INSERT, v, s, attr=1)
+    b.emit(vectors.EXTRACT_AT, v, i)
+    b.emit(vectors.INSERT_AT, v, i, s)
     b.emit(memory.SHAPE, x, attr=0)
     b.emit(control.DIM, attr=control.Tid(1))
     b.emit(memory.ACCUMULATE, x, i, s)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ..kernels import ir
 from ..kernels.ir import Region, Stmt, Value, walk
 from ..kernels.ops import control as c
-from ..kernels.ops import linear
 from ..kernels.ops import memory as mem
+from ..kernels.ops import vectors
 from ..kernels.ops.row import Row
 from ..kernels.passes import simplify
 from ..kernels.passes.adjoint import Adjoint, Reverse
@@ -42,7 +42,7 @@ def components(program: Program, active: frozenset[str], groups: Groups) -> Reve
     for region in _regions(made.body):
         body = []
         for stmt in region.body:
-            if stmt.row in (linear.INSERT, linear.INSERT_AT) and is_float(stmt.args[-1].type):
+            if stmt.row in (vectors.INSERT, vectors.INSERT_AT) and is_float(stmt.args[-1].type):
                 cut = _detached(stmt.args[-1], stmt)
                 body.append(cut)
                 stmt.args = (*stmt.args[:-1], cut.outs[0])

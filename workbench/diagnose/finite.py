@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..kernels.ops import Row, linear, memory, scalar
+from ..kernels.ops import Row, memory, scalar, vectors
 from .finding import Finding
 from .first_nan import Birth, first_not_finite, first_not_finite_adjoint
 from .rule import Case, any_name
@@ -63,9 +63,9 @@ def backward_not_finite(case: Case) -> Iterator[Finding]:
 
 _REMEDIES: dict[Row, str] = {
     scalar.SQRT: "sqrt(x + eps), or a branch around zero: the slope of sqrt at 0 is infinite",
-    linear.LENGTH: "sqrt(dot(v, v) + eps): the length of a zero vector has no direction",
-    linear.NORMALIZE: "v / (length(v) + eps)",
-    scalar.DIV: "keep the divisor away from zero", linear.UNSCALE: "keep the divisor away from zero",
+    vectors.LENGTH: "sqrt(dot(v, v) + eps): the length of a zero vector has no direction",
+    vectors.NORMALIZE: "v / (length(v) + eps)",
+    scalar.DIV: "keep the divisor away from zero", vectors.UNSCALE: "keep the divisor away from zero",
     scalar.LOG: "log(x + eps), for x >= 0", scalar.POW: "keep the base above zero, or write the power as a product",
     scalar.ACOS: "clamp the argument to just inside -1 and 1",
     scalar.ASIN: "clamp the argument to just inside -1 and 1",

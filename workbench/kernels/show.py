@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..errors import Where
 from . import ir
-from .ops import Row, control, linear, memory, scalar
+from .ops import Row, control, memory, scalar, vectors
 from .ops.memory import ATOMICS
 from .types import Composite, Scalar, bool_, float32, int32
 
@@ -160,8 +160,8 @@ class _Printer:
 _WRITTEN: dict[Row, Callable[[_Printer, ir.Stmt], str]] = {
     control.CONST: lambda printer, stmt: _constant(stmt), control.TID: _Printer.axis, control.DIM: _Printer.axis,
     memory.LOAD: lambda printer, stmt: printer.cell(stmt.args), memory.SHAPE: _Printer.shape,
-    linear.EXTRACT_AT: lambda printer, stmt: printer.cell(stmt.args), linear.INSERT_AT: _Printer.insert_at,
-    linear.EXTRACT: _Printer.extract, linear.INSERT: _Printer.insert, linear.CONSTRUCT: _Printer.made,
+    vectors.EXTRACT_AT: lambda printer, stmt: printer.cell(stmt.args), vectors.INSERT_AT: _Printer.insert_at,
+    vectors.EXTRACT: _Printer.extract, vectors.INSERT: _Printer.insert, vectors.CONSTRUCT: _Printer.made,
     scalar.CAST: _Printer.made, memory.STORE: _Printer.update, memory.ACCUMULATE: _Printer.update,
     memory.LOG_STORE: _Printer.update, control.PRINTF: _Printer.printf,
 }  # fmt: skip

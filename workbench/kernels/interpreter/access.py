@@ -9,8 +9,8 @@ import numpy as np
 
 from ...errors import BoundsError
 from .. import ir
-from ..ops import linear
 from ..ops import memory as rows
+from ..ops import vectors
 from ..ops.row import Row
 from ..types import Array
 from .closures import LOG, THREAD, Closures, Memory, Step, converter
@@ -160,7 +160,7 @@ def _rollback(c: Closures, stmt: ir.Stmt) -> Step:
 def _component_at(c: Closures, stmt: ir.Stmt) -> Step:
     """extract_at(v, *i) and insert_at(v, *i, new): the index is known only now, and may count from the end."""
     v, *rest = c.at(stmt.args)
-    extracts = stmt.row is linear.EXTRACT_AT
+    extracts = stmt.row is vectors.EXTRACT_AT
     indices, new = (rest, v) if extracts else (rest[:-1], rest[-1])
     shape, name = stmt.args[0].type.shape, stmt.args[0].name or str(stmt.args[0].type)  # type: ignore[attr-defined]
     out, convert = c.new(stmt.outs[0]), converter(stmt.outs[0].type)
@@ -183,5 +183,5 @@ STEPS = {
     rows.LOAD: _load, rows.STORE: _store, rows.COMPONENTS: _components, rows.SHAPE: _shape,
     rows.ACCUMULATE: _update, **dict.fromkeys(rows.ATOMICS, _update),
     rows.LOG_STORE: _log_store, rows.MARK: _mark, rows.ROLLBACK: _rollback,
-    linear.EXTRACT_AT: _component_at, linear.INSERT_AT: _component_at,
+    vectors.EXTRACT_AT: _component_at, vectors.INSERT_AT: _component_at,
 }  # fmt: skip

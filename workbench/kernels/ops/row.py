@@ -243,28 +243,6 @@ def row(name: str, **fields: Any) -> Row:
     return made
 
 
-# what an operator means where it is more than the row of that name (products); filled by `ops`
-OPERATORS: dict[str, Callable[..., Any]] = {}
-
-
-def overload(method: str, name: str, reflected: bool = False) -> None:
-    """Let an operator of `ir.Value` write the row called `name` (looked up when used)."""
-
-    def operator(self, *others):
-        values = [o if isinstance(o, ir.Value) else constant(self.type, o) for o in others]
-        args = (*values, self) if reflected else (self, *values)
-        return (OPERATORS.get(name) or ROWS[name])(*args)
-
-    setattr(ir.Value, method, operator)
-
-
-def constant(type: Type, value: Any) -> ir.Value:
-    """A constant beside a value of `type`: a Python number takes its scalar type, so that `2.0 * v` scales a vector."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        return literal(type_of(value), value)
-    return literal(weak_type(value, [type]), value)
-
-
 def literal(type: Type, value: Any) -> ir.Value:
     """A constant of `type`: `value` is one number, or all components."""
     flat = np.ravel(value).tolist()
@@ -302,11 +280,3 @@ def _apply(self: ir.Value, row: Row, args: tuple, attr: Any) -> Any:
 
 
 ir.Value.apply_row = _apply  # type: ignore[attr-defined]
-
-for _method, _name in {
-    "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div", "__neg__": "neg",
-    "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
-}.items():  # fmt: skip
-    overload(_method, _name)
-for _method, _name in {"__radd__": "add", "__rsub__": "sub", "__rmul__": "mul", "__rtruediv__": "div"}.items():
-    overload(_method, _name, reflected=True)

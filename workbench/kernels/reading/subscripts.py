@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import KernelError
 from .. import ir, ops
-from ..ops import linear, memory, scalar
+from ..ops import memory, scalar, vectors
 from ..types import Composite, Matrix, Struct, Vector, float16, float32, is_int
 from . import refused_syntax
 from .lower_bounds import static_int
@@ -221,8 +221,8 @@ class Places:
         if any(isinstance(p, range) for p in pick):
             return self.slice_read(whole, pick)
         if all(isinstance(p, int) for p in pick):
-            return self.builder.emit(linear.EXTRACT, whole, attr=pick)
-        return self.builder.emit(linear.EXTRACT_AT, whole, *[self.value(p) for p in pick])
+            return self.builder.emit(vectors.EXTRACT, whole, attr=pick)
+        return self.builder.emit(vectors.EXTRACT_AT, whole, *[self.value(p) for p in pick])
 
     def slice_read(self, whole: ir.Value, pick: tuple[Any, ...]) -> ir.Value:
         parts = [self.component(whole, p) for p in spread(pick)]
@@ -233,7 +233,7 @@ class Places:
             parts = [self.component(p, (c,)) for p in parts for c in columns]
             lengths.append(len(columns))
         type = Vector(lengths[0], number) if len(lengths) == 1 else Matrix(lengths[0], lengths[1], number)
-        return self.builder.emit(linear.CONSTRUCT, *parts, attr=type)
+        return self.builder.emit(vectors.CONSTRUCT, *parts, attr=type)
 
     def inserted(self, whole: ir.Value, pick: tuple[Any, ...], value: Any) -> ir.Value:
         """`whole` with the picked components replaced."""
@@ -245,8 +245,8 @@ class Places:
         part = whole.type.scalar if len(pick) == len(whole.type.shape) else Vector(whole.type.cols, whole.type.scalar)
         v = self.typed(value, part)
         if all(isinstance(p, int) for p in pick):
-            return self.builder.emit(linear.INSERT, whole, v, attr=pick)
-        return self.builder.emit(linear.INSERT_AT, whole, *[self.value(p) for p in pick], v)
+            return self.builder.emit(vectors.INSERT, whole, v, attr=pick)
+        return self.builder.emit(vectors.INSERT_AT, whole, *[self.value(p) for p in pick], v)
 
     def split(self, value: Any, count: int, number: Any) -> list[ir.Value]:
         """One value per place: the components of a vector, or one number for all."""

@@ -1,0 +1,182 @@
+"""How rows over components are written: their type rules, and tangents of linear, bilinear and other functions.
+
+A row is written once, as components in and components out: the interpreter, the emitter and the derivative all run the
+same `expand`; inside it functions are rows, so that they go where their operand goes. Adjoint rules stay on whole
+values. A row whose derivative is not again one of these rows gets its tangent by running `expand` on dual numbers (row
+`d_<name>`; forward mode by dual numbers: Griewank and Walther, Evaluating Derivatives, 2008, chapter 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..types import Composite, Scalar, Type, is_float
+from .row import NO_GRADIENT, ROWS, Row, kind, refuse, row, zero
+from .scalar import (
+    ADD,
+    DIV,
+    MUL,
+    NEG,
+    SUB,
+    same_type,
+)  # fmt: skip
+
+# ---- type rules
+
+
+def wants(name: str, type: Type, classes: Any, what: str) -> Any:
+    if not isinstance(type, classes):
+        raise refuse(f"`{name}` takes {what}, not {type}", slug="operand-type")
+    return type
+
+
+def scalars_agree(name: str, a: Any, b: Any) -> None:
+    if a.scalar != b.scalar:
+        wide = max(a.scalar, b.scalar, key=lambda s: (s.kind == "f", s.bits))
+        raise refuse(f"`{name}` takes operands over one scalar type, got {a} and {b}", slug="mixed-types",
+                     instead=f"{wide}(...) around one of them")  # fmt: skip
+
+
+def one_type(name: str, classes: Any, what: str, result: Callable[[Any], Type]) -> Callable[..., Type]:
+    """Operands of one composite type among `classes`; `result` makes the type of the value."""
+
+    def rule(*types: Type) -> Type:
+        for t in types:
+            wants(name, t, classes, what)
+        return result(same_type(name, types))
+
+    return rule
+
+
+def floating(name: str, rule: Callable[..., Type]) -> Callable[..., Type]:
+    def checked(*types: Type) -> Type:
+        for t in types:
+            if isinstance(t, (Scalar, Composite)) and not is_float(t):
+                raise refuse(f"`{name}` takes floats, not {t}", slug="operand-type", instead="float(...)")
+        return rule(*types)
+
+    return checked
+
+
+# ---- derivatives shared by rows
+
+
+def plus(a: Any, b: Any) -> Any:
+    return b if a is None else a if b is None else ADD(a, b)
+
+
+def linear_tangent(name: str) -> Callable[..., Any]:
+    """A linear function of its arguments together is its own tangent."""
+
+    def tangent(ts, y, *args, **attr):
+        if all(t is None for t in ts):
+            return None
+        full = [zero(a) if t is None and is_float(kind(a)) else a if t is None else t
+                for t, a in zip(ts, args, strict=True)]  # fmt: skip
+        return ROWS[name](*full, **attr)
+
+    return tangent
+
+
+def bilinear_tangent(name: str) -> Callable[..., Any]:
+    def tangent(ts, y, a, b):
+        first = None if ts[0] is None else ROWS[name](ts[0], b)
+        return plus(first, None if ts[1] is None else ROWS[name](a, ts[1]))
+
+    return tangent
+
+
+@dataclass
+class Dual:
+    """A component and its tangent."""
+
+    value: Any
+    tangent: Any
+
+    def apply_row(self, row: Row, args: tuple, attr: Any) -> Any:
+        duals = [a if isinstance(a, Dual) else Dual(a, None) for a in args]
+        extra = {"attr": attr} if row.typed_by_attr else {}
+        y = row(*[d.value for d in duals], **extra)
+        if row.tangent is None:
+            return Dual(y, None)
+        known = [d.tangent for d in duals]
+        if all(t is None for t in known):
+            return Dual(y, None)
+        return Dual(y, row.tangent(known, y, *[d.value for d in duals], **extra))
+
+    def __add__(self, other):
+        return ADD(self, other)
+
+    def __radd__(self, other):
+        return ADD(other, self)
+
+    def __sub__(self, other):
+        return SUB(self, other)
+
+    def __rsub__(self, other):
+        return SUB(other, self)
+
+    def __mul__(self, other):
+        return MUL(self, other)
+
+    def __rmul__(self, other):
+        return MUL(other, self)
+
+    def __truediv__(self, other):
+        return DIV(self, other)
+
+    def __rtruediv__(self, other):
+        return DIV(other, self)
+
+    def __neg__(self):
+        return NEG(self)
+
+
+def _dual_tangent(name: str) -> Callable[..., Any]:
+    """Tangent by row `d_<name>`, which runs `expand` of the row on dual numbers."""
+
+    def tangent(ts, y, *args):
+        if all(t is None for t in ts):
+            return None
+        full = [zero(a) if t is None else t for t, a in zip(ts, args, strict=True)]
+        return ROWS[f"d_{name}"](*args, *full)
+
+    return tangent
+
+
+def _paired(value: Any, tangent: Any) -> Any:
+    if isinstance(value, list):
+        return [Dual(v, t) for v, t in zip(value, tangent, strict=True)]
+    return Dual(value, tangent)
+
+
+def _dual_row(of: Row) -> Row:
+    def rule(*types: Type) -> Type:
+        return of.type(*types[: len(types) // 2])
+
+    def expand(*operands, types, out):
+        assert of.expand is not None
+        n = len(operands) // 2
+        pairs = [_paired(v, t) for v, t in zip(operands[:n], operands[n:], strict=True)]
+        made = of.expand(*pairs, types=types[:n], out=out)
+        parts = made if isinstance(made, list) else [made]
+        tangents = [p.tangent for p in parts]
+        return tangents if isinstance(made, list) else tangents[0]
+
+    return row(f"d_{of.name}", type=rule, expand=expand, adjoint=NO_GRADIENT,
+               doc=f"Derivative of {of.name} in the direction given by the second half of the arguments.")  # fmt: skip
+
+
+def curved(name: str, **fields: Any) -> Row:
+    """A row that is no linear or bilinear form: its tangent comes from dual numbers."""
+    made = row(name, tangent=_dual_tangent(name), **fields)
+    _dual_row(made)
+    return made
+
+
+def multilinear(name: str, operands: int, **fields: Any) -> Row:
+    """Linear in its one operand, or in each of its two."""
+    tangent = (linear_tangent if operands == 1 else bilinear_tangent)(name)
+    return row(name, tangent=tangent, exact=True, **fields)

@@ -1,0 +1,81 @@
+"""Values of a wanted type: conversions, constructors, constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import ir
+from ..types import Composite, Matrix, Quat, Scalar, Type, Vector, bool_, float32, matrix, quaternion, scalar_of
+from . import control
+from .row import kind, literal, stop
+from .scalar import CAST, with_scalar
+from .vectors import CONSTRUCT, EXTRACT
+
+
+def truth(x: Any) -> Any:
+    """bool(x: scalar) -> bool: is x not zero."""
+    return convert(bool_, x)
+
+
+def convert(type: Any, x: Any) -> Any:
+    """type(x): a scalar of another type, or the same composite over another scalar type."""
+    type = scalar_of(type)
+    if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
+        x = np.float64(x) if isinstance(x, float) else np.int64(x) if abs(x) < 2**63 else np.uint64(x)
+    return x if kind(x) == type else CAST(x, attr=type)
+
+
+def constant(type: Type, value: Any) -> Any:
+    """A constant in the kernel being read, else on the host."""
+    try:
+        ir.current()
+    except RuntimeError:
+        return type(value) if isinstance(type, Scalar) else type(*np.ravel(value))  # type: ignore[operator]
+    return literal(type, value)
+
+
+def construct(type: Composite, *args: Any) -> Any:
+    """type(...): zeros, one scalar for all components, all components, another composite of that shape, or vec3, w."""
+    kinds = [kind(a) for a in args]
+    if not args:
+        return constant(type, 0)
+    if len(args) == 1 and isinstance(kinds[0], Composite):
+        return _copied(type, args[0], kinds[0])
+    if len(args) == 1:
+        return CONSTRUCT(*args * type.size, attr=type)
+    if isinstance(type, Quat) and len(args) == 2 and isinstance(kinds[0], Vector):
+        return CONSTRUCT(*[EXTRACT(args[0], attr=(i,)) for i in range(kinds[0].length)], args[1], attr=type)
+    if isinstance(type, Matrix) and all(isinstance(k, Vector) for k in kinds):
+        raise stop(args, f"{type} from vectors may mean rows or columns", slug="matrix-from-vectors",
+                   instead="matrix_from_rows(...) or matrix_from_cols(...)")  # fmt: skip
+    return CONSTRUCT(*args, attr=type)
+
+
+def _copied(type: Composite, value: Any, source: Composite) -> Any:
+    if with_scalar(source, type.scalar) != type:
+        raise stop((value,), f"{source} cannot become {type}", slug="shape")
+    return convert(type.scalar, value) if source != type else value
+
+
+def static_number(x: Any) -> int:
+    """The value of a number that must be known when the kernel is read."""
+    if not isinstance(x, ir.Value):
+        return int(x)
+    if x.stmt is None or x.stmt.row is not control.CONST:
+        raise stop(
+            (x,), "this number must be a constant", slug="static", instead="a literal, or a constant outside the kernel"
+        )
+    return int(x.stmt.attr)
+
+
+def identity(n: Any, dtype: Any = float32) -> Any:
+    """identity(n: constant int, dtype: scalar type = float32) -> n by n unit matrix."""
+    size = static_number(n)
+    return constant(matrix((size, size), scalar_of(dtype)), np.eye(size))
+
+
+def quat_identity(dtype: Any = float32) -> Any:
+    """quat_identity(dtype = float32) -> the quaternion (0, 0, 0, 1), which turns nothing."""
+    return constant(quaternion(scalar_of(dtype)), (0, 0, 0, 1))

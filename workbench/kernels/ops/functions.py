@@ -1,0 +1,117 @@
+"""What users call by name in a kernel: rows, or functions that choose a row by the types of their operands."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..types import Composite, Matrix, quaternion
+from . import matrices, random, scalar, vectors
+from .conversions import constant, convert, identity, quat_identity, truth
+from .examples import documented
+from .matrices import TRANSPOSE
+from .operators import divide, multiply, power, unary
+from .random import STATEFUL
+from .row import ROWS, Row, kind, stop
+from .vectors import CONSTRUCT, DOT
+
+
+def negation(x: Any) -> Any:
+    """unot(x: scalar) -> bool: is x zero."""
+    return unary("not", x)
+
+
+def _folded(two: Row, one: Row) -> Callable[..., Any]:
+    def function(*args: Any) -> Any:
+        if len(args) == 1:
+            return one(args[0])
+        out = args[0]
+        for a in args[1:]:
+            out = two(out, a)
+        return out
+
+    function.__name__ = two.name
+    function.__doc__ = f"{two.doc} Of one vector: {one.doc}"
+    return function
+
+
+def where(cond: Any, a: Any, b: Any) -> Any:
+    """where(cond: bool, a: T, b: T) -> T: a where cond holds, else b. Both sides are computed; 0 * inf never counts."""
+    return scalar.WHERE(truth(cond), a, b)
+
+
+def dot(a: Any, b: Any) -> Any:
+    """dot(a: V, b: V) -> scalar, V vector or quaternion: the sum of the products of components."""
+    if isinstance(kind(a), Matrix):
+        raise stop((a, b), f"`dot` takes vectors, not {kind(a)}", slug="operand-type", instead="ddot(a, b)")
+    return DOT(a, b)
+
+
+def ddot(a: Any, b: Any) -> Any:
+    """ddot(a: matrix, b: matrix) -> scalar: the sum of the products of all components."""
+    if not isinstance(kind(a), Matrix):
+        raise stop((a, b), f"`ddot` takes matrices, not {kind(a)}", slug="operand-type", instead="dot(a, b)")
+    return DOT(a, b)
+
+
+def _componentwise(name: str, made_by: Row) -> Callable[[Any, Any], Any]:
+    def function(a: Any, b: Any) -> Any:
+        if not isinstance(kind(a), Composite):
+            raise stop((a, b), f"`{name}` takes vectors or matrices, not {kind(a)}", slug="operand-type")
+        return made_by(a, b)
+
+    function.__name__ = name
+    function.__doc__ = f"{name}(a: V, b: V) -> V: component by component."
+    return function
+
+
+def matrix_from_cols(*columns: Any) -> Any:
+    """matrix_from_cols(*vectors) -> matrix whose columns they are."""
+    return TRANSPOSE(matrices.MATRIX_FROM_ROWS(*columns))
+
+
+def norm_l1(v: Any) -> Any:
+    """norm_l1(v: vector) -> scalar: the sum of the absolute components."""
+    return DOT(scalar.ABS(v), constant(kind(v), 1))
+
+
+def quat_rpy(roll: Any, pitch: Any, yaw: Any) -> Any:
+    """quat_rpy(roll: F, pitch: F, yaw: F) -> quaternion: turn about x by roll, then y by pitch, then z by yaw."""
+    (sr, cr), (sp, cp), (sy, cy) = [(scalar.SIN(0.5 * a), scalar.COS(0.5 * a)) for a in (roll, pitch, yaw)]
+    x = sr * cp * cy - cr * sp * sy
+    y = cr * sp * cy + sr * cp * sy
+    z = cr * cp * sy - sr * sp * cy
+    return CONSTRUCT(x, y, z, cr * cp * cy + sr * sp * sy, attr=quaternion(kind(roll).scalar))  # type: ignore[attr-defined]
+
+
+_NAMED = (
+    "add sub neg floordiv mod clamp abs sign step nonzero sin cos tan asin acos atan atan2 sinh cosh tanh exp log log2 "
+    "log10 log1p expm1 sqrt rsqrt cbrt floor ceil trunc round rint frac isfinite isnan isinf degrees radians erf erfc "
+    "copysign lerp invert lshift rshift bit_and bit_or bit_xor argmin argmax cross length length_sq normalize "
+    "transpose determinant inverse trace diag get_diag outer skew matrix_from_rows quat_from_axis_angle quat_rotate "
+    "quat_rotate_inv quat_inverse quat_to_matrix"
+).split()
+
+BUILTINS: dict[str, Callable[..., Any]] = {
+    **{name: ROWS[name] for name in _NAMED},
+    "mul": multiply, "div": divide, "pow": power, "pos": scalar.POS, "where": where, "dot": dot, "ddot": ddot,
+    "min": _folded(scalar.MIN, vectors.MIN_OF), "max": _folded(scalar.MAX, vectors.MAX_OF),
+    "cw_mul": _componentwise("cw_mul", scalar.MUL), "cw_div": _componentwise("cw_div", scalar.DIV),
+    "smoothstep": scalar.smoothstep, "identity": identity, "quat_identity": quat_identity, "quat_rpy": quat_rpy,
+    "matrix_from_cols": matrix_from_cols, "norm_l1": norm_l1, "norm_l2": vectors.LENGTH, "rand_init": random.rand_init,
+    "unot": negation,
+}  # fmt: skip
+
+# Python's own functions, and those of `math`, as kernels use them
+PYTHON: dict[Any, Callable[..., Any]] = {
+    **{getattr(builtins, n): BUILTINS[n] for n in ("abs", "min", "max", "round", "pow")},
+    float: lambda x: convert(float, x), int: lambda x: convert(int, x), bool: truth,
+    **{getattr(math, n): f for n, f in BUILTINS.items() if hasattr(math, n)},
+    math.fabs: BUILTINS["abs"], math.fmod: BUILTINS["mod"],
+}  # fmt: skip
+
+for _name, _made in (BUILTINS | STATEFUL).items():
+    if not isinstance(_made, Row):  # rows have done so themselves
+        _made.__doc__ = documented(_made.__doc__, _name)

@@ -1,0 +1,209 @@
+"""Matrices: products, parts, determinant and inverse of small ones; the inverse of a singular matrix is not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..types import Matrix, Type, Vector, matrix, vector
+from .composite import (
+    curved,
+    floating,
+    linear_tangent,
+    multilinear,
+    one_type,
+    scalars_agree,
+    wants,
+)
+from .row import ROWS, kind, like, refuse, row
+from .scalar import (
+    NEG,
+    same_type,
+)  # fmt: skip
+from .vectors import DOT, EXTRACT, SCALE, sum_of_products, total
+
+
+def _grid(m: list, cols: int) -> list[list]:
+    return [m[k : k + cols] for k in range(0, len(m), cols)]
+
+
+def _transpose(m, types, out):
+    rows = _grid(m, types[0].cols)
+    return [r[j] for j in range(types[0].cols) for r in rows]
+
+
+TRANSPOSE = multilinear(
+    "transpose", 1, expand=_transpose, adjoint=lambda g, y, m: (TRANSPOSE(g),), linear=True,
+    doc="transpose(m: matrix) -> matrix.",
+    type=one_type("transpose", Matrix, "a matrix", lambda t: matrix((t.cols, t.rows), t.scalar)),
+)  # fmt: skip
+
+
+def _shape_error(name: str, a: Type, b: Type, instead: str = "") -> TypeError:
+    return refuse(f"`{name}`: the shapes of {a} and {b} do not fit", slug="shape", instead=instead)
+
+
+def _matvec_type(m: Type, v: Type) -> Type:
+    wants("*", m, Matrix, "a matrix")
+    wants("*", v, Vector, "a vector")
+    scalars_agree("*", m, v)
+    if m.cols != v.length:  # type: ignore[attr-defined]
+        raise _shape_error("*", m, v, "transpose(m) * v" if m.rows == v.length else "")  # type: ignore[attr-defined]
+    return vector(m.rows, m.scalar)  # type: ignore[attr-defined]
+
+
+MATVEC = multilinear(
+    "matvec", 2, type=_matvec_type, doc="matrix * vector",
+    expand=lambda m, v, types, out: [sum_of_products(r, v) for r in _grid(m, types[0].cols)],
+    adjoint=lambda g, y, m, v: (OUTER(g, v), MATVEC(TRANSPOSE(m), g)),
+)  # fmt: skip
+
+
+def _matmul_type(a: Type, b: Type) -> Type:
+    wants("*", a, Matrix, "a matrix")
+    wants("*", b, Matrix, "a matrix")
+    scalars_agree("*", a, b)
+    if a.cols != b.rows:  # type: ignore[attr-defined]
+        raise _shape_error("*", a, b)
+    return matrix((a.rows, b.cols), a.scalar)  # type: ignore[attr-defined]
+
+
+def _matmul(a, b, types, out):
+    rows, other = _grid(a, types[0].cols), _grid(b, types[1].cols)
+    return [sum_of_products(r, [o[j] for o in other]) for r in rows for j in range(types[1].cols)]
+
+
+MATMUL = multilinear(
+    "matmul", 2, type=_matmul_type, expand=_matmul, doc="matrix * matrix",
+    adjoint=lambda g, y, a, b: (MATMUL(g, TRANSPOSE(b)), MATMUL(TRANSPOSE(a), g)),
+)  # fmt: skip
+
+
+def _outer_type(a: Type, b: Type) -> Type:
+    wants("outer", a, Vector, "two vectors")
+    wants("outer", b, Vector, "two vectors")
+    scalars_agree("outer", a, b)
+    return matrix((a.length, b.length), a.scalar)  # type: ignore[attr-defined]
+
+
+OUTER = multilinear(
+    "outer", 2, type=_outer_type, expand=lambda a, b, types, out: [x * y for x in a for y in b],
+    adjoint=lambda g, y, a, b: (MATVEC(g, b), MATVEC(TRANSPOSE(g), a)),
+    doc="outer(a: vector, b: vector) -> matrix a b^T.",
+)  # fmt: skip
+
+
+def square(name: str, result: Callable[[Matrix], Type], sizes: tuple[int, ...] = ()) -> Callable[..., Type]:
+    def rule(*types: Type) -> Type:
+        t = wants(name, same_type(name, types), Matrix, "a matrix")
+        if t.rows != t.cols or (sizes and t.rows not in sizes):
+            what = f"of size {', '.join(map(str, sizes))}" if sizes else "square"
+            raise refuse(f"`{name}` takes a matrix that is {what}, not {t}", slug="shape")
+        return result(t)
+
+    return rule
+
+
+TRACE = multilinear(
+    "trace", 1, type=square("trace", lambda t: t.scalar), doc="trace(m: square matrix) -> scalar.",
+    expand=lambda m, types, out: total(m[:: types[0].cols + 1]),
+    adjoint=lambda g, y, m: (SCALE(like(m, kind(m), np.eye(kind(m).rows)), g),),  # type: ignore[attr-defined]
+)  # fmt: skip
+GET_DIAG = multilinear(
+    "get_diag", 1, type=square("get_diag", lambda t: vector(t.rows, t.scalar)),
+    expand=lambda m, types, out: list(m[:: types[0].cols + 1]), adjoint=lambda g, y, m: (DIAG(g),),
+    doc="get_diag(m: square matrix) -> vector of the diagonal.",
+)  # fmt: skip
+DIAG = multilinear(
+    "diag", 1, type=one_type("diag", Vector, "a vector", lambda t: matrix((t.length, t.length), t.scalar)),
+    expand=lambda v, types, out: [v[i] if i == j else 0 for i in range(len(v)) for j in range(len(v))],
+    adjoint=lambda g, y, v: (GET_DIAG(g),), doc="diag(v: vector) -> square matrix with v on the diagonal.",
+)  # fmt: skip
+
+
+def _skew_type(v: Type) -> Type:
+    if not isinstance(v, Vector) or v.length != 3:
+        raise refuse(f"`skew` takes a vector of length 3, not {v}", slug="operand-type")
+    return matrix((3, 3), v.scalar)
+
+
+def _skew(v, types=None, out=None):
+    return [0, -v[2], v[1], v[2], 0, -v[0], -v[1], v[0], 0]
+
+
+SKEW = multilinear("skew", 1, type=_skew_type, expand=_skew, adjoint=lambda g, y, v: (AXIAL(g),),
+                    doc="skew(v: vec3) -> mat33 with skew(v) * u == cross(v, u).")  # fmt: skip
+AXIAL = multilinear(
+    "axial", 1, type=square("axial", lambda t: vector(3, t.scalar), (3,)), adjoint=lambda g, y, m: (SKEW(g),),
+    expand=lambda m, types, out: [m[7] - m[5], m[2] - m[6], m[3] - m[1]],
+    doc="The vector of the antisymmetric part, times 2: the transpose of `skew`.",
+)  # fmt: skip
+
+
+def _minor(rows: list[list], i: int, j: int) -> list[list]:
+    return [r[:j] + r[j + 1 :] for k, r in enumerate(rows) if k != i]
+
+
+def _det(rows: list[list]) -> Any:
+    if len(rows) == 1:
+        return rows[0][0]
+    if len(rows) == 2:
+        return rows[0][0] * rows[1][1] - rows[0][1] * rows[1][0]
+    out = rows[0][0] * _det(_minor(rows, 0, 0))
+    for j in range(1, len(rows)):
+        term = rows[0][j] * _det(_minor(rows, 0, j))
+        out = out + term if j % 2 == 0 else out - term
+    return out
+
+
+def _cofactors(m, types=None, out=None):
+    n = int(len(m) ** 0.5)
+    rows = _grid(m, n)
+    dets = [(i + j, _det(_minor(rows, i, j))) for i in range(n) for j in range(n)]
+    return [d if k % 2 == 0 else -d for k, d in dets]
+
+
+def _inverse(m, types, out):
+    n = types[0].rows
+    cof = _cofactors(m)
+    det = total(m[j] * cof[j] for j in range(n))
+    return [cof[j * n + i] / det for i in range(n) for j in range(n)]
+
+
+def _flat_inverse(t, y):
+    return NEG(MATMUL(MATMUL(y, t), y))
+
+
+_SIZES = (2, 3, 4)
+COFACTORS = curved(
+    "cofactors", type=floating("cofactors", square("cofactors", lambda t: t, _SIZES)), expand=_cofactors,
+    adjoint=lambda g, y, m: (ROWS["d_cofactors"](m, g),), exact=True,
+    doc="The matrix of cofactors: the derivative of the determinant. Its Jacobian, a Hessian, is symmetric.",
+)  # fmt: skip
+DETERMINANT = row(
+    "determinant", type=floating("determinant", square("determinant", lambda t: t.scalar, _SIZES)),
+    expand=lambda m, types, out: _det(_grid(m, types[0].cols)),
+    adjoint=lambda g, y, m: (SCALE(COFACTORS(m), g),), exact=True,
+    tangent=lambda ts, y, m: None if ts[0] is None else DOT(COFACTORS(m), ts[0]),
+    doc="determinant(m: 2x2, 3x3 or 4x4 float matrix) -> scalar.",
+)  # fmt: skip
+INVERSE = row(
+    "inverse", type=floating("inverse", square("inverse", lambda t: t, _SIZES)), expand=_inverse, unbounded=True,
+    adjoint=lambda g, y, m: (_flat_inverse(g, TRANSPOSE(y)),), exact=True, cost=8,
+    tangent=lambda ts, y, m: None if ts[0] is None else _flat_inverse(ts[0], y),
+    doc="inverse(m: 2x2, 3x3 or 4x4 float matrix) -> matrix; not finite where m is singular.",
+)  # fmt: skip
+
+
+def _rows_type(*types: Type) -> Type:
+    v = wants("matrix_from_rows", same_type("matrix_from_rows", types), Vector, "vectors")
+    return matrix((len(types), v.length), v.scalar)
+
+
+MATRIX_FROM_ROWS = row(
+    "matrix_from_rows", type=_rows_type, expand=lambda *rows, types, out: [x for r in rows for x in r],
+    adjoint=lambda g, y, *rows: tuple(EXTRACT(g, attr=(i,)) for i in range(len(rows))),
+    tangent=linear_tangent("matrix_from_rows"), exact=True, doc="matrix_from_rows(*vectors) -> matrix.",
+)  # fmt: skip

@@ -1,0 +1,120 @@
+"""What Python's operators mean between values of a kernel; `ir.Value` gets them here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import ir
+from ..types import Composite, Matrix, Quat, Scalar, Type, Vector, is_int
+from . import scalar
+from .conversions import truth
+from .matrices import MATMUL, MATVEC, TRANSPOSE
+from .quaternions import QUAT_MUL
+from .row import Row, kind, literal, stop, type_of, weak_type
+from .scalar import CAST
+from .vectors import SCALE, UNSCALE
+
+
+def multiply(a: Any, b: Any) -> Any:
+    """a * b: scalars, scalar and composite, matrix * vector, vector * matrix (v^T m), matrix * matrix, quaternions."""
+    ta, tb = kind(a), kind(b)
+    if isinstance(ta, Scalar) and isinstance(tb, Scalar):
+        return scalar.MUL(a, b)
+    if isinstance(tb, Scalar):
+        return SCALE(a, b)
+    if isinstance(ta, Scalar):
+        return SCALE(b, a)
+    if isinstance(ta, Matrix):
+        return MATMUL(a, b) if isinstance(tb, Matrix) else MATVEC(a, b)
+    if isinstance(ta, Quat) and isinstance(tb, Quat):
+        return QUAT_MUL(a, b)
+    if isinstance(ta, Vector) and isinstance(tb, Matrix):
+        return MATVEC(TRANSPOSE(b), a)
+    hint = "quat_rotate(q, v)" if isinstance(ta, Quat) else "cw_mul(a, b) for components, dot(a, b) for their sum"
+    raise stop((a, b), f"`*` between {ta} and {tb} has no one meaning", slug="product", instead=hint)
+
+
+def divide(a: Any, b: Any) -> Any:
+    """a / b: floats, or a composite divided by a scalar."""
+    ta, tb = kind(a), kind(b)
+    if isinstance(ta, Composite) and isinstance(tb, Scalar):
+        return UNSCALE(a, b)
+    if isinstance(tb, Composite):
+        hint = "cw_div(a, b)" if isinstance(ta, Composite) else ""
+        raise stop((a, b), f"`/` between {ta} and {tb} has no one meaning", slug="quotient", instead=hint)
+    return scalar.DIV(a, b)
+
+
+def power(a: Any, b: Any) -> Any:
+    """a ** b: floats; an integer exponent is converted to the type of the base."""
+    ta, tb = kind(a), kind(b)
+    if isinstance(ta, Scalar) and ta.kind == "f" and is_int(tb):
+        b = CAST(b, attr=ta)
+    return scalar.POW(a, b)
+
+
+def matrix_multiply(a: Any, b: Any) -> Any:
+    """a @ b: matrices, matrix and vector."""
+    if not (isinstance(kind(a), Matrix) or isinstance(kind(b), Matrix)):
+        raise stop((a, b), f"`@` multiplies matrices, not {kind(a)} and {kind(b)}", slug="product", instead="dot(a, b)")
+    return multiply(a, b)
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": scalar.ADD, "-": scalar.SUB, "*": multiply, "/": divide, "//": scalar.FLOORDIV, "%": scalar.PYMOD,
+    "**": power, "@": matrix_multiply, "<<": scalar.LSHIFT, ">>": scalar.RSHIFT, "&": scalar.BIT_AND,
+    "|": scalar.BIT_OR, "^": scalar.BIT_XOR,
+}  # fmt: skip
+_COMPARE: dict[str, Row] = {
+    "<": scalar.LT, "<=": scalar.LE, ">": scalar.GT, ">=": scalar.GE, "==": scalar.EQ, "!=": scalar.NE,
+}  # fmt: skip
+
+
+def binary(op: str, a: Any, b: Any) -> Any:
+    """What the Python operator `op` means between two values."""
+    return _BINARY[op](a, b)
+
+
+def compare(op: str, a: Any, b: Any) -> Any:
+    """What the Python comparison `op` means between two values: a bool (of composites: all components equal)."""
+    return _COMPARE[op](a, b)
+
+
+def unary(op: str, a: Any) -> Any:
+    """What `-a`, `+a`, `~a` and `not a` mean."""
+    if op == "not":
+        return scalar.LOGICAL_NOT(truth(a))
+    return {"-": scalar.NEG, "+": scalar.POS, "~": scalar.INVERT}[op](a)
+
+
+# ---- of IR values
+
+
+def _constant(type: Type, value: Any) -> ir.Value:
+    """A constant beside a value of `type`: a Python number takes its scalar type, so that `2.0 * v` scales a vector."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return literal(type_of(value), value)
+    return literal(weak_type(value, [type]), value)
+
+
+def _overload(method: str, function: Callable[..., Any], reflected: bool = False) -> None:
+    def operator(self, *others):
+        values = [o if isinstance(o, ir.Value) else _constant(self.type, o) for o in others]
+        args = (*values, self) if reflected else (self, *values)
+        return function(*args)
+
+    setattr(ir.Value, method, operator)
+
+
+for _method, _function in {
+    "__add__": scalar.ADD, "__sub__": scalar.SUB, "__mul__": multiply, "__truediv__": divide, "__neg__": scalar.NEG,
+    "__lt__": scalar.LT, "__le__": scalar.LE, "__gt__": scalar.GT, "__ge__": scalar.GE,
+}.items():  # fmt: skip
+    _overload(_method, _function)
+for _method, _function in {
+    "__radd__": scalar.ADD, "__rsub__": scalar.SUB, "__rmul__": multiply, "__rtruediv__": divide,
+}.items():  # fmt: skip
+    _overload(_method, _function, reflected=True)

@@ -1,0 +1,150 @@
+"""Quaternions (x, y, z, w): products and rotations. Rotations take one of length 1, and do not check it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..types import Quat, Scalar, Type, Vector, matrix, quaternion, vector
+from .composite import (
+    curved,
+    floating,
+    multilinear,
+    one_type,
+    scalars_agree,
+    wants,
+)
+from .matrices import AXIAL, MATVEC, TRACE, TRANSPOSE
+from .row import kind, refuse
+from .scalar import (
+    ADD,
+    COS,
+    SIN,
+)  # fmt: skip
+from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, SCALE, cross_product, sum_of_products
+
+
+def _quats(name: str, result: Callable[[Quat], Type]) -> Callable[..., Type]:
+    return one_type(name, Quat, "a quaternion", result)
+
+
+def _quat_mul(a, b, types=None, out=None):
+    ax, ay, az, aw = a
+    bx, by, bz, bw = b
+    return [
+        aw * bx + ax * bw + ay * bz - az * by,
+        aw * by - ax * bz + ay * bw + az * bx,
+        aw * bz + ax * by - ay * bx + az * bw,
+        aw * bw - ax * bx - ay * by - az * bz,
+    ]
+
+
+QUAT_MUL = multilinear(
+    "quat_mul", 2, type=_quats("*", lambda t: t), expand=_quat_mul, doc="quaternion * quaternion",
+    adjoint=lambda g, y, a, b: (QUAT_MUL(g, QUAT_INVERSE(b)), QUAT_MUL(QUAT_INVERSE(a), g)),
+)  # fmt: skip
+QUAT_INVERSE = multilinear(
+    "quat_inverse", 1, type=_quats("quat_inverse", lambda t: t), adjoint=lambda g, y, q: (QUAT_INVERSE(g),),
+    expand=lambda q, types, out: [-q[0], -q[1], -q[2], q[3]],
+    doc="quat_inverse(q) -> quaternion: the conjugate, which is the inverse of a unit quaternion.",
+)  # fmt: skip
+
+
+def _rotate_type(name: str) -> Callable[..., Type]:
+    def rule(q: Type, v: Type) -> Type:
+        wants(name, q, Quat, "a quaternion and a vec3")
+        if not isinstance(v, Vector) or v.length != 3:
+            raise refuse(f"`{name}` takes a quaternion and a vec3, not {v}", slug="operand-type")
+        scalars_agree(name, q, v)
+        return v
+
+    return rule
+
+
+def _rotate(q, v, sign: int = 1) -> list:
+    """(2 w^2 - 1) v + 2 w u x v + 2 u (u . v) with q = (u, w); sign -1: by the conjugate."""
+    u, w = q[:3], q[3]
+    plain, along, turned = 2.0 * w * w - 1.0, 2.0 * sum_of_products(u, v), cross_product(u, v)
+    turn = 2.0 * w if sign > 0 else -2.0 * w
+    return [v[i] * plain + turned[i] * turn + u[i] * along for i in range(3)]
+
+
+def _parts(q: Any) -> tuple[Any, Any]:
+    """Imaginary vector and real part of a whole quaternion."""
+    scalar = kind(q).scalar  # type: ignore[attr-defined]
+    u = CONSTRUCT(*[EXTRACT(q, attr=(i,)) for i in range(3)], attr=vector(3, scalar))
+    return u, EXTRACT(q, attr=(3,))
+
+
+def _quat(u: Any, w: Any) -> Any:
+    return CONSTRUCT(*[EXTRACT(u, attr=(i,)) for i in range(3)], w, attr=quaternion(kind(w)))
+
+
+def _adjoint_rotate(g: Any, q: Any, v: Any, sign: float) -> Any:
+    u, w = _parts(q)
+    turn = CROSS(v, g)
+    dw = 4.0 * w * DOT(v, g) + sign * 2.0 * DOT(u, turn)
+    du = ADD(SCALE(turn, sign * 2.0 * w), SCALE(ADD(SCALE(g, DOT(u, v)), SCALE(v, DOT(u, g))), 2.0))
+    return _quat(du, dw)
+
+
+QUAT_ROTATE = curved(
+    "quat_rotate", type=_rotate_type("quat_rotate"), expand=lambda q, v, types, out: _rotate(q, v),
+    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, 1.0), QUAT_ROTATE_INV(q, g)), exact=True,
+    doc="quat_rotate(q: quaternion, v: vec3) -> vec3: v turned by q, which should have length 1.",
+)  # fmt: skip
+QUAT_ROTATE_INV = curved(
+    "quat_rotate_inv", type=_rotate_type("quat_rotate_inv"), expand=lambda q, v, types, out: _rotate(q, v, -1),
+    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, -1.0), QUAT_ROTATE(q, g)), exact=True,
+    doc="quat_rotate_inv(q: quaternion, v: vec3) -> vec3: v turned back by q, which should have length 1.",
+)  # fmt: skip
+
+
+def _quat_matrix(q, types, out):
+    x, y, z, w = q
+    plain = 2.0 * w * w - 1.0
+    two = [2.0 * x, 2.0 * y, 2.0 * z]
+    return [
+        plain + two[0] * x, two[0] * y - two[2] * w, two[0] * z + two[1] * w,
+        two[0] * y + two[2] * w, plain + two[1] * y, two[1] * z - two[0] * w,
+        two[0] * z - two[1] * w, two[1] * z + two[0] * w, plain + two[2] * z,
+    ]  # fmt: skip
+
+
+def _adjoint_quat_matrix(g, y, q):
+    u, w = _parts(q)
+    axial = AXIAL(g)
+    du = ADD(SCALE(axial, 2.0 * w), SCALE(MATVEC(ADD(g, TRANSPOSE(g)), u), 2.0))
+    return (_quat(du, 4.0 * w * TRACE(g) + 2.0 * DOT(u, axial)),)
+
+
+QUAT_TO_MATRIX = curved(
+    "quat_to_matrix", type=_quats("quat_to_matrix", lambda t: matrix((3, 3), t.scalar)), expand=_quat_matrix,
+    adjoint=_adjoint_quat_matrix, exact=True,
+    doc="quat_to_matrix(q: unit quaternion) -> mat33 that turns as quat_rotate does.",
+)  # fmt: skip
+
+
+def _axis_angle_type(axis: Type, angle: Type) -> Type:
+    if not isinstance(axis, Vector) or axis.length != 3 or not isinstance(angle, Scalar):
+        raise refuse(f"`quat_from_axis_angle` takes a vec3 and a scalar, not {axis} and {angle}", slug="operand-type")
+    scalars_agree("quat_from_axis_angle", axis, angle)
+    return quaternion(axis.scalar)
+
+
+def _axis_angle(axis, angle, types, out):
+    s = SIN(0.5 * angle)
+    return [axis[0] * s, axis[1] * s, axis[2] * s, COS(0.5 * angle)]
+
+
+def _adjoint_axis_angle(g, y, axis, angle):
+    u, w = _parts(g)
+    s, c = SIN(0.5 * angle), COS(0.5 * angle)
+    return SCALE(u, s), 0.5 * (DOT(u, axis) * c - w * s)
+
+
+QUAT_FROM_AXIS_ANGLE = curved(
+    "quat_from_axis_angle", type=floating("quat_from_axis_angle", _axis_angle_type), expand=_axis_angle,
+    adjoint=_adjoint_axis_angle,
+    doc="quat_from_axis_angle(axis: unit vec3, angle: radians) -> quaternion.",
+)  # fmt: skip

@@ -1,0 +1,385 @@
+"""Vectors, and what all composites share: dot, scaling, making, taking apart.
+
+Kinks: length and normalize have derivative 0 at the zero vector; at a tie of components the first one counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..types import Composite, Quat, Scalar, Type, Vector, is_int, uint32, vector
+from .composite import (
+    floating,
+    linear_tangent,
+    multilinear,
+    one_type,
+    plus,
+    scalars_agree,
+    wants,
+)
+from .row import Row, kind, like, refuse, row, zero
+from .scalar import (
+    CAST,
+    DIV,
+    EQ,
+    GT,
+    LOGICAL_OR,
+    LT,
+    MUL,
+    NE,
+    SQRT,
+    SUB,
+    WHERE,
+    same_type,
+)  # fmt: skip
+
+# ---- sums over components
+
+
+def total(values: Any) -> Any:
+    """The sum, left to right."""
+    values = list(values)
+    out = values[0]
+    for v in values[1:]:
+        out = out + v
+    return out
+
+
+def sum_of_products(a, b, types=None, out=None):
+    return total(x * y for x, y in zip(a, b, strict=True))
+
+
+DOT = multilinear(
+    "dot", 2, type=one_type("dot", Composite, "two vectors or quaternions", lambda t: t.scalar), expand=sum_of_products,
+    adjoint=lambda g, y, a, b: (SCALE(b, g), SCALE(a, g)), bilinear=True,
+    doc="dot(a: V, b: V) -> scalar, V vector or quaternion: sum of the products of components.",
+)  # fmt: skip
+
+
+def _scale_type(v: Type, s: Type) -> Type:
+    wants("*", v, Composite, "a vector, matrix or quaternion")
+    wants("*", s, Scalar, "a scalar")
+    scalars_agree("*", v, s)
+    return v
+
+
+SCALE = multilinear(
+    "scale", 2, type=_scale_type, elementwise=True, meaning=MUL.meaning, c=MUL.c, cheap=True, bilinear=True,
+    adjoint=lambda g, y, v, s: (SCALE(g, s), DOT(g, v)), doc="Every component of v times the scalar s.",
+)  # fmt: skip
+
+
+def _adjoint_unscale(g, y, v, s):
+    return UNSCALE(g, s), -(DOT(g, y) / s)
+
+
+def _tangent_unscale(ts, y, v, s):
+    first = None if ts[0] is None else UNSCALE(ts[0], s)
+    return plus(first, None if ts[1] is None else SCALE(y, -(ts[1] / s)))
+
+
+UNSCALE = row(
+    "unscale", type=floating("/", _scale_type), elementwise=True, meaning=DIV.meaning, c=DIV.c, unbounded=True,
+    exact=True, adjoint=_adjoint_unscale, tangent=_tangent_unscale, doc="Every component of v divided by the scalar s.",
+)  # fmt: skip
+
+
+def inner(a: Any, b: Any) -> Any:
+    """Sum of the products of all components; of scalars their product."""
+    return DOT(a, b) if isinstance(kind(a), Composite) else MUL(a, b)
+
+
+def scaled(v: Any, s: Any) -> Any:
+    """v * s for a scalar or composite v."""
+    return SCALE(v, s) if isinstance(kind(v), Composite) else MUL(v, s)
+
+
+def _lerp_type(a: Type, b: Type, t: Type) -> Type:
+    same_type("lerp", (a, b))
+    wants("lerp", t, Scalar, "a scalar weight")
+    scalars_agree("lerp", a, t)
+    return a
+
+
+def _tangent_lerp(ts, y, a, b, t):
+    first = None if ts[0] is None else scaled(ts[0], 1.0 - t)
+    second = None if ts[1] is None else scaled(ts[1], t)
+    return plus(plus(first, second), None if ts[2] is None else scaled(SUB(b, a), ts[2]))
+
+
+LERP = row(
+    "lerp", type=floating("lerp", _lerp_type), elementwise=True, c="{0} * (1 - {2}) + {1} * {2}",
+    meaning=lambda a, b, t: a * (1 - t) + b * t, tangent=_tangent_lerp,
+    adjoint=lambda g, y, a, b, t: (scaled(g, 1.0 - t), scaled(g, t), inner(g, SUB(b, a))),
+    doc="lerp(a: T, b: T, t: scalar) -> T: a (1 - t) + b t.",
+)  # fmt: skip
+
+# ---- making and taking apart
+
+
+def _construct_type(*types: Type, attr: Composite) -> Type:
+    if len(types) != attr.size:
+        raise refuse(f"{attr} takes {attr.size} components, got {len(types)}", slug="components")
+    for t in types:
+        if t != attr.scalar:
+            raise refuse(f"{attr} is made of {attr.scalar}, not {t}", slug="mixed-types", instead=f"{attr.scalar}(...)")
+    return attr
+
+
+def _places(type: Composite) -> list[tuple[int, ...]]:
+    return list(np.ndindex(*type.shape))
+
+
+CONSTRUCT = row(
+    "construct", type=_construct_type, typed_by_attr=True, expand=lambda *c, types, out, attr: list(c),
+    adjoint=lambda g, y, *c, attr: tuple(EXTRACT(g, attr=i) for i in _places(attr)),
+    tangent=linear_tangent("construct"), linear=True, exact=True, moves=True, cheap=True,
+    doc="The composite `attr` of these components, row by row.",
+)  # fmt: skip
+
+
+def static_index(type: Type, attr: Any) -> tuple[int, ...]:
+    """Indices made non-negative and checked against the shape."""
+    wants("[]", type, Composite, "a vector, matrix or quaternion")
+    index = attr if isinstance(attr, tuple) else (attr,)
+    if len(index) > len(type.shape) or not index:  # type: ignore[attr-defined]
+        raise refuse(f"{type} takes {len(type.shape)} indices, got {len(index)}", slug="rank")  # type: ignore[attr-defined]
+    for i, n in zip(index, type.shape, strict=False):  # type: ignore[attr-defined]
+        if not -n <= i < n:
+            raise refuse(f"index {i} is outside {type}, whose valid indices are 0 to {n - 1}", slug="component-index")
+    return tuple(int(i) % n for i, n in zip(index, type.shape, strict=False))  # type: ignore[attr-defined]
+
+
+def _part_type(type: Composite, count: int) -> Type:
+    """What `count` indices leave of a composite."""
+    return type.scalar if count == len(type.shape) else vector(type.shape[-1], type.scalar)
+
+
+def _span(type: Composite, attr: Any) -> tuple[int, int]:
+    """Where a part lies among the components: start and length."""
+    index = static_index(type, attr)
+    if len(index) == len(type.shape):
+        return int(np.ravel_multi_index(index, type.shape)), 1
+    return index[0] * type.shape[1], type.shape[1]
+
+
+def _extract(v, types, out, attr):
+    start, n = _span(types[0], attr)
+    return v[start : start + n] if isinstance(out, Composite) else v[start]
+
+
+def _insert(v, s, types, out, attr):
+    start, n = _span(types[0], attr)
+    return v[:start] + (list(s) if isinstance(types[1], Composite) else [s]) + v[start + n :]
+
+
+def _insert_type(v: Type, s: Type, attr: Any) -> Type:
+    part = _part_type(v, len(static_index(v, attr)))  # type: ignore[arg-type]
+    if s != part:
+        raise refuse(f"a component of {v} is a {part}, not a {s}", slug="mixed-types", instead=f"{part}(...)")
+    return v
+
+
+EXTRACT = row(
+    "extract", type=lambda v, attr: _part_type(v, len(static_index(v, attr))), typed_by_attr=True, expand=_extract,
+    adjoint=lambda g, y, v, attr: (INSERT(zero(v), g, attr=attr),), tangent=linear_tangent("extract"),
+    linear=True, exact=True, moves=True, cheap=True,
+    doc="Component `attr` (indices known when compiled); one index into a matrix gives that row as a vector.",
+)  # fmt: skip
+INSERT = row(
+    "insert", type=_insert_type, typed_by_attr=True, expand=_insert, tangent=linear_tangent("insert"),
+    adjoint=lambda g, y, v, s, attr: (INSERT(g, zero(s), attr=attr), EXTRACT(g, attr=attr)),
+    linear=True, exact=True, moves=True, cheap=True, doc="The composite with component `attr` replaced.",
+)  # fmt: skip
+
+
+def _runtime_indices(v: Type, indices: tuple[Type, ...]) -> Type:
+    wants("[]", v, Composite, "a vector, matrix or quaternion")
+    if len(indices) > len(v.shape):  # type: ignore[attr-defined]
+        raise refuse(f"{v} takes {len(v.shape)} indices, got {len(indices)}", slug="rank")  # type: ignore[attr-defined]
+    for i in indices:
+        if not is_int(i):
+            raise refuse(f"an index must be an integer, not {i}", slug="index-type", instead="int(...)")
+    return _part_type(v, len(indices))  # type: ignore[arg-type]
+
+
+def _is_at(i: Any, k: int, n: int, type: Type) -> Any:
+    """Does the index name place k of n, counted from either end."""
+    here = EQ(i, k)
+    return here if type.scalar.kind == "u" else LOGICAL_OR(here, EQ(i, k - n))  # type: ignore[attr-defined]
+
+
+def _check_host(i: Any, n: int) -> None:
+    if isinstance(i, (int, np.integer)) and not -n <= i < n:
+        raise IndexError(f"index {i} is outside the {n} components of a value")
+
+
+def _choose(parts: list, i: Any, type: Type) -> list:
+    """The part that index i names among lists of equal length; the first one where it names none."""
+    _check_host(i, len(parts))
+    out = parts[0]
+    for k in range(1, len(parts)):
+        hit = _is_at(i, k, len(parts), type)
+        out = [WHERE(hit, new, old) for new, old in zip(parts[k], out, strict=True)]
+    return out
+
+
+def _extract_at(v, *indices, types, out):
+    shape = types[0].shape
+    parts = [[x] for x in v] if len(shape) == 1 else [v[r * shape[1] : (r + 1) * shape[1]] for r in range(shape[0])]
+    part = _choose(parts, indices[0], types[1])
+    if len(indices) == 2:
+        part = _choose([[x] for x in part], indices[1], types[2])
+    return part if isinstance(out, Composite) else part[0]
+
+
+def _insert_at(v, *rest, types, out):
+    shape, indices, s = types[0].shape, rest[:-1], rest[-1]
+    for i, n in zip(indices, shape, strict=False):
+        _check_host(i, n)
+    made = []
+    for flat, place in enumerate(_places(types[0])):
+        new = s[place[1]] if isinstance(types[-1], Composite) else s
+        for k in reversed(range(len(indices))):
+            new = WHERE(_is_at(indices[k], place[k], shape[k], types[1 + k]), new, v[flat])
+        made.append(new)
+    return made
+
+
+def _insert_at_type(v: Type, *rest: Type) -> Type:
+    part = _runtime_indices(v, rest[:-1])
+    if rest[-1] != part:
+        raise refuse(f"a component of {v} is a {part}, not a {rest[-1]}", slug="mixed-types", instead=f"{part}(...)")
+    return v
+
+
+def _adjoint_extract_at(g, y, v, *i):
+    return INSERT_AT(zero(v), *i, g), *[None] * len(i)
+
+
+def _adjoint_insert_at(g, y, v, *rest):
+    i, s = rest[:-1], rest[-1]
+    return INSERT_AT(g, *i, zero(s)), *[None] * len(i), EXTRACT_AT(g, *i)
+
+
+EXTRACT_AT = row(
+    "extract_at", type=lambda v, *i: _runtime_indices(v, i), expand=_extract_at, adjoint=_adjoint_extract_at,
+    tangent=linear_tangent("extract_at"), exact=True,
+    doc="extract_at(v, *i): the component that run-time indices name; negative ones count from the end.",
+)  # fmt: skip
+INSERT_AT = row(
+    "insert_at", type=_insert_at_type, expand=_insert_at, adjoint=_adjoint_insert_at,
+    tangent=linear_tangent("insert_at"), exact=True,
+    doc="insert_at(v, *i, s): v with the component at run-time indices replaced.",
+)  # fmt: skip
+
+
+# ---- the smallest and largest component
+
+
+def _arg(better: Row) -> Callable[..., Any]:
+    def expand(v, types=None, out=None):
+        best, at = v[0], np.int32(0)
+        for k in range(1, len(v)):
+            hit = better(v[k], best)
+            best, at = WHERE(hit, v[k], best), WHERE(hit, np.int32(k), at)
+        return CAST(at, attr=uint32)
+
+    return expand
+
+
+def _best(better: Row) -> Callable[..., Any]:
+    def expand(v, types=None, out=None):
+        best = v[0]
+        for x in v[1:]:
+            best = WHERE(better(x, best), x, best)
+        return best
+
+    return expand
+
+
+ARGMIN = row("argmin", type=one_type("argmin", Vector, "a vector", lambda t: uint32), expand=_arg(LT),
+             doc="argmin(v: vector) -> uint32: place of the first smallest component.")  # fmt: skip
+ARGMAX = row("argmax", type=one_type("argmax", Vector, "a vector", lambda t: uint32), expand=_arg(GT),
+             doc="argmax(v: vector) -> uint32: place of the first largest component.")  # fmt: skip
+
+
+def _extreme(name: str, better: Row, arg: Row) -> Row:
+    return row(
+        name, type=one_type(name, Vector, "a vector", lambda t: t.scalar), expand=_best(better),
+        adjoint=lambda g, y, v: (INSERT_AT(zero(v), arg(v), g),),
+        tangent=lambda ts, y, v: None if ts[0] is None else EXTRACT_AT(ts[0], arg(v)),
+        exact=True, doc=f"{name}(v: vector) -> scalar; at a tie the gradient goes to the first such component.",
+    )  # fmt: skip
+
+
+MIN_OF = _extreme("min_of", LT, ARGMIN)
+MAX_OF = _extreme("max_of", GT, ARGMAX)
+
+# ---- geometry
+
+
+def _cross_type(a: Type, b: Type) -> Type:
+    for t in (a, b):
+        if not isinstance(t, Vector) or t.length != 3:
+            raise refuse(f"`cross` takes vectors of length 3, not {t}", slug="operand-type")
+    return same_type("cross", (a, b))
+
+
+def cross_product(a, b, types=None, out=None):
+    return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+
+
+CROSS = multilinear("cross", 2, type=_cross_type, expand=cross_product,
+                    adjoint=lambda g, y, a, b: (CROSS(b, g), CROSS(g, a)),
+                    doc="cross(a: vec3, b: vec3) -> vec3.")  # fmt: skip
+
+
+def _nonzero_length(v: Any) -> tuple[Any, Any]:
+    """Is there a length (a NaN counts), and a length that may be divided by."""
+    n = LENGTH(v)
+    some = NE(n, 0.0)
+    return some, WHERE(some, n, like(n, kind(n), 1))
+
+
+def _adjoint_length(g, y, v):
+    some = NE(y, 0.0)  # else 0 / inf: that is 0, and so is every derivative of it
+    return (SCALE(UNSCALE(v, WHERE(some, y, like(y, kind(y), math.inf))), g),)
+
+
+def _tangent_length(ts, y, v):
+    return None if ts[0] is None else DOT(ts[0], _adjoint_length(like(y, kind(y), 1), y, v)[0])
+
+
+def _flat_normalize(g, y, v):
+    """The Jacobian (1 - y y^T) / |v| is symmetric: adjoint and tangent in one."""
+    some, n = _nonzero_length(v)
+    return WHERE(some, UNSCALE(SUB(g, SCALE(y, DOT(g, y))), n), zero(g))
+
+
+def _normalize(v, types, out):
+    n = SQRT(sum_of_products(v, v))
+    some = NE(n, 0.0)
+    return [WHERE(some, x / n, n) for x in v]
+
+
+_LINEAR_TYPES = (Vector, Quat)
+LENGTH_SQ = row("length_sq", type=one_type("length_sq", _LINEAR_TYPES, "a vector or quaternion", lambda t: t.scalar),
+                expand=lambda v, types, out: sum_of_products(v, v), adjoint=lambda g, y, v: (SCALE(v + v, g),),
+                tangent=lambda ts, y, v: None if ts[0] is None else 2.0 * DOT(ts[0], v),
+                exact=True, doc="length_sq(v: V) -> scalar: sum of squares.")  # fmt: skip
+LENGTH = row("length", type=floating("length", LENGTH_SQ.type),
+             expand=lambda v, types, out: SQRT(sum_of_products(v, v)), adjoint=_adjoint_length, tangent=_tangent_length,
+             unbounded=True, exact=True, cost=8,
+             doc="length(v: V) -> scalar; derivative 0 at the zero vector.")  # fmt: skip
+NORMALIZE = row(
+    "normalize", expand=_normalize,
+    type=floating("normalize", one_type("normalize", _LINEAR_TYPES, "a vector or quaternion", lambda t: t)),
+    adjoint=lambda g, y, v: (_flat_normalize(g, y, v),), unbounded=True, exact=True, cost=8,
+    tangent=lambda ts, y, v: None if ts[0] is None else _flat_normalize(ts[0], y, v),
+    doc="normalize(v: V) -> V: v / length(v); zero, with derivative 0, at the zero vector.",
+)  # fmt: skip
