@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.kernels.emit import cuda as emit_cuda
-from workbench.kernels.emit.body import Variant, c_name
+from workbench.kernels.emit.c_names import c_name
+from workbench.kernels.emit.signature import Variant
 from workbench.kernels.ir import Function
 
 BLOCK, BLOCKS = 64, 2

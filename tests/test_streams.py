@@ -14,7 +14,7 @@ import workbench as wb
 from workbench import device
 from workbench.arrays import allocation
 from workbench.device import Device, catch_up, let_follow
-from workbench.kernels.emit.body import Variant, needs_scratch
+from workbench.kernels.emit.signature import Variant, needs_scratch
 from workbench.launches import executable as executables
 from workbench.launches import race_check
 

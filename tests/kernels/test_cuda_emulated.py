@@ -12,7 +12,7 @@ from emulated import Emulated, Machine
 
 import workbench as wb
 from workbench.kernels.emit import cuda as emit_cuda
-from workbench.kernels.emit.body import Variant
+from workbench.kernels.emit.signature import Variant
 from workbench.kernels.ir import root, walk
 from workbench.kernels.ops import memory as rows
 from workbench.kernels.program import Program

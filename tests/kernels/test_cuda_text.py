@@ -19,7 +19,8 @@ from workbench.kernels.compile import cubin
 from workbench.kernels.compile import nvrtc as compile_cuda
 from workbench.kernels.compile.c_compiler import without_comments
 from workbench.kernels.emit import cuda as emit_cuda
-from workbench.kernels.emit.body import Signature, Variant, c_name
+from workbench.kernels.emit.c_names import c_name
+from workbench.kernels.emit.signature import Signature, Variant
 from workbench.kernels.ir import Function, walk
 from workbench.kernels.ops import control
 from workbench.kernels.ops import memory as rows

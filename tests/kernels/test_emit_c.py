@@ -11,9 +11,10 @@ import pytest
 from workbench.errors import KernelError, Where
 from workbench.kernels import ir
 from workbench.kernels.compile import c_compiler, nvrtc
-from workbench.kernels.emit import body as emit
 from workbench.kernels.emit import c as emit_c
 from workbench.kernels.emit import cuda as emit_cuda
+from workbench.kernels.emit.c_names import c_name
+from workbench.kernels.emit.signature import BOUNDS, STACK_FULL, STATUS_WORDS, Signature, Variant, access_table
 from workbench.kernels.ops import control, memory, scalar, vectors  # noqa: F401
 from workbench.kernels.ops.control import Loop, Tid
 from workbench.kernels.ops.row import ROWS as R
@@ -91,27 +92,27 @@ def packed(function, dims, args, status=None):
         else:
             values += np.ravel(a).tolist()
     address = 0 if status is None else status.ctypes.data
-    return emit.Signature(function).pack(dims, values, address)
+    return Signature(function).pack(dims, values, address)
 
 
 def run(function, dims, *args, variant=None, threads=1):
-    variant = variant if variant is not None else emit.Variant()
+    variant = variant if variant is not None else Variant()
     compiled = c_compiler.load(emit_c.text(function, variant), "made")
-    status = np.zeros(emit.STATUS_WORDS, np.int64)
+    status = np.zeros(STATUS_WORDS, np.int64)
     compiled(packed(function, dims, args, status), 0, dims[0], threads)
     return status
 
 
 def everywhere(function):
     """All arrays contiguous."""
-    return emit.Variant(contiguous=frozenset(p.name for p in function.arrays))
+    return Variant(contiguous=frozenset(p.name for p in function.arrays))
 
 
 VARIANTS = {
-    "strided": lambda f: emit.Variant(),
+    "strided": lambda f: Variant(),
     "contiguous": everywhere,
-    "restrict": lambda f: emit.Variant(contiguous=everywhere(f).contiguous, restrict=True, index32=True),
-    "checked": lambda f: emit.Variant(check_bounds=True),
+    "restrict": lambda f: Variant(contiguous=everywhere(f).contiguous, restrict=True, index32=True),
+    "checked": lambda f: Variant(check_bounds=True),
 }
 
 
@@ -250,7 +251,7 @@ def test_a_kernel_may_be_named_like_anything(name):
         i = k.tid()
         k.store(z, i, k.exp(k.load(z, i)))
     k.function.name = name
-    entry = emit.c_name(name)
+    entry = c_name(name)
     z = np.zeros(3, np.float32)
     c_compiler.load(emit_c.text(k.function), entry)(packed(k.function, (3,), [z]), 0, 3)
     assert z.tolist() == [1, 1, 1]
@@ -482,7 +483,7 @@ def test_an_atomic_updates_the_cell_and_gives_the_old_value(name, type, shared):
         k.store(z, i, getattr(k, name)(x, k.const(int32, 0), k.load(v, i)))
     v = np.array([5, 2, 9, 4]).astype(type.numpy)
     x, z = np.array([6]).astype(type.numpy), np.zeros_like(v)
-    run(k.function, (4,), x, v, z, variant=emit.Variant(atomic=frozenset("x" if shared else "")))
+    run(k.function, (4,), x, v, z, variant=Variant(atomic=frozenset("x" if shared else "")))
     cell, olds = type(6), []
     for each in v:
         olds.append(cell)
@@ -500,7 +501,7 @@ def test_compare_and_swap_writes_where_the_cell_is_as_expected(type, shared):
         k.store(z, i, k.atomic_cas(x, i, k.const(type, 3), new))
     x = np.array([3, 4, 3]).astype(type.numpy)
     z = np.zeros_like(x)
-    run(k.function, (3,), x, z, variant=emit.Variant(atomic=frozenset("x" if shared else "")))
+    run(k.function, (3,), x, z, variant=Variant(atomic=frozenset("x" if shared else "")))
     assert x.tolist() == [10, 4, 12] and z.tolist() == [3, 4, 3]
 
 
@@ -512,7 +513,7 @@ def test_accumulate_and_atomics_take_vectors(shared):
         k.store(z, i, k.atomic_add(x, zero, k.load(v, i)))
     v = np.arange(6, dtype=np.float32).reshape(2, 3)
     x, z = np.zeros((1, 3), np.float32), np.zeros((2, 3), np.float32)
-    run(k.function, (2,), x, v, z, variant=emit.Variant(atomic=frozenset("x" if shared else "")))
+    run(k.function, (2,), x, v, z, variant=Variant(atomic=frozenset("x" if shared else "")))
     np.testing.assert_array_equal(x[0], 2 * v.sum(0))
     np.testing.assert_array_equal(z, [v[0], 2 * v[0] + v[1]])
 
@@ -527,7 +528,7 @@ def test_accumulation_from_several_threads_loses_nothing(type):
     z = np.zeros(2, type.numpy)
     for _ in range(3):
         z[:] = 0
-        run(k.function, dims, z, variant=emit.Variant(atomic=frozenset("z")), threads=4)
+        run(k.function, dims, z, variant=Variant(atomic=frozenset("z")), threads=4)
         assert z.tolist() == [dims[0] * dims[1], 999]
 
 
@@ -536,14 +537,14 @@ def test_plain_memory_sees_no_atomic_instructions():
         k.accumulate(z, k.tid(), k.const(float32, 1.0))
     assert "__atomic_compare" not in emit_c.text(k.function)
     assert "atomicAdd" not in emit_cuda.text(k.function)
-    assert "atomicAdd" in emit_cuda.text(k.function, emit.Variant(atomic=frozenset("z")))
+    assert "atomicAdd" in emit_cuda.text(k.function, Variant(atomic=frozenset("z")))
 
 
 def test_small_integers_have_no_atomics_on_a_gpu():
     with Making(z=Array(int8)) as (k, z):
         k.atomic_add(z, k.tid(), k.const(int8, 1))
     with pytest.raises(KernelError, match="atomic-type"):
-        emit_cuda.text(k.function, emit.Variant(atomic=frozenset("z")))
+        emit_cuda.text(k.function, Variant(atomic=frozenset("z")))
 
 
 # ---- bounds
@@ -564,18 +565,18 @@ def _out_of_bounds():
 def test_an_index_outside_is_recorded_and_the_access_skipped(bad):
     function = _out_of_bounds()
     x, z = np.ones((3, 4), np.float32), np.zeros((2, 4), np.float32)
-    status = run(function, (2, 4), x, np.array([0, bad], np.int32), z, variant=emit.Variant(check_bounds=True))
+    status = run(function, (2, 4), x, np.array([0, bad], np.int32), z, variant=Variant(check_bounds=True))
     code, access, thread, count = status[:4].tolist()
-    assert (code, thread, count) == (emit.BOUNDS, 4, 2)
+    assert (code, thread, count) == (BOUNDS, 4, 2)
     assert status[4:6].tolist() == [bad, 0] and status[10:12].tolist() == [3, 4]
-    place = emit.access_table(function)[access]
+    place = access_table(function)[access]
     assert (place.array, place.row, place.where.line) == ("x", "load", 4)
     np.testing.assert_array_equal(z, [[2] * 4, [1] * 4])
 
 
 def test_checked_indices_inside_record_nothing():
     x, z = np.ones((3, 4), np.float32), np.zeros((2, 4), np.float32)
-    status = run(_out_of_bounds(), (2, 4), x, np.array([0, 2], np.int32), z, variant=emit.Variant(check_bounds=True))
+    status = run(_out_of_bounds(), (2, 4), x, np.array([0, 2], np.int32), z, variant=Variant(check_bounds=True))
     assert not status.any() and (z == 2).all()
 
 
@@ -588,8 +589,8 @@ def test_every_kind_of_write_is_checked():
         k.atomic_add(x, i, v)
         k.accumulate(k.components(x), k.const(int32, 0), i, k.const(float32, 1.0))
     memory = np.zeros((6, 3), np.float32)
-    status = run(k.function, (4,), memory[1:4], variant=emit.Variant(check_bounds=True))
-    assert status[0] == emit.BOUNDS and status[2] == 3
+    status = run(k.function, (4,), memory[1:4], variant=Variant(check_bounds=True))
+    assert status[0] == BOUNDS and status[2] == 3
     assert not memory[0].any() and not memory[4:].any()
     assert memory[1].tolist() == [4, 4, 4]
 
@@ -642,8 +643,8 @@ def test_stacks_give_back_in_reverse(capacity, threads):
 def test_a_full_stack_is_reported():
     z, w = np.zeros(1), np.zeros(1)
     status = run(_reverse(4), (1,), 10, z, w)
-    assert status[0] == emit.STACK_FULL
-    assert emit.access_table(_reverse(4))[status[1]].row == "push"
+    assert status[0] == STACK_FULL
+    assert access_table(_reverse(4))[status[1]].row == "push"
 
 
 def test_a_rollback_puts_back_what_logged_stores_overwrote():
@@ -726,9 +727,9 @@ def test_the_text_for_a_gpu_compiles(name, variant, arch):
     function = DEVICE[name]()
     names = everywhere(function).contiguous
     variant = {
-        "plain": emit.Variant(atomic=names),
-        "fast": emit.Variant(contiguous=names, restrict=True, index32=True),
-        "checked": emit.Variant(check_bounds=True, atomic=names),
+        "plain": Variant(atomic=names),
+        "fast": Variant(contiguous=names, restrict=True, index32=True),
+        "checked": Variant(check_bounds=True, atomic=names),
     }[variant]
     assert b"made" in nvrtc.to_cubin(emit_cuda.text(function, variant), arch)
 
@@ -757,7 +758,7 @@ def test_a_stencil_is_a_loop_along_the_last_axis_over_neighbouring_elements(rest
     function, n = _wave(), 64
     u, v = (np.random.default_rng(4).random((n, n), np.float32) for _ in "uv")
     w, expected = np.zeros_like(u), np.zeros_like(u)
-    variant = emit.Variant(contiguous=frozenset("uvw"), restrict=restrict)
+    variant = Variant(contiguous=frozenset("uvw"), restrict=restrict)
     run(function, (n, n), u, v, w, 0.1, variant=variant)
     here, around = u[1:-1, 1:-1], u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
     expected[1:-1, 1:-1] = 2 * here - v[1:-1, 1:-1] + np.float32(0.1) * (around - 4 * here)
@@ -781,7 +782,7 @@ def test_the_block_has_the_layout_that_c_gives_it():
     types = {"x": Array(float32, 2), "h": float16, "v": vec3, "b": bool_, "m": matrix((3, 3), float64), "u": uint8}
     with Making(2, **types) as (k, *_):
         k.tid()
-    signature = emit.Signature(k.function)
+    signature = Signature(k.function)
     values = [4096, 5, 6, 24, 4, 1.5, 1.0, 2.0, 3.0, True, *range(9), 200]
     block = signature.pack((7, 8), values, 11, 12, 13)
     assert signature.count == len(values) and len(block) == signature.size

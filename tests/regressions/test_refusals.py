@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.kernels.emit.body import STATUS_WORDS
+from workbench.kernels.emit.signature import STATUS_WORDS
 from workbench.kernels.ir import walk
 from workbench.launches.executable import Executable
 

@@ -20,7 +20,7 @@ import pytest
 import workbench as wb
 from workbench import device
 from workbench.errors import BoundsError
-from workbench.kernels.emit.body import Variant
+from workbench.kernels.emit.signature import Variant
 from workbench.kernels.program import Program
 from workbench.launches import executable as executables
 from workbench.launches import race_check

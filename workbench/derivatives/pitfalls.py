@@ -21,7 +21,7 @@ from ..arrays.array import array
 from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..device import on_host
 from ..errors import GradientError
-from ..kernels.emit.body import PLAIN
+from ..kernels.emit.signature import PLAIN
 from ..kernels.types import Scalar
 from ..launches.adjoint_plan import Backward
 from ..launches.arguments import known

@@ -21,7 +21,8 @@ from .compile import c_compiler
 from .compile.cubin import Resources
 from .emit import c as emit_c
 from .emit import cuda as emit_cuda
-from .emit.body import Variant, c_name
+from .emit.c_names import c_name
+from .emit.signature import Variant
 from .ir import Function, walk
 from .ops import control
 from .passes import simplify

@@ -19,7 +19,7 @@ from ..kernels.analysis import launch_ranges
 from ..kernels.analysis import work as cost
 from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_compiler
-from ..kernels.emit.body import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
+from ..kernels.emit.signature import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
 from ..kernels.interpreter import run
 from ..kernels.ir import Function, root, walk
 from ..kernels.ops import memory as rows

@@ -21,9 +21,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..emit.body import Variant, c_name
+from ..emit.c_names import c_name
 from ..emit.cuda import SUMMED, wide_pointers
 from ..emit.cuda import text as text_of
+from ..emit.signature import Variant
 from ..ir import Function
 from . import cubin
 from .c_compiler import CompileError, cache_directory, read_sealed, refused, without_comments, write_sealed

@@ -18,7 +18,9 @@ from ..ops import memory as rows
 from ..ops.row import Effect
 from ..passes import simplify
 from ..types import Array, Composite, Type, is_float
-from .body import Body, Variant, type_name
+from .body import Body
+from .c_names import type_name
+from .signature import Variant
 
 _NAMES = (control.CONST, control.TID, control.DIM, rows.SHAPE, rows.COMPONENTS)
 _ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)

@@ -1,352 +1,31 @@
-"""IR -> text: the statements of a kernel as a C subset that is also CUDA C++, and the block of arguments it takes.
+"""IR -> text: the statements of one thread as a C subset that is also CUDA C++; `c` and `cuda` put a loop around it.
 
-`Signature` lays out one packed struct of arguments, the same bytes for C and CUDA. `Body` writes the statements of one
-thread, a line per statement, in the user's names. `emit_c` and `emit_cuda` put a loop over threads around it.
-Every SSA value becomes one C variable, what a loop carries one mutable variable. Constants are written in place, with
-all digits. What a launch knows about its arrays (`Variant`) selects the text of each access.
-Errors on the device go to `status`, the first wins: code, access id, thread, index count, six indices, six extents.
+A line per statement, in the user's names. Every SSA value becomes one C variable, what a loop carries one mutable
+variable. Constants are written in place, with all digits. What a launch knows about its arrays (`Variant`) selects the
+text of each access.
 """
 
 from __future__ import annotations
 
-import math
 import re
-import struct
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...errors import KernelError, Where
 from ..ir import Function, Region, Stmt, Value, root, walk
-from ..ops.memory import ATOMICS
-from ..ops.row import ROWS, Row, weak_type
-from ..ops.scalar import MATH1, MATH2
-from ..types import (
-    Array,
-    Composite,
-    Matrix,
-    Quat,
-    Scalar,
-    Stack,
-    Type,
-    Vector,
-    bool_,
-    float16,
-    float32,
-    float64,
-    scalar_of,
-)
-
-STATUS_WORDS = 16
-MAX_RANK = 4
-BOUNDS, STACK_FULL = 1, 2
-
-_SHORT = {
-    "float32": "f", "float64": "d", "float16": "h", "int32": "i", "int64": "l", "int16": "s", "int8": "b",
-    "uint32": "ui", "uint64": "ul", "uint16": "us", "uint8": "ub", "bool": "bool",
-}  # fmt: skip
-_FORMAT = {
-    "float32": "f", "float64": "d", "float16": "e", "int32": "i", "int64": "q", "int16": "h", "int8": "b",
-    "uint32": "I", "uint64": "Q", "uint16": "H", "uint8": "B", "bool": "?",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What one launch knows, and so what its text may assume. Names are those of array parameters.
-
-    contiguous: arrays in C order without gaps. restrict: no two arrays overlap. check_bounds: test every index.
-    atomic: arrays whose updates come from several workers at once. index32: every array, and the grid, has fewer than
-    2**31 elements; heeded on GPUs alone, as wrapping 32-bit indices keep a C compiler from vectorising.
-    inner: the function without its tests, for a box of threads that every launch gives; on C alone. alone: threads
-    outside the box do nothing.
-    aligned: contiguous arrays of 8 or 16 bytes an element (or a multiple) begin at such a multiple; heeded on GPUs.
-    """
-
-    contiguous: frozenset[str] = frozenset()
-    restrict: bool = False
-    check_bounds: bool = False
-    atomic: frozenset[str] = frozenset()
-    index32: bool = False
-    inner: Function | None = None
-    alone: bool = False
-    aligned: bool = False
-
-
-PLAIN = Variant()
-
-
-class Access(NamedTuple):
-    """One statement that can fail on the device: its place, the array (or stack) it uses, the row."""
-
-    where: Where | None
-    array: str
-    row: str
-
-
-_ACCESSES = {"load", "store", "log_store", "accumulate", "push", *(r.name for r in ATOMICS)}
-
-
-_LOGGING = {"log_store", "mark", "rollback"}
-
-
-def access_table(function: Function) -> tuple[Access, ...]:
-    """Every access in program order: the access id in `status` is an index into it."""
-    return tuple(Access(s.where, root(s.args[0]).name, s.row.name) for s in _accesses(function))
-
-
-def _accesses(function: Function) -> list[Stmt]:
-    return [s for s in walk(function.body) if s.row.name in _ACCESSES]
-
-
-def needs_scratch(function: Function) -> bool:
-    """Does a launch on a GPU need scratch memory: a stack of unknown height, or the log of a replay."""
-    stmts = list(walk(function.body))
-    return any(s.row.name in _LOGGING or (isinstance(s.attr, Stack) and s.attr.capacity is None) for s in stmts)
-
-
-@lru_cache(4096)
-def c_name(name: str) -> str:
-    """A C identifier like the user's name, free in C and CUDA: s_x for s.x, exp_ for exp. A kernel's entry has it."""
-    text = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
-    if not text or text[0].isdigit() or text.startswith("wb_"):
-        text = f"k{text}"
-    return f"{text}_" if text in RESERVED else text
-
-
-# ---- names and types of the text
-
-
-_KEYWORDS = """
-    auto break case char const continue default do double else enum extern float for goto if inline int long register
-    restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false
-    asm typeof class delete explicit export friend mutable namespace new operator private protected public template
-    this throw try catch typename using virtual and or not xor compl bitand bitor constexpr decltype alignas alignof
-    nullptr args begin end block status scratch int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
-    threadIdx blockIdx blockDim gridDim warpSize linux unix signbit printf realloc free memcpy memset memmove malloc
-    main abort exit
-""".split()
-_ALSO = "fma j0 j1 jn y0 y1 yn gamma abs labs min max index time erfinv norm rsqrt".split()
-RESERVED = {*_KEYWORDS, *(n + f for n in (*MATH1, *MATH2, *_ALSO) for f in ("", "f"))}
-
-
-class Names:
-    """Unique C identifiers, near the user's names: x, x_1, x_2."""
-
-    def __init__(self) -> None:
-        self.used: set[str] = set(RESERVED)
-        self.last: dict[str, int] = {}
-
-    def new(self, wish: str) -> str:
-        text = base = c_name(wish)
-        while text in self.used:
-            self.last[base] = self.last.get(base, 0) + 1
-            text = f"{base}_{self.last[base]}"
-        self.used.add(text)
-        return text
-
-    def family(self, wish: str, endings: Sequence[str]) -> str:
-        """A name such that it and it with each ending are all new."""
-        while True:
-            text = self.new(wish)
-            whole = {text + e for e in endings}
-            if not whole & self.used:
-                self.used |= whole
-                return text
-
-
-def type_name(type: Type) -> str:
-    """The C name of a value type: float, wb_vec3f, wb_mat33d, wb_mat2x5f, wb_quatf."""
-    if isinstance(type, Scalar):
-        return type.c
-    assert isinstance(type, Composite)
-    short = _SHORT[type.scalar.name]
-    if isinstance(type, Vector):
-        return f"wb_vec{type.length}{'_' if type.length > 9 else ''}{short}"
-    if isinstance(type, Matrix):
-        return f"wb_mat{type.rows}x{type.cols}{short}"
-    assert isinstance(type, Quat)
-    return f"wb_quat{short}"
-
-
-def typedef(type: Composite) -> str:
-    return f"typedef struct {{ {type.scalar.c} c[{type.size}]; }} {type_name(type)};"
-
-
-def composites(function: Function) -> list[Composite]:
-    """Every composite type of a function, in order of first use."""
-    types: dict[int, Any] = {id(p.type): p.type for p in function.params}
-    for stmt in walk(function.body):
-        for v in stmt.outs:
-            types.setdefault(id(v.type), v.type)
-        for r in stmt.regions:
-            types.update((id(p.type), p.type) for p in r.params if id(p.type) not in types)
-        if isinstance(stmt.attr, Type):
-            types.setdefault(id(stmt.attr), stmt.attr)
-    found: dict[str, Composite] = {}
-    for type in types.values():
-        if isinstance(type, (Array, Stack)):
-            type = type.dtype
-        if isinstance(type, Composite):
-            found.setdefault(type_name(type), type)
-    return list(found.values())
-
-
-def literal(type: Scalar, value: Any) -> str:
-    """A scalar constant, exact: shortest digits that read back the same."""
-    if type.kind == "b":
-        return "true" if value else "false"
-    if type.kind == "f":
-        with np.errstate(over="ignore"):
-            return _float_literal(type, float(type.numpy.type(value)))
-    return _int_literal(type, int(value))
-
-
-def _float_literal(type: Scalar, value: float) -> str:
-    suffix = "" if type is float64 else "f"
-    if math.isnan(value):
-        text = f"WB_NAN{suffix.upper()}"
-    elif math.isinf(value):
-        text = f"{'-' if value < 0 else ''}WB_INF{suffix.upper()}"
-    else:
-        text = _digits(type, value) + suffix
-    if type.bits == 16:
-        return f"(({type.c}){text})"
-    return f"({text})" if text[0] == "-" else text
-
-
-def _digits(type: Scalar, value: float) -> str:
-    """The shortest digits, where they give the same float32 read directly and by way of a double."""
-    if type is not float32:
-        return repr(value)
-    short = str(np.float32(value))
-    return short if float(np.float32(float(short))) == value else repr(value)
-
-
-def _int_literal(type: Scalar, value: int) -> str:
-    low = -(1 << type.bits - 1) if type.kind == "i" else 0
-    value = (value - low) % (1 << type.bits) + low
-    suffix = {("i", 64): "LL", ("u", 64): "ULL", ("u", 32): "u"}.get((type.kind, type.bits), "")
-    text = f"{value}{suffix}"
-    if value < 0 and value == low and type.bits >= 32:
-        text = f"({value + 1}{suffix} - 1)"
-    elif value < 0:
-        text = f"({text})"
-    return f"(({type.c}){text})" if type.bits < 32 else text
-
+from ..ops import control
+from ..ops import memory as mem
+from ..ops.row import Row
+from ..types import Array, Composite, Scalar, Stack, Type, bool_, float16, float64
+from .c_names import Names, literal, type_name, zero
+from .expressions import Expr
+from .signature import BOUNDS, Signature, Variant, accesses, logs
 
 _UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
-
-
-# ---- the block of arguments
-
-
-class Signature:
-    """The argument block of a function: int64 dim[4]; per parameter a pointer, its shape and its byte strides, or a
-    value padded to 8 bytes; then int64 *status, void *scratch, int64 scratch_bytes. The same bytes on every backend.
-    With `boxed` there are first and one-past-last thread of a box along each launch dimension after the parameters.
-    """
-
-    def __init__(self, function: Function, boxed: bool = False):
-        names = Names()
-        self.function = function
-        self.name = c_name(function.name)
-        names.used |= {"dim", "scratch_bytes"}
-        self.fields = {p: names.family(p.name, ("_shape", "_strides")) for p in function.params}
-        parts = [self._part(p.type) for p in function.params]
-        self.box = 2 * function.rank if boxed else 0
-        self.struct = struct.Struct("=4q" + "".join(parts) + f"{self.box}q" + "QQq")
-        self.size = self.struct.size
-        self._pack = self.struct.pack
-        self.count = sum(_flat_count(p.type) for p in function.params)
-
-    @staticmethod
-    def _part(type: Type) -> str:
-        if isinstance(type, Array):
-            return f"Q{2 * type.ndim}q"
-        size, scalar = type.itemsize, type.scalar  # type: ignore[attr-defined]
-        return f"{type.size}{_FORMAT[scalar.name]}" + f"{-size % 8}x" * (size % 8 > 0)  # type: ignore[attr-defined]
-
-    def pack(
-        self, dims: Sequence[int], values: Sequence[Any], status: int = 0, scratch: int = 0, scratch_bytes: int = 0
-    ) -> bytes:
-        """The bytes. `values`: per array (pointer, *shape, *byte strides), per value its components, all in a row; the
-        box after them.
-        """
-        return self._pack(*dims, *_ONES[len(dims)], *values, status, scratch, scratch_bytes)
-
-    @property
-    def c_declaration(self) -> str:
-        lines = ["typedef struct {", f"    int64_t dim[{MAX_RANK}];"]
-        for p, name in self.fields.items():
-            if isinstance(p.type, Array):
-                shape = f"int64_t {name}_shape[{p.type.ndim}], {name}_strides[{p.type.ndim}];"
-                lines.append(f"    union {{ {type_name(p.type.dtype)} *p; int64_t pad; }} {name}; {shape}")
-            else:
-                words = -(-p.type.itemsize // 8)  # type: ignore[attr-defined]
-                lines.append(f"    union {{ {type_name(p.type)} v; int64_t pad[{words}]; }} {name};")
-        lines += [f"    int64_t wb_box[{self.box}];"] * (self.box > 0)
-        lines += ["    int64_t *status; void *scratch; int64_t scratch_bytes;", f"}} {self.name}_args;"]
-        return "\n".join(lines)
-
-
-_ONES = [(1,) * (MAX_RANK - n) for n in range(MAX_RANK + 1)]  # the extents that a launch of n dimensions leaves open
-
-
-def _flat_count(type: Type) -> int:
-    return 1 + 2 * type.ndim if isinstance(type, Array) else type.size  # type: ignore[attr-defined]
-
-
-# ---- expressions, for rows written over components
-
-
-class Expr:
-    """A scalar C expression: rows applied to it write C. Long texts are put into a variable."""
-
-    def __init__(self, body: Body, text: str, type: Scalar):
-        self.body, self.text, self.type = body, text, type
-
-    def apply_row(self, row: Row, args: tuple, attr: Any) -> Any:
-        beside: list[Type] = [a.type for a in args if isinstance(a, Expr)]
-        exprs = [a if isinstance(a, Expr) else self._constant(a, beside) for a in args]
-        types = [e.type for e in exprs]
-        out = row.type(*types, **({"attr": attr} if row.typed_by_attr else {}))
-        if row.expand is not None:
-            extra = {"attr": attr} if row.typed_by_attr else {}
-            return row.expand(*exprs, types=types, out=out, **extra)
-        text = self.body.scalar_text(row, types, out, [e.text for e in exprs], attr)
-        return self.body.short(Expr(self.body, text, out))
-
-    def _constant(self, value: Any, beside: list[Type]) -> Expr:
-        type = scalar_of(value.dtype) if isinstance(value, np.generic) else weak_type(value, beside)
-        return Expr(self.body, literal(type, value), type)
-
-    def __bool__(self) -> bool:
-        raise TypeError("a C expression has no truth value: use where(...)")
-
-
-def _operator(method: str, name: str, reflected: bool) -> None:
-    def apply(self: Expr, *others: Any) -> Any:
-        args = (*others, self) if reflected else (self, *others)
-        return self.apply_row(ROWS[name], args, None)
-
-    setattr(Expr, method, apply)
-
-
-for _method, _name in {
-    "__add__": "add", "__sub__": "sub", "__mul__": "mul", "__truediv__": "div", "__neg__": "neg",
-    "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
-}.items():  # fmt: skip
-    _operator(_method, _name, False)
-for _method, _name in {"__radd__": "add", "__rsub__": "sub", "__rmul__": "mul", "__rtruediv__": "div"}.items():
-    _operator(_method, _name, True)
-
-
-# ---- statements
 
 
 @dataclass
@@ -390,14 +69,14 @@ class Body:
         self.memory: dict[Value, Memory] = {}
         self.stacks: dict[Value, StackText] = {}
         stmts = list(walk(self.function.body))
-        accesses = [s for s in stmts if s.row.name in _ACCESSES]
-        self.access_ids = {id(s): i for i, s in enumerate(accesses)}
+        used = accesses(stmts)
+        self.access_ids = {id(s): i for i, s in enumerate(used)}
         self.line = 0
-        self.written = {root(s.args[0]) for s in accesses if s.row.name not in ("load", "push")}
+        self.written = {root(s.args[0]) for s in used if s.row not in (mem.LOAD, control.PUSH)}
         self.grows = any(isinstance(s.attr, Stack) and s.attr.capacity is None for s in stmts)
-        kinds = {s.row.name for s in stmts}
-        self.logs = not kinds.isdisjoint(_LOGGING)
-        self.fails = self.variant.check_bounds or self.logs or "push" in kinds  # may anything be reported in `status`
+        self.logs = logs(stmts)
+        pushes = any(s.row is control.PUSH for s in stmts)
+        self.fails = self.variant.check_bounds or self.logs or pushes  # may anything be reported in `status`
         self._name_parameters()
         self._name_axes(stmts)
 
@@ -416,7 +95,7 @@ class Body:
     def _name_axes(self, stmts: list[Stmt]) -> None:
         rank = self.function.rank
         wishes = [f"t{k}" for k in range(rank)]
-        for stmt in reversed([s for s in stmts if s.row.name == "tid"]):
+        for stmt in reversed([s for s in stmts if s.row is control.TID]):
             if stmt.outs[0].name and stmt.attr.axis < rank:
                 wishes[stmt.attr.axis] = stmt.outs[0].name
         self.axes = [self.names.new(w) for w in wishes]
@@ -504,7 +183,7 @@ class Body:
         write = getattr(self, f"row_{stmt.row.name}", None)
         if write is not None:
             write(stmt)
-        elif stmt.row.name.startswith("atomic_"):
+        elif stmt.row in mem.ATOMICS:
             self._atomic(stmt)
         else:
             self._value_row(stmt)
@@ -657,7 +336,7 @@ class Body:
     @staticmethod
     def _unit(step: Value) -> int:
         """1 or -1 where the step is that constant, else 0: only then the loop variable cannot overflow."""
-        known = step.stmt is not None and step.stmt.row.name == "const" and step.stmt.attr in (1, -1)
+        known = step.stmt is not None and step.stmt.row is control.CONST and step.stmt.attr in (1, -1)
         return int(step.stmt.attr) if known else 0  # type: ignore[union-attr]
 
     def _for_head(self, start: Value, stop: Value, step: Value, i: str) -> str:
@@ -899,9 +578,3 @@ def _closes_at_end(text: str) -> bool:
         if depth == 0:
             return k == len(text) - 1
     return False
-
-
-def zero(type: Type) -> str:
-    if isinstance(type, Composite):
-        return "{{" + ", ".join([literal(type.scalar, 0)] * type.size) + "}}"
-    return literal(type, 0)  # type: ignore[arg-type]

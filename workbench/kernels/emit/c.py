@@ -15,7 +15,9 @@ from ..ops.scalar import MATH1, MATH2, prelude
 from ..passes.fewer_branches import fewer_branches
 from ..types import Scalar
 from . import blocks
-from .body import PLAIN, Body, Signature, Variant, composites, typedef
+from .body import Body
+from .c_names import composites, typedef
+from .signature import PLAIN, Signature, Variant
 
 
 def _prototypes() -> str:

@@ -19,8 +19,10 @@ from ..ops import memory as rows
 from ..ops.row import Effect
 from ..ops.scalar import prelude
 from ..types import Array, Composite, Scalar, Type, float16, float32, float64
-from .body import MAX_RANK, PLAIN, Body, Memory, Signature, Variant, composites, type_name, typedef, zero
+from .body import Body, Memory
 from .c import NEXT, TURNS, head, plain
+from .c_names import composites, type_name, typedef, zero
+from .signature import MAX_RANK, PLAIN, Signature, Variant
 
 TYPES = """\
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;

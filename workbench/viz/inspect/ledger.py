@@ -35,7 +35,7 @@ from ...arrays.workspace import (
 )
 from ...errors import GradientError, Where
 from ...kernels.compile import c_compiler
-from ...kernels.emit.body import Variant
+from ...kernels.emit.signature import Variant
 from ...kernels.ir import walk
 from ...kernels.ops import control
 from ...kernels.passes.ledger_adjoint import CONSUMED, COUNT, ENTRIES, Watched, watch

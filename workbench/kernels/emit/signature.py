@@ -1,0 +1,141 @@
+"""What a launch and its compiled kernel hand each other: the packed block of arguments, and the words of the status.
+
+`Variant` is what the text may assume about the launch. Errors on the device go to `status`, the first one wins: code,
+access id, thread, index count, six indices, six extents.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ...errors import Where
+from ..ir import Function, Stmt, root, walk
+from ..ops import control
+from ..ops import memory as mem
+from ..types import Array, Stack, Type
+from .c_names import Names, c_name, type_name
+
+STATUS_WORDS = 16
+MAX_RANK = 4
+BOUNDS, STACK_FULL = 1, 2
+_FORMAT = {
+    "float32": "f", "float64": "d", "float16": "e", "int32": "i", "int64": "q", "int16": "h", "int8": "b",
+    "uint32": "I", "uint64": "Q", "uint16": "H", "uint8": "B", "bool": "?",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What one launch knows, and so what its text may assume. Names are those of array parameters.
+
+    contiguous: arrays in C order without gaps. restrict: no two arrays overlap. check_bounds: test every index.
+    atomic: arrays whose updates come from several workers at once. index32: every array, and the grid, has fewer than
+    2**31 elements; heeded on GPUs alone, as wrapping 32-bit indices keep a C compiler from vectorising.
+    inner: the function without its tests, for a box of threads that every launch gives; on C alone. alone: threads
+    outside the box do nothing.
+    aligned: contiguous arrays of 8 or 16 bytes an element (or a multiple) begin at such a multiple; heeded on GPUs.
+    """
+
+    contiguous: frozenset[str] = frozenset()
+    restrict: bool = False
+    check_bounds: bool = False
+    atomic: frozenset[str] = frozenset()
+    index32: bool = False
+    inner: Function | None = None
+    alone: bool = False
+    aligned: bool = False
+
+
+PLAIN = Variant()
+
+
+class AccessPlace(NamedTuple):
+    """One statement that can fail on the device: its place, the array (or stack) it uses, the row."""
+
+    where: Where | None
+    array: str
+    row: str
+
+
+_ACCESSES = (mem.LOAD, mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, control.PUSH, *mem.ATOMICS)
+
+
+def accesses(stmts: Iterable[Stmt]) -> list[Stmt]:
+    """Those that can fail on the device, in order: the access id in `status` is an index into them."""
+    return [s for s in stmts if s.row in _ACCESSES]
+
+
+def access_table(function: Function) -> tuple[AccessPlace, ...]:
+    """The place of every access, by its access id."""
+    stmts = accesses(walk(function.body))
+    return tuple(AccessPlace(s.where, root(s.args[0]).name, s.row.name) for s in stmts)
+
+
+def logs(stmts: Iterable[Stmt]) -> bool:
+    """Is memory restored from a log."""
+    return any(s.row in (mem.LOG_STORE, mem.MARK, mem.ROLLBACK) for s in stmts)
+
+
+def needs_scratch(function: Function) -> bool:
+    """Does a launch on a GPU need scratch memory: a stack of unknown height, or the log of a replay."""
+    stmts = list(walk(function.body))
+    return logs(stmts) or any(isinstance(s.attr, Stack) and s.attr.capacity is None for s in stmts)
+
+
+class Signature:
+    """The argument block of a function: int64 dim[4]; per parameter a pointer, its shape and its byte strides, or a
+    value padded to 8 bytes; then int64 *status, void *scratch, int64 scratch_bytes. The same bytes on every backend.
+    With `boxed` there are first and one-past-last thread of a box along each launch dimension after the parameters.
+    """
+
+    def __init__(self, function: Function, boxed: bool = False):
+        names = Names()
+        self.function = function
+        self.name = c_name(function.name)
+        names.used |= {"dim", "scratch_bytes"}
+        self.fields = {p: names.family(p.name, ("_shape", "_strides")) for p in function.params}
+        parts = [self._part(p.type) for p in function.params]
+        self.box = 2 * function.rank if boxed else 0
+        self.struct = struct.Struct("=4q" + "".join(parts) + f"{self.box}q" + "QQq")
+        self.size = self.struct.size
+        self._pack = self.struct.pack
+        self.count = sum(_flat_count(p.type) for p in function.params)
+
+    @staticmethod
+    def _part(type: Type) -> str:
+        if isinstance(type, Array):
+            return f"Q{2 * type.ndim}q"
+        size, scalar = type.itemsize, type.scalar  # type: ignore[attr-defined]
+        return f"{type.size}{_FORMAT[scalar.name]}" + f"{-size % 8}x" * (size % 8 > 0)  # type: ignore[attr-defined]
+
+    def pack(
+        self, dims: Sequence[int], values: Sequence[Any], status: int = 0, scratch: int = 0, scratch_bytes: int = 0
+    ) -> bytes:
+        """The bytes. `values`: per array (pointer, *shape, *byte strides), per value its components, all in a row; the
+        box after them.
+        """
+        return self._pack(*dims, *_ONES[len(dims)], *values, status, scratch, scratch_bytes)
+
+    @property
+    def c_declaration(self) -> str:
+        lines = ["typedef struct {", f"    int64_t dim[{MAX_RANK}];"]
+        for p, name in self.fields.items():
+            if isinstance(p.type, Array):
+                shape = f"int64_t {name}_shape[{p.type.ndim}], {name}_strides[{p.type.ndim}];"
+                lines.append(f"    union {{ {type_name(p.type.dtype)} *p; int64_t pad; }} {name}; {shape}")
+            else:
+                words = -(-p.type.itemsize // 8)  # type: ignore[attr-defined]
+                lines.append(f"    union {{ {type_name(p.type)} v; int64_t pad[{words}]; }} {name};")
+        lines += [f"    int64_t wb_box[{self.box}];"] * (self.box > 0)
+        lines += ["    int64_t *status; void *scratch; int64_t scratch_bytes;", f"}} {self.name}_args;"]
+        return "\n".join(lines)
+
+
+_ONES = [(1,) * (MAX_RANK - n) for n in range(MAX_RANK + 1)]  # the extents that a launch of n dimensions leaves open
+
+
+def _flat_count(type: Type) -> int:
+    return 1 + 2 * type.ndim if isinstance(type, Array) else type.size  # type: ignore[attr-defined]
