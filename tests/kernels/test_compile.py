@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from workbench.arrays import capture_log
-from workbench.kernels.compile import c_compiler, nvrtc
+from workbench.kernels.compile import c_compiler, c_library, disk_cache, nvrtc, thread_pool
+from workbench.kernels.compile.compile_error import CompileError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,7 +42,7 @@ def cache(tmp_path, monkeypatch):
     """A cache of this test's own."""
     path = tmp_path / "cache"
     monkeypatch.setenv("WORKBENCH_CACHE", str(path))
-    monkeypatch.setattr(c_compiler, "_loaded", {})
+    monkeypatch.setattr(c_library, "_loaded", {})
     return path
 
 
@@ -55,12 +56,12 @@ def in_process(code, cache, **more):
 
 
 BUILD = f"""
-from workbench.kernels.compile import c_compiler
+from workbench.kernels.compile import c_compiler, c_library
 import numpy as np
 text = {ADD!r}
 path = c_compiler.build(text)
 x = np.zeros(5)
-c_compiler.load(text, "add")(np.array([x.ctypes.data], np.int64).tobytes(), 0, 5)
+c_library.load(text, "add")(np.array([x.ctypes.data], np.int64).tobytes(), 0, 5)
 assert x.tolist() == [0, 1, 2, 3, 4], x
 print(path.name)
 """
@@ -71,22 +72,22 @@ print(path.name)
 
 @pytest.mark.needs_cc
 def test_a_text_is_compiled_once_and_loaded_once(cache, monkeypatch):
-    first = c_compiler.load(text(1), "add")
-    assert c_compiler.load(text(1), "add") is first
+    first = c_library.load(text(1), "add")
+    assert c_library.load(text(1), "add") is first
     monkeypatch.setattr(c_compiler, "_compile", lambda *a: pytest.fail("compiled again"))
-    monkeypatch.setattr(c_compiler, "_loaded", {})
+    monkeypatch.setattr(c_library, "_loaded", {})
     x = np.zeros(4)
-    c_compiler.load(text(1), "add")(arguments(x), 1, 3)
+    c_library.load(text(1), "add")(arguments(x), 1, 3)
     assert x.tolist() == [0, 1, 2, 0]
 
 
 @pytest.mark.needs_cc
 def test_a_warm_load_reads_one_file_and_starts_no_process(cache, monkeypatch):
-    path, plain, read = c_compiler.build(text(2)), c_compiler.read_sealed, []
+    path, plain, read = c_compiler.build(text(2)), disk_cache.read_sealed, []
     monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: pytest.fail("started a process"))
     monkeypatch.setattr(c_compiler, "read_sealed", lambda file: read.append(file) or plain(file))
-    c_compiler.load(text(2), "add")
-    c_compiler.load(text(2), "add")
+    c_library.load(text(2), "add")
+    c_library.load(text(2), "add")
     assert read == [path]
 
 
@@ -117,15 +118,15 @@ def test_a_damaged_file_is_built_again(cache, damage):
         "flipped": good[:1000] + bytes([good[1000] ^ 1]) + good[1001:],
     }[damage])  # fmt: skip
     assert c_compiler.build(text(3)) == path
-    assert c_compiler.read_sealed(path) is not None
+    assert disk_cache.read_sealed(path) is not None
     x = np.zeros(2)
-    c_compiler.load(text(3), "add")(arguments(x), 0, 2)
+    c_library.load(text(3), "add")(arguments(x), 0, 2)
     assert x.tolist() == [0, 1]
 
 
 @pytest.mark.needs_cc
 def test_a_refused_text_says_what_the_compiler_said(cache):
-    with pytest.raises(c_compiler.CompileError, match=r"(?s)fault.* 2 int f\(void\).*undeclared.*\[compiler\]"):
+    with pytest.raises(CompileError, match=r"(?s)fault.* 2 int f\(void\).*undeclared.*\[compiler\]"):
         c_compiler.build("\nint f(void) { return nothing_of_that_name; }\n")
     assert not list(cache.glob("*"))
 
@@ -145,7 +146,7 @@ def test_many_processes_may_compile_one_text_at_once(cache):
 # A child is killed at its first, second, third ... dealing with files and processes; then another one must manage.
 KILLED = f"""
 import os, signal, sys
-from workbench.kernels.compile import c_compiler
+from workbench.kernels.compile import c_compiler, c_library, disk_cache
 text, root, seen = {ADD!r}, os.environ["WORKBENCH_CACHE"], 0
 c_compiler.key(text)
 WATCHED = ("open", "subprocess.Popen", "os.chmod", "os.rename", "os.remove", "os.mkdir", "os.listdir")
@@ -165,8 +166,8 @@ def build():
     sys.addaudithook(watch)
     c_compiler.build(text)
 def use():
-    c_compiler.load(text, "add")
-    left = [name for name in os.listdir(c_compiler.cache_directory()) if not name.endswith((".so", ".tmp"))]
+    c_library.load(text, "add")
+    left = [name for name in os.listdir(disk_cache.cache_directory()) if not name.endswith((".so", ".tmp"))]
     assert not left, left
 for moment in range(1, 100):
     os.environ["WORKBENCH_CACHE"] = f"{{root}}/{{moment}}"
@@ -194,7 +195,7 @@ def test_what_a_kill_left_behind_is_removed_when_it_is_old(cache):
     for file in (old, new):
         file.write_text("half")
     os.utime(old, (0, 0))
-    c_compiler._prepared.cache_clear()
+    disk_cache._prepared.cache_clear()
     c_compiler.build(text(5))
     assert not old.exists() and new.exists()
 
@@ -214,9 +215,9 @@ def test_a_cache_that_others_could_write_is_emptied_and_closed(cache):
     cache.mkdir()
     cache.chmod(0o777)
     planted = cache / f"{c_compiler.key(text(5))}.so"
-    planted.write_bytes(c_compiler.sealed(b"planted"))
+    planted.write_bytes(disk_cache.sealed(b"planted"))
     planted.chmod(0o700)
-    c_compiler.load(text(5), "add")
+    c_library.load(text(5), "add")
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
     assert b"planted" not in planted.read_bytes()
 
@@ -224,14 +225,14 @@ def test_a_cache_that_others_could_write_is_emptied_and_closed(cache):
 def test_a_cache_of_another_user_is_refused(cache, monkeypatch):
     cache.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(c_compiler.CompileError, match="cache-owner"):
-        c_compiler.cache_directory()
+    with pytest.raises(CompileError, match="cache-owner"):
+        disk_cache.cache_directory()
 
 
 def test_a_cache_that_cannot_be_made_gives_way_to_a_temporary_one(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "file" / "cache"))
-    directory = c_compiler.cache_directory()
+    directory = disk_cache.cache_directory()
     assert directory.is_dir() and stat.S_IMODE(directory.stat().st_mode) == 0o700
     directory.rmdir()
 
@@ -239,9 +240,9 @@ def test_a_cache_that_cannot_be_made_gives_way_to_a_temporary_one(tmp_path, monk
 def test_the_cache_lies_where_the_user_says(monkeypatch):
     monkeypatch.delenv("WORKBENCH_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert c_compiler.cache_path() == Path("/somewhere/workbench")
+    assert disk_cache.cache_path() == Path("/somewhere/workbench")
     monkeypatch.setenv("WORKBENCH_CACHE", "/elsewhere")
-    assert c_compiler.cache_path() == Path("/elsewhere")
+    assert disk_cache.cache_path() == Path("/elsewhere")
 
 
 # ---- which compiler
@@ -269,7 +270,7 @@ def test_cc_names_the_compiler_and_its_flags(fresh_compiler):
 def test_without_any_compiler_the_error_says_what_to_install(fresh_compiler, tmp_path, monkeypatch):
     fresh_compiler(CC="", PATH=str(tmp_path))
     monkeypatch.setattr(c_compiler.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(c_compiler.CompileError, match="pip install ziglang"):
+    with pytest.raises(CompileError, match="pip install ziglang"):
         c_compiler.compiler()
     assert not c_compiler.available()
 
@@ -285,7 +286,7 @@ def test_ziglang_compiles_kernels(cache, fresh_compiler, tmp_path):
     pytest.importorskip("ziglang", reason="the ziglang wheel is not installed")
     fresh_compiler(CC="", PATH=str(tmp_path))
     x = np.zeros(3)
-    c_compiler.load(text(6), "add")(arguments(x), 0, 3)
+    c_library.load(text(6), "add")(arguments(x), 0, 3)
     assert x.tolist() == [0, 1, 2]
 
 
@@ -295,7 +296,7 @@ def test_ziglang_compiles_kernels(cache, fresh_compiler, tmp_path):
 @pytest.mark.needs_cc
 @pytest.mark.parametrize("cells", [0, 1, 2, 3, 7, 1000])
 def test_the_pool_runs_every_cell_once(cells):
-    compiled = c_compiler.load(ADD, "add")
+    compiled = c_library.load(ADD, "add")
     x = np.zeros(cells + 1)
     for threads in (1, 2, 3, 8):
         x[:] = 0
@@ -311,7 +312,8 @@ def test_the_pool_sleeps_when_there_is_no_work(cache):
         BUILD + """
 import time
 from pathlib import Path
-c_compiler.load(text, "add")(np.array([np.zeros(100).ctypes.data], np.int64).tobytes(), 0, 100, 4)
+x = np.zeros(100)
+c_library.load(text, "add")(np.array([x.ctypes.data], np.int64).tobytes(), 0, 100, 4)
 def asleep():
     states = [file.read_text().rpartition(")")[2].split()[0] for file in Path("/proc/self/task").glob("*/stat")]
     return len(states) >= 4 and states.count("R") == 1  # this one
@@ -328,7 +330,7 @@ while not asleep():
 def test_two_python_threads_may_use_the_pool_at_once():
     from concurrent.futures import ThreadPoolExecutor
 
-    compiled = c_compiler.load(ADD, "add")
+    compiled = c_library.load(ADD, "add")
     arrays = [np.zeros(1000) for _ in range(4)]
 
     def work(x):
@@ -347,7 +349,7 @@ def test_a_forked_child_makes_a_pool_of_its_own(cache):
         BUILD + """
 import ctypes
 import os
-compiled = c_compiler.load(text, "add")
+compiled = c_library.load(text, "add")
 def run():
     x = np.zeros(1000)
     compiled(np.array([x.ctypes.data], np.int64).tobytes(), 0, 1000, 4)
@@ -369,16 +371,16 @@ def test_a_forked_child_does_not_wait_for_what_its_parent_compiles(cache):
         """
 import os, signal
 from concurrent.futures import Future
-from workbench.kernels.compile import c_compiler
+from workbench.kernels.compile import c_library
 whole, pending = Future(), Future()
 whole.set_result(1)
-c_compiler._coming.append(pending)
-assert not c_compiler.lost(pending) and not c_compiler.lost(whole)
+c_library._coming.append(pending)
+assert not c_library.lost(pending) and not c_library.lost(whole)
 child = os.fork()
 if child == 0:
-    os._exit(0 if c_compiler.lost(pending) and not c_compiler.lost(whole) else 1)
+    os._exit(0 if c_library.lost(pending) and not c_library.lost(whole) else 1)
 assert os.waitpid(child, 0)[1] == 0
-assert not c_compiler.lost(pending)
+assert not c_library.lost(pending)
 """, cache)  # fmt: skip
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -436,7 +438,7 @@ def test_a_cubin_is_kept_on_disk(cache, monkeypatch):
 
 @pytest.mark.needs_nvrtc
 def test_what_nvrtc_refuses_is_told_with_its_log(cache):
-    with pytest.raises(c_compiler.CompileError, match=r"(?s)   1 broken.*\[compiler\]"):
+    with pytest.raises(CompileError, match=r"(?s)   1 broken.*\[compiler\]"):
         nvrtc.to_cubin("broken\n", "sm_80")
 
 
@@ -447,7 +449,7 @@ def test_nvrtc_of_the_wheel_does_without_cupy(cache, monkeypatch):
         pytest.skip("no libnvrtc in a wheel or on the system: CuPy brings its own")
     monkeypatch.setattr(nvrtc, "nvrtc", lambda: nvrtc.WheelNvrtc(paths[0]))
     assert nvrtc.to_cubin(CUDA, "sm_90")[:4] == b"\x7fELF"
-    with pytest.raises(c_compiler.CompileError, match=r"kernel\.cu"):
+    with pytest.raises(CompileError, match=r"kernel\.cu"):
         nvrtc.to_cubin("broken\n", "sm_80")
 
 
@@ -524,12 +526,12 @@ def test_every_piece_of_a_job_is_done_once_whatever_the_team():
     random = np.random.default_rng(1)
     to, ones = np.zeros(997, np.float32), np.ones(997, np.float32)
     args = np.array([to.ctypes.data, ones.ctypes.data], np.uint64)
-    kernel = c_compiler.pool_kernel("wb_add32")
+    kernel = thread_pool.kernel_address("wb_add32")
     jobs = (capture_log.Call * 20_000)()
     expected = np.zeros_like(to)
     for k in range(len(jobs)):
         begin, end = sorted(random.integers(0, 998, 2))
-        team = c_compiler.team(int(random.integers(1, 8)), int(random.integers(1, 5)))
+        team = thread_pool.team(int(random.integers(1, 8)), int(random.integers(1, 5)))
         jobs[k] = capture_log.Call(kernel, args.ctypes.data, begin, end, team)
         expected[begin:end] += 1
 
@@ -538,11 +540,11 @@ def test_every_piece_of_a_job_is_done_once_whatever_the_team():
 
     def again() -> None:  # a second caller, while the pool is taken or not
         for _ in range(2000):
-            c_compiler.pool()(kernel, others.tobytes(), 0, 997, c_compiler.team(3))
+            thread_pool.parallel()(kernel, others.tobytes(), 0, 997, thread_pool.team(3))
 
     second = threading.Thread(target=again)
     second.start()
-    c_compiler.replay()(ctypes.addressof(jobs), len(jobs))
+    thread_pool.replay()(ctypes.addressof(jobs), len(jobs))
     second.join()
     assert np.array_equal(to, expected)
     assert (beside == 2000).all()

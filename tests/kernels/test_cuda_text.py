@@ -17,7 +17,7 @@ from corpus import PROGRAMS, Program, load
 import workbench as wb
 from workbench.kernels.compile import cubin
 from workbench.kernels.compile import nvrtc as compile_cuda
-from workbench.kernels.compile.c_compiler import without_comments
+from workbench.kernels.compile.disk_cache import without_comments
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.c_names import c_name
 from workbench.kernels.emit.signature import Signature, Variant

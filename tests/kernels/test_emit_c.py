@@ -10,7 +10,7 @@ import pytest
 
 from workbench.errors import KernelError, Where
 from workbench.kernels import ir
-from workbench.kernels.compile import c_compiler, nvrtc
+from workbench.kernels.compile import c_compiler, c_library, nvrtc
 from workbench.kernels.emit import c as emit_c
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.c_names import c_name
@@ -97,7 +97,7 @@ def packed(function, dims, args, status=None):
 
 def run(function, dims, *args, variant=None, threads=1):
     variant = variant if variant is not None else Variant()
-    compiled = c_compiler.load(emit_c.text(function, variant), "made")
+    compiled = c_library.load(emit_c.text(function, variant), "made")
     status = np.zeros(STATUS_WORDS, np.int64)
     compiled(packed(function, dims, args, status), 0, dims[0], threads)
     return status
@@ -253,7 +253,7 @@ def test_a_kernel_may_be_named_like_anything(name):
     k.function.name = name
     entry = c_name(name)
     z = np.zeros(3, np.float32)
-    c_compiler.load(emit_c.text(k.function), entry)(packed(k.function, (3,), [z]), 0, 3)
+    c_library.load(emit_c.text(k.function), entry)(packed(k.function, (3,), [z]), 0, 3)
     assert z.tolist() == [1, 1, 1]
 
 

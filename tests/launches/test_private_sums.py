@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.kernels.compile import c_compiler
+from workbench.kernels.compile import thread_pool
 
 pytestmark = pytest.mark.needs_cc
 N, CELLS = 20_000, 50
@@ -63,7 +63,7 @@ def test_workers_that_sleep_are_woken_for_shares(monkeypatch):
     native, teams = capture_log.native, []
     monkeypatch.setattr(capture_log, "native", lambda *args: teams.append(args[-1]) or native(*args))
     assert run(3)[0] is not None
-    assert teams[0] == c_compiler.team(3, 1), "a team without pieces waits for nobody to wake"
+    assert teams[0] == thread_pool.team(3, 1), "a team without pieces waits for nobody to wake"
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])

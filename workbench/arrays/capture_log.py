@@ -18,7 +18,7 @@ import numpy as np
 
 from ..config import config
 from ..errors import LaunchError
-from ..kernels.compile import c_compiler
+from ..kernels.compile import c_compiler, thread_pool
 
 LARGE = 1 << 16  # bytes from which several threads move them faster than one
 _PAIR = struct.Struct("=QQ")
@@ -178,17 +178,17 @@ def native(kernel: int, args: bytes, begin: int, end: int, team: int) -> None:
     """Run compiled code `kernel(args, begin, end)`; `team`: on how many threads, see `compile_c.team`."""
     notes = noting()
     if notes is None:
-        c_compiler.pool()(kernel, args, begin, end, team)
+        thread_pool.parallel()(kernel, args, begin, end, team)
         return
     block = ctypes.create_string_buffer(args, len(args))
-    c_compiler.pool()(kernel, ctypes.cast(block, ctypes.c_char_p), begin, end, team)
+    thread_pool.parallel()(kernel, ctypes.cast(block, ctypes.c_char_p), begin, end, team)
     notes.kept.append(block)
     notes.steps.append(Call(kernel, ctypes.addressof(block), begin, end, team))
 
 
 def _team(size: int) -> int:
     """For so many bytes."""
-    return c_compiler.team(config.threads, c_compiler.PIECES if size >= 64 * LARGE else 1) if size >= LARGE else 1
+    return thread_pool.team(config.threads, thread_pool.PIECES if size >= 64 * LARGE else 1) if size >= LARGE else 1
 
 
 def move(to: Any, source: Any = None) -> None:
@@ -200,7 +200,7 @@ def move(to: Any, source: Any = None) -> None:
     else:
         keep(to, source)
         args = _PAIR.pack(address(to), 0 if source is None else address(source))
-        native(c_compiler.pool_kernel("wb_move"), args, 0, len(to), _team(len(to)))
+        native(thread_pool.kernel_address("wb_move"), args, 0, len(to), _team(len(to)))
 
 
 def _move(to: Any, source: Any) -> None:
@@ -214,7 +214,7 @@ def clearing(data: Any) -> Any:
     args = _PAIR.pack(address(data), 0)
     block = ctypes.create_string_buffer(args, len(args))
     keep(data, block)
-    return Call(c_compiler.pool_kernel("wb_move"), ctypes.addressof(block), 0, len(data), _team(len(data)))
+    return Call(thread_pool.kernel_address("wb_move"), ctypes.addressof(block), 0, len(data), _team(len(data)))
 
 
 def add(to: Any, values: Any) -> None:
@@ -228,7 +228,7 @@ def add(to: Any, values: Any) -> None:
         )
     else:
         keep(to, values)
-        kernel = c_compiler.pool_kernel("wb_add32" if to.itemsize == 4 else "wb_add64")
+        kernel = thread_pool.kernel_address("wb_add32" if to.itemsize == 4 else "wb_add64")
         native(kernel, _PAIR.pack(address(to), address(values)), 0, len(to), _team(to.nbytes))
 
 
@@ -236,7 +236,7 @@ def merge(at: int, dtype: Any, values: Any) -> None:
     """Add the bytes `values`, floats of `dtype`, to as many at an address on the CPU, and clear them."""
     if opened is not None:
         keep(values)
-    kernel = c_compiler.pool_kernel("wb_merge32" if dtype.itemsize == 4 else "wb_merge64")
+    kernel = thread_pool.kernel_address("wb_merge32" if dtype.itemsize == 4 else "wb_merge64")
     native(kernel, _PAIR.pack(at, address(values)), 0, len(values) // dtype.itemsize, _team(len(values)))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import KernelError
 from . import check, show
 from .analysis.accesses import relevant_scalars
-from .compile import c_compiler
+from .compile import c_library
 from .compile.cubin import Resources
 from .emit import c as emit_c
 from .emit import cuda as emit_cuda
@@ -120,10 +120,10 @@ class Program:
     def prepare(self, function: Function, backend: str, variant: Variant) -> Any:
         """Start to compile the primal or one of its adjoints, where that can go on beside other work."""
         key = function, backend, variant
-        if key in self.coming and c_compiler.lost(self.coming[key]):
+        if key in self.coming and c_library.lost(self.coming[key]):
             del self.coming[key]
         if backend == "c" and key not in self.compiled and key not in self.coming:
-            self.coming[key] = c_compiler.begin(emit_c.text(function, variant), c_name(function.name))
+            self.coming[key] = c_library.begin(emit_c.text(function, variant), c_name(function.name))
         return self.coming.get(key)
 
     def executable(

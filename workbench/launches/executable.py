@@ -18,7 +18,7 @@ from ..errors import BoundsError, GradientError, WorkbenchError
 from ..kernels.analysis import launch_ranges
 from ..kernels.analysis import work as cost
 from ..kernels.analysis.thread_conflicts import private
-from ..kernels.compile import c_compiler
+from ..kernels.compile import c_library, thread_pool
 from ..kernels.emit.signature import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
 from ..kernels.interpreter import run
 from ..kernels.ir import Function, root, walk
@@ -54,7 +54,7 @@ class Executable:
 
     def __post_init__(self) -> None:
         self.signature = Signature(self.function, boxed=bool(self.box))
-        self.team = c_compiler.team(self.workers, self.pieces)
+        self.team = thread_pool.team(self.workers, self.pieces)
 
     def run(
         self, program: Program, dims: tuple[int, ...], values: list, views: Any, rows: tuple[int, int] | None = None
@@ -76,7 +76,7 @@ class Executable:
         if self.call is None:
             made = self.call = program.executable(self.function, self.backend, self.variant, _compiled)
             around = self.box or self.can_fail or self.shares or self.team != 1
-            if isinstance(made, c_compiler.Compiled) and not around:
+            if isinstance(made, c_library.Compiled) and not around:
                 self.direct = made.call
         if self.backend == "cuda":
             self._run_cuda(dims, values)
@@ -170,7 +170,7 @@ def _compiled(coming: Future) -> Any:
         pass
     from tqdm.auto import tqdm
 
-    compiling = c_compiler.coming()
+    compiling = c_library.coming()
     with tqdm(total=len(compiling), desc="compiling kernels", leave=False) as bar:
         for _ in as_completed(compiling):
             bar.update()
@@ -223,7 +223,7 @@ def executable_for(
         contiguous=contiguous, restrict=not mixed, check_bounds=config.check_bounds,
         atomic=contested if backend == "cuda" else frozenset(), index32=index32,
     )  # fmt: skip
-    pieces = c_compiler.PIECES if work >= thresholds.LONG_FROM else int(work >= thresholds.WAKE_FROM)
+    pieces = thread_pool.PIECES if work >= thresholds.LONG_FROM else int(work >= thresholds.WAKE_FROM)
     made = Executable(function, backend, variant, config.threads if wide else 1, contested, cut, pieces=pieces)
     return made if ordered else _without_tests(program, made, dims, scalars, shapes)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import capture_log
-from ..kernels.compile import c_compiler
+from ..kernels.compile import thread_pool
 from ..kernels.ir import Function, root, walk
 from ..kernels.ops import memory as rows
 from ..kernels.types import Array
@@ -67,7 +67,7 @@ class Shares:
             capture_log.keep(blocks, self.room)
         try:
             capture_log.native(
-                c_compiler.pool_kernel("wb_slices"), slices, 0, self.workers, c_compiler.team(self.workers)
+                thread_pool.kernel_address("wb_slices"), slices, 0, self.workers, thread_pool.team(self.workers)
             )
             for t in self.targets:
                 for mine in self.room:

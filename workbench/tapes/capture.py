@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from ..arrays import allocation, capture_log
 from ..errors import LaunchError
-from ..kernels.compile import c_compiler
+from ..kernels.compile import thread_pool
 from . import cuda_graph
 from .events import checksum_of, clock
 from .publish import gradients_of
@@ -160,7 +160,7 @@ def _kind(step: Any) -> Any:
 
 
 def _native(row: ctypes.Array) -> Callable[[], None]:
-    replay, at, n = c_compiler.replay(), ctypes.addressof(row), len(row)
+    replay, at, n = thread_pool.replay(), ctypes.addressof(row), len(row)
 
     def run(row: ctypes.Array = row) -> None:
         replay(at, n)

@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import hashlib
 import importlib
 import importlib.util
-import os
-import secrets
 import sys
 from dataclasses import replace
 from functools import lru_cache
@@ -27,8 +24,9 @@ from ..emit.cuda import text as text_of
 from ..emit.signature import Variant
 from ..ir import Function
 from . import cubin
-from .c_compiler import CompileError, cache_directory, read_sealed, refused, without_comments, write_sealed
+from .compile_error import CompileError, refused
 from .cubin import Resources
+from .disk_cache import cache_directory, digest, read_sealed, without_comments, write_sealed
 
 OPTIONS = ("--fmad=false", "--disable-warnings")
 BLOCK = 256
@@ -133,12 +131,11 @@ def to_cubin(text: str, arch: str) -> bytes:
     """The machine code of `text` for a GPU as `sm_80` or `sm_90`, from the cache or compiled. Raises CompileError."""
     options = (f"--gpu-architecture={arch}", *OPTIONS)
     parts = [without_comments(text), repr(nvrtc().getVersion()), *options]
-    path = cache_directory() / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:40]}.cubin"
+    path = cache_directory() / f"{digest(*parts)}.cubin"
     code = read_sealed(path)
     if code is None:
         code = _compile(text, options)
-        made = path.with_name(f"{path.stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-        write_sealed(made, path, code)
+        write_sealed(path, code)
     return code
 
 

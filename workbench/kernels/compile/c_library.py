@@ -1,0 +1,94 @@
+"""Compiled C kernels in this process: loaded once, several compiled side by side."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from .c_compiler import build, library_path
+from .disk_cache import read_sealed
+from .thread_pool import parallel
+
+
+class Compiled:
+    """A kernel in machine code. `call(packed, begin, end)` runs on the calling thread, without Python's lock."""
+
+    def __init__(self, path: Path, name: str):
+        self.path, self.name = path, name
+        self.library = ctypes.CDLL(str(path))
+        self.call = getattr(self.library, name)
+        self.call.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64]
+        self.call.restype = None
+        self.address = ctypes.cast(self.call, ctypes.c_void_p).value
+
+    def __call__(self, packed: bytes, begin: int, end: int, team: int = 1) -> None:
+        """Run the cells [begin, end) of the outermost launch dimension."""
+        if team == 1 or end - begin <= 1:
+            self.call(packed, begin, end)
+        else:
+            parallel()(self.address, packed, begin, end, team)
+
+
+_loaded: dict[tuple[str, str, tuple[str, ...]], Compiled] = {}
+_lock = threading.Lock()
+
+
+def load(text: str, name: str, flags: tuple[str, ...] = ()) -> Compiled:
+    """The function `name` of `text`, compiled at most once per machine and loaded at most once per process."""
+    found = _loaded.get((text, name, flags))
+    if found is None:
+        found = _kept(Compiled(build(text, flags), name), text, flags)
+    return found
+
+
+def _kept(made: Compiled, text: str, flags: tuple[str, ...]) -> Compiled:
+    """The first that was made of `text`."""
+    with _lock:
+        return _loaded.setdefault((text, made.name, flags), made)
+
+
+_builders: ThreadPoolExecutor | None = None
+_coming: list[Future] = []  # that nobody has seen complete
+
+
+def begin(text: str, name: str) -> Future:
+    """`load` in another thread: a compiler is a process of its own, so several run side by side."""
+    global _builders
+    found = _loaded.get((text, name, ()))
+    if found is None:
+        path = library_path(text)
+        if read_sealed(path) is not None:
+            found = _kept(Compiled(path, name), text, ())
+    if found is not None:
+        done: Future = Future()
+        done.set_result(found)
+        return done
+    if _builders is None:
+        _builders = ThreadPoolExecutor(os.cpu_count() or 1, "workbench-compile")
+    made = _builders.submit(load, text, name)
+    _coming[:] = [f for f in _coming if not f.done()] + [made]
+    return made
+
+
+def coming() -> list[Future]:
+    """What is being compiled now."""
+    return [f for f in _coming if not f.done()]
+
+
+def lost(future: Future) -> bool:
+    """Will nobody complete it: it was begun by the parent of this forked process."""
+    return future not in _coming and not future.done()
+
+
+def _forked() -> None:
+    """The threads of the parent do not exist in a forked child."""
+    global _builders, _lock
+    _builders, _lock = None, threading.Lock()
+    _coming.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,137 @@
+"""What was compiled, kept on disk under the hash of everything that it depends on.
+
+A cached file carries the hash of its own bytes at its end, so that a file cut short by a crash is seen and built
+again. Files are written beside their place and moved into it: two processes, or one killed in the middle, leave
+nothing broken. The directory is private, as what is in it gets executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import secrets
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+from ...config import config
+from .compile_error import CompileError
+
+log = logging.getLogger("workbench")
+
+SEAL = b"workbench"
+SEAL_SIZE = len(SEAL) + 32
+STALE_S = 3600.0
+
+
+def cache_path() -> Path:
+    """Where compiled kernels are kept: `config.cache_dir`, $WORKBENCH_CACHE, else a folder in the user's cache."""
+    if config.cache_dir is not None:
+        return config.cache_dir
+    wish = os.environ.get("WORKBENCH_CACHE")
+    if wish:
+        return Path(wish)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "workbench"
+
+
+def cache_directory() -> Path:
+    """The cache directory, made if need be, private. Raises CompileError [cache-owner] if it is not ours."""
+    path = _prepared(cache_path())
+    if not path.is_dir():  # removed meanwhile
+        _prepared.cache_clear()
+        path = _prepared(cache_path())
+    return path
+
+
+@lru_cache(None)
+def _prepared(path: Path) -> Path:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private(path)
+    except OSError as e:
+        log.warning("the cache %s cannot be used (%s): kernels are kept for this process only", path, e)
+        return Path(tempfile.mkdtemp(prefix="workbench-"))
+    _sweep(path)
+    return path
+
+
+def _make_private(path: Path) -> None:
+    seen = os.lstat(path)
+    if not stat.S_ISDIR(seen.st_mode) and not stat.S_ISLNK(seen.st_mode):
+        raise OSError(f"{path} is not a directory")
+    seen = os.stat(path)
+    if hasattr(os, "geteuid") and seen.st_uid != os.geteuid():
+        raise CompileError(
+            f"the cache directory {path} belongs to another user, who could put code into it.\n"
+            f"Write instead:   WORKBENCH_CACHE=/a/directory/of/yours\n[cache-owner]"
+        )
+    if seen.st_mode & 0o077:
+        if seen.st_mode & 0o022:  # others could have planted files: their seals prove nothing
+            for file in path.glob("*.*"):
+                file.unlink(missing_ok=True)
+        os.chmod(path, 0o700)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed compilations left behind."""
+    for name in os.listdir(path):
+        try:
+            if name.endswith(".tmp") and time.time() - os.stat(path / name).st_mtime > STALE_S:
+                os.unlink(path / name)
+        except OSError:
+            continue
+
+
+def sealed(data: bytes) -> bytes:
+    return data + SEAL + hashlib.sha256(data).digest()
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """What was written to `path`, if it is all there and was written by us."""
+    try:
+        with open(path, "rb") as file:
+            seen = os.fstat(file.fileno())
+            data = file.read()
+    except OSError:
+        return None
+    ours = not hasattr(os, "geteuid") or (seen.st_uid == os.geteuid() and not seen.st_mode & 0o022)
+    whole = ours and len(data) > SEAL_SIZE and sealed(data[:-SEAL_SIZE]) == data
+    return data[:-SEAL_SIZE] if whole else None
+
+
+@contextmanager
+def temporary(path: Path) -> Iterator[Path]:
+    """The name of a new file beside `path`, removed again if nobody moves it away."""
+    made = path.with_name(f"{path.stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield made
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def write_sealed(path: Path, data: bytes) -> None:
+    """Put `data` at `path` in one step."""
+    with temporary(path) as made:
+        made.write_bytes(sealed(data))
+        made.chmod(0o700)
+        os.replace(made, path)
+
+
+def digest(*parts: str) -> str:
+    """The name of what is made of these texts."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+
+
+def without_comments(text: str) -> str:
+    """What counts of a text: a kernel that moved in its file stays compiled."""
+    kept, done = [], 0
+    while (start := text.find("/*", done)) >= 0 and (end := text.find("*/", start + 2)) >= 0:
+        kept.append(text[done:start].rstrip(" \t"))
+        done = end + 2 + text.startswith("\n", end + 2)
+    return "".join([*kept, text[done:]])

@@ -1,0 +1,49 @@
+"""The threads that share the cells of a launch: `pool.c`, compiled on this machine when it is first used.
+
+They look for work for some microseconds and then sleep on a condition: never do they spin on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from pathlib import Path
+
+from .c_compiler import build
+
+PIECES = 4  # of a share, where others may help
+
+
+@lru_cache(None)
+def _library() -> ctypes.CDLL:
+    text = Path(__file__).with_name("pool.c").read_text("utf-8")
+    return ctypes.CDLL(str(build(text, ("-pthread",))))
+
+
+@lru_cache(None)
+def parallel():
+    """wb_parallel(kernel address, packed, begin, end, team)."""
+    run = _library().wb_parallel
+    run.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]
+    run.restype = None
+    return run
+
+
+def team(threads: int, pieces: int = 1) -> int:
+    """The last argument of `parallel()`: how many threads, each with a share of `pieces`; 0 pieces: over at once."""
+    return threads | pieces << 32 if threads > 1 else 1
+
+
+@lru_cache(None)
+def kernel_address(name: str) -> int:
+    """The address of a function of the pool's text, to be run by the pool."""
+    return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
+
+
+@lru_cache(None)
+def replay():
+    """wb_replay(calls, their number): a list of native calls, one after the other."""
+    run = _library().wb_replay
+    run.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+    run.restype = None
+    return run
