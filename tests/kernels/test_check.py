@@ -11,7 +11,7 @@ from workbench.kernels.ops import control, memory
 from workbench.kernels.ops.row import Row
 from workbench.kernels.types import Array, Stack, bool_, float32, float64, int32, int64, uint8, vector
 
-ADD = Row("add", type=lambda a, b: a)
+ADD = Row("add", type=lambda a, b: a, sign="+")
 X = Array(float32)
 VEC = vector(3, float32)
 
