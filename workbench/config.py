@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import LaunchError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def _flag(value: Any) -> bool:
@@ -33,7 +35,11 @@ def _threads(value: Any) -> int:
 
 
 def _folder(value: Any) -> Path | None:
-    return None if value is None else Path(value).expanduser()
+    if value is None:
+        return None
+    from pathlib import Path
+
+    return Path(value).expanduser()
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {

@@ -1,6 +1,7 @@
 """Compilers, the cache on disk and the pool of threads: what is built once is found again, and nothing breaks it."""
 
 import ctypes
+import importlib.util
 import os
 import shlex
 import stat
@@ -269,7 +270,7 @@ def test_cc_names_the_compiler_and_its_flags(fresh_compiler):
 
 def test_without_any_compiler_the_error_says_what_to_install(fresh_compiler, tmp_path, monkeypatch):
     fresh_compiler(CC="", PATH=str(tmp_path))
-    monkeypatch.setattr(c_compiler.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(CompileError, match="pip install ziglang"):
         c_compiler.compiler()
     assert not c_compiler.available()

@@ -7,7 +7,6 @@ made from it. Names are the user's, made unique by numbering; constants without 
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -259,6 +258,8 @@ class Beside(list[SourceLine]):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
+        import html
+
         style = f"margin:6px 12px;padding-left:1em;{_FONT}"
         items = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
         return html_beside(self) + (f'<ul style="{style}">{items}</ul>' if items else "")
@@ -381,13 +382,12 @@ def _tokens(language: str) -> re.Pattern[str]:
     )
 
 
-_TOKENS = {language: _tokens(language) for language in _KEYWORDS}
-
-
 def colour(code: str, language: str) -> str:
     """Program text as HTML: every character escaped, tokens in spans. Languages: python, ir, c."""
+    import html
+
     parts, last = [], 0
-    for match in _TOKENS[language].finditer(code):
+    for match in _tokens(language).finditer(code):
         parts.append(html.escape(code[last : match.start()]))
         parts.append(f'<span style="color:{_COLOURS[match.lastgroup or ""]}">{html.escape(match.group())}</span>')
         last = match.end()
@@ -420,7 +420,7 @@ class Listing(str):
 
     def _repr_html_(self) -> str:
         parts, last = [], 0
-        for match in _PREAMBLE.finditer(self) if self.language == "c" else ():
+        for match in re.finditer(_PREAMBLE, self) if self.language == "c" else ():
             parts += [_block(self[last : match.start()], "c"), _folded(match.group())]
             last = match.end()
         return "".join([*parts, _block(self[last:], self.language)])
@@ -428,7 +428,7 @@ class Listing(str):
 
 # The same types and small functions stand above every C text, down to the struct of the kernel's own arguments.
 _ARGUMENTS = r"struct \{\n    int64_t dim\["
-_PREAMBLE = re.compile(rf"\n*^typedef (?!{_ARGUMENTS})[\s\S]*?(?=^typedef {_ARGUMENTS})", re.MULTILINE)
+_PREAMBLE = rf"(?m)\n*^typedef (?!{_ARGUMENTS})[\s\S]*?(?=^typedef {_ARGUMENTS})"
 
 
 def _block(text: str, language: str) -> str:

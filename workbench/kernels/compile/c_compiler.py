@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import logging
 import os
 import platform
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .compile_error import CompileError, refused
 from .disk_cache import cache_directory, digest, read_sealed, temporary, without_comments, write_sealed
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 log = logging.getLogger("workbench")
 
@@ -39,6 +38,9 @@ class Compiler:
 @lru_cache(None)
 def compiler() -> Compiler:
     """The C compiler in use: `CC`, else cc, gcc, clang, else the `ziglang` wheel. Raises CompileError without one."""
+    import importlib.util
+    import shutil
+
     wishes = [shlex.split(os.environ.get("CC", "")), ["cc"], ["gcc"], ["clang"]]
     for wish in wishes:
         found = shutil.which(wish[0]) if wish else None
@@ -61,6 +63,8 @@ def available() -> bool:
 
 
 def _native(command: tuple[str, ...]) -> Compiler:
+    import subprocess
+
     real = os.path.realpath(command[0])
     seen = os.stat(real)
     said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
@@ -68,6 +72,8 @@ def _native(command: tuple[str, ...]) -> Compiler:
 
 
 def _zig() -> Compiler:
+    import importlib.metadata
+
     version = importlib.metadata.version("ziglang")
     log.info("compiling with ziglang %s: its very first kernel takes a few seconds", version)
     return Compiler((sys.executable, "-m", "ziglang", "cc"), f"ziglang {version}", ("-fno-sanitize=undefined",))
@@ -76,6 +82,8 @@ def _zig() -> Compiler:
 @lru_cache(None)
 def processor() -> str:
     """What `-march=native` depends on."""
+    from pathlib import Path
+
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -105,6 +113,8 @@ def build(text: str, flags: tuple[str, ...] = ()) -> Path:
 
 
 def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
+    import subprocess
+
     used = compiler()
     with temporary(path) as made:
         command = [*used.command, *FLAGS, *used.flags, *flags, "-x", "c", "-", "-o", str(made), "-lm"]

@@ -6,11 +6,14 @@ import ctypes
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .c_compiler import build, library_path
 from .disk_cache import read_sealed
 from .thread_pool import parallel
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Compiled:

@@ -7,20 +7,20 @@ nothing broken. The directory is private, as what is in it gets executed.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
-import secrets
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...config import config
 from .compile_error import CompileError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 log = logging.getLogger("workbench")
 
@@ -31,6 +31,8 @@ STALE_S = 3600.0
 
 def cache_path() -> Path:
     """Where compiled kernels are kept: `config.cache_dir`, $WORKBENCH_CACHE, else a folder in the user's cache."""
+    from pathlib import Path
+
     if config.cache_dir is not None:
         return config.cache_dir
     wish = os.environ.get("WORKBENCH_CACHE")
@@ -51,6 +53,9 @@ def cache_directory() -> Path:
 
 @lru_cache(None)
 def _prepared(path: Path) -> Path:
+    import tempfile
+    from pathlib import Path
+
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_private(path)
@@ -89,6 +94,8 @@ def _sweep(path: Path) -> None:
 
 
 def sealed(data: bytes) -> bytes:
+    import hashlib
+
     return data + SEAL + hashlib.sha256(data).digest()
 
 
@@ -108,6 +115,8 @@ def read_sealed(path: Path) -> bytes | None:
 @contextmanager
 def temporary(path: Path) -> Iterator[Path]:
     """The name of a new file beside `path`, removed again if nobody moves it away."""
+    import secrets
+
     made = path.with_name(f"{path.stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         yield made
@@ -125,6 +134,8 @@ def write_sealed(path: Path, data: bytes) -> None:
 
 def digest(*parts: str) -> str:
     """The name of what is made of these texts."""
+    import hashlib
+
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
 
 

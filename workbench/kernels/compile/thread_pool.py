@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
-from pathlib import Path
 
 from .c_compiler import build
 
@@ -16,6 +15,8 @@ PIECES = 4  # of a share, where others may help
 
 @lru_cache(None)
 def _library() -> ctypes.CDLL:
+    from pathlib import Path
+
     text = Path(__file__).with_name("pool.c").read_text("utf-8")
     return ctypes.CDLL(str(build(text, ("-pthread",))))
 
