@@ -14,6 +14,7 @@ import workbench as wb
 from workbench import device
 from workbench.arrays import allocation
 from workbench.device import Device, catch_up, let_follow
+from workbench.kernels.analysis.launch_form import LaunchForm
 from workbench.kernels.emit.signature import Variant, needs_scratch
 from workbench.launches import executable as executables
 from workbench.launches import race_check
@@ -133,12 +134,13 @@ def note(most_threads: int, block: int = 256) -> str:
 
 def launched(function, fake, check_bounds=False, alone=False):
     """Run one function as a launch on a GPU would; the log of what happened."""
-    executable = executables.Executable(function, "cuda", Variant(check_bounds=check_bounds), 1)
+    form = LaunchForm((4,), backend="cuda")
+    executable = executables.Executable(squares.program(), function, form, Variant(check_bounds=check_bounds))
     executable.alone = alone
     said = lambda packed, cells, stream, **size: fake.log.append(f"launch on {stream}{note(**size)}")  # noqa: E731
     executable.call = SimpleNamespace(launch=said)
     values = [v for p in function.arrays for v in (0, *(4,) * p.type.ndim, *(4,) * p.type.ndim)]
-    executable._run_cuda((4,), values)
+    executable._run_cuda(values)
     return fake.log
 
 

@@ -43,14 +43,16 @@ def functions(program: Program, F) -> Iterator[tuple[Function, Variant]]:
     arrays, tape = program.arrays(F, program.start()), wb.Tape()
     with tape:
         program.run(F, arrays)
-    plans = {(id(e.command.program), e.command.plan.groups): e.command.plan for e in tape.events if e.kind == "launch"}
+    plans = {
+        (id(e.command.program), e.command.plan.form.groups): e.command.plan for e in tape.events if e.kind == "launch"
+    }
     assert plans, "the program launches nothing"
     for plan in plans.values():
         written = {plan.program.leaves[k].name for k, _ in plan.writes}
-        groups = tuple(g for g in plan.groups if g & written)
+        groups = tuple(g for g in plan.form.groups if g & written)
         reverse = plan.program.reverse(plan.program.floats, groups)
         for function in filter(None, (plan.program.function, reverse.function, reverse.count)):
-            yield function, variant(function, F, bool(plan.groups))
+            yield function, variant(function, F, bool(plan.form.groups))
 
 
 def variant(function: Function, F, overlap: bool) -> Variant:
@@ -397,7 +399,7 @@ def test_cells_are_counted_in_32_bits_only_where_there_are_few_enough():
     x, y = wb.zeros(4), wb.zeros(4)
     few = wb.launch(pairs, dim=(2**15, 2**16 - 1), inputs=[x, y], record_cmd=True)
     many = wb.launch(pairs, dim=(2**15, 2**16), inputs=[x, y], record_cmd=True)
-    assert few.plan.index32 and not many.plan.index32
+    assert few.plan.form.index32 and not many.plan.form.index32
     function = pairs.program().function
     loop = "for (uint32_t wb_thread = wb_worker; wb_thread < wb_total;"
     assert loop in emit_cuda.text(function, form(function)) and loop not in emit_cuda.text(function)

@@ -11,6 +11,7 @@ from workbench.kernels import ir, types
 from workbench.kernels.analysis import accesses, launch_ranges
 from workbench.kernels.analysis.accesses import accesses_by_array, accesses_of, relevant_scalars
 from workbench.kernels.analysis.affine import limits_of
+from workbench.kernels.analysis.launch_form import LaunchForm
 from workbench.kernels.analysis.thread_conflicts import private, write_race
 from workbench.kernels.ops import control, memory
 from workbench.kernels.ops.row import ROWS, Effect, Row
@@ -177,7 +178,7 @@ X = {"x": (10,), "y": (4, 6), "v": (5,), "flags": (8,)}
 def test_a_shifted_index_gives_a_shifted_box():
     k = Kernel()
     k.load(k.x, k.op("add", k.tid(), 2))
-    assert launch_ranges.box(only(k), (5,), {}, X) == ((2, 6),)
+    assert launch_ranges.box(only(k), LaunchForm((5,), {}, X)) == ((2, 6),)
 
 
 def test_a_guard_narrows_the_box_and_its_else_branch_gets_the_negation():
@@ -185,8 +186,8 @@ def test_a_guard_narrows_the_box_and_its_else_branch_gets_the_negation():
     i = k.tid()
     k.when(k.test("lt", i, 3), lambda: k.load(k.x, i), lambda: k.store(k.x, i))
     then, other = accesses_of(k.f)
-    assert launch_ranges.box(then, (8,), {}, X) == ((0, 2),)
-    assert launch_ranges.box(other, (8,), {}, X) == ((3, 7),)
+    assert launch_ranges.box(then, LaunchForm((8,), {}, X)) == ((0, 2),)
+    assert launch_ranges.box(other, LaunchForm((8,), {}, X)) == ((3, 7),)
     assert then.effect is Effect.READS and other.effect is Effect.WRITES
 
 
@@ -194,7 +195,7 @@ def test_and_written_as_an_if_is_two_guards():
     k = Kernel()
     i = k.tid()
     k.when(k.both(k.test("ge", i, 2), lambda: k.test("lt", i, k.n)), lambda: k.load(k.x, i))
-    assert launch_ranges.box(only(k), (9,), {"n": 5}, X) == ((2, 4),)
+    assert launch_ranges.box(only(k), LaunchForm((9,), {"n": 5}, X)) == ((2, 4),)
     assert only(k).certain and len(only(k).guards) == 2
 
 
@@ -204,49 +205,51 @@ def test_or_is_two_guards_in_its_else_branch_only():
     c = k.either(k.test("lt", i, 2), lambda: k.test("ge", i, 6))
     k.when(c, lambda: k.load(k.x, i), lambda: k.store(k.x, i))
     then, other = accesses_of(k.f)
-    assert not then.certain and launch_ranges.box(then, (9,), {}, X) == ((0, 8),)
-    assert other.certain and launch_ranges.box(other, (9,), {}, X) == ((2, 5),)
+    assert not then.certain and launch_ranges.box(then, LaunchForm((9,), {}, X)) == ((0, 8),)
+    assert other.certain and launch_ranges.box(other, LaunchForm((9,), {}, X)) == ((2, 5),)
 
 
 def test_an_index_that_is_not_affine_covers_its_axis_only():
     k = Kernel(2)
     i = k.tid()
     k.load(k.y, k.op("floordiv", i, 2), i)
-    assert launch_ranges.box(only(k), (3,), {}, X) == ((0, 3), (0, 2))
+    assert launch_ranges.box(only(k), LaunchForm((3,), {}, X)) == ((0, 3), (0, 2))
 
 
 def test_an_empty_launch_touches_nothing():
     k = Kernel()
     k.load(k.x, k.tid())
-    assert launch_ranges.box(only(k), (0,), {}, X) == launch_ranges.EMPTY
-    launch_ranges.check(k.f, (0,), {}, {"x": (0,)})
+    assert launch_ranges.box(only(k), LaunchForm((0,), {}, X)) == launch_ranges.EMPTY
+    launch_ranges.check(k.f, LaunchForm((0,), {}, {"x": (0,)}))
 
 
 def test_negative_indices_that_wrap_are_shifted():
     k = Kernel()
     k.load(k.x, k.wrap(k.op("sub", k.tid(), 3), k.x))
-    assert launch_ranges.box(only(k), (3,), {}, X) == ((7, 9),)
-    assert launch_ranges.box(only(k), (4,), {}, X) == ((0, 9),)
-    launch_ranges.check(k.f, (4,), {}, X)
+    assert launch_ranges.box(only(k), LaunchForm((3,), {}, X)) == ((7, 9),)
+    assert launch_ranges.box(only(k), LaunchForm((4,), {}, X)) == ((0, 9),)
+    launch_ranges.check(k.f, LaunchForm((4,), {}, X))
 
 
 def test_a_loop_that_depends_on_the_thread_has_a_tight_box():
     k = Kernel()
     i = k.tid()
     k.loop(0, i, 1, lambda t: k.load(k.x, k.op("sub", i, t)))
-    assert launch_ranges.box(only(k), (6,), {}, X) == ((1, 5),)
+    assert launch_ranges.box(only(k), LaunchForm((6,), {}, X)) == ((1, 5),)
 
 
 def test_a_loop_written_backwards_by_its_number_of_turns_is_followed():
     k = Kernel()
     trips = k.op("trips", 2, k.tid(), 1)
     k.loop(k.op("sub", trips, 1), -1, -1, lambda t: k.load(k.x, k.op("add", t, 2)))
-    assert launch_ranges.box(only(k), (7,), {}, X) == ((0, 9),)  # below thread 2 the form of `trips` is negative
+    assert launch_ranges.box(only(k), LaunchForm((7,), {}, X)) == (
+        (0, 9),
+    )  # below thread 2 the form of `trips` is negative
     k = Kernel()
     trips = k.op("trips", 2, k.n, 3)
     back = k.op("sub", trips, 1)
     k.loop(back, -1, -1, lambda t: k.load(k.x, k.op("add", k.op("mul", t, 3), 2)))
-    assert launch_ranges.box(only(k), (7,), {"n": 9}, X) == ((2, 8),) and only(k).certain
+    assert launch_ranges.box(only(k), LaunchForm((7,), {"n": 9}, X)) == ((2, 8),) and only(k).certain
 
 
 def test_an_index_handed_out_of_a_branch_is_known_where_the_condition_is_asked_again():
@@ -260,8 +263,8 @@ def test_an_index_handed_out_of_a_branch_is_known_where_the_condition_is_asked_a
         regions[1].results = (k.const(0),)
     handed = k.b.append(control.IF, (c,), (I32,), regions).outs[0]
     k.when(c, lambda: k.store(k.x, handed))
-    assert only(k).certain and launch_ranges.box(only(k), (5,), {}, X) == ((0, 3),)
-    assert private(k.f, "x", (5,), {}, X)
+    assert only(k).certain and launch_ranges.box(only(k), LaunchForm((5,), {}, X)) == ((0, 3),)
+    assert private(k.f, "x", LaunchForm((5,), {}, X))
     k.store(k.x, handed)
     accesses._kept.clear()
     assert accesses_of(k.f)[1].indices == (None,)
@@ -271,7 +274,7 @@ def test_host_arithmetic_in_an_index_is_followed():
     k = Kernel()
     half = k.op("floordiv", k.n, 2)
     k.load(k.x, k.op("add", k.tid(), half))
-    assert launch_ranges.box(only(k), (3,), {"n": 9}, X) == ((4, 6),)
+    assert launch_ranges.box(only(k), LaunchForm((3,), {"n": 9}, X)) == ((4, 6),)
     assert relevant_scalars(k.f) == ("n",)
 
 
@@ -280,7 +283,7 @@ def test_components_are_accesses_of_the_root_array():
     seen = types.Array(F32, 2)
     c = k.b.append(memory.COMPONENTS, (k.v,), (seen,)).outs[0]
     k.store(c, k.tid(), k.const(2), row=memory.ACCUMULATE)
-    assert only(k).array is k.v and launch_ranges.box(only(k), (4,), {}, X) == ((0, 3),)
+    assert only(k).array is k.v and launch_ranges.box(only(k), LaunchForm((4,), {}, X)) == ((0, 3),)
     group = accesses_by_array(k.f)["v"]
     assert group.accumulates == group.writes == group.all == [only(k)] and group.reads == []
 
@@ -288,16 +291,16 @@ def test_components_are_accesses_of_the_root_array():
 def test_an_index_that_may_overflow_is_not_trusted():
     k = Kernel()
     k.load(k.x, k.op("mul", k.op("mul", k.tid(), 1 << 20), 1 << 12))
-    assert launch_ranges.box(only(k), (4,), {}, X) == ((0, 9),)
-    launch_ranges.check(k.f, (4,), {}, X)  # every thread reads x[0]
+    assert launch_ranges.box(only(k), LaunchForm((4,), {}, X)) == ((0, 9),)
+    launch_ranges.check(k.f, LaunchForm((4,), {}, X))  # every thread reads x[0]
 
 
 def test_widening_after_an_overflow_is_not_trusted():
     k = Kernel()
     always_zero = k.op("mul", k.op("mul", k.op("add", k.tid(), 1), 1 << 16), 1 << 16)
     k.load(k.x, k.op("cast", always_zero, type=types.int64))
-    assert launch_ranges.box(only(k), (5,), {}, X) == ((0, 9),)
-    launch_ranges.check(k.f, (5,), {}, X)
+    assert launch_ranges.box(only(k), LaunchForm((5,), {}, X)) == ((0, 9),)
+    launch_ranges.check(k.f, LaunchForm((5,), {}, X))
 
 
 # ---- refusals ----
@@ -306,9 +309,9 @@ def test_widening_after_an_overflow_is_not_trusted():
 def test_a_launch_larger_than_the_array_is_refused_and_the_message_names_everything():
     k = Kernel()
     k.load(k.x, k.tid())
-    launch_ranges.check(k.f, (10,), {}, X)
+    launch_ranges.check(k.f, LaunchForm((10,), {}, X))
     with pytest.raises(errors.BoundsError) as e:
-        launch_ranges.check(k.f, (11,), {}, X, {"x": "mass"})
+        launch_ranges.check(k.f, LaunchForm((11,), {}, X), {"x": "mass"})
     text = str(e.value)
     assert e.value.slug == "bounds" and e.value.where.line == 3
     for part in ("'k'", "'mass'", "(10,)", "thread 10", "index 10", "cell.py:3", "[bounds]"):
@@ -320,43 +323,43 @@ def test_a_component_out_of_range_is_refused():
     c = k.b.append(memory.COMPONENTS, (k.v,), (types.Array(F32, 2),)).outs[0]
     k.store(c, k.tid(), k.const(3))
     with pytest.raises(errors.BoundsError, match="index 3 on axis 1"):
-        launch_ranges.check(k.f, (1,), {}, X)
+        launch_ranges.check(k.f, LaunchForm((1,), {}, X))
 
 
 def test_a_guarded_neighbour_is_not_refused():
     k = Kernel()
     i = k.tid()
     k.when(k.test("lt", k.op("add", i, 1), k.shape(k.x)), lambda: k.load(k.x, k.op("add", i, 1)))
-    launch_ranges.check(k.f, (10,), {}, X)
+    launch_ranges.check(k.f, LaunchForm((10,), {}, X))
     k = Kernel()
     k.load(k.x, k.op("add", k.tid(), 1))
     with pytest.raises(errors.BoundsError):
-        launch_ranges.check(k.f, (10,), {}, X)
+        launch_ranges.check(k.f, LaunchForm((10,), {}, X))
 
 
 def test_a_guard_over_two_thread_indices_is_never_overlooked():
     k = Kernel(2)
     i, j = k.tid(0), k.tid(1)
     k.when(k.test("lt", k.op("add", i, j), 10), lambda: k.load(k.x, k.op("add", i, j)))
-    launch_ranges.check(k.f, (8, 8), {}, X)
+    launch_ranges.check(k.f, LaunchForm((8, 8), {}, X))
     k = Kernel(2)
     i, j = k.tid(0), k.tid(1)
     k.when(k.test("eq", i, j), lambda: k.store(k.x, i))
-    assert write_race(k.f, (3, 3), {}, X) is None
+    assert write_race(k.f, LaunchForm((3, 3), {}, X)) is None
 
 
 def test_a_data_dependent_guard_is_never_refused():
     k = Kernel()
     k.when(k.load(k.flags, 0), lambda: k.load(k.x, k.op("add", k.tid(), 50)))
-    launch_ranges.check(k.f, (3,), {}, X)
+    launch_ranges.check(k.f, LaunchForm((3,), {}, X))
 
 
 def test_a_loop_without_turns_is_not_refused():
     k = Kernel()
     k.loop(0, k.n, 1, lambda t: k.load(k.x, k.op("add", t, 50)))
-    launch_ranges.check(k.f, (3,), {"n": 0}, X)
+    launch_ranges.check(k.f, LaunchForm((3,), {"n": 0}, X))
     with pytest.raises(errors.BoundsError):
-        launch_ranges.check(k.f, (3,), {"n": 1}, X)
+        launch_ranges.check(k.f, LaunchForm((3,), {"n": 1}, X))
 
 
 def test_a_loop_that_may_break_and_a_while_are_not_refused():
@@ -367,15 +370,15 @@ def test_a_loop_that_may_break_and_a_while_are_not_refused():
         k.load(k.x, k.const(99))
     k.b.append(control.WHILE, (), (), (ir.Region(), body), attr=control.Loop())
     assert not any(a.certain for a in accesses_of(k.f) if a.name == "x")
-    launch_ranges.check(k.f, (1,), {}, X)
+    launch_ranges.check(k.f, LaunchForm((1,), {}, X))
 
 
 def test_a_triangular_loop_is_refused_by_a_thread_that_runs():
     k = Kernel()
     k.loop(0, k.tid(), 1, lambda t: k.load(k.x, t))
-    launch_ranges.check(k.f, (11,), {}, X)
+    launch_ranges.check(k.f, LaunchForm((11,), {}, X))
     with pytest.raises(errors.BoundsError, match="thread 11 uses index 10"):
-        launch_ranges.check(k.f, (12,), {}, X)
+        launch_ranges.check(k.f, LaunchForm((12,), {}, X))
 
 
 # ---- threads against threads ----
@@ -386,29 +389,29 @@ def test_one_cell_a_thread_is_private_and_a_stencil_is_not():
     i = k.tid()
     k.load(k.x, i)
     k.store(k.x, i, row=memory.ACCUMULATE)
-    assert private(k.f, "x", (9,), {}, X)
+    assert private(k.f, "x", LaunchForm((9,), {}, X))
     k.load(k.x, k.op("add", i, 1))
     accesses._kept.clear()
-    assert not private(k.f, "x", (9,), {}, X)
-    assert private(k.f, "x", (1,), {}, X)
+    assert not private(k.f, "x", LaunchForm((9,), {}, X))
+    assert private(k.f, "x", LaunchForm((1,), {}, X))
 
 
 def test_an_axis_of_extent_one_need_not_appear():
     k = Kernel(2)
     k.store(k.x, k.tid(1))
-    assert private(k.f, "x", (1, 5), {}, X)
-    assert not private(k.f, "x", (2, 5), {}, X)
+    assert private(k.f, "x", LaunchForm((1, 5), {}, X))
+    assert not private(k.f, "x", LaunchForm((2, 5), {}, X))
 
 
 def test_blocks_and_linear_indices_are_private():
     k = Kernel()
     i3 = k.op("mul", k.tid(), 3)
     k.loop(i3, k.op("add", i3, 3), 1, lambda t: k.store(k.x, t))
-    assert private(k.f, "x", (3,), {}, X)
+    assert private(k.f, "x", LaunchForm((3,), {}, X))
     k = Kernel(2)
     k.store(k.x, k.op("add", k.op("mul", k.tid(0), k.n), k.tid(1)))
-    assert private(k.f, "x", (2, 4), {"n": 4}, X)
-    assert not private(k.f, "x", (2, 4), {"n": 3}, X)
+    assert private(k.f, "x", LaunchForm((2, 4), {"n": 4}, X))
+    assert not private(k.f, "x", LaunchForm((2, 4), {"n": 3}, X))
 
 
 def test_two_different_strides_are_not_private():
@@ -416,42 +419,42 @@ def test_two_different_strides_are_not_private():
     i = k.tid()
     k.load(k.x, i)
     k.store(k.x, k.op("mul", i, 2))
-    assert not private(k.f, "x", (5,), {}, X)
+    assert not private(k.f, "x", LaunchForm((5,), {}, X))
 
 
 def test_a_guard_that_leaves_one_thread_makes_a_cell_private():
     k = Kernel()
     i = k.tid()
     k.when(k.test("eq", i, 0), lambda: k.store(k.x, 0))
-    assert private(k.f, "x", (9,), {}, X)
-    assert write_race(k.f, (9,), {}, X) is None
+    assert private(k.f, "x", LaunchForm((9,), {}, X))
+    assert write_race(k.f, LaunchForm((9,), {}, X)) is None
 
 
 def test_all_threads_storing_to_one_cell_is_a_race():
     k = Kernel()
     store = k.store(k.x, 0)
-    assert write_race(k.f, (1,), {}, X) is None
-    assert write_race(k.f, (2,), {}, X)[:3] == (store, (0,), (1,))
+    assert write_race(k.f, LaunchForm((1,), {}, X)) is None
+    assert write_race(k.f, LaunchForm((2,), {}, X))[:3] == (store, (0,), (1,))
 
 
 def test_a_diagonal_index_and_neighbouring_stores_are_races():
     k = Kernel(2)
     k.store(k.x, k.op("add", k.tid(0), k.tid(1)))
-    assert write_race(k.f, (2, 2), {}, X)[1:3] == ((0, 1), (1, 0))
+    assert write_race(k.f, LaunchForm((2, 2), {}, X))[1:3] == ((0, 1), (1, 0))
     k = Kernel()
     k.store(k.x, k.tid())
     k.store(k.x, k.op("add", k.tid(), 1))
-    assert write_race(k.f, (3,), {}, X) is not None
+    assert write_race(k.f, LaunchForm((3,), {}, X)) is not None
     k = Kernel()
     k.loop(0, 3, 1, lambda t: k.store(k.x, k.op("add", k.tid(), t)))
-    assert write_race(k.f, (3,), {}, X) is not None
+    assert write_race(k.f, LaunchForm((3,), {}, X)) is not None
 
 
 def test_atomics_and_data_dependent_stores_are_no_proven_race():
     k = Kernel()
     k.store(k.x, 0, row=memory.ACCUMULATE)
     k.when(k.load(k.flags, 0), lambda: k.store(k.x, 0))
-    assert write_race(k.f, (3,), {}, X) is None
+    assert write_race(k.f, LaunchForm((3,), {}, X)) is None
 
 
 # ---- against brute force ----
@@ -550,7 +553,7 @@ def _inside(index, shape):
 def test_boxes_contain_all_that_was_touched(data):
     k, launch = Random(data.draw, True).k, _launch(data.draw)
     events = k.run(*launch)
-    of = {a.stmt: launch_ranges.box(a, *launch) for a in accesses_of(k.f)}
+    of = {a.stmt: launch_ranges.box(a, LaunchForm(*launch)) for a in accesses_of(k.f)}
     for stmt, name, index, _ in events:
         if _inside(index, launch[2][name]):
             assert of[stmt] and all(lo <= i <= hi for i, (lo, hi) in zip(index, of[stmt], strict=True))
@@ -561,7 +564,7 @@ def test_boxes_contain_all_that_was_touched(data):
 def test_a_refusal_is_always_true(data):
     k, launch = Random(data.draw, True).k, _launch(data.draw)
     try:
-        launch_ranges.check(k.f, *launch)
+        launch_ranges.check(k.f, LaunchForm(*launch))
     except errors.BoundsError:
         assert any(not _inside(index, launch[2][name]) for _, name, index, _ in k.run(*launch))
 
@@ -572,10 +575,10 @@ def test_straight_code_is_refused_exactly_when_it_leaves_an_array(data):
     k, launch = Random(data.draw, False).k, _launch(data.draw)
     leaves = any(not _inside(index, launch[2][name]) for _, name, index, _ in k.run(*launch))
     if not leaves:
-        launch_ranges.check(k.f, *launch)
+        launch_ranges.check(k.f, LaunchForm(*launch))
     else:
         with pytest.raises(errors.BoundsError):
-            launch_ranges.check(k.f, *launch)
+            launch_ranges.check(k.f, LaunchForm(*launch))
 
 
 @thorough
@@ -584,7 +587,7 @@ def test_private_means_that_no_address_has_two_threads(data):
     k, launch = Random(data.draw, data.draw(st.booleans())).k, _launch(data.draw)
     events = k.run(*launch)
     for array in ("x", "y"):
-        if private(k.f, array, *launch):
+        if private(k.f, array, LaunchForm(*launch)):
             owner = {}
             for _, name, index, thread in events:
                 assert name != array or owner.setdefault(index, thread) == thread
@@ -594,7 +597,7 @@ def test_private_means_that_no_address_has_two_threads(data):
 @given(st.data())
 def test_a_write_race_is_always_true(data):
     k, launch = Random(data.draw, data.draw(st.booleans())).k, _launch(data.draw)
-    found = write_race(k.f, *launch)
+    found = write_race(k.f, LaunchForm(*launch))
     if found:
         stmt, a, b, *_ = found
         stores = [e for e in k.run(*launch) if e[0].row is memory.STORE]

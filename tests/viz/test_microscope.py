@@ -329,7 +329,7 @@ def _compared(program: fuzz.Program) -> int:
     for k, event in enumerate(tape.events):
         if event.command is None or event.reverse is None:
             continue
-        thread = tuple(rng.randrange(d) for d in event.command.plan.dims)
+        thread = tuple(rng.randrange(d) for d in event.command.plan.form.dims)
         m = tape.microscope(k, thread)
         for s in m.steps:
             if s.phase != "reverse" or not s.note.startswith("added to d ") or "[" not in s.note:
@@ -340,7 +340,8 @@ def _compared(program: fuzz.Program) -> int:
             index = tuple(int(i) for i in inside.split(","))
             whole = [t for t in m.steps if t.phase == "reverse" and t.note == s.note]
             cells = [t for t in m.steps if f"from d {name}[" in t.note]
-            if len(index) != len(a.shape) or not isinstance(s.adjoint, float) or cells or event.command.plan.groups:
+            shared = event.command.plan.form.groups
+            if len(index) != len(a.shape) or not isinstance(s.adjoint, float) or cells or shared:
                 continue  # components, and cells that the thread also stores to, are tested by hand
             rows = [r for r in tape.ledger(a, index, at=k).rows if r.position == k and r.thread == thread]
             got = float(np.sum([t.adjoint for t in whole]))
@@ -624,7 +625,7 @@ def _microscopes(program: fuzz.Program, keep: str, less: float) -> list[module.M
     }
     tape.backward(grads=wanted)
     return [
-        tape.microscope(k, tuple(rng.randrange(d) for d in e.command.plan.dims))
+        tape.microscope(k, tuple(rng.randrange(d) for d in e.command.plan.form.dims))
         for k, e in enumerate(tape.events) if e.command is not None
     ]  # fmt: skip
 

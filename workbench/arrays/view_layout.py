@@ -81,7 +81,8 @@ def _joined(owner: array, new: Type, old_size: int, new_size: int) -> tuple[tupl
 
 def field_of(dtype: Type, path: str) -> tuple[Type, int]:
     """Type and byte offset, within one element, of a field (`"q"`, `"inner.a"`). Raises LaunchError [field]."""
-    kind, offset = dtype, 0
+    kind: Any = dtype
+    offset = 0
     for name in path.split("."):
         if not isinstance(kind, Struct) or name not in dict(kind.fields):
             raise LaunchError(f"{dtype} has no field {path!r}", slug="field")

@@ -310,7 +310,8 @@ def _event(e: Event) -> Any:
     if e.command is not None:
         c = e.command
         back = None if e.reverse is None else e.reverse.shadows
-        launch = c.program, c.plan.dims, c.plan.backend, c.flat, c.places if c.declared else None, c.declared, back
+        form, places = c.plan.form, c.places if c.declared else None
+        launch = c.program, form.dims, form.backend, c.flat, places, c.declared, back
     marks = e.followed, e.checked
     return _event_again, (e.id, e.kind, e.label, e.where, e.reads, e.writes, kept, e.arrays, marks, launch)
 

@@ -132,12 +132,11 @@ class _Launch:
         for stmt in walk(self.function.body):
             if stmt.row is control.CALL and any(isinstance(a.type, Array) for a in stmt.args):
                 raise _refused("a func with an adjoint of its own reaches into arrays", self.event)
-        plan = self.command.plan
-        shared = plan.groups if plan.backend != "numpy" else ()
-        if plan.backend != "numpy" and not certain(self.function, frozenset().union(plan.overlapping, *shared)):
+        form = self.command.plan.form
+        if form.backend != "numpy" and not certain(self.function, form.shared):
             self.pattern.certain = False
         try:
-            run.run(self.function, plan.dims, Copies(self.event).primal(), trace=self.trace)
+            run.run(self.function, form.dims, Copies(self.event).primal(), trace=self.trace)
         except BoundsError as error:
             raise _refused(f"run again, the launch leaves an array ({error.what})", self.event) from None
         self.finish()

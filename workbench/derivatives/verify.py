@@ -189,7 +189,7 @@ def _check_tape(
             "gradcheck of a tape that keeps only what adjoints read.", slug="not-kept",
             why="Its launches cannot be run again from what they started from.", instead='wb.Tape(keep="all")',
         )  # fmt: skip
-    launches = [n for n, e in enumerate(tape.events) if e.reverse is not None and 0 not in e.command.plan.dims]
+    launches = [n for n, e in enumerate(tape.events) if e.reverse is not None and 0 not in e.command.plan.form.dims]
     opaque = [e for e in tape.events if e.kind in ("func", "loop", "foreign")]
     whole = not opaque and (
         len([e for e in tape.events if e.reverse is not None]) > 1 or any(e.command is None for e in tape.events)

@@ -24,10 +24,10 @@ from ..kernels.reading.reader import Reader
 from ..kernels.types import is_float
 
 if TYPE_CHECKING:
+    from ..kernels.analysis.launch_form import Groups
     from ..kernels.program import Program
 
-Groups = tuple[frozenset[str], ...]
-Mistake = Callable[["Program", frozenset[str], Groups], Reverse]
+Mistake = Callable[["Program", frozenset[str], "Groups"], Reverse]
 
 SHADOW = ir.Role.SHADOW
 

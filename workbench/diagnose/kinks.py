@@ -42,7 +42,7 @@ class Kinks:
         statements = list(ir.walk(event.reverse.reverse.function.body))
         if not any(map(_decides, statements)):
             return
-        self.left -= math.prod(event.command.plan.dims) * len(statements)
+        self.left -= math.prod(event.command.plan.form.dims) * len(statements)
         if self.left < 0:
             raise Enough
 

@@ -22,7 +22,7 @@ def aliased(case: Case) -> Iterator[Finding]:
     seen: set = set()
     for step in case.trail.steps:
         command = step.event.command
-        for group in command.plan.groups if command is not None else ():
+        for group in command.plan.form.groups if command is not None else ():
             names = _names(case.tape, step.event, group)
             written = {id(a.array) for a in step.accesses if a.writes}
             key = step.event.label, step.event.where, tuple(names)

@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import KernelError
 from . import check, show
 from .analysis.accesses import relevant_scalars
+from .analysis.launch_form import Groups
 from .compile import c_library
 from .compile.cubin import Resources
 from .emit import c as emit_c
@@ -32,8 +33,6 @@ from .reading.declare import resolve, type_from
 from .reading.reader import Reading, read
 from .reading.source import Source, source
 from .types import Array, Struct, Type, is_float
-
-Groups = tuple[frozenset[str], ...]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,13 +12,13 @@ import numpy as np
 from ..arrays.workspace import mirrored_values
 from ..config import config
 from ..errors import GradientError
+from ..kernels.analysis.launch_form import Groups, LaunchForm
 from ..kernels.ir import Function, walk
 from ..kernels.ops import memory as rows
 from ..kernels.ops.row import Effect
 from ..kernels.passes import simplify
 from ..kernels.passes import stencil_adjoint as gathering
 from ..kernels.passes.adjoint import Reverse
-from ..kernels.program import Groups, Program
 from . import thresholds
 from .executable import Executable, executable_for, mirrors, root_name
 from .race_check import Races
@@ -51,14 +52,14 @@ class Backward:
         leaves out what comes behind `pull`.
         """
         if self.gather is not None:
-            self.executable.run(plan.program, plan.dims, packed + self.gather.part_values, None)
+            self.executable.run(packed + self.gather.part_values, None)
             shadows = [(k, space[flat[k].allocation]) for k in self.gather.targets]
-            self.gather.run(plan.program, mirrored_values(flat, shadows))
+            self.gather.run(mirrored_values(flat, shadows))
             return
         if self.pull is not None:
-            self.pull.run(plan.program, packed, fresh)
+            self.pull.run(packed, fresh)
         if rest:
-            self.executable.run(plan.program, plan.dims, packed, views)
+            self.executable.run(packed, views)
 
 
 @dataclass(eq=False)
@@ -66,18 +67,17 @@ class Pull:
     """What runs before an adjoint from which contributions to other cells were taken out (`kernels.gather.pull`)."""
 
     ready: Any  # the executable that stores to some targets, as they are fresh, and adds to the others
-    dims: tuple[int, ...]
     grid: tuple[int, ...]
     targets: tuple[int, ...]  # positions
     covers: bool  # does it touch every cell of its targets
     cleared: tuple[int, ...] | None  # the shadows that the rest only clears; None: it does more than that
     made: dict[tuple[int, ...], Executable] = field(default_factory=dict)
 
-    def run(self, program: Program, values: list, fresh: tuple[int, ...]) -> None:
+    def run(self, values: list, fresh: tuple[int, ...]) -> None:
         """`fresh`: the targets that hold nothing yet."""
         if fresh not in self.made:
             self.made[fresh] = self.ready(fresh)
-        self.made[fresh].run(program, self.dims, [*values, *self.grid], None)
+        self.made[fresh].run([*values, *self.grid], None)
 
 
 @dataclass(eq=False)
@@ -89,26 +89,26 @@ class Gather:
 
     executable: Executable
     targets: tuple[int, ...]
-    dims: tuple[int, ...]
     parts: tuple[Any, ...]
 
     @property
     def part_values(self) -> list:
         values: list = []
+        rank = len(self.executable.form.dims)
         for data in self.parts:
             values.append(data.__array_interface__["data"][0])
-            values += data.shape[: len(self.dims)]
-            values += data.strides[: len(self.dims)]
+            values += data.shape[:rank]
+            values += data.strides[:rank]
         return values
 
-    def run(self, program: Program, shadow_values: list) -> None:
-        self.executable.run(program, self.dims, shadow_values + self.part_values, None)
+    def run(self, shadow_values: list) -> None:
+        self.executable.run(shadow_values + self.part_values, None)
 
 
 def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
     program = plan.program
     reverse = program.reverse(active, plan.changing)
-    if reverse.returned is not None and int(np.prod(plan.dims)) > 1:
+    if reverse.returned is not None and math.prod(plan.form.dims) > 1:
         raise GradientError(
             f"Kernel {program.name!r} computes with what `{reverse.returned.row.name}` returned,"
             " on the way to a gradient.",
@@ -120,39 +120,33 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
     position = {leaf.name: k for k, leaf in enumerate(program.leaves)}
     shadows = tuple(position[p.name] for p in program.function.params if p.name in active)
     needed = dict(plan.reads)
-    mirrored = {f"{prefix}{n}": n for prefix in ("d_", "after_", "ties_", "") for n in plan.shapes}
-    contiguous = frozenset(m for m, n in mirrored.items() if n in plan.contiguous)
-    shapes = {m: plan.shapes[n] for m, n in mirrored.items()}
-    shapes |= {f"d_{n}": (1,) for n in active if n not in plan.shapes}  # of declared scalars
+    form = replace(plan.form, groups=apart)
 
-    def ready(function: Function, dims: tuple[int, ...] = plan.dims, grid: Any = ()) -> Executable:
-        return executable_for(  # in order where it repeats atomics as plain updates of one copy
-            program, function, plan.backend, dims, plan.scalars | dict(grid), shapes, contiguous,
-            (*apart, plan.overlapping), plan.index32, reverse.ordered,
-        )  # fmt: skip
+    def ready(function: Function, form: LaunchForm = form) -> Executable:
+        return executable_for(program, function, form.beside(function), reverse.ordered)
 
     main = ready(function)
     gather = pull = None
-    targets = {plan.shapes.get(mirrors(n)) for n in main.contested}  # one gather runs over the cells of all of them
-    alike = len(targets) == 1 and None not in targets
-    alike = alike and len(plan.dims) == function.rank
-    size = math.prod(plan.dims)
-    if alike and plan.backend == "c" and thresholds.large(size) and not apart:
+    targets = {form.shapes.get(mirrors(n)) for n in main.contested}  # one gather runs over the cells of all
+    alike = len(targets) == 1 and None not in targets and len(form.dims) == function.rank
+    size = math.prod(form.dims)
+    if alike and form.backend == "c" and thresholds.large(size) and not apart:
         shape = targets.pop()
-        beside = frozenset(f"d_{n}" for n in active if plan.shapes.get(n) == shape)
+        beside = frozenset(f"d_{n}" for n in active if form.shapes.get(n) == shape)
         pulled = program.once(gathering.pull, function, main.contested, beside)
         big = pulled is None and size >= thresholds.SPLIT_FROM
         halves = program.once(gathering.split, function, main.contested) if big else None
         if pulled is not None:
-            main, pull = ready(pulled.rest), _pull(plan, pulled, position, ready)
+            main, pull = ready(pulled.rest), _pull(plan, pulled, position, form, ready)
         elif halves is not None:
             parts = {part.name for part in halves.parts}
-            contiguous, shapes = contiguous | parts, shapes | dict.fromkeys(parts, plan.dims)
-            main, gather = ready(halves.map), _gather(plan, halves, position, ready)
+            shapes = {**form.shapes, **dict.fromkeys(parts, form.dims)}
+            form = replace(form, contiguous=form.contiguous | parts, shapes=shapes)
+            main, gather = ready(halves.map, form), _gather(halves, position, form, ready)
     if pull is None:
         for part in (main, gather.executable if gather else None):
             if part is not None:
-                program.prepare(part.function, part.backend, part.variant)
+                program.prepare(part.function, form.backend, part.variant)
     races = plan.races() if config.race_guard else None
     needs = reverse.needs | (races.guard.needs if races else frozenset())
     return Backward(
@@ -166,28 +160,31 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
 
 def _merged(plan: Plan, reverse: Reverse) -> tuple[Function, Groups]:
     """The adjoint with one name for an array that was only read under two, and the groups that are left then."""
-    changed = set().union(*(g for g in plan.groups if g & plan.written))
-    twins = tuple(pair for pair in plan.twins if not changed & set(pair) and reverse.count is None)
+    changed = set().union(*(g for g in plan.form.groups if g & plan.written))
+    twins = tuple(pair for pair in plan.form.twins if not changed & set(pair) and reverse.count is None)
     if not twins:
-        return reverse.function, plan.groups
+        return reverse.function, plan.form.groups
     known = {p.name for p in reverse.function.params}
     same = tuple((f"{p}{a}", f"{p}{b}") for p in ("", "d_") for a, b in twins if {f"{p}{a}", f"{p}{b}"} <= known)
-    left = (g - {b for _, b in twins} for g in plan.groups)
+    left = (g - {b for _, b in twins} for g in plan.form.groups)
     return plan.program.once(simplify.merged, reverse.function, same), tuple(g for g in left if len(g) > 1)
 
 
-def _pull(plan: Plan, pulled: gathering.Pull, position: dict[str, int], ready: Any) -> Pull:
-    shape = plan.shapes[mirrors(pulled.targets[0])]
-    dims = tuple(min(n, d + h) for n, d, h in zip(shape, plan.dims, pulled.high, strict=True))
-    grid = dict(zip(pulled.grid, plan.dims, strict=True))
+def _pull(
+    plan: Plan, pulled: gathering.Pull, position: dict[str, int], form: LaunchForm, ready: Callable[..., Executable]
+) -> Pull:
+    shape = form.shapes[mirrors(pulled.targets[0])]
+    dims = tuple(min(n, d + h) for n, d, h in zip(shape, form.dims, pulled.high, strict=True))
+    grid = dict(zip(pulled.grid, form.dims, strict=True))
+    cells = replace(form, dims=dims, scalars={**form.scalars, **grid})
 
     def make(fresh: tuple[int, ...]) -> Executable:
         names = frozenset(f"d_{plan.program.leaves[k].name}" for k in fresh)
         function = plan.program.once(gathering.storing, pulled.pull, names) if names else pulled.pull
-        return ready(function, dims, grid)
+        return ready(function, cells)
 
     targets = tuple(position[mirrors(n)] for n in pulled.targets)
-    return Pull(make, dims, plan.dims, targets, dims == shape, _cleared(pulled.rest, position))
+    return Pull(make, form.dims, targets, dims == shape, _cleared(pulled.rest, position))
 
 
 def _cleared(rest: Function, position: dict[str, int]) -> tuple[int, ...] | None:
@@ -203,14 +200,16 @@ def _cleared(rest: Function, position: dict[str, int]) -> tuple[int, ...] | None
     return tuple(found)
 
 
-def _gather(plan: Plan, halves: gathering.Split, position: dict[str, int], ready: Any) -> Gather:
+def _gather(
+    halves: gathering.Split, position: dict[str, int], form: LaunchForm, ready: Callable[..., Executable]
+) -> Gather:
     """Room for the parts, and the cells that can get something."""
     rim = halves.rim
     parts = []
     for part in halves.parts:
-        shape = tuple(n + 2 * r for n, r in zip(plan.dims, rim, strict=True))
+        shape = tuple(n + 2 * r for n, r in zip(form.dims, rim, strict=True))
         parts.append(np.zeros((*shape, *part.type.dtype.shape), part.type.dtype.numpy))  # type: ignore[attr-defined]
     targets = tuple(position[mirrors(t)] for t in halves.targets)
-    shape = plan.shapes[mirrors(halves.targets[0])]
-    dims = tuple(min(n, d + h) for n, d, h in zip(shape, plan.dims, halves.high, strict=True))
-    return Gather(ready(halves.gather, dims), targets, dims, tuple(parts))
+    shape = form.shapes[mirrors(halves.targets[0])]
+    dims = tuple(min(n, d + h) for n, d, h in zip(shape, form.dims, halves.high, strict=True))
+    return Gather(ready(halves.gather, replace(form, dims=dims)), targets, tuple(parts))

@@ -17,6 +17,7 @@ from ..device import catch_up, get_device, let_follow, on_host, xp
 from ..errors import BoundsError, GradientError, WorkbenchError
 from ..kernels.analysis import launch_ranges
 from ..kernels.analysis import work as cost
+from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
 from ..kernels.emit.signature import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
@@ -25,7 +26,7 @@ from ..kernels.ir import Function, root, walk
 from ..kernels.ops import memory as rows
 from ..kernels.ops.row import Effect
 from ..kernels.passes import simplify
-from ..kernels.program import Groups, Program
+from ..kernels.program import Program
 from . import thresholds
 from .private_sums import Shares, shares
 
@@ -38,10 +39,11 @@ PATIENCE_S = 1.0  # for a compiler, without a word
 class Executable:
     """One function, ready to run for one variant on one backend."""
 
+    program: Program
     function: Function
-    backend: str
+    form: LaunchForm
     variant: Variant
-    workers: int
+    workers: int = 1
     contested: frozenset[str] = frozenset()  # where threads meet; not looked for in launches of a few threads
     shares: Shares | None = None
     box: tuple[int, ...] = ()  # first and one-past-last thread per dimension that `variant.inner` runs
@@ -56,30 +58,25 @@ class Executable:
         self.signature = Signature(self.function, boxed=bool(self.box))
         self.team = thread_pool.team(self.workers, self.pieces)
 
-    def run(
-        self, program: Program, dims: tuple[int, ...], values: list, views: Any, rows: tuple[int, int] | None = None
-    ) -> None:
+    def run(self, values: list, views: Any, rows: tuple[int, int] | None = None) -> None:
         """`values`: flat, as `Signature.pack` takes them; `views()`: NumPy views, for the interpreter.
 
         `rows`: only these of the first launch dimension; on the C backend alone.
         """
+        dims = self.form.dims
         if 0 in dims:
             return
         if self.direct is not None and rows is None and capture_log.opened is None:
             self.direct(self.signature.pack(dims, values), 0, dims[0])
             return
         noted = capture_log.opened is not None and capture_log.check()
-        if self.backend == "numpy":
+        if self.form.backend == "numpy":
             arrays = views()
             capture_log.do(lambda: run.run(self.function, dims, arrays))
             return
-        if self.call is None:
-            made = self.call = program.executable(self.function, self.backend, self.variant, _compiled)
-            around = self.box or self.can_fail or self.shares or self.team != 1
-            if isinstance(made, c_library.Compiled) and not around:
-                self.direct = made.call
-        if self.backend == "cuda":
-            self._run_cuda(dims, values)
+        call = self.call or self._compile()
+        if self.form.backend == "cuda":
+            self._run_cuda(values)
             return
         begin, end = rows or (0, dims[0])
         if self.box:
@@ -87,15 +84,22 @@ class Executable:
         status = _status() if self.can_fail else None
         record = 0 if status is None else ctypes.addressof(status)
         if self.shares is not None:
-            self.shares.run(self, dims, values, record, (begin, end))
+            self.shares.run(self, values, record, (begin, end))
         elif noted:
-            capture_log.native(self.call.address, self.signature.pack(dims, values, record), begin, end, self.team)
+            capture_log.native(call.address, self.signature.pack(dims, values, record), begin, end, self.team)
         else:
-            self.call(self.signature.pack(dims, values, record), begin, end, self.team)
+            call(self.signature.pack(dims, values, record), begin, end, self.team)
         if noted and status is not None:
             self._watch(status)
         if status is not None and status[0]:
             self.fail(list(status))
+
+    def _compile(self) -> Any:
+        made = self.call = self.program.executable(self.function, self.form.backend, self.variant, _compiled)
+        around = self.box or self.can_fail or self.shares or self.team != 1
+        if isinstance(made, c_library.Compiled) and not around:
+            self.direct = made.call
+        return made
 
     def _watch(self, status: Any) -> None:
         """After a replay: has the launch failed."""
@@ -114,7 +118,7 @@ class Executable:
         capture_log.keep(status)
         capture_log.noting().checks.append(look)  # type: ignore[union-attr]
 
-    def _run_cuda(self, dims: tuple[int, ...], values: list) -> None:
+    def _run_cuda(self, values: list) -> None:
         """Queued on CuPy's current stream, in order with torch's; waits only where it can fail on the device.
 
         All but the launch itself is done once, also for a capture; what failed in a replay is looked for after it.
@@ -124,7 +128,7 @@ class Executable:
         status = cupy.zeros(STATUS_WORDS, np.int64) if self.can_fail else None
         scratch = _scratch(cupy, notes) if needs_scratch(self.function) else None
         packed = self.signature.pack(
-            dims, values, 0 if status is None else int(status.data.ptr),
+            self.form.dims, values, 0 if status is None else int(status.data.ptr),
             0 if scratch is None else int(scratch.data.ptr), 0 if scratch is None else SCRATCH_BYTES,
         )  # fmt: skip
         size = {"most_threads": 2**31 if scratch is None else SCRATCH_THREADS}
@@ -134,7 +138,7 @@ class Executable:
         def launch() -> None:
             if notes is not None and status is not None:
                 status.fill(0)
-            self.call.launch(packed, math.prod(dims), cupy.cuda.get_current_stream().ptr, **size)
+            self.call.launch(packed, math.prod(self.form.dims), cupy.cuda.get_current_stream().ptr, **size)
 
         catch_up(device)
         capture_log.do(launch, device.ordinal)
@@ -197,61 +201,60 @@ def _status() -> Any:
     return (ctypes.c_int64 * STATUS_WORDS)()
 
 
-def executable_for(
-    program: Program, function: Function, backend: str, dims: tuple, scalars: dict, shapes: dict,
-    contiguous: frozenset[str], groups: Groups, index32: bool, ordered: bool = False,
-) -> Executable:  # fmt: skip
+def executable_for(program: Program, function: Function, form: LaunchForm, ordered: bool = False) -> Executable:
     """Choose the text and the workers: in parallel only if no two threads update one address.
 
-    `ordered`: threads run one after the other, in their order, whatever the function shows.
+    `form`: of a launch of `function`. `ordered`: threads run one after the other, in their order, whatever the
+    function shows: a replay repeats atomics as plain updates of one copy.
     """
     stmts = list(walk(function.body))
     ordered = ordered or any(s.row in rows.ATOMICS and is_used(function, s.outs[0]) for s in stmts)
-    cells = math.prod(dims)
-    work = cells * cost.work(function, scalars, shapes) if backend == "c" and not ordered else 0
+    cells = math.prod(form.dims)
+    work = cells * cost.work(function, form) if form.backend == "c" and not ordered else 0
     wide = work >= thresholds.PARALLEL_FROM and config.threads > 1
-    asked = backend == "cuda" or (backend == "c" and (wide or thresholds.large(cells)))
-    contested = _contested(function, dims, scalars, shapes, groups) if asked else frozenset()
-    changed = {mirrors(root_name(s)) for s in stmts if s.row.effect in (Effect.WRITES, Effect.ACCUMULATES)}
-    mixed = bool(changed & set().union(*groups))  # does it write to memory that goes by several names here
+    asked = form.backend == "cuda" or (form.backend == "c" and (wide or thresholds.large(cells)))
+    contested = _contested(function, form) if asked else frozenset()
+    changed = {root_name(s) for s in stmts if s.row.effect in (Effect.WRITES, Effect.ACCUMULATES)}
+    mixed = bool(changed & form.shared)  # does it write to memory that goes by several names here
     cut = None
     if wide and contested:
         if work >= thresholds.WAKE_FROM and not (mixed or config.deterministic):
-            cut = shares(function, contested, shapes, contiguous, config.threads, work)
+            cut = shares(function, contested, form, config.threads, work)
         wide = False
     variant = Variant(
-        contiguous=contiguous, restrict=not mixed, check_bounds=config.check_bounds,
-        atomic=contested if backend == "cuda" else frozenset(), index32=index32,
+        contiguous=form.contiguous, restrict=not mixed, check_bounds=config.check_bounds,
+        atomic=contested if form.backend == "cuda" else frozenset(), index32=form.index32,
     )  # fmt: skip
     pieces = thread_pool.PIECES if work >= thresholds.LONG_FROM else int(work >= thresholds.WAKE_FROM)
-    made = Executable(function, backend, variant, config.threads if wide else 1, contested, cut, pieces=pieces)
-    return made if ordered else _without_tests(program, made, dims, scalars, shapes)
+    workers = config.threads if wide else 1
+    made = Executable(program, function, form, variant, workers, contested, cut, pieces=pieces)
+    return made if ordered else _without_tests(made)
 
 
-def _without_tests(program: Program, made: Executable, dims: tuple, scalars: dict, shapes: dict) -> Executable:
+def _without_tests(made: Executable) -> Executable:
     """Most threads pass the tests for the border of a grid: for those the tests are left out."""
-    if made.backend != "c" or made.can_fail or made.contested or not thresholds.large(math.prod(dims)):
+    form, program = made.form, made.program
+    if form.backend != "c" or made.can_fail or made.contested or not thresholds.large(math.prod(form.dims)):
         return made
     names = {leaf.name for leaf in program.leaves}
-    numbers = {*(program.leaves[k].name for k in program.index_positions), *(n for n in scalars if n not in names)}
-    found = launch_ranges.interior(made.function, dims, scalars, shapes, numbers)
+    numbers = {*(program.leaves[k].name for k in program.index_positions), *(n for n in form.scalars if n not in names)}
+    found = launch_ranges.interior(made.function, form, numbers)
     if found is None:
         return made
     inner = program.once(simplify.assume, made.function, found.taken)
     variant = replace(made.variant, inner=inner, alone=found.whole)
     ends = tuple(e for pair in found.box for e in pair)
-    return Executable(made.function, made.backend, variant, made.workers, box=ends, pieces=made.pieces)
+    return Executable(program, made.function, form, variant, made.workers, box=ends, pieces=made.pieces)
 
 
 def is_used(function: Function, value: Any) -> bool:
     return any(value in s.args or any(value in r.results for r in s.regions) for s in walk(function.body))
 
 
-def _contested(function: Function, dims: tuple, scalars: dict, shapes: dict, groups: Groups) -> frozenset[str]:
+def _contested(function: Function, form: LaunchForm) -> frozenset[str]:
     """Arrays whose accumulations may meet in one element."""
     names = {root_name(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS}
-    shared = set().union(*groups) if groups else set()
-    return frozenset(n for n in names if {n, mirrors(n)} & shared or not private(function, n, dims, scalars, shapes))
+    return frozenset(n for n in names if n in form.shared or not private(function, n, form))
 
 
 def root_name(stmt: Any) -> str:

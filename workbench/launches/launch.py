@@ -214,7 +214,7 @@ class Command:
                 if capture_log.opened is not None and capture_log.noting() is not None:
                     self._note()
                 else:
-                    plan.forward.run(self.program, plan.dims, self.values, self.views)
+                    plan.forward.run(self.values, self.views)
             except BaseException as failure:
                 if event is not None:
                     tape.after_failure(event, failure)
@@ -231,7 +231,7 @@ class Command:
             if isinstance(a, array):
                 capture_log.noting().use(a.allocation, "read")  # type: ignore[union-attr]
         with capture_log.allowed():
-            self.plan.forward.run(self.program, self.plan.dims, self.values, self.views)
+            self.plan.forward.run(self.values, self.views)
 
     def views(self) -> list:
         return views(self.program.function, self.flat)

@@ -22,11 +22,12 @@ from ..config import config
 from ..device import Device, get_device
 from ..errors import LaunchError
 from ..kernels.analysis import launch_ranges
-from ..kernels.analysis.accesses import accesses_by_array
+from ..kernels.analysis.accesses import Access, Grouped, accesses_by_array
+from ..kernels.analysis.launch_form import Groups, LaunchForm
 from ..kernels.compile import c_compiler
 from ..kernels.ir import walk
 from ..kernels.ops import memory as rows
-from ..kernels.program import Groups, Program
+from ..kernels.program import Program
 from ..kernels.types import is_float
 from .adjoint_plan import Backward, plan_adjoint
 from .executable import Executable, executable_for, is_used, root_name
@@ -43,12 +44,7 @@ class Plan:
     """What all launches of one form share. Positions are those of flat parameters."""
 
     program: Program
-    dims: tuple[int, ...]
-    backend: str
-    groups: Groups
-    twins: tuple[tuple[str, str], ...]  # (name, other): the same elements of the same memory
-    contiguous: frozenset[str]
-    index32: bool
+    form: LaunchForm
     forward: Executable
     reads: tuple[tuple[int, Any], ...]  # (position, box or None for the whole array)
     writes: tuple[tuple[int, Any], ...]
@@ -57,9 +53,6 @@ class Plan:
     float_writes: frozenset[int]
     floats: dict[int, Any]  # position -> scalar type
     plain: frozenset[int]  # of `floats`: rows without gaps of numbers of 32 or 64 bits
-    overlapping: frozenset[str]  # arrays whose own elements share bytes
-    scalars: dict[str, Any]
-    shapes: dict[str, tuple[int, ...]]
     reverses: dict[tuple[int, ...], Backward] = field(default_factory=dict)
     _races: Any = UNKNOWN
 
@@ -76,8 +69,8 @@ class Plan:
     @cached_property
     def changing(self) -> Groups:
         """Sets of array parameters that the launch writes and of which several elements are one number in memory."""
-        alone = tuple(frozenset((n,)) for n in sorted(self.overlapping))
-        return tuple(g for g in (*self.groups, *alone) if g & self.written)
+        alone = tuple(frozenset((n,)) for n in sorted(self.form.overlapping))
+        return tuple(g for g in (*self.form.groups, *alone) if g & self.written)
 
     def races(self) -> Races | None:
         """The race finder of these launches; None where no two threads can touch one element."""
@@ -184,45 +177,48 @@ def _make(
             f"Kernel {kernel!r} takes {function.rank} thread indices from tid(), dim={dims} has {len(dims)}.",
             slug="dim-rank", where=function.where, instead=f"dim=({', '.join('nmkl'[: function.rank])})",
         )  # fmt: skip
-    backend = backend_for([flat[k] for k in positions], device, kernel)
-    shapes = {program.leaves[k].name: flat[k].shape for k in positions}
-    scalars = {leaf.name: a for leaf, a in zip(program.leaves, flat, strict=True) if not isinstance(a, array)}
-    launch_ranges.check(function, dims, scalars, shapes)
-    refuse_race(kernel, function, dims, scalars, shapes)
-    boxes = accesses_by_array(function)
-    touched = {
-        how: tuple((k, _box(getattr(boxes[program.leaves[k].name], how), dims, scalars, flat[k].shape, shapes))
-                   for k in positions if getattr(boxes.get(program.leaves[k].name), how, ()))
-        for how in ("reads", "writes")
-    }  # fmt: skip
-    contiguous = frozenset(program.leaves[k].name for k in positions if flat[k].is_contiguous)
-    overlapping = frozenset(program.leaves[k].name for k in positions if flat[k].span.self_overlapping)
-    index32 = math.prod(dims) < 2**31
-    index32 = index32 and all(flat[k].size * getattr(flat[k].dtype, "size", 1) < 2**31 for k in positions)
+    names = {k: program.leaves[k].name for k in positions}
+    arrays = {names[k]: flat[k] for k in positions}
+    index32 = math.prod(dims) < 2**31 and all(a.size * getattr(a.dtype, "size", 1) < 2**31 for a in arrays.values())
+    form = LaunchForm(
+        dims, {leaf.name: a for leaf, a in zip(program.leaves, flat, strict=True) if not isinstance(a, array)},
+        {n: a.shape for n, a in arrays.items()}, backend_for(list(arrays.values()), device, kernel),
+        frozenset(n for n, a in arrays.items() if a.is_contiguous),
+        frozenset(n for n, a in arrays.items() if a.span.self_overlapping), groups, twins, index32,
+    )  # fmt: skip
+    launch_ranges.check(function, form)
+    refuse_race(kernel, function, form)
+    accesses = accesses_by_array(function)
+    reads, writes = (_touched(names, accesses, how, form) for how in ("reads", "writes"))
     types = {k: program.leaves[k].type for k in positions}
     floats = {k: type.dtype.scalar for k, type in types.items() if is_float(type)}  # type: ignore[union-attr]
-    plain = {root_name(s) for s in walk(function.body) if s.row is rows.STORE}
+    stored = {root_name(s) for s in walk(function.body) if s.row is rows.STORE}
     atomics = [s for s in walk(function.body) if s.row in rows.ATOMICS]
     recalled = {root_name(s) for s in atomics if is_used(function, s.outs[0])}
+    read, written = dict(reads), dict(writes)
     return Plan(
-        program, dims, backend, groups, twins, contiguous, index32,
-        forward=executable_for(
-            program, function, backend, dims, scalars, shapes, contiguous, (*groups, overlapping), index32
-        ),
-        reads=touched["reads"], writes=touched["writes"],
-        accumulates_only=frozenset(k for k, _ in touched["writes"] if program.leaves[k].name not in plain),
-        float_reads=frozenset(k for k in floats if k in dict(touched["reads"]) or program.leaves[k].name in recalled),
-        float_writes=frozenset(k for k, _ in touched["writes"] if k in floats), floats=floats,
+        program, form, executable_for(program, function, form), reads, writes,
+        accumulates_only=frozenset(k for k in written if names[k] not in stored),
+        float_reads=frozenset(k for k in floats if k in read or names[k] in recalled),
+        float_writes=frozenset(k for k in written if k in floats), floats=floats,
         plain=frozenset(k for k, type in floats.items() if flat[k].is_contiguous and type.bits > 16),
-        overlapping=overlapping, scalars=scalars, shapes=shapes,
     )  # fmt: skip
 
 
-def _box(accesses: Sequence, dims: tuple, scalars: dict, shape: tuple, shapes: dict) -> Any:
+def _touched(
+    names: dict[int, str], accesses: dict[str, Grouped], how: str, form: LaunchForm
+) -> tuple[tuple[int, Any], ...]:
+    """The positions of the arrays that a launch reads (or writes), each with the box that it touches."""
+    by_position = {k: getattr(accesses[n], how) for k, n in names.items() if n in accesses}
+    return tuple((k, _box(found, form)) for k, found in by_position.items() if found)
+
+
+def _box(accesses: Sequence[Access], form: LaunchForm) -> Any:
     """The hull of what these accesses touch; None for the whole array."""
     hull: list[tuple[int, int]] | None = None
+    shape = form.shapes[accesses[0].name]
     for access in accesses:
-        found = launch_ranges.box(access, dims, scalars, shapes)
+        found = launch_ranges.box(access, form)
         if found is None:
             return None
         if found == launch_ranges.EMPTY:

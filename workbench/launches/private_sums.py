@@ -8,13 +8,14 @@ of workers stays.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..arrays import capture_log
+from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.compile import thread_pool
 from ..kernels.ir import Function, root, walk
 from ..kernels.ops import memory as rows
@@ -45,14 +46,14 @@ class Shares:
     room: list[np.ndarray] = field(default_factory=list)
     broken: bool = False  # a launch was interrupted before its copies were cleared
 
-    def run(self, executable: Any, dims: tuple[int, ...], values: Sequence[Any], status: int, rows: tuple) -> None:
+    def run(self, executable: Any, values: Sequence[Any], status: int, rows: tuple) -> None:
         """Run `executable` on the rows [first, last) of the first launch dimension."""
         while len(self.room) < self.workers - 1:
             self.room.append(np.zeros(self.nbytes, np.uint8))
         if self.broken:
             self._clear()
         self.broken = True
-        pack = executable.signature.pack
+        pack, dims = executable.signature.pack, executable.form.dims
         blocks, slices = [], b""
         first, last = rows
         for k in range(self.workers):
@@ -83,15 +84,12 @@ class Shares:
             mine.fill(0)
 
 
-def shares(
-    function: Function, contested: frozenset[str], shapes: Mapping[str, tuple[int, ...]], contiguous: frozenset[str],
-    workers: int, work: float,
-) -> Shares | None:  # fmt: skip
+def shares(function: Function, contested: frozenset[str], form: LaunchForm, workers: int, work: float) -> Shares | None:
     """How to cut a launch whose threads meet in `contested`; None where copies would not do, or not pay.
 
     They do where those arrays are contiguous float32 or float64 and nothing but added to.
     """
-    if not contested <= contiguous or not _only_added(function, contested):
+    if not contested <= form.contiguous or not _only_added(function, contested):
         return None
     targets, place, at = [], 0, 0
     for p in function.params:
@@ -100,7 +98,7 @@ def shares(
             scalar = getattr(type.dtype, "scalar", None)
             if scalar is None or scalar.kind != "f" or scalar.bits == 16:
                 return None
-            count = int(np.prod(shapes[p.name])) * type.dtype.size
+            count = int(np.prod(form.shapes[p.name])) * type.dtype.size
             targets.append(Target(place, at, count, scalar.numpy))
             at += -(-count * scalar.numpy.itemsize // _ALIGNED) * _ALIGNED
         place += 1 + 2 * type.ndim if isinstance(type, Array) else type.size  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ from ..arrays import capture_log
 from ..arrays.workspace import mark_view, moved_values, moved_view, private_copies
 from ..device import xp
 from ..errors import GradientError, LaunchError
+from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private, write_race
 from ..kernels.ir import Function, walk
 from ..kernels.ops import Row
@@ -60,7 +61,7 @@ class Races:
                     arrays[k] = moved_view(flat[k], data, first)
                 return arrays + marks
 
-            self.executable.run(plan.program, plan.dims, packed, seen)
+            self.executable.run(packed, seen)
         found = [int(n) for n in marks[-1]]
         if found[0]:
             raise self.refuse(plan, found)
@@ -77,9 +78,9 @@ class Races:
         """What the record says: two threads, two lines, one array."""
         where, name, row = self.guard.table[found[0] - 1]
         there, _, other_row = self.guard.table[found[3] - 1]
-        one, other = (_thread(n, plan.dims) for n in (found[1], found[2]))
+        one, other = (_thread(n, plan.form.dims) for n in (found[1], found[2]))
         lines = f"line {where.line if where else '?'} ({row}) and line {there.line if there else '?'} ({other_row})"
-        place = _element(plan.program.function, name, found[racing.PLACE :], plan.shapes[name])
+        place = _element(plan.program.function, name, found[racing.PLACE :], plan.form.shapes[name])
         return GradientError(
             f"Kernel {plan.program.name!r}: threads {one} and {other} touch one element of {name!r}, {place},"
             f" in {lines}.",
@@ -91,28 +92,25 @@ class Races:
 
 def find_races(plan: Plan) -> Races | None:
     """Stores of which `ranges` cannot tell that no other thread touches their element."""
-    function = plan.program.function
-    if math.prod(plan.dims) < 2:
+    function, form = plan.program.function, plan.form
+    if math.prod(form.dims) < 2:
         return None
     kinds: dict[str, set[Row]] = {}
     for s in walk(function.body):
         if s.args and isinstance(s.args[0].type, Array) and s.row is not rows.COMPONENTS and s.row is not rows.SHAPE:
             kinds.setdefault(root_name(s), set()).add(s.row)
-    grouped = {n: g for g in plan.groups for n in g}
+    grouped = {n: g for g in form.groups for n in g}
     names: set[str] = set()
     for n in kinds:
         family = grouped.get(n, frozenset((n,)))
         if _may_clash(set().union(*(kinds.get(m, set()) for m in family))):
-            alone = len(family) == 1 and n not in plan.overlapping
-            if not (alone and private(function, n, plan.dims, plan.scalars, plan.shapes)):
+            alone = len(family) == 1 and n not in form.overlapping
+            if not (alone and private(function, n, form)):
                 names.add(n)
     if not names:
         return None
-    guard = plan.program.once(racing.guard, function, frozenset(names), plan.groups)
-    executable = executable_for(
-        plan.program, guard.function, plan.backend, plan.dims, plan.scalars, plan.shapes, plan.contiguous,
-        (*plan.groups, plan.overlapping), plan.index32, ordered=True,
-    )  # fmt: skip
+    guard = plan.program.once(racing.guard, function, frozenset(names), form.groups)
+    executable = executable_for(plan.program, guard.function, form, ordered=True)
     if guard.private:  # it repeats atomics as plain updates of one copy
         executable.alone, executable.variant = True, replace(executable.variant, atomic=frozenset())
     position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
@@ -125,14 +123,15 @@ def _may_clash(kinds: set[Row]) -> bool:
     return kinds != {rows.LOAD} and not all(r.adds for r in kinds) and (len(kinds) > 1 or kinds == {rows.STORE})
 
 
-def refuse_race(kernel: str, function: Function, dims: tuple, scalars: dict, shapes: dict) -> None:
-    race = write_race(function, dims, scalars, shapes)
+def refuse_race(kernel: str, function: Function, form: LaunchForm) -> None:
+    """Raises LaunchError [race] where two threads certainly store to one element."""
+    race = write_race(function, form)
     if race is not None:
         stmt, name = race.stmt, root_name(race.stmt)
         lines = f"line {race.stmt.where.line if race.stmt.where else '?'}"
         if race.other_stmt is not stmt:
             lines += f" and line {race.other_stmt.where.line if race.other_stmt.where else '?'}"
-        place = _element(function, name, race.element, shapes[name])
+        place = _element(function, name, race.element, form.shapes[name])
         raise LaunchError(
             f"Kernel {kernel!r}: threads {race.thread} and {race.other} both store to one element of {name!r},"
             f" {place}, in {lines}.",

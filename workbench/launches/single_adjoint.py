@@ -114,7 +114,7 @@ def _refuse(plan: Plan, back: Backward, adjoints: dict[int, array]) -> None:
     lost = [plan.program.leaves[k].name for k, _ in back.needs if k in written]
     reason = (
         f"it overwrites {lost[0]!r}, which its adjoint reads" if lost
-        else "two of its arguments share memory" if plan.groups or plan.overlapping
+        else "two of its arguments share memory" if plan.form.shared
         else "it uses atomic_min or atomic_max" if back.extremal
         else "it uses what an atomic returned" if back.reverse.ordered
         else "two of the adjoints share memory" if _shared(adjoints)

@@ -339,6 +339,6 @@ def _signature(inner: Tape) -> int:
             a if isinstance(a, bool | int | float) else np.asarray(a).tobytes()
             for a in e.command.flat if not isinstance(a, array)
         ]  # fmt: skip
-        which = (id(e.command.program), e.command.plan.dims) if e.command is not None else ()
+        which = (id(e.command.program), e.command.plan.form.dims) if e.command is not None else ()
         parts.append((e.kind, which, tuple(e.reads), tuple(e.writes), *numbers))
     return hash(tuple(parts))

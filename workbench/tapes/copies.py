@@ -129,7 +129,7 @@ def launch_of(command: Command, twins: Twins) -> Launch:
             flat.append(twins.of(a))
         else:
             flat.append(a.astype(p.type.numpy) if isinstance(a, np.ndarray) else a)  # type: ignore[attr-defined]
-    return Launch(made, command.plan.dims, flat, command.declared)
+    return Launch(made, command.plan.form.dims, flat, command.declared)
 
 
 # ---- what is checked: something that runs, with inputs and outputs

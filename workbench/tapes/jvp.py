@@ -9,6 +9,7 @@ refused here, and so is `record_func`: nothing says what the user's function doe
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -35,7 +36,6 @@ from ..arrays.workspace import (
 from ..device import xp
 from ..errors import GradientError
 from ..kernels import check
-from ..kernels.ir import Function, Role
 from ..kernels.passes.tangent import Tangent, tangent
 from ..kernels.types import Struct
 from ..launches.arguments import views as launch_views
@@ -221,7 +221,7 @@ def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, 
             arrays[k] = moved_view(flat[k], data, first)
         return arrays + [shadow_view(places[k], shadow) for k, shadow in extras]
 
-    ready.run(plan.program, plan.dims, values + mirrored_values(places, extras), views)
+    ready.run(values + mirrored_values(places, extras), views)
 
 
 def _refuse_unfollowed(event: Event, space: Workspace) -> None:
@@ -307,21 +307,9 @@ def _make(plan: Any, active: frozenset[str]) -> tuple[Tangent, Any]:
     program = plan.program
     made = tangent(program.function, active, plan.changing)
     check.check(made.function)
-    return made, executable(plan, made.function, made.ordered, active)
-
-
-def executable(plan: Any, function: Function, ordered: bool, active: frozenset[str]) -> Any:
-    """A tangent, ready to run: as an adjoint is, with tangents laid out like what they belong to."""
-    if ordered and plan.backend == "cuda" and np.prod(plan.dims) > 1:
+    if made.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:
         raise GradientError(
-            f"Kernel {plan.program.name!r} uses what an atomic returned: on a GPU a matter of the order of threads.",
-            slug="atomic-order", where=plan.program.function.where, instead="device='cpu' for this launch",
+            f"Kernel {program.name!r} uses what an atomic returned: on a GPU a matter of the order of threads.",
+            slug="atomic-order", where=program.function.where, instead="device='cpu' for this launch",
         )  # fmt: skip
-    arrays = function.arrays
-    contiguous = frozenset(p.name for p in arrays if p.belongs_to in plan.contiguous)
-    shapes = {p.name: plan.shapes.get(p.belongs_to, (1,)) for p in arrays}  # (1,): of declared scalars
-    tangents = [p for p in arrays if p.role is Role.TANGENT]
-    groups = tuple(g | {p.name for p in tangents if p.belongs_to in g} for g in (*plan.groups, plan.overlapping) if g)
-    return executable_for(
-        plan.program, function, plan.backend, plan.dims, plan.scalars, shapes, contiguous, groups, plan.index32, ordered
-    )
+    return made, executable_for(program, made.function, plan.form.beside(made.function), made.ordered)

@@ -19,7 +19,7 @@ from ..arrays.scalar import scalar
 from ..arrays.span import Span
 from ..errors import GradientError
 from ..kernels.analysis.accesses import Access, accesses_of
-from ..kernels.analysis.hulls import LaunchNumbers, exact_in
+from ..kernels.analysis.hulls import exact_in
 from ..kernels.ops.memory import STORE
 from ..kernels.types import Struct
 from .copies import Rerun, Twins, _places
@@ -277,8 +277,8 @@ def _sure_writes(event: Event) -> list[Span]:
 
 def _grid(access: Access, plan: Any) -> list[tuple[int, int]] | None:
     """The box of cells that the access surely visits, all of them: an axis stands still or moves with one tid."""
-    launch = LaunchNumbers(plan.dims, plan.scalars, plan.shapes)
-    threads: Any = {("tid", k): (0, n - 1) for k, n in enumerate(plan.dims)}
+    launch = plan.form
+    threads: Any = {("tid", k): (0, n - 1) for k, n in enumerate(launch.dims)}
     box, used = [], []
     for form in access.indices:
         form = form.settled() if form is not None else None

@@ -64,7 +64,7 @@ class Copies:
 
 
 def small(event: Event) -> bool:
-    return event.command is not None and 0 < math.prod(event.command.plan.dims) <= THREADS
+    return event.command is not None and 0 < math.prod(event.command.plan.form.dims) <= THREADS
 
 
 def run_primal(event: Event, trace: Trace) -> bool:
@@ -97,7 +97,7 @@ def _run(function: ir.Function, event: Event, args: list, trace: Trace) -> bool:
         trace(thread, stmt, values)
 
     try:
-        run.run(function, event.command.plan.dims, args, trace=counted)
+        run.run(function, event.command.plan.form.dims, args, trace=counted)
     except Enough:
         return True
     except (TimeoutError, BoundsError):

@@ -134,7 +134,7 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
         _refuse_late(event, plan, flat, back)
     if back is None or not any(places[k].allocation in space for k in back.shadows):
         return
-    if back.reverse.ordered and plan.backend == "cuda" and np.prod(plan.dims) > 1:
+    if back.reverse.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:
         raise GradientError(
             f"Kernel {event.label!r} uses what an atomic returned, which on a GPU depends on the order of threads.",
             slug="atomic-order", where=event.where, instead="device='cpu' for this launch",
@@ -156,7 +156,7 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
 
     extras += helpers
     packed = values + mirrored_values(places, extras)
-    if command.declared and plan.backend == "c" and back.gather is None and back.pull is None:
+    if command.declared and plan.form.backend == "c" and back.gather is None and back.pull is None:
         _in_blocks(command, back, packed, len(values), extras)
     else:
         stored = tuple([k for k in back.pull.targets if places[k] in fresh]) if fresh else ()
@@ -171,7 +171,7 @@ def _in_blocks(command: Any, back: Any, packed: list, at: int, extras: list) -> 
 
     `at`: where in `packed` the values of `extras` begin.
     """
-    dims = command.plan.dims
+    dims = command.plan.form.dims
     step = max(1, SUMMED // max(math.prod(dims[1:]), 1))
     sums = []
     for k, shadow in extras:
@@ -182,7 +182,7 @@ def _in_blocks(command: Any, back: Any, packed: list, at: int, extras: list) -> 
     for place, _, part, _ in sums:
         packed[place] = part.__array_interface__["data"][0]
     for row in range(0, dims[0], step):
-        back.executable.run(command.program, dims, packed, None, (row, min(row + step, dims[0])))
+        back.executable.run(packed, None, (row, min(row + step, dims[0])))
         for _, _, part, total in sums:
             total += part
             part[...] = 0
@@ -212,7 +212,7 @@ def ties(event: Event, after: dict) -> list:
         return argument_views(command.program.function, flat) + [shadow_view(flat[k], s) for k, s in helpers]
 
     values = command.values + mirrored_values(flat, helpers)
-    back.count.run(command.program, command.plan.dims, values, views)
+    back.count.run(values, views)
     for k, ties in helpers[1::2]:
         a = flat[k]
         count = shadow_view(a, ties)

@@ -5,111 +5,27 @@ Intervals (`Hull.box`) are never too small; a thread (`Point`) that `Hull.runs` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 from .accesses import Access, component_axes
-from .affine import HOST_FUNCTIONS, Affine, Guard, Point, Symbol
+from .affine import Affine, Guard, Point, Symbol
+from .launch_form import Intervals, LaunchForm, Line, Unknown
 
 _FAR = 1 << 66  # no turn of a loop gets there
-
-
-class Unknown(Exception):
-    """A number that the launch did not give, or that does not exist (n // 0)."""
-
-
-@dataclass
-class Line:
-    """An affine form with the launch's numbers put in: only variables are left."""
-
-    terms: dict[Symbol, int]
-    constant: int
-
-    def at(self, point: Point) -> int:
-        return self.constant + sum(c * point[v] for v, c in self.terms.items())
-
-    def hull(self, box: dict[Symbol, tuple[int, int]]) -> tuple[int, int]:
-        lo = hi = self.constant
-        for v, c in self.terms.items():
-            a, b = box[v]
-            lo += c * (a if c > 0 else b)
-            hi += c * (b if c > 0 else a)
-        return lo, hi
-
-
-class LaunchNumbers:
-    """The numbers of one launch, and forms evaluated with them."""
-
-    def __init__(self, dims: Sequence[int], scalars: Mapping | None, shapes: Mapping | None):
-        self.dims, self.scalars, self.shapes = tuple(int(d) for d in dims), scalars or {}, shapes or {}
-        self.lines: dict[int, tuple[Affine, Line | None]] = {}
-        self.boxes: dict[int, tuple[dict[Symbol, tuple[int, int]], bool]] = {}
-
-    def number(self, symbol: Symbol) -> int:
-        kind = symbol[0]
-        try:
-            if kind == "dim":
-                return self.dims[symbol[1]] if symbol[1] < len(self.dims) else 1
-            if kind == "param":
-                return int(self.scalars[symbol[1]])
-            if kind == "shape":
-                return int(self.shapes[symbol[1]][symbol[2]])
-            return HOST_FUNCTIONS[symbol[1]](*[self.constant(f) for f in symbol[2:]])
-        except (KeyError, IndexError, ZeroDivisionError):
-            raise Unknown from None
-
-    def constant(self, form: Affine) -> int:
-        return form.constant + sum(c * self.number(s) for s, c in form.terms)
-
-    def line(self, form: Affine) -> Line | None:
-        """None where a number is missing."""
-        kept = self.lines.get(id(form))
-        if kept is None:
-            kept = self.lines[id(form)] = form, self._line(form)
-        return kept[1]
-
-    def _line(self, form: Affine) -> Line | None:
-        terms: dict[Symbol, int] = {}
-        constant = form.constant
-        try:
-            for symbol, c in form.terms:
-                while symbol[0] == "scaled":
-                    c *= self.constant(symbol[2])
-                    symbol = symbol[1]
-                if symbol[0] == "tid" or symbol[0] == "loop":
-                    terms[symbol] = terms.get(symbol, 0) + c
-                else:
-                    constant += c * self.number(symbol)
-        except Unknown:
-            return None
-        return Line({v: c for v, c in terms.items() if c}, constant)
-
-    def extent(self, access: Access, axis: int) -> int | None:
-        shape = self.shapes.get(access.name)
-        if shape is None:
-            return None
-        return (*shape, *component_axes(access.array))[axis]
-
-    def wrap(self, access: Access, axis: int) -> int | None:
-        """What a negative index counts back from; None: nothing is added."""
-        form = access.wraps[axis]
-        return None if form is None else self.constant(form)
 
 
 class Hull:
     """One access in one launch: the interval of each variable, tightened by the guards, and forms over it."""
 
-    def __init__(self, access: Access, launch: LaunchNumbers):
+    def __init__(self, access: Access, launch: LaunchForm):
         self.access, self.launch = access, launch
-        kept = launch.boxes.get(id(access.guards))
+        kept = launch.hulls.get(id(access.guards))
         if kept is None:
             self.intervals()
-            kept = launch.boxes[id(access.guards)] = self.box, self.empty
-        self.box, self.empty = kept
+            kept = launch.hulls[id(access.guards)] = access.guards, self.box, self.empty
+        _, self.box, self.empty = kept
 
     def intervals(self) -> None:
         access, launch = self.access, self.launch
-        self.box: dict[Symbol, tuple[int, int]] = {("tid", k): (0, d - 1) for k, d in enumerate(launch.dims)}
+        self.box: Intervals = {("tid", k): (0, d - 1) for k, d in enumerate(launch.dims)}
         for k in range(len(launch.dims), 8):
             self.box["tid", k] = (0, 0)
         for turn in access.loops:
@@ -174,6 +90,16 @@ class Hull:
                 return False
         return True
 
+    def extent(self, axis: int) -> int | None:
+        """Elements (or components) along this axis of the array."""
+        shape = self.launch.shapes.get(self.access.name)
+        return None if shape is None else (*shape, *component_axes(self.access.array))[axis]
+
+    def wrap(self, axis: int) -> int | None:
+        """What a negative index counts back from; None: nothing is added. Raises Unknown."""
+        form = self.access.wraps[axis]
+        return None if form is None else self.launch.constant(form)
+
     def line(self, axis: int) -> Line | None:
         form = self.access.indices[axis]
         return None if form is None else self.launch.line(form)
@@ -230,7 +156,7 @@ class Hull:
         if raw is None or self.access.wraps[axis] is None or raw[0] >= 0:
             return raw
         try:
-            n = self.launch.wrap(self.access, axis) or 0
+            n = self.wrap(axis) or 0
         except Unknown:
             return None
         return (raw[0] + n, raw[1] + n) if raw[1] < 0 else None
@@ -269,7 +195,7 @@ class Hull:
         return tuple(point["tid", k] for k in range(len(self.launch.dims)))
 
 
-def exact_in(form: Affine, launch: LaunchNumbers, box: dict[Symbol, tuple[int, int]]) -> bool:
+def exact_in(form: Affine, launch: LaunchForm, box: Intervals) -> bool:
     """Is the form the machine's value in all of the box."""
     for core, lo, hi in form.needs:
         line = launch.line(core)

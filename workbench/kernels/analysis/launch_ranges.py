@@ -6,7 +6,7 @@ Boxes come from intervals and are never too small; whatever is refused is a conc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ...errors import BoundsError
@@ -14,20 +14,20 @@ from .. import ir
 from ..ops.row import Effect
 from .accesses import Access, accesses_of, decisions
 from .affine import Point, Symbol, symbols_in
-from .hulls import Hull, LaunchNumbers, Line, Unknown, exact_in
+from .hulls import Hull, exact_in
+from .launch_form import LaunchForm, Line, Unknown
 
 Box = tuple[tuple[int, int], ...]
 
 EMPTY: Box = ()  # the launch touches nothing
 
 
-def box(access: Access, dims: Sequence[int], scalars: Mapping | None, shapes: Mapping | None) -> Box | None:
+def box(access: Access, launch: LaunchForm) -> Box | None:
     """The inclusive range (lo, hi) of every axis of the array that the launch touches, never too small.
 
     Component axes are left out. An axis whose index is not affine is whole. `EMPTY` where nothing is touched, None
     where not even the shape is known. Indices out of range are clipped: those are `check`'s.
     """
-    launch = LaunchNumbers(dims, scalars, shapes)
     hull = Hull(access, launch)
     if hull.empty:
         return EMPTY
@@ -43,15 +43,11 @@ def box(access: Access, dims: Sequence[int], scalars: Mapping | None, shapes: Ma
     return tuple(out)
 
 
-def check(
-    function: ir.Function, dims: Sequence[int], scalars: Mapping | None, shapes: Mapping | None,
-    names: Mapping[str, str] | None = None,
-) -> None:  # fmt: skip
+def check(function: ir.Function, launch: LaunchForm, names: Mapping[str, str] | None = None) -> None:
     """Raise BoundsError [bounds] for the first access that certainly runs and certainly leaves its array.
 
-    `shapes` maps array parameters to their extents, `names` to what the message calls them.
+    `names`: what the message calls array parameters.
     """
-    launch = LaunchNumbers(dims, scalars, shapes)
     seen = set()
     for access in accesses_of(function):
         key = access.param, access.indices, access.wraps, access.guards
@@ -70,12 +66,12 @@ def check(
 def _outside(hull: Hull, axis: int) -> Point | None:
     """A thread that runs and whose index leaves the axis."""
     form = hull.access.indices[axis]
-    n = hull.launch.extent(hull.access, axis)
+    n = hull.extent(axis)
     line = None if form is None else hull.launch.line(form)
     if line is None or n is None:
         return None
     try:
-        back = hull.launch.wrap(hull.access, axis) or 0
+        back = hull.wrap(axis) or 0
     except Unknown:
         return None
     lo, hi = line.hull(hull.box)
@@ -116,7 +112,7 @@ def _refusal(function: ir.Function, hull: Hull, axis: int, point: Point, name: s
     shape = tuple(int(n) for n in hull.launch.shapes[access.name])
     verb = {Effect.READS: "reads", Effect.WRITES: "writes"}.get(access.effect, "adds to")
     index = hull.index(axis, point)
-    n = hull.launch.extent(access, axis)
+    n = hull.extent(axis)
     who = thread[0] if len(thread) == 1 else thread
     return BoundsError(
         f"Kernel {function.name!r} {verb} array {name!r} outside its shape {shape}:"
@@ -137,15 +133,12 @@ class Interior(NamedTuple):
 _QUIET = (Effect.PURE, Effect.READS)
 
 
-def interior(
-    function: ir.Function, dims: Sequence[int], scalars: Mapping, shapes: Mapping, numbers: set[str]
-) -> Interior | None:
+def interior(function: ir.Function, launch: LaunchForm, numbers: set[str]) -> Interior | None:
     """A box of threads in which the first branch of some `if`s is always taken: most of the grid.
 
     Only integer parameters in `numbers` may decide. None where there is nothing to gain.
     """
-    launch = LaunchNumbers(dims, scalars, shapes)
-    every = {("tid", k): (0, d - 1) for k, d in enumerate(dims)}
+    every = {("tid", k): (0, d - 1) for k, d in enumerate(launch.dims)}
     box, taken, alone = dict(every), [], {}
     for stmt, guards in decisions(function):
         inside, here = dict(box), dict(every)

@@ -6,7 +6,7 @@ Thread indices are told apart as digits in a mixed radix; a race is a concrete p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -14,19 +14,16 @@ from .. import ir
 from ..ops import memory
 from .accesses import accesses_of
 from .affine import Point, Symbol
-from .hulls import Hull, LaunchNumbers, Line, Unknown
+from .hulls import Hull
+from .launch_form import LaunchForm, Line, Unknown
 
 
-def private(
-    function: ir.Function, name: str, dims: Sequence[int], scalars: Mapping | None = None,
-    shapes: Mapping | None = None,
-) -> bool:  # fmt: skip
+def private(function: ir.Function, name: str, launch: LaunchForm) -> bool:
     """Is every address of array parameter `name` used by at most one thread of this launch.
 
     Then a plain `+=` is as good as an atomic one. Only the accesses through this parameter are looked at: that no
     other one shares its memory, and that its elements do not overlap, is for the launch to know. False: not proven.
     """
-    launch = LaunchNumbers(dims, scalars, shapes)
     hulls = [h for h in (Hull(a, launch) for a in accesses_of(function) if a.name == name) if not h.empty]
     axes = {("tid", k) for k in range(len(launch.dims))}
     spread = {v: _union([h.box[v] for h in hulls]) for v in axes} if hulls else {}
@@ -85,11 +82,8 @@ class Race(NamedTuple):
     element: tuple[int, ...]
 
 
-def write_race(
-    function: ir.Function, dims: Sequence[int], scalars: Mapping | None = None, shapes: Mapping | None = None
-) -> Race | None:
+def write_race(function: ir.Function, launch: LaunchForm) -> Race | None:
     """Two threads that certainly store to one address of one parameter; None: none was found."""
-    launch = LaunchNumbers(dims, scalars, shapes)
     stores = [a for a in accesses_of(function) if a.stmt.row is memory.STORE and a.certain and None not in a.indices]
     hulls = [h for h in (Hull(a, launch) for a in stores) if not h.empty]
     for k, one in enumerate(hulls):
@@ -142,9 +136,9 @@ def _address(hull: Hull, point: Point) -> tuple[int, ...] | None:
     """The indices after wrapping; None where one is not certain or out of range."""
     out = []
     for axis in range(len(hull.access.indices)):
-        index, n = hull.index(axis, point), hull.launch.extent(hull.access, axis)
+        index, n = hull.index(axis, point), hull.extent(axis)
         try:
-            back = hull.launch.wrap(hull.access, axis) or 0
+            back = hull.wrap(axis) or 0
         except Unknown:
             return None
         if index is None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,6 +11,7 @@ from .. import ir
 from ..ops import control, memory, scalar
 from ..ops.row import Effect
 from ..types import Array, Scalar, is_float
+from .launch_form import LaunchForm
 
 TURNS = 16  # of a loop that nobody knows anything of
 
@@ -24,18 +23,18 @@ class _Work:
     own: float
     loops: tuple[tuple[ir.Stmt, _Work], ...]
 
-    def count(self, scalars: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> float:
-        return self.own + sum(_turns(s, scalars, shapes) * inner.count(scalars, shapes) for s, inner in self.loops)
+    def count(self, launch: LaunchForm) -> float:
+        return self.own + sum(_turns(s, launch) * inner.count(launch) for s, inner in self.loops)
 
 
 _known: WeakKeyDictionary[ir.Function, _Work] = WeakKeyDictionary()
 
 
-def work(function: ir.Function, scalars: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> float:
+def work(function: ir.Function, launch: LaunchForm) -> float:
     """Statements that a thread runs, branches counted in full and loops by their turns; dear ones count more."""
     if function not in _known:
         _known[function] = _region(function.body)
-    return _known[function].count(scalars, shapes)
+    return _known[function].count(launch)
 
 
 def _region(region: ir.Region) -> _Work:
@@ -61,28 +60,28 @@ def _size(value: ir.Value) -> int:
     return 1 if isinstance(value.type, Scalar | Array) else getattr(value.type, "size", 1)
 
 
-def _turns(stmt: ir.Stmt, scalars: Mapping, shapes: Mapping) -> float:
+def _turns(stmt: ir.Stmt, launch: LaunchForm) -> float:
     if stmt.attr is not None and stmt.attr.trips is not None:
         return stmt.attr.trips
     if stmt.row is control.WHILE:
         return TURNS
-    start, stop, step = (_number(v, scalars, shapes) for v in stmt.args[:3])
+    start, stop, step = (_number(v, launch) for v in stmt.args[:3])
     if start is None or stop is None or not step:
         return TURNS
     return max(0, -((start - stop) // step))
 
 
-def _number(value: ir.Value, scalars: Mapping, shapes: Mapping) -> int | None:
+def _number(value: ir.Value, launch: LaunchForm) -> int | None:
     """A whole number that the launch knows."""
     s = value.stmt
     if s is None:
-        found = scalars.get(value.name)
+        found = launch.scalars.get(value.name)
     elif s.row is control.CONST:
         found = s.attr
     elif s.row is memory.SHAPE:
-        found = shapes.get(ir.root(s.args[0]).name, (None,) * 4)[s.attr]
+        found = launch.shapes.get(ir.root(s.args[0]).name, (None,) * 4)[s.attr]
     elif s.row in (memory.TRIPS, scalar.ADD, scalar.SUB):
-        numbers = [_number(a, scalars, shapes) for a in s.args]
+        numbers = [_number(a, launch) for a in s.args]
         found = None if None in numbers else int(s.row.compute(*map(np.int64, numbers)))  # type: ignore[arg-type]
     else:
         found = None

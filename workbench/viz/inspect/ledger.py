@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -384,7 +384,7 @@ class Collector:
             a = event.command.places[k].allocation
             if a not in copies:
                 copies[a] = Shadow(a, start=space[a].data if a in space else None)
-        if executable.backend == "c" and event.command.plan.backend == "cuda":
+        if executable.form.backend == "c" and event.command.plan.form.backend == "cuda":
             self.run_on_host(event, space, executable, log)
         else:
             self.run_beside(event, copies, executable, log)
@@ -401,12 +401,13 @@ class Collector:
             shadows = tuple(f"d_{plan.program.leaves[k].name}" for k in back.shadows)
             watched = watch(back.reverse.function, shadows)
             names = {p.name for p in watched.function.arrays}
-            contiguous = frozenset(n for n in names if mirrors(n) in plan.contiguous or n.startswith("log_"))
-            variant = Variant(contiguous, not any((*plan.groups, plan.overlapping)), index32=plan.index32)
-            backend = plan.backend
-            if backend == "cuda":
-                backend, variant = "c" if c_compiler.available() else "numpy", Variant()
-            found = watched, Executable(watched.function, backend, variant, 1)
+            form = plan.form
+            contiguous = frozenset(n for n in names if mirrors(n) in form.contiguous or n.startswith("log_"))
+            variant = Variant(contiguous, not form.shared, index32=form.index32)
+            if form.backend == "cuda":
+                form = replace(form, backend="c" if c_compiler.available() else "numpy")
+                variant = Variant()
+            found = watched, Executable(plan.program, watched.function, form, variant)
             self.executables[plan, back] = found
         return found
 
@@ -439,7 +440,7 @@ class Collector:
 
         values = list(moved_values(flat, moved) if moved else command.values)
         values += mirrored_values(places, extras) + gaps + log.values
-        executable.run(program, command.plan.dims, values, views)
+        executable.run(values, views)
 
     def run_on_host(self, event: Event, space: Workspace, executable: Executable, log: Log) -> None:
         """A launch of a GPU: everything it uses is copied to the host, where one worker keeps threads in order."""
@@ -461,7 +462,7 @@ class Collector:
                 values += a.ravel().tolist() if isinstance(a, np.ndarray) else [a.item()]
         gaps = self.gaps(event, self.executables[command.plan, back][0])
         views = [*arrays, *gaps, *log.arrays]
-        executable.run(command.program, command.plan.dims, values + gaps + log.values, lambda: views)
+        executable.run(values + gaps + log.values, lambda: views)
 
     def enter(self, event: Event, watched: Watched, log: Log) -> None:
         """The log as rows: one by one, or by line where there are many."""

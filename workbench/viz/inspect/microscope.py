@@ -217,7 +217,7 @@ class Thread:
     @property
     def threads(self) -> list[tuple[int, ...]]:
         """Those to run: this one, and those before it where the result of an atomic is used."""
-        dims, back = self.event.command.plan.dims, self.event.reverse
+        dims, back = self.event.command.plan.form.dims, self.event.reverse
         if back is None or not back.reverse.ordered or math.prod(dims) > THREADS:
             return [self.thread]
         everybody = itertools.product(*map(range, dims))
@@ -238,7 +238,7 @@ class Thread:
                 see(stmt, values)
 
         try:
-            run.run(function, self.event.command.plan.dims, args, trace=trace, threads=self.threads)
+            run.run(function, self.event.command.plan.form.dims, args, trace=trace, threads=self.threads)
         except Done:
             return True
         except TimeoutError:
@@ -629,7 +629,7 @@ def helpers_of(tape: Tape, event: Event, after: dict[Allocation, Shadow]) -> lis
     back = event.reverse
     if back is None or not back.extremal:
         return []
-    if event.command.plan.backend == "cuda":
+    if event.command.plan.form.backend == "cuda":
         raise GradientError(f"{event.label!r} has atomic_min or atomic_max: the microscope shows it on the CPU only.",
                             slug="microscope-gpu", where=event.where, instead="device='cpu'")  # fmt: skip
     return [shadow_view(event.command.flat[k], s) for k, s in ties(event, after)]
@@ -675,7 +675,7 @@ def _listed(numbers: Iterator[int]) -> str:
 
 def thread_of(event: Event, thread: Any) -> tuple[int, ...]:
     """The thread as an index of the grid. Raises LaunchError naming the grid."""
-    dims = event.command.plan.dims
+    dims = event.command.plan.form.dims
     index = tuple(thread) if isinstance(thread, tuple | list) else (thread,)
     whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in index)
     if not whole or len(index) != len(dims) or any(not 0 <= i < n for i, n in zip(index, dims, strict=False)):

@@ -162,7 +162,7 @@ class _Page:
 
     def some_threads(self) -> list[tuple[int, tuple[int, ...]]]:
         launches = [n for n, e in enumerate(self.tape.events) if e.command is not None][:THREADS]
-        return [(n, tuple(0 for _ in self.tape.events[n].command.plan.dims)) for n in launches]
+        return [(n, tuple(0 for _ in self.tape.events[n].command.plan.form.dims)) for n in launches]
 
     def microscope(self, launch: Any, thread: Any) -> None:
         n = launch if isinstance(launch, int) else self.tape.events.index(launch)

@@ -199,7 +199,7 @@ class View(anywidget.AnyWidget):
     def _grid_numbers(self) -> list[int]:
         """Per event the number of its grid in `_grids`."""
         numbers, commands = self._grids, [event.command for event in self.tape.events]
-        return [-1 if c is None else numbers.setdefault(tuple(c.plan.dims), len(numbers)) for c in commands]
+        return [-1 if c is None else numbers.setdefault(tuple(c.plan.form.dims), len(numbers)) for c in commands]
 
     def _name(self, a: Any) -> str:
         track = self._trace.allocations[self._columns.lanes[str(a.allocation)]]

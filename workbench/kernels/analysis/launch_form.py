@@ -1,0 +1,122 @@
+"""The form of a launch: its grid, the numbers and shapes of its arguments, and which of them may share memory.
+
+All that code and analysis depend on, and nothing of the memory itself: launches of one form share one plan. An affine
+form is evaluated with these numbers (`line`), so that only thread indices and turns of loops are left in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..ir import Function
+from .affine import HOST_FUNCTIONS, Affine, Guard, Symbol
+
+Groups = tuple[frozenset[str], ...]
+"""Sets of array parameters that may share bytes."""
+
+Intervals = dict[Symbol, tuple[int, int]]
+
+
+class Unknown(Exception):
+    """A number that the launch did not give, or that does not exist (n // 0)."""
+
+
+@dataclass
+class Line:
+    """An affine form with the launch's numbers put in: only variables are left."""
+
+    terms: dict[Symbol, int]
+    constant: int
+
+    def at(self, point: Mapping[Symbol, int]) -> int:
+        return self.constant + sum(c * point[v] for v, c in self.terms.items())
+
+    def hull(self, box: Intervals) -> tuple[int, int]:
+        lo = hi = self.constant
+        for v, c in self.terms.items():
+            a, b = box[v]
+            lo += c * (a if c > 0 else b)
+            hi += c * (b if c > 0 else a)
+        return lo, hi
+
+
+@dataclass(frozen=True, eq=False)
+class LaunchForm:
+    """What all launches of one form have in common. Names are those of the function's parameters."""
+
+    dims: tuple[int, ...]
+    scalars: Mapping[str, Any] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # in elements
+    backend: str = "numpy"
+    contiguous: frozenset[str] = frozenset()  # arrays without gaps, row by row
+    overlapping: frozenset[str] = frozenset()  # arrays whose own elements share bytes
+    groups: Groups = ()
+    twins: tuple[tuple[str, str], ...] = ()  # (name, other): the same elements of the same memory
+    index32: bool = False  # do all indices and offsets fit 32 bits
+    lines: dict[int, tuple[Affine, Line | None]] = field(default_factory=dict, init=False, repr=False)
+    hulls: dict[int, tuple[tuple[Guard, ...], Intervals, bool]] = field(default_factory=dict, init=False, repr=False)
+    # both by the identity of what they were worked out from, which they keep alive
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """The arrays of which two elements, or two arrays, may be one place in memory."""
+        return self.overlapping.union(*self.groups)
+
+    def beside(self, function: Function) -> LaunchForm:
+        """The form of a function made from the launch's. Companions are laid out, and share, as what they belong to.
+
+        What belongs to a number is an array of one element.
+        """
+        like = {p.name: p.belongs_to for p in function.arrays if p.companion is not None}
+
+        def widened(names: frozenset[str]) -> frozenset[str]:
+            return names.union(m for m, n in like.items() if n in names)
+
+        return replace(
+            self, shapes={**self.shapes, **{m: self.shapes.get(n, (1,)) for m, n in like.items()}},
+            contiguous=widened(self.contiguous), overlapping=widened(self.overlapping),
+            groups=tuple(map(widened, self.groups)),
+        )  # fmt: skip
+
+    def number(self, symbol: Symbol) -> int:
+        """The value of a symbol that is no variable. Raises Unknown."""
+        kind = symbol[0]
+        try:
+            if kind == "dim":
+                return self.dims[symbol[1]] if symbol[1] < len(self.dims) else 1
+            if kind == "param":
+                return int(self.scalars[symbol[1]])
+            if kind == "shape":
+                return int(self.shapes[symbol[1]][symbol[2]])
+            return HOST_FUNCTIONS[symbol[1]](*[self.constant(f) for f in symbol[2:]])
+        except (KeyError, IndexError, ZeroDivisionError):
+            raise Unknown from None
+
+    def constant(self, form: Affine) -> int:
+        """The value of a form without variables. Raises Unknown."""
+        return form.constant + sum(c * self.number(s) for s, c in form.terms)
+
+    def line(self, form: Affine) -> Line | None:
+        """The form in variables only; None where a number is missing."""
+        kept = self.lines.get(id(form))
+        if kept is None:
+            kept = self.lines[id(form)] = form, self._line(form)
+        return kept[1]
+
+    def _line(self, form: Affine) -> Line | None:
+        terms: dict[Symbol, int] = {}
+        constant = form.constant
+        try:
+            for symbol, c in form.terms:
+                while symbol[0] == "scaled":
+                    c *= self.constant(symbol[2])
+                    symbol = symbol[1]
+                if symbol[0] == "tid" or symbol[0] == "loop":
+                    terms[symbol] = terms.get(symbol, 0) + c
+                else:
+                    constant += c * self.number(symbol)
+        except Unknown:
+            return None
+        return Line({v: c for v, c in terms.items() if c}, constant)
