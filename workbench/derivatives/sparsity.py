@@ -63,7 +63,7 @@ def words_of(span: Span, word: int) -> list[int]:
 
 
 class _Pattern:
-    """Passes through the events of a tape, forwards."""
+    """Goes through the events of a tape, forwards, with a set for every number of memory."""
 
     def __init__(self, tape: Tape):
         self.tape, self.left, self.certain = tape, STATEMENTS, True
@@ -165,7 +165,7 @@ class _Launch:
                 self.stored[key] = self.stored.get(key, True) and (row.adds or row in memory.ATOMICS)
 
     def finish(self) -> None:
-        """The thread has ended: what it stored depends on all that it loaded; what it added to, also on what it did."""
+        """End a thread: what it stored depends on all that it loaded; what it added to, also on what was there."""
         for (a, place), added in self.stored.items():
             lines = self.pattern.lines_of(a)
             lines[place] = joined(lines[place], self.loaded) if added and lines[place] else self.loaded
@@ -223,13 +223,13 @@ def joined(one: Line, other: Line) -> Line:
 
 
 def crosses(one: Line, other: Line) -> bool:
-    """Have they a number in common."""
+    """True if they have a number in common."""
     few, many = (one, other) if len(one) < len(other) else (other, one)
     return any(many.get(block, 0) & bits for block, bits in few.items())
 
 
 def members(line: Line) -> list[int]:
-    """The numbers, in order."""
+    """The numbers in a set, in order."""
     out = []
     for block in sorted(line):
         bits = line[block]

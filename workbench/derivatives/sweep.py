@@ -1,7 +1,7 @@
 """Many independent gradients on other processes and machines: rows of a Jacobian, parameter studies, batches.
 
 Any `concurrent.futures.Executor` will do: processes of this machine, or `Client.get_executor()` of a Dask cluster. What
-is sent is `travel.pack`ed, so nothing need be importable there. A worker that is killed loses nothing: what did not
+is sent is `serialize.pack`ed, so nothing need be importable there. A worker that is killed loses nothing: what did not
 come back is computed here.
 """
 

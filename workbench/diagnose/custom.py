@@ -1,4 +1,4 @@
-"""Is a `func_grad` the derivative of its func: both adjoints run, and what they leave is compared.
+"""Whether a `func_grad` is the derivative of its func: both adjoints run, and what they leave is compared.
 
 One idea: the same kernel without the user's rule has an adjoint too, made from the func's body. Where that is finite,
 the two must agree to rounding; where it is not, a rule of one's own is what a `func_grad` is for.
@@ -34,12 +34,12 @@ class Disagreement:
 
 
 def has_rules(event: Event) -> bool:
-    """Does this launch use a `func_grad` on an active path."""
+    """True if this launch uses a `func_grad` on an active path."""
     return event.reverse is not None and any(_rule(s) for s in ir.walk(event.command.program.function.body))
 
 
 def disagreement(event: Event, space: Workspace) -> Disagreement | None:
-    """Compare on the memory that the launch found, with the shadows that came in. None: they agree, or nobody knows."""
+    """Compare both on the memory that the launch found. None if they agree, or cannot be compared."""
     back = event.reverse
     if back is None or back.extremal or not small(event):
         return None

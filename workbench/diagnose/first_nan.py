@@ -61,7 +61,7 @@ class _Births:
                 raise Enough
 
     def origin(self, value: ir.Value) -> Birth:
-        """Back along what is not finite to a statement all of whose operands are."""
+        """The statement behind `value` that made something not finite of finite operands."""
         seen: set[ir.Value] = set()
         last = self.bad[value]
         while value not in seen:
@@ -74,7 +74,7 @@ class _Births:
         return Birth(stmt.where or primal.where, thread, text, primal.row)
 
     def sources(self, value: ir.Value) -> list[ir.Value]:
-        """What a value was made from; what a loop carries is what went in and what its turns gave."""
+        """What a value was computed from; for a loop's parameter, its initial value and its turns' results."""
         found: list[ir.Value] = []
         passed: set[ir.Value] = set()
         todo = _direct(value, self.pushes)
@@ -117,7 +117,7 @@ def _number(value: Any) -> str:
 
 
 def first_not_finite(event: Event) -> Birth | None:
-    """In the launch itself: memory as the launch found it."""
+    """The first one of the launch itself, on memory as the launch found it; None if none was found."""
     if not small(event):
         return None
     function = event.command.plan.forward.function
@@ -127,7 +127,7 @@ def first_not_finite(event: Event) -> Birth | None:
 
 
 def first_not_finite_adjoint(event: Event, space: Workspace) -> Birth | None:
-    """In its adjoint: shadows as they were before it ran."""
+    """The first one of its adjoint, with the shadows as they were before it ran."""
     if event.reverse is None:
         return None
     function = event.reverse.reverse.function

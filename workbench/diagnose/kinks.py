@@ -1,4 +1,4 @@
-"""Decisions that rounding could turn: comparisons on the way of a gradient whose operands differ by next to nothing.
+"""Comparisons that a gradient depends on and that rounding could decide otherwise: their operands are almost equal.
 
 One idea: the adjoint repeats every comparison that the gradient depends on; running it again shows the operands. A
 difference is measured against what it was subtracted from, so that `min(x - wall, 0)` is close where x is at the wall.
@@ -80,7 +80,7 @@ def _close(values: run.Values, a: ir.Value, b: ir.Value) -> bool:
 
 
 def _scale(values: run.Values, value: ir.Value, number: Any) -> Any:
-    """How large the numbers were that a value was made from: its rounding error is a few units of their last digit."""
+    """The magnitude that the rounding error of a value is relative to: that of the terms it is the sum of."""
     stmt = value.stmt
     if stmt is None or stmt.row not in (scalar.ADD, scalar.SUB):
         return np.abs(number)

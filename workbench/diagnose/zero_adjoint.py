@@ -1,7 +1,7 @@
-"""Where an adjoint died inside one launch: the statement, and why nothing came through.
+"""Where the adjoint became zero inside one launch: the statement, and why nothing passed it.
 
-One idea: adjoint statements remember the primal statement they stem from. One into which some thread brought a nonzero
-adjoint, and out of which none went in any thread, is where it died; before that, data flow alone may tell.
+One idea: adjoint statements remember the primal statement they stem from. One that some thread reaches with a nonzero
+adjoint, and no thread leaves with one, is where it ended; before any run, data flow alone may tell.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _adjoints(function: ir.Function, shadows: frozenset[str]) -> set[ir.Value]:
 
 
 def _toward(function: ir.Function, targets: frozenset[str]) -> set[ir.Value]:
-    """The values of an adjoint that what it adds to the shadows in `targets` is made from."""
+    """The values from which an adjoint computes what it adds to the shadows in `targets`."""
     origins: dict[ir.Value, list[ir.Value]] = {}
     wanted: list[ir.Value] = []
     for stmt in ir.walk(function.body):
@@ -108,7 +108,7 @@ def _toward(function: ir.Function, targets: frozenset[str]) -> set[ir.Value]:
 
 
 def _outer(stmt: ir.Stmt) -> list[ir.Value]:
-    """What a statement, and what is inside it, takes from before it."""
+    """The values that a statement and its regions take from outside."""
     inner = [s for r in stmt.regions for s in ir.walk(r)]
     made = {o for s in inner for o in s.outs}
     results = [v for r in stmt.regions for v in r.results]
@@ -124,7 +124,7 @@ def _nonzero(values: run.Values, value: ir.Value) -> bool:
 
 @dataclass(frozen=True)
 class Death:
-    """Where the adjoint stopped: the primal statement, why, and what could be done.
+    """Where the adjoint ended: the primal statement, why, and what could be done.
 
     `kind`: `died`; `cancelled`, if contributions of threads sum to zero; `apart`, if nothing that carries an adjoint
     was computed from the leaf.
@@ -180,7 +180,7 @@ def _explained(stmt: ir.Stmt) -> Death:
 
 
 def _not_run(function: ir.Function, flow: Flow) -> Death | None:
-    """A branch or loop of the adjoint that never ran, though it would have read or added adjoints."""
+    """A branch or loop of the adjoint that would have read or added adjoints, and never ran."""
     for stmt in ir.walk(function.body):
         for region in stmt.regions:
             touching = [s for s in ir.walk(region) if s.role == "adjoint" and s.row in (memory.LOAD, memory.ACCUMULATE)]
@@ -197,7 +197,7 @@ _ROUNDING = (scalar.RINT, scalar.FLOOR, scalar.CEIL)
 
 
 def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
-    """If nothing that `sources` give reaches a stored float with a derivative: the statement that ended it."""
+    """The statement at which every path from `sources` loses its derivative; None if one reaches a stored float."""
     depends = {p for p in function.params if p.name in sources and is_value(p.type)}
     varies = {p for p in depends if is_number(p)}
     ends: dict[ir.Stmt, None] = {}

@@ -167,7 +167,7 @@ _WRITTEN: dict[Row, Callable[[_Printer, ir.Stmt], str]] = {
 
 
 def _labels(printer: _Printer, stmt: ir.Stmt) -> Iterator[tuple[str, ir.Region]]:
-    """What stands above each region of a statement; an empty else is not shown."""
+    """Each region of a statement with the line above it; an empty else is left out."""
     for k, region in enumerate(stmt.regions):
         label = ""
         if stmt.row is control.IF and k == 1:

@@ -19,7 +19,6 @@ from ..kernels.ir import Function, walk
 from ..kernels.ops import Row
 from ..kernels.ops import memory as rows
 from ..kernels.passes import race_finder as racing
-from ..kernels.types import Array
 from .arguments import views
 from .executable import Executable, executable_for, root_name
 
@@ -97,7 +96,7 @@ def find_races(plan: Plan) -> Races | None:
         return None
     kinds: dict[str, set[Row]] = {}
     for s in walk(function.body):
-        if s.args and isinstance(s.args[0].type, Array) and s.row is not rows.COMPONENTS and s.row is not rows.SHAPE:
+        if s.row.touches:
             kinds.setdefault(root_name(s), set()).add(s.row)
     grouped = {n: g for g in form.groups for n in g}
     names: set[str] = set()

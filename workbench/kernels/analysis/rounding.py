@@ -1,7 +1,7 @@
-"""Does the interpreter certainly go the way that compiled code goes: the same branches, turns and addresses.
+"""Whether the interpreter certainly takes the branches, turns and addresses that compiled code takes.
 
-Sums, products, quotients, roots and comparisons are rounded in one way everywhere; sines and powers are not. So the
-way is certain unless a value that such an operation had a part in decides about it. In doubt the answer is no.
+Sums, products, quotients, roots and comparisons are rounded in one way everywhere; sines and powers are not. So
+that is certain unless a value which one of those had a part in decides about it. In doubt the answer is no.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from ..types import Composite, Scalar, is_float
 
 
 def certain(function: Function, shared: frozenset[str] = frozenset()) -> bool:
-    """Is all that decides where threads go certain. `shared`: arrays that share memory with others, or themselves."""
+    """True if no value that may be rounded differently decides where threads go.
+
+    `shared`: arrays that share memory with others, or whose elements do.
+    """
     statements = list(walk(function.body))
     unsure: set[Value | str] = {out for s in statements if not s.regions and _inexact(s) for out in s.outs}
     while unsure and _spread(statements, unsure, shared):
@@ -31,7 +34,7 @@ def _inexact(stmt: Stmt) -> bool:
 
 
 def _spread(statements: list[Stmt], unsure: set[Value | str], shared: frozenset[str]) -> bool:
-    """Hand it on from arguments to results, through memory too. Is anything new."""
+    """Add to `unsure` what depends on it, through memory too. True if anything was added."""
     before = len(unsure)
     for stmt in statements:
         if stmt.regions:
@@ -74,7 +77,7 @@ def _carried(stmt: Stmt) -> list[list[Value]]:
 
 
 def _decides(stmt: Stmt) -> list[Value]:
-    """The arguments, and results of regions, on which it depends which statements run and which memory they touch."""
+    """The values that decide which statements run and which cells they touch: conditions, bounds, indices."""
     if stmt.row is control.IF:
         return [stmt.args[0]]
     if stmt.row is control.FOR:
@@ -87,5 +90,5 @@ def _decides(stmt: Stmt) -> list[Value]:
 
 
 def _flag(body: Region, stmt: Stmt) -> list[Value]:
-    """Whether a loop goes on after this turn."""
+    """The value that says whether a loop goes on after this turn."""
     return [body.results[0]] if stmt.attr.breaks else []

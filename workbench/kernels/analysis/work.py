@@ -1,4 +1,4 @@
-"""How much one thread of a function has to do: a rough count of statements, by which launches choose their workers."""
+"""How much one thread of a function has to do: a rough count of additions, by which launches choose their workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _known: WeakKeyDictionary[ir.Function, _Work] = WeakKeyDictionary()
 
 
 def work(function: ir.Function, launch: LaunchForm) -> float:
-    """Statements that a thread runs, branches counted in full and loops by their turns; dear ones count more."""
+    """The cost of one thread: that of its rows, branches counted in full and loops by their turns."""
     if function not in _known:
         _known[function] = _region(function.body)
     return _known[function].count(launch)
@@ -72,7 +72,7 @@ def _turns(stmt: ir.Stmt, launch: LaunchForm) -> float:
 
 
 def _number(value: ir.Value, launch: LaunchForm) -> int | None:
-    """A whole number that the launch knows."""
+    """The value of an integer, if the numbers of the launch determine it."""
     s = value.stmt
     if s is None:
         found = launch.scalars.get(value.name)

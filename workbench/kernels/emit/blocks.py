@@ -1,10 +1,11 @@
-"""Lanes: threads taken a block at a time, so that C compilers can vectorise what they do alike.
+"""Threads taken a block at a time, so that C compilers can vectorise what they do alike.
 
-The one idea: each thread does its own statements in their own order, but the loop over the threads of a block is the
-innermost one. A loop with the same bounds for all of them turns around it; what threads add to cells that others may
-add to as well is kept for the block and added after it: as one sum where it is one cell for all, else thread by thread.
-Every other value is what it would be, to the last bit. A function takes this form when nothing in it could tell the
-difference, or keep a compiler from using it.
+The one idea is strip-mining and interchange (Allen and Kennedy, Optimizing Compilers for Modern Architectures, 2001):
+each thread does its own statements in their own order, but the loop over the threads of a block is the innermost one.
+A loop with the same bounds for all of them turns around it; what threads add to cells that others may add to as well is
+kept for the block and added after it: as one sum where it is one cell for all, else thread by thread. Every other value
+is what it would be, to the last bit. A function takes this form when nothing in it could tell the difference, or keep a
+compiler from using it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ Part = list[Stmt] | Loop
 
 @dataclass(eq=False)
 class Lanes:
-    """How the statements of a thread fall apart: stretches, and loops of such. `own`: the indices of the thread."""
+    """How the statements of a thread divide into stretches, and loops of those.
+
+    `uniform`: values that are the same for all threads; `own`: the indices of the thread, `last` the innermost of them;
+    `width`: threads of a block."""
 
     parts: list[Part]
     uniform: set[Value]
@@ -56,11 +60,11 @@ class Lanes:
     width: int
 
     def deferred(self, s: Stmt) -> bool:
-        """Does the statement add to a cell that other threads of the block may add to."""
+        """True if this adds to a cell that other threads of the block may add to: it is done after the block."""
         return s.row in _ADDS and not all(v in self.own for v in s.args[1:-1])
 
     def apart(self, stmts: Iterable[Stmt]) -> bool:
-        """Do these statements surely write to other cells for each thread of a block."""
+        """True if for each thread of a block these statements certainly write to cells of its own."""
         for s in (inner for stmt in stmts for inner in walk(Region(body=[stmt]))):
             if s.row.effect is not Effect.PURE and s.row is not rows.LOAD and not s.regions:
                 *outer, last = s.args[1:-1]
@@ -70,8 +74,9 @@ class Lanes:
 
 
 def lanes(function: Function, variant: Variant) -> tuple[Function, Lanes | None]:
-    """The function to write, with short loops written out if that helps compilers, and its form in blocks: None where
-    it does not apply or would not pay."""
+    """The function to emit, short loops written out if that helps, and its form in blocks.
+
+    The form is None where blocks are not possible or would not pay."""
     if not _possible(function, variant):
         return function, None
     written_out = simplify.unrolled(function)
@@ -97,7 +102,7 @@ def _blocks(function: Function, facts: _Facts) -> Lanes | None:
 
 
 def _possible(function: Function, variant: Variant) -> bool:
-    """May the function take another form at all, with its loops written out or not."""
+    """True unless the variant or a row of the function rules blocks out."""
     if not variant.restrict or variant.check_bounds or variant.atomic or variant.inner is not None:
         return False
     return not any(
@@ -117,7 +122,7 @@ def _returns(s: Stmt, function: Function) -> bool:
 
 
 class _Facts:
-    """What decides about the form: values that are the same in all threads, and who touches what."""
+    """What decides about the form: which values are the same in all threads, and which arrays are touched how."""
 
     def __init__(self, function: Function):
         stmts = list(walk(function.body))
@@ -131,7 +136,7 @@ class _Facts:
         self.stored = {root(s.args[0]) for s in touched if s.row.effect is Effect.WRITES}
 
     def _see(self, region: Region) -> None:
-        """As far as constants, numbers of the launch and loops can tell."""
+        """Collect the uniform values: constants, numbers of the launch, loop counters, what is computed from those."""
         for s in region.body:
             if s.row in (control.CONST, control.DIM, rows.SHAPE):
                 self.uniform.update(s.outs)
@@ -143,7 +148,7 @@ class _Facts:
                 self._see(inner)
 
     def _alike(self, s: Stmt) -> bool:
-        """Is this a loop with the same turns in all threads."""
+        """True for a loop with the same turns in all threads."""
         if s.row is not control.FOR or (s.attr is not None and s.attr.breaks):
             return False
         return all(v in self.uniform for v in s.args[:3])
@@ -158,7 +163,7 @@ class _Facts:
         return [part for part in found if part]
 
     def _turns(self, loop: Stmt) -> bool:
-        """Can the turns of this loop be taken by a block of threads at once, with a gain."""
+        """True if a block of threads can take each turn of this loop together, with a gain."""
         some = False
         for s in loop.regions[0].body:
             if self._alike(s) and self._turns(s):
@@ -169,7 +174,7 @@ class _Facts:
         return some
 
     def _near(self, s: Stmt) -> bool:
-        """Do the threads of a block touch one cell, or cells in a row? Else a turn by all of them leaps about."""
+        """True if the threads of a block touch one cell or adjacent ones: else their turn jumps about in memory."""
         if s.row is not rows.LOAD and s.row not in _ADDS:
             return True
         *outer, last = s.args[1 : len(s.args) - (s.row is not rows.LOAD)]
@@ -178,7 +183,7 @@ class _Facts:
         return last in self.uniform or (s.row is rows.LOAD and last in self.last)
 
     def clean(self, s: Stmt) -> bool:
-        """Can a compiler vectorise this statement over threads."""
+        """True if a C compiler can vectorise this statement over threads."""
         if s.row in _NAMES:
             return True
         if s.regions:
@@ -258,7 +263,7 @@ class _Writer:
             self.add_each(spread)
 
     def names(self, stmts: list[Stmt]) -> list[Stmt]:
-        """Write what is the same for all threads, once; the rest is left."""
+        """Write what is the same for all threads, once; returns the rest."""
         rest = []
         for s in stmts:
             if s.row in _NAMES or (s.outs and not s.regions and all(v in self.form.uniform for v in s.outs)):
@@ -285,7 +290,7 @@ class _Writer:
         return all(v in self.form.uniform for v in s.args[1:-1])
 
     def sums(self, type: Type) -> list[str]:
-        """What a block adds to one cell, per component."""
+        """Declare a sum per component, of what a block adds to one cell."""
         scalar = type.scalar if isinstance(type, Composite) else type
         names = [self.body.names.new("sum") for _ in range(type.size)]  # type: ignore[attr-defined]
         for name in names:
@@ -298,7 +303,7 @@ class _Writer:
             self.body.put(f"{_part(self.body.place(m, indices), s.args[-1].type, k)} += {name};")
 
     def add_each(self, spread: list[tuple[Stmt, list[list[str]]]]) -> None:
-        """Thread by thread, in the order of the program."""
+        """Make the additions, thread by thread, in the order of the program."""
         with self.lanes(set()):
             for s, copies in spread:
                 before = dict(self.body.texts)
@@ -309,7 +314,7 @@ class _Writer:
                 self.body.texts.update(before)
 
     def copy(self, v: Value) -> list[str]:
-        """Arrays for an operand of what is added later; none where it can be named then."""
+        """Declare arrays for an operand of a later addition; none for what can still be named then."""
         if v in self.form.uniform or v in self.form.own:
             return []
         if isinstance(v.type, Composite) and v.type.size in (2, 4):  # read back as a whole

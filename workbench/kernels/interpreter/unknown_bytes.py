@@ -1,4 +1,4 @@
-"""Which values of a run rest on bytes that nobody knows any more: memory that was overwritten and not kept.
+"""Which values of a run depend on unknown bytes: memory that was overwritten and not kept. A dynamic taint analysis.
 
 It sees every statement that `run.run` traces, and follows doubt the way values go: through arithmetic, memory, stacks
 and control flow. Behind a condition or an index in doubt, all that the other way could have changed is in doubt too.
@@ -60,11 +60,11 @@ class Doubt:
         return value in self.values
 
     def dark(self, stmt: Stmt) -> bool:
-        """Does nobody know whether this statement ran."""
+        """True if it is unknown whether this statement ran: a condition or loop around it is in doubt."""
         return any(s.args[0] in self if s.row is c.IF else s in self.lost for s in self.around[stmt])
 
     def indexed(self, stmt: Stmt) -> bool:
-        """Is the index of this access in doubt."""
+        """True if the index of this access is in doubt."""
         return self.any(stmt.args[1 : 1 + stmt.args[0].type.ndim])  # type: ignore[attr-defined]
 
     def any(self, values: Sequence[Value]) -> bool:
@@ -125,14 +125,14 @@ class Doubt:
         return self.span(data.__array_interface__["data"][0], (*data.shape, data.itemsize), (*data.strides, 1))
 
     def span(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
-        """Is each of these bytes known; all are in memory that is not among ours."""
+        """The mask of these bytes, True where they are known; memory that is not among ours is known."""
         for start, known in self.memory:
             if start <= address < start + len(known):
                 return np.ndarray(shape, bool, known, address - start, strides)
         return np.ones(shape, bool)
 
     def forget(self, regions: Sequence[Region], values: Values) -> None:
-        """It may have run or not: what it changes is not known any more."""
+        """Mark as unknown all that these regions change: whether they ran is unknown."""
         for stmt in (s for r in regions for s in walk(r)):
             if stmt.row.writes:
                 self.whole(stmt.args[0], values)[...] = False
@@ -164,7 +164,7 @@ class Doubt:
             self.forget(stmt.regions, values)
 
     def begin(self, loop: Stmt, region: Region) -> None:
-        """A region of a loop starts: its parameters take what the region before it handed on."""
+        """A region of a loop starts: doubt passes from what the region before it handed on to its parameters."""
         body, n = loop.regions[-1], self.turns.get(loop, 0)
         counts = loop.row is c.FOR
         come: Sequence[Value] = carried(loop, n)

@@ -78,7 +78,7 @@ def randf(state, low=None, high=None):
 
 
 def randn(state):
-    """randn(state) -> float32, normally distributed with mean 0 and variance 1 (Box and Muller)."""
+    """randn(state) -> float32, normally distributed with mean 0 and variance 1 (Box and Muller, 1958)."""
     a, state = randf(state)
     b, state = randf(state)
     return SQRT(-2.0 * LOG(a + 1e-15)) * COS(b * (2.0 * math.pi)), state

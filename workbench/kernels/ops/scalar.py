@@ -362,6 +362,7 @@ DIV = row("div", type=_div_type, elementwise=True, unbounded=True, exact=True, c
 
 
 def _floordiv(a, b):
+    """Of floats as CPython has it (float_floor_div in Objects/floatobject.c), to the last bit."""
     if a.dtype.kind != "f":
         return np.floor_divide(a, b)
     if b == 0:

@@ -72,7 +72,7 @@ def stores(node: ast.AST, changed_by: Callable[[ast.Call], Sequence[ast.expr]]) 
 
 
 def leaves_always(body: Sequence[ast.stmt]) -> bool:
-    """Does every path through these statements end in return, break or continue."""
+    """True if every path through these statements ends in return, break or continue."""
     return any(_leaves(stmt) for stmt in body)
 
 
@@ -83,7 +83,7 @@ def _leaves(stmt: ast.stmt) -> bool:
 
 
 def has_break(body: Sequence[ast.stmt]) -> bool:
-    """Is there a `break` that belongs to the loop with this body."""
+    """True if a `break` belongs to the loop with this body."""
     for stmt in body:
         if isinstance(stmt, ast.Break):
             return True

@@ -47,7 +47,7 @@ class Flow:
                 return self.divide(stmt, stop, rest)
 
     def divide(self, stmt: ast.stmt, stop: ir.Value, rest: list[ast.stmt]) -> None:
-        """Some paths have left the block: read the rest for the others."""
+        """Read the rest of a block for the paths that have not left it."""
         if rest:
             self.branch(stmt, stop, lambda: self.stopped(stop), lambda: self.resume(rest))
 
@@ -233,7 +233,7 @@ class Flow:
         return go, low
 
     def changed(self, before: State) -> bool:
-        """Has a name or a local array another value than in `before`."""
+        """True if a name or a local array has another value than in `before`."""
         now = self.state
         return any(before.names.get(k) is not v for k, v in now.names.items()) or any(
             before.cells.get(k) is not v for k, v in now.cells.items()
@@ -352,7 +352,7 @@ class Join:
 
 
 def constant_key(v: ir.Value) -> Any:
-    """Equal for flags that are written alike on one side."""
+    """Equal for equal constants; any other flag has a key of its own."""
     known = v.stmt is not None and v.stmt.row is control.CONST and v.type == bool_
     return ("const", v.stmt.attr) if known else id(v)  # type: ignore[union-attr]
 
@@ -373,7 +373,7 @@ def _same_array(a: Any, b: Any) -> bool:
 
 
 def escapes(tree: Any) -> bool:
-    """Does a tree hold a row of an array: its index may be known inside a region only."""
+    """True if a tree holds a row of an array: its index may exist inside a region only."""
     if isinstance(tree, View):
         return bool(tree.prefix)
     if isinstance(tree, Fields):

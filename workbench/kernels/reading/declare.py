@@ -37,7 +37,7 @@ class Func:
 
     @property
     def custom(self) -> bool:
-        """Has it an adjoint or a replay of its own: then a call stays a `call` statement."""
+        """True if it has an adjoint or a replay of its own: then a call stays a `call` statement."""
         return self.grad is not None or self.replay is not None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,8 @@
 """A decorated Python function becomes IR: names, types, structs and calls are resolved here and never again.
 
-One visitor method per accepted node of Python's grammar; what has none is refused by the table in `fence`. While it
-reads, a name stands for a value, an array handle, a struct taken apart, or a Python object (`scope`). `flow` reads
-branches and loops, `places` parts and assignments, `calls` everything with parentheses.
+One visitor method per accepted node of Python's grammar; what has none is refused by `refused_syntax`. While it
+reads, a name stands for a value, an array handle, a struct taken apart, or a Python object (`scope`).
+`control_flow` reads branches and loops, `subscripts` parts and assignments, `calls` everything with parentheses.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Reading:
     cells: list[tuple[Any, Any]] = field(default_factory=list)
 
     def current(self) -> bool:
-        """Do the Python names that were used still mean the same: else a redefined func or constant is read anew."""
+        """True if the Python names that were used still mean the same, so that nothing need be read anew."""
         for holder, name, then in self.seen:
             now = holder.get(name, self)
             if now is not then and not same_number(now, then):

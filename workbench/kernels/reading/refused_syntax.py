@@ -1,4 +1,4 @@
-"""The border of the language: one table from what Python's grammar has and kernels have not to what to write instead.
+"""What Python's grammar has and kernels have not, in one table: why, and what to write instead.
 
 A node without a `visit_` method in the reader is looked up here, so nothing is ever skipped in silence.
 """

@@ -161,7 +161,7 @@ def _definition(fn: Callable[..., Any], text: str) -> ast.FunctionDef:
 
 
 def _same_code(fn: Callable[..., Any], tree: ast.FunctionDef) -> bool:
-    """Does this text compile to the function's own code: the file may have changed since."""
+    """True if this text compiles to the function's own code: the file may have changed since."""
     code = fn.__code__
     bare = copy.copy(tree)
     bare.decorator_list, bare.returns, bare.name = [], None, "text of a kernel"  # no name that it could itself mean

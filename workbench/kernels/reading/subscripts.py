@@ -275,7 +275,7 @@ class Places:
             self.write(self.place(target), value, target)
 
     def assign_array_field(self, target: ast.Attribute, value: Any) -> None:
-        """`s.x = a`: the field stands for that array from here on."""
+        """`s.x = a`: rebinds the field, which stands for that array from here on."""
         base = self.place(target.value)
         record = base.load() if isinstance(base, Slot) else None
         wanted = dict(record.type.fields).get(target.attr) if isinstance(record, Record) else None
@@ -479,7 +479,7 @@ class Places:
         place.store(self.settled(result, name) if name else self.fitting(old, result, node.target))
 
     def add_to(self, row: Any, view: View, part: ir.Value) -> None:
-        """An atomic update; of a gradient, an accumulation whose old value nobody can ask for."""
+        """`+=` on memory: an atomic update; of a gradient, an accumulation without a result."""
         if id(view.root) not in self.shadows:
             self.builder.emit(row, view.root, *view.prefix, part)
         else:
@@ -508,7 +508,7 @@ class Places:
 
 
 def spread(pick: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Every single place that a pick with ranges names, row by row."""
+    """The indices of every component that a pick with ranges names, row by row."""
     places: list[tuple[Any, ...]] = [()]
     for p in pick:
         places = [(*place, k) for place in places for k in (p if isinstance(p, range) else (p,))]
