@@ -12,7 +12,7 @@ from ..errors import GradientError
 from ..kernels.types import Scalar, Struct, is_float
 from . import capture_log
 from .allocation import Allocation
-from .array import array, pack_values
+from .array import array
 from .capture_log import address, move
 from .span import Span
 
@@ -204,23 +204,6 @@ def _add_records(mine: Any, theirs: Any) -> None:
             mine[name] += theirs[name]
 
 
-def private_copies(private: tuple[int, ...], flat: list) -> dict[int, tuple[Any, int]]:
-    """Copies of the memory that a replay writes to: position -> (bytes, offset of the first one)."""
-    copies: dict[int, tuple[Any, int]] = {}
-    if not private:
-        return copies
-    made: dict[Allocation, tuple[Any, int]] = {}
-    touched = {flat[k].allocation for k in private}
-    for k, a in enumerate(flat):
-        if isinstance(a, array) and a.allocation in touched:
-            if a.allocation not in made:
-                hulls = [b.span.hull() for b in flat if isinstance(b, array) and b.allocation is a.allocation]
-                low, high = min(h[0] for h in hulls), max(h[1] for h in hulls)
-                made[a.allocation] = (capture_log.copy(a.allocation.bytes[low:high]), low)
-            copies[k] = made[a.allocation]
-    return copies
-
-
 def extremal_memory(event: Any) -> dict[Allocation, Shadow]:
     """A copy of what the arrays under atomic_min and atomic_max hold after an event."""
     if event.reverse is None or not event.reverse.extremal:
@@ -230,34 +213,6 @@ def extremal_memory(event: Any) -> dict[Allocation, Shadow]:
         a = event.command.flat[k].allocation
         found[a] = Shadow(a, capture_log.copy(a.bytes))
     return found
-
-
-def mirrored_values(flat: list, mirrors: list) -> list:
-    """Pointer, shape and strides of shadows and their like, for `Signature.pack`."""
-    values: list = []
-    for k, shadow in mirrors:
-        a, s = flat[k], shadow.scale
-        values.append(shadow.address + a._offset * s)
-        values += a.shape
-        values += a.strides if s == 1 else [n * s for n in a.strides]
-    return values
-
-
-def moved_values(flat: list, copies: dict[int, tuple[Any, int]]) -> list:
-    values: list = []
-    for k, a in enumerate(flat):
-        packed = pack_values((a,))
-        if k in copies:
-            data, first = copies[k]
-            start = int(data.data.ptr) if a.device.is_cuda else data.__array_interface__["data"][0]
-            packed[0] = start + a._offset - first
-        values += packed
-    return values
-
-
-def moved_view(a: array, data: Any, first: int) -> Any:
-    whole = a.data
-    return np.ndarray(whole.shape, whole.dtype, data, a._offset - first, whole.strides)
 
 
 def mark_view(a: array, base: Any) -> Any:

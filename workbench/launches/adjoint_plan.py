@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays.workspace import mirrored_values
 from ..config import config
 from ..errors import GradientError
 from ..kernels.analysis.launch_form import Groups, LaunchForm
@@ -20,6 +19,7 @@ from ..kernels.passes import simplify
 from ..kernels.passes import stencil_adjoint as gathering
 from ..kernels.passes.adjoint import Reverse
 from . import thresholds
+from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for, mirrors, root_name
 from .race_check import Races
 
@@ -42,24 +42,21 @@ class Backward:
     races: Races | None = None
     pull: Pull | None = None
 
-    def run(
-        self, plan: Plan, packed: list, flat: list, space: Any, views: Any, fresh: tuple[int, ...] = (),
-        rest: bool = True,
-    ) -> None:  # fmt: skip
-        """Run the adjoint in the form chosen for this launch, on the shadows of `space`.
+    def run(self, arguments: AdjointArguments, fresh: tuple[int, ...] = (), rest: bool = True) -> None:
+        """Run the adjoint in the form chosen for this launch.
 
-        `packed`, `views`: as `Executable.run` takes them. `fresh`: targets of `pull` that hold nothing yet. rest=False
-        leaves out what comes behind `pull`.
+        `arguments`: beside those of the launch the shadows, then two helpers per extremal array. `fresh`: targets of
+        `pull` that hold nothing yet. rest=False leaves out what comes behind `pull`.
         """
         if self.gather is not None:
-            self.executable.run(packed + self.gather.part_values, None)
-            shadows = [(k, space[flat[k].allocation]) for k in self.gather.targets]
-            self.gather.run(mirrored_values(flat, shadows))
+            shadows = dict(arguments.beside[: len(self.shadows)])
+            self.executable.run(arguments.values + self.gather.part_values, arguments.views)
+            self.gather.run(arguments.companion_values([(k, shadows[k]) for k in self.gather.targets]))
             return
         if self.pull is not None:
-            self.pull.run(packed, fresh)
+            self.pull.run(arguments.values, fresh)
         if rest:
-            self.executable.run(packed, views)
+            self.executable.run(arguments.values, arguments.views)
 
 
 @dataclass(eq=False)

@@ -90,7 +90,7 @@ def _pull_back(command: Command, given: tuple, record_cmd: bool) -> None:
             f"launch(..., adjoint=True) with {what} is not supported.", slug="launch-keyword",
             instead="tape.backward(grads={y: seed})",
         )  # fmt: skip
-    pull_back(command.plan, command.flat, command.values, given)
+    pull_back(command, given)
 
 
 def _generic_types(kernel: Kernel, args: tuple) -> dict[str, Type]:
@@ -209,8 +209,8 @@ class Command:
                 span.allocation.about_to_write(span, self.program.name, None, tape)
             try:
                 if config.check_races and (finder := plan.races()) is not None:
-                    finder.check(plan, flat, self.values)
-                    finder.fix(plan, flat)
+                    finder.check(self)
+                    finder.fix(self)
                 if capture_log.opened is not None and capture_log.noting() is not None:
                     self._note()
                 else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import capture_log
-from ..arrays.workspace import mark_view, moved_values, moved_view, private_copies
+from ..arrays.workspace import mark_view
 from ..device import xp
 from ..errors import GradientError, LaunchError
 from ..kernels.analysis.launch_form import LaunchForm
@@ -19,10 +19,11 @@ from ..kernels.ir import Function, walk
 from ..kernels.ops import Row
 from ..kernels.ops import memory as rows
 from ..kernels.passes import race_finder as racing
-from .arguments import views
+from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for, root_name
 
 if TYPE_CHECKING:
+    from .launch import Command
     from .plan import Plan
 
 
@@ -35,43 +36,33 @@ class Races:
     checked: tuple[int, ...]
     private: tuple[int, ...]
 
-    def check(self, plan: Plan, flat: list, values: list) -> None:
+    def check(self, command: Command) -> None:
         """Run the race finder twice over the present memory, which is what the launch sees. Raises GradientError."""
         with capture_log.unnoted():
-            self._check(plan, flat, values)
+            self._check(command)
 
-    def _check(self, plan: Plan, flat: list, values: list) -> None:
+    def _check(self, command: Command) -> None:
+        flat = command.flat
         module = xp(flat[self.checked[0]].device)
         memories = {flat[k].allocation for k in self.checked}
         bases = {a: [module.zeros(a.nbytes, np.int32) for _ in racing.MARKS] for a in memories}
         marks = [mark_view(flat[k], base) for k in self.checked for base in bases[flat[k].allocation]]
         marks.append(module.zeros(racing.FOUND, np.int32))
         for _ in range(2):
-            copies = private_copies(self.private, flat)
-            packed = moved_values(flat, copies) if copies else list(values)
-            for data in marks:
-                packed.append(int(data.data.ptr) if hasattr(data, "get") else data.__array_interface__["data"][0])
-                packed += data.shape
-                packed += data.strides
-
-            def seen(copies: dict = copies) -> list:
-                arrays = views(plan.program.function, flat)
-                for k, (data, first) in copies.items():
-                    arrays[k] = moved_view(flat[k], data, first)
-                return arrays + marks
-
-            self.executable.run(packed, seen)
+            arguments = AdjointArguments(command, self.private, [], marks)
+            self.executable.run(arguments.values, arguments.views)
         found = [int(n) for n in marks[-1]]
         if found[0]:
-            raise self.refuse(plan, found)
+            raise self.refuse(command.plan, found)
 
-    def fix(self, plan: Plan, flat: list) -> None:
-        """A replay does not look again, so what decides who meets whom must be then as it is now."""
+    def fix(self, command: Command) -> None:
+        """In a capture: a replay does not look again, so what decides who meets whom must then be as it is now."""
         notes = capture_log.noting()
         if notes is not None:
-            names = {k: plan.program.leaves[k].name for k in plan.program.array_positions}
-            needed = [flat[k].allocation for k, name in names.items() if name in self.guard.needs]
-            notes.fixed.update(dict.fromkeys(needed, plan.program.name))
+            program = command.program
+            names = {k: program.leaves[k].name for k in program.array_positions}
+            needed = [command.flat[k].allocation for k, name in names.items() if name in self.guard.needs]
+            notes.fixed.update(dict.fromkeys(needed, program.name))
 
     def refuse(self, plan: Plan, found: Sequence[int]) -> GradientError:
         """What the record says: two threads, two lines, one array."""

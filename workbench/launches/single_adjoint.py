@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..arrays import allocation as memory
 from ..arrays.array import array
-from ..arrays.workspace import (
-    Workspace,
-    add_into,
-    gradient_dtype,
-    mirrored_values,
-    moved_values,
-    moved_view,
-    private_copies,
-    shadow_view,
-)
+from ..arrays.workspace import Workspace, add_into, gradient_dtype, shadow_view
 from ..errors import GradientError, LaunchError
 from ..kernels.program import Program
-from .arguments import shown, views
-from .plan import Backward, Plan
+from .adjoint_arguments import AdjointArguments
+from .adjoint_plan import Backward
+from .arguments import shown
+from .plan import Plan
+
+if TYPE_CHECKING:
+    from .launch import Command
 
 
-def pull_back(plan: Plan, flat: list, values: list, given: Sequence[Any]) -> None:
+def pull_back(command: Command, given: Sequence[Any]) -> None:
     """Run the adjoint of a launch: into each of `given` comes the derivative by what its argument held before.
 
     `given`: one per argument of the kernel, an array like the argument, or None for the argument's own `.grad`, or for
@@ -36,7 +32,7 @@ def pull_back(plan: Plan, flat: list, values: list, given: Sequence[Any]) -> Non
     are the seeds, and read 0 afterwards. Raises LaunchError for what does not fit, GradientError for what would not be
     exact.
     """
-    program = plan.program
+    program, plan, flat = command.program, command.plan, command.flat
     adjoints = _adjoints(program, flat, given)
     if not adjoints:
         raise LaunchError(
@@ -47,29 +43,16 @@ def pull_back(plan: Plan, flat: list, values: list, given: Sequence[Any]) -> Non
         back = plan.backward(tuple(plan.floats))
         _refuse(plan, back, adjoints)
         if back.races is not None:
-            back.races.check(plan, flat, values)
+            back.races.check(command)
         space = Workspace()
         for k, adjoint in adjoints.items():
             add_into(shadow_view(flat[k], space[flat[k].allocation]), adjoint.data, flat[k].span)
-        _run(plan, back, flat, values, space)
+        shadows = [(k, space[flat[k].allocation]) for k in back.shadows]
+        back.run(AdjointArguments(command, back.private, shadows))
         for k, adjoint in adjoints.items():
             adjoint.allocation.about_to_write(adjoint.span, program.name)
             adjoint.data[...] = shadow_view(flat[k], space[flat[k].allocation])
         space.release()
-
-
-def _run(plan: Plan, back: Backward, flat: list, values: list, space: Workspace) -> None:
-    copies = private_copies(back.private, flat)
-    shadows = [(k, space[flat[k].allocation]) for k in back.shadows]
-    packed = (moved_values(flat, copies) if copies else list(values)) + mirrored_values(flat, shadows)
-
-    def seen() -> list:
-        arrays = views(plan.program.function, flat)
-        for k, (data, first) in copies.items():
-            arrays[k] = moved_view(flat[k], data, first)
-        return arrays + [shadow_view(flat[k], shadow) for k, shadow in shadows]
-
-    back.run(plan, packed, flat, space, seen)
 
 
 def _adjoints(program: Program, flat: list, given: Sequence[Any]) -> dict[int, array]:

@@ -27,18 +27,13 @@ from ..arrays.workspace import (
     extremal_memory,
     float_parts,
     gradient_dtype,
-    mirrored_values,
-    moved_values,
-    moved_view,
-    private_copies,
-    shadow_view,
 )
 from ..device import xp
 from ..errors import GradientError
 from ..kernels import check
 from ..kernels.passes.tangent import Tangent, tangent
 from ..kernels.types import Struct
-from ..launches.arguments import views as launch_views
+from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
 from .events import Event
 from .overwrites import verify
@@ -211,17 +206,10 @@ def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, 
     for k in back.extremal:
         consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)
     position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
-    copies = private_copies(tuple(position[n] for n in sorted(made.private)), flat)
-    extras = [(k, space[places[k].allocation]) for k in back.shadows] + helpers
-    values = moved_values(flat, copies) if copies else list(command.values)
-
-    def views() -> list:
-        arrays = launch_views(plan.program.function, flat)
-        for k, (data, first) in copies.items():
-            arrays[k] = moved_view(flat[k], data, first)
-        return arrays + [shadow_view(places[k], shadow) for k, shadow in extras]
-
-    ready.run(values + mirrored_values(places, extras), views)
+    private = tuple(position[n] for n in sorted(made.private))
+    tangents = [(k, space[places[k].allocation]) for k in back.shadows]
+    arguments = AdjointArguments(command, private, tangents + helpers)
+    ready.run(arguments.values, arguments.views)
 
 
 def _refuse_unfollowed(event: Event, space: Workspace) -> None:

@@ -25,14 +25,10 @@ from ..arrays.workspace import (
     extremal_memory,
     float_parts,
     gradient_dtype,
-    mirrored_values,
-    moved_values,
-    moved_view,
-    private_copies,
     shadow_view,
 )
 from ..errors import GradientError
-from ..launches.arguments import views as argument_views
+from ..launches.adjoint_arguments import AdjointArguments
 from .events import Event
 from .overwrites import verify
 from .publish import ports
@@ -141,40 +137,28 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
         )  # fmt: skip
     if back.races is not None:
         check_races(event)
-        back.races.fix(plan, flat)
-    copies = private_copies(back.private, flat)
-    values = moved_values(flat, copies) if copies else command.values
+        back.races.fix(command)
     fresh = space.fresh([places[k] for k in back.pull.targets]) if back.pull is not None and back.pull.covers else []
-    extras = [(k, space[places[k].allocation]) for k in back.shadows]
+    shadows = [(k, space[places[k].allocation]) for k in back.shadows]
     helpers = ties(event, after) if back.extremal else []
-
-    def views(extras: list) -> list:
-        arrays = argument_views(plan.program.function, flat)
-        for k, (data, first) in copies.items():
-            arrays[k] = moved_view(flat[k], data, first)
-        return arrays + [shadow_view(places[k], shadow) for k, shadow in extras]
-
-    extras += helpers
-    packed = values + mirrored_values(places, extras)
+    arguments = AdjointArguments(command, back.private, shadows + helpers)
     if command.declared and plan.form.backend == "c" and back.gather is None and back.pull is None:
-        _in_blocks(command, back, packed, len(values), extras)
+        _in_blocks(back, arguments)
     else:
         stored = tuple([k for k in back.pull.targets if places[k] in fresh]) if fresh else ()
         rest = back.pull is None or not _dying(tape, event, back.pull, space)
-        back.run(plan, packed, places, space, lambda: views(extras), stored, rest)
+        back.run(arguments, stored, rest)
     for k in back.extremal:
         consume_extreme(flat[k], space, dict(helpers[1::2])[k], after)
 
 
-def _in_blocks(command: Any, back: Any, packed: list, at: int, extras: list) -> None:
-    """All threads add to the gradient of a declared scalar: block by block, so that a long sum keeps its digits.
-
-    `at`: where in `packed` the values of `extras` begin.
-    """
+def _in_blocks(back: Any, arguments: AdjointArguments) -> None:
+    """All threads add to the gradient of a declared scalar: block by block, so that a long sum keeps its digits."""
+    command, packed, at = arguments.command, arguments.values, arguments.first
     dims = command.plan.form.dims
     step = max(1, SUMMED // max(math.prod(dims[1:]), 1))
     sums = []
-    for k, shadow in extras:
+    for k, shadow in arguments.beside:
         if k in command.declared:
             target = shadow_view(command.places[k], shadow)
             sums.append((at, target, np.zeros_like(target), np.zeros(target.shape)))
@@ -182,7 +166,7 @@ def _in_blocks(command: Any, back: Any, packed: list, at: int, extras: list) -> 
     for place, _, part, _ in sums:
         packed[place] = part.__array_interface__["data"][0]
     for row in range(0, dims[0], step):
-        back.executable.run(packed, None, (row, min(row + step, dims[0])))
+        back.executable.run(packed, arguments.views, (row, min(row + step, dims[0])))
         for _, _, part, total in sums:
             total += part
             part[...] = 0
@@ -196,7 +180,7 @@ def check_races(event: Event) -> None:
     Raises GradientError [race].
     """
     if event.reverse is not None and event.reverse.races is not None and not event.checked:
-        event.reverse.races.check(event.command.plan, event.command.flat, event.command.values)
+        event.reverse.races.check(event.command)
         event.checked = True
 
 
@@ -207,12 +191,8 @@ def ties(event: Event, after: dict) -> list:
     for k in back.extremal:
         ties = Shadow(flat[k].allocation)
         helpers += [(k, after[flat[k].allocation]), (k, ties)]
-
-    def views() -> list:
-        return argument_views(command.program.function, flat) + [shadow_view(flat[k], s) for k, s in helpers]
-
-    values = command.values + mirrored_values(flat, helpers)
-    back.count.run(values, views)
+    arguments = AdjointArguments(command, (), helpers)
+    back.count.run(arguments.values, arguments.views)
     for k, ties in helpers[1::2]:
         a = flat[k]
         count = shadow_view(a, ties)

@@ -27,11 +27,6 @@ from ...arrays.workspace import (
     extremal_memory,
     float_parts,
     gradient_dtype,
-    mirrored_values,
-    moved_values,
-    moved_view,
-    private_copies,
-    shadow_view,
 )
 from ...errors import GradientError, Where
 from ...kernels.compile import c_compiler
@@ -40,7 +35,7 @@ from ...kernels.ir import walk
 from ...kernels.ops import control
 from ...kernels.passes.ledger_adjoint import CONSUMED, COUNT, ENTRIES, Watched, watch
 from ...kernels.types import Array, Struct, is_float
-from ...launches.arguments import views as argument_views
+from ...launches.adjoint_arguments import AdjointArguments, memory_values
 from ...launches.executable import Executable, mirrors
 from ...tapes.events import Event
 from ...tapes.rerun import Copies
@@ -426,21 +421,11 @@ class Collector:
     def run_beside(self, event: Event, copies: Workspace, executable: Executable, log: Log) -> None:
         """On the memory as it is, which an adjoint only reads, and on copies of shadows and of what it repeats."""
         command, back = event.command, event.reverse
-        flat, places, program = command.flat, command.places, command.program
-        moved = private_copies(back.private, flat)
-        extras = [(k, copies[places[k].allocation]) for k in back.shadows]
-        extras += ties(event, self.after) if back.extremal else []
+        beside = [(k, copies[command.places[k].allocation]) for k in back.shadows]
+        beside += ties(event, self.after) if back.extremal else []
         gaps = self.gaps(event, self.executables[command.plan, back][0])
-
-        def views() -> list:
-            arrays = argument_views(program.function, flat)
-            for k, (data, first) in moved.items():
-                arrays[k] = moved_view(flat[k], data, first)
-            return [*arrays, *(shadow_view(places[k], s) for k, s in extras), *gaps, *log.arrays]
-
-        values = list(moved_values(flat, moved) if moved else command.values)
-        values += mirrored_values(places, extras) + gaps + log.values
-        executable.run(values, views)
+        arguments = AdjointArguments(command, back.private, beside, (*gaps, *log.arrays))
+        executable.run(arguments.values, arguments.views)
 
     def run_on_host(self, event: Event, space: Workspace, executable: Executable, log: Log) -> None:
         """A launch of a GPU: everything it uses is copied to the host, where one worker keeps threads in order."""
@@ -462,7 +447,9 @@ class Collector:
                 values += a.ravel().tolist() if isinstance(a, np.ndarray) else [a.item()]
         gaps = self.gaps(event, self.executables[command.plan, back][0])
         views = [*arrays, *gaps, *log.arrays]
-        executable.run(values + gaps + log.values, lambda: views)
+        for a in log.arrays:
+            gaps += memory_values(a)
+        executable.run(values + gaps, lambda: views)
 
     def enter(self, event: Event, watched: Watched, log: Log) -> None:
         """The log as rows: one by one, or by line where there are many."""
@@ -563,10 +550,6 @@ class Log:
     @property
     def arrays(self) -> Sequence[np.ndarray]:
         return self.site, self.thread, self.value, self.state, self.sum, self.many
-
-    @property
-    def values(self) -> list[int]:
-        return [n for a in self.arrays for n in (a.__array_interface__["data"][0], *a.shape, *a.strides)]
 
 
 # ---- what is asked for

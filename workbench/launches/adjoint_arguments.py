@@ -1,0 +1,95 @@
+"""What an adjoint, a tangent or a race finder of a launch runs on: the launch's arguments, and arrays beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays import capture_log
+from ..arrays.allocation import Allocation
+from ..arrays.array import array, pack_values
+from ..arrays.workspace import Shadow, shadow_view
+from .arguments import views
+
+if TYPE_CHECKING:
+    from .launch import Command
+
+Beside = list[tuple[int, Shadow]]
+"""(position of a parameter, its companion), in the order of the function's parameters behind the kernel's own."""
+
+
+class AdjointArguments:
+    """The arguments of a function that was made from the kernel of a launch.
+
+    command   the launch.
+    private   positions of the arrays that the function writes to as it repeats the launch: it gets copies of them.
+    beside    companions, each laid out like the argument that it belongs to.
+    more      further arrays and numbers, behind the companions.
+
+    `values` are what `Executable.run` packs, `first` is where those of `beside` begin.
+    """
+
+    __slots__ = ("command", "beside", "more", "copies", "values", "first")
+
+    def __init__(self, command: Command, private: Sequence[int], beside: Beside, more: Sequence[Any] = ()):
+        self.command, self.beside, self.more = command, beside, more
+        self.copies = _copies(private, command.flat)
+        self.values = _moved_values(command.flat, self.copies) if self.copies else list(command.values)
+        self.first = len(self.values)
+        self.values += self.companion_values(beside)
+        for given in more:
+            self.values += memory_values(given) if getattr(given, "shape", ()) else [given]
+
+    def companion_values(self, beside: Beside) -> list:
+        """Pointer, shape and strides of companions."""
+        values: list = []
+        for k, shadow in beside:
+            a, scale = self.command.places[k], shadow.scale
+            values.append(shadow.address + a.span.offset * scale)
+            values += a.shape
+            values += a.strides if scale == 1 else [n * scale for n in a.strides]
+        return values
+
+    def views(self) -> list:
+        """The same for the interpreter: NumPy views and numbers."""
+        command = self.command
+        arrays = views(command.program.function, command.flat)
+        for k, (data, first) in self.copies.items():
+            whole, offset = arrays[k], command.flat[k].span.offset - first
+            arrays[k] = np.ndarray(whole.shape, whole.dtype, data, offset, whole.strides)
+        return [*arrays, *(shadow_view(command.places[k], shadow) for k, shadow in self.beside), *self.more]
+
+
+def memory_values(data: Any) -> list:
+    """Pointer, shape and strides of a NumPy or CuPy array."""
+    return [capture_log.address(data), *data.shape, *data.strides]
+
+
+def _copies(private: Sequence[int], flat: list) -> dict[int, tuple[Any, int]]:
+    """Copies of the memory of these arguments, for all that lie on it: position -> (bytes, offset of the first one)."""
+    copies: dict[int, tuple[Any, int]] = {}
+    if not private:
+        return copies
+    made: dict[Allocation, tuple[Any, int]] = {}
+    touched = {flat[k].allocation for k in private}
+    for k, a in enumerate(flat):
+        if isinstance(a, array) and a.allocation in touched:
+            if a.allocation not in made:
+                hulls = [b.span.hull() for b in flat if isinstance(b, array) and b.allocation is a.allocation]
+                low, high = min(h[0] for h in hulls), max(h[1] for h in hulls)
+                made[a.allocation] = (capture_log.copy(a.allocation.bytes[low:high]), low)
+            copies[k] = made[a.allocation]
+    return copies
+
+
+def _moved_values(flat: list, copies: dict[int, tuple[Any, int]]) -> list:
+    values: list = []
+    for k, a in enumerate(flat):
+        packed = pack_values((a,))
+        if k in copies:
+            data, first = copies[k]
+            packed[0] = capture_log.address(data) + a.span.offset - first
+        values += packed
+    return values
