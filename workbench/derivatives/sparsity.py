@@ -24,7 +24,7 @@ from ..errors import BoundsError, GradientError
 from ..kernels import ir
 from ..kernels.analysis.rounding import certain
 from ..kernels.interpreter import run
-from ..kernels.ir import root, walk
+from ..kernels.ir import root, used, walk
 from ..kernels.ops import control, memory
 from ..kernels.types import Array, Composite, is_float
 from ..tapes.events import Event
@@ -115,8 +115,7 @@ class _Launch:
     def __init__(self, pattern: _Pattern, event: Event):
         self.pattern, self.event, self.command = pattern, event, event.command
         self.function = self.command.plan.forward.function
-        self.used = {v for r in _regions(self.function.body) for v in r.results}
-        self.used |= {v for s in walk(self.function.body) for v in s.args}
+        self.used = used(self.function.body)
         active = pattern.tape.active
         places = zip(self.command.program.leaves, self.command.flat, strict=True)
         self.live = {leaf.name: a for leaf, a in places if isinstance(a, array) and a.allocation in active}
@@ -185,12 +184,6 @@ class _Launch:
         start = a._offset + sum(i * s for i, s in zip(index, strides, strict=False))
         count = seen.dtype.size if isinstance(seen.dtype, Composite) else 1
         return list(range(start // word, start // word + count))
-
-
-def _regions(region: ir.Region) -> Iterable[ir.Region]:
-    yield region
-    for stmt in walk(region):
-        yield from stmt.regions
 
 
 def _refused(why: str, event: Event | None) -> GradientError:

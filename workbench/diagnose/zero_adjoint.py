@@ -43,8 +43,7 @@ class _Flows:
         self.around: dict[ir.Stmt, list[ir.Stmt | None]] = {}
         for stmt in ir.walk(function.body):
             primal = stmt.of
-            used = [*stmt.args, *(v for r in stmt.regions for v in r.results)]
-            self.escaping.update(a for a in used if a.stmt is not None and a.stmt.of is not primal)
+            self.escaping.update(a for a in stmt.operands if a.stmt is not None and a.stmt.of is not primal)
             if stmt.row is memory.ACCUMULATE:
                 self.escaping.add(stmt.args[-1])
             self.taken[stmt] = [a for a in _outer(stmt) if a in self.adjoints and a.stmt and a.stmt.of is not primal]
@@ -80,9 +79,8 @@ def _adjoints(function: ir.Function, shadows: frozenset[str]) -> set[ir.Value]:
     found: set[ir.Value] = set()
     for _ in range(3):  # loops carry values back to their start
         for stmt in ir.walk(function.body):
-            used = [*stmt.args, *(v for r in stmt.regions for v in r.results)]
             read = stmt.row is memory.LOAD and root_name(stmt.args[0]) in shadows
-            if read or any(v in found for v in used):
+            if read or any(v in found for v in stmt.operands):
                 made = (*stmt.outs, *(p for r in stmt.regions for p in r.params))
                 found.update(v for v in made if is_number(v))
     return found

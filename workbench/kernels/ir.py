@@ -12,7 +12,7 @@ import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import KernelError, Where
@@ -79,6 +79,11 @@ class Stmt:
     of: Stmt | None = None
     role: str = "primal"  # primal | replay | adjoint | tangent: what the views colour by
 
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """What it reads: its arguments, and the results of its regions."""
+        return (*self.args, *(v for r in self.regions for v in r.results)) if self.regions else self.args
+
 
 @dataclass(eq=False)
 class Region:
@@ -112,6 +117,10 @@ class Function:
     def arrays(self) -> list[Value]:
         return [p for p in self.params if isinstance(p.type, Array)]
 
+    def with_body(self, body: Region, name: str = "", rank: int = 0) -> Function:
+        """Another program that stands for the same place in the source."""
+        return replace(self, body=body, name=name or self.name, rank=rank or self.rank)
+
 
 def companion(params: list[Value], role: Role, of: str, type: Type, where: Where | None = None) -> Value:
     """One more of `params`, with a name that is free there: `d_x`, or `d_x_1` where the user has a `d_x`."""
@@ -133,6 +142,11 @@ def walk(region: Region) -> Iterator[Stmt]:
         yield stmt
         for inner in stmt.regions:
             yield from walk(inner)
+
+
+def used(region: Region) -> set[Value]:
+    """Every value that a statement of the region reads, or that is one of its results."""
+    return {*region.results, *(v for stmt in walk(region) for v in stmt.operands)}
 
 
 def root(array: Value) -> Value:

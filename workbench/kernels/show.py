@@ -32,7 +32,7 @@ class _Printer:
         self.names: dict[int, str] = {}
         self.taken: set[str] = set()
         self.unnamed = 0
-        self.read: set[int] | None = None  # ids of values somebody reads; None: not known
+        self.read: set[ir.Value] | None = None  # what somebody reads; None: not known
 
     # --- names
 
@@ -75,7 +75,7 @@ class _Printer:
         return f"{self.declare(stmt.outs)} = {result}" if stmt.outs else result
 
     def needs(self, stmt: ir.Stmt) -> bool:
-        return self.read is None or any(id(o) in self.read for o in stmt.outs)
+        return self.read is None or any(o in self.read for o in stmt.outs)
 
     def update(self, stmt: ir.Stmt) -> str:
         return f"{self.cell(stmt.args[:-1])} {stmt.row.sign} {self.use(stmt.args[-1])}"
@@ -207,12 +207,7 @@ def line(stmt: ir.Stmt) -> str:
 
 def _printer(function: ir.Function) -> _Printer:
     printer = _Printer()
-    printer.read = set()
-    regions = [function.body]
-    for stmt in ir.walk(function.body):
-        printer.read.update(id(a) for a in stmt.args)
-        regions.extend(stmt.regions)
-    printer.read.update(id(r) for region in regions for r in region.results)
+    printer.read = ir.used(function.body)
     return printer
 
 

@@ -22,7 +22,7 @@ from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
 from ..kernels.emit.signature import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
 from ..kernels.interpreter import run
-from ..kernels.ir import Function, root, walk
+from ..kernels.ir import Function, root, used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.ops.row import Effect
 from ..kernels.passes import simplify
@@ -208,7 +208,7 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     function shows: a replay repeats atomics as plain updates of one copy.
     """
     stmts = list(walk(function.body))
-    ordered = ordered or any(s.row in rows.ATOMICS and is_used(function, s.outs[0]) for s in stmts)
+    ordered = ordered or any(s.row in rows.ATOMICS and s.outs[0] in used(function.body) for s in stmts)
     cells = math.prod(form.dims)
     work = cells * cost.work(function, form) if form.backend == "c" and not ordered else 0
     wide = work >= thresholds.PARALLEL_FROM and config.threads > 1
@@ -245,10 +245,6 @@ def _without_tests(made: Executable) -> Executable:
     variant = replace(made.variant, inner=inner, alone=found.whole)
     ends = tuple(e for pair in found.box for e in pair)
     return Executable(program, made.function, form, variant, made.workers, box=ends, pieces=made.pieces)
-
-
-def is_used(function: Function, value: Any) -> bool:
-    return any(value in s.args or any(value in r.results for r in s.regions) for s in walk(function.body))
 
 
 def _contested(function: Function, form: LaunchForm) -> frozenset[str]:

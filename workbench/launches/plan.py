@@ -25,12 +25,12 @@ from ..kernels.analysis import launch_ranges
 from ..kernels.analysis.accesses import Access, Grouped, accesses_by_array
 from ..kernels.analysis.launch_form import Groups, LaunchForm
 from ..kernels.compile import c_compiler
-from ..kernels.ir import walk
+from ..kernels.ir import used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.program import Program
 from ..kernels.types import is_float
 from .adjoint_plan import Backward, plan_adjoint
-from .executable import Executable, executable_for, is_used, root_name
+from .executable import Executable, executable_for, root_name
 from .race_check import Races, find_races, refuse_race
 
 log = logging.getLogger("workbench")
@@ -194,7 +194,7 @@ def _make(
     floats = {k: type.dtype.scalar for k, type in types.items() if is_float(type)}  # type: ignore[union-attr]
     stored = {root_name(s) for s in walk(function.body) if s.row is rows.STORE}
     atomics = [s for s in walk(function.body) if s.row in rows.ATOMICS]
-    recalled = {root_name(s) for s in atomics if is_used(function, s.outs[0])}
+    recalled = {root_name(s) for s in atomics if s.outs[0] in used(function.body)}
     read, written = dict(reads), dict(writes)
     return Plan(
         program, form, executable_for(program, function, form), reads, writes,

@@ -326,7 +326,7 @@ def decisions(function: ir.Function) -> tuple[tuple[ir.Stmt, tuple[Guard, ...]],
 def accesses_by_array(function: ir.Function) -> dict[str, Grouped]:
     """The accesses to each array parameter that is touched at all."""
     out: dict[str, Grouped] = {}
-    used = {v for s in ir.walk(function.body) for v in (*s.args, *(r for region in s.regions for r in region.results))}
+    used = ir.used(function.body)
     for a in accesses_of(function):
         group = out.setdefault(a.name, Grouped())
         if a.effect is Effect.ACCUMULATES:

@@ -77,8 +77,7 @@ def risky(stmts: list[Stmt]) -> set[Value]:
     while size != len(found):
         size = len(found)
         for stmt in stmts:
-            sources = [*stmt.args, *(v for r in stmt.regions for v in r.results)]
-            if (stmt.row.unbounded and is_float(stmt.outs[0].type)) or any(s in found for s in sources):
+            if (stmt.row.unbounded and is_float(stmt.outs[0].type)) or any(s in found for s in stmt.operands):
                 found.update(o for o in stmt.outs if is_float(o.type))
                 found.update(p for r in stmt.regions for p in r.params if is_float(p.type))
     return found
@@ -95,6 +94,5 @@ def useful(function: Function, active: frozenset[str]) -> set[Value]:
         for stmt in walk(function.body):
             inner = [v for r in stmt.regions for v in r.params]
             if not found.isdisjoint(stmt.outs) or not found.isdisjoint(inner):
-                found.update(stmt.args)
-                found.update(v for r in stmt.regions for v in r.results)
+                found.update(stmt.operands)
     return found

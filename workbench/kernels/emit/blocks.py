@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ..ir import Function, Region, Stmt, Value, root, walk
+from ..ir import Function, Region, Stmt, Value, root, used, walk
 from ..ops import control, scalar
 from ..ops import memory as rows
 from ..ops.row import Effect
@@ -117,8 +117,7 @@ def _floats(type: Type) -> bool:
 
 def _returns(s: Stmt, function: Function) -> bool:
     """Does an atomic do something else than add, or is what it found used."""
-    everything = (v for t in walk(function.body) for v in (*t.args, *(r for g in t.regions for r in g.results)))
-    return s.row is not rows.ATOMIC_ADD or any(v is s.outs[0] for v in everything)
+    return s.row is not rows.ATOMIC_ADD or s.outs[0] in used(function.body)
 
 
 class _Facts:

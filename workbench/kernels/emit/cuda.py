@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...errors import KernelError, Where
-from ..ir import Function, Stmt, Value, walk
+from ..ir import Function, Stmt, Value, used, walk
 from ..ops import control
 from ..ops import memory as rows
 from ..ops.row import Effect
@@ -219,7 +219,7 @@ class Thread(Body):
         self.sums: dict[tuple, Sum] = {}
         self.spread = dict.fromkeys(self.function.params, SAME)
         stmts = list(walk(self.function.body))
-        self.read = {v for s in stmts for v in (*s.args, *(r for region in s.regions for r in region.results))}
+        self.read = used(self.function.body)
         self.only_added = {p.name for p in self.function.arrays} - self._used_otherwise(stmts)
 
     def _used_otherwise(self, stmts: list[Stmt]) -> set[str]:

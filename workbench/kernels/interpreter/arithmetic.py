@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from .. import ir
-from ..ops.row import Row, literal
+from ..ops.row import Row, constant
 from ..types import Composite, Scalar, Type
 from .closures import Closures, Step, converter
 
@@ -73,7 +73,7 @@ def _opened(value: ir.Value) -> ir.Value | list[ir.Value]:
 def _components_of(made: Any, type: Type) -> list[ir.Value]:
     """What `expand` returned as IR values; numbers among them become constants."""
     parts = made if isinstance(made, (list, tuple)) else [made]
-    return [p if isinstance(p, ir.Value) else literal(type.scalar, p) for p in parts]  # type: ignore[attr-defined]
+    return [p if isinstance(p, ir.Value) else constant(type.scalar, p) for p in parts]  # type: ignore[attr-defined]
 
 
 def _scalar(compute: Callable, args: list[int], out: int, kind: type) -> Step:

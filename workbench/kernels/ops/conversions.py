@@ -9,7 +9,7 @@ import numpy as np
 from .. import ir
 from ..types import Composite, Matrix, Quat, Scalar, Type, Vector, bool_, float32, matrix, quaternion, scalar_of
 from . import control
-from .row import kind, literal, stop
+from .row import constant, kind, stop
 from .scalar import CAST, with_scalar
 from .vectors import CONSTRUCT, EXTRACT
 
@@ -27,20 +27,20 @@ def convert(type: Any, x: Any) -> Any:
     return x if kind(x) == type else CAST(x, attr=type)
 
 
-def constant(type: Type, value: Any) -> Any:
+def here(type: Type, value: Any) -> Any:
     """A constant in the kernel being read, else on the host."""
     try:
         ir.current()
     except RuntimeError:
         return type(value) if isinstance(type, Scalar) else type(*np.ravel(value))  # type: ignore[operator]
-    return literal(type, value)
+    return constant(type, value)
 
 
 def construct(type: Composite, *args: Any) -> Any:
     """type(...): zeros, one scalar for all components, all components, another composite of that shape, or vec3, w."""
     kinds = [kind(a) for a in args]
     if not args:
-        return constant(type, 0)
+        return here(type, 0)
     if len(args) == 1 and isinstance(kinds[0], Composite):
         return _copied(type, args[0], kinds[0])
     if len(args) == 1:
@@ -73,9 +73,9 @@ def static_number(x: Any) -> int:
 def identity(n: Any, dtype: Any = float32) -> Any:
     """identity(n: constant int, dtype: scalar type = float32) -> n by n unit matrix."""
     size = static_number(n)
-    return constant(matrix((size, size), scalar_of(dtype)), np.eye(size))
+    return here(matrix((size, size), scalar_of(dtype)), np.eye(size))
 
 
 def quat_identity(dtype: Any = float32) -> Any:
     """quat_identity(dtype = float32) -> the quaternion (0, 0, 0, 1), which turns nothing."""
-    return constant(quaternion(scalar_of(dtype)), (0, 0, 0, 1))
+    return here(quaternion(scalar_of(dtype)), (0, 0, 0, 1))

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..types import Composite, Matrix, quaternion
 from . import matrices, random, scalar, vectors
-from .conversions import constant, convert, identity, quat_identity, truth
+from .conversions import convert, here, identity, quat_identity, truth
 from .examples import documented
 from .matrices import TRANSPOSE
 from .operators import divide, multiply, power, unary
@@ -74,7 +74,7 @@ def matrix_from_cols(*columns: Any) -> Any:
 
 def norm_l1(v: Any) -> Any:
     """norm_l1(v: vector) -> scalar: the sum of the absolute components."""
-    return DOT(scalar.ABS(v), constant(kind(v), 1))
+    return DOT(scalar.ABS(v), here(kind(v), 1))
 
 
 def quat_rpy(roll: Any, pitch: Any, yaw: Any) -> Any:

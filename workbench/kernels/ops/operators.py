@@ -13,7 +13,7 @@ from . import scalar
 from .conversions import truth
 from .matrices import MATMUL, MATVEC, TRANSPOSE
 from .quaternions import QUAT_MUL
-from .row import Row, kind, literal, stop, type_of, weak_type
+from .row import Row, constant, kind, stop, type_of, weak_type
 from .scalar import CAST
 from .vectors import SCALE, UNSCALE
 
@@ -96,8 +96,8 @@ def unary(op: str, a: Any) -> Any:
 def _constant(type: Type, value: Any) -> ir.Value:
     """A constant beside a value of `type`: a Python number takes its scalar type, so that `2.0 * v` scales a vector."""
     if isinstance(value, (np.generic, np.ndarray)):
-        return literal(type_of(value), value)
-    return literal(weak_type(value, [type]), value)
+        return constant(type_of(value), value)
+    return constant(weak_type(value, [type]), value)
 
 
 def _overload(method: str, function: Callable[..., Any], reflected: bool = False) -> None:

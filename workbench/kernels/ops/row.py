@@ -243,8 +243,8 @@ def row(name: str, **fields: Any) -> Row:
     return made
 
 
-def literal(type: Type, value: Any) -> ir.Value:
-    """A constant of `type`: `value` is one number, or all components."""
+def constant(type: Type, value: Any) -> ir.Value:
+    """A constant of `type` in the current builder: `value` is one number, or all components."""
     flat = np.ravel(value).tolist()
     attr = flat[0] if len(flat) == 1 else tuple(flat)
     return ir.current().append(ROWS["const"], (), (type,), attr=attr).outs[0]
@@ -258,7 +258,7 @@ def kind(x: Any) -> Type:
 def like(x: Any, type: Type, value: Any = 0) -> Any:
     """A constant of `type` where `x` lives: in IR beside IR values, on the host beside numbers."""
     if isinstance(x, ir.Value):
-        return literal(type, value)
+        return constant(type, value)
     return type(value) if isinstance(type, Scalar) else type(*np.ravel(value))  # type: ignore[operator]
 
 
@@ -272,8 +272,8 @@ def _apply(self: ir.Value, row: Row, args: tuple, attr: Any) -> Any:
     values = []
     for a in args:
         if isinstance(a, (bool, int, float)) and not isinstance(a, np.generic):
-            a = literal(weak_type(a, beside), a)
-        values.append(a if isinstance(a, ir.Value) else literal(type_of(a), a))
+            a = constant(weak_type(a, beside), a)
+        values.append(a if isinstance(a, ir.Value) else constant(type_of(a), a))
     if row.whole is not None and isinstance(values[0].type, Composite):
         row = row.whole
     return ir.current().emit(row, *values, attr=attr)

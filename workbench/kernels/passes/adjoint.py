@@ -14,7 +14,7 @@ from ...errors import KernelError
 from ..ir import Function, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import NO_GRADIENT, ROWS, Row
+from ..ops.row import NO_GRADIENT, ROWS, Row, constant
 from ..types import Array, Type, int32, shadow_type
 from . import simplify
 from .derivative import EXTREMES, Derivative
@@ -121,7 +121,7 @@ class Adjoint(Derivative):
                 self.builder.role = "adjoint"
             for p, g in adjoints.items():
                 if p.stmt is None and (Role.SHADOW, p.name) in self.companions:
-                    self.builder.emit(mem.ACCUMULATE, self.shadow(p), self.number(int32, 0), g)
+                    self.builder.emit(mem.ACCUMULATE, self.shadow(p), constant(int32, 0), g)
         body.body[:0] = [v.stmt for v in self.stacks.values() if v.stmt]
         return self.named("adjoint")
 
@@ -352,8 +352,8 @@ class Adjoint(Derivative):
         new.params += sums
         new.results = tuple(after)
         init += [self.zero(s.type) for s in sums]
-        last = ROWS["sub"](known[(stmt, "trips")], self.number(int32, 1))
-        bounds = [last, self.number(int32, -1), self.number(int32, -1)]
+        last = ROWS["sub"](known[(stmt, "trips")], constant(int32, 1))
+        bounds = [last, constant(int32, -1), constant(int32, -1)]
         types = [v.type for v in init]
         loop = c.Loop(breaks=False, trips=None if stmt.attr.breaks else stmt.attr.trips)
         made = self.builder.append(c.FOR, [*bounds, *init], types, (new,), attr=loop)

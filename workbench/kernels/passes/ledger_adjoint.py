@@ -15,8 +15,8 @@ from .. import check
 from ..ir import Builder, Function, Region, Stmt, Value, root
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import ROWS
-from ..types import Array, Composite, Scalar, float64, int32, int64
+from ..ops.row import ROWS, constant
+from ..types import Array, Composite, float64, int32, int64
 
 ENTRIES = 4096  # contributions of one launch that are logged one by one; the others are summed by site
 COUNT, CONSUMED = 0, 1  # words of `log_state`
@@ -77,7 +77,7 @@ class _Watch:
             self.region(self.source.body, known)
         s = self.source
         name = f"{s.name}_watched"
-        made = Function(name, self.builder.region, s.rank, s.where, s.source, s.first_line, s.file)
+        made = s.with_body(self.builder.region, name)
         check.check(made)
         return Watched(made, tuple(self.gap), tuple(self.sites))
 
@@ -121,7 +121,7 @@ class _Watch:
                 part = ROWS["neg"](part)
             if overwrites:
                 self.forget()
-                self.when(ROWS["ne"](part, self.number(float64, 0.0)), lambda: self.append(site, part))
+                self.when(ROWS["ne"](part, constant(float64, 0.0)), lambda: self.append(site, part))
             else:
                 self.append(site, part)
         self.builder.append(c.IF, (hit,), (), (inside, Region()))
@@ -164,7 +164,7 @@ class _Watch:
         emit = self.builder.emit
         count = self.int64(COUNT)
         slot = emit(mem.LOAD, self.log["state"], count)
-        number = self.number(int32, site)
+        number = constant(int32, site)
         room, full = Region(), Region()
         with self.builder.inside(room):
             emit(mem.STORE, self.log["site"], slot, number)
@@ -187,10 +187,10 @@ class _Watch:
         emit(mem.STORE, self.log["state"], self.int64(CONSUMED), self.int64(1))
         body = Region([Value(int32, "site")])
         with self.builder.inside(body):
-            emit(mem.STORE, self.log["sum"], body.params[0], self.number(float64, 0.0))
+            emit(mem.STORE, self.log["sum"], body.params[0], constant(float64, 0.0))
             emit(mem.STORE, self.log["many"], body.params[0], self.int64(0))
         sites = self.builder.emit(mem.SHAPE, self.log["sum"], attr=0)
-        bounds = (self.number(int32, 0), sites, self.number(int32, 1))
+        bounds = (constant(int32, 0), sites, constant(int32, 1))
         self.builder.append(c.FOR, bounds, (), (body,), attr=c.Loop())
 
     def when(self, condition: Value, then) -> None:
@@ -199,11 +199,8 @@ class _Watch:
             then()
         self.builder.append(c.IF, (condition,), (), (region, Region()))
 
-    def number(self, type: Scalar, value: object) -> Value:
-        return self.builder.append(c.CONST, (), (type,), attr=value).outs[0]
-
     def int64(self, value: int) -> Value:
-        return self.number(int64, value)
+        return constant(int64, value)
 
 
 _CHANGES = (mem.STORE, mem.ACCUMULATE, *mem.ATOMICS)

@@ -15,7 +15,7 @@ from ...errors import Where
 from ..ir import Function, Region, Stmt, Value, root
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import ROWS
+from ..ops.row import ROWS, constant
 from ..types import Array, Composite, int32
 from . import simplify
 from .prune import prune
@@ -85,7 +85,7 @@ class _Guard(Replay):
                 tid = ROWS["add"](ROWS["mul"](total, dim), tid)
             total = tid
         assert total is not None
-        return ROWS["add"](total, self.number(int32, 1))
+        return ROWS["add"](total, constant(int32, 1))
 
     def again(self, stmt: Stmt) -> Region:
         """The func that ran, not its replay."""
@@ -130,7 +130,7 @@ class _Guard(Replay):
         if array.stmt is not None or not isinstance(array.type.dtype, Composite):  # type: ignore[attr-defined]
             return [indices]
         axes = [range(n) for n in array.type.dtype.shape]  # type: ignore[attr-defined]
-        return [[*indices, *(self.number(int32, i) for i in at)] for at in itertools.product(*axes)]
+        return [[*indices, *(constant(int32, i) for i in at)] for at in itertools.product(*axes)]
 
     def touch(self, stmt: Stmt, known: dict, writes: bool) -> None:
         name = root(stmt.args[0]).name
@@ -144,7 +144,7 @@ class _Guard(Replay):
             self.meet(self.other(adder), number, adder, kind, cell)
             if writes:
                 self.leave("owner_", name, cell, self.me)
-                self.leave("by_", name, cell, self.number(int32, number))
+                self.leave("by_", name, cell, constant(int32, number))
 
     def update(self, stmt: Stmt, name: str, cell: list[Value], number: int) -> None:
         """An atomic may meet atomics of its own kind; -1 stands for several threads."""
@@ -154,11 +154,11 @@ class _Guard(Replay):
         clash = self.other(adder)
         for k, before in enumerate(self.accesses, 1):
             if root(before.args[0]).name == name and _of_one_kind(before, stmt):
-                clash = ROWS["logical_and"](clash, ROWS["ne"](kind, self.number(int32, k)))
+                clash = ROWS["logical_and"](clash, ROWS["ne"](kind, constant(int32, k)))
         self.meet(clash, number, adder, kind, cell)
-        several = ROWS["where"](self.other(adder), self.number(int32, -1), self.me)
+        several = ROWS["where"](self.other(adder), constant(int32, -1), self.me)
         self.leave("adder_", name, cell, several)
-        self.leave("kind_", name, cell, self.number(int32, number))
+        self.leave("kind_", name, cell, constant(int32, number))
 
     def at(self, mark: str, name: str, cell: list[Value]) -> Value:
         return self.builder.emit(mem.LOAD, self.marks[mark, name], *cell)
@@ -170,15 +170,15 @@ class _Guard(Replay):
 
     def other(self, owner: Value) -> Value:
         """Does the cell carry the number of another thread."""
-        zero = self.number(int32, 0)
+        zero = constant(int32, 0)
         return ROWS["logical_and"](ROWS["ne"](owner, zero), ROWS["ne"](owner, self.me))
 
     def meet(self, clash: Value, number: int, other: Value, by: Value, cell: list[Value]) -> None:
         region = Region()
         with self.builder.inside(region):
             place = [i if i.type == int32 else ROWS["cast"](i, attr=int32) for i in cell]
-            for k, value in enumerate((self.number(int32, number), self.me, other, by, *place)):
-                self.builder.emit(mem.STORE, self.found, self.number(int32, k), value)
+            for k, value in enumerate((constant(int32, number), self.me, other, by, *place)):
+                self.builder.emit(mem.STORE, self.found, constant(int32, k), value)
         self.builder.append(c.IF, (clash,), (), (region, Region()))
 
 

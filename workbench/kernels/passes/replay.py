@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..ir import Builder, Function, Region, Stmt, Value, is_value, root, walk
+from ..ir import Builder, Function, Region, Stmt, Value, is_value, root, used, walk
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import ROWS
+from ..ops.row import ROWS, constant
 from ..types import Array, Stack, Type, bool_, int32, int64
 
 Key = object  # a primal Value, or (stmt, "trips") for the number of turns a loop made
@@ -37,8 +37,8 @@ class Replay:
         self.stacks: dict[object, Value] = {}
         stmts = list(walk(primal.body))
         self.written = {root(s.args[0]).name for s in stmts if s.row.writes}
-        used = {v for s in stmts for v in (*s.args, *(r for g in s.regions for r in g.results))}
-        self.reused = [s for s in stmts if s.row in mem.ATOMICS and s.outs[0] in used]
+        wanted = used(primal.body)
+        self.reused = [s for s in stmts if s.row in mem.ATOMICS and s.outs[0] in wanted]
         read = {root(s.args[0]).name for s in [*self.reused, *(s for s in stmts if s.row is mem.LOAD)]}
         self.private = frozenset(n for n in self.written if self.group(n) & read)
         self.logging = bool(self.private) and any(s.row in (c.FOR, c.WHILE) for s in stmts)
@@ -53,9 +53,7 @@ class Replay:
 
     def named(self, suffix: str) -> Function:
         """What was written, as a function."""
-        source, body = self.primal, self.builder.region
-        name = f"{source.name}_{suffix}"
-        return Function(name, body, source.rank, source.where, source.source, source.first_line, source.file)
+        return self.primal.with_body(self.builder.region, f"{self.primal.name}_{suffix}")
 
     def asks(self, made: Function) -> tuple[frozenset[str], frozenset[str]]:
         """The arrays whose contents at the launch `made` reads, and those of which it needs a copy to write to."""
@@ -74,11 +72,8 @@ class Replay:
                 return g
         return frozenset((name,))
 
-    def number(self, type: Type, value: object) -> Value:
-        return self.builder.append(c.CONST, (), (type,), attr=value).outs[0]
-
     def zero(self, type: Type) -> Value:
-        return self.number(type, False if type is bool_ else 0)
+        return constant(type, False if type is bool_ else 0)
 
     def array(self, primal: Value, known: dict) -> Value:
         """The replayed array value; `components` views are made where they are used."""
@@ -145,7 +140,7 @@ class Replay:
             for side in (0, 1):
                 for key, value in inner[side].items():
                     if value.stmt is not None and value.stmt.row is c.CONST and key not in known:
-                        known[key] = self.number(value.type, value.stmt.attr)
+                        known[key] = constant(value.type, value.stmt.attr)
                     elif key not in known and is_value(value.type):
                         with self.builder.inside(regions[1 - side]):
                             other = self.zero(value.type)
@@ -181,11 +176,11 @@ class Replay:
                     turns = Value(int32, "turns")
                     new.params.append(turns)
                     if is_body:
-                        results.append(ROWS["add"](turns, self.number(int32, 1)))
+                        results.append(ROWS["add"](turns, constant(int32, 1)))
             new.results = tuple(results)
             regions.append(new)
         if counted:
-            args.append(self.number(int32, 0))
+            args.append(constant(int32, 0))
         types = [a.type for a in args[fixed:]]
         made = self.builder.append(stmt.row, args, types, tuple(regions), attr=stmt.attr)
         for out, new_out in zip(stmt.outs, made.outs, strict=False):

@@ -14,7 +14,7 @@ from typing import Any
 from ..ir import Builder, Function, Region, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import Effect
+from ..ops.row import Effect, constant
 from ..types import Scalar
 from .prune import prune
 
@@ -122,10 +122,7 @@ class Rewrite:
         scope.values.update({p: named[self.same[p.name]] for p in function.params if p.name in self.same})
         with self.builder.open():
             self.region(function.body, scope)
-        return Function(
-            function.name, self.builder.region, function.rank, function.where, function.source,
-            function.first_line, function.file,
-        )  # fmt: skip
+        return function.with_body(self.builder.region)
 
     def region(self, region: Region, scope: Scope) -> None:
         builder = self.builder
@@ -168,9 +165,9 @@ class Rewrite:
         rule = _FOLD.get(stmt.row.name)
         if rule is not None:
             return rule(self, stmt, args)
-        return self.constant(stmt, args)
+        return self.folded(stmt, args)
 
-    def constant(self, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
+    def folded(self, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
         """Integer arithmetic on constants."""
         out = stmt.outs[0].type if stmt.outs else None
         if not args or not isinstance(out, Scalar) or out.kind not in "iub":
@@ -182,7 +179,7 @@ class Rewrite:
                 return None
             numbers.append(a.type(number))
         value = stmt.row.compute(*numbers, attr=stmt.attr)
-        return self.builder.append(c.CONST, (), (out,), attr=value.item()).outs[0]
+        return constant(out, value.item())
 
     def remember(self, stmt: Stmt, scope: Scope) -> None:
         """After a write, only the cell just written is known; a read makes its cell known."""
@@ -251,7 +248,7 @@ class Rewrite:
         counter, *params = region.params
         carried = args[3:]
         for turn in turns:
-            scope.values[counter] = self.builder.append(c.CONST, (), (counter.type,), attr=turn).outs[0]
+            scope.values[counter] = constant(counter.type, turn)
             scope.values.update(zip(params, carried, strict=True))
             self.region(region, scope)
             carried = tuple(scope.values[r] for r in region.results)
@@ -301,7 +298,7 @@ def _fold_add(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | Non
             return args[0]
         if _is_zero(args[0]) and args[1].type == stmt.outs[0].type:
             return args[1]
-    return self.constant(stmt, args)
+    return self.folded(stmt, args)
 
 
 def _fold_mul(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
@@ -309,7 +306,7 @@ def _fold_mul(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | Non
         return args[0]
     if constant_of(args[0]) == 1 and args[1].type == stmt.outs[0].type:
         return args[1]
-    return self.constant(stmt, args)
+    return self.folded(stmt, args)
 
 
 def _fold_where(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
@@ -333,7 +330,7 @@ def _fold_extract(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value |
         deeper = _fold_extract(self, copy, copy.args)
         return deeper if deeper is not None else self.builder.emit(stmt.row, source.args[0], attr=stmt.attr)
     if _is_zero(args[0]):
-        return self.builder.append(c.CONST, (), (stmt.outs[0].type,), attr=0).outs[0]
+        return constant(stmt.outs[0].type, 0)
     return None
 
 

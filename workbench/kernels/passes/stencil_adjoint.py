@@ -17,7 +17,7 @@ from ..analysis.accesses import Access, accesses_of
 from ..ir import Builder, Function, Region, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import ROWS, Effect
+from ..ops.row import ROWS, Effect, constant
 from ..types import Array, int32, is_float
 from . import simplify
 
@@ -195,8 +195,8 @@ class _Split:
         for _, _, g in inner:
             if g in found:
                 continue
-            with self.builder.inside(stmt.regions[1 - side]):
-                other = self.builder.append(c.CONST, (), (g.type,), attr=0).outs[0]
+            with self.builder.open(), self.builder.inside(stmt.regions[1 - side]):
+                other = constant(g.type, 0)
             out = found[g] = Value(g.type, g.name, g.where, stmt)
             stmt.outs = (*stmt.outs, out)
             stmt.regions[side].results = (*stmt.regions[side].results, g)
@@ -224,12 +224,9 @@ class _Split:
     def tids(self, rank: int) -> list[Value]:
         return [self.builder.append(c.TID, (), (int32,), attr=c.Tid(k)).outs[0] for k in range(rank)]
 
-    def number(self, value: int) -> Value:
-        return self.builder.append(c.CONST, (), (int32,), attr=value).outs[0]
-
     def store(self, copy: Function, parts: list[Part], values: list[Value], rim: Offset) -> None:
         tids = self.tids(copy.rank)
-        places = [ROWS["add"](t, self.number(r)) for t, r in zip(tids, rim, strict=True)]
+        places = [ROWS["add"](t, constant(int32, r)) for t, r in zip(tids, rim, strict=True)]
         for part, value in zip(parts, values, strict=True):
             param = Value(part.type, part.name)
             copy.body.params.append(param)
@@ -263,7 +260,7 @@ class _Split:
                 array = next(p for p in params if p.name == name)
                 self.builder.emit(mem.ACCUMULATE, array, *cell, total)
         f = self.function
-        made = Function(f"{f.name}_pull", self.builder.region, copy.rank, f.where, f.source, f.first_line, f.file)
+        made = f.with_body(self.builder.region, f"{f.name}_pull", copy.rank)
         copy.name = f"{f.name}_rest"
         names = tuple(g.name for g in grid)
         return Pull(simplify.adjoint(made), simplify.adjoint(copy), names, tuple(totals), high)
@@ -283,14 +280,14 @@ class _Split:
                 total = None
                 for part, value in zip(parts, inputs, strict=True):
                     for offset in part.offsets if part.target == target else ():
-                        at = [ROWS["add"](x, self.number(h - n - o))
+                        at = [ROWS["add"](x, constant(int32, h - n - o))
                               for x, o, n, h in zip(cell, offset, low, high, strict=True)]  # fmt: skip
                         term = self.builder.emit(mem.LOAD, value, *at)
                         total = term if total is None else ROWS["add"](total, term)
                 if total is not None:
                     self.builder.emit(mem.ACCUMULATE, arrays[target], *cell, total)
         f = self.function
-        return Function(f"{f.name}_gather", self.builder.region, rank, f.where, f.source, f.first_line, f.file)
+        return f.with_body(self.builder.region, f"{f.name}_gather", rank)
 
 
 PULLED = 128  # floats worked out anew per cell: beyond, storing parts is cheaper
@@ -346,10 +343,10 @@ class _At:
     def contributions(self, cell: list[Value], grid: list[Value], offset: Offset, high: Offset) -> dict[str, Value]:
         """Per target; zero where there is no such thread."""
         self.grid = grid
-        self.thread = [x if o == 0 else ROWS["sub"](x, self.number(o)) for x, o in zip(cell, offset, strict=True)]
+        self.thread = [x if o == 0 else ROWS["sub"](x, constant(int32, o)) for x, o in zip(cell, offset, strict=True)]
         there = None
         for k, (q, o) in enumerate(zip(self.thread, offset, strict=True)):
-            tests = [ROWS["ge"](q, self.number(0))] if o > 0 else []
+            tests = [ROWS["ge"](q, constant(int32, 0))] if o > 0 else []
             tests += [ROWS["lt"](q, grid[k])] if o < high[k] else []
             for test in tests:
                 there = test if there is None else ROWS["logical_and"](there, test)
@@ -360,14 +357,9 @@ class _At:
             sums = self.sums()
             regions[0].results = tuple(sums.values())
         with self.builder.inside(regions[1]):
-            regions[1].results = tuple(
-                self.builder.append(c.CONST, (), (v.type,), attr=0).outs[0] for v in sums.values()
-            )
+            regions[1].results = tuple(constant(v.type, 0) for v in sums.values())
         made = self.builder.append(c.IF, (there,), [v.type for v in sums.values()], regions)
         return dict(zip(sums, made.outs, strict=True))
-
-    def number(self, value: int) -> Value:
-        return self.builder.append(c.CONST, (), (int32,), attr=value).outs[0]
 
     def sums(self) -> dict[str, Value]:
         known = dict(self.known)

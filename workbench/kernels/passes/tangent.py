@@ -18,7 +18,7 @@ from ..analysis import activity
 from ..ir import Function, Region, Role, Stmt, Value, walk
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import NO_GRADIENT, ROWS, Effect, Row, like
+from ..ops.row import NO_GRADIENT, ROWS, Effect, Row, constant, like
 from ..ops.scalar import DIV
 from ..types import Array, Composite, Scalar, Type, int32, shadow_type
 from . import simplify
@@ -86,7 +86,7 @@ class _Tangent(Derivative):
             for p in self.primal.params:
                 if p.name in self.active and not isinstance(p.type, Array):
                     memory = self.beside(Role.TANGENT, p)
-                    known["tangent", p] = self.builder.emit(mem.LOAD, memory, self.number(int32, 0))
+                    known["tangent", p] = self.builder.emit(mem.LOAD, memory, constant(int32, 0))
             self.builder.role = self.repeats
             self.replay(self.primal.body, known, False)
 
@@ -317,7 +317,7 @@ class _Joint(_Tangent):
         if not isinstance(out, Composite):
             return parts
         number = out.scalar
-        whole = [p if isinstance(p, Value) else self.number(number, float(p)) for p in parts]
+        whole = [p if isinstance(p, Value) else constant(number, float(p)) for p in parts]
         return ROWS["construct"](*whole, attr=out)
 
     def repeat_store(self, stmt: Stmt, known: dict) -> None:

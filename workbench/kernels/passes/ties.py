@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir import Function, Region, Role, Stmt, root
 from ..ops import memory as mem
-from ..ops.row import ROWS
+from ..ops.row import ROWS, constant
 from . import simplify
 from .derivative import Derivative
 from .replay import Groups
@@ -40,5 +40,5 @@ class _Ties(Derivative):
         hit = ROWS["eq"](known[stmt.args[-1]], final)
         ties = self.beside(Role.TIES, stmt.args[0])
         dtype = ties.type.dtype  # type: ignore[attr-defined]
-        share = ROWS["where"](hit, self.number(dtype, 1), self.number(dtype, 0))
+        share = ROWS["where"](hit, constant(dtype, 1), constant(dtype, 0))
         self.builder.emit(mem.ACCUMULATE, ties, *indices, share)

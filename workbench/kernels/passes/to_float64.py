@@ -31,9 +31,7 @@ def wide(type: Type) -> Type:
 
 def widen(function: Function) -> Function:
     """`function` over float64, with parameters of the same names."""
-    made = Function(
-        function.name, Region(), function.rank, function.where, function.source, function.first_line, function.file
-    )
+    made = function.with_body(Region())
     builder = Builder(made.body)
     with builder.open():
         known: dict[Value, Value] = {}

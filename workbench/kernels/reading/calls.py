@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import KernelError
 from .. import ir, ops
 from ..ops import control, memory
-from ..ops.row import Row
+from ..ops.row import Row, constant
 from ..types import Array, Composite, Scalar, Struct, Type, Vector, matrix, scalar_of, vector
 from . import declare, refused_syntax
 from . import python_names as names
@@ -221,12 +221,12 @@ class Calls:
 
     def literal_cast(self, type: Scalar, x: Any) -> ir.Value:
         if type.kind == "f":
-            return self.constant(type, float(x))
+            return constant(type, float(x))
         if type.kind == "b":
-            return self.constant(type, bool(x))
+            return constant(type, bool(x))
         if isinstance(x, float):
             return ops.convert(type, self.value(np.float64(x)))
-        return self.constant(type, wrapped(int(x), type))
+        return constant(type, wrapped(int(x), type))
 
     def call_vector(self, node: ast.Call) -> Any:
         args, named = [self.visit(a) for a in node.args], {k.arg: self.visit(k.value) for k in node.keywords}

@@ -490,7 +490,7 @@ class Loop:
         error = error or (lambda at: loop_type(name, describe(old), describe(new), at or self.where))
         mine = {id(slot.param) for slot in self.groups[name]} | {id(slot.test) for slot in self.groups[name]}
         others = [v for key, tree in end.names.items() if key != name for v in leaves(tree)]
-        if mine & (used_values(self.body) | used_values(self.test) | {id(v) for v in others}):
+        if mine & {id(v) for v in (*ir.used(self.body), *ir.used(self.test), *others)}:
             raise error(None)
         del self.groups[name]
         if self.runs and not isinstance(new, Unusable) and not is_array(new):
@@ -588,15 +588,6 @@ def alike(a: Any, b: Any) -> bool:
     if isinstance(a, tuple):
         return isinstance(b, tuple) and len(a) == len(b) and all(map(alike, a, b))
     return a is b or _same_array(a, b)
-
-
-def used_values(region: ir.Region) -> set[int]:
-    """Ids of the values that statements of a region read."""
-    used: set[int] = {id(v) for v in region.results}
-    for stmt in ir.walk(region):
-        used.update(id(v) for v in stmt.args)
-        used.update(id(v) for inner in stmt.regions for v in inner.results)
-    return used
 
 
 def substitute(region: ir.Region, new: dict[int, ir.Value]) -> None:

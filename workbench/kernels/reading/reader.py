@@ -17,7 +17,7 @@ import numpy as np
 
 from ...errors import KernelError, Where
 from .. import ir, ops
-from ..ops import control
+from ..ops.row import constant
 from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, float32, int32, scalar_of
 from . import assigned_names as stores
 from . import python_names, refused_syntax
@@ -386,11 +386,11 @@ class Reader(Flow, Places, Calls, Custom):
         if isinstance(x, ir.Value):
             return x
         if isinstance(x, Small) and x.type is not None and x.shape == x.type.shape:
-            return self.constant(x.type, tuple(np.ravel(x).tolist()))
+            return constant(x.type, tuple(np.ravel(x).tolist()))
         if isinstance(x, np.generic):
-            return self.constant(scalar_of(x.dtype), x.item())
+            return constant(scalar_of(x.dtype), x.item())
         if is_literal(x):
-            return self.constant(default_type(x), self.in_range(x))
+            return constant(default_type(x), self.in_range(x))
         raise self.not_a_value(x)
 
     def in_range(self, x: Any) -> Any:
@@ -414,18 +414,15 @@ class Reader(Flow, Places, Calls, Custom):
         """A literal as a constant of `type` where it is exact, else the value as it is."""
         if is_literal(x) and isinstance(type, Scalar):
             if type.kind == "f" and not isinstance(x, bool):
-                return self.constant(type, float(x))
+                return constant(type, float(x))
             low, high = (0, 2**type.bits) if type.kind == "u" else (-(2 ** (type.bits - 1)), 2 ** (type.bits - 1))
             if type.kind in "iu" and isinstance(x, int) and not isinstance(x, bool) and low <= x < high:
-                return self.constant(type, int(x))
+                return constant(type, int(x))
         return x if isinstance(x, Record) else self.value(x)
-
-    def constant(self, type: Type, value: Any) -> ir.Value:
-        return self.builder.append(control.CONST, (), (type,), attr=value).outs[0]
 
     def zero(self, type: Type) -> ir.Value:
         scalar = type.scalar  # type: ignore[attr-defined]
-        return self.constant(type, 0.0 if scalar.kind == "f" else False if scalar.kind == "b" else 0)
+        return constant(type, 0.0 if scalar.kind == "f" else False if scalar.kind == "b" else 0)
 
     def zeros_like(self, tree: Any, region: ir.Region) -> Any:
         """A tree of zeros, written into `region`."""
