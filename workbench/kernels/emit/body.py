@@ -453,26 +453,25 @@ class Body:
         place, type = self.place(m, indices), stmt.args[-1].type
         with self._inside(stmt, m, indices):
             if m.param in self.variant.atomic:
-                self._update(stmt, "add", place, type, [value], "")
+                self._update(stmt, mem.ATOMIC_ADD, place, type, [value], "")
             elif isinstance(type, Composite):
                 self.put(f"for (int32_t wb_c = 0; wb_c < {type.size}; ++wb_c) {place}.c[wb_c] += {value}.c[wb_c];")
             else:
                 self.put(f"{place} += {value};" if type.bits >= 32 else f"{place} = ({type.c})({place} + {value});")  # type: ignore[attr-defined]
 
     def _atomic(self, stmt: Stmt) -> None:
-        operation = stmt.row.name.removeprefix("atomic_")
-        m, indices, values = self._target(stmt, 2 if operation == "cas" else 1)
+        m, indices, values = self._target(stmt, 2 if stmt.row is mem.ATOMIC_CAS else 1)
         out = stmt.outs[0]
         self.declare(out, zero(out.type))
         with self._inside(stmt, m, indices):
-            self._update(stmt, operation, self.place(m, indices), out.type, values, self.text(out))
+            self._update(stmt, stmt.row, self.place(m, indices), out.type, values, self.text(out))
 
-    def _update(self, stmt: Stmt, op: str, place: str, type: Type, values: list[str], old: str) -> None:
+    def _update(self, stmt: Stmt, row: Row, place: str, type: Type, values: list[str], old: str) -> None:
         """One read-modify-write, component by component; `old` receives what was there."""
         scalar: Scalar = type.scalar  # type: ignore[attr-defined]
         shared = self.memory[stmt.args[0]].param in self.variant.atomic
-        name = f"wb_{'atomic' if shared else 'plain'}_{op}_{scalar.name}"
-        self.helper(name, self.update(name, op, scalar, shared, stmt.where))
+        name = f"wb_{row.name if shared else row.name.replace('atomic', 'plain')}_{scalar.name}"
+        self.helper(name, self.update(name, row, scalar, shared, stmt.where))
         part, head = "", ""
         if isinstance(type, Composite):
             part, head = ".c[wb_c]", f"for (int32_t wb_c = 0; wb_c < {type.size}; ++wb_c) "

@@ -11,6 +11,8 @@ import re
 
 from ...errors import Where
 from ..ir import Function
+from ..ops import memory as rows
+from ..ops.row import Row
 from ..ops.scalar import MATH1, MATH2, prelude
 from ..passes.fewer_branches import fewer_branches
 from ..types import Scalar
@@ -113,33 +115,34 @@ WB_FN void wb_rollback(wb_bytes *s, int64_t mark) {
 
 HEADER = TYPES + _prototypes() + "\n" + FIRST + TURNS
 
-NEXT = {
-    "add": "({T})(old + v)", "sub": "({T})(old - v)", "min": "v < old ? v : old", "max": "v > old ? v : old",
-    "exch": "v", "cas": "old == expected ? v : old",
-}  # fmt: skip
 
-
-def head(name: str, op: str, scalar: Scalar) -> str:
-    expected = f"{scalar.c} expected, " if op == "cas" else ""
+def head(name: str, row: Row, scalar: Scalar) -> str:
+    """Of the function that does what an atomic row does: its parameters are the cell and the values."""
+    expected = f"{scalar.c} expected, " if row is rows.ATOMIC_CAS else ""
     return f"WB_FN {scalar.c} {name}({scalar.c} *p, {expected}{scalar.c} v)"
 
 
-def plain(name: str, op: str, scalar: Scalar) -> str:
+def after(row: Row, scalar: Scalar) -> str:
+    """What the cell holds after an atomic, when it held `old`."""
+    assert isinstance(row.c, str)
+    return row.c.format("old", *(("expected", "v") if row is rows.ATOMIC_CAS else ("v",)), T=scalar.c)
+
+
+def plain(name: str, row: Row, scalar: Scalar) -> str:
     """A read-modify-write of memory that no other worker touches."""
-    value = NEXT[op].format(T=scalar.c)
-    return f"{head(name, op, scalar)} {{ {scalar.c} old = *p; *p = {value}; return old; }}"
+    return f"{head(name, row, scalar)} {{ {scalar.c} old = *p; *p = {after(row, scalar)}; return old; }}"
 
 
-def update(name: str, op: str, scalar: Scalar, shared: bool, where: Where | None) -> str:
+def update(name: str, row: Row, scalar: Scalar, shared: bool, where: Where | None) -> str:
     """One read-modify-write as a C function returning the old value; `shared`: other workers may touch the cell."""
     if not shared:
-        return plain(name, op, scalar)
+        return plain(name, row, scalar)
     bits, T = f"uint{max(scalar.bits, 8)}_t", scalar.c
-    return f"""{head(name, op, scalar)} {{
+    return f"""{head(name, row, scalar)} {{
     union {{ {T} v; {bits} b; }} seen, next;
     {T} old;
     seen.b = __atomic_load_n(({bits} *)p, __ATOMIC_RELAXED);
-    do {{ old = seen.v; next.v = {NEXT[op].format(T=T)}; }}
+    do {{ old = seen.v; next.v = {after(row, scalar)}; }}
     while (!__atomic_compare_exchange_n(({bits} *)p, &seen.b, next.b, 1, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
     return old;
 }}"""

@@ -16,11 +16,11 @@ from ...errors import KernelError, Where
 from ..ir import Function, Stmt, Value, used, walk
 from ..ops import control
 from ..ops import memory as rows
-from ..ops.row import Effect
+from ..ops.row import Effect, Row
 from ..ops.scalar import prelude
-from ..types import Array, Composite, Scalar, Type, float16, float32, float64
+from ..types import Array, Composite, Scalar, Type, float16, float32, float64, int32, uint32, uint64
 from .body import Body, Memory
-from .c import NEXT, TURNS, head, plain
+from .c import TURNS, after, head, plain
 from .c_names import composites, type_name, typedef, zero
 from .signature import MAX_RANK, PLAIN, Signature, Variant
 
@@ -167,32 +167,32 @@ template <class C, int N, class T> WB_FN void wb_store(T *p, T v) {
 SUMMED = "wb_block_add"  # a text with it gains from few blocks, each with many cells
 _MOST_SUMS = 16  # numbers that a thread keeps in registers for the end; beyond, sums are taken in warps
 
-_ATOMIC = {("int32", "add"), ("uint32", "add"), ("uint64", "add"), ("float32", "add"), ("float64", "add")}
+_ADDED = (int32, uint32, uint64, float32, float64)  # the types that atomicAdd takes
 _CAS_WORD = {16: "unsigned short", 32: "unsigned int", 64: "unsigned long long"}
 
 
-def update(name: str, op: str, scalar: Scalar, shared: bool, where: Where | None) -> str:
+def update(name: str, row: Row, scalar: Scalar, shared: bool, where: Where | None) -> str:
     """One read-modify-write as a device function returning the old value.
 
     Raises KernelError [atomic-type] for 8-bit types, which the device cannot exchange.
     """
     if not shared:
-        return plain(name, op, scalar)
-    if (scalar.name, op) in _ATOMIC:
-        return f"{head(name, op, scalar)} {{ return atomicAdd(p, v); }}"
+        return plain(name, row, scalar)
+    if row is rows.ATOMIC_ADD and scalar in _ADDED:
+        return f"{head(name, row, scalar)} {{ return atomicAdd(p, v); }}"
     word = _CAS_WORD.get(scalar.bits)
     if word is None:
         raise KernelError(
             f"a GPU has no atomic operation on {scalar}", slug="atomic-type", where=where, instead="an array of int32"
         )
     T = scalar.c
-    return f"""{head(name, op, scalar)} {{
+    return f"""{head(name, row, scalar)} {{
     {word} *cell = ({word} *)p, seen = *(volatile {word} *)cell, before, after;
     {T} old;
     do {{
         before = seen;
         memcpy(&old, &before, sizeof old);
-        {T} next = {NEXT[op].format(T=T)};
+        {T} next = {after(row, scalar)};
         memcpy(&after, &next, sizeof next);
         seen = atomicCAS(cell, before, after);
     }} while (seen != before);

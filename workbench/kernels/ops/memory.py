@@ -70,18 +70,22 @@ SHAPE = row("shape", type=_shape, typed_by_attr=True, cheap=True, eager=True, co
 ACCUMULATE = row("accumulate", type=_store, effect=Effect.ACCUMULATES, update=ADD, adds=True, sign="+=")
 
 ATOMIC_ADD = row("atomic_add", type=_atomic, effect=Effect.ACCUMULATES, update=ADD, adds=True, exact=True, sign="+=",
+                 c="({T})({0} + {1})",
                  doc="a[i] += v, atomically; returns the old value. Usage: atomic_add(a, i, ..., v).")  # fmt: skip
 ATOMIC_SUB = row("atomic_sub", type=_atomic, effect=Effect.ACCUMULATES, update=SUB, adds=True, exact=True, sign="-=",
+                 c="({T})({0} - {1})",
                  doc="a[i] -= v, atomically; returns the old value.")  # fmt: skip
 ATOMIC_MIN = row("atomic_min", type=_atomic, effect=Effect.ACCUMULATES, update=MIN, exact=True,
+                 c="{1} < {0} ? {1} : {0}",
                  doc="a[i] = min(a[i], v), atomically; returns the old value.")  # fmt: skip
 ATOMIC_MAX = row("atomic_max", type=_atomic, effect=Effect.ACCUMULATES, update=MAX, exact=True,
+                 c="{1} > {0} ? {1} : {0}",
                  doc="a[i] = max(a[i], v), atomically; returns the old value.")  # fmt: skip
 ATOMIC_EXCH = row("atomic_exch", type=_atomic, effect=Effect.WRITES, adjoint=NO_GRADIENT, exact=True,
-                  update=lambda old, new: new,
+                  update=lambda old, new: new, c="{1}",
                   doc="a[i] = v, atomically; returns the old value.")  # fmt: skip
 ATOMIC_CAS = row("atomic_cas", type=_cas, effect=Effect.WRITES, adjoint=NO_GRADIENT, exact=True,
-                 update=lambda old, expected, new: WHERE(EQ(old, expected), new, old),
+                 update=lambda old, expected, new: WHERE(EQ(old, expected), new, old), c="{0} == {1} ? {2} : {0}",
                  doc="a[i] = v where a[i] == compare, atomically; returns the old value.")  # fmt: skip
 
 # The private copy of a replay: `log_store` remembers what it overwrites; `rollback(mark())` puts it back.

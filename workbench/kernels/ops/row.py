@@ -81,7 +81,8 @@ class Row:
                              that and the rule of what made its arguments would give 0 * inf, or a needless quotient
     whole                    the row that takes over for composites (`eq` of vectors is one bool)
     sign                     how it is written: between two operands, before one, between a cell and a value
-    update                   of an atomic: what the cell holds afterwards, from what it held and the values given
+    update                   of an atomic: what the cell holds afterwards, from what it held and the values given;
+                             `c` says the same in C
     adds                     its `update` adds or subtracts: in whatever order threads do it, it comes to the same
 
     Facts by which passes choose; what nobody has said does not hold, so a new row is treated with care:
