@@ -30,6 +30,7 @@ MODULES = (
     "types",
     "combined",
     "corners",
+    "names",
 )
 BOTH = (wb.float32, wb.float64)
 ALL = (wb.float16, wb.float32, wb.float64)

@@ -140,9 +140,9 @@ def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> Deat
     if event.reverse is None or static is not None:
         return static
     function = event.reverse.reverse.function
-    own = {p.name for p in event.command.program.function.params}
-    shadows = frozenset(p.name for p in function.arrays if p.name not in own)
-    flows = _Flows(function, shadows, frozenset(f"d_{n}" for n in targets))
+    companions = frozenset(p.name for p in function.arrays if p.companion is not None)
+    shadows = frozenset(p.name for p in function.arrays if p.role is ir.Role.SHADOW and p.belongs_to in targets)
+    flows = _Flows(function, companions, shadows)
     if not run_adjoint(event, space, flows.trace):
         return None
     flow = flows.flow

@@ -29,11 +29,26 @@ class Role(enum.Enum):
     TANGENT = "t_{}"
     AFTER = "after_{}"  # what it held after the launch
     TIES = "ties_{}"  # among how many contributors a cell's adjoint is shared
+    PART = "part_{}"  # what every thread adds to its shadow (stencil_adjoint)
+    EXTENT = "launch.dim{}"  # of the launch grid, along an axis
+    OWNER = "owner_{}"  # the last thread that stored to each cell (race_finder)
+    BY = "by_{}"  # in which statement
+    ADDER = "adder_{}"  # the last thread that changed it by an atomic
+    KIND = "kind_{}"  # in which statement
+    FOUND = "found"  # two threads that met
+    GAP = "{}_gap"  # bytes from the first element of its shadow to the watched one (ledger_adjoint)
+    STEP = "{}_step"  # a stride of its shadow
+    LOG = "log_{}"
+
+    @property
+    def mirrors(self) -> bool:
+        """Is the parameter an array laid out like the one it belongs to."""
+        return self in (Role.SHADOW, Role.TANGENT, Role.AFTER, Role.TIES)
 
 
 @dataclass(frozen=True)
 class Companion:
-    """The role of a parameter that a pass added, and the name of the kernel's parameter that it belongs to."""
+    """The role of a parameter that a pass added, and the kernel's parameter that it belongs to: its name, or ""."""
 
     role: Role
     of: str
@@ -51,7 +66,7 @@ class Value:
 
     @property
     def belongs_to(self) -> str:
-        """The name of the kernel's parameter that this one is, or accompanies."""
+        """The name of the kernel's parameter that this one is, or is a companion of."""
         return self.name if self.companion is None else self.companion.of
 
     @property
@@ -122,18 +137,15 @@ class Function:
         return replace(self, body=body, name=name or self.name, rank=rank or self.rank)
 
 
-def companion(params: list[Value], role: Role, of: str, type: Type, where: Where | None = None) -> Value:
+def companion(
+    params: list[Value], role: Role, of: str, type: Type, where: Where | None = None, name: str = ""
+) -> Value:
     """One more of `params`, with a name that is free there: `d_x`, or `d_x_1` where the user has a `d_x`."""
-    made = Value(type, free_name(params, role.value.format(of)), where, None, Companion(role, of))
+    wish, taken = name or role.value.format(of), {p.name for p in params}
+    names = itertools.chain((wish,), (f"{wish}_{k}" for k in itertools.count(1)))
+    made = Value(type, next(n for n in names if n not in taken), where, None, Companion(role, of))
     params.append(made)
     return made
-
-
-def free_name(params: list[Value], wish: str) -> str:
-    """`wish`, or that with a number behind it, which none of `params` is called."""
-    taken = {p.name for p in params}
-    numbered = (f"{wish}_{k}" for k in itertools.count(1))
-    return next(name for name in itertools.chain((wish,), numbered) if name not in taken)
 
 
 def walk(region: Region) -> Iterator[Stmt]:

@@ -12,7 +12,7 @@ import numpy as np
 from ..config import config
 from ..errors import GradientError
 from ..kernels.analysis.launch_form import Groups, LaunchForm
-from ..kernels.ir import Function, walk
+from ..kernels.ir import Function, Role, root, walk
 from ..kernels.ops import memory as rows
 from ..kernels.ops.row import Effect
 from ..kernels.passes import simplify
@@ -20,7 +20,7 @@ from ..kernels.passes import stencil_adjoint as gathering
 from ..kernels.passes.adjoint import Reverse
 from . import thresholds
 from .adjoint_arguments import AdjointArguments
-from .executable import Executable, executable_for, mirrors, root_name
+from .executable import Executable, executable_for
 from .race_check import Races
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Backward:
 
 @dataclass(eq=False)
 class Pull:
-    """What runs before an adjoint from which contributions to other cells were taken out (`kernels.gather.pull`)."""
+    """What runs before an adjoint from which contributions to other cells were taken out (`stencil_adjoint.pull`)."""
 
     ready: Any  # the executable that stores to some targets, as they are fresh, and adds to the others
     grid: tuple[int, ...]
@@ -79,7 +79,7 @@ class Pull:
 
 @dataclass(eq=False)
 class Gather:
-    """The second half of an adjoint that was split into a map and a gather (`kernels.gather`), with room for its parts.
+    """The second half of an adjoint that was split into a map and a gather, with room for its parts.
 
     Parts keep their rim of zeros and are used by one walk at a time, so they are made once.
     """
@@ -124,19 +124,20 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
 
     main = ready(function)
     gather = pull = None
-    targets = {form.shapes.get(mirrors(n)) for n in main.contested}  # one gather runs over the cells of all
+    of = _belonging(function)
+    targets = {form.shapes.get(of[n]) for n in main.contested}  # one gather runs over the cells of all
     alike = len(targets) == 1 and None not in targets and len(form.dims) == function.rank
     size = math.prod(form.dims)
     if alike and form.backend == "c" and thresholds.large(size) and not apart:
         shape = targets.pop()
-        beside = frozenset(f"d_{n}" for n in active if form.shapes.get(n) == shape)
+        beside = frozenset(n for a, n in _shadows(function).items() if form.shapes.get(a) == shape)
         pulled = program.once(gathering.pull, function, main.contested, beside)
         big = pulled is None and size >= thresholds.SPLIT_FROM
         halves = program.once(gathering.split, function, main.contested) if big else None
         if pulled is not None:
             main, pull = ready(pulled.rest), _pull(plan, pulled, position, form, ready)
         elif halves is not None:
-            parts = {part.name for part in halves.parts}
+            parts = {part.param.name for part in halves.parts}
             shapes = {**form.shapes, **dict.fromkeys(parts, form.dims)}
             form = replace(form, contiguous=form.contiguous | parts, shapes=shapes)
             main, gather = ready(halves.map, form), _gather(halves, position, form, ready)
@@ -155,14 +156,24 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
     )  # fmt: skip
 
 
+def _belonging(function: Function) -> dict[str, str]:
+    """Parameter -> the kernel's parameter that it is, or is a companion of."""
+    return {p.name: p.belongs_to for p in function.params}
+
+
+def _shadows(function: Function) -> dict[str, str]:
+    """The kernel's parameter -> its shadow."""
+    return {p.belongs_to: p.name for p in function.params if p.role is Role.SHADOW}
+
+
 def _merged(plan: Plan, reverse: Reverse) -> tuple[Function, Groups]:
     """The adjoint with one name for an array that was only read under two, and the groups that are left then."""
     changed = set().union(*(g for g in plan.form.groups if g & plan.written))
     twins = tuple(pair for pair in plan.form.twins if not changed & set(pair) and reverse.count is None)
     if not twins:
         return reverse.function, plan.form.groups
-    known = {p.name for p in reverse.function.params}
-    same = tuple((f"{p}{a}", f"{p}{b}") for p in ("", "d_") for a, b in twins if {f"{p}{a}", f"{p}{b}"} <= known)
+    shadow = _shadows(reverse.function)
+    same = (*twins, *((shadow[a], shadow[b]) for a, b in twins if {a, b} <= shadow.keys()))
     left = (g - {b for _, b in twins} for g in plan.form.groups)
     return plan.program.once(simplify.merged, reverse.function, same), tuple(g for g in left if len(g) > 1)
 
@@ -170,17 +181,18 @@ def _merged(plan: Plan, reverse: Reverse) -> tuple[Function, Groups]:
 def _pull(
     plan: Plan, pulled: gathering.Pull, position: dict[str, int], form: LaunchForm, ready: Callable[..., Executable]
 ) -> Pull:
-    shape = form.shapes[mirrors(pulled.targets[0])]
+    of, shadow = _belonging(pulled.pull), _shadows(pulled.pull)
+    shape = form.shapes[of[pulled.targets[0]]]
     dims = tuple(min(n, d + h) for n, d, h in zip(shape, form.dims, pulled.high, strict=True))
     grid = dict(zip(pulled.grid, form.dims, strict=True))
     cells = replace(form, dims=dims, scalars={**form.scalars, **grid})
 
     def make(fresh: tuple[int, ...]) -> Executable:
-        names = frozenset(f"d_{plan.program.leaves[k].name}" for k in fresh)
+        names = frozenset(shadow[plan.program.leaves[k].name] for k in fresh)
         function = plan.program.once(gathering.storing, pulled.pull, names) if names else pulled.pull
         return ready(function, cells)
 
-    targets = tuple(position[mirrors(n)] for n in pulled.targets)
+    targets = tuple(position[of[n]] for n in pulled.targets)
     return Pull(make, form.dims, targets, dims == shape, _cleared(pulled.rest, position))
 
 
@@ -190,10 +202,9 @@ def _cleared(rest: Function, position: dict[str, int]) -> tuple[int, ...] | None
     for s in walk(rest.body):
         if s.row.effect is Effect.PURE or s.row is rows.LOAD or s.regions:
             continue
-        name = root_name(s) if s.args else ""
-        if s.row is not rows.STORE or mirrors(name) == name:
+        if s.row is not rows.STORE or root(s.args[0]).role is not Role.SHADOW:
             return None
-        found.add(position[mirrors(name)])
+        found.add(position[root(s.args[0]).belongs_to])
     return tuple(found)
 
 
@@ -206,7 +217,8 @@ def _gather(
     for part in halves.parts:
         shape = tuple(n + 2 * r for n, r in zip(form.dims, rim, strict=True))
         parts.append(np.zeros((*shape, *part.type.dtype.shape), part.type.dtype.numpy))  # type: ignore[attr-defined]
-    targets = tuple(position[mirrors(t)] for t in halves.targets)
-    shape = form.shapes[mirrors(halves.targets[0])]
+    of = _belonging(halves.gather)
+    targets = tuple(position[of[t]] for t in halves.targets)
+    shape = form.shapes[of[halves.targets[0]]]
     dims = tuple(min(n, d + h) for n, d, h in zip(shape, form.dims, halves.high, strict=True))
     return Gather(ready(halves.gather, replace(form, dims=dims)), targets, tuple(parts))

@@ -24,7 +24,6 @@ from ..kernels.emit.signature import BOUNDS, STATUS_WORDS, Signature, Variant, a
 from ..kernels.interpreter import run
 from ..kernels.ir import Function, root, used, walk
 from ..kernels.ops import memory as rows
-from ..kernels.ops.row import Effect
 from ..kernels.passes import simplify
 from ..kernels.program import Program
 from . import thresholds
@@ -214,7 +213,7 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     wide = work >= thresholds.PARALLEL_FROM and config.threads > 1
     asked = form.backend == "cuda" or (form.backend == "c" and (wide or thresholds.large(cells)))
     contested = _contested(function, form) if asked else frozenset()
-    changed = {root_name(s) for s in stmts if s.row.effect in (Effect.WRITES, Effect.ACCUMULATES)}
+    changed = {root_name(s) for s in stmts if s.row.writes}
     mixed = bool(changed & form.shared)  # does it write to memory that goes by several names here
     cut = None
     if wide and contested:
@@ -256,11 +255,3 @@ def _contested(function: Function, form: LaunchForm) -> frozenset[str]:
 def root_name(stmt: Any) -> str:
     """The parameter that a memory statement touches."""
     return root(stmt.args[0]).name
-
-
-def mirrors(name: str) -> str:
-    """The array that a parameter of an adjoint is laid out like."""
-    for prefix in ("d_", "after_", "ties_"):
-        if name.startswith(prefix):
-            return name.removeprefix(prefix)
-    return name

@@ -65,19 +65,20 @@ class LaunchForm:
         return self.overlapping.union(*self.groups)
 
     def beside(self, function: Function) -> LaunchForm:
-        """The form of a function made from the launch's. Companions are laid out, and share, as what they belong to.
+        """The form of a function made from the launch's. Companions share memory as what they belong to.
 
-        What belongs to a number is an array of one element.
+        Those that mirror it are laid out like it; what mirrors a number is an array of one element.
         """
-        like = {p.name: p.belongs_to for p in function.arrays if p.companion is not None}
+        companions = {p.name: p.belongs_to for p in function.arrays if p.companion is not None}
+        like = {p.name: p.belongs_to for p in function.arrays if p.role is not None and p.role.mirrors}
 
-        def widened(names: frozenset[str]) -> frozenset[str]:
-            return names.union(m for m, n in like.items() if n in names)
+        def widened(names: frozenset[str], by: dict[str, str]) -> frozenset[str]:
+            return names.union(m for m, n in by.items() if n in names)
 
         return replace(
             self, shapes={**self.shapes, **{m: self.shapes.get(n, (1,)) for m, n in like.items()}},
-            contiguous=widened(self.contiguous), overlapping=widened(self.overlapping),
-            groups=tuple(map(widened, self.groups)),
+            contiguous=widened(self.contiguous, like), overlapping=widened(self.overlapping, companions),
+            groups=tuple(widened(g, companions) for g in self.groups),
         )  # fmt: skip
 
     def number(self, symbol: Symbol) -> int:

@@ -71,23 +71,9 @@ def adjoint(function: Function, active: frozenset[str], groups: Groups = ()) -> 
     `groups` are sets of array parameters that share memory at this launch; all others are taken as disjoint.
     Raises KernelError where an operation on an active path has no derivative.
     """
-    _refuse_taken_names(function, active)
     forwarded = simplify.forward(function, groups)
     reverse = Adjoint(forwarded, active, groups).reversed()
     return replace(reverse, count=ties(forwarded, active, groups)) if reverse.extremal else reverse
-
-
-def _refuse_taken_names(function: Function, active: frozenset[str]) -> None:
-    """An adjoint names its own parameters after the kernel's: `d_x` belongs to `x`."""
-    names = {p.name for p in function.params}
-    for p in (q for q in function.params if isinstance(q.type, Array) or q.name in active):
-        for taken in names & {f"d_{p.name}", f"after_{p.name}", f"ties_{p.name}"}:
-            raise KernelError(
-                f"parameter {taken!r} has the name that the adjoint of this kernel gives to "
-                f"the companion of {p.name!r}.",
-                slug="taken-name", where=next(q.where for q in function.params if q.name == taken) or function.where,
-                instead=f"another name for {taken!r}",
-            )  # fmt: skip
 
 
 class Adjoint(Derivative):

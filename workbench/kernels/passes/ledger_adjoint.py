@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...errors import Where
 from .. import check
-from ..ir import Builder, Function, Region, Stmt, Value, root
+from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, root
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS, constant
@@ -24,32 +24,33 @@ COUNT, CONSUMED = 0, 1  # words of `log_state`
 
 @dataclass(frozen=True)
 class Watched:
-    """The watched adjoint. Its parameters are those of the adjoint, then for each of `shadows` (array parameters that
-    the adjoint writes and the kernel does not have) `<name>_gap`, int64: bytes from its first element to the watched
-    byte, and `<name>_step<k>`, int64: its strides; then the log: `log_site` int32[ENTRIES], `log_thread`
-    int32[ENTRIES, rank], `log_value` float64[ENTRIES], `log_state` int64[2], `log_sum` float64[sites],
-    `log_many` int64[sites].
+    """The watched adjoint. Its parameters are those of the adjoint, then for the shadow of each of `active` (parameters
+    of the kernel) `<name>_gap`, int64: bytes from its first element to the watched byte, and `<name>_step<k>`, int64:
+    its strides; then the log: `log_site` int32[ENTRIES], `log_thread` int32[ENTRIES, rank], `log_value`
+    float64[ENTRIES], `log_state` int64[2], `log_sum` float64[sites], `log_many` int64[sites].
     """
 
     function: Function
-    shadows: tuple[str, ...]
-    sites: tuple[tuple[Where | None, str], ...]  # the user's line, and the shadow that the statement changes
+    active: tuple[str, ...]
+    sites: tuple[tuple[Where | None, str], ...]  # the user's line, and the parameter whose shadow the statement changes
 
 
 _made: weakref.WeakKeyDictionary[Function, Watched] = weakref.WeakKeyDictionary()
 
 
-def watch(function: Function, shadows: tuple[str, ...]) -> Watched:
+def watch(function: Function) -> Watched:
     """The watched form of an adjoint; made once for each."""
     found = _made.get(function)
     if found is None:
-        found = _made[function] = _Watch(function, shadows).build()
+        found = _made[function] = _Watch(function).build()
     return found
 
 
 class _Watch:
-    def __init__(self, function: Function, shadows: tuple[str, ...]):
-        self.source, self.names = function, shadows
+    """`gap`, `steps`: by the name of the parameter whose shadow they are about."""
+
+    def __init__(self, function: Function):
+        self.source = function
         self.builder = Builder()
         self.sites: list[tuple[Where | None, str]] = []
         self.gap: dict[str, Value] = {}
@@ -61,17 +62,16 @@ class _Watch:
         for p in self.source.params:
             known[p] = p.copied()
             params.append(known[p])
-        for p in (q for q in self.source.params if q.name in self.names):
-            self.gap[p.name] = Value(int64, f"{p.name}_gap")
-            ndim = p.type.ndim  # type: ignore[attr-defined]
-            self.steps[p.name] = [Value(int64, f"{p.name}_step{k}") for k in range(ndim)]
-            params += [self.gap[p.name], *self.steps[p.name]]
-        self.log = {
-            "site": Value(Array(int32, 1), "log_site"), "thread": Value(Array(int32, 2), "log_thread"),
-            "value": Value(Array(float64, 1), "log_value"), "state": Value(Array(int64, 1), "log_state"),
-            "sum": Value(Array(float64, 1), "log_sum"), "many": Value(Array(int64, 1), "log_many"),
-        }  # fmt: skip
-        params += self.log.values()
+        for p in (q for q in self.source.params if q.role is Role.SHADOW):
+            of = p.belongs_to
+            self.gap[of] = companion(params, Role.GAP, of, int64, name=f"{p.name}_gap")
+            self.steps[of] = [
+                companion(params, Role.STEP, of, int64, name=f"{p.name}_step{k}")
+                for k in range(p.type.ndim)  # type: ignore[attr-defined]
+            ]
+        types = {"site": Array(int32, 1), "thread": Array(int32, 2), "value": Array(float64, 1),
+                 "state": Array(int64, 1), "sum": Array(float64, 1), "many": Array(int64, 1)}  # fmt: skip
+        self.log = {name: companion(params, Role.LOG, "", t, name=f"log_{name}") for name, t in types.items()}
         with self.builder.open():
             self.builder.role = "adjoint"
             self.region(self.source.body, known)
@@ -98,7 +98,7 @@ class _Watch:
                 made = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], tuple(inner), stmt.attr)
                 for old, out in zip(stmt.outs, made.outs, strict=True):
                     out.name, known[old] = old.name, out
-                if stmt.row in _CHANGES and root(stmt.args[0]).name in self.names:
+                if stmt.row in _CHANGES and root(stmt.args[0]).role is Role.SHADOW:
                     self.watch(stmt, made)
 
     def watch(self, stmt: Stmt, made: Stmt) -> None:
@@ -107,7 +107,8 @@ class _Watch:
         ndim = array.type.ndim  # type: ignore[attr-defined]
         indices = made.args[1 : 1 + ndim]
         site = len(self.sites)
-        self.sites.append((stmt.where or (stmt.of.where if stmt.of is not None else None), root(stmt.args[0]).name))
+        where = stmt.where or (stmt.of.where if stmt.of is not None else None)
+        self.sites.append((where, root(stmt.args[0]).belongs_to))
         gap = self.distance(array, indices)
         size = array.type.dtype.itemsize  # type: ignore[attr-defined]
         hit = ROWS["logical_and"](ROWS["ge"](gap, self.int64(0)), ROWS["lt"](gap, self.int64(size)))
@@ -128,7 +129,7 @@ class _Watch:
 
     def distance(self, array: Value, indices: tuple[Value, ...]) -> Value:
         """Bytes from the element at these indices to the watched one."""
-        name = root(array).name
+        name = root(array).belongs_to
         steps: list[Value] = list(self.steps[name])
         if array.stmt is not None:  # components: behind the axes of the array those of one element, without gaps
             shape = array.stmt.args[0].type.dtype.shape  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ import itertools
 from dataclasses import dataclass
 
 from ...errors import Where
-from ..ir import Function, Region, Stmt, Value, root
+from ..ir import Function, Region, Role, Stmt, Value, companion, root
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS, constant
@@ -29,8 +29,8 @@ FOUND = PLACE + 6  # four axes and those of a matrix
 class Guard:
     """The program and what it asks for.
 
-    Parameters: the kernel's; then per checked array `owner_`, `by_` (who stored here, in which statement), `adder_`
-    and `kind_` (who updated it atomically, how), int32 with component axes; last `found`, int32[FOUND].
+    Parameters: the kernel's; then per checked array the MARKS (who stored here, in which statement, who updated it
+    atomically, in which statement), int32 with component axes; last the record of those who met, int32[FOUND].
     `table` gives place, array and row of each statement number.
     """
 
@@ -41,7 +41,7 @@ class Guard:
     table: tuple[tuple[Where | None, str, str], ...]
 
 
-MARKS = ("owner_", "by_", "adder_", "kind_")
+MARKS = (Role.OWNER, Role.BY, Role.ADDER, Role.KIND)
 
 
 def guard(function: Function, names: frozenset[str], groups: Groups = ()) -> Guard:
@@ -54,7 +54,7 @@ class _Guard(Replay):
         super().__init__(primal, groups)
         self.checked = tuple(p.name for p in primal.arrays if p.name in names)
         self.accesses: list[Stmt] = []
-        self.marks: dict[tuple[str, str], Value] = {}
+        self.marks: dict[tuple[Role, str], Value] = {}
 
     def guard(self) -> Guard:
         known = self.parameters()
@@ -63,10 +63,8 @@ class _Guard(Replay):
             for mark in MARKS if p.name in self.checked else ():
                 dtype = p.type.dtype  # type: ignore[attr-defined]
                 axes = p.type.ndim + len(getattr(dtype, "shape", ()))  # type: ignore[attr-defined]
-                self.marks[mark, p.name] = Value(Array(int32, axes), mark + p.name)
-                params.append(self.marks[mark, p.name])
-        self.found = Value(Array(int32, 1), "found")
-        params.append(self.found)
+                self.marks[mark, p.name] = companion(params, mark, p.name, Array(int32, axes))
+        self.found = companion(params, Role.FOUND, "", Array(int32, 1))
         with self.builder.open():
             self.me = self.thread()
             self.replay(self.primal.body, known, False)
@@ -138,32 +136,32 @@ class _Guard(Replay):
             return
         number = self.number_of(stmt)
         for cell in self.cells(stmt, known):
-            owner, by = self.at("owner_", name, cell), self.at("by_", name, cell)
+            owner, by = self.at(Role.OWNER, name, cell), self.at(Role.BY, name, cell)
             self.meet(self.other(owner), number, owner, by, cell)
-            adder, kind = self.at("adder_", name, cell), self.at("kind_", name, cell)
+            adder, kind = self.at(Role.ADDER, name, cell), self.at(Role.KIND, name, cell)
             self.meet(self.other(adder), number, adder, kind, cell)
             if writes:
-                self.leave("owner_", name, cell, self.me)
-                self.leave("by_", name, cell, constant(int32, number))
+                self.leave(Role.OWNER, name, cell, self.me)
+                self.leave(Role.BY, name, cell, constant(int32, number))
 
     def update(self, stmt: Stmt, name: str, cell: list[Value], number: int) -> None:
         """An atomic may meet atomics of its own kind; -1 stands for several threads."""
-        owner, by = self.at("owner_", name, cell), self.at("by_", name, cell)
+        owner, by = self.at(Role.OWNER, name, cell), self.at(Role.BY, name, cell)
         self.meet(self.other(owner), number, owner, by, cell)
-        adder, kind = self.at("adder_", name, cell), self.at("kind_", name, cell)
+        adder, kind = self.at(Role.ADDER, name, cell), self.at(Role.KIND, name, cell)
         clash = self.other(adder)
         for k, before in enumerate(self.accesses, 1):
             if root(before.args[0]).name == name and _of_one_kind(before, stmt):
                 clash = ROWS["logical_and"](clash, ROWS["ne"](kind, constant(int32, k)))
         self.meet(clash, number, adder, kind, cell)
         several = ROWS["where"](self.other(adder), constant(int32, -1), self.me)
-        self.leave("adder_", name, cell, several)
-        self.leave("kind_", name, cell, constant(int32, number))
+        self.leave(Role.ADDER, name, cell, several)
+        self.leave(Role.KIND, name, cell, constant(int32, number))
 
-    def at(self, mark: str, name: str, cell: list[Value]) -> Value:
+    def at(self, mark: Role, name: str, cell: list[Value]) -> Value:
         return self.builder.emit(mem.LOAD, self.marks[mark, name], *cell)
 
-    def leave(self, mark: str, name: str, cell: list[Value], value: Value) -> None:
+    def leave(self, mark: Role, name: str, cell: list[Value], value: Value) -> None:
         role, self.builder.role = self.builder.role, "adjoint"
         self.builder.emit(mem.STORE, self.marks[mark, name], *cell, value)
         self.builder.role = role

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..analysis.accesses import Access, accesses_of
-from ..ir import Builder, Function, Region, Stmt, Value, root, walk
+from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS, Effect, constant
@@ -26,12 +26,18 @@ Offset = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """One value of every thread, added to array `target` at each of `offsets` from the thread's own cell."""
+    """One value of every thread, added to array `target` at each of `offsets` from the thread's own cell.
 
-    name: str
+    `param`: the parameter of the map that it is stored in.
+    """
+
+    param: Value
     target: str
-    type: Array
     offsets: tuple[Offset, ...]
+
+    @property
+    def type(self) -> Array:
+        return self.param.type  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -157,10 +163,10 @@ class _Split:
         if found is None:
             return None
         copy, pending, low, high = found
-        parts, values = self.grouped(pending)
+        sums = self.grouped(pending)
         with self.builder.open():
             self.builder.role = "adjoint"
-            self.store(copy, parts, values, tuple(h - n for n, h in zip(low, high, strict=True)))
+            parts = self.store(copy, sums, tuple(h - n for n, h in zip(low, high, strict=True)))
         copy.name = f"{self.function.name}_map"
         gather = self.gather(parts, low, high)
         return Split(simplify.adjoint(copy), gather, tuple(parts), self.targets, low, high)
@@ -203,34 +209,38 @@ class _Split:
             stmt.regions[1 - side].results = (*stmt.regions[1 - side].results, other)
         return [(name, offset, found[g]) for name, offset, g in inner]
 
-    def grouped(self, pending: list[tuple[str, Offset, Value]]) -> tuple[list[Part], list[Value]]:
-        """One part per value; values that go to the same cells are added first."""
+    def grouped(self, pending: list[tuple[str, Offset, Value]]) -> list[tuple[str, tuple[Offset, ...], Value]]:
+        """What is added to which target at which offsets; values that go to the same cells are added first."""
         cells: dict[tuple[str, Value], list[Offset]] = {}
         for name, offset, g in pending:
             cells.setdefault((name, g), []).append(offset)
         sums: dict[tuple[str, tuple[Offset, ...]], list[Value]] = {}
         for (name, g), offsets in cells.items():
             sums.setdefault((name, tuple(sorted(offsets))), []).append(g)
-        parts, values = [], []
-        for k, ((name, offsets), gs) in enumerate(sums.items()):
+        found = []
+        for (name, offsets), gs in sums.items():
             total = gs[0]
             with self.builder.open():
                 for g in gs[1:]:
                     total = ROWS["add"](total, g)
-            parts.append(Part(f"part_{k}", name, Array(total.type, len(offsets[0])), offsets))
-            values.append(total)
-        return parts, values
+            found.append((name, offsets, total))
+        return found
 
     def tids(self, rank: int) -> list[Value]:
         return [self.builder.append(c.TID, (), (int32,), attr=c.Tid(k)).outs[0] for k in range(rank)]
 
-    def store(self, copy: Function, parts: list[Part], values: list[Value], rim: Offset) -> None:
+    def store(self, copy: Function, sums: list[tuple[str, tuple[Offset, ...], Value]], rim: Offset) -> list[Part]:
+        """Store each sum in a part of its own, beyond the rim."""
         tids = self.tids(copy.rank)
         places = [ROWS["add"](t, constant(int32, r)) for t, r in zip(tids, rim, strict=True)]
-        for part, value in zip(parts, values, strict=True):
-            param = Value(part.type, part.name)
-            copy.body.params.append(param)
+        of = {p.name: p.belongs_to for p in copy.params}
+        parts = []
+        for k, (target, offsets, value) in enumerate(sums):
+            type = Array(value.type, copy.rank)
+            param = companion(copy.body.params, Role.PART, of[target], type, name=f"part_{k}")
             self.builder.emit(mem.STORE, param, *places, value)
+            parts.append(Part(param, target, offsets))
+        return parts
 
     def pull(self) -> Pull | None:
         found = self.lifted()
@@ -245,8 +255,9 @@ class _Split:
         self.builder = Builder()
         self.builder.role = "adjoint"
         params = [p.copied() for p in copy.params]
-        grid = [Value(int32, f"launch.dim{k}") for k in range(copy.rank)]
-        self.builder.region.params += [*params, *grid]
+        every = self.builder.region.params
+        every += params
+        grid = [companion(every, Role.EXTENT, "", int32, name=f"launch.dim{k}") for k in range(copy.rank)]
         known = dict(zip(copy.params, params, strict=True))
         totals: dict[str, Value] = {}
         with self.builder.open():
@@ -272,7 +283,7 @@ class _Split:
         params = self.builder.region.params
         rank = len(low)
         arrays = {p.name: p.copied() for p in self.function.params if p.name in self.targets}
-        inputs = [Value(part.type, part.name) for part in parts]
+        inputs = [part.param.copied() for part in parts]
         params += [*(arrays[t] for t in self.targets), *inputs]
         with self.builder.open():
             cell = self.tids(rank)
@@ -291,10 +302,6 @@ class _Split:
 
 
 PULLED = 128  # floats worked out anew per cell: beyond, storing parts is cheaper
-_CHEAP = set(
-    "add sub mul neg abs scale cast const where min max pick_lt lt le gt ge eq ne logical_and logical_or logical_not"
-    " tid dim shape components extract construct insert load if wrap".split()
-)
 
 
 def _needed(copy: Function, values: list[Value]) -> set[Value] | None:
@@ -309,7 +316,7 @@ def _needed(copy: Function, values: list[Value]) -> set[Value] | None:
             continue
         found.add(value)
         stmt = value.stmt
-        if stmt.row.name not in _CHEAP:
+        if not stmt.row.cheap:
             return None
         stack += stmt.args
         if stmt.row is c.IF:

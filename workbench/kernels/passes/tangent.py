@@ -46,19 +46,7 @@ def tangent(function: Function, active: frozenset[str], groups: Groups = ()) -> 
 
     Raises KernelError where an operation on an active path has no derivative.
     """
-    _refuse_taken_names(function)
     return _Tangent(simplify.forward(function, groups), active, groups).build_tangent()
-
-
-def _refuse_taken_names(function: Function) -> None:
-    names = {p.name: p for p in function.params}
-    for p in function.arrays:
-        taken = names.get("t_" + p.name)
-        if taken is not None:
-            raise KernelError(
-                f"parameter {taken.name!r} has the name that the tangent of this kernel gives to that of {p.name!r}.",
-                slug="taken-name", where=taken.where or function.where, instead=f"another name for {taken.name!r}",
-            )  # fmt: skip
 
 
 class _Tangent(Derivative):
@@ -282,7 +270,6 @@ def joint(function: Function, active: frozenset[str], groups: Groups = ()) -> Fu
     Parameters: the kernel's, then a tangent for each active one. Raises KernelError where `tangent` does, and for what
     has a rule only as a whole: extremes by atomics, and funcs with an adjoint of their own.
     """
-    _refuse_taken_names(function)
     return _Joint(simplify.forward(function, groups), active, groups).build_joint()
 
 

@@ -31,12 +31,12 @@ from ...arrays.workspace import (
 from ...errors import GradientError, Where
 from ...kernels.compile import c_compiler
 from ...kernels.emit.signature import Variant
-from ...kernels.ir import walk
+from ...kernels.ir import Role, walk
 from ...kernels.ops import control
 from ...kernels.passes.ledger_adjoint import CONSUMED, COUNT, ENTRIES, Watched, watch
 from ...kernels.types import Array, Struct, is_float
 from ...launches.adjoint_arguments import AdjointArguments, memory_values
-from ...launches.executable import Executable, mirrors
+from ...launches.executable import Executable
 from ...tapes.events import Event
 from ...tapes.rerun import Copies
 from ...tapes.reverse import ties
@@ -393,11 +393,9 @@ class Collector:
         plan, back = event.command.plan, event.reverse
         found = self.executables.get((plan, back))
         if found is None:
-            shadows = tuple(f"d_{plan.program.leaves[k].name}" for k in back.shadows)
-            watched = watch(back.reverse.function, shadows)
-            names = {p.name for p in watched.function.arrays}
-            form = plan.form
-            contiguous = frozenset(n for n in names if mirrors(n) in form.contiguous or n.startswith("log_"))
+            watched = watch(back.reverse.function)
+            form, arrays = plan.form, watched.function.arrays
+            contiguous = frozenset(p.name for p in arrays if p.role is Role.LOG or p.belongs_to in form.contiguous)
             variant = Variant(contiguous, not form.shared, index32=form.index32)
             if form.backend == "cuda":
                 form = replace(form, backend="c" if c_compiler.available() else "numpy")
@@ -409,8 +407,8 @@ class Collector:
     def gaps(self, event: Event, watched: Watched) -> list[int]:
         """Per shadow, how far the watched byte is from its first element, and its strides; -1 if it is elsewhere."""
         command, values = event.command, []
-        position = {f"d_{leaf.name}": k for k, leaf in enumerate(command.program.leaves)}
-        for name in watched.shadows:
+        position = {leaf.name: k for k, leaf in enumerate(command.program.leaves)}
+        for name in watched.active:
             a = command.places[position[name]]
             if a.allocation is self.cell.allocation:
                 values += [(self.cell.offset - a._offset) * self.cell.k, *(s * self.cell.k for s in a.strides)]
@@ -454,8 +452,8 @@ class Collector:
     def enter(self, event: Event, watched: Watched, log: Log) -> None:
         """The log as rows: one by one, or by line where there are many."""
         command, count = event.command, int(log.state[COUNT])
-        position = {f"d_{leaf.name}": k for k, leaf in enumerate(command.program.leaves)}
-        names = [self.name(command.places[position[n]], mirrors(n)) for _, n in watched.sites]
+        position = {leaf.name: k for k, leaf in enumerate(command.program.leaves)}
+        names = [self.name(command.places[position[n]], n) for _, n in watched.sites]
         sites, values = log.site[:count], log.value[:count]
         joined = count > JOINED or log.many.any() or len(self.rows) >= ROWS
         if not joined:

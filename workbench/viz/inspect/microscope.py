@@ -419,7 +419,7 @@ class Thread:
     def see_back(self, stmt: Stmt, values: run.Values) -> None:
         moment = self.work.moments.get(stmt)
         if moment is None:
-            if stmt.row is mem.ACCUMULATE and root(stmt.args[0]).name in self.declared:
+            if stmt.row is mem.ACCUMULATE and root(stmt.args[0]).belongs_to in self.declared:
                 self.steps.append(self.of_scalar(stmt, values))
             return
         if len(self.steps) >= CAP:
@@ -442,13 +442,13 @@ class Thread:
 
     @property
     def declared(self) -> dict[str, int]:
-        """The shadows of declared scalars, with the positions of these."""
+        """The declared scalars, with their positions."""
         command = self.event.command
-        return {f"d_{command.program.leaves[k].name}": k for k in command.declared}
+        return {command.program.leaves[k].name: k for k in command.declared}
 
     def of_scalar(self, stmt: Stmt, values: run.Values) -> Step:
         """The last step of all: what the thread gives to a scalar parameter with a gradient."""
-        k = self.declared[root(stmt.args[0]).name]
+        k = self.declared[root(stmt.args[0]).belongs_to]
         param = self.event.command.program.function.params[k]
         value = held(np.asarray(self.event.command.flat[k], param.type.numpy))  # type: ignore[attr-defined]
         adjoint = self.known(stmt.args[-1], values)
