@@ -209,6 +209,51 @@ def test_ties_of_an_extreme_share_its_adjoint_with_the_first_contents(backend: s
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_the_count_of_ties_repeats_stores_on_a_copy(backend: str):
+    """It once repeated them in place, so that the adjoints of earlier launches read what it had left."""
+
+    @wb.kernel
+    def squares(x: wb.array(dtype=wb.float64), z: wb.array(dtype=wb.float64)):
+        i = wb.tid()
+        z[i] = x[i] * x[i]
+
+    @wb.kernel
+    def largest(x: wb.array(dtype=wb.float64), m: wb.array(dtype=wb.float64)):
+        i = wb.tid()
+        for turn in range(2):
+            x[i] = x[i] * x[i]
+        wb.atomic_max(m, 0, x[i])
+
+    wb.config.backend = backend
+    x = wb.array([1.5, 2.0], dtype=wb.float64, requires_grad=True)
+    z, m = wb.zeros(2, dtype=wb.float64), wb.zeros(1, dtype=wb.float64)
+    with wb.Tape() as tape:
+        wb.launch(squares, dim=2, inputs=[x], outputs=[z])
+        wb.launch(largest, dim=2, inputs=[x], outputs=[m])
+    tape.backward(grads={z: wb.ones_like(z), m: wb.ones_like(m)})
+    np.testing.assert_array_equal(x.grad.numpy(), [3.0, 4.0 + 32.0])
+    np.testing.assert_array_equal(wb.jvp(tape, {x: [1.0, 1.0]})[m], [32.0])
+    np.testing.assert_array_equal(x.numpy(), [1.5**4, 16.0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_ties_are_counted_over_what_the_launch_read(backend: str):
+    @wb.kernel
+    def largest(x: wb.array(dtype=wb.float64), m: wb.array(dtype=wb.float64)):
+        i = wb.tid()
+        wb.atomic_max(m, 0, x[i])
+
+    wb.config.backend = backend
+    x = wb.array([1.0, 2.0], dtype=wb.float64)  # no gradient: only the count needs it
+    m = wb.array([5.0], dtype=wb.float64, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(largest, dim=2, inputs=[x, m])
+        x.fill_(5.0)
+    tape.backward(grads={m: wb.ones_like(m)})
+    np.testing.assert_array_equal(m.grad.numpy(), [1.0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("F", BOTH)
 def test_a_number_argument_has_a_gradient(F, backend: str):
     @wb.kernel

@@ -142,7 +142,7 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
     shadows = [(k, space[places[k].allocation]) for k in back.shadows]
     helpers = ties(event, after) if back.extremal else []
     arguments = AdjointArguments(command, back.private, shadows + helpers)
-    if command.declared and plan.form.backend == "c" and back.gather is None and back.pull is None:
+    if command.declared and back.executable.form.backend == "c" and back.gather is None and back.pull is None:
         _in_blocks(back, arguments)
     else:
         stored = tuple([k for k in back.pull.targets if places[k] in fresh]) if fresh else ()
@@ -191,7 +191,7 @@ def ties(event: Event, after: dict) -> list:
     for k in back.extremal:
         ties = Shadow(flat[k].allocation)
         helpers += [(k, after[flat[k].allocation]), (k, ties)]
-    arguments = AdjointArguments(command, (), helpers)
+    arguments = AdjointArguments(command, back.private, helpers)
     back.count.run(arguments.values, arguments.views)
     for k, ties in helpers[1::2]:
         a = flat[k]

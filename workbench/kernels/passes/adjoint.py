@@ -27,7 +27,8 @@ class Reverse:
     """An adjoint and what it asks of the tape.
 
     `needs`: array parameters whose contents at the launch the replay reads. `private`: those it also writes, to be
-    lent as copies. `ordered`: the result of an atomic is reused, so threads must run one after the other, in order.
+    lent as copies, others to `count`. `ordered`: the result of an atomic is reused, so threads must run one after the
+    other, in order.
     `returned`: the atomic whose result carries a derivative; that is exact for one thread only.
     `extremal`: arrays under atomic_min or atomic_max. Parameters of `function`: the kernel's, a shadow (`ir.Role`) for
     each active one, and two for each extremal one: what it held after the launch, and the ties of each cell, among how
@@ -73,7 +74,11 @@ def adjoint(function: Function, active: frozenset[str], groups: Groups = ()) -> 
     """
     forwarded = simplify.forward(function, groups)
     reverse = Adjoint(forwarded, active, groups).reversed()
-    return replace(reverse, count=ties(forwarded, active, groups)) if reverse.extremal else reverse
+    if not reverse.extremal:
+        return reverse
+    count = ties(forwarded, active, groups)
+    needs, private = reverse.needs | count.needs, reverse.private | count.private
+    return replace(reverse, needs=needs, private=private, count=count.function)
 
 
 class Adjoint(Derivative):

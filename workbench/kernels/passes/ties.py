@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..ir import Function, Region, Role, Stmt, root
 from ..ops import memory as mem
 from ..ops.row import ROWS, constant
@@ -10,22 +12,38 @@ from .derivative import Derivative
 from .replay import Groups
 
 
-def ties(function: Function, active: frozenset[str], groups: Groups = ()) -> Function:
+@dataclass(frozen=True)
+class Ties:
     """A program whose threads add one to the ties of each cell of which they gave the extreme.
 
-    Parameters: those of the kernel, then `after_<name>` and `ties_<name>` for each array under an extreme.
+    Parameters: those of the kernel, then `after_<name>` and `ties_<name>` for each array under an extreme. `needs`,
+    `private`: as of `adjoint.Reverse`.
     """
+
+    function: Function
+    needs: frozenset[str]
+    private: frozenset[str]
+
+
+def ties(function: Function, active: frozenset[str], groups: Groups = ()) -> Ties:
+    """The count for `function`, where the parameters named in `active` have a derivative."""
     return _Ties(function, active, groups).build()
 
 
 class _Ties(Derivative):
     """The forward sweep alone."""
 
-    def build(self) -> Function:
+    def __init__(self, primal: Function, active: frozenset[str], groups: Groups):
+        super().__init__(primal, active, groups)
+        self.logging = False  # nothing is ever walked back
+
+    def build(self) -> Ties:
         known = self.parameters()
         with self.builder.open():
+            self.builder.role = "replay"
             self.replay(self.primal.body, known, False)
-        return simplify.primal(self.named("ties"))
+        made = simplify.adjoint(self.named("ties"), self.groups)
+        return Ties(made, *self.asks(made))
 
     def again(self, stmt: Stmt) -> Region:
         """The func that ran, not its replay."""
