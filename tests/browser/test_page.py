@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 import view_samples as samples
-import viz_samples
 from lab import eventually
 
 import workbench as wb
@@ -145,53 +142,6 @@ def test_reads_writes_and_accumulations_have_signs_of_their_own(show, pages):
     for how, selector in (("read", "circle.read"), ("write", "rect.write"), ("accumulate", "path.accumulate")):
         assert page.count(f".wb-lanes {selector}") == sum(t.how == how for t in touches) > 0
     assert page.count(".wb-lanes .kept") == sum(len(e.kept) for e in pages["tape"].events) > 0
-
-
-@pytest.mark.parametrize("name", ["springs", "overlap", "ill"])
-def test_versions_and_adjoints_are_those_of_the_static_picture(browser, name):
-    """The page lays out lanes by itself: block by block and bar by bar what `layout` says."""
-    from workbench.viz.data.columns import Columns, levels_of
-    from workbench.viz.live.view import SCRIPTS, module
-    from workbench.viz.picture.layout import arrange
-
-    trace = getattr(viz_samples, name)()
-    columns = Columns(trace)
-    meta, data = columns.levels(levels_of(trace))
-    context = browser.new_context()
-    page = context.new_page()
-    found = page.evaluate(
-        """async ([text, meta, columns, levelsMeta, levels]) => {
-            const m = await import(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
-            const view = (list) => new DataView(Uint8Array.from(list).buffer);
-            const tape = m.decode(meta, view(columns)), side = m.decodeLevels(levelsMeta, view(levels), tape);
-            return meta.lanes.map((_, k) => ({
-                blocks: m.blocks(tape, k).map((b) => [b.lo, b.hi, b.version, b.e0, b.e1]),
-                bars: m.bars(tape, side, k).bars.map((b) => [b.lo, b.hi, b.lv < 0 ? null : side.max[b.lv], b.e0, b.e1]),
-            }));
-        }""",
-        [module(*SCRIPTS), json.loads(json.dumps(columns.meta)),
-         list(columns.data), json.loads(json.dumps(meta)), list(data)],
-    )  # fmt: skip
-    context.close()
-    layout = arrange(trace, list(enumerate(trace.events)))
-    moments = {round(c.x, 3): c.position for c in layout.columns}
-
-    def at(x: float, gap: float, edge: int) -> int:
-        return moments.get(round(x + gap, 3), edge)
-
-    n = len(trace.events)
-    for lane, track in zip(found, trace.allocations, strict=True):
-        blocks = [[b.lo, b.hi, b.version.number, at(b.x0, -3, -1), at(b.x1, 3, n)]
-                  for b in layout.blocks if b.allocation == track.id]  # fmt: skip
-        assert sorted(lane["blocks"]) == sorted(blocks)
-        bars = [(b.lo, b.hi, None if b.level is None else float(np.float32(b.level.max_abs)), at(b.x0, -3, -1),
-                 at(b.x1, 3, n)) for b in layout.bars if b.allocation == track.id]  # fmt: skip
-        assert sorted(map(str, map(tuple, lane["bars"]))) == sorted(map(str, _as_page(bars)))
-
-
-def _as_page(bars: list[tuple]) -> list[tuple]:
-    """Whole numbers come back from the page as ints."""
-    return [tuple(int(v) if isinstance(v, float) and v.is_integer() else v for v in bar) for bar in bars]
 
 
 def test_where_contributions_meet_their_number_is_shown(show):

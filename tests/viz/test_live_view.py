@@ -16,9 +16,10 @@ import viz_samples
 
 import workbench as wb
 from workbench.arrays import allocation as memory
-from workbench.viz.data.columns import LEVELS, STATES, TABLES, Columns, levels_of
+from workbench.viz.data.columns import LEVELS, TABLES, Columns, levels_of
 from workbench.viz.data.fold import folds
 from workbench.viz.data.gather import gather, levels, structure
+from workbench.viz.data.marks import STATES
 from workbench.viz.data.snapshot import Moments, frame_of, reduced
 from workbench.viz.live import view as view_module
 from workbench.viz.live.view import BUSY, SCRIPTS, Busy, HeatMap, View, module
@@ -39,8 +40,12 @@ def view(springs):
 
 
 def table(columns: Columns, name: str) -> dict[str, np.ndarray]:
-    place = columns.meta["tables"][name]
-    data = np.frombuffer(columns.data, np.float32)
+    return columns_of(columns.meta["tables"], columns.data, name)
+
+
+def columns_of(tables: dict, data: bytes, name: str) -> dict[str, np.ndarray]:
+    place = tables[name]
+    data = np.frombuffer(data, np.float32)
     at, rows = place["at"], place["rows"]
     return {f: data[at + k * rows : at + (k + 1) * rows] for k, f in enumerate(place["fields"])}
 
@@ -72,12 +77,13 @@ def test_the_columns_of_levels_say_what_the_trace_says():
     trace = viz_samples.springs()
     columns = Columns(trace)
     meta, data = columns.levels(levels_of(trace))
-    rows = np.frombuffer(data, np.float32).reshape(len(LEVELS), -1)
-    assert rows.shape[1] == meta["rows"] == sum(len(e.adjoint) for e in trace.events) + 1
-    given = [level for e in trace.events for level in e.adjoint] + [trace.seeds[0].level]
-    assert rows[2] == pytest.approx([level.max_abs for level in given])
-    assert [STATES[int(k)] for k in rows[4]] == [level.state for level in given]
-    assert int(rows[0][-1]) == len(trace.events)
+    bars = columns_of(meta["tables"], data, "bars")
+    lanes = columns.lanes
+    found = {(int(lane), int(e1)): (most, STATES[int(state)])
+             for lane, e1, most, state in zip(bars["lane"], bars["e1"], bars["max"], bars["state"])}  # fmt: skip
+    given = [(n, level) for n, e in enumerate(trace.events) for level in e.adjoint]
+    given.append((len(trace.events), trace.seeds[0].level))
+    assert found == {(lanes[level.allocation], n): (pytest.approx(level.max_abs), level.state) for n, level in given}
 
 
 def test_a_structure_with_the_levels_of_a_walk_is_the_trace(springs):
@@ -223,7 +229,7 @@ def test_a_view_says_what_the_page_needs(view, springs):
     names = [a[0] for a in view.meta["arrays"]]
     assert {"positions", "velocities", "loss"} <= set(names)
     assert "tables" in json.loads(json.dumps(view.meta))
-    assert view.levels_meta["rows"] > 0
+    assert view.levels_meta["tables"]["bars"]["rows"] > 0
     assert view.meta["grids"] == [[11], [12]]
 
 
@@ -338,10 +344,9 @@ def test_a_tape_that_has_grown_is_not_shown_by_an_old_view():
 
 
 def level_of(view: View, position: int, a) -> float:
-    rows = np.frombuffer(view.levels, np.float32).reshape(len(LEVELS), -1)
+    bars = columns_of(view.levels_meta["tables"], view.levels, "bars")
     lane = view._columns.lanes[str(a.allocation)]
-    ranges = view.levels_meta["ranges"]
-    (found,) = {float(r[2]) for r in rows.T if r[0] == position and ranges[int(r[1])][0] == lane}
+    (found,) = {float(bars["max"][k]) for k in np.nonzero((bars["lane"] == lane) & (bars["e1"] == position))[0]}
     return found
 
 
@@ -367,7 +372,7 @@ def test_two_equal_seeds_differ_by_exactly_nothing(view, springs):
 def test_another_walk_can_be_drawn_below_the_first(view, springs):
     trace = gather(springs[0])
     view.set_levels(None, compare=trace)
-    assert view.other == view.levels and view.other_meta["rows"] == view.levels_meta["rows"]
+    assert view.other == view.levels and view.other_meta["tables"] == view.levels_meta["tables"]
     view.set_levels(trace)
     assert view.other == b"" and view.other_meta == {}
 
@@ -405,7 +410,7 @@ def test_a_long_tape_is_walked_only_when_the_page_asks(monkeypatch):
     view = View(tape)
     assert view.levels_meta == {} and view.levels == b""
     assert "ok" in ask(view, ask="levels")[0]
-    assert view.levels_meta["rows"] > 0 and view.walks == 1
+    assert view.levels_meta["tables"]["bars"]["rows"] > 0 and view.walks == 1
 
 
 def test_a_tape_without_backward_and_one_with_a_func_are_still_shown():
@@ -413,7 +418,7 @@ def test_a_tape_without_backward_and_one_with_a_func_are_still_shown():
     with wb.Tape() as tape:
         wb.launch(samples.double, dim=2, inputs=[x])
     view = View(tape)
-    assert view.levels_meta["rows"] == 0
+    assert view.levels_meta["tables"]["bars"]["rows"] == 0
     found, _ = view.answer({"ask": "heat", "array": 0, "cursor": 1})
     assert found["adjoint"] is None and found["value"]["state"] == "known"
     with wb.Tape() as other:
@@ -469,4 +474,4 @@ def test_to_look_costs_a_recording_nothing():
 
 
 def test_the_tables_of_the_columns_are_named_once():
-    assert all(len(set(fields)) == len(fields) for fields in TABLES.values())
+    assert all(len(set(fields)) == len(fields) for fields in (*TABLES.values(), *LEVELS.values()))

@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 import pytest
 import viz_samples as samples
 
+from workbench.viz.data import lanes
+from workbench.viz.data.marks import thickness
 from workbench.viz.data.text import clean, clean_lines, fit, text_width
 from workbench.viz.data.trace import (
     AdjointLevel,
@@ -26,7 +28,7 @@ from workbench.viz.data.trace import (
 from workbench.viz.picture import layout as layout_module
 from workbench.viz.picture.figure import TapeFigure
 from workbench.viz.picture.layout import arrange, both_ends
-from workbench.viz.picture.scene import Mark, Scene, draw, thickness
+from workbench.viz.picture.scene import Mark, Scene, draw
 from workbench.viz.picture.svg import DARK, LIGHT, render
 from workbench.viz.picture.table import event_rows, table
 
@@ -175,8 +177,8 @@ def test_a_part_of_the_memory_is_a_band_at_its_own_height() -> None:
     layout = everything(samples.overlap())
     lane = layout.lanes["m0"]
     top, tall = lane.value_span(0, 48)
-    assert (top, tall) == (lane.value_top, lane.value_height / 2)
-    assert lane.value_span(32, 96) == pytest.approx((lane.value_top + lane.value_height / 3, lane.value_height * 2 / 3))
+    assert (top, tall) == (lane.value_top, lane.track_height / 2)
+    assert lane.value_span(32, 96) == pytest.approx((lane.value_top + lane.track_height / 3, lane.track_height * 2 / 3))
     scene = draw(samples.overlap())
     (sign,) = [item for item in marks(scene, "write-1-") if item.kind == "square"]
     (block,) = [item for item in marks(scene, "block-m0") if item.cls == "block" and "[0:8)" in item.title]
@@ -381,14 +383,15 @@ def test_partly_changed_pieces_are_only_bounds_and_say_so() -> None:
 
 def test_the_work_grows_linearly_with_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Counter[str]()
-    for name in ("pieces", "runs", "_bars", "_close"):
-        real = getattr(layout_module, name)
+    places = ((lanes, "pieces"), (lanes, "runs"), (lanes.Adjoints, "_close"), (lanes.Values, "close"))
+    for place, name in places:
+        real = getattr(place, name)
 
         def counted(*args: object, real: object = real, name: str = name) -> object:
             calls[name] += 1
             return real(*args)  # type: ignore[operator]
 
-        monkeypatch.setattr(layout_module, name, counted)
+        monkeypatch.setattr(place, name, counted)
     work = []
     for number in (1000, 2000, 4000):
         calls.clear()

@@ -1,33 +1,62 @@
 """A trace as columns of numbers: what the live view is sent, whether by a kernel or inside a page of its own.
 
-One idea: texts once, in one list, and everything that there is per event as float32 columns in one run of bytes; the
-page draws from them at any zoom without asking again. Adjoint levels travel apart, because they change with the seed
-and take a walk. Invariants: events and touches are in their order; a range is (lane, lo, hi, strided), bytes half-open.
+One idea: texts once, in one list, and everything that there is per event or per mark as float32 columns in one run of
+bytes; the page draws from them at any zoom without asking again, and decides nothing about a mark but its x. Adjoints
+travel apart, because they change with the seed and take a walk. Invariants: events and touches are in their order; a
+range is (lane, lo, hi, strided), bytes half-open; a moment is the position of an event, -1 the start of the tape.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .fold import Fold
 from .gather import Levels
-from .text import clean, sentence
-from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Seed, Trace, event_flags
+from .lanes import Adjoints, Block, Lane, cut_memory, pieces, rows_of, versions_of
+from .marks import (
+    ARROWS,
+    DRAWING,
+    STATES,
+    BlockMark,
+    absent_marks,
+    arrows_of,
+    bar_mark,
+    block_mark,
+    chips,
+    kept_place,
+    meet_mark,
+    note,
+    slots_of,
+    touch_place,
+    version_prefix,
+)
+from .text import BADGES, bytes_text, clean, level_text, sentence
+from .trace import FLAGS, HOW, AdjointLevel, EventColumn, NameRange, Seed, Trace, event_flags
 
 TABLES = {
     "events": ("label", "kind", "where", "flags", "touches", "kept", "scope", "grid"),
-    "touches": ("range", "name", "how", "before", "after"),
-    "kept": ("range", "nbytes", "reason"),
-    "arrows": ("event", "from", "to"),
+    "touches": ("range", "name", "how", "before", "after", "slot"),
+    "kept": ("range", "text", "slot"),
+    "spots": ("first", "last", "y", "radius", "kept"),  # of each range: its pieces, and where its signs stand
+    "blocks": ("lane", "strided", "y", "tall", "radius", "mixed", "version", "labelled", "e0", "e1"),
 }
-LEVELS = ("event", "range", "max", "l2", "state", "met")
-STATES = ("value", "zero", "nan", "inf")
+LEVELS = {
+    "bars": ("lane", "first", "last", "state", "y", "thick", "opacity", "sign", "max", "l2", "met", "e0", "e1"),
+    "absent": ("lane", "y", "thick", "e0", "e1"),
+    "meets": ("lane", "event", "y", "radius", "met", "size"),
+    "arrows": ("event", "from", "to", "look", "y0", "y1", "size"),
+    "flags": ("event", "bits"),
+}
+LOOKS = tuple(dict.fromkeys(ARROWS.values()))
 BITS = {flag: 1 << n for n, flag in enumerate(FLAGS)}
 LARGEST = float(np.finfo(np.float32).max)
+PIECES = 64  # of a lane, from which it is cut evenly
+TOUCHES = 40  # of an event, from which its arrows are left out
+Rows = dict[str, list[float]]
 
 
 class Texts:
@@ -51,6 +80,17 @@ class Texts:
         return found
 
 
+def packed(names: Mapping[str, tuple[str, ...]], rows: Rows) -> tuple[dict[str, Any], bytes]:
+    """Tables one after the other, column by column, and where each of them lies."""
+    tables, parts, at = {}, [], 0
+    for table, fields in names.items():
+        columns = np.array(rows[table], np.float32).reshape(-1, len(fields)).T
+        tables[table] = {"at": at, "rows": columns.shape[1], "fields": fields}
+        parts.append(np.ascontiguousarray(columns))
+        at += columns.size
+    return tables, b"".join(part.tobytes() for part in parts)
+
+
 class Columns:
     """The columns of one trace. `meta` is plain data for JSON, `data` the bytes of all tables one after the other."""
 
@@ -59,24 +99,28 @@ class Columns:
         self.trace, self.names, self.grids = trace, Texts(), grids
         self.tally: dict[str, int] = {}
         self.lanes = {track.id: n for n, track in enumerate(trace.allocations)}
-        rows: dict[str, list[float]] = {table: [] for table in TABLES}
+        self.cuts = cut_memory(trace, trace.events, PIECES)
+        self.rows = rows_of(trace, trace.allocations, trace.events, self.cuts, 0.0)
+        self.blocks: dict[str, list[Block]] = {key: [] for key in self.lanes}
+        self.boxes: dict[tuple[str, int, int, bool], BlockMark] = {}  # of versions but for their numbers
+        self.slots: dict[tuple[Any, ...], tuple[dict[int, int], dict[int, int]]] = {}
+        rows: Rows = {table: [] for table in TABLES}
         for event in trace.events:
             self._event(event, rows)
-        tables, parts, at = {}, [], 0
-        for table, fields in TABLES.items():
-            columns = np.array(rows[table], np.float32).reshape(-1, len(fields)).T
-            tables[table] = {"at": at, "rows": columns.shape[1], "fields": fields}
-            parts.append(np.ascontiguousarray(columns))
-            at += columns.size
-        self.data = b"".join(part.tobytes() for part in parts)
+        for lane, lo, hi, _ in self.names.ranges:
+            self._spot(self.rows[trace.allocations[lane].id], lo, hi, rows["spots"])
+        for block in versions_of(trace, self.cuts):
+            self._block(block, rows["blocks"])
+        tables, self.data = packed(TABLES, rows)
         self.meta: dict[str, Any] = {
             "title": clean(trace.title), "summary": trace.summary, "sentence": sentence(trace, self.tally),
-            "count": len(trace.events), "tables": tables, "flags": FLAGS, "how": HOW, "lanes": self._lanes(),
+            "count": len(trace.events), "tables": tables, "flags": BITS, "how": HOW, "lanes": self._lanes(),
             "texts": [clean(text) for text in self.names.texts], "ranges": [list(r) for r in self.names.ranges],
-            "folds": [fold.to_json() for fold in folds],
+            "folds": [fold.to_json() for fold in folds], "drawing": DRAWING, "badges": BADGES, "states": STATES,
+            "looks": LOOKS, "prefixes": [version_prefix(False), version_prefix(True)],
         }  # fmt: skip
 
-    def _event(self, event: EventColumn, rows: dict[str, list[float]]) -> None:
+    def _event(self, event: EventColumn, rows: Rows) -> None:
         text, ranges, lanes = self.names.text, self.names.range, self.lanes
         flags = 0
         for flag in event_flags(event):
@@ -88,54 +132,106 @@ class Columns:
             len(rows["touches"]) // len(TABLES["touches"]), len(rows["kept"]) // len(TABLES["kept"]), text(event.scope),
             self.grids[position] if self.grids else -1,
         )  # fmt: skip
-        for touch in event.touches:
+        reads, kepts = self._slots(event)
+        for n, touch in enumerate(event.touches):
             rows["touches"] += (
                 ranges(lanes[touch.allocation], touch.lo, touch.hi, touch.strided), text(touch.name),
-                HOW.index(touch.how), touch.version_before, touch.version_after or 0,
+                HOW.index(touch.how), touch.version_before, touch.version_after or 0, reads.get(n, 0),
             )  # fmt: skip
-        for kept in event.kept:
+        for n, kept in enumerate(event.kept):
             if kept.allocation in lanes:
-                rows["kept"] += (ranges(lanes[kept.allocation], kept.lo, kept.hi), kept.nbytes, text(kept.reason))
-        written = sum(touch.how != "read" for touch in event.touches)
-        if len(event.arrows or ()) != written * (len(event.touches) - written):
-            rows["arrows"] += (position, -1, -1)  # says that the arrows of this event are listed
-            for a, b in event.arrows or ():
-                rows["arrows"] += (position, a, b)
+                said = f"{bytes_text(kept.nbytes)}: {kept.reason}"
+                rows["kept"] += (ranges(lanes[kept.allocation], kept.lo, kept.hi), text(said), kepts[n])
+
+    def _slots(self, event: EventColumn) -> tuple[dict[int, int], dict[int, int]]:
+        """`slots_of`, once for all events that touch the same bytes."""
+        if not event.kept and sum(touch.how == "read" for touch in event.touches) < 2:
+            return {}, {}  # a sign alone stays where it is
+        key = (
+            *[(touch.allocation, touch.lo, touch.hi, touch.how) for touch in event.touches], None,
+            *[(kept.allocation, kept.lo, kept.hi) for kept in event.kept],
+        )  # fmt: skip
+        found = self.slots.get(key)
+        if found is None:
+            found = self.slots[key] = slots_of(self.rows, event)
+        return found
+
+    def _spot(self, lane: Lane, lo: int, hi: int, rows: list[float]) -> None:
+        range_ = NameRange("", lo, hi)
+        rows += (*pieces(lane.cuts, lo, hi), *touch_place(lane, range_), kept_place(lane, range_)[1])
+
+    def _block(self, block: Block, rows: list[float]) -> None:
+        version, key = block.version, (block.allocation, block.lo, block.hi, block.version.strided)
+        mark = self.boxes.get(key)
+        if mark is None:
+            mark = self.boxes[key] = block_mark(self.rows[block.allocation], block)
+        self.blocks[block.allocation].append(block)
+        rows += (
+            self.lanes[block.allocation], version.strided, mark.y, mark.tall, mark.radius, version.mixed,
+            version.number, bool(mark.text), block.e0, block.e1,
+        )  # fmt: skip
 
     def _lanes(self) -> list[dict[str, Any]]:
         return [
             {
                 "id": clean(track.id), "nbytes": track.nbytes, "itemsize": track.itemsize, "text": clean(track.text),
                 "names": [[clean(name.name), name.lo, name.hi, bool(name.strided)] for name in track.names],
+                "chips": [list(chip) for chip in chips(lane)], "note": list(note(lane)), "pieces": len(lane.cuts) - 1,
+                "top": lane.top, "height": lane.height, "value": lane.value_top, "adjoint": lane.adjoint_top,
+                "tall": lane.track_height,
             }
-            for track in self.trace.allocations
+            for track, lane in zip(self.trace.allocations, self.rows.values(), strict=True)
         ]  # fmt: skip
 
-    def levels(self, levels: Levels) -> tuple[dict[str, Any], bytes]:
-        """The adjoint side: meta and bytes. Seeds are rows of the event after the last one."""
-        rows: list[float] = []
-        for position, found in enumerate(levels.events):
-            for level in found:
-                self._level(rows, position, level)
-        for seed in levels.seeds:
-            if seed.level is not None:
-                self._level(rows, len(self.trace.events), seed.level)
-        columns = np.array(rows, np.float32).reshape(-1, len(LEVELS)).T
-        text = ", ".join(clean(seed.text) for seed in levels.seeds)
-        meta = {
-            "rows": columns.shape[1], "fields": LEVELS, "states": STATES, "seed": text, "died": levels.died,
-            "ranges": [list(r) for r in self.names.ranges],
-        }  # fmt: skip
-        return meta, np.ascontiguousarray(columns).tobytes()
+    # ---- the adjoint side
 
-    def _level(self, rows: list[float], position: int, level: AdjointLevel) -> None:
-        lane = self.lanes.get(level.allocation)
-        if lane is not None:
-            state = 2 if level.nan else 3 if level.inf else 1 if level.zero else 0
-            rows += (
-                position, self.names.range(lane, level.lo, level.hi), _held(level.max_abs), _held(level.l2), state,
-                level.contributions,
+    def levels(self, levels: Levels) -> tuple[dict[str, Any], bytes]:
+        """The adjoint side: meta and bytes."""
+        events = self.trace.events
+        watched = {n for n, event in enumerate(events) if len(event.touches) <= TOUCHES}
+        found = Adjoints(self.trace, self.cuts, levels.events, levels.seeds, watched)
+        rows: Rows = {table: [] for table in LEVELS}
+        self._bars(found, rows)
+        for n in sorted(watched):
+            for w, r, arrow in arrows_of(self.rows, events[n], n, found.flows):
+                source, target = (self.lanes[events[n].touches[k].allocation] for k in (w, r))
+                rows["arrows"] += (n, source, target, LOOKS.index(arrow.look), arrow.y0, arrow.y1, arrow.size)
+        for n, some in enumerate(levels.events):
+            if bits := _ill(some):
+                rows["flags"] += (n, bits)
+        for n in levels.died:
+            rows["flags"] += (n, BITS["died"])
+        tables, data = packed(LEVELS, rows)
+        text = ", ".join(clean(seed.text) for seed in levels.seeds)
+        said = [level_text(AdjointLevel("", 0, 0, zero=s == "zero", nan=s == "nan", inf=s == "inf")) for s in STATES]
+        return {"tables": tables, "seed": text, "said": said}, data
+
+    def _bars(self, found: Adjoints, rows: Rows) -> None:
+        meets = set()
+        for bar in found.bars:
+            lane, number, level = self.rows[bar.allocation], self.lanes[bar.allocation], bar.level
+            if level is None:
+                for _, piece, mark in absent_marks(lane, bar, self.blocks[bar.allocation]):
+                    rows["absent"] += (number, mark.y, mark.thick, piece.e0, piece.e1)
+                continue
+            mark = bar_mark(lane, bar, level)
+            rows["bars"] += (
+                number, *pieces(lane.cuts, bar.lo, bar.hi), STATES.index(mark.state), mark.y, mark.thick, mark.opacity,
+                mark.sign, _held(level.max_abs), _held(level.l2), level.contributions, bar.e0, bar.e1,
             )  # fmt: skip
+            place = bar.allocation, level.lo, level.hi, bar.e1
+            if bar.given and level.contributions > 1 and place not in meets:
+                meets.add(place)
+                meet = meet_mark(lane, level)
+                radius = meet.radius
+                rows["meets"] += (number, bar.e1, meet.y, radius, level.contributions if meet.text else 0, meet.size)
+
+
+def _ill(levels: Iterable[AdjointLevel]) -> int:
+    bits = 0
+    for level in levels:
+        bits |= BITS["nan"] * level.nan | BITS["inf"] * level.inf
+    return bits
 
 
 def _held(value: float) -> float:

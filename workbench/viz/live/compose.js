@@ -1,14 +1,13 @@
 // @ts-check
-// The window as a list of marks: lanes, versions, adjoints, accesses, arrows. Nothing is drawn here.
-import { bytes, fit, put } from "./elements.js";
+// The window as a list of marks: lanes, versions, adjoints, accesses, arrows. Nothing is drawn here, and nothing decided
+// about a mark but its x: heights, classes, sizes and texts come from workbench/viz/data/marks.py.
+import { fit, put } from "./elements.js";
 import { bracketRows, composeCells, composeHead } from "./heads.js";
-import { bars, blocks, levelAt, lower, thickness } from "./lanes.js";
+import { lower } from "./lanes.js";
 import { bunch, colOf, columnsOf, room, unseen, xOf } from "./window.js";
-import { chipText } from "./words.js";
 
 export const TALLEST = 440;
 const BUDGET = 1900;
-const WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
 
 /** The marks of the window: as few units to a column as the budget allows. @param {any} v */
 export function composed(v) {
@@ -31,228 +30,195 @@ function shownLanes(v) {
 }
 
 /** @param {any} v */
-export function compose(v) {
+function compose(v) {
   const shown = shownLanes(v);
   for (const lane of shown) composeLane(v, lane);
-  if (v.grouped === 1) for (const col of v.cols) if (col.b - col.a === 1) composeArrows(v, col, shown);
-  for (const lane of shown) {
-    composeTouches(v, lane);
-    composeKept(v, lane);
-  }
+  if (v.grouped === 1 && v.levels) composeArrows(v, shown);
+  for (const lane of shown) composeTouches(v, lane);
   composeHead(v);
   composeCells(v, shown);
 }
 
 /** @param {any} v @param {any} lane */
-export function composeLane(v, lane) {
-  const { k, track } = lane, y = lane.top;
-  put(v, "path", "rule", { d: `M0 ${y}H${v.wide}` });
+function composeLane(v, lane) {
+  put(v, "path", "rule", { d: `M0 ${lane.top}H${v.wide}` });
   composeNames(v, lane);
   put(v, "text", "faint", { x: v.left - 10, y: lane.value + lane.tall / 2 + 3.5, "text-anchor": "end", "font-size": 10 }, "value");
   put(v, "text", "hot", { x: v.left - 10, y: lane.adjoint + lane.tall / 2 + 3.5, "text-anchor": "end", "font-size": 10 }, "adjoint");
-  if (!v.blocksOn.has(k)) v.blocksOn.set(k, blocks(v.tape, k));
-  const many = v.tape.cuts(k).length > 2;
-  for (const block of v.blocksOn.get(k)) composeBlock(v, lane, block, many);
+  composeBlocks(v, lane);
   if (v.levels) composeBars(v, lane, v.levels, v.other ? -4 : 0, "");
   if (v.other) composeBars(v, lane, v.other, 4, " twin");
 }
 
 /** The names of a lane, and the note below them. @param {any} v @param {any} lane */
 function composeNames(v, lane) {
-  const { k, track } = lane;
-  let x = 14, cy = lane.top + 12;
-  const aliased = track.names.length > 1, edge = v.left - 52;
-  const names = track.names.slice(0, 6).map((/** @type {any} */ one) => [chipText(track, one), one]);
-  if (track.names.length > 6) names.push([`+${track.names.length - 6} names`, null]);
-  names.forEach((/** @type {any[]} */ [text, one]) => {
+  let x = 14, y = lane.top + 12;
+  const aliased = lane.names.length > 1, edge = v.left - 52;
+  for (const [text, , name] of lane.chips) {
     const shown = fit(text, edge - 32, 11.5), w = shown.length * 7.05 + 18;
-    if (x > 14 && x + w > edge) { x = 14; cy += 24; }
-    const hitName = v.query && one && one[0].toLowerCase().includes(v.query) ? " found" : "";
-    put(v, "rect", `chip${aliased ? " shared" : ""}${hitName}`, { x, y: cy, width: w, height: 20, rx: 10, "data-lane": k, "data-name": one ? one[0] : "", ...(aliased ? { style: `fill:url(#${v.uid}-shared)` } : {}) });
-    if (aliased) put(v, "rect", "chipground", { x: x + 3, y: cy + 3, width: w - 6, height: 14, rx: 7 });
-    put(v, "text", "mono", { x: x + w / 2, y: cy + 14, "text-anchor": "middle", "font-size": 11.5 }, shown);
+    if (x > 14 && x + w > edge) { x = 14; y += 24; }
+    const hit = v.query && name.toLowerCase().includes(v.query) ? " found" : "", fill = aliased ? { style: `fill:url(#${v.uid}-shared)` } : {};
+    put(v, "rect", `chip${aliased ? " shared" : ""}${hit}`, { x, y, width: w, height: 20, rx: 10, "data-lane": lane.k, "data-name": name, ...fill });
+    if (aliased) put(v, "rect", "chipground", { x: x + 3, y: y + 3, width: w - 6, height: 14, rx: 7 });
+    put(v, "text", "mono", { x: x + w / 2, y: y + 14, "text-anchor": "middle", "font-size": 11.5 }, shown);
     x += w + 6;
-  });
-  const note = aliased ? `one memory, ${WORDS[track.names.length] ?? track.names.length} names` : [track.text, bytes(track.nbytes)].filter(Boolean).join(" · ");
-  put(v, "text", aliased ? "note" : "faint", { x: 16, y: cy + 36, "font-size": aliased ? 11 : 10 }, fit(note, edge - 10, 9));
+  }
+  const [look, text, , size] = lane.note;
+  put(v, "text", look, { x: 16, y: y + 36, "font-size": size }, fit(text, edge - 10, 9));
 }
 
-/** @param {any} v @param {any} lane @param {any} block @param {boolean} many */
-export function composeBlock(v, lane, block, many) {
-  if (unseen(v, block.e0, block.e1)) return;
-  let [y, tall] = span(lane, lane.value, block.lo, block.hi);
-  if (many) tall = Math.max(tall - 1, 1.5);
-  const x = xOf(v, block.e0) + (block.e0 < 0 ? 0 : 3), end = xOf(v, block.e1) - (block.e1 < v.n ? 3 : 0), w = Math.max(end - x, 1);
-  put(v, "rect", block.strided ? "block strided" : "block", { x, y, width: w, height: tall, rx: Math.min(4, tall / 3), ...(block.strided ? { style: `fill:url(#${v.uid}-strided)` } : {}) });
-  put(v, "rect", "blockstart", { x, y, width: Math.min(4, w), height: tall, rx: 1 });
-  const indent = block.e0 < 0 ? 9 : 21, text = `v${block.mixed ? "≤" : ""}${block.version}`;
-  const limit = Math.min(end, v.grouped === 1 ? x + (v.cols[0]?.w ?? 0) - 26 : x);
-  if (tall >= 11 && limit - x - indent >= text.length * 6.2) {
-    put(v, "text", "mono", { x: x + indent, y: y + tall / 2 + 3.6, "font-size": 10 }, text);
+/** Is a stretch of the tape out of sight, or inside one column: nothing is drawn of it. Else its ends.
+ * @param {any} v @param {number} e0 @param {number} e1 */
+function stretch(v, e0, e1) {
+  if (unseen(v, e0, e1)) return null;
+  const { moment } = v.meta.drawing;
+  const x = xOf(v, e0) + (e0 < 0 ? 0 : moment), end = xOf(v, e1) - (e1 < v.n ? moment : 0);
+  return { x, end, w: Math.max(end - x, 1) };
+}
+
+/** The versions of a lane. @param {any} v @param {any} lane */
+function composeBlocks(v, lane) {
+  const { blocks, blocksOn } = v.tape;
+  for (let k = blocksOn.start[lane.k]; k < blocksOn.start[lane.k + 1]; k++) composeBlock(v, blocks, blocksOn.rows[k]);
+}
+
+/** @param {any} v @param {any} blocks @param {number} b */
+function composeBlock(v, blocks, b) {
+  const e0 = blocks.e0[b], at = stretch(v, e0, blocks.e1[b]);
+  if (!at) return;
+  const y = blocks.y[b], tall = blocks.tall[b], hatched = blocks.strided[b] ? { style: `fill:url(#${v.uid}-strided)` } : {};
+  put(v, "rect", `block${blocks.strided[b] ? " strided" : ""}`, { x: at.x, y, width: at.w, height: tall, rx: blocks.radius[b], ...hatched });
+  put(v, "rect", "blockstart", { x: at.x, y, width: Math.min(4, at.w), height: tall, rx: 1 });
+  const [first, other, room] = v.meta.drawing.label, indent = e0 < 0 ? first : other;
+  const text = `${v.meta.prefixes[blocks.mixed[b]]}${blocks.version[b]}`;
+  const limit = Math.min(at.end, v.grouped === 1 ? at.x + (v.cols[0]?.w ?? 0) - room : at.x);
+  if (blocks.labelled[b] && limit - at.x - indent >= text.length * 6.2) {
+    put(v, "text", "mono", { x: at.x + indent, y: y + tall / 2 + 3.6, "font-size": 10 }, text);
   }
 }
 
-/** @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side @param {number} shift @param {string} twin */
-export function composeBars(v, lane, side, shift, twin) {
-  const ill = new Set(), meets = [];
-  for (const bar of bars(v.tape, side, lane.k).bars) {
-    const state = bar.lv < 0 ? 0 : side.state[bar.lv];
-    if (unseen(v, bar.e0, bar.e1)) {
-      const c = state > 1 ? colOf(v, bar.e1) : -1;
-      if (c >= 0 && !ill.has(c)) { // an ill number inside a fold is still seen
-        ill.add(c);
-        put(v, "rect", `bar ${state === 2 ? "nan" : "inf"}`, { x: v.cols[c].x - 3, y: lane.adjoint, width: 6, height: lane.tall, rx: 2 });
-      }
+/** The adjoint of a lane. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side @param {number} shift @param {string} twin */
+function composeBars(v, lane, side, shift, twin) {
+  const ill = new Set(), { bars, barsOn } = side, thin = side !== v.levels || v.other ? 6 : Infinity;
+  if (!twin) composeAbsent(v, lane, side, shift);
+  for (let k = barsOn.start[lane.k]; k < barsOn.start[lane.k + 1]; k++) {
+    const bar = barsOn.rows[k], e = bars.e1[bar], at = stretch(v, bars.e0[bar], e), state = v.meta.states[bars.state[bar]];
+    if (!at) {
+      const c = bars.state[bar] > 1 ? colOf(v, e) : -1;
+      if (c < 0 || ill.has(c)) continue;
+      ill.add(c); // an ill number inside a fold is still seen
+      put(v, "rect", `bar ${state}`, { x: v.cols[c].x - 3, y: lane.adjoint, width: 6, height: lane.tall, rx: 2 });
       continue;
     }
-    const x = xOf(v, bar.e0) + (bar.e0 < 0 ? 0 : 3), end = xOf(v, bar.e1) - (bar.e1 < v.n ? 3 : 0), w = Math.max(end - x, 1);
-    const [y, tall] = span(lane, lane.adjoint, bar.lo, bar.hi), middle = y + tall / 2 + shift;
-    if (bar.lv < 0) {
-      if (!twin) composeAbsent(v, lane, bar, middle);
-      continue;
-    }
-    let thick = Math.min(thickness(side, bar.lv), Math.max(tall - 2, 2));
-    if (side !== v.levels || v.other) thick = Math.min(thick, 6);
-    const name = ["value", "zero", "nan", "inf"][state];
-    const faint = state ? 1 : Math.min(Math.max(0.5 + 0.045 * (thickness(side, bar.lv) - 4), 0.45), 0.95);
-    put(v, "rect", `bar ${name}${twin}`, { x, y: middle - thick / 2, width: w, height: thick, rx: thick / 2, opacity: faint }).e = bar.e1;
-    if (state > 1 && w > 14) {
-      const r = Math.max(Math.min(4, thick / 2 - 1), 1.5), m = x + w / 2;
-      const d = state === 2 ? `M${m - r} ${middle - r}l${2 * r} ${2 * r}m${-2 * r} 0l${2 * r} ${-2 * r}` : `M${m - 3} ${middle - r}h6m-3 0v${2 * r}m-3 0h6`;
-      put(v, "path", `sign ${name}`, { d }).e = bar.e1;
-    }
-    const c = colOf(v, bar.e1);
-    if (!twin && side.met[bar.lv] > 1 && c >= 0 && v.cols[c].b - v.cols[c].a === 1) meets.push([v.cols[c].x - 10, middle, side.met[bar.lv], bar.e1, tall]);
+    const y = bars.y[bar] + shift, thick = Math.min(bars.thick[bar], thin);
+    put(v, "rect", `bar ${state}${twin}`, { x: at.x, y: y - thick / 2, width: at.w, height: thick, rx: thick / 2, opacity: bars.opacity[bar] }).e = e;
+    if (bars.sign[bar] && at.w > 14) put(v, "path", `sign ${state}`, { d: signPath(state, at.x + at.w / 2, y, Math.max(Math.min(bars.sign[bar], thick / 2 - 1), 1.5)) }).e = e;
   }
-  composeMeets(v, meets);
+  if (!twin) composeMeets(v, lane, side, shift);
 }
 
-/** How many contributions meet in a bar. @param {any} v @param {any[]} meets */
-function composeMeets(v, meets) {
-  for (const [x, y, met, e, tall] of meets) {
-    const r = tall >= 11.5 ? 8 : 3;
-    put(v, "circle", "meet", { cx: x, cy: y, r }).e = e;
-    if (r > 3) put(v, "text", "meettext", { x, y: y + 3.5, "font-size": met > 9 ? 7.5 : 10, "text-anchor": "middle" }, `+${met}`).e = e;
+/** The cross of NaN, the I of Inf. @param {string} state @param {number} x @param {number} y @param {number} r */
+const signPath = (state, x, y, r) => (state === "nan" ? `M${x - r} ${y - r}l${2 * r} ${2 * r}m${-2 * r} 0l${2 * r} ${-2 * r}` : `M${x - 3} ${y - r}h6m-3 0v${2 * r}m-3 0h6`);
+
+/** How many contributions meet in a bar. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side @param {number} shift */
+function composeMeets(v, lane, { meets, meetsOn }, shift) {
+  for (let k = meetsOn.start[lane.k]; k < meetsOn.start[lane.k + 1]; k++) {
+    const one = meetsOn.rows[k], e = meets.event[one], c = colOf(v, e);
+    if (c < 0 || v.cols[c].b - v.cols[c].a > 1) continue;
+    const x = v.cols[c].x + v.meta.drawing.meet, y = meets.y[one] + shift;
+    put(v, "circle", "meet", { cx: x, cy: y, r: meets.radius[one] }).e = e;
+    if (meets.met[one]) put(v, "text", "meettext", { x, y: y + 3.5, "font-size": meets.size[one], "text-anchor": "middle" }, `+${meets.met[one]}`).e = e;
   }
 }
 
-/** No adjoint below a value that somebody used. @param {any} v @param {any} lane @param {any} bar @param {number} middle */
-export function composeAbsent(v, lane, bar, middle) {
-  for (const block of v.blocksOn.get(lane.k)) {
-    const e0 = Math.max(block.e0, bar.e0), e1 = Math.min(block.e1, bar.e1);
-    if (e0 >= e1 || block.lo >= bar.hi || block.hi <= bar.lo || unseen(v, e0, e1)) continue;
+/** No adjoint below a value that somebody used. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side @param {number} shift */
+function composeAbsent(v, lane, { absent, absentOn }, shift) {
+  for (let k = absentOn.start[lane.k]; k < absentOn.start[lane.k + 1] && v.marks.length <= BUDGET; k++) {
+    const one = absentOn.rows[k], e0 = absent.e0[one], e1 = absent.e1[one], thick = absent.thick[one];
+    if (unseen(v, e0, e1)) continue;
     const x = xOf(v, e0), end = xOf(v, e1);
-    if (end > x) put(v, "rect", "absent", { x, y: middle - 1.5, width: end - x, height: 3, fill: `url(#${v.uid}-absent)` });
-    if (v.marks.length > BUDGET) return;
+    if (end > x) put(v, "rect", "absent", { x, y: absent.y[one] + shift - thick / 2, width: end - x, height: thick, fill: `url(#${v.uid}-absent)` });
   }
 }
 
-/** @param {any} v @param {any} lane */
-export function composeTouches(v, lane) {
+/** Per column what of a sorted table is in it. @param {any} v @param {{start: Int32Array, rows: Int32Array}} on
+ * @param {any} lane @param {Int32Array} eventOf @param {(col: any, from: number, to: number) => void} take */
+function eachColumn(v, on, lane, eventOf, take) {
   if (!v.cols.length) return;
-  const { onLane, touchEvent } = v.tape, end = onLane.start[lane.k + 1];
-  let k = lower(onLane.start[lane.k], end, (m) => touchEvent[onLane.rows[m]], v.cols[0].a);
+  const end = on.start[lane.k + 1];
+  let k = lower(on.start[lane.k], end, (m) => eventOf[on.rows[m]], v.cols[0].a);
   for (const col of v.cols) {
     const from = k;
-    while (k < end && touchEvent[onLane.rows[k]] < col.b) k++;
-    if (from === k) continue;
-    if (col.b - col.a > 1) composeMany(v, lane, col, from, k);
-    else composeOne(v, lane, col, from, k);
+    while (k < end && eventOf[on.rows[k]] < col.b) k++;
+    if (from < k) take(col, from, k);
   }
 }
 
-/** Arrows down for what the tape kept. @param {any} v @param {any} lane */
-function composeKept(v, lane) {
-  if (!v.cols.length) return;
-  const kept = v.tape.keptOn, last = kept.start[lane.k + 1];
-  let m = lower(kept.start[lane.k], last, (i) => v.tape.keptEvent[kept.rows[i]], v.cols[0].a);
-  for (const col of v.cols) {
-    const from = m;
-    while (m < last && v.tape.keptEvent[kept.rows[m]] < col.b) m++;
-    if (from === m) continue;
-    const [, lo, hi] = v.tape.ranges[v.tape.kept.range[kept.rows[from]]];
-    const [y, tall] = col.b - col.a > 1 ? [lane.value, lane.tall] : span(lane, lane.value, lo, hi);
-    const r = Math.min(5, Math.max(tall / 2 - 1.5, 2.5)), c = y + tall / 2, x = col.x - (col.b - col.a > 1 ? 16 : 18);
-    put(v, "path", "kept", { d: `M${x} ${c - r}V${c + r}M${x - 3.2} ${c + r - 3.6}L${x} ${c + r}L${x + 3.2} ${c + r - 3.6}` });
+/** Reads, writes and kept bytes. @param {any} v @param {any} lane */
+function composeTouches(v, lane) {
+  const { onLane, keptOn, touchEvent, keptEvent } = v.tape;
+  eachColumn(v, onLane, lane, touchEvent, (col, from, to) => (col.b - col.a > 1 ? composeMany : composeOne)(v, lane, col, from, to));
+  eachColumn(v, keptOn, lane, keptEvent, (col, from, to) => composeKept(v, lane, col, from, to));
+}
+
+/** How far a sign may go to the left. @param {number} slot @param {any} v @param {any} col @param {number} room */
+const slotOf = (slot, v, col, room) => Math.min(slot, Math.max(Math.floor((col.w / 2 - room) / v.meta.drawing.slot), 0)) * v.meta.drawing.slot;
+
+/** @param {any} v @param {any} lane @param {any} col @param {number} from @param {number} to */
+function composeKept(v, lane, col, from, to) {
+  const { kept, keptOn, spots } = v.tape, many = col.b - col.a > 1;
+  for (let k = from; k < (many ? from + 1 : to); k++) {
+    const row = keptOn.rows[k], range = kept.range[row];
+    const r = many ? 5 : spots.kept[range], y = many ? lane.value + lane.tall / 2 : spots.y[range];
+    const x = col.x + (many ? -16 : v.meta.drawing.kept - slotOf(kept.slot[row], v, col, 8));
+    put(v, "path", "kept", { d: `M${x} ${y - r}V${y + r}M${x - 3.2} ${y + r - 3.6}L${x} ${y + r}L${x + 3.2} ${y + r - 3.6}` });
   }
 }
 
 /** @param {any} v @param {any} lane @param {any} col @param {number} from @param {number} to */
-export function composeOne(v, lane, col, from, to) {
-  /** @type {number[][]} */ const taken = [];
+function composeOne(v, lane, col, from, to) {
+  const { touches, onLane, spots } = v.tape;
   for (let k = from; k < to; k++) {
-    const t = v.tape.onLane.rows[k], [, lo, hi] = v.tape.ranges[v.tape.touches.range[t]], how = v.tape.touches.how[t];
-    const [y, tall] = span(lane, lane.value, lo, hi), r = Math.min(4, Math.max(tall / 2 - 1.5, 2)), c = y + tall / 2;
-    if (how === 0) {
-      let x = col.x - 7;
-      while (taken.some(([tx, ty]) => Math.abs(tx - x) < 9 && Math.abs(ty - c) < 2 * r) && x > col.x - col.w / 2 + 12) x -= 9;
-      taken.push([x, c]);
-      put(v, "circle", "read", { cx: x, cy: c, r });
-    } else sign(v, how, col.x + 13, c, r);
+    const t = onLane.rows[k], range = touches.range[t], [, , dx] = v.meta.drawing.signs[touches.how[t]];
+    sign(v, touches.how[t], col.x + dx - slotOf(touches.slot[t], v, col, 12), spots.y[range], spots.radius[range]);
   }
 }
 
-/** @param {any} v @param {number} how @param {number} x @param {number} y @param {number} r */
-export function sign(v, how, x, y, r) {
-  if (how === 1) put(v, "rect", "write", { x: x - r, y: y - r, width: 2 * r, height: 2 * r });
-  else put(v, "path", "accumulate", { d: `M${x} ${y - r - 1}l${r + 1} ${r + 1}l${-r - 1} ${r + 1}l${-r - 1} ${-r - 1}z` });
+/** The sign of one way to access memory. @param {any} v @param {number} how @param {number} x @param {number} y @param {number} radius */
+function sign(v, how, x, y, radius) {
+  const [cls, shape, , more] = v.meta.drawing.signs[how], r = radius + more;
+  if (shape === "circle") put(v, "circle", cls, { cx: x, cy: y, r });
+  else if (shape === "square") put(v, "rect", cls, { x: x - r, y: y - r, width: 2 * r, height: 2 * r });
+  else put(v, "path", cls, { d: `M${x} ${y - r}l${r} ${r}l${-r} ${r}l${-r} ${-r}z` });
 }
 
 /** One of each kind for all that a column holds. @param {any} v @param {any} lane @param {any} col @param {number} from @param {number} to */
-export function composeMany(v, lane, col, from, to) {
+function composeMany(v, lane, col, from, to) {
   const seen = [0, 0, 0], y = lane.value + lane.tall / 2;
   for (let k = from; k < to; k++) seen[v.tape.touches.how[v.tape.onLane.rows[k]]]++;
-  if (seen[0]) put(v, "circle", "read", { cx: col.x - 7, cy: y, r: 3.5 });
+  if (seen[0]) sign(v, 0, col.x - 7, y, 3.5);
   if (seen[1]) sign(v, 1, col.x + 3, y, 3.5);
   if (seen[2]) sign(v, 2, col.x + (seen[1] ? 12 : 3), y, 3.5);
 }
 
-/** @param {any} v @param {any} col @param {any[]} shown */
-export function composeArrows(v, col, shown) {
-  if (!v.levels) return;
-  const e = col.a, [from, to] = v.tape.touchesOf(e);
-  /** @type {number[]} */ const written = [];
-  /** @type {number[]} */ const read = [];
-  if (to - from > 40) return;
-  for (let t = from; t < to; t++) (v.tape.touches.how[t] ? written : read).push(t - from);
-  const pairs = v.tape.listed.get(e) ?? written.flatMap((w) => read.map((r) => [w, r]));
-  for (const [w, r] of pairs) {
-    const [lw, wlo, whi] = v.tape.ranges[v.tape.touches.range[from + w]], [lr, rlo, rhi] = v.tape.ranges[v.tape.touches.range[from + r]];
-    const source = shown.find((one) => one.k === lw), target = shown.find((one) => one.k === lr);
-    if (!source || !target || (lw === lr && wlo === rlo && whi === rhi)) continue;
-    const after = levelAt(v.tape, v.levels, lw, wlo, whi, e + 1), before = levelAt(v.tape, v.levels, lr, rlo, rhi, e);
-    if (after < 0 || before < 0 || v.levels.state[after] === 1) continue;
-    const [wy, wt] = span(source, source.adjoint, wlo, whi), [ry, rt] = span(target, target.adjoint, rlo, rhi);
-    const y0 = wy + wt / 2, y1 = ry + rt / 2, x0 = col.x + 6, x1 = col.x - 1, bend = Math.min(40, 0.31 * col.w);
-    const state = v.levels.state[before], look = ["arrow", "arrow dead", "arrow ill", "arrow ill"][state];
-    const size = (state ? 1.8 : 1.4 + 0.14 * thickness(v.levels, before)) * (pairs.length > 3 ? 0.65 : 1);
-    put(v, "path", look, { d: `M${x0} ${y0}C${x0 - bend} ${y0} ${x1 + 0.57 * bend} ${y1} ${x1} ${y1}`, "stroke-width": size, "marker-end": `url(#${v.uid}-${state > 1 ? "ill" : ""}tip)` }).e = e;
+/** Where the adjoint goes at each event in sight. @param {any} v @param {any[]} shown */
+function composeArrows(v, shown) {
+  const { arrows } = v.levels, lanes = new Set(shown.map((lane) => lane.k)), [from, to] = v.meta.drawing.arrow, [most, part, far] = v.meta.drawing.bend;
+  let k = v.cols.length ? lower(0, arrows.event.length, (m) => arrows.event[m], v.cols[0].a) : arrows.event.length;
+  for (const col of v.cols) {
+    for (; k < arrows.event.length && arrows.event[k] < col.b; k++) {
+      if (col.b - col.a > 1 || !lanes.has(arrows.from[k]) || !lanes.has(arrows.to[k])) continue;
+      const look = v.meta.looks[arrows.look[k]], y0 = arrows.y0[k], y1 = arrows.y1[k];
+      const x0 = col.x + from, x1 = col.x + to, bend = Math.min(most, part * col.w), tip = look.endsWith("ill") ? "illtip" : "tip";
+      put(v, "path", look, { d: `M${x0} ${y0}C${x0 - bend} ${y0} ${x1 + far * bend} ${y1} ${x1} ${y1}`, "stroke-width": arrows.size[k], "marker-end": `url(#${v.uid}-${tip})` }).e = col.a;
+    }
   }
 }
 
-/** @param {any} v */
+/** The rows of the picture. @param {any} v */
 export function arrange(v) {
-  let top = 0;
-  v.lanes = v.meta.lanes.map((/** @type {any} */ track, /** @type {number} */ k) => {
-    const cuts = v.tape.cuts(k), tall = cuts.length === 2 ? 15 : Math.min(Math.max((cuts.length - 1) * 14, 30), 72);
-    const chips = Math.min(track.names.length, 6) + (track.names.length > 6 ? 1 : 0);
-    const height = Math.max(2 * tall + 32, 30 + 24 * rowsOfChips(track, chips));
-    const lane = { k, track, top, height, value: top + 10, adjoint: top + 20 + tall, tall };
-    top += height;
-    return lane;
-  });
+  v.lanes = v.meta.lanes.map((/** @type {any} */ track, /** @type {number} */ k) => ({ ...track, k, track }));
   v.head = 78 + 16 * bracketRows(v);
-  v.spacer.style.height = `${top + v.head + 14}px`;
-}
-
-/** @param {any} track @param {number} chips */
-export function rowsOfChips(track, chips) {
-  const long = track.names.slice(0, chips).filter((/** @type {any} */ x) => x[2] - x[1] < track.nbytes || x[0].length > 9).length;
-  return long + Math.ceil((chips - long) / 2);
-}
-
-/** Top and height of bytes [lo, hi) on a track. @param {any} lane @param {number} top @param {number} lo @param {number} hi */
-export function span(lane, top, lo, hi) {
-  const size = Math.max(lane.track.nbytes, 1), tall = Math.max(((hi - lo) / size) * lane.tall, 2);
-  return [Math.min(top + (lo / size) * lane.tall, top + lane.tall - tall), tall];
+  const last = v.lanes[v.lanes.length - 1];
+  v.spacer.style.height = `${(last ? last.top + last.height : 0) + v.head + 14}px`;
 }

@@ -54,9 +54,6 @@ export function fit(text, room, size) {
 /** `3 reads`. @param {number} n @param {string} one @param {string} [many] */
 export const count = (n, one, many = one + "s") => `${n} ${n === 1 ? one : many}`;
 
-/** @param {number} n */
-export const bytes = (n) => (n < 1000 ? `${n} B` : n < 1e6 ? `${short(n / 1e3, 3)} kB` : `${short(n / 1e6, 3)} MB`);
-
 /** Add a mark: what is drawn, as data. @param {any} v @param {string} tag @param {string} cls @param {any} given @param {string} [text] */
 export function put(v, tag, cls, given, text = "") {
   const one = /** @type {any} */ ({ tag, cls, given, text });

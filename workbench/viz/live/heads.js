@@ -5,7 +5,6 @@ import { RIGHT, xOf } from "./window.js";
 import { describe, findingsIn, tally } from "./words.js";
 
 const CELLS = 500;
-const BADGES = { nan: "NaN", inf: "Inf", died: "died" };
 
 /** @param {any} v */
 export function composeHead(v) {
@@ -31,7 +30,7 @@ export function composeHead(v) {
 /** @param {any} v @param {any} col @param {number} y */
 export function composeBadges(v, col, y) {
   const flags = tally(v, col), one = col.b - col.a === 1;
-  const words = Object.entries(BADGES).filter(([name]) => flags[name]).map(([name, word]) => (one ? word : `${word} ×${flags[name]}`));
+  const words = Object.entries(/** @type {Record<string, string>} */ (v.meta.badges)).filter(([name]) => flags[name]).map(([name, word]) => (one ? word : `${word} ×${flags[name]}`));
   const here = findingsIn(v, col);
   if (words.length) {
     let text = words.join(" · ");

@@ -1,7 +1,7 @@
 // @ts-check
 // The drawn events as a table: for screen readers, tests and copying.
-import { bytes, h } from "./elements.js";
-import { levelAt } from "./lanes.js";
+import { h } from "./elements.js";
+import { levelOfRange } from "./lanes.js";
 import { findingsIn, levelText, tally, touchText } from "./words.js";
 
 const ROWS = 200;
@@ -33,11 +33,11 @@ function cellsOf(v, e) {
   /** @type {string[][]} */ const [reads, writes, kept, adjoint] = [[], [], [], []];
   const [from, to] = v.tape.touchesOf(e), [k0, k1] = v.tape.keptOf(e);
   for (let t = from; t < to; t++) (v.tape.touches.how[t] ? writes : reads).push(touchText(v, t).replace(/^(read|write) /, ""));
-  for (let k = k0; k < k1; k++) kept.push(`${bytes(v.tape.kept.nbytes[k])}: ${v.tape.text(v.tape.kept.reason[k])}`);
+  for (let k = k0; k < k1; k++) kept.push(v.tape.text(v.tape.kept.text[k]));
   const seen = new Set();
   for (let t = from; t < to && v.levels; t++) {
-    const [lane, lo, hi] = v.tape.ranges[v.tape.touches.range[t]], key = `${lane}:${lo}:${hi}`;
-    if (!seen.has(key)) adjoint.push(`${v.tape.text(v.tape.touches.name[t])} ${levelText(v.levels, levelAt(v.tape, v.levels, lane, lo, hi, e))}`);
+    const range = v.tape.touches.range[t], [lane, lo, hi] = v.tape.ranges[range], key = `${lane}:${lo}:${hi}`;
+    if (!seen.has(key)) adjoint.push(`${v.tape.text(v.tape.touches.name[t])} ${levelText(v.levels, levelOfRange(v.tape, v.levels, range, e))}`);
     seen.add(key);
   }
   return [reads, writes, kept, adjoint];

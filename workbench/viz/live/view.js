@@ -57,9 +57,8 @@ function draw(v) {
 /** The adjoint side, when it comes or changes. @param {any} v */
 function takeLevels(v) {
   const lm = v.get("levels_meta"), om = v.get("other_meta");
-  v.levels = lm && lm.fields ? decodeLevels(lm, v.get("levels"), v.tape) : null;
-  v.other = om && om.fields ? decodeLevels(om, v.get("other"), v.tape) : null;
-  v.blocksOn.clear();
+  v.levels = lm?.tables ? decodeLevels(lm, v.get("levels"), v.tape) : null;
+  v.other = om?.tables ? decodeLevels(om, v.get("other"), v.tape) : null;
   v.sums = tallies(v.tape, v.levels);
   v.seedText.textContent = lm?.seed ? `seed  ${lm.seed}` : v.levels ? "" : "no adjoint yet";
   v.seedText.title = lm?.seed ?? "";

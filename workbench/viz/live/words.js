@@ -1,7 +1,7 @@
 // @ts-check
 // What the page says: a column, a lane, an access, an adjoint in words.
-import { bytes, count, short } from "./elements.js";
-import { levelAt, lower } from "./lanes.js";
+import { count, short } from "./elements.js";
+import { levelOfLane, lower } from "./lanes.js";
 
 /** A column, or a lane in it, in words. @param {any} v @param {any} col @param {any} lane */
 export const describe = (v, col, lane) => (lane ? describeLane(v, col, lane) : describeColumn(v, col));
@@ -14,7 +14,7 @@ function describeColumn(v, col) {
     lines.push(`${v.tape.heading(col.a)} (${v.tape.text(v.tape.events.kind[col.a])})${where ? ` at ${where}` : ""}`);
     for (let t = from; t < Math.min(to, from + 12); t++) lines.push(touchText(v, t));
     const [k0, k1] = v.tape.keptOf(col.a);
-    for (let k = k0; k < k1; k++) lines.push(`kept ${bytes(v.tape.kept.nbytes[k])}: ${v.tape.text(v.tape.kept.reason[k])}`);
+    for (let k = k0; k < k1; k++) lines.push(`kept ${v.tape.text(v.tape.kept.text[k])}`);
   } else lines.push(`${col.fold >= 0 ? v.meta.folds[col.fold][0] : "events"}, #${col.a} to #${col.b - 1}`);
   const flags = Object.entries(tally(v, col)).map(([name, k]) => (one ? name : `${name} ×${k}`));
   if (flags.length) lines.push(flags.join(", "));
@@ -35,18 +35,19 @@ function describeLane(v, col, lane) {
   }
   if (!one) lines.push([count(seen[0], "read"), count(seen[1], "write"), count(seen[2], "accumulation")].filter((t) => !t.startsWith("0")).join(", ") || "not touched");
   if (v.levels) {
-    lines.push(`adjoint before: ${levelText(v.levels, levelAt(v.tape, v.levels, lane.k, 0, lane.track.nbytes, col.a))}, after: ${levelText(v.levels, levelAt(v.tape, v.levels, lane.k, 0, lane.track.nbytes, col.b))}`);
-    if (v.other) lines.push(`the other: ${levelText(v.other, levelAt(v.tape, v.other, lane.k, 0, lane.track.nbytes, col.a))}`);
+    lines.push(`adjoint before: ${levelText(v.levels, levelOfLane(v.tape, v.levels, lane.k, col.a))}, after: ${levelText(v.levels, levelOfLane(v.tape, v.levels, lane.k, col.b))}`);
+    if (v.other) lines.push(`the other: ${levelText(v.other, levelOfLane(v.tape, v.other, lane.k, col.a))}`);
   }
   return lines.join("\n");
 }
 
-/** @param {import("./lanes.js").Levels} side @param {number} lv */
-export function levelText(side, lv) {
-  if (lv < 0) return "none";
-  if (side.state[lv]) return ["", "0 exactly", "NaN", "Inf"][side.state[lv]];
-  const met = side.met[lv] > 1 ? `, ${side.met[lv]} contributions meet` : "";
-  return `${short(side.max[lv], 3)} (max), ${short(side.l2[lv], 3)} (L2)${met}`;
+/** An adjoint in words. @param {import("./lanes.js").Levels} side @param {number} bar */
+export function levelText(side, bar) {
+  if (bar < 0) return "none";
+  const { state, max, l2, met } = side.bars;
+  if (state[bar]) return side.said[state[bar]];
+  if (l2[bar] < 0) return `≤ ${short(max[bar], 3)}`; // a bound
+  return `${short(max[bar], 3)} (max), ${short(l2[bar], 3)} (L2)${met[bar] > 1 ? `, ${met[bar]} contributions meet` : ""}`;
 }
 
 /** @param {any} v @param {number} t */
@@ -61,11 +62,6 @@ export function touchText(v, t) {
 export function laneText(lane) {
   const parts = lane.track.names.map((/** @type {any} */ x) => `${x[0]}: bytes [${x[1]}:${x[2]}) of ${lane.track.nbytes}${x[3] ? ", strided" : ""}`);
   return [...parts.slice(0, 12), lane.track.text].filter(Boolean).join("\n");
-}
-
-/** @param {any} track @param {any[]} name */
-export function chipText(track, [name, lo, hi]) {
-  return lo > 0 || hi < track.nbytes ? `${name} ${rangeText(track, lo, hi)}` : name;
 }
 
 /** @param {any} track @param {number} lo @param {number} hi */

@@ -7,32 +7,55 @@ to its tooltip.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..data.lanes import Bar, Block, Lane
+from ..data.marks import (
+    ARROW_FROM,
+    ARROW_TO,
+    BEND,
+    BEND_END,
+    BEND_MOST,
+    KEPT_DX,
+    LABEL,
+    LABEL_FIRST,
+    LABEL_ROOM,
+    MEET_DX,
+    MOMENT,
+    SIGNS,
+    SLOT,
+    Arrow,
+    absent_marks,
+    arrows_of,
+    bar_mark,
+    block_mark,
+    chips,
+    kept_place,
+    meet_mark,
+    name_title,
+    note,
+    slots_of,
+    touch_place,
+    version_text,
+)
 from ..data.text import BADGES, bytes_text, clean, fit, level_text, sentence, text_width, touch_text
-from ..data.trace import AdjointLevel, EventColumn, NameRange, TouchMark, Trace, event_flags, events_text, fold_flags
+from ..data.trace import AdjointLevel, EventColumn, TouchMark, Trace, event_flags, events_text, fold_flags
 from .layout import (
     GAP_WIDTH,
     LEFT,
     MARGIN,
     MARK_BUDGET,
-    NAME_BUDGET,
     PITCH_MAX,
-    Bar,
-    Block,
     Column,
-    Lane,
     Layout,
+    PlacedBar,
+    PlacedBlock,
     arrange,
     place_columns,
     shown_events,
 )
-
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-WORST, BEST = 3.0, -6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +219,7 @@ def _lanes(scene: Scene, layout: Layout) -> None:
     for n, (key, lane) in enumerate(layout.lanes.items()):
         scene.add("path", f"rule-{n}", "rule", path=f"M0 {lane.top:.1f}H{layout.width:.1f}")
         _chips(scene, lane)
-        value, adjoint = lane.value_top + lane.value_height / 2, lane.adjoint_top + lane.adjoint_height / 2
+        value, adjoint = lane.value_top + lane.track_height / 2, lane.adjoint_top + lane.track_height / 2
         scene.label(f"value-{key}", "muted", 256, value + 3.5, "value", 10, anchor="end")
         scene.label(f"adjoint-{key}", "hot", 256, adjoint + 3.5, "adjoint", 10, anchor="end")
         _extents(scene, lane)
@@ -210,12 +233,7 @@ def _lanes(scene: Scene, layout: Layout) -> None:
 def _chips(scene: Scene, lane: Lane) -> None:
     track, edge = lane.track, 216.0
     x, y = MARGIN, lane.top + 12
-    rest = len(track.names) - NAME_BUDGET
-    texts = [(_name_text(lane, name), _name_title(lane, name)) for name in track.names[:NAME_BUDGET]]
-    if rest > 0:
-        texts.append((f"+{rest} names", ", ".join(clean(name.name) for name in track.names[NAME_BUDGET:])))
-    for n, (text, title) in enumerate(texts):
-        text = fit(text, edge - MARGIN - 18, 11.5, True)
+    for n, (text, title, _) in enumerate(chips(lane)):
         wide = text_width(text, 11.5, True) + 18
         if x > MARGIN and x + wide > edge:
             x, y = MARGIN, y + 24
@@ -225,33 +243,9 @@ def _chips(scene: Scene, lane: Lane) -> None:
             scene.add("rect", f"{key}-ground", "chipground", x + 3, y + 3, wide - 6, 14, radius=7, title=title)
         scene.label(f"{key}-label", "name", x + wide / 2, y + 14, text, 11.5, mono=True, anchor="middle", title=title)
         x += wide + 6
-    _note(scene, lane, y + 36)
-
-
-def _note(scene: Scene, lane: Lane, y: float) -> None:
-    track, x = lane.track, MARGIN
-    what = " · ".join(part for part in (clean(track.text), bytes_text(track.nbytes)) if part)
-    if track.aliased:
-        number = len(track.names)
-        word = NUMBERS[number] if number < len(NUMBERS) else str(number)
-        note = f"one memory, {word} names"
-        scene.label(f"note-{track.id}", "note", x, y, note, 11, title=f"{note}: {what}")
-        return
-    scene.label(f"note-{track.id}", "faint", x + 2, y, fit(what, 194, 10), 10, title=what)
-
-
-def _name_text(lane: Lane, name: NameRange) -> str:
-    text = clean(name.name)
-    if lane.track.partial(name.lo, name.hi):
-        extent = lane.track.range_text(name.lo, name.hi)
-        room = 180 - text_width(" " + extent, 11.5, True)
-        text = f"{fit(text, room, 11.5, True)} {extent}"
-    return text
-
-
-def _name_title(lane: Lane, name: NameRange) -> str:
-    strided = ", strided: it skips bytes in between" if name.strided else ""
-    return f"{clean(name.name)}: bytes [{name.lo}:{name.hi}) of {lane.track.nbytes}{strided}"
+    said = note(lane)
+    indent = MARGIN if track.aliased else MARGIN + 2
+    scene.label(f"note-{track.id}", said.look, indent, y + 36, said.text, said.size, title=said.title)
 
 
 def _extents(scene: Scene, lane: Lane) -> None:
@@ -260,7 +254,7 @@ def _extents(scene: Scene, lane: Lane) -> None:
     for n, name in enumerate(parts[:4]):
         y, tall = lane.value_span(name.lo, name.hi)
         look = "extent strided" if name.strided else "extent"
-        title = _name_title(lane, name)
+        title = name_title(lane, name)
         scene.add(
             "rect",
             f"extent-{lane.track.id}-{n}",
@@ -279,40 +273,34 @@ def _values(scene: Scene, layout: Layout) -> None:
     for n, block in enumerate(layout.blocks):
         after = bisect_right(moments, block.x0)
         reach = min([block.x1, *moments[after : after + 1]])
-        _block(scene, layout.lanes[block.allocation], block, reach, f"block-{block.allocation}-{n}")
+        _block(scene, layout, layout.lanes[block.allocation], block, reach, f"block-{block.allocation}-{n}")
 
 
-def _block(scene: Scene, lane: Lane, block: Block, reach: float, key: str) -> None:
+def _block(scene: Scene, layout: Layout, lane: Lane, block: PlacedBlock, reach: float, key: str) -> None:
     """One version. Its label has room up to `reach`, where the next event has its signs."""
-    y, tall = lane.value_span(block.lo, block.hi)
-    tall = max(tall - 1, 1.5) if len(lane.cuts) > 2 else tall
-    version, wide = block.version, block.x1 - block.x0
-    text = f"v≤{version.number}" if version.mixed else f"v{version.number}"
-    origin = f", written by {clean(version.event.heading)}" if version.event else ", from before the tape"
-    where = lane.track.range_text(block.lo, block.hi)
+    mark, wide = block_mark(lane, block), block.x1 - block.x0
+    title = _block_title(layout, lane, block)
+    scene.add("rect", key, mark.look, block.x0, mark.y, wide, mark.tall, radius=mark.radius, title=title)
+    scene.add("rect", f"{key}-start", "blockstart", block.x0, mark.y, min(4, wide), mark.tall, radius=1, title=title)
+    indent = LABEL if block.e0 >= 0 else LABEL_FIRST
+    if mark.text and reach - block.x0 - indent - LABEL_ROOM >= text_width(mark.text, 10, True):
+        y = mark.y + mark.tall / 2 + 3.6
+        scene.label(f"{key}-label", "name", block.x0 + indent, y, mark.text, 10, mono=True, title=title)
+
+
+def _block_title(layout: Layout, lane: Lane, block: Block) -> str:
+    version = block.version
+    heading = clean(layout.trace.events[block.e0].heading) if block.e0 >= 0 else ""
+    origin = f", written by {heading}" if heading else ", from before the tape"
     if version.mixed:
         origin = ": not drawn events wrote parts of it, the last one " + origin.removeprefix(", ")
-    title = f"{text} of {where}{origin}{', strided' if version.strided else ''}"
-    look = "block strided" if version.strided else "block"
-    round_ = min(4, tall / 3)
-    scene.add("rect", key, look, block.x0, y, wide, tall, radius=round_, title=title)
-    scene.add("rect", f"{key}-start", "blockstart", block.x0, y, min(4, wide), tall, radius=1, title=title)
-    indent = 21 if version.event else 9
-    if tall >= 11 and reach - block.x0 - indent - 26 >= text_width(text, 10, True):
-        scene.label(f"{key}-label", "name", block.x0 + indent, y + tall / 2 + 3.6, text, 10, mono=True, title=title)
-
-
-def thickness(level: AdjointLevel) -> float:
-    """2.5 to 14: log10 of the largest adjoint, clamped to 1e-6 .. 1e3, so that two pictures compare."""
-    if level.state != "value":
-        return 14.0 if level.state in ("nan", "inf") else 5.0
-    size = math.log10(level.max_abs) if level.max_abs > 0 else BEST
-    return 2.5 + 11.5 * (min(max(size, BEST), WORST) - BEST) / (WORST - BEST)
+    where = lane.track.range_text(block.lo, block.hi)
+    return f"{version_text(block)} of {where}{origin}{', strided' if version.strided else ''}"
 
 
 def _adjoints(scene: Scene, layout: Layout) -> None:
-    meets: dict[tuple[str, int, int, float], Bar] = {}
-    blocks: dict[str, list[Block]] = {key: [] for key in layout.lanes}
+    meets: dict[tuple[str, int, int, float], AdjointLevel] = {}
+    blocks: dict[str, list[PlacedBlock]] = {key: [] for key in layout.lanes}
     for block in layout.blocks:
         blocks[block.allocation].append(block)
     for n, bar in enumerate(layout.bars):
@@ -321,58 +309,40 @@ def _adjoints(scene: Scene, layout: Layout) -> None:
             _absent(scene, layout.lanes[bar.allocation], bar, blocks[bar.allocation], key)
             continue
         _bar(scene, layout, bar, level, key)
-        if bar.event and level.contributions > 1 and not (layout.gap and bar.x1 == layout.gap.x0):
-            meets.setdefault((bar.allocation, level.lo, level.hi, bar.x1), bar)
+        if bar.given and level.contributions > 1 and not (layout.gap and bar.x1 == layout.gap.x0):
+            meets.setdefault((bar.allocation, level.lo, level.hi, bar.x1), level)
     _arrows(scene, layout)
-    for n, ((allocation, lo, hi, x), bar) in enumerate(meets.items()):
-        met = bar.level.contributions if bar.level else 0
-        _meet(scene, layout.lanes[allocation], lo, hi, x - 7, met, f"meet-{allocation}-{n}")
+    for n, ((allocation, _, _, x), level) in enumerate(meets.items()):
+        _meet(scene, layout.lanes[allocation], level, x + MOMENT + MEET_DX, f"meet-{allocation}-{n}")
 
 
-def _bar(scene: Scene, layout: Layout, bar: Bar, level: AdjointLevel, key: str) -> None:
+def _bar(scene: Scene, layout: Layout, bar: PlacedBar, level: AdjointLevel, key: str) -> None:
     lane = layout.lanes[bar.allocation]
-    y, tall = lane.adjoint_span(bar.lo, bar.hi)
-    middle, wide = y + tall / 2, bar.x1 - bar.x0
-    where = lane.track.range_text(bar.lo, bar.hi)
-    state = level.state
-    thick = min(thickness(level), max(tall - 2, 2.0))
-    if state in ("nan", "inf"):
-        thick = max(thick, min(6.0, tall))
-    title = f"adjoint of {where}: {level_text(level)}"
+    mark, wide = bar_mark(lane, bar, level), bar.x1 - bar.x0
+    title = _bar_title(layout, lane, bar, level)
+    scene.add("rect", key, mark.look, bar.x0, mark.y - mark.thick / 2, wide, mark.thick, radius=mark.thick / 2,
+              title=title, opacity=mark.opacity)  # fmt: skip
+    if mark.sign:
+        _glyph(scene, f"{key}-sign", mark.state, bar.x0 + wide / 2, mark.y, mark.sign, title)
+
+
+def _bar_title(layout: Layout, lane: Lane, bar: Bar, level: AdjointLevel) -> str:
+    title = f"adjoint of {lane.track.range_text(bar.lo, bar.hi)}: {level_text(level)}"
     if level.mixed:
         title += ", changed in parts by events that are not drawn"
-    elif state == "value":
+    elif level.state == "value":
         title += f" (max), {level.l2:.3g} (L2)"
-    if bar.event:
-        title += f", after the reverse step of {clean(bar.event.heading)}"
-    faint = round(0.5 + 0.045 * (thickness(level) - 4), 2) if state == "value" else 1.0
-    scene.add(
-        "rect",
-        key,
-        f"bar {state}",
-        bar.x0,
-        middle - thick / 2,
-        wide,
-        thick,
-        radius=thick / 2,
-        title=title,
-        opacity=min(max(faint, 0.45), 0.95),
-    )
-    if state in ("nan", "inf"):
-        _glyph(scene, f"{key}-sign", state, bar.x0 + wide / 2, middle, min(4.0, thick / 2 - 1), title)
+    if bar.given:
+        title += f", after the reverse step of {clean(layout.trace.events[bar.e1].heading)}"
+    return title
 
 
-def _absent(scene: Scene, lane: Lane, bar: Bar, blocks: Sequence[Block], key: str) -> None:
-    """No adjoint below a value that somebody used; below no value nothing is missing."""
-    for n, block in enumerate(blocks):
-        x0, x1 = max(block.x0, bar.x0), min(block.x1, bar.x1)
-        lo, hi = max(block.lo, bar.lo), min(block.hi, bar.hi)
-        if x0 >= x1 or lo >= hi:
-            continue
-        y, tall = lane.adjoint_span(lo, hi)
-        if tall >= 4 or lo == bar.lo:
-            title = f"no adjoint of {lane.track.range_text(lo, hi)}"
-            scene.add("rect", f"{key}-{n}", "absent", x0, y + tall / 2 - 1.5, x1 - x0, 3, title=title)
+def _absent(scene: Scene, lane: Lane, bar: PlacedBar, blocks: Sequence[PlacedBlock], key: str) -> None:
+    for n, piece, mark in absent_marks(lane, bar, blocks):
+        x0, x1 = max(blocks[n].x0, bar.x0), min(blocks[n].x1, bar.x1)
+        if x0 < x1:
+            title = f"no adjoint of {lane.track.range_text(piece.lo, piece.hi)}"
+            scene.add("rect", f"{key}-{n}", mark.look, x0, mark.y - mark.thick / 2, x1 - x0, mark.thick, title=title)
 
 
 def _glyph(scene: Scene, key: str, state: str, x: float, y: float, r: float, title: str) -> None:
@@ -385,126 +355,70 @@ def _glyph(scene: Scene, key: str, state: str, x: float, y: float, r: float, tit
 
 
 def _arrows(scene: Scene, layout: Layout) -> None:
-    for place, column in enumerate(layout.columns):
-        for w, r in column.event.arrows or ():
-            _arrow(scene, layout, place, column, w, r)
+    for column in layout.columns:
+        for w, r, arrow in arrows_of(layout.lanes, column.event, column.position, layout.flows):
+            _arrow(scene, layout, column, w, r, arrow)
 
 
-def _arrow(scene: Scene, layout: Layout, place: int, column: Column, w: int, r: int) -> None:
-    """From what the event wrote to what it read, if an adjoint came in and something was there to receive it.
-
-    Within one memory at one range the bar itself carries on, so there is no arrow."""
-    written, read = column.event.touches[w], column.event.touches[r]
-    source, target = layout.lanes.get(written.allocation), layout.lanes.get(read.allocation)
-    after, before = layout.flows[place, w].after, layout.flows[place, r].before
-    if source is None or target is None or after is None or before is None or after.state == "zero":
-        return
-    if written.allocation == read.allocation and (written.lo, written.hi) == (read.lo, read.hi):
-        return
-    wy, ry = (
-        top + tall / 2
-        for top, tall in (source.adjoint_span(written.lo, written.hi), target.adjoint_span(read.lo, read.hi))
+def _arrow(scene: Scene, layout: Layout, column: Column, w: int, r: int, arrow: Arrow) -> None:
+    x0, x1, bend = column.x + ARROW_FROM, column.x + ARROW_TO, min(BEND_MOST, BEND * layout.pitch)
+    path = (
+        f"M{x0:.1f} {arrow.y0:.1f}C{x0 - bend:.1f} {arrow.y0:.1f}"
+        f" {x1 + BEND_END * bend:.1f} {arrow.y1:.1f} {x1:.1f} {arrow.y1:.1f}"
     )
-    x0, x1, bend = column.x + 6, column.x - 1, min(40.0, 0.31 * layout.pitch)
-    path = f"M{x0:.1f} {wy:.1f}C{x0 - bend:.1f} {wy:.1f} {x1 + 0.57 * bend:.1f} {ry:.1f} {x1:.1f} {ry:.1f}"
+    event, place = column.event, column.position
     title = (
-        f"{clean(column.event.heading)}: from the adjoint of {clean(written.name)} ({level_text(after)}) "
-        f"to {clean(read.name)} ({level_text(before)})"
+        f"{clean(event.heading)}: from the adjoint of {clean(event.touches[w].name)}"
+        f" ({level_text(layout.flows[place, w].after)}) to {clean(event.touches[r].name)}"
+        f" ({level_text(layout.flows[place, r].before)})"
     )
-    look = {"value": "arrow", "zero": "arrow dead"}.get(before.state, "arrow ill")
-    size = 1.4 + 0.14 * thickness(before) if before.state == "value" else 1.8
-    crowd = 0.65 if len(column.event.arrows or ()) > 3 else 1.0
-    scene.add("path", f"arrow-{column.position}-{w}-{r}", look, path=path, title=title, size=round(size * crowd, 2))
+    scene.add("path", f"arrow-{place}-{w}-{r}", arrow.look, path=path, title=title, size=arrow.size)
 
 
-def _meet(scene: Scene, lane: Lane, lo: int, hi: int, x: float, met: int, key: str) -> None:
-    y, tall = lane.adjoint_span(lo, hi)
-    middle, text = y + tall / 2, f"+{met}"
-    title = f"{met} contributions meet in the adjoint of {lane.track.range_text(lo, hi)}"
-    r = 8.0 if tall >= 11.5 else 3.0
-    scene.add("circle", key, "meet", x - r, middle - r, 2 * r, 2 * r, title=title)
-    size = 10.0 if len(text) < 3 else 7.5
-    if r > 3 and len(text) < 4:
-        scene.label(f"{key}-label", "meettext", x, middle + 3.5, text, size, anchor="middle", title=title)
+def _meet(scene: Scene, lane: Lane, level: AdjointLevel, x: float, key: str) -> None:
+    meet, r = meet_mark(lane, level), meet_mark(lane, level).radius
+    where = lane.track.range_text(level.lo, level.hi)
+    title = f"{level.contributions} contributions meet in the adjoint of {where}"
+    scene.add("circle", key, "meet", x - r, meet.y - r, 2 * r, 2 * r, title=title)
+    if meet.text:
+        scene.label(f"{key}-label", "meettext", x, meet.y + 3.5, meet.text, meet.size, anchor="middle", title=title)
 
 
 def _touches(scene: Scene, layout: Layout) -> None:
     for column in layout.columns:
-        taken: dict[str, list[tuple[float, float, float]]] = {}
-        for n, touch in enumerate(column.event.touches):
-            if touch.allocation in layout.lanes and touch.how == "read":
-                _read(scene, layout, column, n, touch, taken.setdefault(touch.allocation, []))
-        for n, touch in enumerate(column.event.touches):
-            if touch.allocation in layout.lanes and touch.how != "read":
-                _written(scene, layout, column, n, touch)
-        _kept(scene, layout, column, taken)
+        reads, kepts = slots_of(layout.lanes, column.event)
+        order = sorted(range(len(column.event.touches)), key=lambda n: column.event.touches[n].how != "read")
+        for n in order:
+            touch = column.event.touches[n]
+            if touch.allocation in layout.lanes:
+                slot = min(reads.get(n, 0), int((layout.pitch / 2 - 12) / SLOT))
+                _touch(scene, layout.lanes[touch.allocation], column, n, touch, slot)
+        for n, slot in kepts.items():
+            _kept(scene, layout, column, n, min(slot, int((layout.pitch / 2 - 8) / SLOT)))
 
 
 def _mark_title(touch: TouchMark, lane: Lane, event: EventColumn) -> str:
     return f"{clean(event.heading)}: {touch_text(touch)}, bytes [{touch.lo}:{touch.hi}) of {lane.track.nbytes}"
 
 
-def _free(x: float, top: float, bottom: float, taken: list[tuple[float, float, float]], room: float) -> float:
-    """The first place left of x where no earlier mark of this event is in the way, as far as the column reaches."""
-    least = x - room
-    while x - 9 >= least and any(abs(x - tx) < 9 and top < tb and ty < bottom for tx, ty, tb in taken):
-        x -= 9
-    taken.append((x, top, bottom))
-    return x
+def _touch(scene: Scene, lane: Lane, column: Column, n: int, touch: TouchMark, slot: int) -> None:
+    sign, (middle, r) = SIGNS[touch.how], touch_place(lane, touch)
+    x, r = column.x + sign.dx - SLOT * slot, r + sign.more
+    key, title = f"{touch.how}-{column.position}-{n}", _mark_title(touch, lane, column.event)
+    scene.add(sign.shape, key, touch.how, x - r, middle - r, 2 * r, 2 * r, title=title)
 
 
-def _read(
-    scene: Scene, layout: Layout, column: Column, n: int, touch: TouchMark, taken: list[tuple[float, float, float]]
-) -> None:
-    lane = layout.lanes[touch.allocation]
-    y, tall = lane.value_span(touch.lo, touch.hi)
-    r, middle = min(4.0, max(tall / 2 - 1.5, 2.0)), y + tall / 2
-    x = _free(column.x - 7, middle - r - 1, middle + r + 1, taken, layout.pitch / 2 - 12)
-    scene.add(
-        "circle",
-        f"read-{column.position}-{n}",
-        "read",
-        x - r,
-        middle - r,
-        2 * r,
-        2 * r,
-        title=_mark_title(touch, lane, column.event),
+def _kept(scene: Scene, layout: Layout, column: Column, n: int, slot: int) -> None:
+    kept = column.event.kept[n]
+    middle, h = kept_place(layout.lanes[kept.allocation], kept)
+    x = column.x + KEPT_DX - SLOT * slot
+    path = (
+        f"M{x:.1f} {middle - h:.1f}V{middle + h:.1f}M{x - 3.2:.1f} {middle + h - 3.6:.1f}"
+        f"L{x:.1f} {middle + h:.1f}L{x + 3.2:.1f} {middle + h - 3.6:.1f}"
     )
-
-
-def _written(scene: Scene, layout: Layout, column: Column, n: int, touch: TouchMark) -> None:
-    lane = layout.lanes[touch.allocation]
-    y, tall = lane.value_span(touch.lo, touch.hi)
-    r, middle, x = min(4.0, max(tall / 2 - 1.5, 2.0)), y + tall / 2, column.x + 13
-    kind = "square" if touch.how == "write" else "diamond"
-    r = r + 1 if kind == "diamond" else r
-    scene.add(
-        kind,
-        f"{touch.how}-{column.position}-{n}",
-        touch.how,
-        x - r,
-        middle - r,
-        2 * r,
-        2 * r,
-        title=_mark_title(touch, lane, column.event),
-    )
-
-
-def _kept(scene: Scene, layout: Layout, column: Column, taken: dict[str, list[tuple[float, float, float]]]) -> None:
-    for n, kept in enumerate(column.event.kept):
-        lane = layout.lanes.get(kept.allocation)
-        if lane is None:
-            continue
-        y, tall = lane.value_span(kept.lo, kept.hi)
-        h, middle = min(5.0, max(tall / 2 - 1.5, 2.5)), y + tall / 2
-        x = _free(column.x - 8, middle - h, middle + h, taken.setdefault(kept.allocation, []), layout.pitch / 2 - 8)
-        path = (
-            f"M{x:.1f} {middle - h:.1f}V{middle + h:.1f}M{x - 3.2:.1f} {middle + h - 3.6:.1f}"
-            f"L{x:.1f} {middle + h:.1f}L{x + 3.2:.1f} {middle + h - 3.6:.1f}"
-        )
-        reason = f": {clean(kept.reason)}" if kept.reason else ""
-        title = f"kept for the reverse pass, {bytes_text(kept.nbytes)}{reason}"
-        scene.add("path", f"kept-{column.position}-{n}", "kept", x, middle, path=path, title=title)
+    reason = f": {clean(kept.reason)}" if kept.reason else ""
+    title = f"kept for the reverse pass, {bytes_text(kept.nbytes)}{reason}"
+    scene.add("path", f"kept-{column.position}-{n}", "kept", x, middle, path=path, title=title)
 
 
 def _gap(scene: Scene, layout: Layout, top: float) -> None:

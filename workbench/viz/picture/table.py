@@ -45,7 +45,7 @@ def event_rows(trace: Trace, limit: int = ROW_LIMIT) -> list[Row]:
     for place, column in enumerate(layout.columns):
         if layout.gap and column.position != place and len(rows) == place:
             rows.append(_gap_row(layout.gap.events))
-        rows.append(_event_row(layout, place, column))
+        rows.append(_event_row(layout, column))
     return rows
 
 
@@ -56,14 +56,14 @@ def _gap_row(events: Sequence[EventColumn]) -> Row:
     return ((f"… {len(events)} more {noun}",), (), (), (), (), (), (), flags)
 
 
-def _event_row(layout: Layout, place: int, column: Column) -> Row:
+def _event_row(layout: Layout, column: Column) -> Row:
     event, lanes = column.event, layout.lanes
     heading = clean(event.heading) if event.kind == "launch" else f"{clean(event.heading)} ({event.kind})"
     reads = tuple(_touch(lanes[touch.allocation].track, touch) for touch in event.touches if touch.how == "read")
     writes = tuple(_touch(lanes[touch.allocation].track, touch) for touch in event.touches if touch.how != "read")
     kept = tuple(f"{bytes_text(kept.nbytes)}: {clean(kept.reason)}".rstrip(": ") for kept in event.kept)
     flags = tuple(sorted(event_flags(event) - {"kept"}))
-    after, before = _adjoints(layout, place, event, True), _adjoints(layout, place, event, False)
+    after, before = _adjoints(layout, column, True), _adjoints(layout, column, False)
     return ((heading,), (clean(event.where),), reads, writes, kept, after, before, flags)
 
 
@@ -77,11 +77,11 @@ def _named(track: AllocationTrack, touch: TouchMark) -> str:
     return f"{clean(touch.name)}{where}{' strided' if touch.strided else ''}"
 
 
-def _adjoints(layout: Layout, place: int, event: EventColumn, after: bool) -> tuple[str, ...]:
+def _adjoints(layout: Layout, column: Column, after: bool) -> tuple[str, ...]:
     """The adjoint of every range that the event touched, each range once."""
     found: dict[tuple[str, int, int], str] = {}
-    for n, touch in enumerate(event.touches):
-        flow = layout.flows[place, n]
+    for n, touch in enumerate(column.event.touches):
+        flow = layout.flows[column.position, n]
         text = level_text(flow.after if after else flow.before)
         name = _named(layout.lanes[touch.allocation].track, touch)
         found.setdefault((touch.allocation, touch.lo, touch.hi), f"{name} {text}")

@@ -1,0 +1,294 @@
+"""The static picture and the live view draw the same marks: same classes, heights, texts, sizes, at the same events."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import view_samples
+import viz_samples
+
+import workbench as wb
+from workbench.viz.data.columns import Columns, levels_of
+from workbench.viz.data.fold import folds
+from workbench.viz.data.gather import gather
+from workbench.viz.data.trace import Trace
+from workbench.viz.live.view import SCRIPTS, module
+from workbench.viz.picture import scene as scene_module
+from workbench.viz.picture.layout import LEFT, Layout
+from workbench.viz.picture.scene import Mark, draw
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+Drawn = set[tuple[Any, ...]]
+SAME = 12  # letters of a heading: how many have room is for each of the two to say
+SIGNS = {"circle": "circle", "square": "rect", "diamond": "path"}
+
+
+def parts() -> wb.Tape:
+    """Two names of overlapping parts, written through one and read through the other, and what was kept of them."""
+    whole = wb.array([float(i) for i in range(24)], dtype=float, requires_grad=True)
+    y = wb.zeros(24, dtype=float, requires_grad=True)
+    with wb.Tape() as tape:
+        left, right = whole[0:8], whole[4:24]
+        wb.launch(view_samples.double, dim=8, inputs=[left])
+        wb.launch(view_samples.step, dim=8, inputs=[y, right, 0.5])
+        wb.launch(view_samples.step, dim=4, inputs=[right, left, 0.5])
+    tape.backward(grads={y: wb.ones_like(y)})
+    return tape
+
+
+TAPES = {
+    "springs": lambda: view_samples.springs(3)[0],  # two names of one memory, scopes, kept bytes
+    "loop": lambda: view_samples.springs(9)[0],  # turns that fold
+    "ill": lambda: view_samples.ill(2)[0],  # NaN and Inf
+    "forgotten": lambda: view_samples.forgotten()[0],  # overwritten, not kept; exact zeros
+    "parts": parts,
+}
+TRACES = {
+    **{f"drawn {name}": getattr(viz_samples, name) for name in ("springs", "overlap", "ill")},
+    "many names": lambda: viz_samples.many_names("a name of some length", 3),
+    "captured": lambda: _captured(),
+    "wrong": lambda: _wrong(),
+}
+
+
+def _captured() -> Trace:
+    """A tape that a capture has recorded, with its backward pass."""
+    x = wb.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    y = wb.zeros(3, dtype=float, requires_grad=True)
+    with wb.capture():
+        with wb.Tape() as tape:
+            wb.launch(view_samples.step, dim=3, inputs=[y, x, 0.5])
+            wb.launch(view_samples.double, dim=3, inputs=[y])
+        tape.backward(grads={y: wb.ones_like(y)})
+    return gather(tape)
+
+
+def _wrong() -> Trace:
+    """A pass that is wrong on purpose."""
+    tape, arrays = view_samples.springs()
+    wrong = tape.backward(arrays["loss"], pitfall=wb.pitfalls.alias)
+    return gather(wrong.tape, wrong)
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Any]:
+    context = browser.new_context()
+    yield context.new_page()
+    context.close()
+
+
+COMPOSE = """async ([text, state, blobs, pitch]) => {
+    const m = await import(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
+    for (const [name, list] of Object.entries(blobs)) state[name] = new DataView(Uint8Array.from(list).buffer);
+    const v = m.stateOf(m.offlineModel(state, async () => ({ ok: {} })), null);
+    v.plot = { scrollTop: 0, clientHeight: 1e6 };
+    v.spacer = { style: {} };
+    v.levels = m.decodeLevels(state.levels_meta, state.levels, v.tape);
+    v.wide = v.left + m.RIGHT + pitch * v.all.count;
+    v.u1 = v.all.count;
+    m.arrange(v);
+    m.composed(v);
+    const marks = v.marks.map(({ tag, cls, given, text, e }) => ({ tag, cls, given, text, e }));
+    return { marks, columns: v.cols.map((c) => [c.a, c.b, c.x]), left: v.left, head: v.head, lanes: v.lanes };
+}"""
+
+
+def live_marks(page: Any, trace: Trace, found: list[Any], pitch: float) -> dict[str, Any]:
+    columns = Columns(trace, found)
+    meta, data = columns.levels(levels_of(trace))
+    state = json.loads(json.dumps({"meta": columns.meta, "levels_meta": meta, "cursor": 0}))
+    blobs = {"columns": list(columns.data), "levels": list(data)}
+    return page.evaluate(COMPOSE, [module(*SCRIPTS), state, blobs, pitch])
+
+
+def drawn(trace: Trace) -> tuple[list[Mark], Layout]:
+    """The marks of the static picture, and its layout."""
+    with pytest.MonkeyPatch.context() as patch:
+        layouts: list[Layout] = []
+        real = scene_module.arrange
+        patch.setattr(scene_module, "arrange", lambda *args: layouts.append(real(*args)) or layouts[-1])
+        return draw(trace).marks, layouts[0]
+
+
+@pytest.mark.parametrize("name", [*TAPES, *TRACES])
+def test_the_live_view_draws_the_marks_of_the_static_picture(page: Any, name: str) -> None:
+    tape = TAPES[name]() if name in TAPES else None
+    trace = gather(tape) if tape is not None else TRACES[name]()
+    scene, layout = drawn(trace)
+    assert layout.gap is None
+    live = live_marks(page, trace, folds(tape) if tape is not None else [], layout.pitch)
+    assert [c[:2] for c in live["columns"]] == [[n, n + 1] for n in range(len(trace.events))]
+    want, got = static_facts(scene, layout), live_facts(live, len(trace.events))
+    assert {kind for kind, facts in want.items() if facts} >= {"block", "chip", "note", "touch", "event"}
+    for kind, facts in want.items():
+        assert without_partner(facts, got[kind]) == without_partner(got[kind], facts) == [], kind
+
+
+def test_what_a_fold_hides_is_hidden_and_the_rest_is_as_in_the_static_picture(page: Any) -> None:
+    tape = view_samples.springs(9)[0]
+    trace = gather(tape)
+    outer = [fold for fold in folds(tape) if fold.parent == -1]
+    columns = Columns(trace, outer)
+    meta, data = columns.levels(levels_of(trace))
+    state = json.loads(json.dumps({"meta": columns.meta, "levels_meta": meta, "cursor": 0}))
+    shut = COMPOSE.replace("v.wide =", "v.open = new Set(); v.all = m.units(v.meta.folds, v.n, v.open); v.wide =")
+    live = page.evaluate(shut, [module(*SCRIPTS), state, {"columns": list(columns.data), "levels": list(data)}, 128.0])
+    last = outer[-1].last
+    assert live["columns"][0][:2] == [outer[0].first, outer[0].last] and len(live["columns"]) < len(trace.events)
+    want = {fact for fact in static_facts(*drawn(trace))["touch"] if fact[-2] >= last}
+    got = {fact for fact in live_facts(live, len(trace.events))["touch"] if fact[-2] >= last}
+    assert without_partner(want, got) == without_partner(got, want) == [] and want
+
+
+# ---- marks as facts: (class, heights, texts, ..., events)
+
+
+def without_partner(facts: Drawn, others: Drawn) -> list[tuple[Any, ...]]:
+    """Facts that the other side does not have: numbers may differ by what float32 and two decimals lose."""
+
+    def same(a: Any, b: Any) -> bool:
+        return abs(a - b) < 0.06 if isinstance(a, float) and isinstance(b, float | int) else a == b
+
+    return [f for f in facts if not any(len(f) == len(o) and all(map(same, f, o)) for o in others)]
+
+
+def near(value: float) -> float:
+    return round(float(value), 3)
+
+
+class Moments:
+    """Which event an x belongs to: -1 the left edge, the count the right one."""
+
+    def __init__(self, columns: list[tuple[int, float]], count: int, left: float):
+        self.columns, self.count, self.left = columns, count, left
+
+    def at(self, x: float, slack: float = 4.0) -> int:
+        for n, place in self.columns:
+            if abs(place - x) <= slack:
+                return n
+        return -1 if x <= self.left + slack else self.count
+
+    def beside(self, x: float) -> tuple[int, float]:
+        """The nearest event, and how far right of it."""
+        n, place = min(self.columns, key=lambda column: abs(column[1] - x))
+        return n, near(x - place)
+
+
+def static_facts(marks: list[Mark], layout: Layout) -> dict[str, Drawn]:
+    moments = Moments([(c.position, c.x) for c in layout.columns], len(layout.trace.events), LEFT)
+    top, labels = layout.top, {m.id: m.text for m in marks if m.kind == "label"}
+    out: dict[str, Drawn] = {k: set() for k in KINDS}
+    for m in marks:
+        if m.id.startswith("legend"):
+            continue
+        y, cls = m.y - top, m.cls.split()
+        ends = moments.at(m.x), moments.at(m.x + m.w)
+        if cls[0] == "block":
+            text = labels.get(f"{m.id}-label", "")
+            out["block"].add((m.cls, near(y), near(m.h), near(m.radius), text, *ends))
+        elif cls[0] == "bar":
+            out["bar"].add((m.cls, near(y), near(m.h), near(m.opacity), *ends))
+        elif cls[0] == "absent":
+            out["absent"].add((near(y), near(m.h), *ends))
+        elif cls[0] == "sign":
+            out["sign"].add(m.cls)
+        elif cls[0] == "meet":
+            n, dx = moments.beside(m.x + m.w / 2)
+            out["meet"].add((near(y + m.h / 2), near(m.w / 2), labels.get(f"{m.id}-label", ""), n, dx))
+        elif cls[0] == "arrow":
+            (x0, y0, *_, y1) = numbers(m.path)
+            out["arrow"].add((m.cls, near(y0 - top), near(y1 - top), near(m.size), moments.beside(x0)[0]))
+        elif cls[0] in ("read", "write", "accumulate"):
+            shape = SIGNS[m.kind]
+            out["touch"].add((cls[0], shape, near(y + m.h / 2), near(m.h / 2), *moments.beside(m.x + m.w / 2)))
+        elif cls[0] == "kept":
+            _, y0, y1, *_ = numbers(m.path)
+            out["kept"].add((near((y0 + y1) / 2 - top), near(y1 - y0), *moments.beside(m.x)))
+        elif cls[0] == "chip":
+            out["chip"].add((m.cls, labels[f"{m.id}-label"], layout_lane(layout, m.id)))
+        elif m.id.startswith("note-"):
+            out["note"].add((m.cls, m.text))
+        elif cls[0] == "event":
+            out["event"].add(
+                (m.cls.replace(" current", ""), labels[f"{m.id}-label"][:SAME], moments.beside(m.x + m.w / 2)[0])
+            )
+        elif cls[0] == "badge":
+            out["badge"].add((labels[f"{m.id}-label"], moments.beside(m.x + m.w / 2)[0]))
+    return out
+
+
+def layout_lane(layout: Layout, key: str) -> int:
+    """The row of a name: `name-m0-1` is on the lane of m0."""
+    return list(layout.lanes).index(key.removeprefix("name-").rpartition("-")[0])
+
+
+def live_facts(live: dict[str, Any], count: int) -> dict[str, Drawn]:
+    moments = Moments([(a, x) for a, _, x in live["columns"]], count, live["left"])
+    out: dict[str, Drawn] = {k: set() for k in KINDS}
+    marks = live["marks"]
+    for k, m in enumerate(marks):
+        g, cls = m["given"], m["cls"].split()
+        following = marks[k + 1]["text"] if k + 1 < len(marks) and marks[k + 1]["tag"] == "text" else ""
+        ends = (moments.at(g["x"]), moments.at(g["x"] + g["width"])) if "width" in g else ()
+        if cls[0] == "block":
+            label = marks[k + 2]
+            text = label["text"] if label["cls"] == "mono" and label["given"]["y"] < live["head"] + 1e6 else ""
+            text = text if re.fullmatch(r"v≤?\d+", text) and label["given"]["x"] > g["x"] else ""
+            out["block"].add((m["cls"], near(g["y"]), near(g["height"]), near(g["rx"]), text, *ends))
+        elif cls[0] == "bar":
+            out["bar"].add((m["cls"], near(g["y"]), near(g["height"]), near(g["opacity"]), *ends))
+        elif cls[0] == "absent":
+            out["absent"].add((near(g["y"]), near(g["height"]), *ends))
+        elif cls[0] == "sign":
+            out["sign"].add(m["cls"])
+        elif cls[0] == "meet":
+            text = following if following.startswith("+") else ""
+            out["meet"].add((near(g["cy"]), near(g["r"]), text, *moments.beside(g["cx"])))
+        elif cls[0] == "arrow":
+            x0, y0, *_, y1 = numbers(g["d"])
+            out["arrow"].add((m["cls"], near(y0), near(y1), near(g["stroke-width"]), moments.beside(x0)[0]))
+        elif cls[0] in ("read", "write", "accumulate"):
+            x, y, r = center(m)
+            out["touch"].add((cls[0], m["tag"], near(y), near(r), *moments.beside(x)))
+        elif cls[0] == "kept":
+            x, y0, y1, *_ = numbers(g["d"])
+            out["kept"].add((near((y0 + y1) / 2), near(y1 - y0), *moments.beside(x)))
+        elif cls[0] == "chip":
+            text = next(later["text"] for later in marks[k + 1 :] if later["tag"] == "text")
+            out["chip"].add((m["cls"], text, g["data-lane"]))
+        elif m["cls"] in ("note", "faint") and g["x"] == 16:
+            out["note"].add((m["cls"], m["text"]))
+        elif cls[0] == "event":
+            out["event"].add((m["cls"], following[:SAME], moments.beside(g["x"] + g["width"] / 2)[0]))
+        elif cls[0] == "badge":
+            out["badge"].add((following, moments.beside(g["x"] + g["width"] / 2)[0]))
+    return out
+
+
+KINDS = ("block", "bar", "absent", "sign", "meet", "arrow", "touch", "kept", "chip", "note", "event", "badge")
+
+
+def center(mark: dict[str, Any]) -> tuple[float, float, float]:
+    g = mark["given"]
+    if mark["tag"] == "circle":
+        return g["cx"], g["cy"], g["r"]
+    if mark["tag"] == "rect":
+        return g["x"] + g["width"] / 2, g["y"] + g["height"] / 2, g["width"] / 2
+    x, y, r, *_ = numbers(g["d"])
+    return x, y + r, r
+
+
+def numbers(path: str) -> list[float]:
+    return [float(text) for text in re.findall(r"-?[\d.]+(?:e-?\d+)?", path)]

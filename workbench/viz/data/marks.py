@@ -1,0 +1,276 @@
+"""How what lies on the lanes looks: its class, height, thickness, sign and text. Only x is left to whoever draws it.
+
+The static picture (`picture/scene`) and the live view (`live/*.js`, by way of `columns`) draw these marks and decide
+nothing about them. y is measured like the tops of the lanes; `DRAWING` holds the distances that both keep from events.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .lanes import NAME_BUDGET, Bar, Block, Flow, Lane
+from .text import bytes_text, clean, fit, text_width
+from .trace import AdjointLevel, EventColumn, Kept, NameRange, TouchMark
+
+MOMENT = 3.0  # between an event and the versions and adjoints beside it
+SLOT = 9.0  # between two signs that would cover each other
+WORST, BEST = 3.0, -6.0  # log10 of the adjoints between which the thickness of a bar grows
+THIN, THICK, ZERO = 2.5, 14.0, 5.0
+FAINT, FULL = 0.45, 0.95  # opacities of bars
+STATES = ("value", "zero", "nan", "inf")
+ARROWS = {"value": "arrow", "zero": "arrow dead", "nan": "arrow ill", "inf": "arrow ill"}
+CROWD = 3  # arrows of an event from which they are thinner
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+CHIP_ROOM, NOTE_ROOM, EDGE = 182.0, 194.0, 180.0
+
+
+class Sign(NamedTuple):
+    """The sign of one way to access memory: its shape, how far right of the event, and what it adds to the radius."""
+
+    shape: str
+    dx: float
+    more: float
+
+
+SIGNS = {
+    "read": Sign("circle", -7.0, 0.0),
+    "write": Sign("square", 13.0, 0.0),
+    "accumulate": Sign("diamond", 13.0, 1.0),
+}
+KEPT_DX, MEET_DX = -8.0, -10.0
+ARROW_FROM, ARROW_TO, BEND_MOST, BEND, BEND_END = 6.0, -1.0, 40.0, 0.31, 0.57
+LABEL_FIRST, LABEL, LABEL_ROOM = 9.0, 21.0, 26.0  # indents of the text of a version, and what it leaves free
+DRAWING = {
+    "moment": MOMENT, "slot": SLOT, "kept": KEPT_DX, "meet": MEET_DX, "arrow": [ARROW_FROM, ARROW_TO],
+    "bend": [BEND_MOST, BEND, BEND_END], "label": [LABEL_FIRST, LABEL, LABEL_ROOM],
+    "signs": [[how, *sign] for how, sign in SIGNS.items()],
+}  # fmt: skip
+
+
+class Chip(NamedTuple):
+    """One name of a lane: what is written, and the whole name with its bytes."""
+
+    text: str
+    title: str
+    name: str
+
+
+class Note(NamedTuple):
+    """What stands below the names: that memory is shared, or its type and size."""
+
+    look: str
+    text: str
+    title: str
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMark:
+    """A version: its box on the value track, and its text ("" where it would be too low)."""
+
+    look: str
+    y: float
+    tall: float
+    radius: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BarMark:
+    """An adjoint: `thick` around the middle `y`; `sign`: the radius of the sign of NaN and Inf."""
+
+    state: str
+    y: float
+    thick: float
+    opacity: float = 1.0
+    sign: float = 0.0
+
+    @property
+    def look(self) -> str:
+        return "absent" if self.state == "absent" else f"bar {self.state}"
+
+
+@dataclass(frozen=True, slots=True)
+class Meet:
+    """How many contributions meet in an adjoint. No text where it would be too low."""
+
+    y: float
+    radius: float
+    text: str
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """From the adjoint of what an event wrote, at y0, to that of what it read, at y1."""
+
+    look: str
+    y0: float
+    y1: float
+    size: float
+
+
+# ---- names
+
+
+def chips(lane: Lane) -> list[Chip]:
+    track = lane.track
+    out = [Chip(_name_text(lane, name), name_title(lane, name), clean(name.name)) for name in track.names[:NAME_BUDGET]]
+    rest = track.names[NAME_BUDGET:]
+    if rest:
+        out.append(Chip(f"+{len(rest)} names", ", ".join(clean(name.name) for name in rest), ""))
+    return [Chip(fit(text, CHIP_ROOM, 11.5, True), title, name) for text, title, name in out]
+
+
+def _name_text(lane: Lane, name: NameRange) -> str:
+    text = clean(name.name)
+    if lane.track.partial(name.lo, name.hi):
+        extent = lane.track.range_text(name.lo, name.hi)
+        room = EDGE - text_width(" " + extent, 11.5, True)
+        text = f"{fit(text, room, 11.5, True)} {extent}"
+    return text
+
+
+def name_title(lane: Lane, name: NameRange) -> str:
+    strided = ", strided: it skips bytes in between" if name.strided else ""
+    return f"{clean(name.name)}: bytes [{name.lo}:{name.hi}) of {lane.track.nbytes}{strided}"
+
+
+def note(lane: Lane) -> Note:
+    track = lane.track
+    what = " · ".join(part for part in (clean(track.text), bytes_text(track.nbytes)) if part)
+    if track.aliased:
+        number = len(track.names)
+        text = f"one memory, {NUMBERS[number] if number < len(NUMBERS) else number} names"
+        return Note("note", text, f"{text}: {what}", 11.0)
+    return Note("faint", fit(what, NOTE_ROOM, 10), what, 10.0)
+
+
+# ---- versions and accesses
+
+
+def block_mark(lane: Lane, block: Block) -> BlockMark:
+    y, tall = lane.value_span(block.lo, block.hi)
+    tall = max(tall - 1, 1.5) if len(lane.cuts) > 2 else tall
+    text = version_text(block) if tall >= 11 else ""
+    return BlockMark("block strided" if block.version.strided else "block", y, tall, min(4, tall / 3), text)
+
+
+def version_text(block: Block) -> str:
+    return f"{version_prefix(block.version.mixed)}{block.version.number}"
+
+
+def version_prefix(mixed: bool) -> str:
+    return "v≤" if mixed else "v"
+
+
+def touch_place(lane: Lane, touch: TouchMark | NameRange) -> tuple[float, float]:
+    """The middle of a sign and its radius, before what its shape adds."""
+    y, tall = lane.value_span(touch.lo, touch.hi)
+    return y + tall / 2, min(4.0, max(tall / 2 - 1.5, 2.0))
+
+
+def kept_place(lane: Lane, kept: Kept | NameRange) -> tuple[float, float]:
+    """The middle of the sign of kept bytes, and half its height."""
+    y, tall = lane.value_span(kept.lo, kept.hi)
+    return y + tall / 2, min(5.0, max(tall / 2 - 1.5, 2.5))
+
+
+def slots_of(lanes: Mapping[str, Lane], event: EventColumn) -> tuple[dict[int, int], dict[int, int]]:
+    """How many places to the left each read and each kept sign of an event goes, so that none covers another."""
+    taken: dict[str, list[tuple[float, float, float]]] = {}
+    reads, kepts = {}, {}
+    for n, touch in enumerate(event.touches):
+        if touch.how == "read" and touch.allocation in lanes:
+            middle, r = touch_place(lanes[touch.allocation], touch)
+            reads[n] = _free(SIGNS["read"].dx, middle - r - 1, middle + r + 1, taken.setdefault(touch.allocation, []))
+    for n, kept in enumerate(event.kept):
+        if kept.allocation in lanes:
+            middle, h = kept_place(lanes[kept.allocation], kept)
+            kepts[n] = _free(KEPT_DX, middle - h, middle + h, taken.setdefault(kept.allocation, []))
+    return reads, kepts
+
+
+def _free(start: float, top: float, bottom: float, taken: list[tuple[float, float, float]]) -> int:
+    """The first place left of `start` where no earlier sign is in the way."""
+    x, slot = start, 0
+    while any(abs(x - tx) < SLOT and top < tb and ty < bottom for tx, ty, tb in taken):
+        x, slot = x - SLOT, slot + 1
+    taken.append((x, top, bottom))
+    return slot
+
+
+# ---- adjoints
+
+
+def thickness(level: AdjointLevel) -> float:
+    """2.5 to 14: log10 of the largest adjoint, clamped to 1e-6 .. 1e3, so that two pictures compare."""
+    if level.state != "value":
+        return THICK if level.state in ("nan", "inf") else ZERO
+    size = math.log10(level.max_abs) if level.max_abs > 0 else BEST
+    return THIN + (THICK - THIN) * (min(max(size, BEST), WORST) - BEST) / (WORST - BEST)
+
+
+def bar_mark(lane: Lane, bar: Bar, level: AdjointLevel) -> BarMark:
+    y, tall = lane.adjoint_span(bar.lo, bar.hi)
+    state, full = level.state, thickness(level)
+    thick = min(full, max(tall - 2, 2.0))
+    if state in ("nan", "inf"):
+        thick = max(thick, min(6.0, tall))
+        return BarMark(state, y + tall / 2, thick, FULL, min(4.0, thick / 2 - 1))
+    faint = round(0.5 + 0.045 * (full - 4), 2) if state == "value" else FULL
+    return BarMark(state, y + tall / 2, thick, min(max(faint, FAINT), FULL))
+
+
+def absent_marks(lane: Lane, bar: Bar, blocks: Sequence[Block]) -> Iterator[tuple[int, Block, BarMark]]:
+    """No adjoint below a value that somebody used, as (number of the block, the piece, its mark).
+
+    Below no value nothing is missing."""
+    for n in range(bisect_right(blocks, bar.e0, key=lambda block: block.e1), len(blocks)):
+        block = blocks[n]
+        e0, e1 = max(block.e0, bar.e0), min(block.e1, bar.e1)
+        lo, hi = max(block.lo, bar.lo), min(block.hi, bar.hi)
+        if e0 >= e1 or lo >= hi:
+            continue
+        y, tall = lane.adjoint_span(lo, hi)
+        if tall >= 4 or lo == bar.lo:
+            piece = Block(block.allocation, lo, hi, block.version, e0, e1)
+            yield n, piece, BarMark("absent", y + tall / 2, 3.0)
+
+
+def meet_mark(lane: Lane, level: AdjointLevel) -> Meet:
+    y, tall = lane.adjoint_span(level.lo, level.hi)
+    text, radius = f"+{level.contributions}", 8.0 if tall >= 11.5 else 3.0
+    size = 10.0 if len(text) < 3 else 7.5
+    return Meet(y + tall / 2, radius, text if radius > 3 and len(text) < 4 else "", size)
+
+
+def arrows_of(
+    lanes: Mapping[str, Lane], event: EventColumn, position: int, flows: Mapping[tuple[int, int], Flow]
+) -> Iterator[tuple[int, int, Arrow]]:
+    """(written touch, read touch, arrow) wherever an adjoint came in and something was there to receive it.
+
+    Within one memory at one range the bar itself carries on, so there is no arrow."""
+    crowd = 0.65 if len(event.arrows or ()) > CROWD else 1.0
+    for w, r in event.arrows or ():
+        after, before = flows[position, w].after, flows[position, r].before
+        if after is None or before is None or after.state == "zero":
+            continue
+        written, read = event.touches[w], event.touches[r]
+        source, target = lanes.get(written.allocation), lanes.get(read.allocation)
+        if source is None or target is None:
+            continue
+        if written.allocation == read.allocation and (written.lo, written.hi) == (read.lo, read.hi):
+            continue
+        y0, y1 = adjoint_middle(source, written), adjoint_middle(target, read)
+        size = 1.4 + 0.14 * thickness(before) if before.state == "value" else 1.8
+        yield w, r, Arrow(ARROWS[before.state], y0, y1, round(size * crowd, 2))
+
+
+def adjoint_middle(lane: Lane, touch: Any) -> float:
+    y, tall = lane.adjoint_span(touch.lo, touch.hi)
+    return y + tall / 2
