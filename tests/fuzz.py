@@ -934,6 +934,15 @@ class Program:
         self.run(arrays)
         return float(sum((w * plain(arrays[n])).sum() for n, w in self.seeds().items()))
 
+    def walked(self, arrays: dict[str, Any] | None = None, keep: str = "needed") -> tuple[wb.Tape, dict, dict]:
+        """The tape of the compiled program after a backward pass, the arrays, and the seeds by name. May be refused."""
+        arrays = self.arrays(self.contents(), True) if arrays is None else arrays
+        with wb.Tape(keep=keep) as tape:
+            self.run(arrays)
+        seeds = {n: self.fill(n, w, False) for n, w in self.seeds().items() if tape.has_touched(arrays[n].span)}
+        tape.backward(grads={arrays[n]: seed for n, seed in seeds.items()})
+        return tape, arrays, seeds
+
     def gradient(self, twice: bool = False) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Gradients of the required arrays, and the final contents, which the walk must leave alone."""
         contents = self.contents()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import functools
 import importlib
 import inspect
 import json
@@ -92,6 +93,11 @@ class Import:
     in_function: bool
 
 
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def layer(module: str) -> int:
     """Height of a module in the stack; raises LookupError for a module that nobody has placed."""
     name = module.removeprefix("workbench").removeprefix(".")
@@ -140,6 +146,7 @@ def imports(module: str, text: str, is_package: bool, known: set[str]) -> list[I
     return found
 
 
+@functools.cache
 def imports_of(module: str) -> list[Import]:
     path = MODULES[module]
     return imports(module, path.read_text("utf-8"), path.name == "__init__.py", set(MODULES) | PACKAGES)
@@ -272,7 +279,7 @@ def test_no_file_is_longer_than_700_lines() -> None:
 
 def python_functions(path: Path) -> Iterator[tuple[str, int]]:
     """The functions of a file with their numbers of lines, decorators left out."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
@@ -312,15 +319,14 @@ def test_every_folder_of_the_package_is_a_package() -> None:
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_every_module_says_what_it_is_in_at_most_12_lines(module: str) -> None:
-    said = ast.get_docstring(ast.parse(MODULES[module].read_text("utf-8")))
+    said = ast.get_docstring(tree(MODULES[module]))
     assert said, "a module docstring says what the file is and its one idea"
     assert said.count("\n") < 12
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_nothing_is_printed_on_stdout(module: str) -> None:
-    tree = ast.parse(MODULES[module].read_text("utf-8"))
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    calls = [n for n in ast.walk(tree(MODULES[module])) if isinstance(n, ast.Call)]
     assert [n.lineno for n in calls if ast.unparse(n.func) == "print"] == []
 
 

@@ -36,6 +36,7 @@ def spans(draw, room=ROOM):
     return draw(st.integers(0, 60)) - low, shape, strides, itemsize
 
 
+@pytest.mark.slow
 @settings(max_examples=1500, deadline=None)
 @given(spans(), spans())
 def test_overlap_of_strided_spans_is_what_brute_force_finds(one, two):
@@ -45,6 +46,7 @@ def test_overlap_of_strided_spans_is_what_brute_force_finds(one, two):
     assert b.overlaps(a) is a.overlaps(b)
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(spans())
 def test_the_facts_about_one_span_are_what_brute_force_finds(one):
@@ -58,6 +60,7 @@ def test_the_facts_about_one_span_are_what_brute_force_finds(one):
         assert span.dense is (sorted(every) == list(range(low, high)))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(spans(), st.data())
 def test_a_box_is_the_bytes_of_its_indices(one, data):

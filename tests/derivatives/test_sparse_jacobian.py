@@ -130,6 +130,7 @@ TAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mode", [None, "rows", "columns"])
 @pytest.mark.parametrize("case", TAPES)
 def test_a_sparse_jacobian_is_the_dense_one_to_the_last_bit(walks, case, mode):
@@ -224,6 +225,7 @@ def test_colours_cross_nowhere():
         assert len(set().union(*[sets[k] for k in g])) == sum(len(sets[k]) for k in g)
 
 
+@pytest.mark.slow
 def test_workers_may_share_the_colours():
     tape, y, u = banded_twice()
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:

@@ -96,6 +96,7 @@ def executors(request, processes):
     return {"processes": lambda: processes, "threads": lambda: ThreadPoolExecutor(2)}[request]()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["processes", "threads"])
 @pytest.mark.parametrize("mode", ["rows", "columns"])
 def test_a_jacobian_is_the_same_to_the_last_bit(processes, kind, mode):
@@ -287,6 +288,7 @@ def killed_once(mark: str):
     return value
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_mid_sweep_loses_no_row(tmp_path, caplog):
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
         found = wb.sweep(killed_once(str(tmp_path / "mark")), range(8), executor)
@@ -305,6 +307,7 @@ def dask():
         yield client.get_executor()
 
 
+@pytest.mark.slow
 def test_a_cluster_of_two_workers_gives_the_same_rows(dask):
     tape, x, start, _ = springs()
     np.testing.assert_array_equal(
@@ -316,6 +319,7 @@ def test_a_cluster_of_two_workers_gives_the_same_rows(dask):
         np.testing.assert_array_equal(g, h)
 
 
+@pytest.mark.slow
 def test_a_worker_of_the_cluster_that_is_killed_loses_no_row(dask, tmp_path):
     found = wb.sweep(killed_once(str(tmp_path / "mark")), range(8), dask)
     assert found == [k * k for k in range(8)] and (tmp_path / "mark").exists()

@@ -469,6 +469,7 @@ def test_scipy_minimizes_a_kernel():
     assert len(loss.tape) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.needs_torch
 def test_an_optimizer_of_torch_minimizes_a_kernel():
     import torch
@@ -598,6 +599,7 @@ def pick(y: wb.array2d(dtype=wb.float64), n: int, loss: wb.array(dtype=wb.float6
     wb.atomic_add(loss, 0, y[wb.tid(), n])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n, second", [*enumerate([1, 2, -2, 3, 1.5, 2 / 3, -1, 2, 2, -2 / 9, -2, -np.inf])])
 def test_what_happens_to_have_the_tangent_zero_has_a_second_derivative(n: int, second: float, backend: str):

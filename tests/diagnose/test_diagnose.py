@@ -129,6 +129,7 @@ def only(findings: Findings, slug: str) -> Finding:
 # ---- gradients that end
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("kernel", "values", "line", "reason"),
     [
@@ -531,6 +532,7 @@ def test_a_swinging_chain_has_no_problems_and_its_gradients_do_not_change():
     assert before.any()
 
 
+@pytest.mark.slow
 def test_no_program_of_the_corpus_has_a_problem_but_one_that_multiplies_by_zero(backend):
     wb.config.backend = "numpy"
     programs = [p for p in load().values() if wb.float64 in p.dtypes]

@@ -131,6 +131,7 @@ def test_a_constant_part_of_our_own_memory_leaves_the_rest_writable():
     assert a.numpy().tolist() == [1.0, 2.0, 5.0, 6.0]
 
 
+@pytest.mark.slow
 def test_the_guard_lives_as_long_as_the_memory():
     n = np.array([3.0, 4.0], dtype=np.float32)
     n.flags.writeable = False

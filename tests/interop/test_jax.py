@@ -63,6 +63,7 @@ W = np.array([1.0, 2.0, -0.5], dtype=np.float32)
 # ---- arrays
 
 
+@pytest.mark.slow
 def test_a_jax_array_is_read_without_a_copy_and_cannot_be_written(jax):
     x = jax.numpy.arange(6.0).reshape(2, 3)
     a = wb.from_jax(x)
@@ -135,6 +136,7 @@ def test_what_jax_would_change_in_silence_is_refused(jax):
 # ---- functions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
 @pytest.mark.parametrize("jit", [False, True])
 def test_gradients_agree_with_those_of_jax(jax, backend, jit):
@@ -158,6 +160,7 @@ def test_gradients_agree_with_those_of_jax(jax, backend, jit):
         np.testing.assert_allclose(g, w, rtol=2e-5)
 
 
+@pytest.mark.slow
 def test_python_numbers_and_integers_and_several_outputs_in_float64(jax, x64):
     f = wb.interop.jax.function(double, outputs=[3, 1], dim=3)
     x = jax.numpy.asarray(X, dtype="float64")
@@ -195,6 +198,7 @@ def test_one_array_for_two_arguments_has_two_gradients(jax):
     np.testing.assert_allclose(dx, np.cos(X) * X + 2 * X, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_vmap_launches_once_per_element(jax):
     jnp = jax.numpy
     f = wb.interop.jax.function(mix, dim=3)

@@ -80,6 +80,7 @@ def gradients(name: str, n: int, backend: str) -> list[np.ndarray]:
     return [a.numpy().copy() for a in (y, x.grad, m.grad) if a is not None]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("n", [1, 2, 7, 63, 64, 65, 130, 200])
 def test_a_block_of_threads_computes_what_each_thread_would(name, n):
@@ -256,6 +257,7 @@ def meet(x: wb.array(dtype=wb.float32), idx: wb.array(dtype=int), y: wb.array(dt
     z[0] += wb.float64(a)
 
 
+@pytest.mark.slow
 def test_threads_that_meet_in_a_cell_are_no_vector():
     assert form(meet)[0] is not None
     data, idx = np.linspace(-1, 1, 301).astype(np.float32), np.arange(301, dtype=np.int32) % 7

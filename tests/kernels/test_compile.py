@@ -132,6 +132,7 @@ def test_a_refused_text_says_what_the_compiler_said(cache):
     assert not list(cache.glob("*"))
 
 
+@pytest.mark.slow
 @pytest.mark.needs_cc
 def test_many_processes_may_compile_one_text_at_once(cache):
     started = [in_process(BUILD, cache) for _ in range(4)]
@@ -181,6 +182,7 @@ print(moment)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.needs_cc
 def test_a_kill_at_any_moment_leaves_nothing_broken(cache):
     process = in_process(KILLED, cache)
@@ -306,6 +308,7 @@ def test_the_pool_runs_every_cell_once(cells):
         np.testing.assert_array_equal(x, [*(50.0 * np.arange(cells)), 0])
 
 
+@pytest.mark.slow
 @pytest.mark.needs_cc
 def test_the_pool_sleeps_when_there_is_no_work(cache):
     """Seen by the scheduler: the states of all threads of a process that has just used the pool."""
@@ -344,6 +347,7 @@ def test_two_python_threads_may_use_the_pool_at_once():
         np.testing.assert_array_equal(x, 200.0 * np.arange(1000))
 
 
+@pytest.mark.slow
 @pytest.mark.needs_cc
 def test_a_forked_child_makes_a_pool_of_its_own(cache):
     process = in_process(
@@ -366,6 +370,7 @@ assert run()
     assert process.returncode == 0, err
 
 
+@pytest.mark.slow
 @pytest.mark.needs_cc
 def test_a_forked_child_does_not_wait_for_what_its_parent_compiles(cache):
     process = in_process(
@@ -387,6 +392,7 @@ assert not c_library.lost(pending)
     assert process.returncode == 0, err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(cache):
     process = in_process(
@@ -454,6 +460,7 @@ def test_nvrtc_of_the_wheel_does_without_cupy(cache, monkeypatch):
         nvrtc.to_cubin("broken\n", "sm_80")
 
 
+@pytest.mark.slow
 def test_the_compilers_import_without_cupy(cache):
     process = in_process(
         """
@@ -506,6 +513,7 @@ print(x.grad.numpy().tolist())
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_and_its_adjoint_compile_side_by_side_and_long_waits_show_a_bar(tmp_path):
     """The compiler here goes on when a second one has begun, and then takes long."""
     slow, begun = tmp_path / "slow-cc", tmp_path / "begun"

@@ -74,6 +74,7 @@ def gradients(program, F, backend: str) -> dict[str, np.ndarray]:
     return found | {f"d_{name}": a.grad.numpy().astype(float) for name, a in floats.items()}
 
 
+@pytest.mark.sampled
 @pytest.mark.filterwarnings("ignore:.*overw:UserWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_program_computes_on_an_emulated_gpu_what_the_interpreter_does(name, texts, monkeypatch):
@@ -103,6 +104,7 @@ def weighted() -> wb.Kernel:
     return weighted
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("aligned", [True, False])
 @pytest.mark.parametrize("n", [1, 31, 64, 500])
 def test_sums_over_blocks_and_whole_words_are_exact(n: int, aligned: bool, texts):
@@ -144,6 +146,7 @@ extern "C" __global__ void meet(const meet_args args) {{
 """
 
 
+@pytest.mark.slow
 def test_the_threads_that_are_together_add_once_where_they_meet_in_one_cell(machine):
     meet = machine.entry("#define WB_FN static inline\n" + MEET.format(sums=emit_cuda.WARP_SUM), "meet")
     rng = np.random.default_rng(0)

@@ -122,6 +122,7 @@ extern "C" __global__ void heavy(float *p, int n) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
 def test_registers_and_local_memory_are_those_that_the_assembler_reports(arch: str):
     for most, spills in ((255, False), (24, True)):
@@ -294,6 +295,7 @@ def test_bounds_are_checked_where_a_sum_grows():
     assert guard < text.index("wb_place0 = &") < text.index("wb_sum0 +=") < text.index("wb_block_add(wb_place0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_60", "sm_70", "sm_75", "sm_90"])
 def test_the_sums_become_machine_code_for_every_gpu(arch: str):
     for kernel in (one_loss, one_row):

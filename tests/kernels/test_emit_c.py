@@ -1,5 +1,6 @@
 """The text of kernels, judged by what it computes: every control and memory row through the machine's C compiler."""
 
+import collections
 import ctypes
 import inspect
 import re
@@ -156,6 +157,7 @@ def test_each_axis_of_the_grid_is_its_own_index(rank):
     np.testing.assert_array_equal(z.ravel(), np.arange(z.size))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("type", [s for s in SCALARS], ids=str)
 def test_every_scalar_type_passes_through_memory_and_arguments(type):
     with Making(s=type, x=Array(type), y=Array(type), z=Array(type)) as (k, s, x, y, z):
@@ -310,6 +312,14 @@ def _linear_rows():
                 continue
 
 
+def test_every_linear_row_has_operands_that_its_type_rule_takes():
+    """A type rule that refuses what it should take would drop its row, or one of its forms, below."""
+    forms = collections.Counter(name for name, _, _ in _linear_rows())
+    every = {n for n, row in R.items() if row.expand is not None and not row.typed_by_attr}
+    assert every - forms.keys() == set() and forms.total() == 57, forms
+
+
+@pytest.mark.sampled
 @pytest.mark.parametrize("name, types, out", list(_linear_rows()), ids=lambda x: str(x)[:40])
 def test_a_linear_row_in_c_is_its_meaning_on_the_host(name, types, out):
     with Making(**{f"x{n}": t for n, t in enumerate(types)}, z=Array(out)) as (k, *args, z):
@@ -474,6 +484,7 @@ UPDATES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("type", [int8, int32, uint32, int64, float16, float32, float64], ids=str)
 @pytest.mark.parametrize("name", UPDATES)
@@ -719,6 +730,7 @@ DEVICE = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.needs_nvrtc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("variant", ["plain", "fast", "checked"])

@@ -291,6 +291,7 @@ def test_the_gradient_of_an_array_argument_is_added_to_its_memory():
     np.testing.assert_allclose(dx, SEED * (6 * X * after**2 + 1) + np.roll(SEED, 1) * before**2 * 6 * X)
 
 
+@pytest.mark.slow
 def test_many_threads_may_add_to_one_cell():
     n = 20_000
 

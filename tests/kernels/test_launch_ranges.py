@@ -548,6 +548,7 @@ def _inside(index, shape):
     return all(0 <= i < n for i, n in zip(index, shape, strict=True))
 
 
+@pytest.mark.slow
 @thorough
 @given(st.data())
 def test_boxes_contain_all_that_was_touched(data):
@@ -559,6 +560,7 @@ def test_boxes_contain_all_that_was_touched(data):
             assert of[stmt] and all(lo <= i <= hi for i, (lo, hi) in zip(index, of[stmt], strict=True))
 
 
+@pytest.mark.slow
 @thorough
 @given(st.data())
 def test_a_refusal_is_always_true(data):
@@ -569,6 +571,7 @@ def test_a_refusal_is_always_true(data):
         assert any(not _inside(index, launch[2][name]) for _, name, index, _ in k.run(*launch))
 
 
+@pytest.mark.slow
 @thorough
 @given(st.data())
 def test_straight_code_is_refused_exactly_when_it_leaves_an_array(data):
@@ -581,6 +584,7 @@ def test_straight_code_is_refused_exactly_when_it_leaves_an_array(data):
             launch_ranges.check(k.f, LaunchForm(*launch))
 
 
+@pytest.mark.slow
 @thorough
 @given(st.data())
 def test_private_means_that_no_address_has_two_threads(data):
@@ -593,6 +597,7 @@ def test_private_means_that_no_address_has_two_threads(data):
                 assert name != array or owner.setdefault(index, thread) == thread
 
 
+@pytest.mark.slow
 @thorough
 @given(st.data())
 def test_a_write_race_is_always_true(data):

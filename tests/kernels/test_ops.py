@@ -427,6 +427,7 @@ def computed(library: ctypes.CDLL, n: int, args: list[np.ndarray], out: T.Scalar
     return arrays[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.needs_cc
 def test_the_c_text_of_a_row_computes_its_meaning(tmp_path):
     jobs = [
@@ -488,6 +489,7 @@ def linear_function(n: int, row: Row, args: list, attr) -> str:
     return f"void f{n}(const double *x, double *y) {{ {' '.join(lines)} }}"
 
 
+@pytest.mark.slow
 @pytest.mark.needs_cc
 def test_the_c_text_of_a_linear_row_computes_its_meaning(tmp_path):
     jobs = [(ROWS[c[0]], drawn(c, 2), c[2]) for c in FLAT if ROWS[c[0]].expand is not None]

@@ -233,6 +233,7 @@ def numbers(case):
     return kernel, dim, [rng.normal(size=s) for s in shapes], out, rng.normal(size=out)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", CASES)
 def test_a_split_adjoint_is_the_whole_one_and_the_derivative(monkeypatch, way, case):
     kernel, dim, values, out, seed = numbers(case)
@@ -268,6 +269,7 @@ def test_single_precision_agrees_to_rounding(monkeypatch, way):
     np.testing.assert_allclose(split, want[1:-1, 1:-1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_views_without_contiguous_rows_are_split_exactly(monkeypatch, way):
     rng = np.random.default_rng(7)
     big, seed = rng.normal(size=(8, 9)), rng.normal(size=(6, 7))
@@ -284,6 +286,7 @@ def test_views_without_contiguous_rows_are_split_exactly(monkeypatch, way):
     assert not found[0][0].any() and not found[0][:, -1].any() and found[0][1:-1, 1:-1].all()
 
 
+@pytest.mark.slow
 def test_steps_of_a_simulation_through_two_buffers(monkeypatch, way):
     """A hundred steps of a nonlinear stencil, forwards and back, split and whole."""
 
@@ -356,6 +359,7 @@ def column(u: wb.array2d(dtype=F), y: wb.array(dtype=F)):
     y[i] = u[i, 0] * u[0, i]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("kernel", "dim", "shape", "out", "more"),
     [
@@ -421,6 +425,7 @@ def wave_gradients(start, rows: bool, asked: bool, steps: int = 5):
     return found[0]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_time_loop_has_the_same_gradient_however_its_shadows_are_kept(monkeypatch, way, rows, asked):
@@ -433,6 +438,7 @@ def test_a_time_loop_has_the_same_gradient_however_its_shadows_are_kept(monkeypa
     wave.program().plans.clear()
 
 
+@pytest.mark.slow
 def test_the_wave_gradient_is_its_derivative(monkeypatch):
     sizes(monkeypatch, 1)
     start = np.random.default_rng(1).normal(size=(9, 8))
@@ -450,6 +456,7 @@ def test_the_wave_gradient_is_its_derivative(monkeypatch):
     np.testing.assert_allclose((gradient * v).sum(), loss(v), rtol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0, 1])
 def test_one_array_given_twice_is_one_array(monkeypatch, way, offset):
     """offset=1: two views that overlap without being the same."""

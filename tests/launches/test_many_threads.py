@@ -89,6 +89,7 @@ def gradients(kernel, times: int, backend: str):
     return [*values, x.grad.numpy()]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "kernel",
     [dynamic_loops, in_place_loops, neighbours, neighbours_by_branches, scattered, whiles],

@@ -313,6 +313,7 @@ def test_the_event_of_a_map_names_the_func_and_the_user_s_line():
 # ---- operators
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "formula",
     [
@@ -333,6 +334,7 @@ def test_operators_of_arrays_are_exact(formula):
     check(formula, formula, A, B)
 
 
+@pytest.mark.slow
 def test_operators_in_place_read_before_they_overwrite():
     def updated(x, y):
         h = x * 1.0

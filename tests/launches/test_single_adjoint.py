@@ -155,6 +155,7 @@ def stencil(x: wb.array2d(dtype=F), y: wb.array2d(dtype=F)):
         y[i, j] = x[i - 1, j] * x[i + 1, j] + x[i, j - 1] * x[i, j]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("way", ["whole", "pull", "parts"])
 def test_a_large_stencil_has_all_its_contributions(monkeypatch, way):
     monkeypatch.setattr(thresholds, "PARALLEL_FROM", 1 if way != "whole" else 1 << 40)

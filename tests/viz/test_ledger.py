@@ -14,12 +14,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
-from workbench.errors import GradientError, KernelError, LaunchError
-from workbench.kernels.compile.c_compiler import available
+from workbench.errors import GradientError
 from workbench.kernels.passes import ledger_adjoint
 from workbench.viz.inspect import ledger as module
-
-REFUSALS = (KernelError, LaunchError, GradientError)
 
 
 @pytest.fixture(params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)], autouse=True)
@@ -356,46 +353,38 @@ def test_a_long_ledger_is_listed_by_its_ends():
 # ---- random tapes
 
 
-def ledgers(program: fuzz.Program, backend: str, count: int = 8) -> list[tuple]:
+def ledgers(program: fuzz.Program, tape: wb.Tape, arrays: dict, seeds: dict) -> list[tuple]:
     """Some cells of a random tape at some moments: the walk's own number and the rows."""
-    before, wb.config.backend = wb.config.backend, backend
-    try:
-        program.compile()
-        arrays = program.arrays(program.contents(), True)
-        with wb.Tape() as tape:
-            program.run(arrays)
-        wanted = {n: w for n, w in program.seeds().items() if tape.has_touched(arrays[n].span)}
-        tape.backward(grads={arrays[n]: program.fill(n, w, False) for n, w in wanted.items()})
-        rng, found = random.Random(program.seed), []
-        for _ in range(count):
-            a = arrays[rng.choice(sorted(wanted) or ["A"])]
-            field = rng.choice("av") if a is arrays["P"] else ""
-            part = a.field(field) if field else a
-            index = tuple(rng.randrange(n) for n in (*part.shape, *getattr(part.dtype, "shape", ())))
-            at = rng.choice([None, *tape.events])
-            book = tape.ledger(a, (field, *index) if field else index, at)
-            found.append((book, tape.adjoint(part, at)[index]))
-        return found
-    finally:
-        wb.config.backend = before
+    rng, found = random.Random(program.seed), []
+    for _ in range(8):
+        a = arrays[rng.choice(sorted(seeds) or ["A"])]
+        field = rng.choice("av") if a is arrays["P"] else ""
+        part = a.field(field) if field else a
+        index = tuple(rng.randrange(n) for n in (*part.shape, *getattr(part.dtype, "shape", ())))
+        at = rng.choice([None, *tape.events])
+        book = tape.ledger(a, (field, *index) if field else index, at)
+        found.append((book, tape.adjoint(part, at)[index]))
+    return found
 
 
 def test_on_random_tapes_the_rows_sum_to_what_the_walk_says(backend):
     """Views, structs, atomics, loops, copies, overwrites in place; the sum is checked by `ledger` itself too."""
-    programs, rows = 60 if backend == "numpy" else 6, []
+    programs, rows, refused = 60 if backend == "numpy" else 6, [], []
 
     @settings(max_examples=programs, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
               suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(st.randoms(use_true_random=False))
     def one(randomness):
         program = fuzz.Generator(randomness).program()
+        program.compile()
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                found = ledgers(program, backend)
-            except REFUSALS as refused:
-                assert not refused.slug.startswith("ledger"), fuzz.describe(program)
+                walked = program.walked()
+            except fuzz.REFUSALS as refusal:
+                refused.append(refusal.slug)
                 return
+            found = ledgers(program, *walked)
         for book, want in found:
             rows.append(len(book.rows))
             total = float(np.sum([r.value for r in book.rows])) if book.rows else 0.0
@@ -404,22 +393,19 @@ def test_on_random_tapes_the_rows_sum_to_what_the_walk_says(backend):
                 assert abs(total - float(want)) <= 1e-13 * max(size, 1e-300), fuzz.describe(program)
 
     one()
-    assert sum(rows) > 2 * programs
+    assert sum(rows) > 2 * programs and len(refused) <= 0.1 * programs, refused
 
 
 @pytest.mark.needs_cc
 @pytest.mark.parametrize("seed", [3, 11, 24, 311])
 def test_both_backends_give_the_same_rows(seed):
-    if not available():
-        return
-    program = fuzz.make(seed)
+    program, found = fuzz.make(seed), []
+    program.compile()
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            pairs = list(zip(ledgers(program, "numpy"), ledgers(program, "c"), strict=True))
-        except REFUSALS:
-            return
-    for (mine, _), (theirs, _) in pairs:
+        for wb.config.backend in ("numpy", "c"):
+            found.append(ledgers(program, *program.walked()))
+    for (mine, _), (theirs, _) in zip(*found, strict=True):
         key = [(r.position, r.thread, r.kind, r.where) for r in mine.rows]
         assert [(r.position, r.thread, r.kind) for r in theirs.rows] == [k[:3] for k in key]
         values = [[r.value for r in b.rows] for b in (mine, theirs)]
@@ -437,10 +423,7 @@ def test_memory_that_was_not_kept_makes_no_difference(seed):
     """Contributions are computed from what adjoints read, which is kept: a tape that keeps all gives the same rows."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            some, every = (of_all(seed, keep) for keep in ("needed", "all"))
-        except REFUSALS:
-            return
+        some, every = (of_all(seed, keep) for keep in ("needed", "all"))
     assert some == every and (seed is not None or "row of k" in some)
 
 
@@ -455,11 +438,7 @@ def of_all(seed, keep):
     else:
         program = fuzz.make(seed)
         program.compile()
-        arrays = program.arrays(program.contents(), True)
-        with wb.Tape(keep=keep) as tape:
-            program.run(arrays)
-        touched = {n: w for n, w in program.seeds().items() if tape.has_touched(arrays[n].span)}
-        tape.backward(grads={arrays[n]: program.fill(n, w, False) for n, w in touched.items()})
+        tape, arrays, _ = program.walked(keep=keep)
     found = []
     for name, a in arrays.items():
         if a.dtype in (float, wb.float32, wb.float64) and a.size:
