@@ -206,6 +206,57 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert cycle_in(graph) == []
 
 
+# Private names of other people that have no public form.
+FOREIGN_DOORS = {
+    "_getframe": "CPython's: the frame of the caller, for lines and names in messages",
+    "_version": "torch's count of in-place changes of a tensor",
+    "_C": "torch's engine, ...",
+    "_current_graph_task_id": "... which says whose backward is running",
+}
+
+
+def private_doors(text: str) -> list[tuple[int, str]]:
+    """Line and name of what starts with an underscore and belongs to another file: attributes and imports.
+
+    Own are the members of the classes in the file, and what a class has from a base (`self`, `cls`, `super()`).
+    """
+    tree = ast.parse(text)
+    own: set[str] = set()
+    for made in (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef)):
+        for part in ast.walk(made):
+            match part:
+                case ast.FunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                    own.add(name)
+                case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                    own.add(name)
+                case ast.Assign(targets=[ast.Name(id="__slots__")], value=value):
+                    own.update(ast.literal_eval(value))
+                case ast.Assign(targets=[ast.Name(id=name)]):
+                    own.add(name)
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.Attribute) and node.attr not in own:
+            if ast.unparse(node.value) not in ("self", "cls", "super()"):
+                found.append((node.lineno, node.attr))
+    return [(line, name) for line, name in found if name.startswith("_") and not name.startswith("__")]
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_no_module_uses_private_names_of_another(module: str) -> None:
+    doors = private_doors(MODULES[module].read_text("utf-8"))
+    assert [door for door in doors if door[1] not in FOREIGN_DOORS] == []
+
+
+def test_private_doors_are_found() -> None:
+    text = (
+        "from .jvp import _components, walk\nfrom . import run\nclass A(B):\n    __slots__ = ('_x',)\n"
+        "    def f(self, other: A) -> int:\n        return self._y + other._x + run._STEPS + other._z\n"
+    )
+    assert private_doors(text) == [(1, "_components"), (6, "_z"), (6, "_STEPS")]
+
+
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_only_declared_packages_are_imported(module: str) -> None:
     showing = ".viz" in module or ".interop" in module

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.arrays.array import read_values
 
 F = wb.float64
 BUFFERS, SIZE = 3, 8
@@ -166,7 +167,7 @@ def gradient(steps: list[Step], start, seeds, keep: str) -> np.ndarray:
         wb.launch(read_all, dim=SIZE, inputs=[*buffers, wb.zeros(SIZE, dtype=F)])
         for step in steps:
             step.run(buffers[step.a][step.s], buffers[step.b][step.t])
-    final, found = [b._host().copy() for b in buffers], []
+    final, found = [read_values(b).copy() for b in buffers], []
     for _ in range(2):
         tape.zero()
         tape.backward(grads={b: wb.array(s, dtype=F) for b, s in zip(buffers, seeds, strict=True)})
@@ -174,7 +175,7 @@ def gradient(steps: list[Step], start, seeds, keep: str) -> np.ndarray:
             warnings.simplefilter("ignore")  # that parts were overwritten is known
             found.append(np.array([b.grad.numpy().copy() for b in buffers]))
     np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(final, [b._host() for b in buffers])
+    np.testing.assert_array_equal(final, [read_values(b) for b in buffers])
     return found[0]
 
 

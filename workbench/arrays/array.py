@@ -85,7 +85,7 @@ class array:
     """
 
     __slots__ = (
-        "dtype", "ndim", "shape", "strides", "size", "allocation", "device", "_address", "_offset", "_layout",
+        "dtype", "ndim", "shape", "strides", "size", "allocation", "device", "_address", "_offset", "layout_number",
         "_packed", "_span", "_data", "_grad", "_name", "_differentiable", "__weakref__",
     )  # fmt: skip
 
@@ -98,6 +98,7 @@ class array:
     size: int
     allocation: Allocation
     device: Device
+    layout_number: int  # of `_layouts`
     _span: Span | None
     _grad: array | None
 
@@ -193,10 +194,10 @@ class array:
         return self.shape[0]
 
     def __str__(self) -> str:
-        return str(self._host())
+        return str(read_values(self))
 
     def __repr__(self) -> str:
-        shown = np.array2string(self._host(), threshold=20, edgeitems=3, precision=6, separator=", ")
+        shown = np.array2string(read_values(self), threshold=20, edgeitems=3, precision=6, separator=", ")
         extra = "" if self._name is None else f", name={self._name!r}"
         extra += ", requires_grad=True" if self.requires_grad else ""
         extra += f", device={self.device.name!r}" if self.device.is_cuda else ""
@@ -321,10 +322,6 @@ class array:
 
     # ---- reading
 
-    def _host(self) -> np.ndarray:
-        capture_log.refuse("Values are read")
-        return self.data.get() if self.device.is_cuda else self.data
-
     def numpy(self) -> np.ndarray:
         """The values with shape `(*shape, *components)`; a structured array for structs.
 
@@ -340,7 +337,7 @@ class array:
 
     def list(self) -> list:
         """The elements in row-major order: numbers, small arrays, or struct records."""
-        flat = self._host().reshape((-1, *inner_shape(self.dtype)))
+        flat = read_values(self).reshape((-1, *inner_shape(self.dtype)))
         return [self._element(v) for v in flat]
 
     def item(self) -> Any:
@@ -359,7 +356,7 @@ class array:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy or dtype is not None:
-            return np.array(self._host(), dtype=dtype)
+            return np.array(read_values(self), dtype=dtype)
         return self.numpy()
 
     @property
@@ -534,6 +531,12 @@ array.__neg__ = lambda self: _operator("__neg__")(self, None)  # type: ignore[at
 # ---- making arrays
 
 
+def read_values(a: array) -> np.ndarray:
+    """The values for reading: on the CPU the memory itself, from a GPU a copy. Refused while a capture is open."""
+    capture_log.refuse("Values are read")
+    return a.data.get() if a.device.is_cuda else a.data
+
+
 def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: int) -> array:
     """The array of this layout on this memory: the one place where arrays come from."""
     made = object.__new__(array)
@@ -541,7 +544,7 @@ def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offs
     made.size = math.prod(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    made._layout = _layouts.setdefault(Layout(dtype, shape, strides, memory.device.ordinal), next(_numbers))
+    made.layout_number = _layouts.setdefault(Layout(dtype, shape, strides, memory.device.ordinal), next(_numbers))
     made._packed = (made._address, *shape, *strides)
     made._span = made._data = made._grad = made._name = None
     made._differentiable = differentiable(dtype)
@@ -621,7 +624,7 @@ def _from_array(data: array, dtype: Any, shape: Any, device: Any, copy: bool) ->
                 why="The conversion would not be recorded, and the gradient would end here.",
                 instead="a kernel that casts each element",
             )  # fmt: skip
-        return _from_data(data._host(), element, shape, device, copy)
+        return _from_data(read_values(data), element, shape, device, copy)
     made = clone(data, requires_grad=False, device=device) if copy else data[...]
     return made if shape is None else made.reshape(shape)
 

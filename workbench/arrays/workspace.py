@@ -14,6 +14,7 @@ from . import capture_log
 from .allocation import Allocation
 from .array import array
 from .capture_log import address, move
+from .dtypes import differentiable
 from .span import Span
 
 SUMMED = 4096  # threads whose contributions to a declared scalar are added up before they join the others
@@ -118,7 +119,7 @@ def _buffer(allocation: Allocation, n: int, start: Any = None, clear: bool = Tru
 
 def is_float_memory(a: array) -> bool:
     """Has this array any float in it."""
-    return a._differentiable
+    return differentiable(a.dtype)
 
 
 def gradient_dtype(a: array) -> np.dtype:
@@ -126,22 +127,24 @@ def gradient_dtype(a: array) -> np.dtype:
     return np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
 
 
-def float_parts(a: array) -> list[array]:
-    """The float arrays that an array consists of: itself, or the float fields of its structs."""
+def float_parts(a: array) -> dict[str, array]:
+    """The float arrays an array consists of: {"": itself}, or {path: field} for the float fields of its structs."""
     if not isinstance(a.dtype, Struct):
-        return [a] if is_float(a.dtype) else []
-    return list(_float_fields(a, a.dtype, ""))
+        return {"": a} if is_float(a.dtype) else {}
+    return {path: a.field(path) for path in _float_fields(a.dtype, "")}
 
 
-def _float_fields(a: array, dtype: Struct, path: str) -> Iterator[array]:
+def same_part(a: array, path: str) -> array:
+    """The part of another array at a path that `float_parts` gave."""
+    return a.field(path) if path else a
+
+
+def _float_fields(dtype: Struct, path: str) -> Iterator[str]:
     for name, type in dtype.fields:
-        inner = f"{path}{name}"
         if isinstance(type, Struct):
-            yield from _float_fields(a, type, inner + ".")
+            yield from _float_fields(type, f"{path}{name}.")
         elif is_float(type):
-            part = a.field(inner)
-            part._name = inner
-            yield part
+            yield f"{path}{name}"
 
 
 def add_seed(space: Workspace, a: array, seed: Any) -> None:
@@ -159,13 +162,13 @@ def add_seed(space: Workspace, a: array, seed: Any) -> None:
             f"the seed of {a.label} is {seed.dtype} of shape {seed.shape}; it must be {a.dtype} of shape {a.shape}.",
             slug="seed-shape" if dtype_fits else "seed-dtype", instead=f"wb.ones_like({a.label})",
         )  # fmt: skip
-    for part in float_parts(a):
+    for path, part in float_parts(a).items():
         if part.dtype.scalar.bits == 16 and a.allocation.grad_scale != 2:  # type: ignore[attr-defined]
             raise GradientError(
                 f"the seed of {a.label} has float16 fields, whose gradients would be float32 and have no room there.",
                 slug="struct-float16", instead="float32 fields",
             )  # fmt: skip
-        values = seed.data if part is a else seed.field(part._name or "").data
+        values = same_part(seed, path).data
         view = space[a.allocation].view(part.span, gradient_dtype(part))
         capture_log.keep(seed)
         add_into(view, values, part.span)
@@ -219,7 +222,7 @@ def mark_view(a: array, base: Any) -> Any:
     """One int32 per component of an array, at a place that every name of that memory agrees on."""
     data = a.data
     strides = tuple(n * 4 for n in data.strides)
-    return _on(base, data.shape, np.int32, a._offset * 4, strides)
+    return _on(base, data.shape, np.int32, a.span.offset * 4, strides)
 
 
 def shadow_view(a: array, shadow: Shadow) -> Any:
@@ -227,7 +230,7 @@ def shadow_view(a: array, shadow: Shadow) -> Any:
     dtype = a.data.dtype if s == 1 else gradient_dtype(a)
     inner = a.data.shape[a.ndim :]
     strides = tuple(n * s for n in a.data.strides)
-    return _on(shadow.data, (*a.shape, *inner), dtype, a._offset * s, strides)
+    return _on(shadow.data, (*a.shape, *inner), dtype, a.span.offset * s, strides)
 
 
 def _on(base: Any, shape: tuple[int, ...], dtype: Any, offset: int, strides: tuple[int, ...]) -> Any:

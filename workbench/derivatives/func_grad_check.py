@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation
-from ..arrays.array import array
-from ..arrays.workspace import Workspace
+from ..arrays.array import array, read_values
+from ..arrays.workspace import Workspace, is_float_memory
 from ..errors import GradientError
 from ..kernels.passes.to_float64 import wide
 from ..kernels.program import Program
@@ -42,8 +42,8 @@ def check_rule(f: Func, *types: Any, samples: int = 64, low: float = 0.25, high:
     with allocation.LOCK, allocation.unrecorded():
         flat = [_sample(p.type, samples, low, high, rng) for p in made.function.params]
         names = [p.name for p in made.function.params]
-        ins = {n: a for n, a in zip(names, flat, strict=True) if not n.startswith("out") and a._differentiable}
-        outs = {n: a for n, a in zip(names, flat, strict=True) if n.startswith("out") and a._differentiable}
+        ins = {n: a for n, a in zip(names, flat, strict=True) if not n.startswith("out") and is_float_memory(a)}
+        outs = {n: a for n, a in zip(names, flat, strict=True) if n.startswith("out") and is_float_memory(a)}
         for a in ins.values():
             a.requires_grad = True
         tape = Tape(keep="all")
@@ -116,7 +116,7 @@ def _compare_points(row: Row, got: np.ndarray, want: np.ndarray, component: tupl
 def _wrong_rule(f: Func, report: Report, ins: dict[str, array]) -> GradientError:
     r = report.wrong[0]
     assert r.worst is not None
-    point = ", ".join(f"{n}={a._host()[r.worst[0]]}" for n, a in ins.items())
+    point = ", ".join(f"{n}={read_values(a)[r.worst[0]]}" for n, a in ins.items())
     return GradientError(
         f"the func_grad of {f.key} is wrong for {r.input!r}: at {point} it gives {r.adjoint:.8g},"
         f" the derivative is {r.measured:.8g}.",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation
-from ..arrays.array import array
+from ..arrays.array import array, read_values
 from ..arrays.workspace import Workspace, add_into, gradient_dtype
 from ..errors import GradientError
 from ..kernels import ir
@@ -228,7 +228,7 @@ class ValueAndGrad:
                     instead="pass the array itself to wb.launch",
                 )  # fmt: skip
         self.tape.backward(loss)
-        return float(np.ravel(loss._host())[0])
+        return float(np.ravel(read_values(loss))[0])
 
     def closure(self, *args: Any) -> Callable[[], float]:
         """For `optimizer.step(closure)` of torch: evaluates at the tensors, sets their `.grad`, returns the loss."""
@@ -283,7 +283,7 @@ def _input(value: Any, like: array | None) -> array:
 
 def _numbers(value: Any) -> np.ndarray:
     if isinstance(value, array):
-        return value._host()
+        return read_values(value)
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     raw = np.asarray(value)
@@ -293,7 +293,7 @@ def _numbers(value: Any) -> np.ndarray:
 def _output(given: Any, x: array) -> Any:
     """The gradient as the argument was given."""
     assert x.grad is not None
-    g = x.grad._host()
+    g = read_values(x.grad)
     if isinstance(given, array):
         return array(g, dtype=x.grad.dtype, device=given.device)
     if hasattr(given, "new_tensor"):

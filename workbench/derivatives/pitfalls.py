@@ -64,7 +64,7 @@ class Wrong(Mapping):
     """
 
     def __init__(self, tape: Tape, pitfall: Pitfall, seeds: dict[Allocation, Any], space: Workspace):
-        self.tape, self.pitfall, self._seeds = tape, pitfall, seeds
+        self.tape, self.pitfall, self.seeds = tape, pitfall, seeds
         wanted = [a for a in tape.arrays.values() if a.requires_grad and a.allocation in tape.active]
         self._found = {a: on_host(shadow_view(a, space[a.allocation])).copy() for a in wanted}
 
@@ -105,7 +105,7 @@ class Wrong(Mapping):
         """The wrong walk once more, to be looked at."""
         with memory.LOCK, memory.unrecorded():
             space = Workspace()
-            for a, data in self._seeds.items():
+            for a, data in self.seeds.items():
                 space[a] = Shadow(a, start=data)
             return _wrong_walk(self.tape, self.pitfall, space, observe, before)
 

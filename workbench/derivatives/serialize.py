@@ -33,7 +33,7 @@ from ..kernels import types as T
 from ..kernels.ir import Function, Region, Stmt, Value
 from ..kernels.ops.row import ROWS
 from ..kernels.program import Kernel, Leaf, Program
-from ..kernels.reading.declare import Custom, Func, Instance
+from ..kernels.reading.declare import Custom, Func, Instance, new_struct, struct_of
 from ..kernels.reading.source import source
 from ..launches.launch import Command
 from ..launches.plan import backend_for, plan
@@ -91,9 +91,7 @@ def _struct(name: str, fields: tuple) -> T.Struct:
     """The same struct again, with a class of its own for instances."""
     made = _structs.get((name, fields))
     if made is None:
-        host = type(name, (Instance,), {})
-        made = _structs[name, fields] = T.Struct(name, fields, host)
-        host._struct = made
+        made = _structs[name, fields] = new_struct(name, fields)
     return made
 
 
@@ -270,7 +268,7 @@ def _mark(a: Allocation, marks: tuple) -> None:
 
 
 def _array(a: array) -> Any:
-    return _placed, (a.allocation, a.dtype, a.shape, a.strides, a._offset, a.name)
+    return _placed, (a.allocation, a.dtype, a.shape, a.strides, a.span.offset, a.name)
 
 
 def _placed(memory: Allocation, dtype: T.Type, shape: tuple, strides: tuple, offset: int, name: str | None) -> array:
@@ -346,7 +344,7 @@ _FORMS: list[tuple[type, Callable[[Any], Any]]] = [
     (T.Quat, lambda t: (T.quaternion, (t.scalar,))),
     (T.Struct, lambda t: (_struct, (t.name, t.fields))),
     (T.Small, lambda s: (_small, (s.type, np.asarray(s))) if s.type is not None else (np.array, (np.asarray(s),))),
-    (Instance, lambda s: (_instance, (s._struct, dict(vars(s))))),
+    (Instance, lambda s: (_instance, (struct_of(s), dict(vars(s))))),
     (types.FunctionType, _function),
     (Func, _func),
     (Kernel, _kernel),

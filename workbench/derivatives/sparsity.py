@@ -181,7 +181,7 @@ class _Launch:
         shape = (*a.shape, *inner)
         strides = (*a.strides, *[int(np.prod(inner[k + 1 :])) * word for k in range(len(inner))])
         index = [i % n for i, n in zip(index, shape, strict=False)]
-        start = a._offset + sum(i * s for i, s in zip(index, strides, strict=False))
+        start = a.span.offset + sum(i * s for i, s in zip(index, strides, strict=False))
         count = seen.dtype.size if isinstance(seen.dtype, Composite) else 1
         return list(range(start // word, start // word + count))
 

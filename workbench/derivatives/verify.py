@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory
-from ..arrays.array import array
+from ..arrays.array import array, read_values
 from ..arrays.span import Span
-from ..arrays.workspace import Workspace, add_into
+from ..arrays.workspace import Workspace, add_into, is_float_memory
 from ..errors import GradientError
 from ..kernels.program import Kernel
 from ..kernels.reading.declare import Instance
@@ -173,7 +173,7 @@ def _copied(value: Any, twins: Twins) -> Any:
 
 
 def _required(a: array) -> array:
-    if a._differentiable:
+    if is_float_memory(a):
         a.requires_grad = True
     return a
 
@@ -231,7 +231,7 @@ def _ends(tape: Tape, results: list[array] | None) -> tuple[dict[str, array], di
         label = whole.name or tape.names.get(id(whole)) or whole.label
         for a in leaves(whole):
             if is_float(a.dtype):
-                known.setdefault(a.span, (label if a is whole else f"{label}+{a._offset}", a))
+                known.setdefault(a.span, (label if a is whole else f"{label}+{a.span.offset}", a))
     tally(tape)
     inputs = {n: a for n, a in known.values() if a.requires_grad and a.allocation in tape.active}
     written = [(n, a) for n, a in known.values() if (m := tape.written.get(a.allocation)) and m.touch(a.span)]
@@ -275,7 +275,7 @@ class _Measure:
 
     def slope(self, name: str, v: np.ndarray) -> tuple[float, bool]:
         """The derivative in direction v, and whether the differences agree among themselves."""
-        x = self.case.inputs[name]._host().astype(np.float64)
+        x = read_values(self.case.inputs[name]).astype(np.float64)
         moved = np.abs(x[v != 0])
         moved = moved[np.isfinite(moved)]
         h = self.rules.eps * (float(moved.max()) if moved.size and moved.max() > 0 else 1.0)

@@ -117,19 +117,19 @@ def to_jax(a: array, copy: bool = True) -> Any:
     return importlib.import_module(".jax", __name__).to_jax(a, copy)
 
 
-def _is_tensor(value: Any) -> bool:
+def is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
 
 
 def _wrapped(value: Any, type: Type) -> array | None:
     """For `launch.foreign`: a tensor passed straight to a launch."""
-    return _bridge().straight(value, type) if _is_tensor(value) and isinstance(type, Array) else None
+    return _bridge().straight(value, type) if is_tensor(value) and isinstance(type, Array) else None
 
 
 def _known(value: Any) -> Iterator[array]:
     """For `launch.known`: what a tensor has been wrapped as by launches."""
-    return _bridge().wrappers(value) if _is_tensor(value) else iter(())
+    return _bridge().wrappers(value) if is_tensor(value) else iter(())
 
 
 foreign.append(_wrapped)

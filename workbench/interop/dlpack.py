@@ -18,7 +18,7 @@ from ..arrays.dtypes import dtype_of
 from ..arrays.span import AddressedMemory, Span
 from ..device import get_device, xp
 from ..errors import LaunchError, Where
-from . import _is_tensor
+from . import is_tensor
 
 CPU, CUDA = 1, 2  # DLPack's numbers for kinds of devices
 
@@ -32,7 +32,7 @@ def from_dlpack(data: Any, dtype: Any = None, requires_grad: bool = False, name:
     Raises LaunchError [dlpack] for what has no DLPack form here, [dtype], [components], [layout]; [read-only] later,
     at a write to constant memory.
     """
-    if _is_tensor(data):
+    if is_tensor(data):
         from .torch import from_torch
 
         return from_torch(data, dtype, requires_grad or None)

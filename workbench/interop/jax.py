@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..arrays.array import array
+from ..arrays.array import array, read_values
 from ..arrays.creation import zeros
 from ..arrays.dtypes import dtype_of
 from ..arrays.scalar import scalar
@@ -69,7 +69,7 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
         raise LaunchError(f"{a.dtype} has no JAX dtype", slug="dtype", instead="one field of it: to_jax(a.field(name))")
     _check_width(a.dtype)
     if copy:
-        return jax.numpy.asarray(np.array(a._host()))
+        return jax.numpy.asarray(np.array(read_values(a)))
     a.allocation.expose()
     view = a.data[...]
     try:

@@ -29,7 +29,7 @@ from ..device import Device, followed, get_device, let_follow, xp
 from ..errors import GradientError, LaunchError, Where
 from ..kernels import types
 from ..kernels.program import Kernel, Program
-from ..kernels.reading.declare import Instance
+from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.types import Array, Scalar, Struct, Type
 from ..launches.launch import launch
 from ..launches.plan import grid as grid_of
@@ -300,10 +300,10 @@ def _same_storage(a: array, theirs: torch.dtype) -> torch.Tensor | None:
     for alias, _ in watch.aliases if watch is not None else ():
         storage = alias.untyped_storage()
         same = storage.data_ptr() == a.allocation.address and storage.nbytes() == a.allocation.nbytes
-        if same and alias.dtype == theirs and not any(s % size for s in (a._offset, *a.strides)):
+        if same and alias.dtype == theirs and not any(s % size for s in (a.span.offset, *a.strides)):
             inner = getattr(a.dtype, "shape", ())
             strides = [s // size for s in (*a.strides, *row_strides(inner, size))]
-            return alias.detach().as_strided((*a.shape, *inner), strides, a._offset // size)
+            return alias.detach().as_strided((*a.shape, *inner), strides, a.span.offset // size)
     return None
 
 
@@ -405,7 +405,7 @@ def _tensors(arg: Any) -> Iterator[torch.Tensor]:
     if isinstance(arg, torch.Tensor):
         yield arg
     elif isinstance(arg, Instance):
-        for name, _ in arg._struct.fields:
+        for name, _ in struct_of(arg).fields:
             yield from _tensors(getattr(arg, name))
     elif isinstance(arg, array | scalar) and arg.requires_grad and torch.is_grad_enabled():
         tensor = "wb.to_torch(a, requires_grad=True)" if isinstance(arg, array) else "for an array parameter"
@@ -420,7 +420,7 @@ def _replaced(arg: Any, tensors: Iterator[torch.Tensor]) -> Any:
     if isinstance(arg, torch.Tensor):
         return next(tensors)
     if isinstance(arg, Instance):
-        return type(arg)(**{name: _replaced(getattr(arg, name), tensors) for name, _ in arg._struct.fields})
+        return type(arg)(**{name: _replaced(getattr(arg, name), tensors) for name, _ in struct_of(arg).fields})
     return arg
 
 

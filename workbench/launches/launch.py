@@ -17,7 +17,7 @@ from ..config import config
 from ..device import get_device
 from ..errors import LaunchError
 from ..kernels.program import Kernel, Program
-from ..kernels.reading.declare import Instance
+from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.types import Array, Small, Type, float32, scalar_of
 from .arguments import flatten, foreign, shown, views
 from .plan import Plan, grid, plan, spans_of
@@ -118,7 +118,7 @@ def _generic_type(kernel: Kernel, name: str, wanted: Any, arg: Any) -> Type:
         if isinstance(arg, Small) and arg.type is not None and arg.shape == arg.type.shape:
             return arg.type
         if isinstance(arg, Instance):
-            return arg._struct
+            return struct_of(arg)
         if isinstance(arg, np.generic) and arg.dtype.kind in "fiub":
             return scalar_of(arg.dtype)
         for python in (bool, int, float):

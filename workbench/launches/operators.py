@@ -19,7 +19,7 @@ from ..arrays.dtypes import differentiable
 from ..errors import KernelError, LaunchError
 from ..kernels import ops
 from ..kernels.program import Program, program
-from ..kernels.reading.declare import Instance
+from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.reading.elementwise import Mapped, callable_in_kernels, elementwise
 from ..kernels.types import Array, Small, Type, scalar_of
 from .arguments import flatten
@@ -125,7 +125,7 @@ def _type(name: str, arg: Any) -> Type | type:
     if isinstance(arg, Small) and arg.type is not None and arg.shape == arg.type.shape:
         return arg.type
     if isinstance(arg, Instance):
-        return arg._struct
+        return struct_of(arg)
     if isinstance(arg, np.generic) and arg.dtype.kind in "fiub":
         return scalar_of(arg.dtype)
     for kind in (bool, int, float):

@@ -118,7 +118,7 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     groups = () if apart else _groups(program, positions, flat)
     twins = _twins(program, positions, flat) if groups else ()
     numbers = tuple([flat[k] for k in program.index_positions]) if program.index_positions else ()
-    key = (dims, numbers, groups, twins, config.switches, device and device.ordinal, *[a._layout for a in arrays])
+    key = (dims, numbers, groups, twins, config.switches, device and device.ordinal, *[a.layout_number for a in arrays])
     found = program.plans.get(key)
     if found is None:
         if config.verbose:
@@ -241,4 +241,4 @@ def span_of(a: array, box: Any) -> Span:
 
 def spans_of(flat: list, boxes: Sequence[tuple[int, Any]]) -> tuple[Span, ...]:
     """The same of several (position, box)."""
-    return tuple([flat[k]._span or flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])
+    return tuple([flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays import allocation as memory
 from ..arrays.array import array
-from ..arrays.workspace import Workspace, add_into, gradient_dtype, shadow_view
+from ..arrays.workspace import Workspace, add_into, gradient_dtype, is_float_memory, shadow_view
 from ..errors import GradientError, LaunchError
 from ..kernels.program import Program
 from .adjoint_arguments import AdjointArguments
@@ -65,7 +65,7 @@ def _adjoints(program: Program, flat: list, given: Sequence[Any]) -> dict[int, a
     found: dict[int, array] = {}
     for k, leaf in enumerate(program.leaves):
         a, adjoint = flat[k], given[leaf.arg]
-        if not isinstance(a, array) or not a._differentiable:
+        if not isinstance(a, array) or not is_float_memory(a):
             continue
         if adjoint is None or leaf.path:
             adjoint = a.grad if adjoint is None else _part(adjoint, leaf.path)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.allocation import Allocation, allocate, host_write
-from ..arrays.array import array, array_on
+from ..arrays.array import array, array_on, read_values
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into
 from ..device import xp
@@ -69,12 +69,12 @@ class Twins:
                 f"{a.label} shares its memory with floats of another width: it has no copy in float64.",
                 slug="gradcheck-mixed", instead="gradcheck(..., dtype=None)",
             )  # fmt: skip
-        return array_on(self.memory[a.allocation], dtype, a.shape, tuple(n * k for n in a.strides), a._offset * k)
+        return array_on(self.memory[a.allocation], dtype, a.shape, tuple(n * k for n in a.strides), a.span.offset * k)
 
     def whole(self, a: array) -> array:
         """The copy of an array of anything, structs too, where nothing is widened."""
         assert not self.widened
-        return array_on(self.memory[a.allocation], a.dtype, a.shape, a.strides, a._offset)
+        return array_on(self.memory[a.allocation], a.dtype, a.shape, a.strides, a.span.offset)
 
 
 # ---- launches
@@ -116,7 +116,7 @@ class Launch:
         command.launch(record)
 
     def _number(self, k: int) -> Any:
-        value = self.flat[k]._host()[0]
+        value = read_values(self.flat[k])[0]
         return value.copy() if np.ndim(value) else value.item()
 
 
@@ -164,7 +164,7 @@ class Case:
         """Run once, unrecorded: the outputs."""
         for step in self.steps:
             step(False)
-        return {name: a._host().astype(np.float64) for name, a in self.outputs.items()}
+        return {name: read_values(a).astype(np.float64) for name, a in self.outputs.items()}
 
     def record(self) -> Tape:
         """Run once under a tape of its own."""
@@ -202,7 +202,7 @@ class Rerun:
 
     def before(self, event: Event) -> None:
         if self.twins is None:  # memory is where the tape started
-            found = [a for e in self.tape.events for a in (*e.arrays, *_places(e)) if isinstance(a, array)]
+            found = [a for e in self.tape.events for a in (*e.arrays, *places_of(e)) if isinstance(a, array)]
             self.twins = Twins([*self.tape.arrays.values(), *found], self.widened)
         if event.command is not None:
             self.steps.append(launch_of(event.command, self.twins).run)
@@ -227,7 +227,7 @@ class Rerun:
         return made
 
 
-def _places(event: Event) -> list[Any]:
+def places_of(event: Event) -> list[Any]:
     return [] if event.command is None else event.command.places
 
 

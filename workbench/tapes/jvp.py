@@ -27,12 +27,13 @@ from ..arrays.workspace import (
     extremal_memory,
     float_parts,
     gradient_dtype,
+    same_part,
 )
 from ..device import xp
 from ..errors import GradientError
 from ..kernels import check
 from ..kernels.passes.tangent import Tangent, tangent
-from ..kernels.types import Struct
+from ..kernels.types import Struct, is_float
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
 from .events import Event
@@ -116,8 +117,7 @@ def check_direction(tape: Tape, x: Any) -> None:
 
 
 def _add_numbers(space: Workspace, x: array, v: Any) -> None:
-    parts = float_parts(x)
-    view = shadow_of(x, space) if parts == [x] else None
+    view = shadow_of(x, space) if is_float(x.dtype) else None
     if view is None or np.shape(v) != view.shape:
         raise GradientError(
             f"the tangent of {x.label} has shape {np.shape(v)}; it must be {(*x.shape, *components(x))}.",
@@ -251,12 +251,12 @@ def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     src = event.arrays[1] if len(event.arrays) == 2 and event.arrays[1].allocation in space else None
     if src is None and dst.allocation not in space:
         return
-    for part in float_parts(dst):
+    for path, part in float_parts(dst).items():
         target = space[dst.allocation].view(part.span, gradient_dtype(part))
         if src is None:
             target[...] = 0
         else:
-            twin = src if part is dst else src.field(part._name or "")
+            twin = same_part(src, path)
             target[...] = space[src.allocation].view(twin.span, gradient_dtype(twin)).copy()
 
 

@@ -154,7 +154,7 @@ class Recording:
                         left_out = True
                         continue
                     active[a] = None
-                    if a in scalars or k not in plan.plain or flat[k]._offset:
+                    if a in scalars or k not in plan.plain or flat[k].span.offset:
                         self._scalar(flat[k], plan.program.name)
                     else:
                         scalars[a] = type
@@ -302,10 +302,10 @@ class Recording:
                 " room there.",
                 slug="struct-float16", instead="float32 fields, or an array of float16 beside the structs",
             )  # fmt: skip
-        if a._offset == 0 and a.span.contiguous:
+        if a.span.offset == 0 and a.span.contiguous:
             return
         word = dtype.itemsize
-        if any(n % word for n in (a._offset, *a.strides)):
+        if any(n % word for n in (a.span.offset, *a.strides)):
             raise GradientError(
                 f"the elements of {a.label} do not lie at multiples of {word} bytes of their memory.",
                 slug="unaligned",

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
-from ..arrays.array import array
+from ..arrays.array import array, read_values
 from ..arrays.scalar import scalar
 from ..arrays.span import Span
 from ..errors import GradientError
@@ -22,7 +22,7 @@ from ..kernels.analysis.accesses import Access, accesses_of
 from ..kernels.analysis.hulls import exact_in
 from ..kernels.ops.memory import STORE
 from ..kernels.types import Struct
-from .copies import Rerun, Twins, _places
+from .copies import Rerun, Twins, places_of
 from .events import Event, Scope, checksum_of
 from .jvp import on_device, passing
 from .tape import Tape
@@ -80,7 +80,7 @@ def starts(tape: Tape, arrays: Sequence[array]) -> list[np.ndarray]:
 
     def take(*_: Any) -> None:
         if not found:
-            found.extend(a._host().copy() for a in arrays)
+            found.extend(read_values(a).copy() for a in arrays)
 
     with memory.LOCK, memory.unrecorded():
         _refuse_opaque(tape)
@@ -122,7 +122,7 @@ class _Again(Rerun):
     def before(self, event: Event) -> None:
         self.verify(len(self.ends))
         if self.twins is None:
-            found = [a for e in self.tape.events for a in (*e.arrays, *_places(e)) if isinstance(a, array)]
+            found = [a for e in self.tape.events for a in (*e.arrays, *places_of(e)) if isinstance(a, array)]
             self.twins = _Copies([*self.tape.arrays.values(), *found])
         super().before(event)
 
@@ -173,7 +173,7 @@ def _set(made: Replay, x: Any, values: Any) -> None:
     if isinstance(values, array):
         if values.dtype != a.dtype or values.shape != a.shape:
             raise _misfit(a, f"{values.dtype} of shape {values.shape}")
-        copy.data[...] = on_device(a, values._host())
+        copy.data[...] = on_device(a, read_values(values))
         return
     if isinstance(a.dtype, Struct):
         raise _misfit(a, f"a {type(values).__name__}")

@@ -52,7 +52,7 @@ class Copies:
         return [self.moved(a, v) if isinstance(a, array) else v for a, v in zip(flat, args, strict=True)]
 
     def moved(self, a: array, view: Any) -> np.ndarray:
-        return np.ndarray(view.shape, view.dtype, self.memory[a.allocation], a._offset, view.strides)
+        return np.ndarray(view.shape, view.dtype, self.memory[a.allocation], a.span.offset, view.strides)
 
     def shadow(self, a: array) -> np.ndarray:
         """The copied shadow, laid out like the array."""
@@ -60,7 +60,7 @@ class Copies:
         like = a.data
         dtype = like.dtype if k == 1 else np.dtype(np.float32)
         strides = tuple(s * k for s in like.strides)
-        return np.ndarray(like.shape, dtype, self.shadows[a.allocation], a._offset * k, strides)
+        return np.ndarray(like.shape, dtype, self.shadows[a.allocation], a.span.offset * k, strides)
 
 
 def small(event: Event) -> bool:

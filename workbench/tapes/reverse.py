@@ -25,6 +25,7 @@ from ..arrays.workspace import (
     extremal_memory,
     float_parts,
     gradient_dtype,
+    same_part,
     shadow_view,
 )
 from ..errors import GradientError
@@ -230,10 +231,10 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
         raise _late(event.arrays[1].label, event)
     if dst.allocation not in space:
         return
-    for part in float_parts(dst):
+    for path, part in float_parts(dst).items():
         g = space[dst.allocation].view(part.span, gradient_dtype(part))
         if len(event.arrays) == 2 and event.arrays[1].allocation in tape.active:
-            src = event.arrays[1] if part is dst else event.arrays[1].field(part._name or "")
+            src = same_part(event.arrays[1], path)
             got = capture_log.copy(g)
             capture_log.do(partial(g.__setitem__, ..., 0), capture_log.gpu_of(g))
             add_into(space[src.allocation].view(src.span, gradient_dtype(src)), got, src.span)

@@ -297,7 +297,7 @@ class _Writer:
         return names
 
     def add_sum(self, s: Stmt, names: list[str]) -> None:
-        m, indices, _ = self.body._target(s, 1)
+        m, indices, _ = self.body.target_of(s, 1)
         for k, name in enumerate(names):
             self.body.put(f"{_part(self.body.place(m, indices), s.args[-1].type, k)} += {name};")
 

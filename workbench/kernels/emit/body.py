@@ -417,13 +417,13 @@ class Body:
         failure = f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(indices)}, {numbers}"
         self.lines[-1] += f" else wb_fail(status, {failure});"
 
-    def _target(self, stmt: Stmt, values: int) -> tuple[Memory, list[str], list[str]]:
+    def target_of(self, stmt: Stmt, values: int) -> tuple[Memory, list[str], list[str]]:
         count = len(stmt.args) - values
         m = self.memory[stmt.args[0]]
         return m, [self.text(a) for a in stmt.args[1:count]], [self.text(a) for a in stmt.args[count:]]
 
     def row_load(self, stmt: Stmt) -> None:
-        m, indices, _ = self._target(stmt, 0)
+        m, indices, _ = self.target_of(stmt, 0)
         if not self.variant.check_bounds:
             self.declare(stmt.outs[0], self.place(m, indices))
             return
@@ -432,12 +432,12 @@ class Body:
             self.put(f"{self.text(stmt.outs[0])} = {self.place(m, indices)};")
 
     def row_store(self, stmt: Stmt) -> None:
-        m, indices, (value,) = self._target(stmt, 1)
+        m, indices, (value,) = self.target_of(stmt, 1)
         with self._inside(stmt, m, indices):
             self.put(f"{self.place(m, indices)} = {value};")
 
     def row_log_store(self, stmt: Stmt) -> None:
-        m, indices, (value,) = self._target(stmt, 1)
+        m, indices, (value,) = self.target_of(stmt, 1)
         with self._inside(stmt, m, indices):
             place, size = self.place(m, indices), f"sizeof({type_name(stmt.args[-1].type)})"
             self.put(f"if (wb_keep(&wb_log, &{place}, {size})) {place} = {value}; else {self._full(stmt)}")
@@ -449,7 +449,7 @@ class Body:
         self.put(f"wb_rollback(&wb_log, {self.text(stmt.args[0])});")
 
     def row_accumulate(self, stmt: Stmt) -> None:
-        m, indices, (value,) = self._target(stmt, 1)
+        m, indices, (value,) = self.target_of(stmt, 1)
         place, type = self.place(m, indices), stmt.args[-1].type
         with self._inside(stmt, m, indices):
             if m.param in self.variant.atomic:
@@ -460,7 +460,7 @@ class Body:
                 self.put(f"{place} += {value};" if type.bits >= 32 else f"{place} = ({type.c})({place} + {value});")  # type: ignore[attr-defined]
 
     def _atomic(self, stmt: Stmt) -> None:
-        m, indices, values = self._target(stmt, 2 if stmt.row is mem.ATOMIC_CAS else 1)
+        m, indices, values = self.target_of(stmt, 2 if stmt.row is mem.ATOMIC_CAS else 1)
         out = stmt.outs[0]
         self.declare(out, zero(out.type))
         with self._inside(stmt, m, indices):

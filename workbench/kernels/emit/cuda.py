@@ -277,7 +277,7 @@ class Thread(Body):
         return f"{type.scalar.c}, {size // type.scalar.itemsize}"  # type: ignore[attr-defined]
 
     def row_load(self, stmt: Stmt) -> None:
-        m, indices, _ = self._target(stmt, 0)
+        m, indices, _ = self.target_of(stmt, 0)
         words = self._word(m)
         if not words:
             return super().row_load(stmt)
@@ -289,7 +289,7 @@ class Thread(Body):
             self.put(f"{self.text(stmt.outs[0])} = {text};")
 
     def row_store(self, stmt: Stmt) -> None:
-        m, indices, (value,) = self._target(stmt, 1)
+        m, indices, (value,) = self.target_of(stmt, 1)
         words = self._word(m)
         if not words:
             return super().row_store(stmt)
@@ -298,7 +298,7 @@ class Thread(Body):
 
     def _increase(self, stmt: Stmt) -> None:
         """A vector that no other thread adds to."""
-        m, indices, (value,) = self._target(stmt, 1)
+        m, indices, (value,) = self.target_of(stmt, 1)
         words, type = self._word(m), stmt.args[-1].type
         if m.param in self.variant.atomic or not words:
             return super().row_accumulate(stmt)
@@ -326,7 +326,7 @@ class Thread(Body):
             return plainly(stmt)
         self.helper("wb_warp_add", WARP_SUM)
         private = self._sum(stmt, m, type) if spread == SAME else None
-        m, indices, (value,) = self._target(stmt, 1)
+        m, indices, (value,) = self.target_of(stmt, 1)
         part = ".c[wb_c]" if isinstance(type, Composite) else ""
         turns = f"for (int32_t wb_c = 0; wb_c < {type.size}; ++wb_c) " if part else ""  # type: ignore[attr-defined]
         with self._inside(stmt, m, indices):

@@ -304,6 +304,18 @@ class Instance:
         return f"{self._struct.name}({inner})"
 
 
+def struct_of(value: Instance) -> T.Struct:
+    """The struct that an instance on the host is one of. (No attribute of its: those are the user's fields.)"""
+    return value._struct
+
+
+def new_struct(name: str, fields: tuple[tuple[str, T.Type], ...], **members: Any) -> T.Struct:
+    """A struct with a class for its instances on the host."""
+    host = type(name, (Instance,), members)
+    made = host._struct = T.Struct(name, fields, host)
+    return made
+
+
 def default(type: T.Type) -> Any:
     """What a field holds before it is assigned: zeros; None for an array."""
     return None if isinstance(type, T.Array) else type()  # type: ignore[operator]
@@ -343,7 +355,4 @@ def struct(cls: type) -> T.Struct:
             fields.append((name, type_from(annotation)))
         except TypeError as e:
             raise TypeError(f"field {name!r} of struct {cls.__name__}: {e}") from None
-    host = type(cls.__name__, (Instance,), {"__doc__": cls.__doc__, "__module__": cls.__module__})
-    made = T.Struct(cls.__name__, tuple(fields), host)
-    host._struct = made
-    return made
+    return new_struct(cls.__name__, tuple(fields), __doc__=cls.__doc__, __module__=cls.__module__)

@@ -34,7 +34,7 @@ def gather(tape: Tape, wrong: Wrong | None = None) -> Trace:
     made = _Gather(tape)
     if wrong is None:
         return made.trace()
-    made.retrace, made.seeds = wrong.retrace, wrong._seeds
+    made.retrace, made.seeds = wrong.retrace, wrong.seeds
     return replace(made.trace(), title=wrong.title)
 
 

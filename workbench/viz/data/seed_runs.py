@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays import allocation as memory
-from ...arrays.array import array
+from ...arrays.array import array, read_values
 from ...arrays.span import Span
 from ...arrays.workspace import Workspace
 from ...device import on_host
@@ -162,7 +162,7 @@ class Seeds:
                     f"{self.output!r} was changed since the tape wrote it: what it holds is no output of the tape.",
                     slug="overwritten", instead="a seed of another kind, or the tape recorded again",
                 )  # fmt: skip
-            return a._host().reshape(self.shape).copy()
+            return read_values(a).reshape(self.shape).copy()
 
     def seed(self, kind: str, element: int = 0, number: int = 0) -> np.ndarray:
         """The seed itself: 1 at one component, ones, normal random numbers by `number`, or y (of ½‖y‖²)."""
@@ -294,7 +294,7 @@ class Seeds:
                 values = {n: v.copy() for n, v in self.values.items()}
                 values[name].reshape(-1)[k] += step
                 moved.append(float(values[name].reshape(-1)[k]))
-                ends.append(self._again(values).of(self.y)._host().reshape(-1).astype(np.float64))
+                ends.append(read_values(self._again(values).of(self.y)).reshape(-1).astype(np.float64))
         return (ends[0] - ends[1]) / (moved[0] - moved[1])
 
     def measure(self, run: SeedRun) -> np.ndarray:

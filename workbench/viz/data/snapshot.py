@@ -146,8 +146,8 @@ class Moments:
         """(numbers, is each known, a remark), of the shape of the array with its components."""
         data, known, note = self._bytes(a.allocation, cursor)
         whole = a.data
-        numbers = np.ndarray(whole.shape, np.dtype(whole.dtype), data, a._offset, whole.strides)
-        mask = np.ndarray(whole.shape, bool, known, a._offset, whole.strides)  # the first byte speaks for a number
+        numbers = np.ndarray(whole.shape, np.dtype(whole.dtype), data, a.span.offset, whole.strides)
+        mask = np.ndarray(whole.shape, bool, known, a.span.offset, whole.strides)  # the first byte speaks for a number
         return numbers, mask, note
 
     def _bytes(self, a: Allocation, cursor: int) -> tuple[np.ndarray, np.ndarray, str]:

@@ -27,6 +27,7 @@ from ...arrays.workspace import (
     extremal_memory,
     float_parts,
     gradient_dtype,
+    same_part,
 )
 from ...errors import GradientError, Where
 from ...kernels.compile import c_compiler
@@ -261,7 +262,7 @@ def cell_of(tape: Tape, a: Any, index: Any) -> Cell:
                             instead=f"tape.ledger({label}, (index, 'field')), with {what}" if what
                             else "an array of floats")  # fmt: skip
     shape = (*part.shape, *getattr(part.dtype, "shape", ()))
-    offset, strides = part._offset, part.data.strides
+    offset, strides = part.span.offset, part.data.strides
     if len(numbers) != len(shape) or any(not isinstance(n, int | np.integer) for n in numbers):
         raise GradientError(
             f"{label} has shape {shape} with its components; an index of a cell is {len(shape)} whole numbers,"
@@ -411,7 +412,7 @@ class Collector:
         for name in watched.active:
             a = command.places[position[name]]
             if a.allocation is self.cell.allocation:
-                values += [(self.cell.offset - a._offset) * self.cell.k, *(s * self.cell.k for s in a.strides)]
+                values += [(self.cell.offset - a.span.offset) * self.cell.k, *(s * self.cell.k for s in a.strides)]
             else:
                 values += [-1, *(0 for _ in a.strides)]
         return values
@@ -496,14 +497,14 @@ class Collector:
         targets = space
         if followed and event.arrays[1].allocation is dst.allocation:  # what one field gets, another may pass on
             targets = Workspace({dst.allocation: Shadow(dst.allocation, start=space[dst.allocation].data)})
-        for part in float_parts(dst):
+        for path, part in float_parts(dst).items():
             g = targets[dst.allocation].view(part.span, gradient_dtype(part))
             given = g.copy()
             if list(self.hits(part)):
                 self.rows.clear()
             if not followed:
                 continue
-            src = event.arrays[1] if part is dst else event.arrays[1].field(part.name or "")
+            src = same_part(event.arrays[1], path)
             for at in self.hits(src):
                 self.add(event, "copy", None, event.where, self.name(event.arrays[1]), float(given[at]))
             if targets is not space:

@@ -153,7 +153,7 @@ class _Page:
         ]  # fmt: skip
 
     def ledgers(self, a: Any, index: Any) -> None:
-        k = self.view._number(a)
+        k = self.view.number_of(a)
         at = tuple(int(i) for i in index) if isinstance(index, Sequence) else (int(index),)
         stops = self.moments[k] if self.strict or len(self.moments[k]) <= STOPS else self.moments[k][:1]
         for cursor in (*stops, len(self.tape.events)):

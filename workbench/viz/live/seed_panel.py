@@ -21,7 +21,7 @@ import numpy as np
 import traitlets
 
 from ...arrays import allocation
-from ...arrays.array import array
+from ...arrays.array import array, read_values
 from ...tapes.tape import Tape
 from ..data.seed_runs import KINDS, Difference, SeedRun, Seeds
 from ..data.text import clean_lines, sentence
@@ -335,7 +335,7 @@ class SeedPanel(widgets.VBox):
             return
         self.progress.value = len(engine.rows)
         self._number_line.layout.display = None if run.kind == "random" else "none"
-        self.picker.show(engine.output, engine.at(engine.y)._host().reshape(engine.shape))
+        self.picker.show(engine.output, read_values(engine.at(engine.y)).reshape(engine.shape))
         self.title.value = self._heading(run)
         self.matrix.value = _card("Jacobian", jacobian_html.matrix(engine, run.element))
         difference = self._difference()

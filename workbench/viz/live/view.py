@@ -219,14 +219,15 @@ class View(anywidget.AnyWidget):
 
     def select(self, a: Any, index: Any = None) -> None:
         """Look at an array (or its number), and at one element of it (with the component, if it has any)."""
-        number = a if isinstance(a, int) else self._number(a)
+        number = a if isinstance(a, int) else self.number_of(a)
         with self.hold_sync():
             self.element = (
                 [] if index is None else [int(i) for i in (index if isinstance(index, tuple | list) else [index])]
             )
             self.array = number
 
-    def _number(self, a: Any) -> int:
+    def number_of(self, a: Any) -> int:
+        """The place of an array among those of the view."""
         found = [n for n, b in enumerate(self.arrays) if b is a]
         found += [n for n, b in enumerate(self.arrays) if isinstance(a, array) and b.span == a.span]
         if not found:
