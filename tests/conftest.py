@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
+os.environ.setdefault("WORKBENCH_CHECK_PASSES", "1")  # read when the workbench is imported, here and in subprocesses
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 # The binaries themselves come first: Debian's wrapper scripts add flags and complain on stderr.

@@ -50,6 +50,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "check_bounds": _flag,
     "check_races": _flag,
     "race_guard": _flag,
+    "check_passes": _flag,
     "verbose": _flag,
 }
 
@@ -69,6 +70,8 @@ class Config:
     check_races   look for two threads storing to one element at every launch.
     race_guard    under a tape, check stores that are not proven apart before the first backward.
                   Off: the promise of exact gradients then excludes programs with races.
+    check_passes  check the program after every pass of the compiler, for those who write passes: an error names the
+                  pass. On from the start where the environment has WORKBENCH_CHECK_PASSES=1.
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).
 
     One thread is better for grids so small that waking another takes longer than the work (the workbench sees to this
@@ -89,6 +92,7 @@ class Config:
     check_bounds: bool
     check_races: bool
     race_guard: bool
+    check_passes: bool
     verbose: bool
 
     def __init__(self) -> None:
@@ -103,6 +107,7 @@ class Config:
         self.check_bounds = False
         self.check_races = False
         self.race_guard = True
+        self.check_passes = os.environ.get("WORKBENCH_CHECK_PASSES") == "1"
         self.verbose = False
 
     def __setattr__(self, name: str, value: Any) -> None:

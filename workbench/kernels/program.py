@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from ..errors import KernelError
-from . import check, show
+from . import show
 from .analysis.accesses import relevant_scalars
 from .analysis.launch_form import Groups
 from .compile import c_library
@@ -28,6 +28,7 @@ from .ir import Function, walk
 from .ops import control
 from .passes import simplify
 from .passes.adjoint import Reverse, adjoint
+from .passes.named import kept_passes
 from .reading import refused_syntax
 from .reading.declare import resolve, type_from
 from .reading.reader import Reading, read
@@ -80,7 +81,6 @@ class Program:
         found = self.reverses.get(key)
         if found is None:
             found = self.reverses[key] = adjoint(self.function, active, groups)
-            check.check(found.function)
         return found
 
     @property
@@ -146,7 +146,6 @@ class Program:
 def program(reading: Reading, name: str, enable_backward: bool = True) -> Program:
     """The program of a reading. Raises KernelError."""
     function = simplify.primal(reading.function)
-    check.check(function)
     flat = [leaf for k, (n, t) in enumerate(reading.params) for leaf in leaves(n, t, k)]
     return Program(name, function, tuple(reading.params), tuple(flat), enable_backward)
 
@@ -206,14 +205,17 @@ class Kernel:
             )  # fmt: skip
         if self._program is not None and self._reading is not None and self._reading.current():
             return self._program
-        try:
-            reading = read(self.func, name=self.__name__, generic_types=self.types)
-        except KernelError as error:
-            raise error.with_traceback(None) from None  # it names the user's line: the reader's own frames hide that
+        reading = self._read()
         self._program = program(reading, self.__name__, self.enable_backward)
         self._program.kernel = self
         self._reading, self._unread = replace(reading, function=self._program.function), None  # the tidied one alone
         return self._program
+
+    def _read(self) -> Reading:
+        try:
+            return read(self.func, name=self.__name__, generic_types=self.types)
+        except KernelError as error:
+            raise error.with_traceback(None) from None  # it names the user's line: the reader's own frames hide that
 
     def overload(self, types: dict[str, Type]) -> Kernel:
         """This kernel for these types of its generic parameters: an ordinary kernel, the same one at every asking."""
@@ -291,9 +293,18 @@ class Kernel:
 
     @property
     def steps(self) -> list[tuple[str, show.Listing]]:
-        """Every stage by name, first to last."""
-        names = ("source", "ir", "adjoint", "c", "cuda")
-        return [(name, show.Listing(str(getattr(self, name)))) for name in names]
+        """Every stage by name, first to last: what was read, what each pass changed, and the texts."""
+        self.program()  # raises what there is to raise
+        with kept_passes() as made:
+            reading = self._read()
+            made += [("source", str(self.source)), ("read", show.text(reading.function))]
+            again = program(reading, self.__name__)
+            made.append(("ir", str(self.ir)))
+            again.reverse(again.floats)
+            made.append(("adjoint", str(self.adjoint)))
+            made.append(("c", str(self.c)))
+            made.append(("cuda", str(self.cuda)))
+        return [(name, show.Listing(text)) for name, text in made if name != "simplify"]
 
 
 def overload(kernel: Kernel, types: dict[str, Any] | Sequence[Any]) -> Kernel:

@@ -19,7 +19,6 @@ from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into
 from ..device import xp
 from ..errors import GradientError, Where
-from ..kernels import check
 from ..kernels.ir import Function
 from ..kernels.passes.tangent import joint
 from ..kernels.passes.to_float64 import wide, widen
@@ -280,7 +279,6 @@ class Twice(Rerun):
         known = _joints.setdefault(program, {})
         if key not in known:
             function = joint(program.function, *key)
-            check.check(function)
             known[key] = flat_program(program, function)
         made = launch_of(command, self.twins)  # type: ignore[arg-type]
         tangents = [self.moved.of(command.places[k]) for k in back.shadows]

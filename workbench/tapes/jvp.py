@@ -31,7 +31,6 @@ from ..arrays.workspace import (
 )
 from ..device import xp
 from ..errors import GradientError
-from ..kernels import check
 from ..kernels.passes.tangent import Tangent, tangent
 from ..kernels.types import Struct, is_float
 from ..launches.adjoint_arguments import AdjointArguments
@@ -294,7 +293,6 @@ def _program(event: Event) -> tuple[Tangent, Any]:
 def _make(plan: Any, active: frozenset[str]) -> tuple[Tangent, Any]:
     program = plan.program
     made = tangent(program.function, active, plan.changing)
-    check.check(made.function)
     if made.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:
         raise GradientError(
             f"Kernel {program.name!r} uses what an atomic returned: on a GPU a matter of the order of threads.",

@@ -18,6 +18,7 @@ from ..ops.row import NO_GRADIENT, ROWS, Row, constant
 from ..types import Array, Type, int32, shadow_type
 from . import simplify
 from .derivative import EXTREMES, Derivative
+from .named import named_pass
 from .replay import Groups
 from .ties import ties
 
@@ -66,6 +67,7 @@ class Reverse:
         return tuple(dict.fromkeys(out))
 
 
+@named_pass("adjoint", always=True)
 def adjoint(function: Function, active: frozenset[str], groups: Groups = ()) -> Reverse:
     """The adjoint of `function` for the parameters named in `active`.
 

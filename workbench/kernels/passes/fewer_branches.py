@@ -7,6 +7,7 @@ from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS
 from ..types import Scalar, bool_
+from .named import named_pass
 from .simplify import Rewrite, Scope, constant_of
 
 EAGER = 16  # statements that are worked out in vain
@@ -16,6 +17,7 @@ _EAGER = {
 }  # fmt: skip
 
 
+@named_pass("fewer branches")
 def fewer_branches(function: Function) -> Function:
     """The same function with fewer branches, for compilers that vectorise: conditions that cost little are worked out
     whether or not they are asked, and an `if` that is all of another one becomes one with it."""

@@ -11,12 +11,12 @@ import weakref
 from dataclasses import dataclass
 
 from ...errors import Where
-from .. import check
 from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, root
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS, constant
 from ..types import Array, Composite, float64, int32, int64
+from .named import named_pass
 
 ENTRIES = 4096  # contributions of one launch that are logged one by one; the others are summed by site
 COUNT, CONSUMED = 0, 1  # words of `log_state`
@@ -42,8 +42,14 @@ def watch(function: Function) -> Watched:
     """The watched form of an adjoint; made once for each."""
     found = _made.get(function)
     if found is None:
-        found = _made[function] = _Watch(function).build()
+        found = _made[function] = ledger_adjoint(function)
     return found
+
+
+@named_pass("ledger adjoint", always=True)
+def ledger_adjoint(function: Function) -> Watched:
+    """The watched form of an adjoint."""
+    return _Watch(function).build()
 
 
 class _Watch:
@@ -76,9 +82,7 @@ class _Watch:
             self.builder.role = "adjoint"
             self.region(self.source.body, known)
         s = self.source
-        name = f"{s.name}_watched"
-        made = s.with_body(self.builder.region, name)
-        check.check(made)
+        made = s.with_body(self.builder.region, f"{s.name}_watched")
         return Watched(made, tuple(self.gap), tuple(self.sites))
 
     def region(self, region: Region, known: dict[Value, Value]) -> None:

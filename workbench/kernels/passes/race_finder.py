@@ -18,6 +18,7 @@ from ..ops import memory as mem
 from ..ops.row import ROWS, constant
 from ..types import Array, Composite, int32
 from . import simplify
+from .named import named_pass
 from .prune import prune
 from .replay import Groups, Replay
 
@@ -44,6 +45,7 @@ class Guard:
 MARKS = (Role.OWNER, Role.BY, Role.ADDER, Role.KIND)
 
 
+@named_pass("race finder")
 def guard(function: Function, names: frozenset[str], groups: Groups = ()) -> Guard:
     """The race finder of a kernel for the array parameters `names`. `groups`: those that share memory."""
     return _Guard(function, names, groups).guard()

@@ -16,19 +16,23 @@ from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import Effect, constant
 from ..types import Scalar
+from .named import named_pass
 from .prune import prune
 
 
+@named_pass("simplify", always=True)
 def primal(function: Function) -> Function:
     """What the reader wrote, tidied: run once on every kernel."""
     return prune(rewrite(function))
 
 
+@named_pass("simplify adjoint")
 def adjoint(function: Function, groups: tuple[frozenset[str], ...] = ()) -> Function:
     """Keep what a gradient needs. `groups`: array parameters that share memory at this launch."""
     return prune(rewrite(prune(function, groups)), groups)
 
 
+@named_pass("forward loads")
 def forward(function: Function, groups: tuple[frozenset[str], ...] = ()) -> Function:
     """The same function, where a load that follows the thread's own store takes the stored value.
 
@@ -41,11 +45,13 @@ def rewrite(function: Function, groups: tuple[frozenset[str], ...] | None = None
     return Rewrite(groups).function(function)
 
 
+@named_pass("assume branches")
 def assume(function: Function, taken: Collection[Stmt]) -> Function:
     """The same function where these `if`s are known to take their first branch."""
     return _pruned(Rewrite(None, frozenset(taken)).function(function))
 
 
+@named_pass("merge parameters")
 def merged(function: Function, same: tuple[tuple[str, str], ...]) -> Function:
     """The same function with the same parameters, where all that (name, other) says of `other` is said of `name`."""
     return _pruned(Rewrite(None, same={other: name for name, other in same}).function(function))
@@ -54,6 +60,7 @@ def merged(function: Function, same: tuple[tuple[str, str], ...]) -> Function:
 UNROLLED = 2500  # statements that a loop may become
 
 
+@named_pass("unroll")
 def unrolled(function: Function) -> Function:
     """The same function with short loops of known turns written out; the function itself where there are none."""
     if not any(s.row is c.FOR and _trips(s, s.args) for s in walk(function.body)):

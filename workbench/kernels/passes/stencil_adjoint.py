@@ -20,6 +20,7 @@ from ..ops import memory as mem
 from ..ops.row import ROWS, Effect, constant
 from ..types import Array, int32, is_float
 from . import simplify
+from .named import named_pass
 
 Offset = tuple[int, ...]
 
@@ -74,12 +75,14 @@ class Pull:
     high: Offset
 
 
+@named_pass("stencil split")
 def split(function: Function, targets: frozenset[str]) -> Split | None:
     """Split the accumulations into `targets` off an adjoint, or None where one of them has another form."""
     made = _prepared(function, targets)
     return made.build() if made is not None else None
 
 
+@named_pass("stencil pull")
 def pull(function: Function, targets: frozenset[str], alike: frozenset[str] = frozenset()) -> Pull | None:
     """The same without parts, or None where a contribution is dear or reads what the adjoint has changed by then.
 
@@ -100,6 +103,7 @@ def _added_only(function: Function, names: frozenset[str]) -> frozenset[str]:
     return names & added - others
 
 
+@named_pass("stencil store")
 def storing(function: Function, names: frozenset[str]) -> Function:
     """A `pull` that stores to these of its targets: they hold nothing yet."""
     copy = simplify.rewrite(function)

@@ -23,6 +23,7 @@ from ..ops.scalar import DIV
 from ..types import Array, Composite, Scalar, Type, int32, shadow_type
 from . import simplify
 from .derivative import EXTREMES, Derivative
+from .named import named_pass
 from .replay import Groups
 
 
@@ -41,6 +42,7 @@ class Tangent:
     extremal: tuple[str, ...] = ()
 
 
+@named_pass("tangent", always=True)
 def tangent(function: Function, active: frozenset[str], groups: Groups = ()) -> Tangent:
     """The tangent of `function` for the parameters named in `active`; `groups` as for the adjoint.
 
@@ -264,6 +266,7 @@ class _Tangent(Derivative):
             known["tangent", out] = self.tangent_of(result, known)
 
 
+@named_pass("joint tangent", always=True)
 def joint(function: Function, active: frozenset[str], groups: Groups = ()) -> Function:
     """The kernel itself, side effects and all, and its tangent in one: an ordinary program, to differentiate again.
 

@@ -9,6 +9,7 @@ from ..ops import memory as mem
 from ..ops.row import ROWS, constant
 from . import simplify
 from .derivative import Derivative
+from .named import named_pass
 from .replay import Groups
 
 
@@ -25,6 +26,7 @@ class Ties:
     private: frozenset[str]
 
 
+@named_pass("ties")
 def ties(function: Function, active: frozenset[str], groups: Groups = ()) -> Ties:
     """The count for `function`, where the parameters named in `active` have a derivative."""
     return _Ties(function, active, groups).build()

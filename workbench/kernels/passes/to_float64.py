@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .. import check
 from ..ir import Builder, Function, Region, Stmt, Value
 from ..ops import control as c
 from ..ops.row import ROWS
 from ..types import Array, Composite, Matrix, Quat, Scalar, Type, Vector, float64, matrix, quaternion, vector
+from .named import named_pass
 
 
 def wide(type: Type) -> Type:
@@ -29,6 +29,7 @@ def wide(type: Type) -> Type:
     return quaternion(float64) if isinstance(type, Quat) else float64
 
 
+@named_pass("to float64", always=True)
 def widen(function: Function) -> Function:
     """`function` over float64, with parameters of the same names."""
     made = function.with_body(Region())
@@ -37,7 +38,6 @@ def widen(function: Function) -> Function:
         known: dict[Value, Value] = {}
         _params(function.body, made.body, known)
         _body(builder, function.body, known)
-    check.check(made)
     return made
 
 

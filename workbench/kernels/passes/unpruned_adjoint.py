@@ -15,6 +15,7 @@ from ..ops import memory as mem
 from ..types import int32
 from . import simplify
 from .adjoint import Adjoint
+from .named import named_pass
 from .replay import Groups
 
 
@@ -45,6 +46,7 @@ class Working:
     turns: dict[Stmt, tuple[Stmt, Region]]
 
 
+@named_pass("unpruned adjoint")
 def working(function: Function, active: frozenset[str] | None, groups: Groups = ()) -> Working:
     """The adjoint of a kernel as `adjoint` makes it, before what nobody needs is taken out.
 

@@ -1,0 +1,149 @@
+"""The list of passes: all of them are in it, each is checked, and the error of a broken one names it."""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+
+import pytest
+
+import workbench as wb
+from workbench.kernels import PASSES, passes
+from workbench.kernels.check import IRError
+from workbench.kernels.ir import Function, walk
+from workbench.kernels.passes import (
+    adjoint,
+    fewer_branches,
+    ledger_adjoint,
+    named,
+    race_finder,
+    simplify,
+    stencil_adjoint,
+    tangent,
+    ties,
+    to_float64,
+    unpruned_adjoint,
+)
+
+BOTH = frozenset("xy")
+
+
+@pytest.fixture(autouse=True)
+def defaults():
+    wb.config.reset()
+    yield
+    wb.config.reset()
+
+
+@wb.kernel
+def diffuse(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    if i > 0 and i < x.shape[0] - 1:
+        y[i] = x[i - 1] + x[i] * x[i] + x[i + 1]
+
+
+@wb.kernel
+def largest(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    for k in range(3):
+        wb.atomic_max(y, 0, x[i] * float(k))
+
+
+def of(kernel: wb.Kernel) -> Function:
+    return kernel.program().function
+
+
+def pulled() -> Function:
+    made = stencil_adjoint.pull(adjoint.adjoint(of(diffuse), BOTH).function, frozenset({"d_x"}))
+    assert made is not None
+    return made.pull
+
+
+def first_branch(function: Function) -> list:
+    return [s for s in walk(function.body) if s.row.name == "if"][:1]
+
+
+RUN: dict[str, Callable[[], object]] = {
+    "simplify": lambda: simplify.primal(of(diffuse)),
+    "forward loads": lambda: simplify.forward(of(diffuse)),
+    "adjoint": lambda: adjoint.adjoint(of(diffuse), BOTH),
+    "simplify adjoint": lambda: simplify.adjoint(simplify.rewrite(adjoint.adjoint(of(diffuse), BOTH).function)),
+    "ties": lambda: ties.ties(of(largest), BOTH),
+    "tangent": lambda: tangent.tangent(of(diffuse), BOTH),
+    "joint tangent": lambda: tangent.joint(of(diffuse), BOTH),
+    "stencil pull": lambda: stencil_adjoint.pull(adjoint.adjoint(of(diffuse), BOTH).function, frozenset({"d_x"})),
+    "stencil split": lambda: stencil_adjoint.split(adjoint.adjoint(of(diffuse), BOTH).function, frozenset({"d_x"})),
+    "stencil store": lambda: stencil_adjoint.storing(pulled(), frozenset({"d_x"})),
+    "race finder": lambda: race_finder.guard(of(diffuse), frozenset("y")),
+    "ledger adjoint": lambda: ledger_adjoint.ledger_adjoint(adjoint.adjoint(of(diffuse), BOTH).function),
+    "unpruned adjoint": lambda: unpruned_adjoint.working(of(diffuse), BOTH),
+    "to float64": lambda: to_float64.widen(of(diffuse)),
+    "assume branches": lambda: simplify.assume(of(diffuse), first_branch(of(diffuse))),
+    "merge parameters": lambda: simplify.merged(of(diffuse), (("x", "y"),)),
+    "unroll": lambda: simplify.unrolled(of(largest)),
+    "fewer branches": lambda: fewer_branches.fewer_branches(of(diffuse)),
+}
+
+
+def test_every_pass_is_in_the_list_once_with_a_name_and_a_sentence():
+    modules = [importlib.import_module(f"{passes.__name__}.{m.name}") for m in pkgutil.iter_modules(passes.__path__)]
+    found = {f for m in modules for _, f in inspect.getmembers(m, inspect.isfunction) if hasattr(f, "pass_name")}
+    assert found == {p.function for p in PASSES}
+    assert len({p.name for p in PASSES}) == len(PASSES) == len(RUN)
+    assert all(p.does.endswith(".") and len(p.does.split()) > 4 for p in PASSES)
+
+
+@pytest.mark.parametrize("one", PASSES, ids=lambda p: p.name)
+def test_what_a_pass_makes_is_checked(one, monkeypatch):
+    checked = []
+    monkeypatch.setattr(named, "check", lambda function: checked.append(function))
+    wb.config.check_passes = True
+    made = RUN[one.name]()
+    results = named.functions_of(made)
+    assert results, "this run shows nothing"
+    assert set(map(id, results)) <= set(map(id, checked))
+
+
+@pytest.mark.parametrize("one", PASSES, ids=lambda p: p.name)
+def test_a_broken_pass_is_named(one, monkeypatch):
+    left = []
+    wb.config.check_passes = True
+    monkeypatch.setattr(named, "check", left.append)
+    RUN[one.name]()
+
+    def refuse_the_last(function: Function) -> None:
+        left.pop()
+        if not left:
+            raise IRError("broken")
+
+    monkeypatch.setattr(named, "check", refuse_the_last)
+    with pytest.raises(IRError, match=f"(?s)broken.*after the pass '{one.name}'"):
+        RUN[one.name]()
+
+
+def test_a_pass_that_defines_a_value_twice_is_named(monkeypatch):
+    def twice(function: Function, groups: tuple = ()) -> Function:
+        function.body.body.insert(0, function.body.body[0])
+        return function
+
+    function = simplify.rewrite(of(diffuse))
+    monkeypatch.setattr(simplify, "prune", twice)
+    wb.config.check_passes = True
+    with pytest.raises(IRError, match=r"(?s)defined twice.*in kernel diffuse.*after the pass 'forward loads'"):
+        simplify.forward(function)
+    wb.config.check_passes = False
+    assert simplify.forward(function).name == "diffuse"
+    with pytest.raises(IRError, match="after the pass 'simplify'"):
+        simplify.primal(function)  # what a kernel is made of is always checked
+
+
+def test_the_steps_of_a_kernel_are_all_there_in_order():
+    names = [name for name, _ in diffuse.steps]
+    assert names == [
+        "source", "read", "ir", "forward loads", "simplify adjoint", "adjoint", "fewer branches", "fewer branches",
+        "c", "cuda",
+    ]  # fmt: skip
+    texts = dict(diffuse.steps)
+    for name in ("source", "ir", "adjoint", "c", "cuda"):
+        assert str(texts[name]) == str(getattr(diffuse, name))
+    assert str(texts["forward loads"]).count("x[") < str(texts["ir"]).count("x[")

@@ -1,0 +1,73 @@
+"""The one place through which every pass runs: it has a name, and its result is checked, and kept to be looked at."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, ParamSpec, TypeVar
+
+from ...config import config
+from .. import show
+from ..check import IRError, check
+from ..ir import Function
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_kept: ContextVar[list[tuple[str, str]] | None] = ContextVar("kept", default=None)
+
+
+def named_pass(name: str, always: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorator of a pass. What it returns is a function, a record with functions among its fields, or None.
+
+    They are checked under `config.check_passes`; `always`: in any case, as what the pass makes is run as it is.
+    """
+
+    def decorate(make: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(make)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            made = make(*args, **kwargs)
+            if always or config.check_passes:
+                _check(name, made)
+            _keep(name, made)
+            return made
+
+        run.pass_name = name  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def functions_of(made: Any) -> list[Function]:
+    """The programs that a pass returned."""
+    found = [made] if isinstance(made, Function) else vars(made).values() if made is not None else ()
+    return [f for f in found if isinstance(f, Function)]
+
+
+def _check(name: str, made: Any) -> None:
+    for function in functions_of(made):
+        try:
+            check(function)
+        except IRError as error:
+            raise IRError(f"{error}\n  after the pass {name!r}") from None
+
+
+def _keep(name: str, made: Any) -> None:
+    kept = _kept.get()
+    for function in functions_of(made) if kept is not None else ():
+        text = show.text(function)
+        if all(text != before for _, before in kept):  # type: ignore[union-attr]
+            kept.append((name, text))  # type: ignore[union-attr]
+
+
+@contextmanager
+def kept_passes() -> Iterator[list[tuple[str, str]]]:
+    """A list to which every pass that runs meanwhile adds its name and the text of what it made, if that is new."""
+    kept: list[tuple[str, str]] = []
+    token = _kept.set(kept)
+    try:
+        yield kept
+    finally:
+        _kept.reset(token)
