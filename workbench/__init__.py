@@ -44,8 +44,8 @@ from .interop import (
 from .kernels import types
 from .kernels.ops import BUILTINS as _BUILTINS
 from .kernels.ops import STATEFUL as _STATEFUL
-from .kernels.ops import memory as _memory_rows
 from .kernels.ops import why_refused as _why_refused
+from .kernels.ops.functions import ATOMICS as _ATOMICS
 from .kernels.program import Kernel, kernel, overload
 from .kernels.reading.declare import Refused as _Refused
 from .kernels.reading.declare import adjoint, constant, func, func_grad, func_replay, printf, static, struct, tid
@@ -85,7 +85,7 @@ HALF_PI = half_pi = pi / 2
 
 globals().update(types.names())
 globals().update({name: made for name, made in _BUILTINS.items() if name not in globals()})
-globals().update({row.name: row for row in _memory_rows.ATOMICS})
+globals().update(_ATOMICS)
 globals().update(_STATEFUL)
 
 # Public, but no part of recording and walking a tape: imported when first asked for.

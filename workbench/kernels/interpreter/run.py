@@ -27,7 +27,6 @@ def run(
     dims: Sequence[int],
     args: Sequence[Any],
     *,
-    status: Any = None,
     trace: Callable[[tuple[int, ...], ir.Stmt, Values], None] | None = None,
     threads: Sequence[tuple[int, ...]] | None = None,
 ) -> None:
@@ -35,8 +34,8 @@ def run(
 
     An array parameter takes an ndarray of shape (*array shape, *component shape) with the scalar dtype of its element,
     strided as it may be, or None for an array of no elements. A value parameter takes a number or an ndarray.
-    `trace(thread, stmt, values)` is called after every statement. `status` is what compiled kernels report errors
-    through; here they raise at once: BoundsError for an index outside its array or component.
+    `trace(thread, stmt, values)` is called after every statement. Raises BoundsError for an index outside its array or
+    component.
     """
     with np.errstate(all="ignore"):
         closures = Closures(dims, _STEPS, by_meaning, trace, function.name)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..types import Composite, Matrix, quaternion
-from . import matrices, random, scalar, vectors
+from . import matrices, memory, random, scalar, vectors
 from .conversions import convert, here, identity, quat_identity, truth
 from .examples import documented
 from .matrices import TRANSPOSE
@@ -103,6 +103,8 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "matrix_from_cols": matrix_from_cols, "norm_l1": norm_l1, "norm_l2": vectors.LENGTH, "rand_init": random.rand_init,
     "unot": negation,
 }  # fmt: skip
+
+ATOMICS: dict[str, Row] = {row.name: row for row in memory.ATOMICS}
 
 # Python's own functions, and those of `math`, as kernels use them
 PYTHON: dict[Any, Callable[..., Any]] = {
