@@ -25,10 +25,12 @@ from workbench.kernels.ops import (
     compare,
     construct,
     convert,
+    memory,
+    scalar,
     unary,
     why_refused,
 )  # fmt: skip
-from workbench.kernels.ops.row import Row, host, weak_type
+from workbench.kernels.ops.row import Effect, Row, host, weak_type
 
 S = T.float64
 V2, V3, V4 = (T.vector(n, S) for n in (2, 3, 4))
@@ -234,6 +236,30 @@ def test_a_rule_writes_the_ir_that_computes_the_same(c):
     if direct is not None:
         assert made.type == result_type(c)
         np.testing.assert_array_equal(evaluated(region, params, given[1:], made), direct)
+
+
+# ---- facts by which passes choose
+
+
+@pytest.mark.parametrize("c", [c for c in FLAT if ROWS[c[0]].linear or ROWS[c[0]].bilinear], ids=label)
+def test_a_partial_derivative_of_a_linear_row_does_not_depend_on_what_it_is_linear_in(c):
+    row, args, other = ROWS[c[0]], drawn(c, 1), drawn(c, 2)
+    y = value(c, args)
+    g = host(result_type(c), np.random.default_rng(3).uniform(-1, 1, np.shape(y)))
+    for i in floats(args):
+        elsewhere = [*args[:i], other[i], *args[i + 1 :]] if row.bilinear else other
+        one, two = (row.adjoint(g, y, *a, **rule_keywords(c))[i] for a in (args, elsewhere))
+        np.testing.assert_array_equal(one, two)
+
+
+def test_a_row_s_facts_agree_with_each_other():
+    for r in ROWS.values():
+        assert not (r.linear and (r.bilinear or r.unbounded)), r
+        assert r.exact or not r.moves, r
+        assert r.cheap or not r.eager, r
+        assert r.effect is Effect.PURE or not r.eager, r
+        assert (r.update is None) == (r is not memory.ACCUMULATE and r not in memory.ATOMICS), r
+        assert not r.adds or r.update in (scalar.ADD, scalar.SUB), r
 
 
 # ---- kinks and limits

@@ -18,7 +18,7 @@ from ..kernels.interpreter import run
 from ..kernels.ops import Row, control, memory, scalar
 from ..kernels.types import Array
 from ..tapes.events import Event
-from ..tapes.rerun import Enough, is_number, root_name, run_adjoint, run_primal, small
+from ..tapes.rerun import Enough, is_number, run_adjoint, run_primal, small
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Births:
         for out in stmt.outs:
             if is_number(out) and out not in self.bad and not np.isfinite(values[out]).all():
                 self.bad[out] = stmt, _shown(stmt, values)  # in a loop: its first turn like this
-        if stmt.row.writes and root_name(stmt.args[0]) in self.targets:
+        if stmt.row.writes and ir.root(stmt.args[0]).name in self.targets:
             value = stmt.args[-1]
             if value in self.bad and not np.isfinite(values[value]).all():
                 self.birth = self.origin(value)
@@ -106,7 +106,7 @@ def _shown(stmt: ir.Stmt, values: run.Values) -> str:
     if stmt.row in _ARITHMETIC and len(numbers) == 2:
         return f"{numbers[0]} {stmt.row.sign} {numbers[1]}{result}"
     if stmt.row is memory.LOAD:
-        return f"{root_name(stmt.args[0])}[{', '.join(numbers)}]{result}"
+        return f"{ir.root(stmt.args[0]).name}[{', '.join(numbers)}]{result}"
     return f"{stmt.row.name}({', '.join(numbers)}){result}"
 
 

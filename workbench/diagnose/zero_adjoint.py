@@ -18,7 +18,7 @@ from ..kernels.ir import is_value
 from ..kernels.ops import Row, control, memory, scalar
 from ..kernels.types import bool_
 from ..tapes.events import Event
-from ..tapes.rerun import is_number, root_name, run_adjoint
+from ..tapes.rerun import is_number, run_adjoint
 
 
 @dataclass
@@ -71,7 +71,7 @@ class _Flows:
             flow.passed.add(stmt.of)
         if stmt.row is memory.ACCUMULATE and _nonzero(values, stmt.args[-1]):
             flow.passed.update(s for s in (stmt.of, *self.around.get(stmt, ())) if s is not None)
-            flow.added |= root_name(stmt.args[0]) in self.targets
+            flow.added |= ir.root(stmt.args[0]).name in self.targets
 
 
 def _adjoints(function: ir.Function, shadows: frozenset[str]) -> set[ir.Value]:
@@ -79,7 +79,7 @@ def _adjoints(function: ir.Function, shadows: frozenset[str]) -> set[ir.Value]:
     found: set[ir.Value] = set()
     for _ in range(3):  # loops carry values back to their start
         for stmt in ir.walk(function.body):
-            read = stmt.row is memory.LOAD and root_name(stmt.args[0]) in shadows
+            read = stmt.row is memory.LOAD and ir.root(stmt.args[0]).name in shadows
             if read or any(v in found for v in stmt.operands):
                 made = (*stmt.outs, *(p for r in stmt.regions for p in r.params))
                 found.update(v for v in made if is_number(v))
@@ -94,7 +94,7 @@ def _toward(function: ir.Function, targets: frozenset[str]) -> set[ir.Value]:
         results = [v for r in stmt.regions for v in r.results]
         for made in (*stmt.outs, *(p for r in stmt.regions for p in r.params)):
             origins[made] = [*stmt.args, *results]
-        if stmt.row.writes and root_name(stmt.args[0]) in targets:
+        if stmt.row.writes and ir.root(stmt.args[0]).name in targets:
             wanted.append(stmt.args[-1])
     found: set[ir.Value] = set()
     while wanted:
@@ -204,7 +204,7 @@ def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
         for stmt in ir.walk(function.body):
             flows = [stmt.args, *(r.results for r in stmt.regions)]
             used = [v for group in flows for v in group]
-            if stmt.row is memory.LOAD and root_name(stmt.args[0]) in sources:
+            if stmt.row is memory.LOAD and ir.root(stmt.args[0]).name in sources:
                 depends.add(stmt.outs[0])
                 varies.update(o for o in stmt.outs if is_number(o))
                 continue

@@ -19,7 +19,7 @@ from ..errors import BoundsError
 from ..kernels import ir
 from ..kernels.interpreter import run
 from ..kernels.ir import is_value
-from ..kernels.types import Array, is_float
+from ..kernels.types import is_float
 from ..launches.arguments import views
 from .events import Event
 
@@ -103,13 +103,6 @@ def _run(function: ir.Function, event: Event, args: list, trace: Trace) -> bool:
     except (TimeoutError, BoundsError):
         return False
     return True
-
-
-def root_name(value: ir.Value) -> str:
-    """The parameter behind an array value."""
-    while value.stmt is not None and isinstance(value.type, Array):
-        value = value.stmt.args[0]
-    return value.name
 
 
 def is_number(value: ir.Value) -> bool:

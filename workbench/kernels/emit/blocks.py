@@ -10,7 +10,7 @@ compiler from using it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..ir import Function, Region, Stmt, Value, root, used, walk
@@ -242,7 +242,7 @@ class _Writer:
         if not rest and not carried:
             return
         free = summed if self.form.apart(s for s in rest if s not in adds) else []
-        with self.lanes(_uses(rest) | {value for _, value in carried}, free):
+        with self.lanes(used(Region(body=rest)) | {value for _, value in carried}, free):
             for s in rest:
                 if s not in adds:
                     body.statement(s)
@@ -390,17 +390,6 @@ def _part(text: str, type: Type, k: int) -> str:
     return f"{text}.c[{k}]" if isinstance(type, Composite) else text
 
 
-def _uses(stmts: list[Stmt]) -> set[Value]:
-    def every(stmts: list[Stmt]) -> Iterator[Value]:
-        for s in stmts:
-            yield from s.args
-            for region in s.regions:
-                yield from every(region.body)
-                yield from region.results
-
-    return set(every(stmts))
-
-
 def _lasting(form: Lanes) -> set[Value]:
     """Values that are used in another stretch than the one that makes them."""
     made: dict[Value, int] = {}
@@ -416,7 +405,7 @@ def _lasting(form: Lanes) -> set[Value]:
                 uses.extend((v, count) for v in part.stmt.args[3:])
                 see(part.parts, part.region.results)
             else:
-                uses.extend((v, count) for v in _uses(part))
+                uses.extend((v, count) for v in used(Region(body=part)))
                 made.update((v, count) for s in part for v in s.outs)
         count += not alone
         uses.extend((v, count) for v in results)
