@@ -71,13 +71,14 @@ class Allocation:
     names        labels for pictures: name -> span.
     grad_notes   span -> what to say, once, to who reads the gradient of these bytes and finds it zero.
     blank        on gradient memory: the version at which it was all zeros.
+    written      on gradient memory: spans that our API has written to for the user since `mark_published`.
     publisher    on gradient memory: when a tape last published it, and which (a weak reference).
     grad_scale   bytes of gradient per byte here: 2 for float16 (its gradient is float32), else 1; None: not fixed yet.
     """
 
     __slots__ = (
         "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "required", "retained",
-        "asked", "grad", "_of", "names", "grad_notes", "grad_scale", "publisher", "blank", "_bytes", "_written",
+        "asked", "grad", "_of", "names", "grad_notes", "grad_scale", "publisher", "blank", "_bytes", "written",
         "_published", "__weakref__",
     )  # fmt: skip
 
@@ -96,7 +97,7 @@ class Allocation:
         self.publisher: tuple[int, Any] = (0, None)
         self.blank = -1
         self._bytes: Any = None
-        self._written: dict[Span, None] = {}
+        self.written: dict[Span, None] = {}
         self._published: Any = None
 
     def __repr__(self) -> str:
@@ -168,7 +169,7 @@ class Allocation:
         if capture_log.opened is not None and (notes := capture_log.noting()) is not None:
             notes.written.setdefault(self, {})[span] = what
         if self._of is not None:
-            self._written[span] = None
+            self.written[span] = None
             primal = self.of
             if primal is not None:
                 primal.grad_notes.clear()
@@ -208,14 +209,9 @@ class Allocation:
             return Span(memory, span.offset, span.shape, span.strides, span.itemsize)
         return Span(memory, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
 
-    @property
-    def written_by_user(self) -> bool:
-        """On gradient memory: has our API written to it since `mark_published`."""
-        return bool(self._written)
-
-    def mark_published(self) -> None:
-        """On gradient memory: from now on the present bytes are ours, not the user's."""
-        self._written.clear()
+    def mark_published(self, written: Iterable[Span] = ()) -> None:
+        """On gradient memory: from now on the present bytes are ours, not the user's, except those of `written`."""
+        self.written = dict.fromkeys(written)
         if self.exposed and self._published is not None:
             self._published[...] = self.bytes  # a new buffer would cost more in fresh pages than the copy
         elif self.exposed:
@@ -223,11 +219,11 @@ class Allocation:
 
     def forget_written(self, span: Span) -> None:
         """On gradient memory: the bytes of `span` no longer count as written by the user (they were cleared)."""
-        rest = self.user_written_mask(self.span()) if self._written else None
-        self._written.clear()
+        rest = self.user_written_mask(self.span()) if self.written else None
+        self.written.clear()
         if rest is not None:
             byte_entries(span, rest)[...] = False
-            self._written.update((s, None) for s in _runs(self, rest))
+            self.written.update((s, None) for s in _runs(self, rest))
         if self._published is not None:
             byte_entries(span, self._published)[...] = byte_entries(span, self.bytes)
 
@@ -238,7 +234,7 @@ class Allocation:
         wrote; writes through a raw view (`numpy()`, `ptr`) count where the bits now differ from what was published.
         """
         mask = np.zeros(self.nbytes, bool)
-        for written in self._written:
+        for written in self.written:
             if written.overlaps(span) is not False:
                 byte_entries(written, mask)[...] = True
         if self._published is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -30,7 +30,7 @@ from .view_layout import field_of, indexed, viewed
 
 
 class Layout(NamedTuple):
-    """What decides the code that runs on an array. Interned: equal layouts are one object."""
+    """What decides the code that runs on an array."""
 
     dtype: Type
     shape: tuple[int, ...]
@@ -85,7 +85,7 @@ class array:
     """
 
     __slots__ = (
-        "dtype", "ndim", "shape", "strides", "size", "allocation", "device", "_address", "_offset", "layout_number",
+        "dtype", "ndim", "shape", "strides", "size", "allocation", "device", "_address", "_offset", "_layout",
         "_packed", "_span", "_data", "_grad", "_name", "_differentiable", "__weakref__",
     )  # fmt: skip
 
@@ -98,7 +98,6 @@ class array:
     size: int
     allocation: Allocation
     device: Device
-    layout_number: int  # of `_layouts`
     _span: Span | None
     _grad: array | None
 
@@ -537,6 +536,21 @@ def read_values(a: array) -> np.ndarray:
     return a.data.get() if a.device.is_cuda else a.data
 
 
+def layout_numbers(arrays: Iterable[array]) -> list[int]:
+    """One number per array: equal for arrays of one dtype, shape, strides and device."""
+    return [a._layout for a in arrays]
+
+
+def span_of(a: array, box: Any) -> Span:
+    """The bytes of a box of an array; None: of all of it."""
+    return a.span if box is None else a.span.part(box)
+
+
+def spans_of(flat: Sequence[Any], boxes: Iterable[tuple[int, Any]]) -> tuple[Span, ...]:
+    """The same of several (position in `flat`, box)."""
+    return tuple([flat[k]._span or flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])
+
+
 def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: int) -> array:
     """The array of this layout on this memory: the one place where arrays come from."""
     made = object.__new__(array)
@@ -544,7 +558,7 @@ def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offs
     made.size = math.prod(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    made.layout_number = _layouts.setdefault(Layout(dtype, shape, strides, memory.device.ordinal), next(_numbers))
+    made._layout = _layouts.setdefault(Layout(dtype, shape, strides, memory.device.ordinal), next(_numbers))
     made._packed = (made._address, *shape, *strides)
     made._span = made._data = made._grad = made._name = None
     made._differentiable = differentiable(dtype)

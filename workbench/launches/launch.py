@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays import capture_log
-from ..arrays.array import array, pack_values
+from ..arrays.array import array, pack_values, spans_of
 from ..arrays.scalar import scalar
 from ..config import config
 from ..device import get_device
@@ -20,7 +20,7 @@ from ..kernels.program import Kernel, Program
 from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.types import Array, Small, Type, float32, scalar_of
 from .arguments import flatten, foreign, shown, views
-from .plan import Plan, grid, plan, spans_of
+from .plan import Plan, grid, plan
 from .single_adjoint import pull_back
 
 

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.array import array
-from ..arrays.span import Span
+from ..arrays.array import array, layout_numbers
 from ..config import config
 from ..device import Device, get_device
 from ..errors import LaunchError
@@ -118,7 +117,7 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     groups = () if apart else _groups(program, positions, flat)
     twins = _twins(program, positions, flat) if groups else ()
     numbers = tuple([flat[k] for k in program.index_positions]) if program.index_positions else ()
-    key = (dims, numbers, groups, twins, config.switches, device and device.ordinal, *[a.layout_number for a in arrays])
+    key = (dims, numbers, groups, twins, config.switches, device and device.ordinal, *layout_numbers(arrays))
     found = program.plans.get(key)
     if found is None:
         if config.verbose:
@@ -232,13 +231,3 @@ def _box(accesses: Sequence[Access], form: LaunchForm) -> Any:
         return tuple((0, 0) for _ in shape)
     ends = tuple((lo, hi + 1) for lo, hi in hull)
     return None if ends == tuple((0, n) for n in shape) else ends
-
-
-def span_of(a: array, box: Any) -> Span:
-    """The bytes of a box of an array."""
-    return a.span if box is None else a.span.part(box)
-
-
-def spans_of(flat: list, boxes: Sequence[tuple[int, Any]]) -> tuple[Span, ...]:
-    """The same of several (position, box)."""
-    return tuple([flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])

@@ -41,7 +41,7 @@ class Graph:
         self._asks, self._asked = allocation.asks, [(a, *_asked(a)) for a in notes.asked]
         grads = dict.fromkeys([*notes.published, *(a for a in notes.cleared if a.is_gradient)])
         tape_of = {g: weakref.ref(tape) for g, tape in notes.published.items() if g.publisher[0]}
-        self._grads = [(g, tape_of.get(g), tuple(g._written)) for g in grads]
+        self._grads = [(g, tape_of.get(g), tuple(g.written)) for g in grads]
 
     def __repr__(self) -> str:
         return f"<graph of {len(self)} calls>"
@@ -117,9 +117,8 @@ class Graph:
         now = next(clock)
         for grad, tape, written in self._grads:
             grad.version += 1
-            if grad._written or grad.exposed or written:
-                grad.mark_published()
-                grad._written.update(dict.fromkeys(written))
+            if grad.written or grad.exposed or written:
+                grad.mark_published(written)
             grad.publisher = (0, None) if tape is None else (now, tape)
 
     def _announce(self, own: dict[int, Any]) -> None:

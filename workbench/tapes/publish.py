@@ -30,7 +30,7 @@ def _publish_one(tape: Recording, a: Allocation, shadow: Shadow, retained: dict[
     grad, k = a.gradient(), a.grad_scale or 1
     dtype = tape.scalars.get(a)
     written = tape.written.get(a)
-    if written is None and grad.written_by_user and grad.bytes.any():
+    if written is None and grad.written and grad.bytes.any():
         name = next((n for n in (tape.names.get(i) for i, x in tape.arrays.items() if x.allocation is a) if n), a)
         warnings.warn(
             f"the gradient of {name} was added to values that you had written into its .grad: leaves accumulate."

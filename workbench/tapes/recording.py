@@ -14,14 +14,13 @@ from typing import Any, Self
 from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
-from ..arrays.array import array
+from ..arrays.array import array, span_of, spans_of
 from ..arrays.span import Marks, Span
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, Where
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Scalar, Struct
 from ..launches.arguments import known
-from ..launches.plan import span_of, spans_of
 from . import overwrites
 from .events import Event, Need, Needs, Scope, checksum_of, clock
 from .tally import tally
