@@ -765,3 +765,31 @@ def test_an_adjoint_attached_later_is_used_by_later_launches_only():
     tape.backward(grads={y: wb.array(SEED, dtype=F)})
     np.testing.assert_allclose(x.grad.numpy(), 2 * X * SEED)
     np.testing.assert_allclose(gradient(k)[1], SEED)
+
+
+half3 = wb.types.vector(3, wb.float16)
+
+
+@wb.func
+def length_squared(x: wb.array(dtype=half3), i: int):
+    return wb.dot(x[i], x[i])
+
+
+@wb.func_grad(length_squared)
+def adj_length_squared(x: wb.array(dtype=half3), i: int, g: wb.float16):
+    wb.adjoint[x][i] += x[i] * (g * wb.float16(2.0))
+
+
+@wb.kernel
+def halves(x: wb.array(dtype=half3), y: wb.array(dtype=wb.float16)):
+    i = wb.tid()
+    y[i] = length_squared(x, i)
+
+
+def test_the_gradient_of_an_array_of_half_vectors_is_added_up_in_float32():
+    x = wb.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]], dtype=half3, requires_grad=True)
+    y = wb.zeros(2, dtype=wb.float16)
+    with wb.Tape() as tape:
+        wb.launch(halves, 2, [x, y])
+    tape.backward(grads={y: wb.ones(2, dtype=float)})
+    assert x.grad.numpy().tolist() == [[2.0, 4.0, 6.0], [0.0, 2.0, 0.0]]

@@ -129,8 +129,7 @@ class Custom:
         fn = f.grad
         assert fn is not None
         params = [ir.Value(v.type, v.name, v.where) for v in flat]
-        shadows = {k: self.shadow_of(flat[k]) for k in arrays}
-        self.shadows.update({id(v): v for v in shadows.values()})
+        shadows = {k: shadow_of(flat[k]) for k in arrays}
         incoming = [ir.Value(v.type, "g") for v in leaves(result) if is_float(v.type)] if result is not None else []
         region = ir.Region(params=[*params, *shadows.values(), *incoming])
         given = self.inside_args(args, params)
@@ -152,10 +151,6 @@ class Custom:
         self.refuse_effects(f, region)
         region.results = tuple(cells[f"[]d_{k}"] for k in values)
         return region
-
-    def shadow_of(self, array: ir.Value) -> ir.Value:
-        companion = ir.Companion(ir.Role.SHADOW, array.name)
-        return ir.Value(shadow_type(array.type), f"d_{array.name}", companion=companion)
 
     def refuse_effects(self, f: Func, region: ir.Region) -> None:
         for s in ir.walk(region):
@@ -265,6 +260,12 @@ class Custom:
     def refuse_gradient_assigned(self, target: ast.expr) -> None:
         if self.gradient_in(target) is not None:
             raise self.gradient_assigned(target)
+
+
+def shadow_of(array: ir.Value) -> ir.Value:
+    """The parameter of a func_grad in which the gradient of an array argument is added up."""
+    companion = ir.Companion(ir.Role.SHADOW, array.name)
+    return ir.Value(shadow_type(array.type), f"d_{array.name}", array.where, None, companion)
 
 
 def is_active(record: Record) -> bool:

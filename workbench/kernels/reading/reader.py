@@ -102,7 +102,6 @@ class Reader(Flow, Places, Calls, Custom):
         self.unpacking: int | None = None  # how many names take the result of tid()
         self.seen: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
         self.cells: dict[int, tuple[Any, Any]] = {}
-        self.shadows: dict[int, ir.Value] = {}  # arrays of gradients, by id
         self.count = 0
 
     # ---- functions

@@ -396,7 +396,7 @@ class Places:
             self.store_struct(place, value, node)
         elif isinstance(place, Cells):
             for view, part in self.cell_parts(place, value):
-                if id(view.root) in self.shadows:
+                if _is_shadow(view.root):
                     raise self.gradient_assigned(node)
                 self.builder.emit(memory.STORE, view.root, *view.prefix, part)
         else:
@@ -417,7 +417,7 @@ class Places:
         return value
 
     def store_element(self, view: View, value: Any, node: ast.expr) -> None:
-        if id(view.root) in self.shadows:
+        if _is_shadow(view.root):
             raise self.gradient_assigned(node)
         if view.type.ndim:
             raise self.error(
@@ -440,8 +440,6 @@ class Places:
         assert isinstance(type, Composite)
         full = place.pick + tuple(range(n) for n in type.shape[len(place.pick) :])
         root = self.builder.emit(memory.COMPONENTS, place.view.root)
-        if id(place.view.root) in self.shadows:
-            self.shadows[id(root)] = root
         spots = spread(full)
         one = len(spots) == 1 and not any(isinstance(p, range) for p in full)
         parts = [self.typed(value, type.scalar)] if one else self.split(value, len(spots), type.scalar)
@@ -480,7 +478,7 @@ class Places:
 
     def add_to(self, row: Any, view: View, part: ir.Value) -> None:
         """`+=` on memory: an atomic update; of a gradient, an accumulation without a result."""
-        if id(view.root) not in self.shadows:
+        if not _is_shadow(view.root):
             self.builder.emit(row, view.root, *view.prefix, part)
         else:
             part = part if row is memory.ATOMIC_ADD else ops.unary("-", part)
@@ -520,3 +518,8 @@ def part_type(type: Any, pick: tuple[Any, ...]) -> Any:
     if isinstance(type, Matrix) and len(pick) == 1:
         return Vector(type.cols, type.scalar)
     return type.scalar
+
+
+def _is_shadow(array: ir.Value) -> bool:
+    """Is this, or what it shows the components of, an array of gradients."""
+    return ir.root(array).role is ir.Role.SHADOW
