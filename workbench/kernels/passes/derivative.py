@@ -11,7 +11,7 @@ from ..analysis import activity
 from ..ir import Function, Role, Stmt, Value, companion, root, walk
 from ..ops import memory as mem
 from ..ops.row import ROWS
-from ..types import Array, is_float, shadow_type
+from ..types import Array, Type, is_float, shadow_type
 from .replay import Groups, Key, Replay
 
 EXTREMES = (mem.ATOMIC_MIN, mem.ATOMIC_MAX)
@@ -64,7 +64,7 @@ class Derivative(Replay):
                 self._accompany(Role.TIES, p, shadow_type(p.type))
         return known
 
-    def _accompany(self, role: Role, p: Value, type: Array) -> None:
+    def _accompany(self, role: Role, p: Value, type: Type) -> None:
         self.companions[role, p.name] = companion(self.builder.region.params, role, p.name, type, p.where)
 
     def beside(self, role: Role, array: Value) -> Value:

@@ -121,6 +121,7 @@ class Replay:
             return
         array, indices = self.array(stmt.args[0], known), self.indices(stmt, known)
         operands = [known[a] for a in stmt.args[1 + len(indices) :]]
+        assert stmt.row.update is not None
         old = self.builder.emit(mem.LOAD, array, *indices)
         self.replay_write(array, [*indices, stmt.row.update(old, *operands)])
         known[stmt.outs[0]] = old
