@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -295,16 +296,39 @@ def test_the_layers_are_ordered_as_designed() -> None:
         layer("workbench.surprise")
 
 
-def test_scripts_of_the_live_view_import_from_those_before_them() -> None:
+def scripts() -> dict[str, str]:
     from workbench.viz.live.view import SCRIPTS
 
-    texts = {name: (PACKAGE / "viz" / "live" / name).read_text("utf-8") for name in SCRIPTS}
+    return {name: (PACKAGE / "viz" / "live" / name).read_text("utf-8") for name in SCRIPTS}
+
+
+def test_scripts_of_the_live_view_import_from_those_before_them() -> None:
+    texts = scripts()
     wrong = []
-    for n, name in enumerate(SCRIPTS):
-        wanted = re.findall(r'^import .* from "\./([^"]*)";$', texts[name], re.MULTILINE)
-        wrong += [f"{name} imports {other}" for other in wanted if other not in SCRIPTS[:n]]
+    for n, (name, text) in enumerate(texts.items()):
+        wanted = re.findall(r'^import .* from "\./([^"]*)";$', text, re.MULTILINE)
+        wrong += [f"{name} imports {other}" for other in wanted if other not in list(texts)[:n]]
     assert wrong == []
     assert sum(text.count("\nimport ") for text in texts.values()) > 30
+
+
+def test_scripts_share_one_scope_and_no_name() -> None:
+    names: list[str] = []
+    for text in scripts().values():
+        names += re.findall(r"^(?:export )?(?:async )?function (\w+)", text, re.MULTILINE)
+        for line in re.findall(r"^(?:export )?(?:const|let) (.*)$", text, re.MULTILINE):
+            names += re.findall(r"(?:^|, )(\w+) = ", line.partition("=>")[0])
+    assert [name for name, times in Counter(names).items() if times > 1] == []
+    assert {"explorer", "HEATS", "signed"} <= set(names)
+
+
+def test_no_function_of_a_script_is_longer_than_60_lines() -> None:
+    long = []
+    for path in sorted(PACKAGE.rglob("*.js")):
+        found = re.findall(r"^(?:export )?(?:async )?function (\w+)(.*?)^}", path.read_text("utf-8"), re.M | re.S)
+        assert found or path.name == "view.js", path.name
+        long += [f"{path.name}: {name}" for name, body in found if body.count("\n") > 60]
+    assert long == []
 
 
 def test_a_circle_of_imports_is_found() -> None:

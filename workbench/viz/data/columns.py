@@ -20,6 +20,7 @@ from .lanes import Adjoints, Block, Lane, cut_memory, pieces, rows_of, versions_
 from .marks import (
     ARROWS,
     DRAWING,
+    LEGEND,
     STATES,
     BlockMark,
     absent_marks,
@@ -117,7 +118,7 @@ class Columns:
             "count": len(trace.events), "tables": tables, "flags": BITS, "how": HOW, "lanes": self._lanes(),
             "texts": [clean(text) for text in self.names.texts], "ranges": [list(r) for r in self.names.ranges],
             "folds": [fold.to_json() for fold in folds], "drawing": DRAWING, "badges": BADGES, "states": STATES,
-            "looks": LOOKS, "prefixes": [version_prefix(False), version_prefix(True)],
+            "looks": LOOKS, "legend": LEGEND, "prefixes": [version_prefix(False), version_prefix(True)],
         }  # fmt: skip
 
     def _event(self, event: EventColumn, rows: Rows) -> None:

@@ -50,6 +50,11 @@ DRAWING = {
     "signs": [[how, *sign] for how, sign in SIGNS.items()],
 }  # fmt: skip
 
+LEGEND = {
+    "read": "read", "write": "write", "accumulate": "accumulate", "kept": "kept",
+    "value": f"1e{BEST:.0f} … 1e{WORST:.0f}", "zero": "exactly 0", "nan": "NaN", "inf": "Inf", "absent": "no adjoint",
+}  # fmt: skip
+
 
 class Chip(NamedTuple):
     """One name of a lane: what is written, and the whole name with its bytes."""

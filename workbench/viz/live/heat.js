@@ -52,7 +52,7 @@ export function shade(v, most) {
 
 /**
  * @param {HTMLElement} root @param {{label: string, palette?: "value" | "adjoint", width?: number, height?: number,
- *   pick?: (element: number[], cell: number[]) => void, hover?: (text: string) => void}} options
+ *   pick?: (element: number[], cell: number[]) => void}} options
  */
 export function heatmap(root, options) {
   const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", {
@@ -60,140 +60,137 @@ export function heatmap(root, options) {
   }));
   const readout = h("output", { class: "wb-readout", "aria-live": "polite" });
   root.append(canvas, readout);
-  /** @type {Heat | null} */ let data = null;
-  /** @type {number[] | null} */ let chosen = null;
-  let at = [0, 0], size = 1;
-  const [plus, minus] = PALETTES[options.palette ?? "value"];
-
-  /** @param {number} r @param {number} c */
-  function say(r, c) {
-    if (!data) return "";
-    const index = elementOf(data.frame, r, c);
-    if (!index) return "";
-    const k = r * data.columns + c, [br, bc] = data.frame.block;
-    const name = `${options.label.split(" ").pop()}[${index.join(", ")}]`;
-    const what = data.known && !data.known[k] ? "not kept" : short(data.cells[k], 6);
-    return br * bc > 1 ? `${name} and the ${br} × ${bc} after it: largest ${what}` : `${name} = ${what}`;
-  }
-
-  function paint() {
-    if (!data) return;
-    const { rows, columns, cells, known, frame } = data;
-    const wide = options.width ?? 320, tall = options.height ?? 220;
-    size = Math.max(Math.min(Math.floor(Math.min(wide / columns, tall / rows)), CELL_MOST), 2);
-    const scale = Math.min(globalThis.devicePixelRatio || 1, 2);
-    canvas.width = columns * size * scale;
-    canvas.height = rows * size * scale;
-    canvas.style.width = `${columns * size}px`;
-    canvas.style.height = `${rows * size}px`;
-    const pen = canvas.getContext("2d");
-    if (!pen) return;
-    pen.scale(scale, scale);
-    const style = getComputedStyle(canvas);
-    const ground = style.getPropertyValue("--wb-blank").trim() || "#fff";
-    const line = style.getPropertyValue("--wb-absent").trim() || "#888";
-    const zero = (ground.match(/[0-9a-f]{2}/gi) ?? ["ff", "ff", "ff"]).map((x) => parseInt(x, 16));
-    let most = 0;
-    for (const v of cells) if (Number.isFinite(v)) most = Math.max(most, Math.abs(v));
-    const gap = size > 5 ? 1 : 0;
-    for (let r = 0; r < rows; r++) {
-      for (let c = 0; c < columns; c++) {
-        if (!elementOf(frame, r, c)) continue;
-        const k = r * columns + c, v = cells[k], x = c * size, y = r * size, side = size - gap;
-        if (known && !known[k]) {
-          pen.fillStyle = ground;
-          pen.fillRect(x, y, side, side);
-          stroke(pen, line, [[x, y + side, x + side, y]]);
-        } else if (!Number.isFinite(v)) {
-          pen.fillStyle = "#000";
-          pen.fillRect(x, y, side, side);
-          const m = x + side / 2;
-          if (Number.isNaN(v)) stroke(pen, "#ff4fd8", [[x + 1, y + 1, x + side - 1, y + side - 1], [x + side - 1, y + 1, x + 1, y + side - 1]]);
-          else stroke(pen, "#fff", [[m, y + 2, m, y + side - 2]]);
-        } else {
-          const s = shade(v, most), to = s < 0 ? minus : plus, t = Math.abs(s);
-          pen.fillStyle = `rgb(${zero.map((z, i) => Math.round(z + (to[i] - z) * t)).join(",")})`;
-          pen.fillRect(x, y, side, side);
-          if (v === 0 && size > 5) {
-            pen.strokeStyle = line;
-            pen.lineWidth = 0.5;
-            pen.strokeRect(x + 0.5, y + 0.5, side - 1, side - 1);
-          }
-        }
-      }
-    }
-    mark(pen, chosen ? cellOf(frame, chosen) : null, 2);
-    if (document.activeElement === canvas) mark(pen, at, 1);
-  }
-
-  /** @param {CanvasRenderingContext2D} pen @param {number[] | null} cell @param {number} wide */
-  function mark(pen, cell, wide) {
-    if (!cell) return;
-    const ink = getComputedStyle(canvas).getPropertyValue("--wb-cursor").trim() || "#cf222e";
-    pen.lineWidth = wide;
-    pen.strokeStyle = ink;
-    pen.strokeRect(cell[1] * size + 0.5, cell[0] * size + 0.5, Math.max(size - 1, 2), Math.max(size - 1, 2));
-  }
-
-  /** @param {MouseEvent} event */
-  function under(event) {
+  /** @type {any} */ const m = { options, canvas, readout, data: null, chosen: null, at: [0, 0], size: 1 };
+  const under = (/** @type {MouseEvent} */ event) => {
     const box = canvas.getBoundingClientRect();
-    return [Math.floor((event.clientY - box.top) / size), Math.floor((event.clientX - box.left) / size)];
-  }
-
-  /** @param {number[]} cell */
-  function pick(cell) {
-    const index = data && elementOf(data.frame, cell[0], cell[1]);
-    if (!index) return;
-    at = cell;
-    chosen = index;
-    paint();
-    options.pick?.(index, cell);
-  }
-
+    return [Math.floor((event.clientY - box.top) / m.size), Math.floor((event.clientX - box.left) / m.size)];
+  };
   canvas.addEventListener("pointermove", (event) => {
     const [r, c] = under(event);
-    readout.textContent = say(r, c);
+    readout.textContent = cellText(m, r, c);
   });
-  canvas.addEventListener("click", (event) => pick(under(event)));
-  canvas.addEventListener("focus", paint);
-  canvas.addEventListener("blur", paint);
-  canvas.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    if (!data) return;
-    if (step) at = [at[0] + step[0], at[1] + step[1]];
-    else if (event.key === "Home") at = [at[0], 0];
-    else if (event.key === "End") at = [at[0], data.columns - 1];
-    else if (event.key === "Enter" || event.key === " ") pick(at);
-    else return;
-    event.preventDefault();
-    at = [Math.min(Math.max(at[0], 0), data.rows - 1), Math.min(Math.max(at[1], 0), data.columns - 1)];
-    readout.textContent = say(at[0], at[1]);
-    paint();
-  });
-
+  canvas.addEventListener("click", (event) => pickCell(m, under(event)));
+  canvas.addEventListener("focus", () => paintHeat(m));
+  canvas.addEventListener("blur", () => paintHeat(m));
+  canvas.addEventListener("keydown", (event) => keyOnHeat(m, event));
   return {
     element: canvas,
     focus: () => canvas.focus(),
-    repaint: paint,
+    repaint: () => paintHeat(m),
     /** @param {number[] | null} index */
     select(index) {
-      chosen = index && index.length ? index : null;
-      const cell = data && chosen && cellOf(data.frame, chosen);
-      if (cell) at = cell;
-      paint();
+      m.chosen = index && index.length ? index : null;
+      const cell = m.data && m.chosen && cellOf(m.data.frame, m.chosen);
+      if (cell) m.at = cell;
+      paintHeat(m);
     },
     /** @param {Heat} given @param {string} [label] */
     draw(given, label) {
-      data = given;
+      m.data = given;
       if (label) options.label = label;
       canvas.setAttribute("aria-label", `${options.label}, ${given.rows} by ${given.columns} cells, ` +
         `${short(given.least)} to ${short(given.most)}`);
       readout.textContent = "";
-      at = [Math.min(at[0], given.rows - 1), Math.min(at[1], given.columns - 1)];
-      paint();
+      m.at = [Math.min(m.at[0], given.rows - 1), Math.min(m.at[1], given.columns - 1)];
+      paintHeat(m);
     },
   };
+}
+
+/** What a cell shows, in words. @param {any} m @param {number} r @param {number} c */
+function cellText({ data, options }, r, c) {
+  const index = data && elementOf(data.frame, r, c);
+  if (!index) return "";
+  const k = r * data.columns + c, [br, bc] = data.frame.block;
+  const name = `${options.label.split(" ").pop()}[${index.join(", ")}]`;
+  const what = data.known && !data.known[k] ? "not kept" : short(data.cells[k], 6);
+  return br * bc > 1 ? `${name} and the ${br} × ${bc} after it: largest ${what}` : `${name} = ${what}`;
+}
+
+/** @param {any} m @param {number[]} cell */
+function pickCell(m, cell) {
+  const index = m.data && elementOf(m.data.frame, cell[0], cell[1]);
+  if (!index) return;
+  m.at = cell;
+  m.chosen = index;
+  paintHeat(m);
+  m.options.pick?.(index, cell);
+}
+
+/** @param {any} m @param {KeyboardEvent} event */
+function keyOnHeat(m, event) {
+  const { data } = m, step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  if (!data) return;
+  if (step) m.at = [m.at[0] + step[0], m.at[1] + step[1]];
+  else if (event.key === "Home") m.at = [m.at[0], 0];
+  else if (event.key === "End") m.at = [m.at[0], data.columns - 1];
+  else if (event.key === "Enter" || event.key === " ") pickCell(m, m.at);
+  else return;
+  event.preventDefault();
+  m.at = [Math.min(Math.max(m.at[0], 0), data.rows - 1), Math.min(Math.max(m.at[1], 0), data.columns - 1)];
+  m.readout.textContent = cellText(m, m.at[0], m.at[1]);
+  paintHeat(m);
+}
+
+/** The largest finite size of some numbers: what has the full colour. @param {Float32Array} values */
+export function largest(values) {
+  let most = 0;
+  for (const v of values) if (Number.isFinite(v)) most = Math.max(most, Math.abs(v));
+  return most;
+}
+
+/** @param {any} m */
+function paintHeat(m) {
+  const { data, canvas, options, chosen } = m;
+  if (!data) return;
+  const { rows, columns, frame } = data, wide = options.width ?? 320, tall = options.height ?? 220;
+  const size = m.size = Math.max(Math.min(Math.floor(Math.min(wide / columns, tall / rows)), CELL_MOST), 2);
+  const scale = Math.min(globalThis.devicePixelRatio || 1, 2);
+  canvas.width = columns * size * scale;
+  canvas.height = rows * size * scale;
+  canvas.style.width = `${columns * size}px`;
+  canvas.style.height = `${rows * size}px`;
+  const pen = canvas.getContext("2d");
+  if (!pen) return;
+  pen.scale(scale, scale);
+  const style = getComputedStyle(canvas), color = (/** @type {string} */ name, /** @type {string} */ other) => style.getPropertyValue(`--wb-${name}`).trim() || other;
+  const ground = color("blank", "#fff"), line = color("absent", "#888");
+  const look = { size, ground, line, palette: PALETTES[/** @type {"value" | "adjoint"} */ (options.palette ?? "value")], most: largest(data.cells), zero: (ground.match(/[0-9a-f]{2}/gi) ?? ["ff", "ff", "ff"]).map((x) => parseInt(x, 16)) };
+  for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) if (elementOf(frame, r, c)) paintCell(pen, data, look, r, c);
+  mark(m, pen, chosen ? cellOf(frame, chosen) : null, 2);
+  if (document.activeElement === canvas) mark(m, pen, m.at, 1);
+}
+
+/** One number: its colour; hatched where it is not known, black where it is ill.
+ * @param {CanvasRenderingContext2D} pen @param {any} data @param {any} look @param {number} r @param {number} c */
+function paintCell(pen, data, look, r, c) {
+  const { size, line } = look, k = r * data.columns + c, v = data.cells[k], x = c * size, y = r * size, side = size - (size > 5 ? 1 : 0);
+  const fill = (/** @type {string} */ ink) => { pen.fillStyle = ink; pen.fillRect(x, y, side, side); };
+  if (data.known && !data.known[k]) {
+    fill(look.ground);
+    stroke(pen, line, [[x, y + side, x + side, y]]);
+  } else if (!Number.isFinite(v)) {
+    fill("#000");
+    const m = x + side / 2;
+    if (Number.isNaN(v)) stroke(pen, "#ff4fd8", [[x + 1, y + 1, x + side - 1, y + side - 1], [x + side - 1, y + 1, x + 1, y + side - 1]]);
+    else stroke(pen, "#fff", [[m, y + 2, m, y + side - 2]]);
+  } else {
+    const s = shade(v, look.most), to = look.palette[s < 0 ? 1 : 0], t = Math.abs(s);
+    fill(`rgb(${look.zero.map((/** @type {number} */ z, /** @type {number} */ i) => Math.round(z + (to[i] - z) * t)).join(",")})`);
+    if (v === 0 && size > 5) {
+      pen.strokeStyle = line;
+      pen.lineWidth = 0.5;
+      pen.strokeRect(x + 0.5, y + 0.5, side - 1, side - 1);
+    }
+  }
+}
+
+/** A frame around a cell. @param {any} m @param {CanvasRenderingContext2D} pen @param {number[] | null} cell @param {number} wide */
+function mark({ canvas, size }, pen, cell, wide) {
+  if (!cell) return;
+  pen.lineWidth = wide;
+  pen.strokeStyle = getComputedStyle(canvas).getPropertyValue("--wb-cursor").trim() || "#cf222e";
+  pen.strokeRect(cell[1] * size + 0.5, cell[0] * size + 0.5, Math.max(size - 1, 2), Math.max(size - 1, 2));
 }
 
 /** @param {CanvasRenderingContext2D} pen @param {string} ink @param {number[][]} lines */

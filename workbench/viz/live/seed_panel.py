@@ -30,7 +30,7 @@ from ..picture.figure import TapeFigure
 from ..picture.scene import draw
 from ..picture.svg import quoted, render
 from . import jacobian_html
-from .view import View
+from .view import View, module
 
 PATIENCE = 0.05  # seconds a callback waits for the lock
 FRAME = 0.2  # seconds between pictures while rows are filled
@@ -45,7 +45,7 @@ NOTES = {
 class Picker(anywidget.AnyWidget):
     """The values of an array as cells, of which one is picked by click or keyboard."""
 
-    _esm = Path(__file__).with_name("seeds.js")
+    _esm = module("elements.js", "heat.js", "seeds.js")
     _css = CSS
     values = traitlets.Bytes().tag(sync=True)
     columns = traitlets.Int(1).tag(sync=True)

@@ -4,7 +4,9 @@
 The picture is one tab stop: arrows move, Home and End go to the ends. JupyterLab takes arrow keys away from whatever
 has no `data-lm-suppress-shortcuts` itself, so every focusable element of the panel gets it, and a name to be read by. */
 
-const NS = "http://www.w3.org/2000/svg";
+import { h, s } from "./elements.js";
+import { floats, largest, shade } from "./heat.js";
+
 const FOCUSABLE = "input, button, select, textarea, summary, [tabindex]";
 const CELLS = 1024;
 
@@ -23,11 +25,10 @@ export function moved(key, at, columns, count) {
   return to < 0 || to >= count ? at : to;
 }
 
-/** @param {number} value @param {number} most */
+/** As in the heat-maps. @param {number} value @param {number} most */
 function colour(value, most) {
   if (!Number.isFinite(value)) return "#000";
-  const share = most > 0 ? Math.round(100 * Math.sqrt(Math.abs(value) / most)) : 0;
-  return `color-mix(in srgb, var(--wb-${value > 0 ? "plus" : "minus"}) ${share}%, var(--wb-ground))`;
+  return `color-mix(in srgb, var(--wb-${value > 0 ? "plus" : "minus"}) ${Math.round(100 * Math.abs(shade(value, most)))}%, var(--wb-ground))`;
 }
 
 /** Names and keys for everything in the panel that can have the focus. @param {Element} root */
@@ -45,90 +46,72 @@ function care(root) {
   }
 }
 
+/** Draw the window of cells that holds the chosen one. @param {any} model @param {SVGElement} svg @param {HTMLElement} label */
+function drawCells(model, svg, label) {
+  const all = floats(model.get("values")), columns = model.get("columns"), count = model.get("count"), at = model.get("picked");
+  const start = windowStart(at, count), shown = Math.min(CELLS, count - start), most = largest(all), name = model.get("names")[0];
+  const size = Math.max(9, Math.min(22, Math.floor(640 / Math.max(columns, 1))));
+  const cells = Array.from({ length: shown }, (_, n) => {
+    const k = start + n, cell = s("rect", { x: 2 + (n % columns) * size, y: 2 + Math.floor(n / columns) * size, width: size, height: size, "data-k": k });
+    cell.style.fill = colour(all[k], most);
+    if (k === at) cell.classList.add("wb-here");
+    return cell;
+  });
+  svg.replaceChildren(...cells.filter((_, n) => start + n !== at), ...cells.filter((_, n) => start + n === at)); // the chosen one on top
+  const text = `${name} number ${at} of ${count}: ${all[at]?.toPrecision(4)}`;
+  const given = {
+    width: columns * size + 4, height: Math.ceil(shown / columns) * size + 4, "aria-label": `element of ${name}`,
+    "aria-valuemin": 0, "aria-valuemax": count - 1, "aria-valuenow": at, "aria-valuetext": text,
+  };
+  for (const [key, value] of Object.entries(given)) svg.setAttribute(key, String(value));
+  label.textContent = count > CELLS ? `${text} (numbers ${start} to ${start + shown - 1} are shown)` : text;
+}
+
+/** Keys and names for the panel around the picker, from when it is on the page. @param {any} model @param {HTMLElement} el @param {AbortSignal} signal */
+function attach(model, el, signal) {
+  if (signal?.aborted) return;
+  const root = el.closest(".wb-seeds");
+  if (!root) { setTimeout(() => attach(model, el, signal), 50); return; }
+  care(root);
+  const observer = new MutationObserver(() => care(root));
+  observer.observe(root, { childList: true, subtree: true });
+  signal?.addEventListener("abort", () => observer.disconnect());
+  root.addEventListener("keydown", (/** @type {any} */ event) => {
+    if (event.key !== "Escape") return;
+    const notebook = root.closest(".jp-Notebook");
+    if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
+    if (notebook instanceof HTMLElement) notebook.focus();
+  }, { signal });
+  model.set("ready", true);
+  model.save_changes();
+}
+
+/** @param {{model: any, el: HTMLElement, signal: AbortSignal}} given */
 function render({ model, el, signal }) {
   el.classList.add("wb-pick");
-  const label = document.createElement("div");
-  label.className = "wb-pick-label";
-  const svg = document.createElementNS(NS, "svg");
-  svg.setAttribute("tabindex", "0");
-  svg.setAttribute("role", "slider");
-  svg.setAttribute("data-lm-suppress-shortcuts", "true");
+  const label = h("div", { class: "wb-pick-label" });
+  const svg = s("svg", { tabindex: "0", role: "slider", "data-lm-suppress-shortcuts": "true" });
   el.append(label, svg);
-
-  const values = () => {
-    const raw = model.get("values");
-    const bytes = new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength).slice();
-    return new Float32Array(bytes.buffer);
-  };
-
-  function draw() {
-    const all = values(), columns = model.get("columns"), count = model.get("count"), at = model.get("picked");
-    const start = windowStart(at, count), shown = Math.min(CELLS, count - start);
-    const size = Math.max(9, Math.min(22, Math.floor(640 / Math.max(columns, 1))));
-    let most = 0;
-    for (const value of all) if (Number.isFinite(value)) most = Math.max(most, Math.abs(value));
-    svg.replaceChildren();
-    svg.setAttribute("width", String(columns * size + 4));
-    svg.setAttribute("height", String(Math.ceil(shown / columns) * size + 4));
-    let here = null;
-    for (let n = 0; n < shown; n++) {
-      const k = start + n, cell = document.createElementNS(NS, "rect");
-      cell.setAttribute("x", String(2 + (n % columns) * size));
-      cell.setAttribute("y", String(2 + Math.floor(n / columns) * size));
-      cell.setAttribute("width", String(size));
-      cell.setAttribute("height", String(size));
-      cell.style.fill = colour(all[k], most);
-      cell.dataset.k = String(k);
-      if (k === at) { cell.classList.add("wb-here"); here = cell; }
-      svg.append(cell);
-    }
-    if (here) svg.append(here);
-    const text = `${model.get("names")[0]} number ${at} of ${count}: ${all[at]?.toPrecision(4)}`;
-    svg.setAttribute("aria-label", `element of ${model.get("names")[0]}`);
-    svg.setAttribute("aria-valuemin", "0");
-    svg.setAttribute("aria-valuemax", String(count - 1));
-    svg.setAttribute("aria-valuenow", String(at));
-    svg.setAttribute("aria-valuetext", text);
-    label.textContent = count > CELLS ? `${text} (numbers ${start} to ${start + shown - 1} are shown)` : text;
-  }
-
-  function pick(k) {
+  const draw = () => drawCells(model, svg, label);
+  const pick = (/** @type {number} */ k) => {
     model.set("picked", k);
     model.save_changes();
-  }
-
-  svg.addEventListener("keydown", (event) => {
+  };
+  svg.addEventListener("keydown", (/** @type {any} */ event) => {
     const to = moved(event.key, model.get("picked"), model.get("columns"), model.get("count"));
     if (to === null) return;
     event.preventDefault();
     pick(to);
   }, { signal });
-  svg.addEventListener("click", (event) => {
-    const cell = event.target instanceof Element ? event.target.closest("rect") : null;
+  svg.addEventListener("click", (/** @type {any} */ event) => {
+    const cell = event.target instanceof Element ? /** @type {any} */ (event.target.closest("rect")) : null;
     if (cell?.dataset.k) { pick(Number(cell.dataset.k)); svg.focus(); }
   }, { signal });
-  model.on("change:picked change:values change:columns change:count change:names", draw);
+  const traits = "change:picked change:values change:columns change:count change:names";
+  model.on(traits, draw);
+  signal?.addEventListener("abort", () => model.off(traits, draw));
   draw();
-
-  let observer = null;
-  const attach = () => {
-    if (signal?.aborted) return;
-    const root = el.closest(".wb-seeds");
-    if (!root) { setTimeout(attach, 50); return; }
-    care(root);
-    observer = new MutationObserver(() => care(root));
-    observer.observe(root, { childList: true, subtree: true });
-    root.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape") return;
-      const notebook = root.closest(".jp-Notebook");
-      if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-      if (notebook instanceof HTMLElement) notebook.focus();
-    }, { signal });
-    model.set("ready", true);
-    model.save_changes();
-  };
-  attach();
-  return () => { observer?.disconnect(); model.off("change:picked change:values change:columns change:count change:names", draw); };
+  attach(model, el, signal);
 }
 
 export default { render };

@@ -24,7 +24,7 @@ export function explorer(model, el, signal) {
   el.append(v.rootEl);
   v.panels = panelsOf(v);
   v.rootEl.append(v.panels.element, findingsOf(v), tableOf(v));
-  drawLegend(v.legend, v.uid);
+  drawLegend(v);
   listenToPicture(v);
   listenToMap(v);
   listenToModel(v);

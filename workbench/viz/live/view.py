@@ -40,15 +40,20 @@ from ..inspect.ledger import Ledger, Row, cell_of, ledger
 from ..inspect.ledger import number as plain_number
 from ..inspect.microscope import microscope
 from ..picture.figure import TapeFigure
-from ..picture.svg import quoted
+from ..picture.svg import DARK, LIGHT, quoted
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 DRAWN = 5000  # events up to which a static picture is put beside the widget
 BUSY = "busy: recording"
+SHARED_COLOURS = (  # the others follow the theme of the page
+    "muted", "line", "box", "read", "write", "accumulate", "version", "tint", "kept", "hot", "shared", "stripe", "sign",
+    "cursor", "absent",
+)  # fmt: skip
 SCRIPTS = (  # a file imports from those before it
     "elements.js", "heat.js", "lanes.js", "ask.js", "state.js", "window.js", "words.js", "search.js", "page.js",
-    "heads.js", "compose.js", "paint.js", "overview.js", "findings.js", "table.js", "keys.js", "panels.js", "view.js",
+    "heads.js", "compose.js", "paint.js", "overview.js", "findings.js", "table.js", "keys.js",
+    "section.js", "heat_panel.js", "ledger_panel.js", "scope_panel.js", "panels.js", "view.js",
 )  # fmt: skip
 
 
@@ -71,7 +76,12 @@ def module(*names: str) -> str:
 
 @cache
 def style(*names: str) -> str:
-    return "\n".join(Path(__file__).with_name(name).read_text("utf-8") for name in names)
+    """CSS files of this folder as one, with the colours of the static picture."""
+    text = "\n".join(Path(__file__).with_name(name).read_text("utf-8") for name in names)
+    for theme, palette in (("light", LIGHT), ("dark", DARK)):
+        colours = " ".join(f"--wb-{name}: {palette[name]};" for name in SHARED_COLOURS)
+        text = text.replace(f"/* {theme} */", colours)
+    return text
 
 
 class Cells:

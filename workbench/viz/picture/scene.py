@@ -22,6 +22,7 @@ from ..data.marks import (
     LABEL,
     LABEL_FIRST,
     LABEL_ROOM,
+    LEGEND,
     MEET_DX,
     MOMENT,
     SIGNS,
@@ -457,17 +458,7 @@ def _cursor(scene: Scene, layout: Layout, top: float, tall: float) -> None:
 def _legend(scene: Scene, layout: Layout) -> None:
     """One line that names every sign."""
     y, x = layout.bottom + 29, MARGIN + 4
-    for key, text in (
-        ("read", "read"),
-        ("write", "write"),
-        ("accumulate", "accumulate"),
-        ("kept", "kept"),
-        ("value", "1e-6 … 1e3"),
-        ("zero", "exactly 0"),
-        ("nan", "NaN"),
-        ("inf", "Inf"),
-        ("absent", "no adjoint"),
-    ):
+    for key, text in LEGEND.items():
         x = _legend_sign(scene, key, x, y)
         scene.label(f"legend-{key}-label", "faint", x, y + 3.5, text, 10)
         x += text_width(text, 10) + 18
