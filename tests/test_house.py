@@ -32,6 +32,7 @@ has_init = pytest.mark.skipif("workbench" not in MODULES, reason="workbench/__in
 LAYERS = (
     ("errors",),
     ("config",),
+    ("tables",),
     ("kernels.types",),
     ("kernels.ir",),
     ("kernels.ops.examples",),

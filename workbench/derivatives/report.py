@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..errors import GradientError, Where
+from ..tables import aligned
 
 
 @dataclass
@@ -73,10 +74,7 @@ class Report:
         ]  # fmt: skip
 
     def __str__(self) -> str:
-        lines = [self.HEAD, *self._cells()]
-        widths = [max(len(line[k]) for line in lines) for k in range(len(self.HEAD))]
-        text = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-        return "\n".join([*text, *self.notes])
+        return "\n".join([*aligned([self.HEAD, *self._cells()]), *self.notes])
 
     __repr__ = __str__
 

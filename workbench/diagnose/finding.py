@@ -6,12 +6,12 @@ Invariant: the worst comes first, and nothing is said by colour alone.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import Where
+from ..tables import html_table
 
 SEVERITIES = ("error", "warning", "info")
 
@@ -97,54 +97,10 @@ class Findings(Sequence[Finding]):
         for f in self._found:
             line = f"{f.where}\n{f.where.text.strip()}".strip() if f.where else ""
             rows.append((f"{f.severity}: {f.slug}", f.launch, line, f.sentence, f.fix))
-        return html_table(" ".join(filter(None, (self.title, self.note))), HEAD, rows)
+        return html_table(" ".join(filter(None, (self.title, self.note))), HEAD, rows, style=";vertical-align:top")
 
     def __repr__(self) -> str:
         return self.text
 
     def _repr_html_(self) -> str:
         return self.html
-
-
-def html_table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = -1) -> str:
-    """A table that a screen reader can follow: the first cell of a row is its header. `numbers`: a column set right."""
-    sides = [f'style="text-align:{_side(k, numbers)}"' for k in range(len(head))]
-    top = "".join(f'<th scope="col" {side}>{_quoted(h)}</th>' for side, h in zip(sides, head, strict=True))
-    body = "".join(f"<tr>{''.join(_cell(k, text, numbers) for k, text in enumerate(row))}</tr>" for row in rows)
-    table = f"<table><caption>{_quoted(caption)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div style="overflow-x:auto">{table}</div>'
-
-
-def _side(k: int, numbers: int) -> str:
-    return "right" if k == numbers else "left"
-
-
-def _cell(k: int, text: str, numbers: int) -> str:
-    inner = "<br>".join(_quoted(line) for line in text.split("\n"))
-    style = f'style="text-align:{_side(k, numbers)};vertical-align:top"'
-    return f'<th scope="row" {style}>{inner}</th>' if k == 0 else f"<td {style}>{inner}</td>"
-
-
-def _quoted(text: str) -> str:
-    return html.escape(text, quote=True)
-
-
-def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = -1) -> str:
-    """Aligned columns, two spaces apart."""
-    widths = [max(len(row[k]) for row in (head, *rows)) for k in range(len(head))]
-    lines = [head, ["-" * w for w in widths], *rows]
-    return "\n".join(
-        "  ".join(c.rjust(w) if k == numbers else c.ljust(w) for k, (c, w) in enumerate(zip(line, widths, strict=True)))
-        .rstrip()
-        for line in lines
-    )  # fmt: skip
-
-
-def bytes_text(n: int) -> str:
-    """`384 B`, `1.5 KiB`, `20 MiB`."""
-    size, unit = float(n), "B"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            break
-        size /= 1024
-    return f"{size:.4g} {unit}"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arrays.allocation import Allocation
+from ..tables import aligned, bytes_text, html_table
 from ..tapes.tape import Tape
-from .finding import bytes_text, html_table, text_table
 from .walk_record import name_of
 
 HEAD = ("what", "bytes", "of", "held by", "why")
@@ -64,12 +64,12 @@ class Holdings:
     @property
     def text(self) -> str:
         """All rows as plain text."""
-        return f"{self.title}\n{text_table(HEAD, [r.row for r in self.rows], numbers=1)}"
+        return "\n".join([self.title, *aligned([HEAD, *(r.row for r in self.rows)], right=(1,), rule="-")])
 
     @property
     def html(self) -> str:
         """All rows as a table with a caption and header cells."""
-        return html_table(self.title, HEAD, [r.row for r in self.rows], numbers=1)
+        return html_table(self.title, HEAD, [r.row for r in self.rows], (1,), ";vertical-align:top")
 
     def __repr__(self) -> str:
         return self.text

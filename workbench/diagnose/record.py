@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from ..arrays.allocation import Allocation
 from ..arrays.span import Span
 from ..errors import Where
+from ..tables import bytes_text
 from ..tapes.events import Event
 from ..tapes.tape import Tape
-from .finding import Finding, bytes_text
+from .finding import Finding
 from .rule import Case, any_name, refused, title
 from .walk_record import Step, name_of
 

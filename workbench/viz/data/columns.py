@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tables import bytes_text
 from .fold import Fold
 from .gather import Levels
 from .lanes import Adjoints, Block, Lane, cut_memory, pieces, rows_of, versions_of
@@ -35,7 +36,7 @@ from .marks import (
     touch_place,
     version_prefix,
 )
-from .text import BADGES, bytes_text, clean, level_text, sentence
+from .text import BADGES, clean, level_text, sentence
 from .trace import FLAGS, HOW, AdjointLevel, EventColumn, NameRange, Seed, Trace, event_flags
 
 TABLES = {
@@ -141,7 +142,7 @@ class Columns:
             )  # fmt: skip
         for n, kept in enumerate(event.kept):
             if kept.allocation in lanes:
-                said = f"{bytes_text(kept.nbytes)}: {kept.reason}"
+                said = f"{bytes_text(kept.nbytes, 1000)}: {kept.reason}"
                 rows["kept"] += (ranges(lanes[kept.allocation], kept.lo, kept.hi), text(said), kepts[n])
 
     def _slots(self, event: EventColumn) -> tuple[dict[int, int], dict[int, int]]:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...tables import bytes_text
 from .lanes import NAME_BUDGET, Bar, Block, Flow, Lane
-from .text import bytes_text, clean, fit, text_width
+from .text import clean, fit, text_width
 from .trace import AdjointLevel, EventColumn, Kept, NameRange, TouchMark
 
 MOMENT = 3.0  # between an event and the versions and adjoints beside it
@@ -147,7 +148,7 @@ def name_title(lane: Lane, name: NameRange) -> str:
 
 def note(lane: Lane) -> Note:
     track = lane.track
-    what = " · ".join(part for part in (clean(track.text), bytes_text(track.nbytes)) if part)
+    what = " · ".join(part for part in (clean(track.text), bytes_text(track.nbytes, 1000)) if part)
     if track.aliased:
         number = len(track.names)
         text = f"one memory, {NUMBERS[number] if number < len(NUMBERS) else number} names"

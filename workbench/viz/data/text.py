@@ -60,14 +60,6 @@ def versions(touch: TouchMark) -> str:
     return f"v{touch.version_before}→v{touch.version_after}"
 
 
-def bytes_text(number: int) -> str:
-    """`96 B`, `1.5 kB`, `3.2 MB`."""
-    size, units = float(number), ["B", "kB", "MB", "GB", "TB"]
-    while size >= 1000 and len(units) > 1:
-        size, units = size / 1000, units[1:]
-    return f"{size:.3g} {units[0]}"
-
-
 def sentence(trace: Trace, tally: dict[str, int] | None = None) -> str:
     """The picture in one sentence, for those who do not see it. `tally`: its `fold_flags`, if they are known."""
     shared = sum(track.aliased for track in trace.allocations)

@@ -7,7 +7,6 @@ last overwritten (in the reverse sense), so their float64 sum is the published n
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +37,7 @@ from ...kernels.passes.ledger_adjoint import CONSUMED, COUNT, ENTRIES, Watched, 
 from ...kernels.types import Array, Struct, is_float
 from ...launches.adjoint_arguments import AdjointArguments, memory_values
 from ...launches.executable import Executable
+from ...tables import aligned, html_table
 from ...tapes.events import Event
 from ...tapes.rerun import Copies
 from ...tapes.reverse import ties
@@ -127,25 +127,17 @@ class Ledger:
         return [*first, Row(-2, "rows", text, None, None, "", value, between[-1].running, count), *last]
 
     def __repr__(self) -> str:
-        lines, rows = self.table(), self.listed()
-        widths = [max(len(line[k]) for line in lines) for k in range(5)]
-        texts = [f"{self.title} = {self.published:.8g}, {len(self.rows)} rows"]
+        rows = self.listed()
         span = max((abs(row.value) for row in rows if math.isfinite(row.value)), default=0.0)
-        for k, cells in enumerate(lines):
-            left = "  ".join(c.rjust(w) if j in (3, 4) else c.ljust(w) for j, (c, w) in
-                             enumerate(zip(cells[:5], widths, strict=True)))  # fmt: skip
-            bar = bar_of(rows[k - 1].value, span) if 0 < k <= len(rows) else " " * 13
-            texts.append(f"{left}  {bar}  {cells[5]}".rstrip())
-        return "\n".join(texts)
+        bars = ["", *(bar_of(row.value, span) for row in rows), ""]
+        lines = [(*cells[:5], bar, cells[5]) for cells, bar in zip(self.table(), bars, strict=True)]
+        title = f"{self.title} = {self.published:.8g}, {len(self.rows)} rows"
+        return "\n".join([title, *aligned(lines, right=(3, 4))])
 
     def _repr_html_(self) -> str:
-        cell = 'style="text-align:left;vertical-align:top"'
         head, *rows = self.table()
-        top = "".join(f'<th scope="col" {cell}>{html.escape(text)}</th>' for text in head)
-        body = "".join("<tr>" + "".join(f"<td {cell}>{html.escape(t)}</td>" for t in row) + "</tr>" for row in rows)
-        title = html.escape(f"{self.title} = {self.published:.8g}")
-        table = f"<table><caption>{title}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-        return f'<div style="overflow-x:auto">{table}</div>'
+        top = ";vertical-align:top"
+        return html_table(f"{self.title} = {self.published:.8g}", head, rows, style=top, head_style=top, heads=False)
 
     def bars(self, most: int = DRAWN) -> list[tuple[str, float]]:
         """(label, value) for a picture: the largest rows in their order, the others as one."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import html
 import itertools
 import linecache
 import math
@@ -36,6 +35,7 @@ from ...kernels.ops import control
 from ...kernels.ops import memory as mem
 from ...kernels.passes.unpruned_adjoint import Moment, Working, working
 from ...kernels.types import is_float
+from ...tables import aligned, html_table
 from ...tapes.events import Event
 from ...tapes.rerun import THREADS, Copies
 from ...tapes.reverse import ties
@@ -119,20 +119,12 @@ class Microscope:
         return out
 
     def __repr__(self) -> str:
-        lines = self.table()
-        widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-        texts = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-        return "\n".join([self.title, *texts, *([self.note] if self.note else [])])
+        return "\n".join([self.title, *aligned(self.table()), *([self.note] if self.note else [])])
 
     def _repr_html_(self) -> str:
-        cell = 'style="text-align:left;vertical-align:top;white-space:pre"'
         head, *rows = self.table()
-        top = "".join(f'<th scope="col" {cell}>{html.escape(text)}</th>' for text in head)
-        body = "".join("<tr>" + "".join(f"<td {cell}>{html.escape(t)}</td>" for t in row) + "</tr>" for row in rows)
-        note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
-        caption = f"<caption>{html.escape(self.title)}</caption>"
-        return (f'<div style="overflow-x:auto"><table>{caption}<thead><tr>{top}</tr></thead>'
-                f"<tbody>{body}</tbody></table>{note}</div>")  # fmt: skip
+        look = ";vertical-align:top;white-space:pre"
+        return html_table(self.title, head, rows, style=look, head_style=look, heads=False, note=self.note)
 
 
 def plain(value: Any) -> Any:

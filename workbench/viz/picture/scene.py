@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ...tables import bytes_text
 from ..data.lanes import Bar, Block, Lane
 from ..data.marks import (
     ARROW_FROM,
@@ -41,7 +42,7 @@ from ..data.marks import (
     touch_place,
     version_text,
 )
-from ..data.text import BADGES, bytes_text, clean, fit, level_text, sentence, text_width, touch_text
+from ..data.text import BADGES, clean, fit, level_text, sentence, text_width, touch_text
 from ..data.trace import AdjointLevel, EventColumn, TouchMark, Trace, event_flags, events_text, fold_flags
 from .layout import (
     GAP_WIDTH,
@@ -418,7 +419,7 @@ def _kept(scene: Scene, layout: Layout, column: Column, n: int, slot: int) -> No
         f"L{x:.1f} {middle + h:.1f}L{x + 3.2:.1f} {middle + h - 3.6:.1f}"
     )
     reason = f": {clean(kept.reason)}" if kept.reason else ""
-    title = f"kept for the reverse pass, {bytes_text(kept.nbytes)}{reason}"
+    title = f"kept for the reverse pass, {bytes_text(kept.nbytes, 1000)}{reason}"
     scene.add("path", f"kept-{column.position}-{n}", "kept", x, middle, path=path, title=title)
 
 

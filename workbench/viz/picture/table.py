@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..data.text import bytes_text, clean, level_text, text_width, versions
+from ... import tables
+from ..data.text import clean, clean_lines, level_text, text_width, versions
 from ..data.trace import AllocationTrack, EventColumn, TouchMark, Trace, event_flags, events_text, fold_flags
 from .layout import Column, Layout, arrange, both_ends
-from .svg import quoted
 
 ROW_LIMIT = 200
 EVENT_HEAD = ("event", "line", "reads", "writes", "kept", "adjoint after", "adjoint before", "flags")
@@ -61,7 +61,7 @@ def _event_row(layout: Layout, column: Column) -> Row:
     heading = clean(event.heading) if event.kind == "launch" else f"{clean(event.heading)} ({event.kind})"
     reads = tuple(_touch(lanes[touch.allocation].track, touch) for touch in event.touches if touch.how == "read")
     writes = tuple(_touch(lanes[touch.allocation].track, touch) for touch in event.touches if touch.how != "read")
-    kept = tuple(f"{bytes_text(kept.nbytes)}: {clean(kept.reason)}".rstrip(": ") for kept in event.kept)
+    kept = tuple(f"{tables.bytes_text(kept.nbytes, 1000)}: {clean(kept.reason)}".rstrip(": ") for kept in event.kept)
     flags = tuple(sorted(event_flags(event) - {"kept"}))
     after, before = _adjoints(layout, column, True), _adjoints(layout, column, False)
     return ((heading,), (clean(event.where),), reads, writes, kept, after, before, flags)
@@ -112,9 +112,7 @@ def _aligned(head: Sequence[str], rows: Sequence[Row]) -> str:
     for row in rows:
         tall = max(1, *(len(row[n]) for n in used))
         lines += [[row[n][k] if k < len(row[n]) else "" for n in used] for k in range(tall)]
-    widths = [max(_cells(line[k]) for line in lines) for k in range(len(used))]
-    lines.insert(1, ["─" * width for width in widths])
-    return "\n".join("  ".join(_padded(text, width) for text, width in zip(line, widths)).rstrip() for line in lines)
+    return "\n".join(tables.aligned(lines, rule="─", width=_cells))
 
 
 def _used(head: Sequence[str], rows: Sequence[Row]) -> list[int]:
@@ -126,19 +124,7 @@ def _cells(text: str) -> int:
     return round(text_width(text, 1 / 0.56))
 
 
-def _padded(text: str, width: int) -> str:
-    return text + " " * (width - _cells(text))
-
-
 def _html(caption: str, head: Sequence[str], rows: Sequence[Row]) -> str:
     used = _used(head, rows)
-    top = "".join(f'<th scope="col" style="text-align:left">{quoted(head[n])}</th>' for n in used)
-    body = "".join(f"<tr>{''.join(_cell(row[n], n) for n in used)}</tr>" for row in rows)
-    table_ = f"<table><caption>{caption}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div style="overflow-x:auto">{table_}</div>'
-
-
-def _cell(lines: Sequence[str], n: int) -> str:
-    inner = "<br>".join(quoted(line) for line in lines)
-    style = 'style="text-align:left;vertical-align:top;white-space:nowrap"'
-    return f'<th scope="row" {style}>{inner}</th>' if n == 0 else f"<td {style}>{inner}</td>"
+    cells = [["\n".join(map(clean_lines, row[n])) for n in used] for row in rows]
+    return tables.html_table(caption, [head[n] for n in used], cells, style=";vertical-align:top;white-space:nowrap")

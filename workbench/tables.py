@@ -1,0 +1,77 @@
+"""Tables as aligned text and as HTML, and numbers of bytes as text: one look for everything that prints itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+Lines = Sequence[Sequence[str]]
+
+
+def aligned(
+    lines: Lines, right: Collection[int] = (), rule: str = "", gap: str = "  ", width: Callable[[str], int] = len
+) -> list[str]:
+    """One text per line, its cells below each other.
+
+    right   the columns that are set right.
+    rule    a character that underlines the first line, if any.
+    width   how many columns of a terminal a text takes.
+    """
+    widths = [max(width(line[k]) for line in lines) for k in range(len(lines[0]))]
+    ruled = [lines[0], [rule * w for w in widths], *lines[1:]] if rule else lines
+    return [
+        gap.join(
+            " " * (w - width(cell)) + cell if k in right else cell + " " * (w - width(cell))
+            for k, (cell, w) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in ruled
+    ]
+
+
+def html_table(
+    caption: str,
+    head: Sequence[str],
+    rows: Lines,
+    right: Collection[int] = (),
+    style: str = "",
+    head_style: str = "",
+    heads: bool = True,
+    note: str = "",
+) -> str:
+    """A table that a screen reader can follow; lines of a cell are parted by newlines.
+
+    style, head_style   of the cells, and of those of the head.
+    heads               is the first cell of a row its header.
+    note                a sentence below.
+    """  # fmt: skip
+    sides = [f"text-align:{'right' if k in right else 'left'}" for k in range(len(head))]
+    top = "".join(
+        f'<th scope="col" style="{side}{head_style}">{quoted(text)}</th>'
+        for side, text in zip(sides, head, strict=True)
+    )
+    body = []
+    for row in rows:
+        cells = [
+            (f'style="{side}{style}"', "<br>".join(map(quoted, text.split("\n")))) for side, text in zip(sides, row)
+        ]
+        first = f'<th scope="row" {cells[0][0]}>{cells[0][1]}</th>' if heads else ""
+        body.append(f"<tr>{first}{''.join(f'<td {look}>{text}</td>' for look, text in cells[heads:])}</tr>")
+    inside = f"<thead><tr>{top}</tr></thead><tbody>{''.join(body)}</tbody>"
+    table = f"<table><caption>{quoted(caption)}</caption>{inside}</table>"
+    below = f"<p>{quoted(note)}</p>" if note else ""
+    return f'<div style="overflow-x:auto">{table}{below}</div>'
+
+
+def quoted(text: str) -> str:
+    """Text as HTML."""
+    from html import escape
+
+    return escape(text)
+
+
+def bytes_text(n: int, step: int = 1024) -> str:
+    """`384 B`, `1.5 KiB`, `20 MiB`; with a step of 1000 `1.5 kB`, `3.2 MB`, to a digit less."""
+    units = ["B", "KiB", "MiB", "GiB"] if step == 1024 else ["B", "kB", "MB", "GB", "TB"]
+    size = float(n)
+    while size >= step and len(units) > 1:
+        size, units = size / step, units[1:]
+    return f"{size:.4g} {units[0]}" if step == 1024 else f"{size:.3g} {units[0]}"
