@@ -15,6 +15,7 @@ import numpy as np
 from . import ir, show
 from .ops import control
 from .ops.memory import COMPONENTS
+from .ops.row import Row
 from .types import Array, Composite, Scalar, Stack, Type, bool_, is_int
 
 
@@ -86,7 +87,7 @@ class _Checker:
         try:
             for arg in stmt.args:
                 self.use(arg)
-            rule = _RULES.get(stmt.row.name, _by_row)
+            rule = _RULES.get(stmt.row, _by_row)
             rule(stmt)
         except IRError as e:
             raise IRError(f"{e}\n  {show.line(stmt)}" + (f"\n  {stmt.where}" if stmt.where else "")) from None
@@ -227,7 +228,7 @@ def _stack(stmt: ir.Stmt) -> None:
     _by_row(stmt)
 
 
-_RULES: dict[str, Callable[[ir.Stmt], None]] = {
-    "const": _const, "tid": _index, "dim": _index, "if": _if, "for": _for, "while": _while, "call": _call,
-    "push": _push, "stack": _stack,
+_RULES: dict[Row, Callable[[ir.Stmt], None]] = {
+    control.CONST: _const, control.TID: _index, control.DIM: _index, control.IF: _if, control.FOR: _for,
+    control.WHILE: _while, control.CALL: _call, control.PUSH: _push, control.STACK: _stack,
 }  # fmt: skip

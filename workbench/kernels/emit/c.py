@@ -13,12 +13,12 @@ from ...errors import Where
 from ..ir import Function
 from ..ops import memory as rows
 from ..ops.row import Row
-from ..ops.scalar import MATH1, MATH2, prelude
+from ..ops.scalar import prelude
 from ..passes.fewer_branches import fewer_branches
 from ..types import Scalar
 from . import blocks
 from .body import Body
-from .c_names import composites, typedef
+from .c_names import MATH1, MATH2, composites, typedef
 from .signature import PLAIN, Signature, Variant
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..ir import Function, walk
-from ..ops.scalar import MATH1, MATH2
 from ..types import Array, Composite, Matrix, Quat, Scalar, Stack, Type, Vector, float32, float64
 
 _KEYWORDS = """
@@ -23,6 +22,12 @@ _KEYWORDS = """
     threadIdx blockIdx blockDim gridDim warpSize linux unix signbit printf realloc free memcpy memset memmove malloc
     main abort exit
 """.split()
+# Functions of C's math library, of one and of two numbers.
+MATH1 = """
+    sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p sqrt cbrt floor
+    ceil round rint trunc fabs erf erfc tgamma lgamma nearbyint
+""".split()
+MATH2 = "pow fmod atan2 hypot copysign fmin fmax remainder nextafter".split()
 _ALSO = "fma j0 j1 jn y0 y1 yn gamma abs labs min max index time erfinv norm rsqrt".split()
 RESERVED = {*_KEYWORDS, *(n + f for n in (*MATH1, *MATH2, *_ALSO) for f in ("", "f"))}
 _SHORT = {

@@ -611,11 +611,3 @@ def smoothstep(lo, hi, x):
     """smoothstep(lo: F, hi: F, x: F) -> F: 0 below lo, 1 above hi, a cubic with flat ends between."""
     t = CLAMP((x - lo) / (hi - lo), 0.0, 1.0)
     return t * t * (3.0 - 2.0 * t)
-
-
-# Functions of C's math library, of one and of two numbers.
-MATH1 = """
-    sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p sqrt cbrt floor
-    ceil round rint trunc fabs erf erfc tgamma lgamma nearbyint
-""".split()
-MATH2 = "pow fmod atan2 hypot copysign fmin fmax remainder nextafter".split()

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from ..ir import Function, Region, Stmt, Value, walk
 from ..ops import control as c
-from ..ops import memory as mem
 from ..ops.row import ROWS
 from ..types import Scalar, bool_
 from .named import named_pass
 from .simplify import Rewrite, Scope, constant_of
 
 EAGER = 16  # statements that are worked out in vain
-_EAGER = {
-    *(ROWS[name] for name in "add sub mul neg lt le gt ge eq ne logical_and logical_or logical_not".split()),
-    c.CONST, c.TID, c.DIM, mem.SHAPE,
-}  # fmt: skip
 
 
 @named_pass("fewer branches")
@@ -89,6 +84,6 @@ def _dear(region: Region) -> bool:
         if s.row is c.IF:
             if not _chained(s):
                 return True
-        elif s.row not in _EAGER or not all(isinstance(o.type, Scalar) for o in s.outs):
+        elif not s.row.eager or not all(isinstance(o.type, Scalar) for o in s.outs):
             return True
     return len(stmts) > EAGER

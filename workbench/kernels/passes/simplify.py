@@ -14,6 +14,7 @@ from typing import Any
 from ..ir import Builder, Function, Region, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
+from ..ops import scalar, vectors
 from ..ops.row import Effect, constant
 from ..types import Scalar
 from .named import named_pass
@@ -169,7 +170,7 @@ class Rewrite:
         same = scope.pure.get(key)
         if same is not None:
             return same.outs[0]
-        rule = _FOLD.get(stmt.row.name)
+        rule = _FOLD.get(stmt.row)
         if rule is not None:
             return rule(self, stmt, args)
         return self.folded(stmt, args)
@@ -325,12 +326,12 @@ def _fold_extract(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value |
     source = args[0].stmt
     if source is None:
         return None
-    if source.row.name == "construct" and source.args[1:]:
+    if source.row is vectors.CONSTRUCT and source.args[1:]:
         shape, flat = args[0].type.shape, 0  # type: ignore[attr-defined]
         for i, n in zip(stmt.attr, shape, strict=True):
             flat = flat * n + i
         return source.args[flat]
-    if source.row.name == "insert":
+    if source.row is vectors.INSERT:
         if source.attr == stmt.attr:
             return source.args[1]
         copy = Stmt(stmt.row, (source.args[0],), stmt.outs, attr=stmt.attr)
@@ -342,11 +343,11 @@ def _fold_extract(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value |
 
 
 _FOLD = {
-    "const": lambda self, stmt, args: None,
-    "components": lambda self, stmt, args: None,
-    "shape": lambda self, stmt, args: None,
-    "add": _fold_add,
-    "mul": _fold_mul,
-    "where": _fold_where,
-    "extract": _fold_extract,
+    c.CONST: lambda self, stmt, args: None,
+    mem.COMPONENTS: lambda self, stmt, args: None,
+    mem.SHAPE: lambda self, stmt, args: None,
+    scalar.ADD: _fold_add,
+    scalar.MUL: _fold_mul,
+    scalar.WHERE: _fold_where,
+    vectors.EXTRACT: _fold_extract,
 }
