@@ -72,7 +72,6 @@ LONG_FILES = {
     "tests/kernels/test_emit_c.py": "every row of control and memory in C",
     "tests/kernels/test_func_grad.py": "every place where a call with an adjoint of its own may stand",
     "tests/kernels/test_reader.py": "every construct of the language",
-    "workbench/kernels/emit/body.py": "not divided yet",
     "workbench/kernels/ops/linear.py": "one row per operation on vectors, matrices and quaternions",
     "workbench/kernels/passes/adjoint.py": "not divided yet",
 }

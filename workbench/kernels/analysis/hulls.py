@@ -1,6 +1,7 @@
 """One launch: the intervals of its thread indices and loop turns, and what affine forms are over them.
 
 Intervals (`Hull.box`) are never too small; a thread (`Point`) that `Hull.runs` confirms is certain, by evaluation.
+The extremes of an affine form over a box are those of Banerjee's dependence test.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Hull:
         self.empty = self.empty or lo > hi
 
     def fits(self, form: Affine) -> bool:
-        """Is the form the machine's value in every thread."""
+        """True if the form is what the machine computes, in every thread."""
         for core, lo, hi in form.needs:
             line = self.launch.line(core)
             if line is None:
@@ -162,7 +163,7 @@ class Hull:
         return (raw[0] + n, raw[1] + n) if raw[1] < 0 else None
 
     def runs(self, point: Point) -> bool:
-        """Does the thread (with these turns of its loops) get there: exact, by evaluation."""
+        """True if this thread, in these turns of its loops, makes the access: exact, by evaluation."""
         if any(not 0 <= point["tid", k] < d for k, d in enumerate(self.launch.dims)):
             return False
         if any(point[turn] < 0 for turn in self.access.loops):
@@ -196,7 +197,7 @@ class Hull:
 
 
 def exact_in(form: Affine, launch: LaunchForm, box: Intervals) -> bool:
-    """Is the form the machine's value in all of the box."""
+    """True if the form is what the machine computes everywhere in the box."""
     for core, lo, hi in form.needs:
         line = launch.line(core)
         if line is None or any(v not in box for v in line.terms):

@@ -1,6 +1,7 @@
 """Threads against threads: is an address one thread's own, or do two threads certainly store to it.
 
-Thread indices are told apart as digits in a mixed radix; a race is a concrete pair of threads, verified by evaluation.
+An index tells threads apart if their coordinates are digits of a number in a mixed radix (strides sorted, each larger
+than all that the smaller ones can sum to). A race is a concrete pair of threads, verified by evaluation.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from .launch_form import LaunchForm, Line, Unknown
 
 
 def private(function: ir.Function, name: str, launch: LaunchForm) -> bool:
-    """Is every address of array parameter `name` used by at most one thread of this launch.
+    """True if every address of array parameter `name` is used by at most one thread of this launch.
 
     Then a plain `+=` is as good as an atomic one. Only the accesses through this parameter are looked at: that no
-    other one shares its memory, and that its elements do not overlap, is for the launch to know. False: not proven.
+    other one shares its memory, and that its elements do not overlap, is for the launch to know. False where that is
+    not proven.
     """
     hulls = [h for h in (Hull(a, launch) for a in accesses_of(function) if a.name == name) if not h.empty]
     axes = {("tid", k) for k in range(len(launch.dims))}

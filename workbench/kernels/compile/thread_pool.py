@@ -1,6 +1,7 @@
 """The threads that share the cells of a launch: `pool.c`, compiled on this machine when it is first used.
 
-They look for work for some microseconds and then sleep on a condition: never do they spin on.
+Each thread has a share of every launch; in long launches those who are through take pieces of the shares of others
+(work stealing). Idle threads look for work for some microseconds and then sleep on a condition.
 """
 
 from __future__ import annotations

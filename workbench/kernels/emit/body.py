@@ -553,7 +553,7 @@ def _c_string(text: str) -> str:
 
 
 def _repeated(name: str, text: str) -> bool:
-    """Does a name stand twice in a text."""
+    """True if a name occurs more than once in a text."""
     count, place = 0, text.find(name)
     while place >= 0:
         count += not _in_word(text[place - 1 : place]) and not _in_word(text[place + len(name) : place + len(name) + 1])
@@ -568,7 +568,7 @@ def _in_word(sign: str) -> bool:
 
 
 def _closes_at_end(text: str) -> bool:
-    """Is the first parenthesis closed by the last character."""
+    """True if the last character closes the first parenthesis."""
     if text.find(")") == len(text) - 1 and text.startswith("("):
         return True
     depth = 0

@@ -4,7 +4,8 @@ The arguments are one struct by value, byte for byte the block that `Signature` 
 grid, so a launch may use fewer threads than cells. Stacks of unknown height live in slices of `scratch`, one per
 thread, the replay's log at the far end of the same slice; a full slice is reported in `status`. Needs no header.
 What many threads add to one cell is summed before it reaches memory: in a block where the cell is the same for the
-whole grid and nothing reads it, else in the warp if its threads meet in one cell. No other order of sums is promised.
+whole grid and nothing reads it, else in the warp if its threads meet in one cell (warp-aggregated atomics: Adinets,
+2014). No other order of sums is promised.
 """
 
 from __future__ import annotations
@@ -236,7 +237,7 @@ class Thread(Body):
         return found
 
     def _adds(self, stmt: Stmt) -> bool:
-        """Is it `cell += value` or `-=`, and nobody asks what the cell held before."""
+        """True for `cell += value` and `-=` whose result, the old contents, is not used."""
         updates = (rows.ACCUMULATE, rows.ATOMIC_ADD, rows.ATOMIC_SUB)
         return stmt.row in updates and self.read.isdisjoint(stmt.outs)
 

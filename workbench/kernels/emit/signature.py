@@ -75,12 +75,12 @@ def access_table(function: Function) -> tuple[AccessPlace, ...]:
 
 
 def logs(stmts: Iterable[Stmt]) -> bool:
-    """Is memory restored from a log."""
+    """True if the thread undoes its stores from a log."""
     return any(s.row in (mem.LOG_STORE, mem.MARK, mem.ROLLBACK) for s in stmts)
 
 
 def needs_scratch(function: Function) -> bool:
-    """Does a launch on a GPU need scratch memory: a stack of unknown height, or the log of a replay."""
+    """True if a launch on a GPU needs scratch memory: for a stack of unknown height, or the log of a replay."""
     stmts = list(walk(function.body))
     return logs(stmts) or any(isinstance(s.attr, Stack) and s.attr.capacity is None for s in stmts)
 

@@ -1,4 +1,4 @@
-"""The same program with fewer branches, for compilers that vectorise."""
+"""The same program with fewer branches, for compilers that vectorise: if-conversion of conditions that cost little."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ EAGER = 16  # statements that are worked out in vain
 
 @named_pass("fewer branches")
 def fewer_branches(function: Function) -> Function:
-    """The same function with fewer branches, for compilers that vectorise: conditions that cost little are worked out
-    whether or not they are asked, and an `if` that is all of another one becomes one with it."""
+    """The same function, where `a and b` evaluates b in any case if that costs little and can do no harm, and an `if`
+    that is all there is inside another one is merged with it; the function itself where there is nothing of that kind.
+    """
     if not any(s.row is c.IF and (_chained(s) or _nested(s)) for s in walk(function.body)):
         return function
     return _FewerBranches(None).function(function)
@@ -78,7 +79,7 @@ def _same(value: Value, other: Value) -> bool:
 
 
 def _dear(region: Region) -> bool:
-    """Would it cost something to run these statements where nobody asked, or mean something."""
+    """Do these statements cost much, or have an effect, so that they must run only where the condition holds."""
     stmts = list(walk(region))
     for s in stmts:
         if s.row is c.IF:

@@ -1,4 +1,7 @@
-"""Drop what has no effect and no reader: results, carried values, pushes without pops."""
+"""Drop what has no effect and no reader: statements, results of branches, carried values, pushes without pops.
+
+Dead-code elimination by mark and sweep (Cytron et al., 1991): what has an effect is live, and so is what it reads.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def prune(function: Function, groups: tuple[frozenset[str], ...] = ()) -> Functi
 
 
 class _Live:
-    """Marks backwards from the statements with an effect."""
+    """The statements and values that are needed, found backwards from the statements with an effect."""
 
     def __init__(self, function: Function, groups: tuple[frozenset[str], ...] = ()):
         self.groups = groups

@@ -1,8 +1,9 @@
 """Smaller programs with the same meaning, to the last bit.
 
 `rewrite` copies a function while it merges equal pure statements, folds integer constants and takes components out of
-what they were just put into; with `forward` it also gives a load the value that the same thread stored before it.
-Floating point is never reassociated, and `x * 0` stays (x may be infinite).
+what they were just put into (value numbering over nested scopes: Briggs, Cooper and Simpson, 1997); with `forward` it
+also gives a load the value that the same thread stored before it. Floating point is never reassociated, and `x * 0`
+stays (x may be infinite).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def primal(function: Function) -> Function:
 
 @named_pass("simplify adjoint")
 def adjoint(function: Function, groups: tuple[frozenset[str], ...] = ()) -> Function:
-    """Keep what a gradient needs. `groups`: array parameters that share memory at this launch."""
+    """The same function without what no gradient needs. `groups`: array parameters that share memory at this launch."""
     return prune(rewrite(prune(function, groups)), groups)
 
 
@@ -43,6 +44,7 @@ def forward(function: Function, groups: tuple[frozenset[str], ...] = ()) -> Func
 
 
 def rewrite(function: Function, groups: tuple[frozenset[str], ...] | None = None) -> Function:
+    """A copy, simplified but not pruned; loads take stored values where `groups` says which arrays share memory."""
     return Rewrite(groups).function(function)
 
 
@@ -54,7 +56,7 @@ def assume(function: Function, taken: Collection[Stmt]) -> Function:
 
 @named_pass("merge parameters")
 def merged(function: Function, same: tuple[tuple[str, str], ...]) -> Function:
-    """The same function with the same parameters, where all that (name, other) says of `other` is said of `name`."""
+    """The same function with the same parameters; for each pair (name, other) it uses `name` in place of `other`."""
     return _pruned(Rewrite(None, same={other: name for name, other in same}).function(function))
 
 
@@ -70,7 +72,7 @@ def unrolled(function: Function) -> Function:
 
 
 def _pruned(function: Function) -> Function:
-    """Pruned once more, where nobody knows any longer which arrays share memory: any two may."""
+    """Pruned on the assumption that any two arrays may share memory: the caller no longer knows which do."""
     return prune(function, (frozenset(p.name for p in function.arrays),))
 
 
