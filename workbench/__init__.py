@@ -41,12 +41,11 @@ from .interop import (
     to_jax,
     to_torch,
 )
-from .kernels import types
+from .kernels import Kernel, kernel, overload, types
 from .kernels.ops import BUILTINS as _BUILTINS
 from .kernels.ops import STATEFUL as _STATEFUL
 from .kernels.ops import why_refused as _why_refused
 from .kernels.ops.functions import ATOMICS as _ATOMICS
-from .kernels.program import Kernel, kernel, overload
 from .kernels.reading.declare import Refused as _Refused
 from .kernels.reading.declare import adjoint, constant, func, func_grad, func_replay, printf, static, struct, tid
 from .kernels.types import (

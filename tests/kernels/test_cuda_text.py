@@ -24,6 +24,7 @@ from workbench.kernels.emit.signature import Signature, Variant
 from workbench.kernels.ir import Function, walk
 from workbench.kernels.ops import control
 from workbench.kernels.ops import memory as rows
+from workbench.kernels.program import on_gpu
 from workbench.kernels.types import Stack
 
 pytestmark = pytest.mark.needs_nvrtc
@@ -381,7 +382,7 @@ def test_a_launch_takes_whole_words_where_its_arrays_begin_at_them(monkeypatch):
             made.append(cells)
 
     monkeypatch.setattr(compile_cuda, "load", Noted)
-    fitting = compile_cuda.fit(function, form(function))
+    fitting = on_gpu(function, form(function))
     for cells, start in enumerate((1024, 1040, 1028, 2048)):
         values = [v for p in function.arrays for v in (start if p.name == "q" else 512, *(1,) * 2 * p.type.ndim)]
         fitting.launch(Signature(function).pack((1, 1), values), cells, stream=3)

@@ -136,11 +136,19 @@ class Program:
             if coming is not None:
                 found = wait(self.coming.pop(key))
             else:
-                from .compile import nvrtc
-
-                found = nvrtc.fit(function, variant)
+                found = on_gpu(function, variant)
             self.compiled[key] = found
         return found
+
+
+def on_gpu(function: Function, variant: Variant) -> Any:
+    """A function compiled for the current GPU, in the words that the addresses of each launch allow."""
+    from .compile import nvrtc
+
+    name, wide = c_name(function.name), emit_cuda.wide_pointers(function, variant)
+    if wide:
+        return nvrtc.Fitting(lambda aligned: emit_cuda.text(function, replace(variant, aligned=aligned)), name, wide)
+    return nvrtc.load(emit_cuda.text(function, variant), name)
 
 
 def program(reading: Reading, name: str, enable_backward: bool = True) -> Program:

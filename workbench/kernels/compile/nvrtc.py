@@ -13,16 +13,12 @@ import ctypes.util
 import importlib
 import importlib.util
 import sys
-from dataclasses import replace
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..emit.c_names import c_name
-from ..emit.cuda import SUMMED, wide_pointers
-from ..emit.cuda import text as text_of
-from ..emit.signature import Variant
-from ..ir import Function
+from ..emit.cuda import SUMMED
 from . import cubin
 from .compile_error import CompileError, refused
 from .cubin import Resources
@@ -219,25 +215,20 @@ def load(text: str, name: str) -> Loaded:
     return _loaded[key]
 
 
-def fit(function: Function, variant: Variant) -> Loaded | Fitting:
-    """A function on the current device, in the words that the addresses of each launch allow."""
-    wide = wide_pointers(function, variant)
-    if wide:
-        return Fitting(function, variant, wide)
-    return load(text_of(function, variant), c_name(function.name))
-
-
 class Fitting:
-    """A function with arrays of vectors: where they begin at multiples of their words, whole words are moved."""
+    """A kernel with arrays of vectors: where all of them begin at multiples of their words, whole words are moved.
 
-    def __init__(self, function: Function, variant: Variant, wide: tuple[tuple[int, int], ...]):
-        self.function, self.variant, self.wide = function, variant, wide
+    `text`: that of the kernel, given whether they do. `wide`: where in the packed arguments their addresses are, and
+    of what each must be a multiple.
+    """
+
+    def __init__(self, text: Callable[[bool], str], name: str, wide: tuple[tuple[int, int], ...]):
+        self.text, self.name, self.wide = text, name, wide
         self.made: dict[bool, Loaded] = {}
 
     def launch(self, packed: bytes, *args: Any, **options: Any) -> None:
         """As `Loaded.launch`."""
         aligned = all(int.from_bytes(packed[at : at + 8], sys.byteorder) % n == 0 for at, n in self.wide)
         if aligned not in self.made:
-            text = text_of(self.function, replace(self.variant, aligned=aligned))
-            self.made[aligned] = load(text, c_name(self.function.name))
+            self.made[aligned] = load(self.text(aligned), self.name)
         self.made[aligned].launch(packed, *args, **options)
