@@ -389,6 +389,28 @@ def test_an_adjoint_that_would_read_what_was_written_later_is_refused():
         gradient(k)
 
 
+@wb.func
+def weighted(a: F, d_x: wb.array(dtype=F), i: int):
+    return a * d_x[i]
+
+
+@wb.func_grad(weighted)
+def adj_weighted(a: F, d_x: wb.array(dtype=F), i: int, g: F):
+    wb.adjoint[a] += g * d_x[i]
+    wb.adjoint[d_x][i] += g * a
+
+
+def test_an_array_of_the_user_is_no_gradient_whatever_its_name():
+    @wb.kernel
+    def k(x: wb.array(dtype=F), d_x: wb.array(dtype=F), y: wb.array(dtype=F)):
+        i = wb.tid()
+        d_x[i] = d_x[i] * d_x[i]
+        y[i] = weighted(x[i], d_x, i)
+
+    with pytest.raises((wb.KernelError, wb.GradientError), match="grad-reads-written"):
+        gradient(k, X, SEED)
+
+
 # ---- replay
 
 

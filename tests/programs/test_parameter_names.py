@@ -14,11 +14,12 @@ from corpus import Program, load
 
 import workbench as wb
 from workbench.derivatives import pitfalls
+from workbench.kernels.ir import Role
 from workbench.kernels.passes import stencil_adjoint
 from workbench.launches import thresholds
 
 # Gradients of overwritten arrays are read on purpose here; the warning about them has tests of its own.
-pytestmark = pytest.mark.filterwarnings("ignore:.*overw:UserWarning")
+pytestmark = [pytest.mark.sampled, pytest.mark.filterwarnings("ignore:.*overw:UserWarning")]
 F = wb.float64
 TEXT = """
 @wb.kernel
@@ -70,6 +71,16 @@ class Run:
 
     def seeds(self) -> dict[wb.array, wb.array]:
         return {a: wb.array(np.arange(1.0, 1 + a.size), dtype=F) for a in self.arrays}
+
+
+def test_companions_take_the_next_free_name():
+    program = Run(ODD[0]).tape.launches[0].command.program
+    params = program.reverse(frozenset(ODD[0])).function.params
+    assert [(p.name, p.role, p.belongs_to) for p in params[5:]] == [
+        ("d_x_1", Role.SHADOW, "x"), ("d_d_x_1", Role.SHADOW, "d_x"), ("d_t_x", Role.SHADOW, "t_x"),
+        ("d_d_d_x", Role.SHADOW, "d_d_x"), ("d_ties_x", Role.SHADOW, "ties_x"),
+        ("after_d_d_x", Role.AFTER, "d_d_x"), ("ties_d_d_x", Role.TIES, "d_d_x"),
+    ]  # fmt: skip
 
 
 @RENAMED
