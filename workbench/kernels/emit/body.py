@@ -180,9 +180,9 @@ class Body:
 
     def statement(self, stmt: Stmt) -> None:
         self._mark(stmt.where)
-        write = getattr(self, f"row_{stmt.row.name}", None)
-        if write is not None:
-            write(stmt)
+        method = _METHODS.get(stmt.row)
+        if method is not None:
+            getattr(self, method)(stmt)
         elif stmt.row in mem.ATOMICS:
             self._atomic(stmt)
         else:
@@ -531,6 +531,16 @@ class Body:
         if isinstance(value.type, Composite):
             return [f"{text}.c[{k}]" for k in range(value.type.size)]
         return [text]
+
+
+# How statements of these rows are written; those on a GPU are partly written otherwise.
+_METHODS = {
+    control.CONST: "row_const", control.TID: "row_tid", control.DIM: "row_dim", control.IF: "row_if",
+    control.FOR: "row_for", control.WHILE: "row_while", control.CALL: "row_call", mem.COMPONENTS: "row_components",
+    mem.SHAPE: "row_shape", mem.LOAD: "row_load", mem.STORE: "row_store", mem.LOG_STORE: "row_log_store",
+    mem.MARK: "row_mark", mem.ROLLBACK: "row_rollback", mem.ACCUMULATE: "row_accumulate", control.STACK: "row_stack",
+    control.PUSH: "row_push", control.POP: "row_pop", control.PRINTF: "row_printf",
+}  # fmt: skip
 
 
 def _conversion(match: re.Match, casts: list[str]) -> str:
