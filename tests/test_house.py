@@ -336,6 +336,84 @@ def test_a_circle_of_imports_is_found() -> None:
     assert cycle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
 
 
+# --- operations
+
+# Files where several words that are also names of rows mean something else.
+OTHER_WORDS = {
+    "arrays/array.py",  # Python's operator methods
+    "launches/operators.py",  # the same
+    "kernels/emit/c_names.py",  # what C has taken
+}
+TESTS = {"startswith", "endswith", "removeprefix", "removesuffix", "split"}
+
+
+def decisions_by_name(tree: ast.AST) -> list[int]:
+    """Lines where something is decided or looked up by the `.name` of a row; printing it is fine."""
+    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+    def called(node: ast.AST) -> str:
+        """What a node is an argument of."""
+        parent = above[node]
+        return ast.unparse(parent.func).rsplit(".", 1)[-1] if isinstance(parent, ast.Call) else ""
+
+    def decides(node: ast.Attribute) -> bool:
+        parent = above[node]
+        if isinstance(parent, ast.FormattedValue):
+            return called(above[parent]) == "getattr"
+        if isinstance(parent, ast.Attribute):
+            return parent.attr in TESTS
+        if isinstance(parent, ast.Subscript):
+            return parent.slice is node
+        collected = ast.Set | ast.Dict | ast.SetComp | ast.ListComp | ast.DictComp | ast.GeneratorExp
+        return isinstance(parent, ast.Compare | ast.Assign | ast.NamedExpr | collected) or called(node) in (
+            "get", "pop", "getattr", "add",
+        )  # fmt: skip
+
+    names = (n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "name")
+    of_rows = (n for n in names if ast.unparse(n.value).split(".")[-1] == "row")
+    return sorted(n.lineno for n in of_rows if decides(n))
+
+
+def lists_of_rows(tree: ast.AST, rows: set[str]) -> list[int]:
+    """Lines with three or more names of rows in one display, or in one string that is split."""
+    found = []
+    for node in ast.walk(tree):
+        words: list[object] = []
+        if isinstance(node, ast.Set | ast.List | ast.Tuple | ast.Dict):
+            parts = node.keys if isinstance(node, ast.Dict) else node.elts
+            words = [e.value for e in parts if isinstance(e, ast.Constant)]
+        elif isinstance(node, ast.Attribute) and node.attr == "split" and isinstance(node.value, ast.Constant):
+            words = str(node.value.value).split()
+        if sum(w in rows for w in words if isinstance(w, str)) >= 3:
+            found.append(node.lineno)
+    return found
+
+
+@pytest.mark.parametrize("module", [m for m in sorted(MODULES) if not m.startswith("workbench.kernels.ops")])
+def test_facts_about_operations_lie_in_their_rows(module: str) -> None:
+    rows = set(importlib.import_module("workbench.kernels.ops").ROWS)
+    path = MODULES[module]
+    tree = ast.parse(path.read_text("utf-8"))
+    listed = [] if path.relative_to(PACKAGE).as_posix() in OTHER_WORDS else lists_of_rows(tree, rows)
+    wrong = [f"{path.relative_to(ROOT)}:{n} asks for the name of a row" for n in decisions_by_name(tree)]
+    wrong += [f"{path.relative_to(ROOT)}:{n} lists rows by name" for n in listed]
+    assert not wrong, "\n".join([*wrong, "compare rows themselves, or give `Row` a field"])
+
+
+def test_decisions_by_the_name_of_a_row_are_seen() -> None:
+    for text in (
+        "s.row.name == 'add'", "row.name in known", "known.get(s.row.name)", "known[row.name]",
+        "{s.row.name for s in x}",
+        "s.row.name.startswith('atomic_')", "getattr(self, f'row_{s.row.name}')", "name = s.row.name",
+    ):  # fmt: skip
+        assert decisions_by_name(ast.parse(text)) == [1], text
+    assert decisions_by_name(ast.parse("f'{s.row.name}()'; note(s.row.name); s.row.names == 1; p.name == 'x'")) == []
+    rows = {"add", "sub", "mul", "div"}
+    for text in ("{'add', 'sub', 'mul'}", "{'add': 1, 'sub': 2, 'x': 3, 'div': 4}", "'add x sub div'.split()"):
+        assert lists_of_rows(ast.parse(text), rows) == [1], text
+    assert lists_of_rows(ast.parse("('add', 'sub'), 'add sub mul'"), rows) == []
+
+
 # --- files
 
 
