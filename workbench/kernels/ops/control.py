@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..types import Stack, Type, bool_, int32
+from ..types import Stack, Type, int32
 from .row import Effect, row
 
 
 @dataclass(frozen=True)
 class Loop:
-    """What is known of a loop. `trips`: the number of turns where it is a constant, `max_trips` a constant bound."""
+    """What is known of a loop. `breaks`: its body says whether it goes on; `trips`: its turns if constant."""
 
     breaks: bool = False
     trips: int | None = None
@@ -58,6 +58,3 @@ PRINTF = row("printf", type=lambda *t, attr: None, typed_by_attr=True, effect=Ef
 def _element(stack: Type) -> Type:
     assert isinstance(stack, Stack)
     return stack.dtype
-
-
-BOOL = bool_

@@ -116,4 +116,4 @@ PYTHON: dict[Any, Callable[..., Any]] = {
 
 for _name, _made in (BUILTINS | STATEFUL).items():
     if not isinstance(_made, Row):  # rows have done so themselves
-        _made.__doc__ = documented(_made.__doc__, _name)
+        _made.__doc__ = documented(_made.__doc__ or "", _name)
