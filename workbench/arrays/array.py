@@ -580,6 +580,17 @@ def pack_values(flat: Sequence[Any]) -> list:
     return values
 
 
+def pack_companions(places: Sequence[Any], beside: Iterable[tuple[int, Any]]) -> list:
+    """The same for shadows and their like: (position, shadow) pairs, each laid out as the array at its position."""
+    values: list = []
+    for k, shadow in beside:
+        a, scale = places[k], shadow.scale
+        values.append(shadow.address + a._offset * scale)
+        values += a.shape
+        values += a.strides if scale == 1 else [n * scale for n in a.strides]
+    return values
+
+
 def finished(made: array, requires_grad: bool, retain_grad: bool, grad: array | None, name: str | None) -> array:
     if name is not None:
         made.name = name

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
-from ..arrays.array import array, pack_values
+from ..arrays.array import array, pack_companions, pack_values
 from ..arrays.workspace import Shadow, shadow_view
 from .arguments import views
 
@@ -35,22 +35,12 @@ class AdjointArguments:
 
     def __init__(self, command: Command, private: Sequence[int], beside: Beside, more: Sequence[Any] = ()):
         self.command, self.beside, self.more = command, beside, more
-        self.copies = _copies(private, command.flat)
-        self.values = _moved_values(command.flat, self.copies) if self.copies else list(command.values)
+        self.copies = _copies(private, command.flat) if private else {}
+        self.values = _moved_values(command.flat, self.copies) if private else list(command.values)
         self.first = len(self.values)
-        self.values += self.companion_values(beside)
+        self.values += pack_companions(command.places, beside)
         for given in more:
             self.values += memory_values(given) if getattr(given, "shape", ()) else [given]
-
-    def companion_values(self, beside: Beside) -> list:
-        """Pointer, shape and strides of companions."""
-        values: list = []
-        for k, shadow in beside:
-            a, scale = self.command.places[k], shadow.scale
-            values.append(shadow.address + a.span.offset * scale)
-            values += a.shape
-            values += a.strides if scale == 1 else [n * scale for n in a.strides]
-        return values
 
     def views(self) -> list:
         """The same for the interpreter: NumPy views and numbers."""
@@ -70,8 +60,6 @@ def memory_values(data: Any) -> list:
 def _copies(private: Sequence[int], flat: list) -> dict[int, tuple[Any, int]]:
     """Copies of the memory of these arguments, for all that lie on it: position -> (bytes, offset of the first one)."""
     copies: dict[int, tuple[Any, int]] = {}
-    if not private:
-        return copies
     made: dict[Allocation, tuple[Any, int]] = {}
     touched = {flat[k].allocation for k in private}
     for k, a in enumerate(flat):

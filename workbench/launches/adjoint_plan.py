@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays.array import pack_companions
 from ..config import config
 from ..errors import GradientError
 from ..kernels.analysis.launch_form import Groups, LaunchForm
@@ -51,7 +52,8 @@ class Backward:
         if self.gather is not None:
             shadows = dict(arguments.beside[: len(self.shadows)])
             self.executable.run(arguments.values + self.gather.part_values, arguments.views)
-            self.gather.run(arguments.companion_values([(k, shadows[k]) for k in self.gather.targets]))
+            targets = [(k, shadows[k]) for k in self.gather.targets]
+            self.gather.run(pack_companions(arguments.command.places, targets))
             return
         if self.pull is not None:
             self.pull.run(arguments.values, fresh)
