@@ -180,7 +180,7 @@ def test_the_race_finder_knows_that_marks_of_shared_memory_share_it():
     memory = wb.array(np.arange(8.0), dtype=F, requires_grad=True)
     with wb.Tape() as tape:
         wb.launch(k, 4, [memory[2:6], memory[0:4], wb.array([0, 1, 2, 3], dtype=int)])
-    races = tape.launches[0].command.plan.races()
+    races = tape.launches[0].command.plan.races
     assert races is not None and not races.executable.variant.restrict
     with pytest.raises(wb.GradientError, match=r"\[race\]"):
         tape.backward(grads={memory: wb.ones(8, dtype=F)})

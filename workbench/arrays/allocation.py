@@ -33,14 +33,14 @@ if hasattr(os, "register_at_fork"):  # a forked child has no thread that would e
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
 _ids = itertools.count()
-asks = 0  # how often anything was asked for a gradient, or no longer
+asks = 0  # how often `required` or `retained` of any allocation has changed
 
 
 # ---- allocations
 
 
 class Watcher(Protocol):
-    """What a tape must answer to for the allocations it stands in the `watchers` of."""
+    """What a tape implements to be among the `watchers` of an allocation."""
 
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
         """Bytes of `span` are about to be changed by something that this tape does not record.
@@ -50,11 +50,11 @@ class Watcher(Protocol):
 
     @property
     def deaf(self) -> bool:
-        """Would it do nothing if it were told of a write now."""
+        """True if `foreign_write` would do nothing now."""
         ...
 
     def exposing(self, allocation: Allocation) -> None:
-        """The raw address of the allocation is about to leave our hands, for the first time."""
+        """The raw address of the allocation is about to be given to foreign code, for the first time."""
 
 
 class Allocation:
@@ -62,7 +62,7 @@ class Allocation:
 
     owner        keeps the memory alive; None for a bare pointer.
     version      goes up before every write.
-    exposed      the raw address has left our hands: bytes may change without a call of ours.
+    exposed      foreign code has the raw address: bytes may change without a call of ours.
     watchers     tapes to tell before bytes change.
     required     spans the user asked gradients of (`requires_grad`); `retained`: those to keep (`retain_grad`);
                  `asked`: is there any of them.
@@ -134,7 +134,7 @@ class Allocation:
         return np.ndarray(shape, dtype, self.bytes, offset, strides)
 
     def expose(self) -> None:
-        """The raw address leaves our hands. Watching tapes are told first, once."""
+        """Call before giving the raw address to foreign code. The first time, watching tapes are told before."""
         capture_log.refuse("Memory is shown to others")
         if self.exposed:
             return
@@ -149,7 +149,7 @@ class Allocation:
     # ---- writes
 
     def watch(self, tape: Watcher) -> None:
-        """From now on the tape is told before bytes change."""
+        """Add a tape to those that are told before bytes change."""
         own = weakref.ref(tape)
         if not self.watchers:
             self.watchers = [own]
@@ -250,7 +250,10 @@ def _runs(memory: Allocation, mask: np.ndarray) -> list[Span]:
 
 
 def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = True, lasting: bool = False) -> Allocation:
-    """New memory of our own. `lasting`: made once, also where a capture is open that will be replayed."""
+    """New memory of our own.
+
+    In an open capture a replay clears it again where it was made `zeroed`; not so with `lasting`.
+    """
     where = get_device(device)
     if where.is_cuda:
         cupy = xp(where)
@@ -434,7 +437,7 @@ _silence: list[None] = []
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Under LOCK: inside, no tape is told of writes, since all bytes will be put back."""
+    """Inside, no tape is told of writes: for those who put all bytes back. Needs LOCK."""
     _silence.append(None)
     try:
         yield

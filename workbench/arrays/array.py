@@ -8,11 +8,10 @@ Whether memory requires a gradient, and the gradient itself, belong to the memor
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -26,20 +25,7 @@ from .dtypes import differentiable, dtype_of, inner_shape, is_half, itemsize_of,
 from .host_values import components_error, converted_values, element_value, is_element, shape_of
 from .host_writes import check_same, put, write_array, write_value, write_values
 from .span import Marks, Span, row_strides
-from .view_layout import field_of, indexed, viewed
-
-
-class Layout(NamedTuple):
-    """What decides the code that runs on an array."""
-
-    dtype: Type
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    ordinal: int  # of the GPU
-
-
-_layouts: dict[Layout, int] = {}  # equal layouts have one number
-_numbers = itertools.count()
+from .view_layout import field_of, indexed, layout_number, viewed
 
 operators: dict[str, Callable[[Any, Any], Any]] = {}
 """Array operators by name (`__imul__`, `__add__`, ...). Filled by the layer that can launch kernels."""
@@ -558,7 +544,7 @@ def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offs
     made.size = math.prod(shape)
     made.allocation, made.device = memory, memory.device
     made._offset, made._address = offset, memory.address + offset
-    made._layout = _layouts.setdefault(Layout(dtype, shape, strides, memory.device.ordinal), next(_numbers))
+    made._layout = layout_number(dtype, shape, strides, memory.device.ordinal)
     made._packed = (made._address, *shape, *strides)
     made._span = made._data = made._grad = made._name = None
     made._differentiable = differentiable(dtype)
@@ -592,6 +578,7 @@ def pack_companions(places: Sequence[Any], beside: Iterable[tuple[int, Any]]) ->
 
 
 def finished(made: array, requires_grad: bool, retain_grad: bool, grad: array | None, name: str | None) -> array:
+    """A new array with what its maker was asked to set."""
     if name is not None:
         made.name = name
     if requires_grad:
@@ -604,6 +591,7 @@ def finished(made: array, requires_grad: bool, retain_grad: bool, grad: array | 
 
 
 def new_array(shape: Any, dtype: Type, device: Any = None, zeroed: bool = True) -> array:
+    """A contiguous array in new memory."""
     shape = shape_of(shape)
     size = itemsize_of(dtype)
     memory = allocate(math.prod(shape) * size, device, zeroed)

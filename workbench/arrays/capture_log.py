@@ -1,4 +1,4 @@
-"""Calls: what changes memory, done at once and, while a capture is open, noted so that it can be done again.
+"""The log of a capture: what changes memory is done at once and, while a capture is open, noted for its replays.
 
 The one idea: all that a capture may contain changes bytes through `native`, `move`, `add` or `do`, on buffers that are
 there from then on; a replay repeats those calls and no others. What reads memory on the host, or runs compiled code
@@ -33,7 +33,7 @@ class Call(ctypes.Structure):
 
 
 class Queued:
-    """A step that only queues work on one GPU: neither it nor that work looks at what the host has by then."""
+    """A step that only queues work on one GPU, and reads nothing of the host: it may become part of a CUDA graph."""
 
     def __init__(self, call: Callable[[], Any], gpu: int):
         self.call, self.gpu = call, gpu
@@ -43,7 +43,7 @@ class Queued:
 
 
 def gpu_of(*data: Any) -> int | None:
-    """The ordinal of the GPU on which all these arrays are; None for the CPU, for several, or where nobody notes it."""
+    """The ordinal of the GPU on which all these arrays are; None for the CPU, for several, or if no capture is open."""
     if opened is None:
         return None
     found = {getattr(d.device, "id", None) for d in data}
@@ -147,7 +147,7 @@ def unnoted() -> Iterator[None]:
 
 
 def check() -> bool:
-    """Is a capture open, which notes what is about to run. Raises LaunchError [capture] where it may not."""
+    """True if an open capture notes what is about to run. Raises LaunchError [capture] where that may not run."""
     notes = noting()
     if notes is not None and not notes.allowed:
         refuse("Something that is neither launch() nor backward()")
@@ -155,7 +155,7 @@ def check() -> bool:
 
 
 def keep(*owners: Any) -> None:
-    """The noted calls point into the memory of these."""
+    """Keep these alive as long as the capture: the noted calls point into their memory."""
     if (notes := noting()) is not None:
         notes.kept += owners
 
@@ -175,7 +175,7 @@ def do(call: Callable[[], Any], gpu: int | None = None) -> None:
 
 
 def native(kernel: int, args: bytes, begin: int, end: int, team: int) -> None:
-    """Run compiled code `kernel(args, begin, end)`; `team`: on how many threads, see `compile_c.team`."""
+    """Run compiled code `kernel(args, begin, end)`; `team`: on how many threads, see `thread_pool.team`."""
     notes = noting()
     if notes is None:
         thread_pool.parallel()(kernel, args, begin, end, team)
@@ -187,7 +187,7 @@ def native(kernel: int, args: bytes, begin: int, end: int, team: int) -> None:
 
 
 def _team(size: int) -> int:
-    """For so many bytes."""
+    """How many threads work on so many bytes, as `thread_pool.team` says it."""
     return thread_pool.team(config.threads, thread_pool.PIECES if size >= 64 * LARGE else 1) if size >= LARGE else 1
 
 
@@ -253,5 +253,5 @@ def _compiles() -> bool:
 
 
 def address(data: Any) -> int:
-    """Of the first byte of an array of NumPy or CuPy."""
+    """Address of the first byte of a NumPy or CuPy array."""
     return data.__array_interface__["data"][0] if isinstance(data, np.ndarray) else int(data.data.ptr)

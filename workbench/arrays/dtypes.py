@@ -1,4 +1,4 @@
-"""Element types of arrays: what a user's name for one stands for, and how an element of it lies in memory."""
+"""Element types of arrays: which type a user's dtype stands for, its size, components and gradient."""
 
 from __future__ import annotations
 
@@ -30,17 +30,19 @@ def itemsize_of(dtype: Type) -> int:
 
 
 def differentiable(dtype: Type) -> bool:
-    """Does memory of this type have a gradient: any float in it."""
+    """True for types with a float in them: their memory can have a gradient."""
     if isinstance(dtype, Struct):
         return any(differentiable(t) for _, t in dtype.fields)
     return types.is_float(dtype)
 
 
 def is_half(dtype: Type) -> bool:
+    """float16, or a vector, matrix or quaternion of it: the gradient is float32."""
     return getattr(dtype, "scalar", None) is types.float16
 
 
 def inner_shape(dtype: Type) -> tuple[int, ...]:
+    """The component axes of one element: () for numbers and structs, (3,) for vec3, (2, 2) for mat22."""
     return getattr(dtype, "shape", ())
 
 

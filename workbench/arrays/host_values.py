@@ -28,6 +28,7 @@ def shape_of(shape: Any, size: int | None = None) -> tuple[int, ...]:
 
 
 def components_error(shape: tuple[int, ...], dtype: Type) -> LaunchError:
+    """What to raise for data whose last axes are not the components of the dtype."""
     inner = inner_shape(dtype)
     return LaunchError(
         f"data of shape {tuple(shape)} does not hold elements of {dtype}", slug="components",
@@ -122,7 +123,7 @@ def _record(instance: Any, dtype: Struct) -> Any:
 
 
 def is_element(value: Any, dtype: Type) -> bool:
-    """Is this one value for every element, rather than one value for each."""
+    """True for one value that is meant for every element, False for one value for each."""
     if isinstance(dtype, Struct):
         return not isinstance(value, (list, tuple, np.ndarray)) or isinstance(value, np.void)
     if np.ndim(value) == 0:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_same(dst: array, src: array, what: str) -> None:
+    """Raises LaunchError [dtype], [shape] if one cannot be copied to the other as it is."""
     if dst.dtype != src.dtype:
         raise LaunchError(
             f"{what} from {src.label} ({src.dtype}) to {dst.label} ({dst.dtype}): the dtypes differ", slug="dtype",
@@ -29,12 +30,13 @@ def check_same(dst: array, src: array, what: str) -> None:
 
 
 def put(dst: array, values: Any) -> None:
-    """dst = values, which nobody changes; for a GPU they are taken there once."""
+    """Write values to all of `dst`. Nobody may change them afterwards, as a replay writes them again."""
     to, values = dst.data, xp(dst.device).asarray(values) if dst.device.is_cuda else values
     capture_log.do(lambda: to.__setitem__(..., values), capture_log.gpu_of(to, values) if dst.device.is_cuda else None)
 
 
 def write_array(kind: str, dst: array, src: array) -> None:
+    """dst = src, announced or recorded as `kind`: copy or assign."""
     host_write(kind, dst, src, None, lambda: _copy(dst, src))
 
 
@@ -57,6 +59,7 @@ def _move(dst: array, src: array) -> None:
 
 
 def write_values(dst: array, values: np.ndarray) -> None:
+    """dst = values of the host."""
     # an event keeps them, and the caller may go on writing to his array, which may be this very memory
     noted = recorder() is not None or capture_log.noting() is not None
     if noted or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
@@ -66,6 +69,7 @@ def write_values(dst: array, values: np.ndarray) -> None:
 
 
 def write_value(kind: str, dst: array, value: Any) -> None:
+    """Every element becomes one value (`fill_`), or every byte zero (`zero_`)."""
     value = None if value is None else np.array(value)
 
     def perform() -> None:

@@ -83,11 +83,11 @@ class Span:
 
     @property
     def self_overlapping(self) -> bool:
-        """Do two elements share a byte (a zero stride, or overlapping windows). True where it cannot be decided."""
+        """Do two elements share a byte (a zero stride, or overlapping windows). Also True where that is undecided."""
         return _self_overlapping(self.shape, self.strides, self.itemsize)
 
     def overlaps(self, other: Span) -> bool | None:
-        """Do the two spans share a byte: decided on bytes, not on hulls. None: undecided, treat as "may"."""
+        """Whether the two spans share a byte: decided on bytes, not on hulls. None: undecided, treat as "may"."""
         if self.allocation is not other.allocation:
             return False
         (low, high), (other_low, other_high) = self._hull, other._hull
@@ -101,7 +101,7 @@ class Span:
         )  # fmt: skip
 
     def contains(self, other: Span) -> bool:
-        """Is every byte of `other` surely one of ours. False where it cannot be decided cheaply."""
+        """Whether every byte of `other` is certainly one of ours. False also where that is not cheap to decide."""
         if self.allocation is not other.allocation:
             return False
         if self._key == other._key or other._hull[0] == other._hull[1]:
@@ -119,7 +119,7 @@ class Span:
         return Span(self.allocation, offset, tuple(shape), tuple(strides), self.itemsize)
 
     def part(self, ends: tuple[tuple[int, int], ...]) -> Span:
-        """The box of these (first, one past the last), the same object for the same box as long as it is in use."""
+        """`box(ends)`, remembered: the same box gives the same object (until more than PARTS others were asked for)."""
         if self._parts is None:
             self._parts = {}
         found = self._parts.get(ends)
@@ -151,7 +151,7 @@ class Span:
         return capture_log.copy(self.words())
 
     def copy_in(self, kept: Any) -> None:
-        """Put back what `copy_out` gave. Tells nobody: for rewinding only."""
+        """Put back what `copy_out` gave. No watching tape is told: for rewinding only."""
         words = self.words()
         capture_log.do(lambda: words.__setitem__(..., kept), capture_log.gpu_of(words, kept))
 
@@ -185,6 +185,11 @@ def _dense(shape: tuple, strides: tuple, itemsize: int) -> bool:
 
 @lru_cache(4096)
 def _self_overlapping(shape: tuple, strides: tuple, itemsize: int) -> bool:
+    """Byte offsets are numbers in a mixed radix whose digits are the indices (Knuth, TAOCP 2, section 4.1).
+
+    They are distinct, and elements disjoint, if each stride is at least the extent of all smaller axes together;
+    otherwise small arrays are decided by listing all offsets.
+    """
     if math.prod(shape) < 2:
         return False
     axes = sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1)
@@ -206,12 +211,16 @@ def _self_overlapping(shape: tuple, strides: tuple, itemsize: int) -> bool:
 
 @lru_cache(1 << 14)
 def _overlap(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, strides2: tuple, size2: int):
-    """Exact answer for two strided sets whose first elements are `gap` bytes apart and whose hulls overlap."""
+    """`Span.overlaps` for two sets whose first elements are `gap` bytes apart and whose hulls overlap.
+
+    Two sets without gaps overlap. Otherwise the gcd test of dependence analysis (Banerjee 1988) may prove that they do
+    not: modulo the gcd of all strides every element lies at one place. What is left goes to the exact solver.
+    """
     if _dense(shape, strides, size) and _dense(shape2, strides2, size2):
         return True
     moving = [abs(s) for s, n in zip(strides + strides2, shape + shape2, strict=True) if n > 1]
     lattice = math.gcd(*moving) if moving else 0
-    if lattice:  # every element of the one starts `gap` beside an element of the other, modulo the lattice
+    if lattice:
         beside = gap % lattice
         if beside >= size and lattice - beside >= size2:
             return False
@@ -219,7 +228,10 @@ def _overlap(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, s
 
 
 def _solve(gap: int, shape: tuple, strides: tuple, size: int, shape2: tuple, strides2: tuple, size2: int):
-    """NumPy's bounded Diophantine solver, on arrays that are described but never read."""
+    """The bounded linear Diophantine equation behind `numpy.shares_memory`, solved by NumPy.
+
+    The arrays are only described, never read. None: given up after _WORK candidate solutions.
+    """
     middle = 1 << 50
     a = np.asarray(AddressedMemory(middle, shape, strides, size))
     b = np.asarray(AddressedMemory(middle + gap, shape2, strides2, size2))
@@ -241,7 +253,7 @@ class AddressedMemory:
 
 
 class Marks:
-    """A small set of spans of one allocation, asked "does any of them touch this span".
+    """A small set of spans of one allocation, for the question whether any of them overlaps a given span.
 
     `everything`: one of them is the whole allocation.
     """

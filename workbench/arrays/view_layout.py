@@ -1,7 +1,8 @@
-"""What lies where in a view of an array: which indices were picked, shape and strides as another dtype, a field."""
+"""Layouts: one number for equal ones, and those of views (`a[key]`, `a.view(dtype)`, `a.field(path)`)."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,15 @@ from .span import row_strides
 
 if TYPE_CHECKING:
     from .array import array
+
+
+_numbers: dict[tuple, int] = {}
+_next = itertools.count()  # not the length of the dict: two threads may add to it at once
+
+
+def layout_number(dtype: Type, shape: tuple[int, ...], strides: tuple[int, ...], ordinal: int) -> int:
+    """One number for equal layouts on one GPU (or the CPU): what decides the code that runs on an array."""
+    return _numbers.setdefault((dtype, shape, strides, ordinal), next(_next))
 
 
 def indexed(owner: array, key: Any) -> tuple[list[range], list[bool]]:

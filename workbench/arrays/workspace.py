@@ -21,10 +21,10 @@ SUMMED = 4096  # threads whose contributions to a declared scalar are added up b
 
 
 class Shadow:
-    """The adjoint of one allocation: zeros (or `start`) to begin with, indexed like the memory.
+    """The adjoint of one allocation: as many numbers as the memory holds, indexed like it.
 
-    `scale`: bytes of it per byte of memory. With `copy` it holds values instead, laid out as they are; `at`: lent bytes
-    to lie in.
+    It starts as zeros, or as a copy of `start`. With `copy` it holds these bytes instead (values, not adjoints). With
+    `at` it lies in these bytes, which belong to somebody else (`lent`). `scale`: its bytes per byte of the memory.
     """
 
     __slots__ = ("data", "address", "scale", "allocation", "lent")
@@ -54,10 +54,14 @@ class Shadow:
 
 
 class Workspace(dict):
-    """Shadows by allocation, made when first asked for. `dropping`: the walk gives up those that nobody needs more."""
+    """Shadows by allocation, made when first asked for.
+
+    `dropping`: the walk releases a shadow once no earlier event reads it. `places`: allocations whose adjoint may be
+    computed directly in `.grad`. Only in captures: elsewhere a failing backward must leave `.grad` unchanged.
+    """
 
     dropping = False
-    places: frozenset[Allocation] = frozenset()  # whose shadow may lie in their gradient's memory: it replaces that
+    places: frozenset[Allocation] = frozenset()
 
     def __missing__(self, allocation: Allocation) -> Shadow:
         return self._make(allocation, True)
@@ -73,14 +77,17 @@ class Workspace(dict):
         return made
 
     def fresh(self, arrays: list[array]) -> list[array]:
-        """Make shadows that hold anything whatever for those arrays that are all of a memory without one."""
+        """Make shadows with undefined contents for those of these arrays that are a whole allocation without a shadow.
+
+        Returns those arrays: whoever asks will store to all of each.
+        """
         found = [a for a in arrays if a.allocation not in self and a.span.dense and a.nbytes == a.allocation.nbytes]
         for a in found:
             self._make(a.allocation, False)
         return found
 
     def release(self) -> None:
-        """The walk is over: its buffers serve the next one (fresh pages from the system cost more than the walk)."""
+        """Call when the walk is over. The next one reuses its buffers: fresh pages would cost more than the walk."""
         global _walks
         for a in list(self):
             self.drop(a)
@@ -89,7 +96,7 @@ class Workspace(dict):
         _walks += 1
 
     def drop(self, a: Allocation) -> None:
-        """Give up one shadow: its buffer serves the next one that is asked for."""
+        """Release one shadow. The next one of its size reuses the buffer."""
         shadow = self.pop(a)
         if shadow.lent:
             return
@@ -101,7 +108,7 @@ _spare: dict[tuple[Any, int], list[tuple[Any, int, int]]] = {}  # bytes, their a
 
 
 def _buffer(allocation: Allocation, n: int, start: Any = None, clear: bool = True) -> tuple[Any, int]:
-    """`n` bytes of zeros, or a copy of `start`; and their address. Without `clear`: of anything whatever."""
+    """`n` bytes of zeros, or a copy of `start`, and their address. clear=False: with undefined contents."""
     spare = _spare.get((allocation.device, n))
     if spare:
         data, at, _ = spare.pop()
@@ -123,6 +130,7 @@ def is_float_memory(a: array) -> bool:
 
 
 def gradient_dtype(a: array) -> np.dtype:
+    """The NumPy type of an array's gradient: float32 for float16, else its own scalar type."""
     scalar = a.dtype.scalar  # type: ignore[attr-defined]
     return np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
 
@@ -148,6 +156,7 @@ def _float_fields(dtype: Struct, path: str) -> Iterator[str]:
 
 
 def add_seed(space: Workspace, a: array, seed: Any) -> None:
+    """Add a seed to the adjoint of `a`. Raises GradientError if it has not the shape and dtype of the gradient."""
     if not isinstance(seed, array):
         raise GradientError(
             f"the seed of {a.label} is a {type(seed).__name__}, it must be an array.", slug="seed-type",
@@ -219,13 +228,17 @@ def extremal_memory(event: Any) -> dict[Allocation, Shadow]:
 
 
 def mark_view(a: array, base: Any) -> Any:
-    """One int32 per component of an array, at a place that every name of that memory agrees on."""
+    """The marks of an array's elements in `base`, which has one int32 per byte of the allocation.
+
+    So every name of a piece of memory finds the same mark.
+    """
     data = a.data
     strides = tuple(n * 4 for n in data.strides)
     return _on(base, data.shape, np.int32, a.span.offset * 4, strides)
 
 
 def shadow_view(a: array, shadow: Shadow) -> Any:
+    """The adjoint of an array: a view of its allocation's shadow, of shape (*a.shape, *components)."""
     s = shadow.scale
     dtype = a.data.dtype if s == 1 else gradient_dtype(a)
     inner = a.data.shape[a.ndim :]

@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Backward:
-    """An adjoint and its executable. `shadows`: positions of the active parameters, in order."""
+    """An adjoint and how to run it. All positions are those of flat parameters.
+
+    shadows   the active parameters, in order. `private`: those whose memory it writes to as it repeats the launch.
+    needs     (position, box) of what it reads, and the tape must keep.
+    extremal  arrays under atomic_min or atomic_max; `count` then counts who shares the adjoint of each cell.
+    gather    the adjoint is split: `executable` computes per thread, `gather` adds up per cell.
+    pull      runs before `executable`, and adds up per cell what threads would have added to other cells.
+    races     the race finder to run once before.
+    """
 
     reverse: Reverse
     executable: Executable
@@ -47,7 +55,7 @@ class Backward:
         """Run the adjoint in the form chosen for this launch.
 
         `arguments`: beside those of the launch the shadows, then two helpers per extremal array. `fresh`: targets of
-        `pull` that hold nothing yet. rest=False leaves out what comes behind `pull`.
+        `pull` whose contents are undefined so far. rest=False leaves out what comes behind `pull`.
         """
         if self.gather is not None:
             shadows = dict(arguments.beside[: len(self.shadows)])
@@ -63,17 +71,20 @@ class Backward:
 
 @dataclass(eq=False)
 class Pull:
-    """What runs before an adjoint from which contributions to other cells were taken out (`stencil_adjoint.pull`)."""
+    """The half of an adjoint that adds up, per cell, what other threads contribute (`stencil_adjoint.pull`).
 
-    ready: Any  # the executable that stores to some targets, as they are fresh, and adds to the others
+    It runs before the rest of the adjoint.
+    """
+
+    ready: Any  # fresh targets -> the executable that stores to those and adds to the others
     grid: tuple[int, ...]
     targets: tuple[int, ...]  # positions
-    covers: bool  # does it touch every cell of its targets
+    covers: bool  # it touches every cell of its targets
     cleared: tuple[int, ...] | None  # the shadows that the rest only clears; None: it does more than that
     made: dict[tuple[int, ...], Executable] = field(default_factory=dict)
 
     def run(self, values: list, fresh: tuple[int, ...]) -> None:
-        """`fresh`: the targets that hold nothing yet."""
+        """`fresh`: the targets whose contents are undefined so far."""
         if fresh not in self.made:
             self.made[fresh] = self.ready(fresh)
         self.made[fresh].run([*values, *self.grid], None)
@@ -81,9 +92,10 @@ class Pull:
 
 @dataclass(eq=False)
 class Gather:
-    """The second half of an adjoint that was split into a map and a gather, with room for its parts.
+    """The second half of an adjoint that was split into a map and a gather, and the arrays between them.
 
-    Parts keep their rim of zeros and are used by one walk at a time, so they are made once.
+    Those arrays (`parts`) have a rim of zeros that nobody writes to, and one walk uses them at a time: so they are made
+    once.
     """
 
     executable: Executable
@@ -105,6 +117,7 @@ class Gather:
 
 
 def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
+    """The adjoint for these active parameters, in the fastest form that this launch allows."""
     program = plan.program
     reverse = program.reverse(active, plan.changing)
     if reverse.returned is not None and math.prod(plan.form.dims) > 1:
@@ -147,7 +160,7 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
         for part in (main, gather.executable if gather else None):
             if part is not None:
                 program.prepare(part.function, form.backend, part.variant)
-    races = plan.races() if config.race_guard else None
+    races = plan.races if config.race_guard else None
     needs = reverse.needs | (races.guard.needs if races else frozenset())
     return Backward(
         reverse, main, shadows,
@@ -213,7 +226,7 @@ def _cleared(rest: Function, position: dict[str, int]) -> tuple[int, ...] | None
 def _gather(
     halves: gathering.Split, position: dict[str, int], form: LaunchForm, ready: Callable[..., Executable]
 ) -> Gather:
-    """Room for the parts, and the cells that can get something."""
+    """The gather over all cells that can receive a contribution, and its parts."""
     rim = halves.rim
     parts = []
     for part in halves.parts:

@@ -54,7 +54,7 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
 
 @cache
 def _exact(type: Scalar) -> range:
-    """The ints that any parameter of this type takes without a second look."""
+    """The ints that parameters of this type hold exactly."""
     if type.kind in "iu":
         info = np.iinfo(type.numpy)
         return range(int(info.min), int(info.max) + 1)
@@ -147,7 +147,7 @@ def _declared_value(kernel: str, program: Program, leaf: Leaf, arg: scalar) -> A
 
 
 def views(function: Function, flat: Sequence[Any]) -> list:
-    """What the interpreter takes."""
+    """The arguments as the interpreter takes them: NumPy arrays and NumPy numbers."""
     out = []
     for p, a in zip(function.params, flat, strict=True):
         out.append(a.data if isinstance(a, array) else p.type.numpy.type(a) if isinstance(p.type, Scalar) else a)

@@ -29,29 +29,29 @@ from ..kernels.program import Program
 from . import thresholds
 from .private_sums import Shares, shares
 
-SCRATCH_BYTES = 256 << 20  # for the loop values of the threads that run at once on a GPU
+SCRATCH_BYTES = 256 << 20  # memory of a GPU for the loop values of the threads that run at once
 SCRATCH_THREADS = 1 << 16
-PATIENCE_S = 1.0  # for a compiler, without a word
+PATIENCE_S = 1.0  # a compiler that takes longer gets a progress bar
 
 
 @dataclass(eq=False)
 class Executable:
-    """One function, ready to run for one variant on one backend."""
+    """One function, ready to run for launches of one form, in one variant of its text."""
 
     program: Program
     function: Function
     form: LaunchForm
     variant: Variant
     workers: int = 1
-    contested: frozenset[str] = frozenset()  # where threads meet; not looked for in launches of a few threads
+    contested: frozenset[str] = frozenset()  # arrays in which two threads may add to one element; see `executable_for`
     shares: Shares | None = None
     box: tuple[int, ...] = ()  # first and one-past-last thread per dimension that `variant.inner` runs
-    alone: bool = False  # on a GPU, one thread takes all cells
-    pieces: int = 1  # in which each worker takes its share; others may take some of them
+    alone: bool = False  # on a GPU: one thread runs all threads of the launch, in order
+    pieces: int = 1  # per worker: those who finish first take pieces of others (work stealing)
     signature: Signature = field(init=False)
-    team: int = field(init=False)  # what the pool is told
+    team: int = field(init=False)  # workers and pieces, as the pool takes them
     call: Any = field(init=False, default=None)
-    direct: Any = field(init=False, default=None)  # the bare function, where nothing is to be done around it
+    direct: Any = field(init=False, default=None)  # the compiled function, where a launch is nothing but its call
 
     def __post_init__(self) -> None:
         self.signature = Signature(self.function, boxed=bool(self.box))
@@ -101,7 +101,7 @@ class Executable:
         return made
 
     def _watch(self, status: Any) -> None:
-        """After a replay: has the launch failed."""
+        """Have every replay of the open capture look, when it is over, whether this launch failed."""
 
         def look() -> WorkbenchError | None:
             record = on_host(status)
@@ -149,11 +149,11 @@ class Executable:
 
     @cached_property
     def can_fail(self) -> bool:
-        """Can the code itself find that something is wrong."""
+        """True if the code may write an error record: it checks bounds, or may run out of scratch memory."""
         return self.variant.check_bounds or needs_scratch(self.function)
 
     def fail(self, status: list[int]) -> None:
-        """The device wrote an error record: code, access, thread, number of indices, indices, extents."""
+        """Raise what an error record says: code, access, thread, number of indices, indices, extents."""
         code, access, thread, n = status[:4]
         where, name, row = access_table(self.function)[access]
         if code == BOUNDS:
@@ -166,7 +166,7 @@ class Executable:
 
 
 def _compiled(coming: Future) -> Any:
-    """What is being compiled, with a progress bar where that takes long."""
+    """Wait for what is being compiled, with a progress bar where that takes long."""
     try:
         return coming.result(timeout=PATIENCE_S)
     except TimeoutError:
@@ -188,7 +188,7 @@ def memory_exhausted(name: str, where: Any) -> GradientError:
 
 
 def _scratch(cupy: Any, notes: Any) -> Any:
-    """Memory of a GPU for the loop values of one launch, or of all launches of a capture."""
+    """Memory of a GPU for the loop values of one launch. All launches of a capture share one."""
     if notes is None:
         return cupy.empty(SCRATCH_BYTES, np.uint8)
     if notes.scratch is None:
@@ -231,7 +231,10 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
 
 
 def _without_tests(made: Executable) -> Executable:
-    """Most threads pass the tests for the border of a grid: for those the tests are left out."""
+    """The same with a second loop body for the threads inside a box that pass all tests for the border of a grid.
+
+    In that body the tests are left out (loop peeling).
+    """
     form, program = made.form, made.program
     if form.backend != "c" or made.can_fail or made.contested or not thresholds.large(math.prod(form.dims)):
         return made
@@ -247,7 +250,7 @@ def _without_tests(made: Executable) -> Executable:
 
 
 def _contested(function: Function, form: LaunchForm) -> frozenset[str]:
-    """Arrays whose accumulations may meet in one element."""
+    """Arrays in which two threads may add to one element."""
     names = {root_name(s) for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS}
     return frozenset(n for n in names if n in form.shared or not private(function, n, form))
 

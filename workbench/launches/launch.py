@@ -106,7 +106,7 @@ def _generic_types(kernel: Kernel, args: tuple) -> dict[str, Type]:
 
 
 def _generic_type(kernel: Kernel, name: str, wanted: Any, arg: Any) -> Type:
-    """Python's numbers have their default types; an array of any type still has the axes it was declared with."""
+    """The type for one generic parameter: numbers of Python have their default types, arrays keep the declared rank."""
     if not isinstance(arg, array):
         tensors = (wrap(arg, wanted if isinstance(wanted, Array) else Array(float32)) for wrap in foreign)
         arg = next((a for a in tensors if a is not None), arg)
@@ -169,7 +169,7 @@ class Command:
         self.declared: tuple[int, ...] = ()
 
     def declare(self, args: Sequence[Any], kept: bool) -> None:
-        """Note which arguments are scalars with a gradient. `kept`: the command is to be launched later."""
+        """Note which arguments are scalars with a gradient. Raises LaunchError if the command is `kept` for later."""
         name, self.places = self.program.name, list(self.flat)
         for k, leaf in enumerate(self.program.leaves):
             given = args[leaf.arg]
@@ -208,7 +208,7 @@ class Command:
             for span in writes:
                 span.allocation.about_to_write(span, self.program.name, None, tape)
             try:
-                if config.check_races and (finder := plan.races()) is not None:
+                if config.check_races and (finder := plan.races) is not None:
                     finder.check(self)
                     finder.fix(self)
                 if capture_log.opened is not None and capture_log.noting() is not None:

@@ -35,9 +35,6 @@ from .race_check import Races, find_races, refuse_race
 log = logging.getLogger("workbench")
 
 
-UNKNOWN = object()
-
-
 @dataclass(eq=False)
 class Plan:
     """What all launches of one form share. Positions are those of flat parameters."""
@@ -51,9 +48,8 @@ class Plan:
     float_reads: frozenset[int]
     float_writes: frozenset[int]
     floats: dict[int, Any]  # position -> scalar type
-    plain: frozenset[int]  # of `floats`: rows without gaps of numbers of 32 or 64 bits
+    plain: frozenset[int]  # of `floats`: contiguous arrays of 32 or 64 bits per number
     reverses: dict[tuple[int, ...], Backward] = field(default_factory=dict)
-    _races: Any = UNKNOWN
 
     @cached_property
     def bits(self) -> tuple[int, ...]:
@@ -71,11 +67,10 @@ class Plan:
         alone = tuple(frozenset((n,)) for n in sorted(self.form.overlapping))
         return tuple(g for g in (*self.form.groups, *alone) if g & self.written)
 
+    @cached_property
     def races(self) -> Races | None:
         """The race finder of these launches; None where no two threads can touch one element."""
-        if self._races is UNKNOWN:
-            self._races = find_races(self)
-        return self._races
+        return find_races(self)
 
     def backward(self, active: tuple[int, ...]) -> Backward:
         """The adjoint for these active positions, with how to run it."""
@@ -103,12 +98,12 @@ def grid(kernel: str, dim: Any) -> tuple[int, ...]:
 
 
 def _dims(program: Program, dims: tuple[int, ...]) -> tuple[int, ...]:
-    """A kernel that never asks which thread it is runs on any grid."""
+    """The grid as one axis for a kernel that never calls `tid()`: it runs on a grid of any rank."""
     return dims if program.asks_thread else (math.prod(dims),)
 
 
 def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], device: Device | None) -> Plan:
-    """The plan of this form, made when it is new."""
+    """The plan for launches of this form: looked up, or made for the first one."""
     if len(dims) != program.function.rank:
         dims = _dims(program, dims)
     positions = program.array_positions
@@ -127,7 +122,7 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
 
 
 def _twins(program: Program, positions: tuple[int, ...], flat: list[Any]) -> tuple[tuple[str, str], ...]:
-    """Parameters that got one array twice."""
+    """Pairs of parameters that got the same elements of the same memory."""
     first: dict[tuple, str] = {}
     pairs = []
     for k in positions:
@@ -150,7 +145,7 @@ def _groups(program: Program, positions: tuple[int, ...], flat: list[Any]) -> Gr
 
 
 def backend_for(arrays: Sequence[array], device: Device | None, kernel: str) -> str:
-    """Where the launch runs. Raises LaunchError if arrays live on different devices."""
+    """The backend on which the launch runs. Raises LaunchError if arrays live on different devices."""
     devices = {a.device for a in arrays}
     if len(devices) > 1 or (device is not None and devices and devices != {device}):
         listed = ", ".join(sorted(str(d) for d in devices))

@@ -1,4 +1,4 @@
-"""Shares: launches whose threads add to the same cells, cut among workers that each add to memory of their own.
+"""Private sums: launches whose threads add to the same cells, cut among workers that add to memory of their own.
 
 The one idea: worker 0 adds to the array itself, every other one to a copy that holds zeros between launches; the copies
 are added up at the end, in order, and cleared. The cut is fixed, so a run is repeated bit for bit as long as the number
@@ -21,7 +21,7 @@ from ..kernels.ir import Function, root, walk
 from ..kernels.ops import memory as rows
 from ..kernels.types import Array
 
-WORTH = 0.5  # of the work of a launch may go into the copies
+WORTH = 0.5  # the most that clearing and adding up copies may cost, as a part of the work of the launch
 _SLICE = struct.Struct("=QQqq")
 _ALIGNED = 64
 
@@ -38,7 +38,7 @@ class Target:
 
 @dataclass(eq=False)
 class Shares:
-    """How a launch is cut: its targets, the bytes of a worker's own memory, and that memory once it is there."""
+    """How a launch is cut: its targets, the bytes of a worker's own memory, and that memory (`room`) once made."""
 
     targets: tuple[Target, ...]
     nbytes: int
@@ -85,9 +85,9 @@ class Shares:
 
 
 def shares(function: Function, contested: frozenset[str], form: LaunchForm, workers: int, work: float) -> Shares | None:
-    """How to cut a launch whose threads meet in `contested`; None where copies would not do, or not pay.
+    """How to cut a launch whose threads add to common elements of `contested`; None where copies cannot, or do not pay.
 
-    They do where those arrays are contiguous float32 or float64 and nothing but added to.
+    They can where those arrays are contiguous float32 or float64 and nothing but added to.
     """
     if not contested <= form.contiguous or not _only_added(function, contested):
         return None

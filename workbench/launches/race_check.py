@@ -1,4 +1,4 @@
-"""Races of a launch: those that are certain are refused before it runs, possible ones are looked for by a run."""
+"""Races of a launch: certain ones are refused before it runs, possible ones are looked for by running a race finder."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Races:
             notes.fixed.update(dict.fromkeys(needed, program.name))
 
     def refuse(self, plan: Plan, found: Sequence[int]) -> GradientError:
-        """What the record says: two threads, two lines, one array."""
+        """The error for what the finder recorded: two threads, two lines, one element of an array."""
         where, name, row = self.guard.table[found[0] - 1]
         there, _, other_row = self.guard.table[found[3] - 1]
         one, other = (_thread(n, plan.form.dims) for n in (found[1], found[2]))
@@ -81,7 +81,7 @@ class Races:
 
 
 def find_races(plan: Plan) -> Races | None:
-    """Stores of which `ranges` cannot tell that no other thread touches their element."""
+    """The finder for stores to elements that other threads may touch too, as far as index ranges tell, or None."""
     function, form = plan.program.function, plan.form
     if math.prod(form.dims) < 2:
         return None
@@ -109,7 +109,7 @@ def find_races(plan: Plan) -> Races | None:
 
 
 def _may_clash(kinds: set[Row]) -> bool:
-    """Loads alone, or atomics of one kind alone, never race."""
+    """False for loads alone and for atomics of one kind alone."""
     return kinds != {rows.LOAD} and not all(r.adds for r in kinds) and (len(kinds) > 1 or kinds == {rows.STORE})
 
 
