@@ -11,10 +11,13 @@ import functools
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from backends import BACKENDS
+
+import workbench as wb
 
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 os.environ.setdefault("WORKBENCH_CHECK_PASSES", "1")  # read when the workbench is imported, here and in subprocesses
@@ -107,6 +110,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if os.environ.get(variable) == "1":
             pytest.fail(f"{reason}, and {variable}=1 demands it", pytrace=False)
         pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def defaults() -> Iterator[None]:
+    """After every test the switches stand at their defaults again."""
+    yield
+    wb.config.reset()
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """The test runs on each backend that needs no GPU, or on those it names: `parametrize(..., indirect=True)`."""
+    wb.config.backend = request.param
+    return request.param
 
 
 @pytest.fixture(scope="session")

@@ -10,20 +10,7 @@ import pytest
 
 import workbench as wb
 
-BACKENDS = [pytest.param("numpy"), pytest.param("c", marks=pytest.mark.needs_cc)]
 E = (wb.LaunchError, wb.GradientError, wb.KernelError)
-
-
-@pytest.fixture(autouse=True)
-def defaults():
-    yield
-    wb.config.reset()
-
-
-@pytest.fixture(params=BACKENDS)
-def backend(request):
-    wb.config.backend = request.param
-    return request.param
 
 
 @wb.kernel

@@ -20,12 +20,6 @@ MENTIONED = set(re.findall(r"``wb\.(\w+)``", TEXT))
 NEEDS = {"torch": "needs_torch", "jax": "needs_jax"}
 
 
-@pytest.fixture(autouse=True)
-def defaults():
-    yield
-    wb.config.reset()
-
-
 def needs(name: str) -> list:
     return [getattr(pytest.mark, marker) for part, marker in NEEDS.items() if name.endswith(f"_{part}")]
 

@@ -5,15 +5,8 @@ import pytest
 
 import workbench as wb
 
-pytestmark = pytest.mark.parametrize("backend", ["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
+pytestmark = pytest.mark.usefixtures("backend")
 MANY = 20_000  # threads: above the size from which the C backend takes several workers
-
-
-@pytest.fixture(autouse=True)
-def chosen(backend):
-    wb.config.backend = backend
-    yield
-    wb.config.reset()
 
 
 @wb.kernel

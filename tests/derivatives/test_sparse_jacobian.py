@@ -17,11 +17,7 @@ N = 12
 products = importlib.import_module("workbench.derivatives.jacobian")
 
 
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield request.param
-    wb.config.reset()
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 @pytest.fixture

@@ -6,20 +6,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from backends import BACKENDS
 from corpus import Program, load
 
 import workbench as wb
 from workbench.kernels.ops.row import ROWS
 
 PROGRAMS = load()
-BACKENDS = [pytest.param("numpy"), pytest.param("c", marks=pytest.mark.needs_cc)]
 pytestmark = pytest.mark.filterwarnings("ignore:.*overw:UserWarning")
-
-
-@pytest.fixture(autouse=True)
-def defaults():
-    yield
-    wb.config.reset()
 
 
 def f32(values, **rest) -> wb.array:

@@ -13,12 +13,7 @@ from corpus import load
 import workbench as wb
 from workbench.diagnose import Finding, Findings
 
-
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    before, wb.config.backend = wb.config.backend, request.param
-    yield request.param
-    wb.config.backend = before
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 @wb.kernel

@@ -31,8 +31,6 @@ def square(x: wb.array(dtype=float), y: wb.array(dtype=float)):
 @pytest.fixture(autouse=True)
 def interpreter():
     wb.config.backend = "numpy"
-    yield
-    wb.config.reset()
 
 
 def test_numpy_takes_an_array_without_a_copy():

@@ -10,12 +10,6 @@ import workbench as wb
 pytestmark = pytest.mark.needs_jax
 
 
-@pytest.fixture(autouse=True)
-def defaults():
-    yield
-    wb.config.reset()
-
-
 @pytest.fixture
 def jax():
     import jax

@@ -11,7 +11,7 @@ import pytest
 import workbench as wb
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.needs_torch
+pytestmark = [pytest.mark.needs_torch, pytest.mark.usefixtures("backend")]
 
 F = wb.float64
 
@@ -77,13 +77,6 @@ class Pair:
 def of_pair(p: Pair, y: wb.array(dtype=F)):
     i = wb.tid()
     y[i] = p.a[i] * p.b[i] * p.b[i]
-
-
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield
-    wb.config.reset()
 
 
 def leaf(*values):

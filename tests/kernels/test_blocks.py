@@ -17,10 +17,8 @@ F = wb.float64
 
 
 @pytest.fixture(autouse=True)
-def defaults():
+def one_thread():
     wb.config.threads = 1
-    yield
-    wb.config.reset()
 
 
 @wb.kernel

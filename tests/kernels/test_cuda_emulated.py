@@ -55,7 +55,6 @@ def texts(machine, monkeypatch) -> list[str]:
     monkeypatch.setattr(thresholds, "PARALLEL_FROM", 1 << 60)
     monkeypatch.setattr(thresholds, "PULL_FROM", 1 << 60)
     yield found
-    wb.config.reset()
 
 
 def gradients(program, F, backend: str) -> dict[str, np.ndarray]:

@@ -34,8 +34,6 @@ load()
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path):
     wb.config.cache_dir = tmp_path
-    yield
-    wb.config.reset()
 
 
 def functions(program: Program, F) -> Iterator[tuple[Function, Variant]]:

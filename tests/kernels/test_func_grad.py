@@ -6,16 +6,9 @@ import pytest
 import workbench as wb
 
 F = wb.float64
-pytestmark = pytest.mark.parametrize("backend", ["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
+pytestmark = pytest.mark.usefixtures("backend")
 X = np.array([0.7, -1.3, 2.1, 0.4])
 SEED = np.array([1.0, -2.0, 0.5, 3.0])
-
-
-@pytest.fixture(autouse=True)
-def chosen(backend):
-    wb.config.backend = backend
-    yield
-    wb.config.reset()
 
 
 def gradient(kernel, x=X, *more, outputs=None, seed=SEED, dim=None):

@@ -20,8 +20,6 @@ pytestmark = pytest.mark.needs_cc
 @pytest.fixture(autouse=True)
 def compiled():
     wb.config.backend = "c"
-    yield
-    wb.config.reset()
 
 
 # --- stencils: each kernel takes inputs, then one output

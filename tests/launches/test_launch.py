@@ -11,11 +11,7 @@ from workbench.launches import thresholds
 F = wb.float64
 
 
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield
-    wb.config.reset()
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 @wb.struct

@@ -96,11 +96,8 @@ def gradients(kernel, times: int, backend: str):
     ids=lambda k: k.key,
 )
 def test_a_wide_launch_repeats_a_narrow_one(kernel):
-    try:
-        # three periods for the narrow one: neighbours must not meet themselves
-        wide, narrow = gradients(kernel, TIMES, "c"), gradients(kernel, 3, "numpy")
-    finally:
-        wb.config.reset()
+    # three periods for the narrow one: neighbours must not meet themselves
+    wide, narrow = gradients(kernel, TIMES, "c"), gradients(kernel, 3, "numpy")
     for w, n in zip(wide, narrow, strict=True):
         np.testing.assert_allclose(w, np.tile(n.reshape(3, PERIOD)[1], TIMES), rtol=1e-12, atol=1e-12)
 
@@ -119,13 +116,9 @@ def test_sums_over_all_threads_and_shared_weights():
     x = wb.array(data, dtype=D, requires_grad=True)
     weights = wb.array(w, dtype=D, requires_grad=True)
     total = wb.zeros(2, dtype=D, requires_grad=True)
-    tape = wb.Tape()
-    try:
-        with tape:
-            wb.launch(summed, dim=x.size, inputs=[x, weights, total])
-        tape.backward(grads={total: wb.array([1.0, 3.0], dtype=D)})
-    finally:
-        wb.config.reset()
+    with wb.Tape() as tape:
+        wb.launch(summed, dim=x.size, inputs=[x, weights, total])
+    tape.backward(grads={total: wb.array([1.0, 3.0], dtype=D)})
     seed = np.array([1.0, 3.0])[(np.arange(x.size)[:, None] + np.arange(3)) % 2]  # of thread i, turn j
     np.testing.assert_allclose(x.grad.numpy(), w[0] * (seed @ w), rtol=1e-12)
     by_turn = data @ seed

@@ -15,11 +15,7 @@ from workbench.launches import operators
 F = wb.float64
 
 
-@pytest.fixture(params=[pytest.param("c", marks=pytest.mark.needs_cc), "numpy"], autouse=True)
-def backend(request):
-    wb.config.backend = request.param
-    yield request.param
-    wb.config.reset()
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 def leaf(values, dtype=F):

@@ -12,12 +12,6 @@ pytestmark = pytest.mark.needs_cc
 N, CELLS = 20_000, 50
 
 
-@pytest.fixture(autouse=True)
-def defaults():
-    yield
-    wb.config.reset()
-
-
 @wb.kernel
 def spread(
     x: wb.array(dtype=wb.vec2), w: wb.array(dtype=float), index: wb.array(dtype=int), y: wb.array(dtype=wb.vec2),

@@ -17,11 +17,7 @@ X = np.array([0.7, -1.3, 2.1, 0.4, 1.9, -0.6])
 N = len(X)
 
 
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield
-    wb.config.reset()
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 def leaf(values=X, dtype=F):

@@ -14,11 +14,7 @@ X = np.array([0.7, -1.3, 2.1])
 ONES = np.ones(3)
 
 
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield
-    wb.config.reset()
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 def made(values, dtype=F, **kw):

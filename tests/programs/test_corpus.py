@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from backends import WITH_GPU
 from corpus import BOTH, Program, load, plain
 
 import workbench as wb
@@ -20,11 +21,6 @@ from workbench.kernels.compile import c_compiler
 PROGRAMS = load()
 # Gradients of overwritten arrays are read on purpose here; the warning about them has tests of its own.
 pytestmark = pytest.mark.filterwarnings("ignore:.*overw:UserWarning")
-BACKENDS = [
-    pytest.param("numpy"),
-    pytest.param("c", marks=pytest.mark.needs_cc),
-    pytest.param("cuda", marks=pytest.mark.needs_gpu),
-]
 GRADIENT_TOLERANCE = {wb.float64: 1e-6, wb.float32: 2e-3, wb.float16: 4e-2}
 FORWARD_TOLERANCE = {wb.float64: 1e-12, wb.float32: 3e-5, wb.float16: 2e-2}
 STEP = 3e-4
@@ -33,12 +29,6 @@ NOT_PLAIN = set(
     "local_structs random_numbers_are_replayed normal_random_numbers_are_replayed a_random_walk_of_random_length"
     " an_array_of_structs_changed_in_a_loop a_struct_handed_to_funcs_with_its_arrays".split()
 )
-
-
-@pytest.fixture(autouse=True)
-def defaults():
-    yield
-    wb.config.reset()
 
 
 def is_float(program: Program, name: str) -> bool:
@@ -139,7 +129,7 @@ EACH = [(p, name) for p in PROGRAMS.values() for name in p.contents if is_float(
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", WITH_GPU)
 @pytest.mark.parametrize(("program", "F"), CASES, ids=[f"{p}-{F}" for p, F in CASES])
 def test_a_gradient_is_the_derivative_of_the_program(program: Program, F, backend: str):
     wb.config.backend = backend
@@ -191,7 +181,7 @@ def test_a_kernel_means_what_its_python_text_means(program: Program, monkeypatch
         assert close(got[name], want[name], 1e-12), f"{name} after:\n{got[name]}\nwant\n{want[name]}"
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", WITH_GPU)
 def test_ties_of_an_extreme_share_its_adjoint_with_the_first_contents(backend: str):
     @wb.kernel
     def k(x: wb.array(dtype=wb.float64), y: wb.array(dtype=wb.float64)):
@@ -208,7 +198,7 @@ def test_ties_of_an_extreme_share_its_adjoint_with_the_first_contents(backend: s
     np.testing.assert_array_equal(y.grad.numpy(), [0.25])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", WITH_GPU)
 def test_the_count_of_ties_repeats_stores_on_a_copy(backend: str):
     """It once repeated them in place, so that the adjoints of earlier launches read what it had left."""
 
@@ -236,7 +226,7 @@ def test_the_count_of_ties_repeats_stores_on_a_copy(backend: str):
     np.testing.assert_array_equal(x.numpy(), [1.5**4, 16.0])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", WITH_GPU)
 def test_ties_are_counted_over_what_the_launch_read(backend: str):
     @wb.kernel
     def largest(x: wb.array(dtype=wb.float64), m: wb.array(dtype=wb.float64)):
@@ -253,7 +243,7 @@ def test_ties_are_counted_over_what_the_launch_read(backend: str):
     np.testing.assert_array_equal(m.grad.numpy(), [1.0])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", WITH_GPU)
 @pytest.mark.parametrize("F", BOTH)
 def test_a_number_argument_has_a_gradient(F, backend: str):
     @wb.kernel

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from backends import WITH_GPU
 
 import workbench as wb
 
@@ -19,18 +20,10 @@ X = np.array([0.7, -1.3, 2.1, 0.4])
 N = len(X)
 
 
-@pytest.fixture(
-    autouse=True,
-    params=[
-        "numpy",
-        pytest.param("c", marks=pytest.mark.needs_cc),
-        pytest.param("cuda", marks=pytest.mark.needs_gpu),
-    ],
-)
-def backend(request):
-    wb.config.backend = request.param
-    yield request.param
-    wb.config.reset()
+pytestmark = [
+    pytest.mark.usefixtures("backend"),
+    pytest.mark.parametrize("backend", WITH_GPU, indirect=True),
+]
 
 
 def leaf(values=X, requires_grad=True):

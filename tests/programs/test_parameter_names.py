@@ -19,7 +19,11 @@ from workbench.kernels.passes import stencil_adjoint
 from workbench.launches import thresholds
 
 # Gradients of overwritten arrays are read on purpose here; the warning about them has tests of its own.
-pytestmark = [pytest.mark.sampled, pytest.mark.filterwarnings("ignore:.*overw:UserWarning")]
+pytestmark = [
+    pytest.mark.sampled,
+    pytest.mark.filterwarnings("ignore:.*overw:UserWarning"),
+    pytest.mark.usefixtures("backend"),
+]
 F = wb.float64
 TEXT = """
 @wb.kernel
@@ -40,13 +44,6 @@ ODD = [
     ("found", "owner_found", "by_found", "adder_found", "kind_found"),
 ]
 RENAMED = pytest.mark.parametrize("names", ODD, ids="-".join)
-
-
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield request.param
-    wb.config.reset()
 
 
 class Run:

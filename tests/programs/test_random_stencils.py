@@ -15,12 +15,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:this gradient is zero:UserWarnin
 PROGRAMS = range(80)
 
 
-@pytest.fixture(autouse=True)
-def backend():
-    yield
-    wb.config.reset()
-
-
 def outcome(seed: int, backend: str, monkeypatch) -> str | tuple:
     """The slug of a refusal, or gradients and final contents."""
     wb.config.backend, wb.config.threads = backend, 4

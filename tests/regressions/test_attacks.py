@@ -17,11 +17,7 @@ F = wb.float64
 V = np.array([1.0, 2.0, 3.0])
 
 
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield
-    wb.config.reset()
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 def leaf(values=V, requires_grad=True):

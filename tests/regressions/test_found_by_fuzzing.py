@@ -11,11 +11,7 @@ from workbench.errors import GradientError, KernelError
 F = wb.float64
 
 
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield request.param
-    wb.config.reset()
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 def made(values, requires_grad=True, dtype=F):

@@ -12,12 +12,7 @@ import pytest
 import workbench as wb
 from workbench.errors import BoundsError, GradientError, LaunchError
 
-
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield
-    wb.config.reset()
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 @wb.kernel

@@ -16,11 +16,7 @@ N = 5
 X = np.linspace(-1.0, 1.3, N)
 
 
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield request.param
-    wb.config.reset()
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 @wb.kernel

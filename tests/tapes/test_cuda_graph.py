@@ -270,7 +270,6 @@ def gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", made)
     monkeypatch.setattr(tape, "ports", [])
     yield made
-    wb.config.reset()
 
 
 @wb.kernel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fuzz
 import numpy as np
 import pytest
+from backends import BACKENDS
 from corpus import Program, load
 
 import workbench as wb
@@ -16,15 +17,8 @@ from workbench.tapes.reverse import walk
 from workbench.tapes.tape import Workspace
 
 PROGRAMS = load()
-BACKENDS = [pytest.param("numpy"), pytest.param("c", marks=pytest.mark.needs_cc)]
 # Gradients of overwritten arrays are read on purpose here; the warning about them has tests of its own.
 pytestmark = pytest.mark.filterwarnings("ignore:.*overw:UserWarning")
-
-
-@pytest.fixture(autouse=True)
-def defaults():
-    yield
-    wb.config.reset()
 
 
 def f64(values, **rest) -> wb.array:

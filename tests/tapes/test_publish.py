@@ -18,11 +18,7 @@ N = len(X)
 ONE = np.ones(N)
 
 
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield
-    wb.config.reset()
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 @wb.kernel

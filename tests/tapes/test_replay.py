@@ -8,15 +8,7 @@ import pytest
 import workbench as wb
 from workbench.errors import GradientError
 
-BACKENDS = [pytest.param("numpy"), pytest.param("c", marks=pytest.mark.needs_cc)]
-pytestmark = pytest.mark.filterwarnings("ignore:.*overw:UserWarning")
-
-
-@pytest.fixture(autouse=True, params=BACKENDS)
-def backend(request):
-    wb.config.backend = request.param
-    yield
-    wb.config.reset()
+pytestmark = [pytest.mark.filterwarnings("ignore:.*overw:UserWarning"), pytest.mark.usefixtures("backend")]
 
 
 @wb.kernel

@@ -12,11 +12,7 @@ X = np.array([0.7, -1.3, 2.1, 0.4])
 N = len(X)
 
 
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield
-    wb.config.reset()
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 @wb.kernel

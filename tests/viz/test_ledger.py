@@ -18,13 +18,7 @@ from workbench.errors import GradientError
 from workbench.kernels.passes import ledger_adjoint
 from workbench.viz.inspect import ledger as module
 
-
-@pytest.fixture(params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)], autouse=True)
-def backend(request):
-    before = wb.config.backend
-    wb.config.backend = request.param
-    yield request.param
-    wb.config.backend = before
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 @wb.kernel

@@ -21,11 +21,7 @@ N = 3
 X = np.array([0.7, -1.3, 2.1])
 
 
-@pytest.fixture(autouse=True, params=["numpy", pytest.param("c", marks=pytest.mark.needs_cc)])
-def backend(request):
-    wb.config.backend = request.param
-    yield request.param
-    wb.config.reset()
+pytestmark = pytest.mark.usefixtures("backend")
 
 
 def seen(kernel, x, thread, seed=1.0, dtype=F, extra=()):
