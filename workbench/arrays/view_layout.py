@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -96,6 +96,6 @@ def field_of(dtype: Type, path: str) -> tuple[Type, int]:
     for name in path.split("."):
         if not isinstance(kind, Struct) or name not in dict(kind.fields):
             raise LaunchError(f"{dtype} has no field {path!r}", slug="field")
-        offset += kind.numpy.fields[name][1]
+        offset += cast(Any, kind.numpy.fields)[name][1]
         kind = dict(kind.fields)[name]
     return kind, offset

@@ -36,6 +36,7 @@ from ..launches.plan import grid as grid_of
 from ..tapes.events import stampers
 from ..tapes.overwrites import verify
 from ..tapes.publish import ports
+from ..tapes.recording import Recording
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape
 
@@ -315,7 +316,7 @@ def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def _publish(tape: Tape, space: Workspace) -> None:
+def _publish(tape: Recording, space: Workspace) -> None:
     """Give each wrapped leaf tensor the increment of this backward call."""
     if not _watches or _in_backward():
         return
