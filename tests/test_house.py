@@ -561,6 +561,46 @@ def test_no_module_reaches_upwards_by_name() -> None:
                (where.rsplit(".", 1) for where in ask.ANSWERS.values()))  # fmt: skip
 
 
+# Lists that modules above fill when they are imported, each said where it is made. No others: what comes in on first
+# use is asked for by `tapes.ask`.
+PORTS = {
+    "workbench.interop": "recognises foreign arrays at a launch, without importing their libraries",
+    "workbench.interop.torch": "torch's gradients, version counters and streams: entered when torch is in use",
+    "workbench.launches.operators": "arithmetic on arrays is a launch, and arrays lie below launches",
+}
+
+
+def filled_from_outside(text: str) -> list[str]:
+    """Names from other files of the package that the top level of a module adds to."""
+    tree = ast.parse(text)
+    froms = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.level]
+    foreign = {alias.asname or alias.name for node in froms for alias in node.names}
+    tops = [inner for n in tree.body if not isinstance(n, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom)
+            for inner in ast.walk(n)]  # fmt: skip
+    adding = {"append", "add", "update", "setdefault", "extend", "insert"}
+    changed: list[ast.expr] = []
+    for node in tops:
+        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            changed.append(node.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in adding:
+            changed.append(node.func.value)
+    return [n.id for n in changed if isinstance(n, ast.Name) and n.id in foreign]
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_no_registry_is_filled_from_above(module: str) -> None:
+    filled = filled_from_outside(MODULES[module].read_text("utf-8"))
+    assert bool(filled) == (module in PORTS), filled
+
+
+def test_registries_filled_from_outside_are_found() -> None:
+    text = (
+        "from .tape import pictures, Tape\nown = []\nown.append(1)\npictures['show'] = own\nTape.f = 1\n"
+        "pictures.update()\n"
+    )
+    assert filled_from_outside(text) == ["pictures", "Tape", "pictures"]
+
+
 @has_init
 def test_dir_offers_the_public_names_and_no_internal_module() -> None:
     package = importlib.import_module("workbench")

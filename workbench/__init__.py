@@ -66,9 +66,6 @@ from .kernels.types import (
 from .launches.launch import launch
 from .launches.operators import map
 from .launches.sums import utils
-from .tapes.capture import ScopedCapture, capture, capture_launch
-from .tapes.checkpoint import checkpoint
-from .tapes.jvp import jvp
 from .tapes.tape import Tape
 
 if _TYPE_CHECKING:
@@ -77,6 +74,9 @@ if _TYPE_CHECKING:
     from .derivatives.jacobian import hvp, jacobian, value_and_grad
     from .derivatives.sweep import sweep
     from .derivatives.verify import gradcheck
+    from .tapes.capture import ScopedCapture, capture, capture_launch
+    from .tapes.checkpoint import checkpoint
+    from .tapes.jvp import jvp
 
 bool = types.bool_
 E, INF, NAN, PI, TAU = e, inf, nan, pi, tau
@@ -89,25 +89,23 @@ globals().update(_STATEFUL)
 
 # Public, but no part of recording and walking a tape: imported when first asked for.
 _LATER = {
+    "ScopedCapture": "tapes.capture:ScopedCapture",
+    "capture": "tapes.capture:capture",
+    "capture_launch": "tapes.capture:capture_launch",
+    "checkpoint": "tapes.checkpoint:checkpoint",
     "diagnose": "diagnose",
     "gradcheck": "derivatives.verify:gradcheck",
     "hvp": "derivatives.jacobian:hvp",
     "jacobian": "derivatives.jacobian:jacobian",
+    "jvp": "tapes.jvp:jvp",
     "pitfalls": "derivatives.pitfalls",
     "sweep": "derivatives.sweep:sweep",
     "value_and_grad": "derivatives.jacobian:value_and_grad",
     "verify": "derivatives.verify",
     "viz": "viz",
 }
-_ROOMS = {
-    "arrays",
-    "derivatives",
-    "device",
-    "errors",
-    "kernels",
-    "launches",
-    "tapes",
-}  # not offered: what is in them is
+# Not offered: what is in them is.
+_ROOMS = set("arrays derivatives device errors kernels launches tables tapes".split())
 __all__ = sorted({name for name in globals() if not name.startswith("_")} - _ROOMS | set(_LATER))  # noqa: PLE0605
 
 
