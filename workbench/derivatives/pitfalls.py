@@ -1,6 +1,6 @@
 """The classic mistakes of automatic differentiation, made on purpose: `tape.backward(loss, pitfall=pitfalls.alias)`.
 
-Each is a named variation of the exact reverse pass: another adjoint of the kernels (`kernels.careless`), or another
+Each is a named variation of the exact reverse pass: another adjoint of the kernels (`wrong_adjoints`), or another
 way to walk the tape. It acts on any tape, and where a program does not step into it, it changes nothing. The result is
 a `Wrong`: no `.grad` is ever written, no tensor touched, and every view says what it shows.
 """

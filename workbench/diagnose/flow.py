@@ -59,7 +59,7 @@ def _not_on_path(case: Case, name: str, event: Event | None) -> Finding:
 
 
 def _cone(case: Case, found: list[Access]) -> tuple[dict[Event, list[Access]], bool]:
-    """The events that read what depends on these bytes, with those reads; and whether an adjoint reaches any."""
+    """The events that depend on these bytes, with those reads; and whether an adjoint reaches any."""
     reach = {found[0].span.allocation: Marks()}
     for x in found:
         reach[x.span.allocation].add(x.span)

@@ -31,7 +31,7 @@ class Case:
     visit: Callable[[View], None]
 
     def inspect(self, event: Event, look: View) -> object:
-        """What `look` says of one event, memory and adjoints being as its reverse step finds them."""
+        """Call `look` at one event, with memory and adjoints as its reverse step finds them; returns what it said."""
         found: list[object] = []
 
         def at(passed: Event, space: Workspace) -> None:

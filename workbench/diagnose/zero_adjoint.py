@@ -23,7 +23,7 @@ from ..tapes.rerun import is_number, run_adjoint
 
 @dataclass
 class Flow:
-    """What went through the adjoint of one launch, statement by statement of the primal."""
+    """Per statement of the primal: did adjoints come into its reversal, and did any go out."""
 
     came: set[ir.Stmt] = field(default_factory=set)
     passed: set[ir.Stmt] = field(default_factory=set)

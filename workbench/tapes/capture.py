@@ -101,7 +101,7 @@ class Graph:
             self._asks = allocation.asks
 
     def _own(self) -> dict[int, Any]:
-        """The tapes that hold what was captured and nothing else: their events are what is about to happen again."""
+        """The tapes whose events are exactly the captured ones: a replay is not a change behind their back."""
         own = {}
         for tape, ref, events in self._tapes:
             if len(tape.events) == len(events) and (not events or tape.events[-1] is events[-1]):
@@ -154,7 +154,7 @@ def _segments(steps: list[Any]) -> list[Callable[[], None]]:
 
 
 def _kind(step: Any) -> Any:
-    """`Call`, the ordinal of a GPU, or None for what stays as it is."""
+    """What a step can be joined with: `Call` for native calls, the ordinal of a GPU, None for neither."""
     return capture_log.Call if isinstance(step, capture_log.Call) else getattr(step, "gpu", None)
 
 
@@ -216,7 +216,7 @@ class Capture:
 
 
 def _zero_again(notes: capture_log.Notes) -> None:
-    """If the block ran again, `tape.zero()` would find on the tape what the block has left there."""
+    """Make `tape.zero()` at the head of the block clear, in a replay, the gradients that the block itself makes."""
     for grad, tape in notes.supposed.items():
         if grad not in gradients_of(tape):
             raise LaunchError(

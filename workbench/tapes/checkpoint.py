@@ -129,8 +129,8 @@ def _schedule(steps: int, budget: int) -> Iterator[Any]:
 
 @dataclass
 class _Step:
-    """What a step did the first time: numbers that stand for its launches, and for the bytes that it left where
-    others can write.
+    """What a step did the first time: `did` is a hash of its events, `left` are checksums of the state it left, where
+    others can write to it.
     """
 
     did: int
@@ -284,7 +284,7 @@ class _Loop:
         self._put(first[0])
 
     def _again(self) -> None:
-        """The checkpoints of the first pass are used up: from the start once more."""
+        """Run forward from the start once more, for a second walk: the first one has used up the checkpoints."""
         self._put(self.kept[0])
         self.actions = _schedule(self.loop.steps, self.loop.budget)
         for action in self.actions:
@@ -320,7 +320,7 @@ class _Loop:
 
     @property
     def nbytes(self) -> int:
-        """What the checkpoints hold."""
+        """Bytes that the checkpoints hold."""
         return sum(data.nbytes for state in self.kept.values() for data in state)
 
 
@@ -332,7 +332,7 @@ def _label(event: Event, span: Span) -> str:
 
 
 def _signature(inner: Tape) -> int:
-    """Stands for what the events of a step did: kernels, grids, arrays, numbers."""
+    """A hash of what the events of a step did: kernels, grids, arrays, numbers."""
     parts: list[Any] = []
     for e in inner.events:
         numbers = [] if e.command is None else [

@@ -192,7 +192,7 @@ def case_of_launch(event: Event, widened: bool) -> Case:
 
 
 class Rerun:
-    """A whole tape on copies, built while `forward.passing` goes through its events."""
+    """A whole tape on copies, built while `jvp.passing` goes through its events."""
 
     def __init__(self, tape: Tape, widened: bool):
         self.tape, self.widened = tape, widened

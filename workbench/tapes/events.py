@@ -96,7 +96,7 @@ class Need:
         return self.checksum is None or self.checksum == checksum_of(self.span)
 
     def culprit(self) -> str:
-        """Who can have changed the bytes."""
+        """Who must have changed the bytes, for the message of the error."""
         if self.stamp is not None and self.stamp != stamp_of(self.span.allocation):
             return "an in-place operation of torch"
         return "a write through its raw memory (numpy(), ptr, another library)"
@@ -108,7 +108,7 @@ class Needs(list[Need]):
     seen = low = high = 0  # of so many, the hull
 
     def meeting(self, span: Span) -> list[Need]:
-        """Those that share a byte with `span`, or may."""
+        """The needs that share a byte with `span`, or may share one."""
         for need in self[self.seen :]:
             low, high = need.span.hull()
             self.low, self.high = (min(self.low, low), max(self.high, high)) if self.seen else (low, high)
@@ -139,7 +139,7 @@ def _line(code: Any, instruction: int) -> int:
 
 
 def stamp_of(a: Allocation) -> Any:
-    """How often another library says that it has changed this memory; None if none knows it."""
+    """The count of changes that another library keeps of this memory (torch's versions); None if none does."""
     return next((found for stamper in stampers if (found := stamper(a)) is not None), None)
 
 

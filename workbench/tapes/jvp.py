@@ -1,7 +1,7 @@
 """Forward mode over a tape: `jvp`, the derivative in one direction, by the same exact walk as `backward`.
 
 The tape cannot run a program again, but it can put back, event by event, the bytes that adjoints read; a tangent reads
-the same ones (`kernels.tangent`). So the walk first rewinds to where the tape started, as the reverse walk does, and
+the same ones (`passes.tangent`). So the walk first rewinds to where the tape started, as the reverse walk does, and
 then goes forward: at every event it carries the tangents on, and puts back what the event had left. Memory, user
 gradients and the tape are as before when it returns, whatever happens in between. What the reverse walk refuses is
 refused here, and so is `record_func`: nothing says what the user's function does to a tangent.
@@ -148,7 +148,7 @@ def shadow_of(a: array, space: Workspace) -> Any:
 
 
 def on_device(a: array, values: np.ndarray) -> Any:
-    """Numbers where an array lives."""
+    """Numbers as an array on the device of `a`."""
     return xp(a.device).asarray(values)
 
 
@@ -225,7 +225,7 @@ def _refuse_unfollowed(event: Event, space: Workspace) -> None:
 
 
 def _refuse_unkept(tape: Tape, event: Event, made: Tangent) -> None:
-    """A tangent may read what an adjoint written by the user does not: is that still there, as far as can be known."""
+    """Refuse a tangent that reads what the adjoint (a `func_grad`) does not, unless that is surely unchanged."""
     position = {leaf.name: k for k, leaf in enumerate(event.command.plan.program.leaves)}
     spans = {n: event.command.flat[position[n]].span for n in made.needs - event.reverse.reverse.needs}
     more = [n for n, span in spans.items() if tape.keep != "all" and not _unchanged_since(tape, event, span)]
@@ -237,7 +237,7 @@ def _refuse_unkept(tape: Tape, event: Event, made: Tangent) -> None:
 
 
 def _unchanged_since(tape: Tape, event: Event, span: Span) -> bool:
-    """Nobody can have written these bytes since an event found them: not the tape, no call of ours, no foreign hand."""
+    """True if these bytes surely are as the event found them: no later event, call or foreign library wrote them."""
     a = span.allocation
     later = tape.events[tape.events.index(event) :]
     hands = [s for e in later for s in e.writes] + list(tape.changed.get(a, ()))
@@ -268,7 +268,7 @@ def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
 
 
 def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
-    """Not ours: only passed."""
+    """A write by others: it has no tangent."""
 
 
 _FORWARD: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {

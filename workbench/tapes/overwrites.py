@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def need(tape: Recording, span: Span, event: Event, position: int) -> None:
+    """Note that the adjoint of this event will read these bytes of its argument at `position`."""
     a = span.allocation
     known = tape.needs.get(a)
     if known is None:
@@ -33,7 +34,7 @@ def need(tape: Recording, span: Span, event: Event, position: int) -> None:
 
 
 def remember_left(tape: Recording, event: Event) -> None:
-    """Remember what an event met and left in exposed memory: only events may change it before the next one."""
+    """Take checksums of what an event read and wrote in exposed memory: until the next event nothing may change it."""
     known = tape.left
     for span in event.writes:
         a = span.allocation
@@ -61,7 +62,7 @@ def remember_left(tape: Recording, event: Event) -> None:
 
 
 def check_left(tape: Recording, event: Event) -> None:
-    """Is what earlier events left still there, in the bytes that this one touches."""
+    """Note a conflict where this event touches bytes that changed, unrecorded, since an earlier one touched them."""
     for span in dict.fromkeys((*event.reads, *event.writes)):
         for old in [s for s in tape.changed.get(span.allocation, ()) if s.overlaps(span) is not False]:
             anew = event.command is None and event.kind != "func" and span in event.writes and span.contains(old)
@@ -90,7 +91,7 @@ def _unrecorded(tape: Recording, span: Span, event: Event) -> GradientError:
 
 
 def keep_before(tape: Recording, event: Event) -> None:
-    """Keep what this event is about to overwrite, if an adjoint needs it."""
+    """Copy the bytes that this event is about to overwrite, where an adjoint will read them (all, with keep="all")."""
     if tape.keep == "all":
         _watch_all(tape, event)
     for span in event.writes:
@@ -100,7 +101,7 @@ def keep_before(tape: Recording, event: Event) -> None:
 
 
 def _watch_all(tape: Recording, event: Event) -> None:
-    """Be told of changes of any memory the tape meets, on active paths or not: `replay` starts from it."""
+    """Watch every memory that the tape touches, also off active paths: `replay` starts from what it held."""
     for span in (*event.reads, *event.writes):
         a = span.allocation
         if a not in tape.met:
@@ -109,6 +110,7 @@ def _watch_all(tape: Recording, event: Event) -> None:
 
 
 def keep(tape: Recording, span: Span, event: Event, needs: Needs | None) -> None:
+    """Copy what a write to this span is about to destroy, if it is needed, and forget the needs that this settles."""
     hit = needs.meeting(span) if needs else []
     if not hit and tape.keep != "all":
         return
@@ -126,6 +128,7 @@ def keep(tape: Recording, span: Span, event: Event, needs: Needs | None) -> None
 
 
 def verify(tape: Recording) -> None:
+    """Refuse the walk if a needed value was overwritten, a launch broke off, or the types of memory do not agree."""
     refuse_bits(tape)
     if tape.failure is not None:
         event, error = tape.failure

@@ -10,13 +10,35 @@ from typing import Any
 
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
+from ..arrays.array import array
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, accumulate
 from .events import clock
 from .recording import Recording
 
 
+def computed_in_place(tape: Recording, seeds: Workspace, grads: dict[array, array] | None) -> frozenset[Allocation]:
+    """Allocations whose adjoint may be computed directly in `.grad`.
+
+    Only in captures: elsewhere a failing backward must leave `.grad` unchanged.
+    """
+    notes = capture_log.noting()
+    if notes is None or any(seed.allocation.is_gradient for seed in (grads or {}).values()):
+        return frozenset()
+    found = set()
+    memories = dict.fromkeys(known.allocation for known in tape.arrays.values())
+    for a in memories:
+        if not a.asked or a in seeds or a.grad in memories:
+            continue
+        grad, written = a.gradient(), tape.written.get(a)
+        blank = grad.blank == grad.version and not grad.exposed and (grad in notes.cleared or tape in notes.zeroed)
+        if blank or (written is not None and written.everything):
+            found.add(a)
+    return frozenset(found)
+
+
 def publish(tape: Recording, space: Workspace, retained: dict[Span, Any]) -> None:
+    """Write the adjoints in a workspace into the `.grad` of all arrays that asked, and tell other libraries."""
     for a in list(space):
         if a.asked:
             _publish_one(tape, a, space[a], retained)
@@ -26,7 +48,7 @@ def publish(tape: Recording, space: Workspace, retained: dict[Span, Any]) -> Non
 
 
 def _publish_one(tape: Recording, a: Allocation, shadow: Shadow, retained: dict[Span, Any]) -> None:
-    """Leaves accumulate; what an event wrote is replaced."""
+    """Add the shadow of a leaf to its `.grad`; replace the `.grad` of what events wrote."""
     grad, k = a.gradient(), a.grad_scale or 1
     dtype = tape.scalars.get(a)
     written = tape.written.get(a)
@@ -70,7 +92,7 @@ def _publish_one(tape: Recording, a: Allocation, shadow: Shadow, retained: dict[
 
 
 def gradients_of(tape: Recording) -> list[Allocation]:
-    """The gradient memory of its arrays, as far as there is any."""
+    """The memories of the gradients that the arrays of a tape have now."""
     memories = dict.fromkeys(a.allocation for a in tape.arrays.values())
     return [a.grad for a in memories if a.grad is not None]
 

@@ -27,7 +27,7 @@ from .tally import tally
 
 
 def named_arrays(name: str, value: Any) -> Iterator[tuple[str, array]]:
-    """The arrays that a variable holds: itself, a few items of a list, the fields of a struct."""
+    """Pairs of (label, array) for a variable: itself, the first thousand items of a list, the fields of a struct."""
     if isinstance(value, array):
         yield name, value
     elif isinstance(value, list | tuple):
@@ -141,7 +141,7 @@ class Recording:
         return event
 
     def _activate(self, plan: Any, flat: list) -> tuple[int, ...]:
-        """What depends on something with requires_grad; the positions of the launch's arrays that do."""
+        """Mark as active what depends on something with requires_grad. Returns the positions of the active arrays."""
         active, scalars = self.active, self.scalars  # who is in `scalars` is active
         following = False
         while True:
@@ -278,7 +278,7 @@ class Recording:
             overwrites.remember_left(self, event)
 
     def _scalar(self, a: array, what: str) -> None:
-        """Memory on an active path has one floating-point type."""
+        """Note the scalar type of memory on an active path. Raises GradientError [two-types] at a second one."""
         dtype, memory = a.dtype, a.allocation
         if not isinstance(dtype, Struct):
             dtype = dtype.scalar  # type: ignore[attr-defined]
@@ -294,7 +294,7 @@ class Recording:
         self.scalars[memory] = dtype
 
     def _check_place(self, a: array, dtype: Scalar) -> None:
-        """Gradients of one memory are numbers in a row: has this array its own among them."""
+        """Refuse an array whose elements do not lie where gradients of its memory can: at multiples of a word."""
         if dtype.bits == 16 and a.allocation.grad_scale != 2:
             raise GradientError(
                 f"{a.label} is float16 in the memory of a struct or of another type; its gradient is float32 and has no"
@@ -319,11 +319,11 @@ class Recording:
 
     @property
     def deaf(self) -> bool:
-        """Is it of no use to tell of a write: what is refused stays refused."""
+        """True if writes need not be reported: the walk is refused already, or the tape is muted."""
         return self.muted or (bool(self.conflicts) and self.keep == "needed")
 
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
-        """Something that this tape does not record is about to change bytes."""
+        """Called before bytes change that this tape does not record: keep them (keep="all"), or note the conflict."""
         if self.deaf:
             return
         needs = self.needs.get(span.allocation)
@@ -341,7 +341,7 @@ class Recording:
             self.guarded = True
 
     def spoil(self, event: Event) -> None:
-        """What this event and others met and left was overwritten by a replay of them; events behind them were not."""
+        """A replay of a capture ran the events up to this one again, not those behind it: refuse to walk this tape."""
         if any(isinstance(c, GradientError) and c.slug == "replayed" for c in self.conflicts):
             return
         error = GradientError(
@@ -354,7 +354,7 @@ class Recording:
         self.conflicts.append(error)
 
     def exposing(self, allocation: Allocation) -> None:
-        """From now on bytes may change unseen: take checksums of what is needed."""
+        """Called when the address of memory leaves our hands: take checksums, by which later changes are found."""
         if allocation in self.met:
             self.met[allocation] = len(self.events), checksum_of(allocation.span())
         for need in self.needs.get(allocation, ()):

@@ -132,7 +132,7 @@ class _Again(Rerun):
         self.ends.append(len(self.steps))
 
     def verify(self, position: int) -> None:
-        """Is memory whose address had left our hands before this event still what it was then."""
+        """Refuse if exposed memory is not what it was when the tape met it before event number `position`."""
         for a, (when, checksum) in self.tape.met.items():
             if when == position and checksum is not None and checksum != checksum_of(a.span()):
                 raise GradientError(
@@ -228,7 +228,7 @@ def _refuse_opaque(tape: Tape) -> None:
 
 
 def _refuse_unknown(tape: Tape) -> None:
-    """Does the tape know what each event reads: what a sure write left, or a start that is kept or still there."""
+    """Refuse unless all that events read is known: left by a write that surely happened, kept, or still there."""
     right: dict[Allocation, dict[Span, None]] = {}
     for n, event in enumerate(tape.events):
         sure = _sure_writes(event)
@@ -248,7 +248,7 @@ def _refuse_unknown(tape: Tape) -> None:
 
 
 def _started(tape: Tape, n: int, span: Span) -> bool:
-    """Bytes that no sure write has made: can the walk put back what event `n` found there."""
+    """True if the walk can put back what event `n` found in these bytes, which no sure write has made."""
     a, event = span.allocation, tape.events[n]
     needed = any(need.event.id <= event.id and need.span.contains(span) for need in tape.needs.get(a, ()))
     watched = a in tape.left and event.reverse is not None
@@ -276,7 +276,7 @@ def _sure_writes(event: Event) -> list[Span]:
 
 
 def _grid(access: Access, plan: Any) -> list[tuple[int, int]] | None:
-    """The box of cells that the access surely visits, all of them: an axis stands still or moves with one tid."""
+    """The box of cells that an access surely visits, if each axis is constant or moves with one tid; else None."""
     launch = plan.form
     threads: Any = {("tid", k): (0, n - 1) for k, n in enumerate(launch.dims)}
     box, used = [], []

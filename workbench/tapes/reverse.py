@@ -102,19 +102,19 @@ def _drop(tape: Recording, event: Event, space: Workspace) -> None:
 
 
 def _is_last(tape: Recording, event: Event, a: Allocation) -> bool:
-    """Does nobody look at the shadow of this memory once the event is reversed."""
+    """True if no earlier event touched the memory and nobody asked for its gradient: its shadow can be freed."""
     return tape.first.get(a) is event and not (a.asked or (a.exposed and ports))
 
 
 def _dying(tape: Recording, event: Event, pull: Any, space: Workspace) -> bool:
-    """Would the rest of an adjoint only clear shadows that are given up at once."""
+    """True if all that is left of an adjoint is to clear shadows that are freed right after."""
     if not space.dropping or pull.cleared is None:
         return False
     return all(_is_last(tape, event, event.command.flat[k].allocation) for k in pull.cleared)
 
 
 def _retain(event: Event, space: Workspace, retained: dict) -> None:
-    """The full adjoint by the final contents: as it stands before the last write is reversed."""
+    """Copy the adjoints that retain_grad asks for: as they stand before the last write to their array is reversed."""
     for span in event.writes:
         a = span.allocation
         if a.retained.spans and a in space:
@@ -176,7 +176,7 @@ def _in_blocks(back: Any, arguments: AdjointArguments) -> None:
 
 
 def check_races(event: Event) -> None:
-    """Look for races in a launch, once, where they are not ruled out. Memory must be as the launch saw it.
+    """Check a launch for races, once, unless they were ruled out. Memory must be as the launch saw it.
 
     Raises GradientError [race].
     """
@@ -204,7 +204,7 @@ def ties(event: Event, after: dict) -> list:
 
 
 def consume_extreme(a: array, space: Workspace, ties: Shadow, after: dict) -> None:
-    """What was there before the launch keeps its share; elsewhere the adjoint is used up."""
+    """Leave in the adjoint of an extremal array the share of its contents before the launch; clear the rest."""
     g = shadow_view(a, space[a.allocation])
     before = shadow_view(a, after[a.allocation])
     capture_log.do(partial(_share, g, a.data, before, shadow_view(a, ties)), capture_log.gpu_of(g))
@@ -267,7 +267,7 @@ def _loop(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
 
 
 def _nothing(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
-    """Not ours: only rewound."""
+    """A write by others: there is nothing to reverse, its memory has been put back."""
 
 
 def _count_tie(ties: Any, now: Any, after: Any) -> None:

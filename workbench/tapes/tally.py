@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def tally(tape: Recording) -> None:
-    """Bring `touched`, `written` and `stamps` up to the last event: recording does not pay for them."""
+    """Bring `touched`, `first`, `written`, `stored`, `stamps` and `bits` of a tape up to its last event.
+
+    Done when somebody asks, so that recording is not slowed down.
+    """
     for event in tape.events[tape.tallied :]:
         if event.kind == "foreign":
             continue
@@ -42,8 +45,7 @@ def tally(tape: Recording) -> None:
 
 
 def refuse_bits(tape: Recording) -> None:
-    """Nobody would clear the gradient of floats whose bytes are written as integers, or pass on that of floats
-    whose bytes are read so."""
+    """Refuse memory on an active path that is written or read as integers: no adjoint clears or passes on that."""
     tally(tape)
     for span, (a, event) in tape.bits.items():
         if span.allocation not in tape.active and not _reads_bits(tape, event):
@@ -59,7 +61,7 @@ def refuse_bits(tape: Recording) -> None:
 
 
 def _reads_bits(tape: Recording, event: Event) -> bool:
-    """Does it read floats with a gradient as integers."""
+    """True if the event reads, as integers, memory that holds floats with a gradient."""
     if event.command is None:
         return False
     plan, flat = event.command.plan, event.command.flat

@@ -20,7 +20,7 @@ from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..errors import GradientError
 from .ask import ask
 from .events import Event
-from .publish import gradients_of, publish
+from .publish import computed_in_place, gradients_of, publish
 from .recording import Recording
 from .reverse import Observer, walk
 from .seeds import seeds_of
@@ -75,7 +75,7 @@ class Tape(Recording):
                     )
                 notes.asked.update(dict.fromkeys(a.allocation for a in self.arrays.values()))
             self._remember(space)
-            space.places = self._places(space, grads)
+            space.places = computed_in_place(self, space, grads)
             before = {a: a.gradient().bytes.copy() for a in space.places}
             try:
                 publish(self, *walk(self, space, drop=True))
@@ -85,22 +85,6 @@ class Tape(Recording):
                 raise
             space.release()
         return None
-
-    def _places(self, seeds: Workspace, grads: Any) -> frozenset[Allocation]:
-        """Whose shadow may lie in the memory of its gradient: in a capture, where nothing is published by halves."""
-        notes = capture_log.noting()
-        if notes is None or any(seed.allocation.is_gradient for seed in (grads or {}).values()):
-            return frozenset()
-        found = set()
-        memories = dict.fromkeys(known.allocation for known in self.arrays.values())
-        for a in memories:
-            if not a.asked or a in seeds or a.grad in memories:
-                continue
-            grad, written = a.gradient(), self.written.get(a)
-            blank = grad.blank == grad.version and not grad.exposed and (grad in notes.cleared or self in notes.zeroed)
-            if blank or (written is not None and written.everything):
-                found.add(a)
-        return frozenset(found)
 
     def _remember(self, seeds: Workspace) -> None:
         """Keep the seeds for `retrace` and the views, in the buffers of the last ones where they fit."""
