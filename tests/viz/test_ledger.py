@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.errors import GradientError
 from workbench.kernels.passes import ledger_adjoint
-from workbench.viz.inspect import ledger as module
+from workbench.viz.inspect import collector, ledger_table
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -198,7 +198,7 @@ def test_extremes_share_and_keep():
 
 
 def test_many_threads_on_one_cell_become_one_row_per_line_with_the_same_sum():
-    n = 3 * ledger_adjoint.ENTRIES if wb.config.backend == "c" else module.JOINED + 50
+    n = 3 * ledger_adjoint.ENTRIES if wb.config.backend == "c" else collector.JOINED + 50
     w = np.random.default_rng(0).uniform(-1, 1, n).astype(np.float32)
     p, y = vector(2), wb.zeros(n, dtype=float)
     with wb.Tape() as tape:
@@ -236,7 +236,7 @@ def test_what_a_launch_of_a_gpu_goes_through_gives_the_same_rows(monkeypatch):
     tape.backward(grads={a: wb.full(2, 1.0, dtype=float) for a in (x, y, z)})
     cells = [(x, 1, "start"), (x, 1, 2), (p, 0, None), (v, (1, 0), None), (m, (1, 0, 1), None), (y, 1, 1)]
     usual = [tape.ledger(*cell) for cell in cells]
-    spaces, before = [], module.Collector.before
+    spaces, before = [], collector.Collector.before
 
     def noted(self, event, space):
         spaces.append(space)
@@ -245,8 +245,8 @@ def test_what_a_launch_of_a_gpu_goes_through_gives_the_same_rows(monkeypatch):
     def on_host(self, event, copies, executable, log):
         self.run_on_host(event, spaces[-1], executable, log)
 
-    monkeypatch.setattr(module.Collector, "before", noted)
-    monkeypatch.setattr(module.Collector, "run_beside", on_host)
+    monkeypatch.setattr(collector.Collector, "before", noted)
+    monkeypatch.setattr(collector.Collector, "run_beside", on_host)
     assert [tape.ledger(*cell) for cell in cells] == usual and sum(len(book.rows) for book in usual) > 5
 
 
@@ -278,7 +278,7 @@ def test_a_sum_that_rounding_does_not_explain_is_an_error(monkeypatch):
     with wb.Tape() as tape:
         wb.launch(neighbours, 2, inputs=[x], outputs=[y])
     tape.backward(grads={y: wb.full(2, 1.0, dtype=float)})
-    monkeypatch.setattr(module.Collector, "enter", lambda *_: None)
+    monkeypatch.setattr(collector.Collector, "enter", lambda *_: None)
     with pytest.raises(GradientError, match=r"\[ledger-sum\]") as info:
         tape.ledger(x, 0)
     assert "x[0]" in str(info.value)
@@ -340,8 +340,8 @@ def test_a_long_ledger_is_listed_by_its_ends():
     tape.backward(loss)
     book = tape.ledger(x, 0)
     assert len(book.rows) == 300 and book.total == 300.0
-    assert len(repr(book).splitlines()) == module.LISTED + 4 and "… 100 rows" in repr(book)
-    assert len(book.bars()) == module.DRAWN and sum(v for _, v in book.bars()) == 300.0
+    assert len(repr(book).splitlines()) == ledger_table.LISTED + 4 and "… 100 rows" in repr(book)
+    assert len(book.bars()) == ledger_table.DRAWN and sum(v for _, v in book.bars()) == 300.0
 
 
 # ---- random tapes

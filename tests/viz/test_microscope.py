@@ -14,7 +14,8 @@ import pytest
 
 import workbench as wb
 from workbench.errors import LaunchError
-from workbench.viz.inspect import microscope as module
+from workbench.viz.inspect.steps import Microscope
+from workbench.viz.inspect.thread import CAP, NOT_KEPT
 
 F = wb.float64
 N = 3
@@ -349,7 +350,7 @@ def test_a_long_thread_is_cut_and_says_so():
         y[i] = s
 
     m = seen(long, X, 0)
-    assert len(m.steps) <= module.CAP and "5000" in m.note and m.note in repr(m)
+    assert len(m.steps) <= CAP and "5000" in m.note and m.note in repr(m)
     assert value(m, "s", (0,)) == pytest.approx(X[0] * 0.999)
 
 
@@ -417,7 +418,7 @@ def test_it_is_plain_data_and_no_markup():
     data = json.loads(json.dumps(m.to_json(), allow_nan=False))
     assert data["thread"] == [0] and data["steps"][1]["value"] == "inf"
     assert data["steps"][1]["where"]["text"].strip() == "a = x[i]"
-    assert "<script>" not in module.Microscope(0, "<script>", (0,), m.steps)._repr_html_()
+    assert "<script>" not in Microscope(0, "<script>", (0,), m.steps)._repr_html_()
     assert len(repr(m).splitlines()) == len(m.steps) + 2
 
 
@@ -441,7 +442,7 @@ def waved(keep="needed"):
 
 def test_what_was_overwritten_and_not_kept_is_said_and_never_shown():
     m = waved().microscope(0, 0)
-    assert [s.value for s in m.find("old[0]")] == [module.NOT_KEPT] * 2
+    assert [s.value for s in m.find("old[0]")] == [NOT_KEPT] * 2
     assert value(m, "k[0]") == 1.0 and [s.value for s in m.find("u[0]")] == [1.0, 1.0]
     assert [s.adjoint for s in m.find("old[0]", phase="reverse")] == [1.0, -1.0] and adjoint(m, "k[0]") == 1.0
     hint = 'wb.Tape(keep="all")'
@@ -477,9 +478,9 @@ def test_doubt_follows_the_values_through_locals_and_memory():
         wb.launch(straight, N, inputs=[x], outputs=[w])
     tape.backward(grads={y: wb.full(N, 1.0, dtype=F)})
     m = tape.microscope(0, 1)
-    assert {value(m, n) for n in ("a", "b", "z")} == {module.NOT_KEPT}
+    assert {value(m, n) for n in ("a", "b", "z")} == {NOT_KEPT}
     assert value(m, "known") == 2 * X[1] == m.find("last")[0].value
-    assert [s.value for s in m.find("y[1]")] == [module.NOT_KEPT, 2 * X[1], module.NOT_KEPT]
+    assert [s.value for s in m.find("y[1]")] == [NOT_KEPT, 2 * X[1], NOT_KEPT]
     assert adjoint(m, "b") == 1.0 and adjoint(m, "known") == 1.0
     assert tape.microscope(1, 1).note == ""
 
@@ -520,9 +521,9 @@ def test_behind_a_condition_a_bound_or_an_index_in_doubt_nothing_is_claimed():
         way.fill_(50)
     tape.backward(grads={y: wb.ones(1, dtype=F)})
     m = tape.microscope(0, 0)
-    assert value(m, "a") == 6.0 and m.find("n")[0].value == module.NOT_KEPT
+    assert value(m, "a") == 6.0 and m.find("n")[0].value == NOT_KEPT
     assert not m.find("b") and not any(s.iteration for s in m.steps)
-    assert all(s.value == module.NOT_KEPT for name in "cdeg" for s in m.find(name))
+    assert all(s.value == NOT_KEPT for name in "cdeg" for s in m.find(name))
     assert "left out" in m.note and 'keep="all"' in m.note
     assert adjoint(m, "a") == 1.0 and adjoint(m, "x[0]") == 2.0
 
@@ -554,7 +555,7 @@ def test_a_loop_that_may_have_ended_is_shown_as_far_as_it_went_for_certain():
     tape.backward(grads={y: wb.ones(1, dtype=F)})
     m = tape.microscope(0, 0)
     assert [(s.value, s.iteration) for s in m.find("s")] == [(0, ()), (1, (0,))]
-    assert value(m, "log[0]") == module.NOT_KEPT and [s.value for s in m.find("log[1]")] == [0, 1]
+    assert value(m, "log[0]") == NOT_KEPT and [s.value for s in m.find("log[1]")] == [0, 1]
     assert [s.value for s in m.find("a")] == [3.0, 9.0, 27.0] and value(m, "y[0]") == 27.0
     assert [s.adjoint for s in m.find("a", phase="reverse")] == [1.0, 3.0, 9.0]
 
@@ -596,7 +597,7 @@ def test_what_is_shown_is_what_a_tape_that_keeps_all_shows(less):
             if "left out" in m.note:
                 continue
             for s, t in zip(m.steps, full.steps, strict=True):
-                known = s.value != module.NOT_KEPT
+                known = s.value != NOT_KEPT
                 assert not known or repr(s.value) == repr(t.value), fuzz.describe(program)
                 assert repr(s.adjoint) == repr(t.adjoint), fuzz.describe(program)
                 compared, unknown = compared + known, unknown + (not known)
@@ -614,7 +615,7 @@ def _with_less(program: fuzz.Program, keep: str, less: float) -> wb.Tape:
     return program.walked(arrays, keep)[0]
 
 
-def _microscopes(program: fuzz.Program, tape: wb.Tape) -> list[module.Microscope]:
+def _microscopes(program: fuzz.Program, tape: wb.Tape) -> list[Microscope]:
     """One thread of every launch."""
     rng = random.Random(program.seed)
     return [
@@ -649,7 +650,7 @@ def test_memory_that_somebody_else_changed_since_is_not_shown():
     assert tape.microscope(0, 0).note == ""
     x.fill_(0.0)
     m = tape.microscope(0, 0)
-    assert {s.value for s in m.find("x[0]")} == {module.NOT_KEPT} and adjoint(m, "y[0]") == 1.0
+    assert {s.value for s in m.find("x[0]")} == {NOT_KEPT} and adjoint(m, "y[0]") == 1.0
 
 
 def test_a_checkpointed_loop_leaves_what_was_before_it():
@@ -667,5 +668,5 @@ def test_a_checkpointed_loop_leaves_what_was_before_it():
         loop(y)
     tape.backward(grads={z: wb.full(N, 1.0, dtype=F)})
     assert value(tape.microscope(1, 0), "x[0]") == X[0]
-    assert {value(tape.microscope(1, 0), cell) for cell in ("c[0]", "y[0]")} == {module.NOT_KEPT}  # it overwrote it
+    assert {value(tape.microscope(1, 0), cell) for cell in ("c[0]", "y[0]")} == {NOT_KEPT}  # it overwrote it
     assert tape.microscope(3, 0).note == ""

@@ -1,6 +1,12 @@
-"""The tape view: gather (tape -> plain data) -> layout (positions) -> scene (marks) -> svg or text.
+"""The tape view: a static picture with its table (`show`), and a live one with panels (`explore`, `to_html`, `seeds`).
 
-Nothing in this package computes a derivative: every number comes in with the trace.
+data (plain data and marks) < picture (SVG, table) < inspect (ledger, microscope) < live (widgets, *.js). Nothing here
+computes a derivative: every number comes with the trace. How a mark looks is decided once, in `data/marks.py`.
+
+To add a panel to the live view: (1) a method in `View.answer` (live/view.py) that returns plain data and buffers for a
+question `{ask: "name", ...}`; (2) a file live/name_panel.js like ledger_panel.js, which asks by `v.keen("name", ...)`;
+(3) its name in `SCRIPTS` (live/view.py), its lines in `panelsOf` (live/panels.js); (4) for pages without a kernel, its
+answers and a sentence for a missing one in live/offline.py; (5) a test in tests/browser/test_page.py.
 """
 
 from typing import Any

@@ -139,7 +139,7 @@ class _Gather:
         return marks
 
     def accesses(self, event: Event) -> list[tuple]:
-        """What an event touches, without versions: the same for every launch of the same arrays."""
+        """The accesses of an event without versions, looked up for launches of the same plan on the same arrays."""
         same = None if event.command is None else (event.command.plan, *map(id, event.command.places))
         found = self.known.get(same) if same is not None else None
         if found is None:
@@ -202,7 +202,7 @@ class _Gather:
         return next((n for n in self.names.get(a, {}).values() if n), str(a))
 
     def before(self, event: Event, space: Workspace) -> None:
-        """Which of the event's spans carry an adjoint already: what the event adds meets it there."""
+        """Before an event is reversed: note whether an adjoint comes in, and which spans it reads already have one."""
         self.came = any(
             self.level(span.allocation, span, space[span.allocation].data).max_abs
             for span in event.writes if span.allocation in space

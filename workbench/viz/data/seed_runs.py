@@ -114,7 +114,7 @@ class Seeds:
     # ---- what is seeded
 
     def choose(self, output: str) -> None:
-        """Another output: a new Jacobian."""
+        """Choose another output. The rows so far are dropped."""
         if output not in self.outputs:
             raise KeyError(output)
         if output != self.output:
@@ -125,7 +125,7 @@ class Seeds:
         self.rows, self.columns = {}, {}
 
     def at(self, a: array) -> array:
-        """The array of the tape that is walked now: itself, or its copy in the replay."""
+        """The same array on the tape that is walked: itself, or its copy on the replay with changed inputs."""
         return self.tape.of(a) if isinstance(self.tape, Replay) else a
 
     @property
@@ -183,7 +183,7 @@ class Seeds:
     # ---- one walk
 
     def run(self, kind: str = "one-hot", element: int = 0, number: int = 0, look: bool = True) -> SeedRun:
-        """Walk back from one seed. `look`: note the levels of the walk for the picture too."""
+        """One reverse pass from one seed. `look`: also keep the adjoint levels, for the picture."""
         with memory.LOCK, memory.unrecorded():
             seed = self.seed(kind, element, number)
             space = Workspace()
@@ -226,7 +226,7 @@ class Seeds:
         return np.stack([self.rows[k] for k in range(self.count)])
 
     def compare(self, one: SeedRun, other: SeedRun) -> Difference:
-        """`other` less `one`."""
+        """The difference of two runs, `other` minus `one`: gradients, and the size of the adjoint at every event."""
         gradients = {n: other.gradients[n].astype(np.float64) - g for n, g in one.gradients.items()}
         pairs: list[LevelPair] = []
         if one.trace is not None and other.trace is not None:
@@ -242,7 +242,7 @@ class Seeds:
     # ---- other inputs
 
     def start(self) -> dict[str, np.ndarray]:
-        """What the inputs held when the tape started, as they are set now. Raises GradientError [not-kept]."""
+        """Contents of the inputs at the start of the tape, with what `set` changed. Raises GradientError [not-kept]."""
         if not self.values:
             found = starts(self.recorded, list(self.inputs.values()))
             self.values = {n: v.reshape(_shape(a)) for (n, a), v in zip(self.inputs.items(), found, strict=True)}
@@ -298,7 +298,7 @@ class Seeds:
         return (ends[0] - ends[1]) / (moved[0] - moved[1])
 
     def measure(self, run: SeedRun) -> np.ndarray:
-        """What differences say of the row of a seed: NaN where none was taken. Shape (width,)."""
+        """The row of a seed by finite differences, shape (width,); NaN where no component was moved."""
         found = np.full(self.width, np.nan)
         seed = run.seed.reshape(-1).astype(np.float64)
         for column, slope in self.columns.items():
@@ -328,7 +328,7 @@ def _shape(a: array) -> tuple[int, ...]:
 
 
 def _named(tape: Tape, arrays: Any) -> Iterator[tuple[str, array]]:
-    """Float arrays, each span once, with names that differ; fields of structs one by one."""
+    """Float arrays by name, each memory span once; a struct contributes its fields. Equal names get a prime."""
     taken: set[str] = set()
     seen: set[Span] = set()
     for whole in arrays:
@@ -356,7 +356,7 @@ def _field(whole: array, part: array) -> str:
 
 
 def _ends(tape: Tape, y: array | None) -> tuple[dict[str, array], dict[str, array]]:
-    """What can be seeded, and what gradients are taken by."""
+    """Outputs that can be seeded and inputs to differentiate by, both by name."""
     if y is not None:
         check_seed(tape, y)
     arrays = list(tape.arrays.values())

@@ -137,7 +137,7 @@ class Moments:
 
     @property
     def rewinds(self) -> bool:
-        """Does a walk change memory on its way."""
+        """True if a reverse walk of this tape restores old contents on its way (and puts them back at the end)."""
         return any(event.kept or event.loop is not None for event in self.tape.events)
 
     # ---- values
@@ -160,7 +160,7 @@ class Moments:
         return data, known, note
 
     def _present(self, a: Allocation) -> tuple[np.ndarray, np.ndarray, str]:
-        """Memory as it is, and which of its bytes are still what the last event left."""
+        """Present bytes of a memory, and a mask of those that still hold what the last event left."""
         data = np.array(on_host(a.bytes), copy=True)
         known = np.ones(len(data), bool)
         left = self.tape.left.get(a)
@@ -174,7 +174,7 @@ class Moments:
         return data, known, ""
 
     def status(self, a: Allocation, cursor: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of every byte of a memory: is it known; and is that certain, or is it taken as it is now."""
+        """Masks of a memory's bytes before event `cursor`: known; and certain, not only taken as they are now."""
         known, certain = self._present(a)[1], _watched(self.tape, a)
         for n in reversed([n for n in self.touching.get(a, ()) if n >= cursor]):
             event = self.tape.events[n]
@@ -198,7 +198,7 @@ class Moments:
         return self.walked[1][moment]
 
     def _wanted(self, touching: Sequence[int], moment: int, frame: Frame) -> set[int]:
-        """The moments that pictures are taken at: all, or as many around this one as there is room for."""
+        """The moments at which the walk takes pictures: all, or those nearest to this one within the memory budget."""
         room = max(PICTURES // (4 * SIDE * SIDE if max(frame.block) > 1 else 4 * math.prod(frame.window[2:]) + 400), 8)
         end = len(self.tape.events)
         at = next((k for k, n in enumerate(touching) if n >= moment), len(touching))
@@ -232,7 +232,7 @@ class Moments:
 
 
 def _unwind(event: Event, a: Allocation, data: np.ndarray, known: np.ndarray) -> None:
-    """From after an event to before it: what it wrote is not known any more, except where it was kept."""
+    """Step the masks back over an event: bytes that it wrote become unknown, except where the tape kept them."""
     _forget(event, a, known)
     for span, kept in _restored(event, a):
         raw = np.ascontiguousarray(on_host(kept)).view(np.uint8)
@@ -258,7 +258,7 @@ def _restored(event: Event, a: Allocation) -> Iterator[tuple[Span, Any]]:
 
 
 def _watched(tape: Tape, a: Allocation) -> np.ndarray:
-    """The bytes of which a tape would know if somebody else had changed them."""
+    """A mask of the bytes whose versions the tape checks, so that a foreign write would be noticed."""
     if a in tape.left or (a in tape.met and not a.exposed):
         return np.ones(a.nbytes, bool)
     found = np.zeros(a.nbytes, bool)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
+from typing import Any
 
+from ...errors import Where
 from .trace import AdjointLevel, TouchMark, Trace, fold_flags
 
 MONO, SANS = 0.612, 0.56  # widths of a character, as parts of its size
@@ -75,3 +78,16 @@ def sentence(trace: Trace, tally: dict[str, int] | None = None) -> str:
         if flag in tally
     ]
     return "; ".join([*parts, *(["adjoint " + ", ".join(found)] if found else [])]) + "."
+
+
+def json_number(value: float) -> float | str:
+    """A float as JSON can hold it."""
+    return float(value) if math.isfinite(value) else str(float(value))
+
+
+def json_place(where: Where | None) -> dict[str, Any] | None:
+    """A place as plain data: file, line, text, and where it was called from."""
+    if where is None:
+        return None
+    return {"file": where.file, "line": where.line, "text": where.text, "function": where.function,
+            "caller": json_place(where.caller)}  # fmt: skip

@@ -231,7 +231,7 @@ class SeedPanel(widgets.VBox):
         self._draw()
 
     def _next(self) -> None:
-        """On to the next component without a row."""
+        """Seed the next component that has no row yet."""
         order = [*range(self.element.value + 1, self.engine.count), *range(self.element.value + 1)]
         k = next((k for k in order if k not in self.engine.rows), None)
         if k is None:
@@ -251,7 +251,7 @@ class SeedPanel(widgets.VBox):
         self._draw()
 
     def _slider(self) -> None:
-        """The slider stands at the chosen component of the chosen input."""
+        """Set range and value of the slider to the chosen component of the chosen input."""
         values = self.engine.start()[str(self.input.value)].reshape(-1)
         self._set(self.component, max=values.size - 1)
         v = float(values[self.component.value])
@@ -274,7 +274,7 @@ class SeedPanel(widgets.VBox):
 
     @property
     def working(self) -> bool:
-        """Is a worker filling rows or measuring differences."""
+        """True while a worker thread fills rows or measures differences."""
         return self._worker is not None and self._worker.is_alive()
 
     def wait(self, timeout: float | None = None) -> None:

@@ -34,10 +34,11 @@ from ..data.columns import Columns, Levels, levels_of
 from ..data.fold import folds
 from ..data.gather import gather, levels, structure
 from ..data.snapshot import Moments, frame_of, full_shape, is_viewable, picture, reduced
-from ..data.text import clean, clean_lines
+from ..data.text import clean, clean_lines, json_number
 from ..data.trace import Trace
-from ..inspect.ledger import Ledger, Row, cell_of, ledger
-from ..inspect.ledger import number as plain_number
+from ..inspect.cell import cell_of
+from ..inspect.ledger import ledger
+from ..inspect.ledger_table import Ledger, Row
 from ..inspect.microscope import microscope
 from ..picture.figure import TapeFigure
 from ..picture.svg import DARK, LIGHT, quoted
@@ -85,7 +86,7 @@ def style(*names: str) -> str:
 
 
 class Cells:
-    """Is a cell of the notebook running. Its code may read memory that a walk puts back for a while."""
+    """Knows whether a notebook cell is running, whose code may read memory that a walk has changed for a while."""
 
     def __init__(self) -> None:
         self.running, self.listening = False, False
@@ -110,7 +111,7 @@ class Cells:
 
     @property
     def beside(self) -> bool:
-        """Does a cell run while this thread, which is another one, asks."""
+        """True if a cell runs in the main thread and the caller is in another one."""
         return self.running and threading.current_thread() is not threading.main_thread()
 
 
@@ -324,7 +325,7 @@ class View(anywidget.AnyWidget):
             return questions[content["ask"]](content)
 
     def _walks(self) -> Moments:
-        """What walks: not while a cell runs that may see memory which a walk has put back."""
+        """Pictures of past moments. `Busy` while a cell runs that would see old contents which a walk restores."""
         if self.moments is None:
             self.moments = Moments(self.tape, self._retrace, self._seeds)
         if self.moments.rewinds and cells.beside:
@@ -332,7 +333,7 @@ class View(anywidget.AnyWidget):
         return self.moments
 
     def _enter_devices(self) -> None:
-        """What other streams do on GPUs comes first; a thread has a current device of its own."""
+        """Wait for the GPUs, and set the current device, which each thread has of its own."""
         for device in {a.device for a in self.arrays if a.device.is_cuda}:
             xp(device).cuda.Device(device.ordinal).synchronize()
 
@@ -350,7 +351,7 @@ class View(anywidget.AnyWidget):
             blobs.append(adjoint["cells"].tobytes())
         element = tuple(int(i) for i in asked.get("element") or ())
         if element and len(element) == numbers.ndim and all(0 <= i < n for i, n in zip(element, numbers.shape)):
-            found["number"] = plain_number(float(numbers[element])) if known[element] else None
+            found["number"] = json_number(float(numbers[element])) if known[element] else None
         return found, blobs
 
     def _ledger(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
@@ -366,7 +367,7 @@ class View(anywidget.AnyWidget):
         return {**found.to_json(), "cursor": cursor, "array": clean(self._name(a))}, []
 
     def _seed_ledger(self, a: Any, index: tuple) -> Ledger:
-        """At the start of the reverse pass there is nothing but the seed."""
+        """The ledger at the start of the reverse pass: one row with the seed, or none."""
         if not self.tape.last_seeds:
             raise GradientError("there is no seed before any backward()", slug="no-seed")
         cell = cell_of(self.tape, a, index)
@@ -458,7 +459,7 @@ class HeatMap(anywidget.AnyWidget):
 
 
 def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: Any) -> tuple[dict[str, Any], list[bytes]]:
-    """A picture of what is known; what is not is no number at all."""
+    """The picture of the known numbers and the mask of the known cells, as plain data and bytes."""
     mask = frame.plane(known, True)
     plane = frame.plane(numbers, 0)
     if plane.dtype.kind == "b":
@@ -480,7 +481,7 @@ def _said(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _position(launch: str) -> int:
-    """Of `#3 integrate`: 3; -1 for the whole tape."""
+    """The position in a finding's launch, 3 for `#3 integrate`; -1 if it is about the whole tape."""
     found = re.match(r"#(\d+)", launch)
     return int(found[1]) if found else -1
 

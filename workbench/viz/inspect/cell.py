@@ -1,0 +1,92 @@
+"""One number of a shadow: where it lies, what it is called, and what it holds during a walk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...arrays.allocation import Allocation
+from ...arrays.array import array
+from ...arrays.scalar import scalar
+from ...arrays.span import Span
+from ...arrays.workspace import (
+    Workspace,
+    gradient_dtype,
+)
+from ...errors import GradientError
+from ...kernels.types import Struct, is_float
+from ...tapes.tape import Tape
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a shadow: `offset` is that of its memory; `k` bytes of shadow stand for one byte of memory."""
+
+    allocation: Allocation
+    offset: int
+    dtype: np.dtype
+    k: int
+    label: str
+    index: tuple[Any, ...]
+    of: array
+
+    def inside(self, span: Span) -> bool:
+        """May the cell lie in this span. Its hull decides: a launch that turns out not to touch it adds nothing."""
+        low, high = span.hull()
+        return span.allocation is self.allocation and low <= self.offset < high
+
+    def value(self, data: Any) -> float:
+        """What the bytes of a shadow say."""
+        at = self.offset * self.k
+        found = data[at : at + self.dtype.itemsize].view(self.dtype)
+        return float(found[0])
+
+    def read(self, space: Workspace) -> float:
+        return self.value(space[self.allocation].data) if self.allocation in space else 0.0
+
+
+def cell_of(tape: Tape, a: Any, index: Any) -> Cell:
+    """The cell of an index: fields by name, the axes of the array, those of the component. Raises GradientError."""
+    given = index if isinstance(index, tuple) else tuple(index) if isinstance(index, list) else (index,)
+    if isinstance(a, scalar):
+        a, given = a.memory, (0, *given)
+    if not isinstance(a, array):
+        raise GradientError(f"a ledger is of an array, not of {type(a).__name__}", slug="ledger-type",
+                            instead="tape.ledger(x, index)")  # fmt: skip
+    part, label = a, tape.names.get(id(a)) or a.name or ""
+    for name in (n for n in given if isinstance(n, str)):
+        part, label = part.field(name), label and f"{label}.{name}"
+    label = label or parameter_of(tape, part.span) or a.label
+    numbers = [n for n in given if not isinstance(n, str)]
+    if isinstance(part.dtype, Struct) or not is_float(part.dtype):
+        what = f"one field: {', '.join(n for n, _ in part.dtype.fields)}" if isinstance(part.dtype, Struct) else ""
+        raise GradientError(f"{label} is {part.dtype}: its ledger is that of one number.", slug="ledger-type",
+                            instead=f"tape.ledger({label}, (index, 'field')), with {what}" if what
+                            else "an array of floats")  # fmt: skip
+    shape = (*part.shape, *getattr(part.dtype, "shape", ()))
+    offset, strides = part.span.offset, part.data.strides
+    if len(numbers) != len(shape) or any(not isinstance(n, int | np.integer) for n in numbers):
+        raise GradientError(
+            f"{label} has shape {shape} with its components; an index of a cell is {len(shape)} whole numbers,"
+            f" not {index!r}.",
+            slug="ledger-index", instead=f"tape.ledger({label}, {tuple(0 for _ in shape)})",
+        )  # fmt: skip
+    for axis, (i, n) in enumerate(zip(numbers, shape, strict=True)):
+        if not -n <= i < n:
+            raise GradientError(f"index {i} is outside axis {axis} of {label}, whose extent is {n}.",
+                                slug="ledger-index", instead=f"0 to {n - 1}")  # fmt: skip
+    exact = tuple(int(i) % n for i, n in zip(numbers, shape, strict=True))
+    offset += sum(i * s for i, s in zip(exact, strides, strict=True))
+    return Cell(part.allocation, offset, gradient_dtype(part), part.allocation.grad_scale or 1, label, exact, part)
+
+
+def parameter_of(tape: Tape, span: Span) -> str:
+    """What the first launch that takes exactly this memory calls it; arrays of structs have no other name."""
+    for event in tape.events:
+        if event.command is not None:
+            for leaf, x in zip(event.command.program.leaves, event.command.places, strict=True):
+                if isinstance(x, array) and x.span == span:
+                    return leaf.name
+    return ""

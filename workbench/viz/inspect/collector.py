@@ -1,0 +1,306 @@
+"""The rows of one cell, collected while the reverse pass is walked once more.
+
+Each adjoint that can touch the cell also runs on copies in its watched form (`passes.ledger_adjoint`), which writes
+what it adds into a `Log`. A write that uses up the cell's adjoint clears the rows: what was before is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ...arrays.allocation import Allocation
+from ...arrays.array import array
+from ...arrays.workspace import (
+    Shadow,
+    Workspace,
+    add_into,
+    extremal_memory,
+    float_parts,
+    gradient_dtype,
+    same_part,
+)
+from ...errors import GradientError, Where
+from ...kernels.compile import c_compiler
+from ...kernels.emit.signature import Variant
+from ...kernels.ir import Role, walk
+from ...kernels.ops import control
+from ...kernels.passes.ledger_adjoint import CONSUMED, COUNT, ENTRIES, Watched, watch
+from ...kernels.types import Array
+from ...launches.adjoint_arguments import AdjointArguments, memory_values
+from ...launches.executable import Executable
+from ...tapes.events import Event
+from ...tapes.rerun import Copies
+from ...tapes.reverse import ties
+from ...tapes.tape import Tape
+from .cell import Cell
+from .ledger_table import Row
+
+HOST = ("copy", "assign", "fill_", "zero_")
+JOINED = 256  # contributions of one launch from which those of one line are one row
+ROWS = 20_000  # rows from which those of every further launch are joined by line
+
+
+class Done(Exception):
+    """Raised by `finish` to leave the walk at the moment that was asked for."""
+
+
+class Collector:
+    """The rows of one cell while the walk goes on: `before` and `observe` are the hooks of `Tape.retrace`."""
+
+    def __init__(self, tape: Tape, cell: Cell, until: Event | None, inclusive: bool):
+        self.tape, self.cell, self.until, self.inclusive = tape, cell, until, inclusive
+        self.position = {event: k for k, event in enumerate(tape.events)}
+        self.rows: list[Row] = []
+        self.value = 0.0
+        self.held = 0.0  # by the cell before the present event
+        self.after: dict[Allocation, Shadow] = {}
+        self.executables: dict[tuple[Any, Any], tuple[Watched, Executable]] = {}
+        self.calls: dict[Any, bool] = {}
+
+    def run(self) -> None:
+        seed = self.tape.last_seeds.get(self.cell.allocation)
+        if seed is not None and (value := self.cell.value(seed)) != 0:
+            self.rows.append(Row(-1, "seed", "seed", None, None, self.cell.label, value))
+        self.prepare(len(self.tape.events) - 1)
+        try:
+            space = self.tape.retrace(self.observe, self.before)
+        except Done:
+            return
+        self.value = self.cell.read(space)
+
+    def finish(self, space: Workspace) -> None:
+        self.value = self.cell.read(space)
+        raise Done
+
+    def prepare(self, position: int) -> None:
+        """Before an event is reversed: copy its atomic_min and atomic_max targets, which its adjoint compares with."""
+        event = self.tape.events[position] if position >= 0 else None
+        back = event.reverse if event is not None else None
+        self.after = extremal_memory(event) if back is not None and back.extremal else {}
+
+    def before(self, event: Event, space: Workspace) -> None:
+        if event is self.until and not self.inclusive:
+            self.finish(space)
+        self.held = self.cell.read(space)
+        if event.kind == "launch":
+            if self.concerns(event, space):
+                self.launch(event, space)
+        elif event.kind in HOST:
+            self.host(event, space)
+
+    def observe(self, event: Event, space: Workspace) -> None:
+        if event.reverse is not None and event.reverse.extremal:
+            self.shared(event, space)
+        elif event.kind not in ("launch", *HOST):
+            self.opaque(event, space)
+        self.prepare(self.position[event] - 1)
+        if event is self.until:
+            self.finish(space)
+
+    def concerns(self, event: Event, space: Workspace) -> bool:
+        """True if reversing this launch may read or change the adjoint of the cell."""
+        back, places = event.reverse, event.command.places
+        if back is None or not any(places[k].allocation is self.cell.allocation for k in back.shadows):
+            return False
+        if not any(places[k].allocation in space for k in back.shadows):
+            return False
+        program = event.command.program
+        if program not in self.calls:  # a func_grad may touch what the kernel does not
+            self.calls[program] = any(s.row is control.CALL for s in walk(program.function.body))
+        return self.calls[program] or any(self.cell.inside(s) for s in (*event.reads, *event.writes))
+
+    def add(self, event: Event, kind: str, thread: Any, where: Where | None, name: str, value: float,
+            count: int = 1) -> None:  # fmt: skip
+        if value != 0:  # NaN is a contribution
+            position = self.position[event]
+            self.rows.append(Row(position, kind, f"#{position} {event.label}", thread, where, name, value, 0.0, count))
+
+    def name(self, a: array, parameter: str = "") -> str:
+        """What the user calls the memory that a contribution came through."""
+        return self.tape.names.get(id(a)) or a.name or parameter or self.cell.label
+
+    # ---- launches
+
+    def launch(self, event: Event, space: Workspace) -> None:
+        watched, executable = self.executable(event)
+        log = Log(watched, executable.function.rank)
+        copies = Workspace()
+        for k in event.reverse.shadows:
+            a = event.command.places[k].allocation
+            if a not in copies:
+                copies[a] = Shadow(a, start=space[a].data if a in space else None)
+        if executable.form.backend == "c" and event.command.plan.form.backend == "cuda":
+            self.run_on_host(event, space, executable, log)
+        else:
+            self.run_beside(event, copies, executable, log)
+        for a in list(copies):
+            copies.drop(a)
+        if log.state[CONSUMED]:
+            self.rows.clear()
+        self.enter(event, watched, log)
+
+    def executable(self, event: Event) -> tuple[Watched, Executable]:
+        plan, back = event.command.plan, event.reverse
+        found = self.executables.get((plan, back))
+        if found is None:
+            watched = watch(back.reverse.function)
+            form, arrays = plan.form, watched.function.arrays
+            contiguous = frozenset(p.name for p in arrays if p.role is Role.LOG or p.belongs_to in form.contiguous)
+            variant = Variant(contiguous, not form.shared, index32=form.index32)
+            if form.backend == "cuda":
+                form = replace(form, backend="c" if c_compiler.available() else "numpy")
+                variant = Variant()
+            found = watched, Executable(plan.program, watched.function, form, variant)
+            self.executables[plan, back] = found
+        return found
+
+    def gaps(self, event: Event, watched: Watched) -> list[int]:
+        """Arguments of the watched adjoint, per shadow: how far the cell's byte is from the first element, and the
+        strides; -1 for other memory."""
+        command, values = event.command, []
+        position = {leaf.name: k for k, leaf in enumerate(command.program.leaves)}
+        for name in watched.active:
+            a = command.places[position[name]]
+            if a.allocation is self.cell.allocation:
+                values += [(self.cell.offset - a.span.offset) * self.cell.k, *(s * self.cell.k for s in a.strides)]
+            else:
+                values += [-1, *(0 for _ in a.strides)]
+        return values
+
+    def run_beside(self, event: Event, copies: Workspace, executable: Executable, log: Log) -> None:
+        """Run the watched adjoint on the launch's memory, which it only reads, and on copies of what it writes."""
+        command, back = event.command, event.reverse
+        beside = [(k, copies[command.places[k].allocation]) for k in back.shadows]
+        beside += ties(event, self.after) if back.extremal else []
+        gaps = self.gaps(event, self.executables[command.plan, back][0])
+        arguments = AdjointArguments(command, back.private, beside, (*gaps, *log.arrays))
+        executable.run(arguments.values, arguments.views)
+
+    def run_on_host(self, event: Event, space: Workspace, executable: Executable, log: Log) -> None:
+        """Run the watched adjoint of a GPU launch on host copies, with one worker, so that threads run in order."""
+        command, back = event.command, event.reverse
+        if back.extremal:
+            raise GradientError(
+                f"the ledger of a cell that {event.label!r} touches with {', '.join(back.reverse.extremal)} under"
+                " atomic_min or atomic_max is made on the CPU only.",
+                slug="ledger-gpu", where=event.where, instead="device='cpu' for this launch",
+            )  # fmt: skip
+        copies = Copies(event, space)
+        arrays = [*copies.primal(), *(copies.shadow(command.places[k]) for k in back.shadows)]
+        values: list = []
+        for p, a in zip(executable.function.params, arrays, strict=False):
+            if isinstance(p.type, Array):
+                n = p.type.ndim
+                values += [a.__array_interface__["data"][0], *a.shape[:n], *a.strides[:n]]
+            else:
+                values += a.ravel().tolist() if isinstance(a, np.ndarray) else [a.item()]
+        gaps = self.gaps(event, self.executables[command.plan, back][0])
+        views = [*arrays, *gaps, *log.arrays]
+        for a in log.arrays:
+            gaps += memory_values(a)
+        executable.run(values + gaps, lambda: views)
+
+    def enter(self, event: Event, watched: Watched, log: Log) -> None:
+        """Turn the log into rows: one per contribution, or one per source line if there are more than `JOINED`."""
+        command, count = event.command, int(log.state[COUNT])
+        position = {leaf.name: k for k, leaf in enumerate(command.program.leaves)}
+        names = [self.name(command.places[position[n]], n) for _, n in watched.sites]
+        sites, values = log.site[:count], log.value[:count]
+        joined = count > JOINED or log.many.any() or len(self.rows) >= ROWS
+        if not joined:
+            for k in range(count):
+                where, _ = watched.sites[sites[k]]
+                thread = tuple(int(t) for t in log.thread[k])
+                self.add(event, "launch", thread, where, names[sites[k]], float(values[k]))
+            return
+        for site, (where, _) in enumerate(watched.sites):
+            chosen = values[sites == site]
+            many = len(chosen) + int(log.many[site])
+            total = float(np.cumsum(chosen)[-1]) if len(chosen) else 0.0
+            self.add(event, "launch", None, where, names[site], total + float(log.sum[site]), many)
+
+    def shared(self, event: Event, space: Workspace) -> None:
+        """After the reverse of atomic_min or atomic_max on the cell: one row with what is left of its adjoint."""
+        touched = any(self.cell.inside(event.command.flat[k].span) for k in event.reverse.extremal)
+        now = self.cell.read(space)
+        if touched and now != self.held:
+            self.rows.clear()
+            self.add(event, "launch", None, event.where, self.cell.label, now)
+
+    def opaque(self, event: Event, space: Workspace) -> None:
+        """One row for an event that is not looked into (a checkpointed loop): what it added, or what it left if it
+        overwrote the cell."""
+        now = self.cell.read(space)
+        if any(self.cell.inside(s) for s in event.writes):
+            self.rows.clear()
+            self.add(event, event.kind, None, event.where, self.cell.label, now)
+        elif now != self.held:
+            self.add(event, event.kind, None, event.where, self.cell.label, now - self.held)
+
+    # ---- writes of the host
+
+    def host(self, event: Event, space: Workspace) -> None:
+        """Rows of a copy or a fill: a source gets the adjoint of its target; that of overwritten memory is used up."""
+        dst, cell = event.arrays[0], self.cell
+        followed = len(event.arrays) == 2 and event.arrays[1].allocation in self.tape.active
+        if dst.allocation not in space or not any(cell.inside(a.span) for a in event.arrays):
+            return
+        targets = space
+        if followed and event.arrays[1].allocation is dst.allocation:  # what one field gets, another may pass on
+            targets = Workspace({dst.allocation: Shadow(dst.allocation, start=space[dst.allocation].data)})
+        for path, part in float_parts(dst).items():
+            g = targets[dst.allocation].view(part.span, gradient_dtype(part))
+            given = g.copy()
+            if list(self.hits(part)):
+                self.rows.clear()
+            if not followed:
+                continue
+            src = same_part(event.arrays[1], path)
+            for at in self.hits(src):
+                self.add(event, "copy", None, event.where, self.name(event.arrays[1]), float(given[at]))
+            if targets is not space:
+                g[...] = 0
+                add_into(targets[src.allocation].view(src.span, gradient_dtype(src)), given, src.span)
+
+    def hits(self, a: array) -> Iterator[tuple[int, ...]]:
+        """The indices, with the component, under which an array has the cell; several where it overlaps itself."""
+        cell, span = self.cell, a.span
+        if not cell.inside(span):
+            return
+        offsets = np.full(span.shape, span.offset, np.int64)
+        for axis, (n, stride) in enumerate(zip(span.shape, span.strides, strict=True)):
+            steps = np.arange(n, dtype=np.int64) * stride
+            offsets += steps.reshape([n if k == axis else 1 for k in range(len(span.shape))])
+        gap = cell.offset - offsets
+        size = cell.dtype.itemsize // cell.k
+        for at in np.argwhere((gap >= 0) & (gap < span.itemsize)):
+            index = tuple(int(i) for i in at)
+            yield index if span.itemsize == size else (*index, int(gap[index]) // size)
+
+
+@dataclass
+class Log:
+    """The arrays into which a watched adjoint writes its contributions: site, thread, value."""
+
+    watched: Watched
+    rank: int
+    site: np.ndarray = field(init=False)
+    thread: np.ndarray = field(init=False)
+    value: np.ndarray = field(init=False)
+    state: np.ndarray = field(init=False)
+    sum: np.ndarray = field(init=False)
+    many: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        sites = len(self.watched.sites)
+        self.site, self.thread = np.empty(ENTRIES, np.int32), np.empty((ENTRIES, self.rank), np.int32)
+        self.value, self.state = np.empty(ENTRIES, np.float64), np.zeros(2, np.int64)
+        self.sum, self.many = np.zeros(sites, np.float64), np.zeros(sites, np.int64)
+
+    @property
+    def arrays(self) -> Sequence[np.ndarray]:
+        return self.site, self.thread, self.value, self.state, self.sum, self.many

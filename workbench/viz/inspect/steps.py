@@ -1,0 +1,110 @@
+"""What the microscope shows: the steps of one thread, as a table and as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import Where
+from ...tables import aligned, html_table
+from ..data.text import clean, json_number, json_place
+
+
+@dataclass(frozen=True)
+class Step:
+    """One statement on the way down (phase "forward") or its adjoint on the way back ("reverse").
+
+    name: of the local, or of the memory cell (`x[2]`). value: a number, or tuples of numbers for vectors and matrices;
+    "not kept" where it rests on memory that was overwritten and not kept.
+    adjoint: of that value, complete; None on the way down, and where no derivative reaches it. depth: of calls.
+    iteration: the turn, from 0, of every loop around it, outer first. produced_by: the step that made the value; on
+    the way back the step on the way down. aliases: all other names of this one value.
+    """
+
+    phase: str
+    where: Where | None
+    name: str
+    value: Any
+    adjoint: Any = None
+    depth: int = 0
+    iteration: tuple[int, ...] = ()
+    produced_by: int | None = None
+    aliases: tuple[str, ...] = ()
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "phase": self.phase, "where": json_place(self.where), "name": self.name, "value": plain(self.value),
+            "adjoint": plain(self.adjoint), "depth": self.depth, "iteration": list(self.iteration),
+            "produced_by": self.produced_by, "aliases": list(self.aliases), "note": self.note,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Microscope:
+    """One thread of the launch at `event` (its position in `tape.events`). `note`: what is missing, and why."""
+
+    event: int
+    heading: str
+    thread: tuple[int, ...]
+    steps: tuple[Step, ...]
+    note: str = ""
+
+    def find(self, name: str, iteration: tuple[int, ...] | None = None, phase: str = "forward") -> list[Step]:
+        """The steps of a name or of an alias of it, in the order they ran."""
+        return [
+            s for s in self.steps
+            if s.phase == phase and name in (s.name, *s.aliases) and (iteration is None or s.iteration == iteration)
+        ]  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; NaN and infinities as text."""
+        return {
+            "event": self.event, "heading": self.heading, "thread": list(self.thread),
+            "steps": [s.to_json() for s in self.steps], "note": self.note,
+        }  # fmt: skip
+
+    @property
+    def title(self) -> str:
+        return clean(f"{self.heading}, thread {', '.join(map(str, self.thread))}")
+
+    def table(self) -> list[tuple[str, ...]]:
+        """The steps as texts, below a head."""
+        out = [("", "line", "name", "value", "adjoint", "turn", "")]
+        for s in self.steps:
+            line = "" if s.where is None else f"{s.where.line}: {'  ' * s.depth}{clean(s.where.text.strip())}"
+            names = clean(" = ".join([s.name, *s.aliases]))
+            turn = ", ".join(map(str, s.iteration))
+            out.append(("↓" if s.phase == "forward" else "↑", line, names, shown(s.value),
+                        "" if s.adjoint is None else shown(s.adjoint), turn, clean(s.note)))  # fmt: skip
+        return out
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title, *aligned(self.table()), *([self.note] if self.note else [])])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self.table()
+        look = ";vertical-align:top;white-space:pre"
+        return html_table(self.title, head, rows, style=look, head_style=look, heads=False, note=self.note)
+
+
+def plain(value: Any) -> Any:
+    """Numbers as JSON can hold them."""
+    if isinstance(value, tuple):
+        return [plain(v) for v in value]
+    return json_number(value) if isinstance(value, float) else value
+
+
+def held(value: Any) -> Any:
+    """A number of the interpreter as a Python one; tuples for vectors and matrices."""
+    if isinstance(value, np.ndarray):
+        return tuple(held(v) for v in value) if value.ndim else value.item()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(shown(v) for v in value)})"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

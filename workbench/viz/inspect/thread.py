@@ -1,0 +1,359 @@
+"""One thread of one launch, run in the interpreter: down through its statements and back up through their adjoints.
+
+Invariants: a value has one step on the way down, where it was made; a copy (`b = a`, a branch, a turn of a loop) is
+another name of it, never another step. What rests on bytes that the tape did not keep is "not kept", never a number.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...arrays.allocation import Allocation
+from ...arrays.span import byte_entries
+from ...arrays.workspace import Workspace
+from ...errors import BoundsError, Where
+from ...kernels import ir
+from ...kernels.interpreter import run
+from ...kernels.interpreter.unknown_bytes import Doubt, cell_of
+from ...kernels.ir import Stmt, Value, root, walk
+from ...kernels.ops import control
+from ...kernels.ops import memory as mem
+from ...kernels.passes.unpruned_adjoint import Moment, Working, working
+from ...kernels.types import is_float
+from ...tapes.events import Event
+from ...tapes.rerun import THREADS, Copies
+from .local_names import Taken, aliases, frame_of
+from .steps import Step, held, shown
+
+CAP = 5_000  # steps
+BUDGET = 300_000  # statements of a thread: half a second
+NOT_KEPT = "not kept"  # in place of a value
+_WRITES = (mem.STORE, *mem.ATOMICS)
+_working: weakref.WeakKeyDictionary[ir.Function, dict[Any, Working]] = weakref.WeakKeyDictionary()
+
+
+class Done(Exception):
+    """Raised to leave the run once every wanted step has been seen."""
+
+
+def working_of(event: Event) -> Working:
+    """The adjoint of a launch with every statement left in; made once per form of launch."""
+    plan, back = event.command.plan, event.reverse
+    groups = plan.changing
+    active = back.reverse.active if back is not None else None
+    made = _working.setdefault(plan.program.function, {})
+    if (active, groups) not in made:
+        made[active, groups] = working(plan.program.function, active, groups)
+    return made[active, groups]
+
+
+class Thread:
+    """One thread, run down and back up. `status`: of each memory, which bytes are known, and which certainly."""
+
+    def __init__(
+        self, event: Event, thread: tuple[int, ...], status: dict[Allocation, tuple[np.ndarray, np.ndarray]]
+    ):  # fmt: skip
+        self.event, self.thread = event, thread
+        self.work = working_of(event)
+        self.steps: list[Step] = []
+        self.made: dict[Value, int] = {}  # the step that made a value
+        self.names: dict[int, dict[str, None]] = {}  # further names of the value of a step
+        self.at: dict[tuple[Stmt, tuple[int, ...]], int] = {}
+        self.cells: dict[tuple, int] = {}  # memory that the thread has written: the step that made what is there
+        self.turn: dict[Stmt, int] = {}
+        self.taken: Taken = {}
+        self.note = ""
+        self.status = status
+        self.doubt: Doubt | None = None
+        self.missing = self.hidden = False  # is there a value, or a statement, that is not known
+        self.present: dict[str, None] = {}  # arrays that are shown as they are now
+        self.certain: list[tuple[int, np.ndarray]] = []
+        self.around: dict[Stmt, tuple[Stmt, ...]] = {}
+        self.testing: set[Stmt] = set()
+        self._place(self.work.primal.body, ())
+
+    def _place(self, region: ir.Region, around: tuple[Stmt, ...]) -> None:
+        for stmt in region.body:
+            self.around[stmt] = around
+            is_loop = stmt.row in (control.FOR, control.WHILE)
+            for k, inner in enumerate(stmt.regions):
+                if stmt.row is control.WHILE and k == 0:
+                    self.testing.update(walk(inner))
+                self._place(inner, (*around, stmt) if is_loop else around)
+
+    @property
+    def threads(self) -> list[tuple[int, ...]]:
+        """The threads to run: this one; also all before it if the kernel uses the result of an atomic."""
+        dims, back = self.event.command.plan.form.dims, self.event.reverse
+        if back is None or not back.reverse.ordered or math.prod(dims) > THREADS:
+            return [self.thread]
+        everybody = itertools.product(*map(range, dims))
+        return [*itertools.takewhile(lambda t: t != self.thread, everybody), self.thread]
+
+    def run(self, function: ir.Function, args: list, see: Callable[[Stmt, run.Values], None]) -> bool:
+        """Run the function and call `see` for each statement of the thread; False if it ran into `BUDGET`."""
+        left = BUDGET
+
+        def trace(thread: tuple[int, ...], stmt: Stmt, values: run.Values) -> None:
+            nonlocal left
+            if self.doubt is not None:
+                self.doubt.see(thread, stmt, values)
+            if thread == self.thread:
+                left -= 1
+                if left < 0:
+                    raise TimeoutError
+                see(stmt, values)
+
+        try:
+            run.run(function, self.event.command.plan.form.dims, args, trace=trace, threads=self.threads)
+        except Done:
+            return True
+        except TimeoutError:
+            return False
+        except BoundsError:
+            if self.doubt is None:
+                raise
+            self.hidden = True  # by an index that is not the launch's
+        return True
+
+    def doubtful(self, function: ir.Function, copies: Copies) -> Doubt | None:
+        """The tracker of unknown bytes; None if the launch reads known bytes only."""
+        masks = {a: known for a, (known, _) in self.status.items()}
+        read = self.event.reads
+        if any(stmt.row in mem.ATOMICS for stmt in walk(self.work.primal.body)):  # they may read what they write
+            read = (*read, *self.event.writes)
+        if all(byte_entries(span, masks[span.allocation]).all() for span in read):
+            return None
+        for a, known in masks.items():  # whatever is there would do, but zeros seldom lead outside of arrays
+            copies.memory[a][~known] = 0
+        memory = [(copies.memory[a], known.copy()) for a, known in masks.items()]
+        shadows = [(data, np.ones(len(data), bool)) for data in copies.shadows.values()]
+        return Doubt(function, self.work.turns, memory + shadows)
+
+    def known(self, value: Value, values: run.Values) -> Any:
+        """A value as shown: a number, tuples of them, or "not kept" if it rests on unknown bytes."""
+        if self.doubt is None or value not in self.doubt:
+            return held(values[value])
+        self.missing = True
+        return NOT_KEPT
+
+    def notes(self) -> str:
+        texts = [self.note] if self.note else []
+        if self.missing or self.hidden:
+            texts.append('Not kept: memory that was overwritten, and that no gradient needs, with all that was computed'
+                         ' from it; wb.Tape(keep="all") keeps everything.')  # fmt: skip
+        if self.hidden:
+            texts.append("What ran behind a condition, a loop bound or an index on such a value is left out.")
+        if self.present:
+            names = ", ".join(self.present)
+            texts.append(f"As memory is now, which the tape does not watch: {names}.")
+        return " ".join(texts)
+
+    # ---- down
+
+    def down(self, copies: Copies) -> None:
+        self.doubt = self.doubtful(self.work.primal, copies)
+        self.certain = [
+            (copies.memory[a].__array_interface__["data"][0], certain)
+            for a, (_, certain) in self.status.items() if not certain.all()
+        ]  # fmt: skip
+        complete = self.run(self.work.primal, copies.primal(), self.see)
+        if len(self.steps) >= CAP // 2 or not complete:
+            self.note = f"The first {len(self.steps)} steps on the way down are shown: the cap is {CAP} in all."
+        for k, names in aliases(self.steps, self.names, self.taken, self.work.primal).items():
+            self.steps[k] = replace(self.steps[k], aliases=tuple(names))
+
+    def see(self, stmt: Stmt, values: run.Values) -> None:
+        row = stmt.row
+        if self.doubt is not None and (self.doubt.dark(stmt) or stmt in self.doubt.missed):
+            self.skip(stmt)
+        elif stmt in self.work.turns:
+            loop, region = self.work.turns[stmt]
+            if region is loop.regions[-1]:
+                self.begin_turn(loop)
+        elif row is control.IF:
+            taken = bool(values[stmt.args[0]])
+            if stmt.where is not None:
+                self.taken.setdefault((frame_of(stmt.where), stmt.where.line), []).append((self.iteration(stmt), taken))
+            self.pass_on(stmt.outs, stmt.regions[0 if taken else 1].results)
+        elif row in (control.FOR, control.WHILE):
+            turned = self.turn.pop(stmt, None) is not None
+            fixed = 3 if row is control.FOR else 0
+            self.pass_on(stmt.outs, _results(stmt) if turned else stmt.args[fixed:])
+        elif row is control.CALL:
+            self.pass_on(stmt.outs, stmt.regions[0].results)
+        elif row is mem.LOAD:
+            self.load(stmt, values)
+        elif row is mem.STORE or row in mem.ATOMICS:
+            self.store(stmt, values)
+        elif stmt.outs and stmt.outs[0].name and not stmt.outs[0].name.startswith("$"):
+            self.enter(stmt, stmt.outs[0].name, self.known(stmt.outs[0], values))
+
+    def skip(self, stmt: Stmt) -> None:
+        """A statement that depends on an unknown value: forget what it may have made."""
+        self.hidden = True
+        self.turn.pop(stmt, None)
+        self.cells.clear()
+        for out in stmt.outs:
+            self.made.pop(out, None)
+
+    def begin_turn(self, loop: Stmt) -> None:
+        turn = self.turn[loop] = self.turn.get(loop, -1) + 1
+        fixed, body = (3, loop.regions[-1].params[1:]) if loop.row is control.FOR else (0, loop.regions[-1].params)
+        self.pass_on(tuple(body), _results(loop) if turn else loop.args[fixed:])
+        if loop.row is control.WHILE:
+            self.pass_on(tuple(loop.regions[0].params), tuple(body))
+
+    def pass_on(self, to: tuple[Value, ...], come: tuple[Value, ...]) -> None:
+        """A copy: another name of the same value, made by the same step."""
+        found = [(t, self.made.get(c)) for t, c in zip(to, come, strict=True)]
+        for value, step in found:
+            self.made.pop(value, None)
+            if step is not None:
+                self.made[value] = step
+                if value.name and not value.name.startswith("$") and value.name != self.steps[step].name:
+                    self.names.setdefault(step, {})[value.name] = None
+
+    def iteration(self, stmt: Stmt) -> tuple[int, ...]:
+        loops = self.around[stmt]
+        turns = [self.turn.get(loop, -1) for loop in loops]
+        if stmt in self.testing and loops:
+            turns[-1] += 1  # the condition belongs to the turn that it lets in
+        return tuple(max(t, 0) for t in turns)
+
+    def enter(self, stmt: Stmt, name: str, value: Any, produced: int | None = None, note: str = "") -> int:
+        if len(self.steps) >= CAP // 2:
+            raise Done
+        iteration, k = self.iteration(stmt), len(self.steps)
+        self.steps.append(Step("forward", stmt.where, name, value, None, _depth(stmt.where), iteration,
+                               produced, (), note))  # fmt: skip
+        self.at[stmt, iteration] = k
+        for out in stmt.outs:
+            self.made[out] = k
+        return k
+
+    def cell(self, stmt: Stmt, values: run.Values) -> tuple[str, tuple[int, ...] | None]:
+        """The memory cell of a statement: as text, and as something to compare."""
+        name = root(stmt.args[0]).name
+        if self.doubt is not None and self.doubt.indexed(stmt):
+            self.missing = True
+            return f"{name}[?]", None
+        index, *key = cell_of(stmt, values)
+        return f"{name}[{', '.join(map(str, index))}]", tuple(key)
+
+    def load(self, stmt: Stmt, values: run.Values) -> None:
+        cell, key = self.cell(stmt, values)
+        name = stmt.outs[0].name
+        if name.startswith("$"):
+            name = ""
+        before = None if key is None else self.cells.get(key)
+        value = self.known(stmt.outs[0], values)
+        if before is None and key is not None and value is not NOT_KEPT:
+            self.look(root(stmt.args[0]).name, *key)
+        self.enter(stmt, name or cell, value, before, f"reads {cell}" if name else "")
+        if before is not None:  # reading back is a copy
+            self.made[stmt.outs[0]] = before
+
+    def look(self, name: str, address: int, size: int) -> None:
+        """Would the tape know if somebody had changed this memory since."""
+        for start, certain in self.certain:
+            if start <= address < start + len(certain) and not certain[address - start :][:size].all():
+                self.present[name] = None
+
+    def store(self, stmt: Stmt, values: run.Values) -> None:
+        cell, key = self.cell(stmt, values)
+        value = stmt.args[-1]
+        producer = self.made.get(value)
+        note = "" if stmt.row is mem.STORE else stmt.row.name
+        k = self.enter(stmt, cell, self.known(value, values), producer, note)
+        if key is None:
+            self.cells.clear()
+        else:
+            self.cells[key] = k if producer is None or stmt.row is not mem.STORE else producer
+
+    # ---- back up
+
+    def up(self, copies: Copies, space: Workspace, helpers: list) -> None:
+        if self.work.function is None:
+            self.note = self.note or "No gradient is asked for on this launch's way: there is nothing to reverse."
+            return
+        command, back = self.event.command, self.event.reverse
+        self.doubt = self.doubtful(self.work.function, copies)
+        args = copies.primal() + [copies.shadow(command.places[k]) for k in back.shadows] + helpers
+        if not self.run(self.work.function, args, self.see_back):
+            self.note = f"The way back is too long to be shown: a thread is given up on after {BUDGET} statements."
+
+    def see_back(self, stmt: Stmt, values: run.Values) -> None:
+        moment = self.work.moments.get(stmt)
+        if moment is None:
+            if stmt.row is mem.ACCUMULATE and root(stmt.args[0]).belongs_to in self.declared:
+                self.steps.append(self.of_scalar(stmt, values))
+            return
+        if len(self.steps) >= CAP:
+            raise Done
+        if self.doubt is not None and self.doubt.dark(stmt):
+            return
+        k = self.at.get((moment.stmt, tuple(int(values[t]) for t in moment.turns)))
+        if k is None:
+            return
+        step, stmt = self.steps[k], moment.stmt
+        floats = (
+            is_float(stmt.args[-1].type) if stmt.row in _WRITES else bool(stmt.outs) and is_float(stmt.outs[0].type)
+        )
+        if not floats:
+            return
+        g = moment.adjoints[0]
+        adjoint = None if g is None else self.known(g, values)
+        note = self.noted(stmt, values, step, moment, adjoint)
+        self.steps.append(replace(step, phase="reverse", adjoint=adjoint, produced_by=k, note=note))
+
+    @property
+    def declared(self) -> dict[str, int]:
+        """The declared scalars, with their positions."""
+        command = self.event.command
+        return {command.program.leaves[k].name: k for k in command.declared}
+
+    def of_scalar(self, stmt: Stmt, values: run.Values) -> Step:
+        """The last step of all: what the thread gives to a scalar parameter with a gradient."""
+        k = self.declared[root(stmt.args[0]).belongs_to]
+        param = self.event.command.program.function.params[k]
+        value = held(np.asarray(self.event.command.flat[k], param.type.numpy))  # type: ignore[attr-defined]
+        adjoint = self.known(stmt.args[-1], values)
+        return Step("reverse", param.where, param.name, value, adjoint, note=f"added to d {param.name}")
+
+    def noted(self, stmt: Stmt, values: run.Values, step: Step, moment: Moment, adjoint: Any) -> str:
+        """What the adjoint does to memory; and what the replay found otherwise than the launch."""
+        cell = step.note.removeprefix("reads ") if step.note.startswith("reads ") else step.name
+        note = ""
+        if adjoint is not None and stmt.row is mem.LOAD:
+            note = f"added to d {cell}"
+        elif adjoint is not None and stmt.row is mem.STORE:
+            note = f"taken from d {cell}, which becomes 0"
+        elif adjoint is not None and stmt.row in mem.ATOMICS:
+            note = f"{stmt.row.name}: from d {cell}"
+        again = moment.values[0] if moment.values and stmt.row not in _WRITES else None
+        if step.value is NOT_KEPT or (again is not None and self.doubt is not None and again in self.doubt):
+            return note
+        if again is not None and (now := held(values[again])) != step.value and not _both_nan(now, step.value):
+            note = f"was {shown(step.value)}, now {shown(now)}" + (f"; {note}" if note else "")
+        return note
+
+
+def _results(loop: Stmt) -> tuple[Value, ...]:
+    """The values that one turn of a loop passes to the next."""
+    return loop.regions[-1].results[1:] if loop.attr.breaks else loop.regions[-1].results
+
+
+def _both_nan(a: Any, b: Any) -> bool:
+    return np.array_equal(np.asarray(a, float), np.asarray(b, float), equal_nan=True)
+
+
+def _depth(where: Where | None) -> int:
+    return 0 if where is None or where.caller is None else 1 + _depth(where.caller)
