@@ -245,13 +245,13 @@ def test_names_of_the_user_are_cleaned_of_what_a_page_cannot_carry():
 
 def test_the_ledger_of_a_view_sums_to_the_gradient(view, springs):
     x = springs[1]["positions"]
-    message, _ = ask(view, ask="ledger", array=view._number(x), element=[7, 0], cursor=0)
+    message, _ = ask(view, ask="ledger", array=view.number_of(x), element=[7, 0], cursor=0)
     assert message["ok"]["published"] == pytest.approx(float(x.grad.numpy()[7, 0]))
     assert sum(row["value"] for row in message["ok"]["rows"]) == pytest.approx(message["ok"]["total"])
 
 
 def test_at_the_end_of_the_tape_the_ledger_is_the_seed(view, springs):
-    message, _ = ask(view, ask="ledger", array=view._number(springs[1]["loss"]), element=[0], cursor=5)
+    message, _ = ask(view, ask="ledger", array=view.number_of(springs[1]["loss"]), element=[0], cursor=5)
     assert [row["kind"] for row in message["ok"]["rows"]] == ["seed"] and message["ok"]["published"] == 1.0
 
 
@@ -357,7 +357,7 @@ def test_seeds_of_the_users_own_are_walked_beside_the_last_ones(view, springs):
     seed = wb.array(np.full((12, 3), 2.0, np.float32), dtype=wb.vec3)
     view.set_seeds({x: seed}, text="two everywhere")
     assert view.levels_meta["seed"] == "two everywhere" and level_of(view, 0, x) != before
-    found, blobs = view.answer({"ask": "heat", "array": view._number(x), "cursor": 5})
+    found, blobs = view.answer({"ask": "heat", "array": view.number_of(x), "cursor": 5})
     assert np.all(np.frombuffer(blobs[2], np.float32) == 2.0)
     view.set_seeds(None)
     assert level_of(view, 0, x) == before

@@ -176,7 +176,7 @@ class View(anywidget.AnyWidget):
         self.moments: Moments | None = None
         self._grids: dict[tuple[int, ...], int] = {}
         self._retrace: Callable[..., Any] | None = None if wrong is None else wrong.retrace
-        self._seeds: Mapping[Allocation, Any] | None = None if wrong is None else wrong._seeds
+        self._seeds: Mapping[Allocation, Any] | None = None if wrong is None else wrong.seeds
         with memory.LOCK, memory.unrecorded(), _no_collector():
             self._trace = structure(tape)
             self._columns = Columns(self._trace, folds(tape), self._grid_numbers())
