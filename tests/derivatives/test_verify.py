@@ -227,6 +227,7 @@ def test_a_gradient_that_is_not_finite_is_wrong():
     assert report.wrong and report.wrong[0].max_abs == np.inf
 
 
+@pytest.mark.slow
 def test_a_recorded_tape_is_checked_with_its_host_writes_and_left_as_it_was():
     x, h, y = f32(X, requires_grad=True), wb.zeros(6), wb.zeros(6)
     with wb.Tape(keep="all") as tape:
@@ -448,6 +449,7 @@ def valley(x):
     return loss
 
 
+@pytest.mark.slow
 def test_scipy_minimizes_a_kernel():
     from scipy.optimize import check_grad, minimize, rosen, rosen_der
 
@@ -550,6 +552,7 @@ def test_a_hessian_times_a_vector_is_exact(backend: str):
     np.testing.assert_array_equal(x.grad.numpy(), np.zeros(4))
 
 
+@pytest.mark.slow
 def test_a_hessian_reaches_through_copies_fills_and_stores_in_place():
     @wb.kernel
     def powers(x: wb.array(dtype=wb.float64), h: wb.array(dtype=wb.float64)):

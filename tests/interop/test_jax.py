@@ -102,6 +102,7 @@ def aligned(n):
     return wb.from_numpy(np.ndarray((n,), np.float32, raw, start))
 
 
+@pytest.mark.slow
 def test_memory_lent_to_jax_cannot_be_written_until_jax_drops_it(jax):
     a = aligned(32)
     a.fill_(3.0)
@@ -166,6 +167,7 @@ def test_python_numbers_and_integers_and_several_outputs_in_float64(jax, x64):
     np.testing.assert_allclose(g, 3 * np.float64(X) ** 2 + 8 * np.float64(X) ** 3, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_vectors_are_trailing_axes(jax):
     jnp = jax.numpy
     f = wb.interop.jax.function(turn, dim=lambda v, axis: v.shape[0])

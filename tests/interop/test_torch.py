@@ -597,6 +597,7 @@ def test_what_does_not_fit_a_function_is_said() -> None:
         wb.interop.torch.function(square, dim=2)(wb.ones(2, dtype=F, requires_grad=True))
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_call_and_its_graph() -> None:
     f = wb.interop.torch.function(square, dim=2)
     t = leaf(1.0, 2.0)

@@ -180,6 +180,7 @@ EXTREMES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("type", [s for s in SCALARS], ids=str)
 def test_constants_arrive_bit_by_bit(type):
     values = EXTREMES[type.name]

@@ -230,6 +230,7 @@ def collected(backend, threads, cells):
     return shared, [*fields, count.numpy().copy(), total.numpy().copy(), y.numpy().copy(), x.grad.numpy().copy()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cells", [1, 7])
 def test_fields_of_structs_and_mixed_types_are_added_exactly(monkeypatch, cells):
     """Fields lie apart from each other, so only a struct of one field is shared, and nothing beside a count of ints."""

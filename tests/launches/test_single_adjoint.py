@@ -96,6 +96,7 @@ def test_strided_views_and_float16():
     assert dx.numpy().tolist() == [2, 0, 40, 0, 600, 0]
 
 
+@pytest.mark.slow
 def test_a_wide_launch_agrees_with_the_tape():
     n = 40_000
     x, w, y = made(np.linspace(-1, 1, n), requires_grad=True), made([2.0], requires_grad=True), wb.zeros(n, dtype=F)

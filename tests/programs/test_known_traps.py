@@ -363,6 +363,7 @@ LOOPS: dict = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops_have_the_derivative_of_what_they_carry(name: str):
     kernel, closed = LOOPS[name]

@@ -41,6 +41,7 @@ def report(program, c=False):
     return f"{fuzz.check(small, c).detail}\n{fuzz.describe(small)}"
 
 
+@pytest.mark.slow
 @pytest.mark.needs_cc
 @pytest.mark.parametrize("seed", range(1000, 1006))
 def test_the_c_backend_agrees_with_the_interpreter(seed):

@@ -135,6 +135,7 @@ def fuzzed(program, contents, capture):
     return finals, {n: fuzz.plain(arrays[n].grad) for n in contents if arrays[n].grad is not None}
 
 
+@pytest.mark.slow
 def test_replays_of_random_programs_are_bit_for_bit_what_they_would_do_again():
     counts = collections.Counter()
     for seed in range(60 if wb.config.backend == "numpy" else 30):
@@ -157,6 +158,7 @@ def test_replays_of_random_programs_are_bit_for_bit_what_they_would_do_again():
     assert counts["same"] >= 0.8 * counts.total(), counts
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("what", [
     lambda x, y: x.numpy(), lambda x, y: x.list(), lambda x, y: x[0], lambda x, y: x[0:1].item(),
     lambda x, y: np.asarray(x), lambda x, y: x.ptr, lambda x, y: wb.to_torch(x),

@@ -78,6 +78,7 @@ def pendulum_end(steps: int, k: np.ndarray) -> np.ndarray:
     return x
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("budget", [1, 2, 3, 7, 19, 20, 50])
 @pytest.mark.parametrize("steps", [1, 2, 20])
 def test_the_gradient_is_that_of_the_plain_tape_to_the_last_bit(steps, budget):
@@ -98,12 +99,14 @@ def fewest(steps: int, copies: int) -> int:
     return r * steps - math.comb(copies + r, copies + 1)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("steps", "budget"), [(20, 3), (33, 5), (50, 1), (64, 64)])
 def test_as_few_steps_run_again_as_theory_allows(steps, budget):
     _, _, loop = pendulums(steps, budget)
     assert loop.recomputed == fewest(steps, min(budget, steps - 1))
 
 
+@pytest.mark.slow
 def test_a_thousand_steps_in_the_memory_of_thirty(backend):
     _, plain, _ = pendulums(1000, None)
     seen, tape, loop = pendulums(1000, 30)

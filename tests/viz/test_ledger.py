@@ -361,6 +361,7 @@ def ledgers(program: fuzz.Program, tape: wb.Tape, arrays: dict, seeds: dict) -> 
     return found
 
 
+@pytest.mark.slow
 def test_on_random_tapes_the_rows_sum_to_what_the_walk_says(backend):
     """Views, structs, atomics, loops, copies, overwrites in place; the sum is checked by `ledger` itself too."""
     programs, rows, refused = 60 if backend == "numpy" else 6, [], []
@@ -390,7 +391,9 @@ def test_on_random_tapes_the_rows_sum_to_what_the_walk_says(backend):
     assert sum(rows) > 2 * programs and len(refused) <= 0.1 * programs, refused
 
 
+@pytest.mark.sampled
 @pytest.mark.needs_cc
+@pytest.mark.parametrize("backend", ["numpy"], indirect=True)
 @pytest.mark.parametrize("seed", [3, 11, 24, 311])
 def test_both_backends_give_the_same_rows(seed):
     program, found = fuzz.make(seed), []
@@ -412,6 +415,7 @@ def wave(u: wb.array(dtype=float), old: wb.array(dtype=float), k: wb.array(dtype
     old[i] = 2.0 * u[i] - old[i] + k[i] * u[i]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", [None, *range(8)])
 def test_memory_that_was_not_kept_makes_no_difference(seed):
     """Contributions are computed from what adjoints read, which is kept: a tape that keeps all gives the same rows."""

@@ -86,6 +86,7 @@ def test_the_columns_of_levels_say_what_the_trace_says():
     assert found == {(lanes[level.allocation], n): (pytest.approx(level.max_abs), level.state) for n, level in given}
 
 
+@pytest.mark.slow
 def test_a_structure_with_the_levels_of_a_walk_is_the_trace(springs):
     tape = springs[0]
     whole, bare, walked = gather(tape), structure(tape), levels(tape)
@@ -465,6 +466,7 @@ def test_the_wheel_carries_the_page(tmp_path):
     assert {f"workbench/viz/live/{n}" for n in (*SCRIPTS, "seeds.js", "view.css")} <= names
 
 
+@pytest.mark.slow
 def test_to_look_costs_a_recording_nothing():
     code = "import workbench as wb, sys; print('anywidget' in sys.modules, 'workbench.viz.live.view' in sys.modules)"
     import subprocess

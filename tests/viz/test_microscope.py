@@ -277,6 +277,7 @@ def probe(name: str, file: str):
     return scope["probe"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", "qabz")
 def test_adjoints_of_locals_are_the_differences_of_the_loss_by_them(name):
     """d loss / d local, by adding a small number to it there; several steps of one name add up."""
@@ -297,6 +298,7 @@ def test_adjoints_of_locals_are_the_differences_of_the_loss_by_them(name):
     assert shifted and sum(s.adjoint for s in shifted) == pytest.approx(want, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_what_a_thread_adds_is_what_the_ledger_says_of_it():
     """Two ways to the same numbers: the log of the watched adjoint, and the steps of the microscope."""
     programs, compared, refused = (4 if wb.config.backend == "c" else 40), 0, []
@@ -577,6 +579,7 @@ def test_an_index_in_doubt_that_leads_outside_ends_what_is_shown():
     assert value(m, "a") == 6.0 and not m.find("y[0]") and "left out" in m.note
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("less", [0.0, 0.5])
 def test_what_is_shown_is_what_a_tape_that_keeps_all_shows(less):
     """Random programs: every value and adjoint that is not said to be unknown, to the last bit."""
@@ -653,6 +656,7 @@ def test_memory_that_somebody_else_changed_since_is_not_shown():
     assert {s.value for s in m.find("x[0]")} == {NOT_KEPT} and adjoint(m, "y[0]") == 1.0
 
 
+@pytest.mark.slow
 def test_a_checkpointed_loop_leaves_what_was_before_it():
     x, y, z = leaf(X), wb.zeros(N, dtype=F), wb.zeros(N, dtype=F)
 

@@ -115,12 +115,14 @@ def overlap_of(a: Mark, b: Mark) -> bool:
 # ---- the scene as data
 
 
+@pytest.mark.sampled
 def test_ids_are_unique_and_the_same_trace_gives_the_same_picture(trace: Trace) -> None:
     scene = draw(trace)
     assert [key for key, number in Counter(item.id for item in scene.marks).items() if number > 1] == []
     assert render(draw(trace)) == render(scene)
 
 
+@pytest.mark.sampled
 def test_no_two_labels_overlap_and_none_leaves_the_picture(trace: Trace) -> None:
     scene = draw(trace)
     labels = scene.labels()
@@ -326,6 +328,7 @@ def test_the_hidden_middle_says_how_many_and_keeps_its_flags() -> None:
     assert fold_flags(trace.events)["nan"] == 1
 
 
+@pytest.mark.slow
 def test_the_mark_budget_holds_however_long_or_wide_the_tape_is() -> None:
     for trace in (samples.long(5000), crowd(1000), samples.many_names("f", 5000)):
         scene = draw(trace)
@@ -381,6 +384,7 @@ def test_partly_changed_pieces_are_only_bounds_and_say_so() -> None:
     assert rows
 
 
+@pytest.mark.slow
 def test_the_work_grows_linearly_with_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Counter[str]()
     places = ((lanes, "pieces"), (lanes, "runs"), (lanes.Adjoints, "_close"), (lanes.Values, "close"))
