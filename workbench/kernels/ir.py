@@ -42,7 +42,7 @@ class Role(enum.Enum):
 
     @property
     def mirrors(self) -> bool:
-        """Is the parameter an array laid out like the one it belongs to."""
+        """True for an array laid out like the one it belongs to."""
         return self in (Role.SHADOW, Role.TANGENT, Role.AFTER, Role.TIES)
 
 
@@ -271,5 +271,5 @@ class Builder:
 
 
 def is_value(type: Type) -> bool:
-    """May a value of this type be carried through control flow."""
+    """True for the types that control flow can carry: all but arrays and stacks."""
     return not isinstance(type, (Array, Stack))

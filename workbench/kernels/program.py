@@ -101,12 +101,12 @@ class Program:
 
     @cached_property
     def takes_numbers(self) -> bool:
-        """Is any flat parameter not an array."""
+        """True if any flat parameter is not an array."""
         return len(self.array_positions) < len(self.leaves)
 
     @cached_property
     def asks_thread(self) -> bool:
-        """Does the kernel ask which thread it is."""
+        """True if the kernel asks which thread it is."""
         return any(s.row is control.TID for s in walk(self.function.body))
 
     def once(self, make: Callable[..., Any], *args: Any) -> Any:

@@ -246,7 +246,7 @@ def shadow_type(type: Type) -> Any:
 
 
 def is_float(type: Type) -> bool:
-    """Has this type a derivative: a float scalar, or a composite or array of one."""
+    """True for types that have a derivative: a float scalar, or a composite or array of one."""
     if isinstance(type, Array):
         return is_float(type.dtype)
     return isinstance(type, (Scalar, Composite)) and type.scalar.kind == "f"

@@ -82,7 +82,7 @@ def coming() -> list[Future]:
 
 
 def lost(future: Future) -> bool:
-    """Will nobody complete it: it was begun by the parent of this forked process."""
+    """True for a future that nobody completes: the parent of this forked process began it."""
     return future not in _coming and not future.done()
 
 

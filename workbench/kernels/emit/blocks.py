@@ -116,7 +116,7 @@ def _floats(type: Type) -> bool:
 
 
 def _returns(s: Stmt, function: Function) -> bool:
-    """Does an atomic do something else than add, or is what it found used."""
+    """True for an atomic that does something else than add, or whose result is used."""
     return s.row is not rows.ATOMIC_ADD or s.outs[0] in used(function.body)
 
 

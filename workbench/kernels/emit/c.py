@@ -123,7 +123,7 @@ def head(name: str, row: Row, scalar: Scalar) -> str:
 
 
 def after(row: Row, scalar: Scalar) -> str:
-    """What the cell holds after an atomic, when it held `old`."""
+    """The text of what a cell that held `old` holds after an atomic."""
     assert isinstance(row.c, str)
     return row.c.format("old", *(("expected", "v") if row is rows.ATOMIC_CAS else ("v",)), T=scalar.c)
 

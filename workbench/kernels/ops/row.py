@@ -142,12 +142,12 @@ class Row:
 
     @property
     def writes(self) -> bool:
-        """Does it change a cell of an array: its first argument, then the indices, last the value."""
+        """True if it changes a cell of an array: its first argument, then the indices, last the value."""
         return self.effect in (Effect.WRITES, Effect.ACCUMULATES)
 
     @property
     def touches(self) -> bool:
-        """Does it read or change a cell of an array: its first argument, then the indices."""
+        """True if it reads or changes a cell of an array: its first argument, then the indices."""
         return self.effect is Effect.READS or self.writes
 
     def compute(self, *args, attr=None, types=None):

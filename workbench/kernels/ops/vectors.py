@@ -208,7 +208,7 @@ def _runtime_indices(v: Type, indices: tuple[Type, ...]) -> Type:
 
 
 def _is_at(i: Any, k: int, n: int, type: Type) -> Any:
-    """Does the index name place k of n, counted from either end."""
+    """True where the index names place k of n, counted from either end."""
     here = EQ(i, k)
     return here if type.scalar.kind == "u" else LOGICAL_OR(here, EQ(i, k - n))  # type: ignore[attr-defined]
 
@@ -340,7 +340,7 @@ CROSS = multilinear("cross", 2, type=_cross_type, expand=cross_product,
 
 
 def _nonzero_length(v: Any) -> tuple[Any, Any]:
-    """Is there a length (a NaN counts), and a length that may be divided by."""
+    """True where there is a length (a NaN counts); and a length that may be divided by."""
     n = LENGTH(v)
     some = NE(n, 0.0)
     return some, WHERE(some, n, like(n, kind(n), 1))

@@ -212,7 +212,7 @@ class Adjoint(Derivative):
     # ---- control flow
 
     def has_effect(self, stmt: Stmt) -> bool:
-        """Does reversing this statement touch a shadow even if no result of it has an adjoint."""
+        """True if reversing this statement touches a shadow even if no result of it has an adjoint."""
         return any(s.row.writes and self.is_active(s.args[0]) for r in stmt.regions for s in walk(r))
 
     def reverse_if(self, stmt: Stmt, known: dict, adjoints: dict) -> None:

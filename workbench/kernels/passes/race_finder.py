@@ -169,7 +169,7 @@ class _Guard(Replay):
         self.builder.role = role
 
     def other(self, owner: Value) -> Value:
-        """Does the cell carry the number of another thread."""
+        """True (an IR value) where the cell carries the number of another thread."""
         zero = constant(int32, 0)
         return ROWS["logical_and"](ROWS["ne"](owner, zero), ROWS["ne"](owner, self.me))
 
@@ -183,5 +183,5 @@ class _Guard(Replay):
 
 
 def _of_one_kind(one: Stmt, other: Stmt) -> bool:
-    """Are these atomics that come to the same in whatever order threads do them."""
+    """True for atomics that come to the same in whatever order threads do them."""
     return one.row is other.row or (one.row.adds and other.row.adds)

@@ -24,7 +24,7 @@ from .prune import prune
 
 @named_pass("simplify", always=True)
 def primal(function: Function) -> Function:
-    """What the reader wrote, tidied: run once on every kernel."""
+    """The kernel as it was read, simplified; run once on every kernel."""
     return prune(rewrite(function))
 
 
@@ -219,7 +219,7 @@ class Rewrite:
         if turns is not None:
             self.write_out(stmt, args, turns, scope)
             return
-        written = {root(s.args[0]).name for r in stmt.regions for s in walk(r) if s.row in _WRITES}
+        written = {root(s.args[0]).name for r in stmt.regions for s in walk(r) if s.row.writes}
         if stmt.row is not c.IF:
             for name in written:
                 self.forget(name, scope)
@@ -265,9 +265,6 @@ class Rewrite:
         scope.values.update(zip(stmt.outs, carried, strict=True))
 
 
-_WRITES = (mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, *mem.ATOMICS)
-
-
 def _key(stmt: Stmt, args: tuple[Value, ...]) -> tuple:
     attr = repr(stmt.attr) if stmt.row is c.CONST or not isinstance(stmt.attr, str | None) else stmt.attr
     return stmt.row, args, attr, *[o.type for o in stmt.outs]
@@ -281,7 +278,7 @@ def _cell(array: Value, indices: tuple[Value, ...]) -> tuple:
 
 
 def _apart(cell: tuple, written: tuple | None) -> bool:
-    """Are two cells of one array surely different: some axis has two different constant indices."""
+    """True if two cells of one array are certainly different: some axis has two different constant indices."""
     if written is None or cell[:2] != written[:2]:
         return False
     pairs = [(constant_of(a), constant_of(b)) for a, b in zip(cell[3], written[3], strict=True)]

@@ -330,7 +330,7 @@ def _needed(copy: Function, values: list[Value]) -> set[Value] | None:
 
 
 def _untouched(copy: Function, needed: set[Value], targets: tuple[str, ...]) -> bool:
-    """Does nothing that is computed anew read memory that the thread has written before."""
+    """True if nothing that is computed anew reads memory that the thread has written before."""
     written = set(targets)
     for stmt in walk(copy.body):
         if stmt.row is mem.LOAD:

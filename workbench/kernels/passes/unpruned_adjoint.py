@@ -12,6 +12,7 @@ from ...errors import KernelError
 from ..ir import Function, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
+from ..ops.row import constant
 from ..types import int32
 from . import simplify
 from .adjoint import Adjoint
@@ -92,7 +93,8 @@ class _Working(Adjoint):
                     self.mark(stmt, (loads[0].outs[0],) if loads else (None,), known)
 
     def mark(self, stmt: Stmt, adjoints: tuple[Value | None, ...], known: dict) -> None:
-        marker = self.builder.append(c.CONST, (), (int32,), attr=0)
+        marker = constant(int32, 0).stmt
+        assert marker is not None  # a constant is a statement
         values = tuple(known.get(o) for o in stmt.outs)
         self.moments[marker] = Moment(stmt, adjoints, values, tuple(self.turns))
 

@@ -377,7 +377,7 @@ class Reader(Flow, Places, Calls, Custom):
         return x
 
     def valued(self, x: Any) -> bool:
-        """Can `value` make an IR value of it."""
+        """True if `value` can make an IR value of it."""
         return isinstance(x, (ir.Value, np.generic)) or is_literal(x) or isinstance(getattr(x, "type", None), Composite)
 
     def value(self, x: Any) -> ir.Value:
@@ -445,7 +445,7 @@ class Reader(Flow, Places, Calls, Custom):
         return stores.stores(node, self.changed_by)
 
     def read_outside(self, name: str, node: ast.AST) -> bool:
-        """Is `name` read anywhere in the function outside `node`."""
+        """True if `name` is read anywhere in the function outside `node`."""
         return stores.reads(self.frame.source.tree, name) > stores.reads(node, name)
 
     def serial(self) -> int:

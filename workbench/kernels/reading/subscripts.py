@@ -521,5 +521,5 @@ def part_type(type: Any, pick: tuple[Any, ...]) -> Any:
 
 
 def _is_shadow(array: ir.Value) -> bool:
-    """Is this, or what it shows the components of, an array of gradients."""
+    """True if this, or what it shows the components of, is an array of gradients."""
     return ir.root(array).role is ir.Role.SHADOW
