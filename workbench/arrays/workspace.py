@@ -216,17 +216,6 @@ def _add_records(mine: Any, theirs: Any) -> None:
             mine[name] += theirs[name]
 
 
-def extremal_memory(event: Any) -> dict[Allocation, Shadow]:
-    """A copy of what the arrays under atomic_min and atomic_max hold after an event."""
-    if event.reverse is None or not event.reverse.extremal:
-        return {}
-    found = {}
-    for k in event.reverse.extremal:
-        a = event.command.flat[k].allocation
-        found[a] = Shadow(a, capture_log.copy(a.bytes))
-    return found
-
-
 def mark_view(a: array, base: Any) -> Any:
     """The marks of an array's elements in `base`, which has one int32 per byte of the allocation.
 

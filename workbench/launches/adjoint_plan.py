@@ -137,25 +137,7 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
     def ready(function: Function, form: LaunchForm = form) -> Executable:
         return executable_for(program, function, form.beside(function), reverse.ordered)
 
-    main = ready(function)
-    gather = pull = None
-    of = _belonging(function)
-    targets = {form.shapes.get(of[n]) for n in main.contested}  # one gather runs over the cells of all
-    alike = len(targets) == 1 and None not in targets and len(form.dims) == function.rank
-    size = math.prod(form.dims)
-    if alike and form.backend == "c" and thresholds.large(size) and not apart:
-        shape = targets.pop()
-        beside = frozenset(n for a, n in _shadows(function).items() if form.shapes.get(a) == shape)
-        pulled = program.once(gathering.pull, function, main.contested, beside)
-        big = pulled is None and size >= thresholds.SPLIT_FROM
-        halves = program.once(gathering.split, function, main.contested) if big else None
-        if pulled is not None:
-            main, pull = ready(pulled.rest), _pull(plan, pulled, position, form, ready)
-        elif halves is not None:
-            parts = {part.param.name for part in halves.parts}
-            shapes = {**form.shapes, **dict.fromkeys(parts, form.dims)}
-            form = replace(form, contiguous=form.contiguous | parts, shapes=shapes)
-            main, gather = ready(halves.map, form), _gather(halves, position, form, ready)
+    main, gather, pull = _divided(plan, ready(function), form, position, ready)
     if pull is None:
         for part in (main, gather.executable if gather else None):
             if part is not None:
@@ -169,6 +151,31 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
         tuple(position[n] for n in reverse.extremal), ready(reverse.count) if reverse.count else None,
         gather, races, pull,
     )  # fmt: skip
+
+
+def _divided(
+    plan: Plan, main: Executable, form: LaunchForm, position: dict[str, int], ready: Callable[..., Executable]
+) -> tuple[Executable, Gather | None, Pull | None]:
+    """The adjoint `main` divided so that threads no longer add to common cells, where that can be done and pays."""
+    of, function = _belonging(main.function), main.function
+    targets = {form.shapes.get(of[n]) for n in main.contested}  # one gather runs over the cells of all
+    alike = len(targets) == 1 and None not in targets and len(form.dims) == function.rank
+    size = math.prod(form.dims)
+    if not alike or form.backend != "c" or not thresholds.large(size) or form.groups:
+        return main, None, None
+    shape = targets.pop()
+    once = plan.program.once
+    beside = frozenset(n for a, n in _shadows(function).items() if form.shapes.get(a) == shape)
+    pulled = once(gathering.pull, function, main.contested, beside)
+    if pulled is not None:
+        return ready(pulled.rest), None, _pull(plan, pulled, position, form, ready)
+    halves = once(gathering.split, function, main.contested) if size >= thresholds.SPLIT_FROM else None
+    if halves is None:
+        return main, None, None
+    parts = {part.param.name for part in halves.parts}
+    shapes = {**form.shapes, **dict.fromkeys(parts, form.dims)}
+    form = replace(form, contiguous=form.contiguous | parts, shapes=shapes)
+    return ready(halves.map, form), _gather(halves, position, form, ready), None
 
 
 def _belonging(function: Function) -> dict[str, str]:

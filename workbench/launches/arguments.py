@@ -16,7 +16,8 @@ from ..arrays.scalar import scalar
 from ..errors import LaunchError
 from ..kernels.ir import Function
 from ..kernels.program import Leaf, Program
-from ..kernels.types import Array, Composite, Scalar, Struct
+from ..kernels.reading.declare import Instance, struct_of
+from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, scalar_of
 
 # interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
 foreign: list[Any] = []
@@ -90,6 +91,17 @@ def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
         _check_array(kernel, program, leaf, arg)
         return arg
     return _number(kernel, program, leaf, arg)
+
+
+def value_type(arg: Any) -> Type | type | None:
+    """The type of a number, vector or struct instance; bool, int or float for Python's numbers. None for all else."""
+    if isinstance(arg, Small) and arg.type is not None and arg.shape == arg.type.shape:
+        return arg.type
+    if isinstance(arg, Instance):
+        return struct_of(arg)
+    if isinstance(arg, np.generic) and arg.dtype.kind in "fiub":
+        return scalar_of(arg.dtype)
+    return next((kind for kind in (bool, int, float) if isinstance(arg, kind)), None)
 
 
 def shown(value: Any) -> str:

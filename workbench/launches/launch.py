@@ -7,8 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.array import array, pack_values, spans_of
@@ -17,9 +15,8 @@ from ..config import config
 from ..device import get_device
 from ..errors import LaunchError
 from ..kernels.program import Kernel, Program
-from ..kernels.reading.declare import Instance, struct_of
-from ..kernels.types import Array, Small, Type, float32, scalar_of
-from .arguments import flatten, foreign, shown, views
+from ..kernels.types import Array, Type, float32, scalar_of
+from .arguments import flatten, foreign, shown, value_type, views
 from .plan import Plan, grid, plan
 from .single_adjoint import pull_back
 
@@ -113,17 +110,9 @@ def _generic_type(kernel: Kernel, name: str, wanted: Any, arg: Any) -> Type:
     if isinstance(arg, array):
         return Array(arg.dtype, wanted.ndim if isinstance(wanted, Array) else arg.ndim)
     if not isinstance(wanted, Array):
-        if isinstance(arg, scalar):
-            return arg.dtype
-        if isinstance(arg, Small) and arg.type is not None and arg.shape == arg.type.shape:
-            return arg.type
-        if isinstance(arg, Instance):
-            return struct_of(arg)
-        if isinstance(arg, np.generic) and arg.dtype.kind in "fiub":
-            return scalar_of(arg.dtype)
-        for python in (bool, int, float):
-            if isinstance(arg, python):
-                return scalar_of(python)
+        found = arg.dtype if isinstance(arg, scalar) else value_type(arg)
+        if found is not None:
+            return scalar_of(found) if isinstance(found, type) else found
     takes = "an array" if isinstance(wanted, Array) else "any type"
     text = f"Kernel {kernel.__name__!r}, argument {name!r}: takes {takes}, got {shown(arg)}"
     raise LaunchError(text, slug="argument-type", instead="wb.array(..., dtype=...)")

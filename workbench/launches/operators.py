@@ -11,18 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..arrays.array import array, clone, operators
 from ..arrays.creation import empty
 from ..arrays.dtypes import differentiable
 from ..errors import KernelError, LaunchError
 from ..kernels import ops
 from ..kernels.program import Program, program
-from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.reading.elementwise import Mapped, callable_in_kernels, elementwise
-from ..kernels.types import Array, Small, Type, scalar_of
-from .arguments import flatten
+from ..kernels.types import Array, Type
+from .arguments import flatten, value_type
 from .launch import Command
 from .plan import grid, plan
 
@@ -122,15 +119,9 @@ def _type(name: str, arg: Any) -> Type | type:
     """The parameter type for an argument; int, float or bool for a Python number, which has none of its own."""
     if isinstance(arg, array):
         return Array(arg.dtype, arg.ndim)
-    if isinstance(arg, Small) and arg.type is not None and arg.shape == arg.type.shape:
-        return arg.type
-    if isinstance(arg, Instance):
-        return struct_of(arg)
-    if isinstance(arg, np.generic) and arg.dtype.kind in "fiub":
-        return scalar_of(arg.dtype)
-    for kind in (bool, int, float):
-        if isinstance(arg, kind):
-            return kind
+    found = value_type(arg)
+    if found is not None:
+        return found
     raise LaunchError(
         f"{name}: {type(arg).__name__} is neither an array nor a number", slug="argument-type",
         instead="wb.array(data, dtype=...)",

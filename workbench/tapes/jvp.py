@@ -24,7 +24,6 @@ from ..arrays.workspace import (
     Workspace,
     add_into,
     add_seed,
-    extremal_memory,
     float_parts,
     gradient_dtype,
     same_part,
@@ -37,7 +36,7 @@ from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
 from .events import Event
 from .overwrites import verify
-from .reverse import check_races, consume_extreme, rewind, ties
+from .reverse import check_races, consume_extreme, extremal_memory, rewind, ties
 from .tally import tally
 from .tape import Tape
 

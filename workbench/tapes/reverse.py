@@ -22,7 +22,6 @@ from ..arrays.workspace import (
     Shadow,
     Workspace,
     add_into,
-    extremal_memory,
     float_parts,
     gradient_dtype,
     same_part,
@@ -183,6 +182,17 @@ def check_races(event: Event) -> None:
     if event.reverse is not None and event.reverse.races is not None and not event.checked:
         event.reverse.races.check(event.command)
         event.checked = True
+
+
+def extremal_memory(event: Event) -> dict[Allocation, Shadow]:
+    """A copy of what the arrays under atomic_min and atomic_max hold after an event."""
+    if event.reverse is None or not event.reverse.extremal:
+        return {}
+    found = {}
+    for k in event.reverse.extremal:
+        a = event.command.flat[k].allocation
+        found[a] = Shadow(a, capture_log.copy(a.bytes))
+    return found
 
 
 def ties(event: Event, after: dict) -> list:

@@ -18,7 +18,6 @@ from ...arrays.workspace import (
     Shadow,
     Workspace,
     add_into,
-    extremal_memory,
     float_parts,
     gradient_dtype,
     same_part,
@@ -34,7 +33,7 @@ from ...launches.adjoint_arguments import AdjointArguments, memory_values
 from ...launches.executable import Executable
 from ...tapes.events import Event
 from ...tapes.rerun import Copies
-from ...tapes.reverse import ties
+from ...tapes.reverse import extremal_memory, ties
 from ...tapes.tape import Tape
 from .cell import Cell
 from .ledger_table import Row

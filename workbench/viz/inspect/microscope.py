@@ -15,11 +15,11 @@ import numpy as np
 from ...arrays import allocation as memory
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
-from ...arrays.workspace import Shadow, Workspace, extremal_memory, shadow_view
+from ...arrays.workspace import Shadow, Workspace, shadow_view
 from ...errors import GradientError, LaunchError
 from ...tapes.events import Event
 from ...tapes.rerun import Copies
-from ...tapes.reverse import ties
+from ...tapes.reverse import extremal_memory, ties
 from ...tapes.tape import Tape
 from ..data.snapshot import Moments
 from .steps import Microscope
