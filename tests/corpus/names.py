@@ -40,7 +40,7 @@ def names_of_companions_of_extremes(F):
     return k
 
 
-@program(x=floats(8), d_x=floats(8), y=zeros(8), after_y=zeros(4))
+@program(x=floats(8), d_x=floats(8), y=zeros(8))
 def names_of_shadows_over_shared_memory(F):
     @wb.kernel
     def twice(x: wb.array(dtype=F), d_x: wb.array(dtype=F), t_x: wb.array(dtype=F), y: wb.array(dtype=F)):
@@ -52,16 +52,23 @@ def names_of_shadows_over_shared_memory(F):
         i = wb.tid()
         d_x[i] = x[i] * d_x[i] + x[i]
 
-    @wb.kernel
-    def extreme(x: wb.array(dtype=F), d_x: wb.array(dtype=F), y: wb.array(dtype=F), ties_y: wb.array(dtype=F)):
-        i = wb.tid()
-        wb.atomic_max(y, i, x[i] * ties_y[i] * d_x[i])
-
     def run(a):
         wb.launch(twice, 8, [a.x, a.x, a.d_x, a.y])
         wb.launch(over, 4, [a.x[0:8:2], a.x[1:8:2]])
         wb.launch(over, 5, [a.d_x[0:5], a.d_x[0:5]])
-        wb.launch(extreme, 4, [a.x[1:5], a.x[2:6], a.after_y, a.x[2:6]])
+
+    return run
+
+
+@program(x=floats(8), y=zeros(4))
+def names_of_extremes_over_shared_memory(F):
+    @wb.kernel
+    def k(x: wb.array(dtype=F), d_x: wb.array(dtype=F), y: wb.array(dtype=F), ties_y: wb.array(dtype=F)):
+        i = wb.tid()
+        wb.atomic_max(y, i, x[i] * ties_y[i] * d_x[i])
+
+    def run(a):
+        wb.launch(k, 4, [a.x[1:5], a.x[2:6], a.y, a.x[2:6]])
 
     return run
 

@@ -17,8 +17,8 @@ from .replay import Groups
 class Ties:
     """A program whose threads add one to the ties of each cell of which they gave the extreme.
 
-    Parameters: those of the kernel, then `after_<name>` and `ties_<name>` for each array under an extreme. `needs`,
-    `private`: as of `adjoint.Reverse`.
+    Parameters: those of the kernel, then for each array under an extreme what it held after the launch, and its ties.
+    `needs`, `private`: as of `adjoint.Reverse`.
     """
 
     function: Function
