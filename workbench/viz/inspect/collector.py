@@ -77,9 +77,11 @@ class Collector:
 
     def prepare(self, position: int) -> None:
         """Before an event is reversed: copy its atomic_min and atomic_max targets, which its adjoint compares with."""
-        event = self.tape.events[position] if position >= 0 else None
-        back = event.reverse if event is not None else None
-        self.after = extremal_memory(event) if back is not None and back.extremal else {}
+        self.after = {}
+        if position >= 0:
+            event = self.tape.events[position]
+            if event.reverse is not None and event.reverse.extremal:
+                self.after = extremal_memory(event)
 
     def before(self, event: Event, space: Workspace) -> None:
         if event is self.until and not self.inclusive:
