@@ -49,7 +49,7 @@ SETTINGS = {
 T = TypeVar("T")
 
 
-def eventually(ask: Callable[[], T], right: Callable[[T], bool] = bool, timeout: float = 30.0) -> T:
+def eventually(ask: Callable[[], T], right: Callable[[T], bool] = bool, timeout: float = 120.0) -> T:
     """Ask again until the answer is right; an AssertionError with the last answer when time is up."""
     end = time.monotonic() + timeout
     while not right(answer := ask()):
@@ -110,7 +110,7 @@ class JupyterLab:
             self.process = subprocess.Popen(
                 command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
-        eventually(self.is_up, timeout=90)
+        eventually(self.is_up, timeout=180)
 
     def is_up(self) -> bool:
         assert self.process.poll() is None, f"JupyterLab ended:\n{self.log.read_text('utf-8')}"
@@ -121,7 +121,7 @@ class JupyterLab:
 
     def api(self, path: str, method: str = "GET") -> Any:
         request = urllib.request.Request(f"{self.url}/api/{path}", method=method)
-        with self.opener.open(request, timeout=10) as reply:
+        with self.opener.open(request, timeout=60) as reply:
             text = reply.read()
         return json.loads(text) if text else None
 
@@ -130,7 +130,7 @@ class JupyterLab:
             self.api(f"kernels/{kernel['id']}", "DELETE")
         self.process.terminate()
         try:
-            self.process.wait(20)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(10)
@@ -143,7 +143,7 @@ class JupyterLab:
         client.load_connection_file()
         client.start_channels()
         try:
-            client.wait_for_ready(timeout=30)
+            client.wait_for_ready(timeout=180)
             yield KernelProbe(client)
         finally:
             client.stop_channels()
@@ -153,7 +153,7 @@ class JupyterLab:
 class KernelProbe:
     client: BlockingKernelClient
 
-    def value(self, expression: str, timeout: float = 30.0) -> Any:
+    def value(self, expression: str, timeout: float = 120.0) -> Any:
         """The value of an expression in the kernel, which must have a literal as its repr."""
         message = self.client.execute("", silent=True, store_history=False, user_expressions={"value": expression})
         while True:
@@ -180,14 +180,14 @@ class NotebookPage:
         self.page.on("console", self.hear)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.goto(f"{self.lab.url}/lab/tree/{self.name}?reset", wait_until="commit")
-        self.page.wait_for_function("window.jupyterapp !== undefined", timeout=90_000)
+        self.page.wait_for_function("window.jupyterapp !== undefined", timeout=180_000)
         self.page.evaluate(
             """async () => {
                 const app = window.jupyterapp;
                 await app.restored;
             }"""
         )
-        self.page.wait_for_function(f"({PANEL})({json.dumps(self.name)}) !== undefined", timeout=60_000)
+        self.page.wait_for_function(f"({PANEL})({json.dumps(self.name)}) !== undefined", timeout=180_000)
         self.page.evaluate(
             f"""async (name) => {{
                 const panel = ({PANEL})(name);
@@ -215,10 +215,10 @@ class NotebookPage:
     def status(self) -> str:
         return self.page.evaluate(f"name => ({PANEL})(name).sessionContext.session?.kernel?.status", self.name)
 
-    def wait_idle(self, timeout: float = 60.0) -> None:
+    def wait_idle(self, timeout: float = 180.0) -> None:
         eventually(self.status, lambda status: status == "idle", timeout)
 
-    def run_all(self, timeout: float = 120.0) -> None:
+    def run_all(self, timeout: float = 300.0) -> None:
         """Run every cell and wait until the last one is done or one has failed."""
         # The promise is not returned: a long cell would block every other call to the page.
         self.page.evaluate(

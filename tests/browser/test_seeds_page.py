@@ -123,11 +123,14 @@ def test_next_fills_a_row_and_fill_all_of_them(shown: NotebookPage, kernel: Kern
 def test_filling_stops_when_told_to(shown: NotebookPage, kernel: KernelProbe) -> None:
     from lab import eventually
 
-    slow = "panel.engine.__setattr__('run', lambda *a, f=panel.engine.run, **k: (__import__('time').sleep(0.3), f(*a, **k))[1])"  # noqa: E501
-    assert kernel.value(slow) is None
+    assert kernel.value("globals().__setitem__('gate', __import__('threading').Event())") is None
+    waits = "lambda *a, f=panel.engine.run, **k: (len(panel.engine.rows) > 3 and gate.wait(120), f(*a, **k))[1]"
+    assert kernel.value(f"panel.engine.__setattr__('run', {waits})") is None
     shown.page.get_by_role("button", name="Fill all rows").click()
     eventually(lambda: kernel.value(ROWS), lambda rows: len(rows) > 1)
-    shown.page.get_by_role("button", name="Stop").click()
+    shown.page.get_by_role("button", name="Stop", exact=True).click()
+    eventually(lambda: kernel.value("panel._halt.is_set()"))
+    assert kernel.value("gate.set()") is None
     eventually(lambda: kernel.value("panel.working"), lambda working: not working)
     assert 1 < len(kernel.value(ROWS)) < 12
     eventually(lambda: shown.page.get_by_text("rows: stopped").count())
@@ -152,11 +155,14 @@ def test_while_a_cell_records_the_panel_says_busy_and_answers_afterwards(
 ) -> None:
     from lab import eventually
 
-    hold = "__import__('threading').Thread(target=lambda: (wb.arrays.allocation.LOCK.acquire(), __import__('time').sleep(2), wb.arrays.allocation.LOCK.release())).start()"  # noqa: E501
+    lock = "(wb.arrays.allocation.LOCK.acquire(), gate.wait(120), wb.arrays.allocation.LOCK.release())"
+    hold = f"__import__('threading').Thread(target=lambda: {lock}).start()"
+    assert kernel.value("globals().__setitem__('gate', __import__('threading').Event())") is None
     shown.page.get_by_role("button", name="Next element").click()
     eventually(lambda: kernel.value(ROWS), lambda rows: rows == [0, 1])
     assert kernel.value(hold) is None
     shown.page.get_by_role("button", name="½‖y‖²").click()
     eventually(lambda: shown.page.get_by_text("busy: recording").count())
+    assert kernel.value("gate.set()") is None
     eventually(lambda: kernel.value("panel.run.label"), lambda label: label == "½‖y‖²")
     eventually(lambda: shown.page.get_by_text("busy: recording").count(), lambda n: n == 0)
