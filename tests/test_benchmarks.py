@@ -90,6 +90,7 @@ def test_a_system_that_computes_something_else_is_named():
         check("Wrong", Wrong(right), right, TOLERANCE["float32"])  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_report_of_one_small_run_has_a_ratio_for_every_system():
     command = ["-m", "tests.benchmarks", "--workloads", "wave", "--sizes", "tiny", "--systems", "workbench"]
     root = Path(__file__).parents[1]

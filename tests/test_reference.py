@@ -40,6 +40,7 @@ def documented(name: str) -> str:
     return inspect.getdoc(type(found) if isinstance(found, type(wb.config)) else found) or ""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [pytest.param(n, marks=needs(n)) for n in sorted(DIRECTIVES)])
 def test_the_example_of_a_name_does_what_it_says(name: str) -> None:
     assert check(documented(name), name) > 0, f"{name}: no example"

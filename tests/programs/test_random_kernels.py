@@ -48,6 +48,7 @@ def test_the_c_backend_agrees_with_the_interpreter(seed):
     assert fuzz.check(fuzz.make(seed), c=True).verdict == "exact", report(fuzz.make(seed), True)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("word", [
     "wb.vec3d(", "wb.diag(", "@ ", "].x", "[0] ", "if ", "elif ", "else:", "for ", "while ", "break", "continue",
     "return", "@wb.func", "Pair()", ": Pack", "wb.atomic_add", "x[", "*= ", "+= ", "wb.where", "array2d", "wb.tid()",
@@ -58,6 +59,7 @@ def test_the_generator_makes_what_it_is_meant_to_make(word):
     assert sum(word in text for text in body) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [16, 32, 64])
 def test_programs_of_every_float_type_are_compared_with_forward_mode(bits):
     verdicts = [fuzz.transposed(fuzz.replace(fuzz.make(seed), bits=bits), 1e-2).verdict for seed in range(12)]

@@ -28,6 +28,7 @@ def outcome(seed: int, backend: str, monkeypatch) -> str | tuple:
         return error.slug
 
 
+@pytest.mark.slow
 def test_neighbours_guards_and_partial_overwrites_are_exact_or_refused(monkeypatch):
     counts: collections.Counter[str] = collections.Counter()
     for seed in PROGRAMS:

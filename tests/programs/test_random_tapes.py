@@ -175,6 +175,7 @@ def gradient(steps: list[Step], start, seeds, keep: str) -> np.ndarray:
     return found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["needed", "all"])
 def test_recorded_programs_have_exact_gradients(keep):
     for k in range(80):
@@ -184,6 +185,7 @@ def test_recorded_programs_have_exact_gradients(keep):
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-11, err_msg=f"program {k}: {steps}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["needed", "all"])
 def test_programs_with_writes_that_the_tape_cannot_see_are_exact_or_refused(keep):
     refused = 0

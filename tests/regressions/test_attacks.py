@@ -148,6 +148,7 @@ def test_an_exception_between_launches_leaves_what_was_recorded():
     np.testing.assert_array_equal(x.grad.numpy(), 2 * V)
 
 
+@pytest.mark.slow
 def test_memory_freed_and_used_again_under_a_tape_is_other_memory():
     x, y = leaf(), zeros()
     with wb.Tape() as tape:

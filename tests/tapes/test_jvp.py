@@ -82,6 +82,7 @@ def test_forward_mode_is_the_transpose_of_the_adjoint(program: Program, F, backe
     assert abs(np.sum(ahead) - np.sum(back)) <= (1e-12 if F is wb.float64 else 3e-5) * scale
 
 
+@pytest.mark.slow
 def test_the_dot_product_test_is_not_about_zeros():
     """Nearly all programs move something: else the test above would say nothing."""
     still = 0
@@ -394,6 +395,7 @@ def test_threads_that_reuse_what_an_atomic_returned_keep_their_order_at_a_border
     np.testing.assert_allclose(x.grad.data, slope * v, rtol=1e-14)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", [seed for seed in range(3000, 3026) if seed != 3011])  # that one leaves an array
 def test_forward_mode_is_the_transpose_for_random_programs(seed: int):
     """Aliased slices, structs, atomics, loops with exits, host writes; none of these programs is refused."""

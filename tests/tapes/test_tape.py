@@ -320,6 +320,7 @@ def recorded() -> tuple[wb.Tape, weakref.ref]:
     return tape, weakref.ref(y)
 
 
+@pytest.mark.slow
 def test_a_tape_keeps_its_arrays_alive_until_it_is_reset():
     tape, y = recorded()
     gc.collect()
