@@ -88,7 +88,7 @@ def available(marker: str) -> bool:
     return NEEDS[marker][0]()
 
 
-SAMPLE = 23  # no multiple of the number of backends or types: in the quick run each of them gets its share
+SAMPLE = 61  # no multiple of the number of backends or types: in the quick run each of them gets its share
 
 
 @pytest.hookimpl(tryfirst=True)

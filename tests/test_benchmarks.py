@@ -42,7 +42,7 @@ def reference(name: str, dtype: Any) -> System:
     return system
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", WIDTHS)
 @pytest.mark.parametrize(("name", "system"), CASES)
 def test_every_system_has_the_loss_and_the_gradients_of_the_hand_written_adjoint(name, system, dtype):
