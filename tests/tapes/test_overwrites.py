@@ -11,14 +11,10 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from squares import F, N, X, cube, empty, leaf, seed, square
 
 import workbench as wb
 from workbench.arrays.span import Span
-
-F = wb.float64
-X = np.array([0.7, -1.3, 2.1, 0.4])
-N = len(X)
-
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -26,18 +22,6 @@ pytestmark = pytest.mark.usefixtures("backend")
 @wb.struct
 class Holder:
     inner: wb.array(dtype=F)
-
-
-@wb.kernel
-def square(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] = x[i] * x[i]
-
-
-@wb.kernel
-def cube(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] = x[i] * x[i] * x[i]
 
 
 @wb.kernel
@@ -75,18 +59,6 @@ def set_held(h: Holder):
 def double(x: wb.array(dtype=F), y: wb.array(dtype=F)):
     i = wb.tid()
     y[i] = F(2.0) * x[i]
-
-
-def leaf(values=X):
-    return wb.array(np.asarray(values, float), dtype=F, requires_grad=True)
-
-
-def empty(n=N, **kw):
-    return wb.zeros(n, dtype=F, **kw)
-
-
-def seed(*values: float):
-    return wb.array(np.array(values), dtype=F)
 
 
 def run(kernel, *arrays, **kw):

@@ -9,22 +9,11 @@ import warnings
 
 import numpy as np
 import pytest
+from squares import ONE, F, N, X, empty, leaf, seed, square
 
 import workbench as wb
 
-F = wb.float64
-X = np.array([0.7, -1.3, 2.1, 0.4])
-N = len(X)
-ONE = np.ones(N)
-
-
 pytestmark = pytest.mark.usefixtures("backend")
-
-
-@wb.kernel
-def square(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] = x[i] * x[i]
 
 
 @wb.kernel
@@ -37,18 +26,6 @@ def add_square(x: wb.array(dtype=F), y: wb.array(dtype=F)):
 def total(x: wb.array(dtype=F), s: wb.array(dtype=F)):
     i = wb.tid()
     wb.atomic_add(s, 0, x[i] * x[i])
-
-
-def leaf(values=X):
-    return wb.array(np.asarray(values, float), dtype=F, requires_grad=True)
-
-
-def empty(n=N, **kw):
-    return wb.zeros(n, dtype=F, **kw)
-
-
-def seed(*values: float):
-    return wb.array(np.array(values), dtype=F)
 
 
 def run(kernel, x, y):

@@ -4,46 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from squares import ONE, F, N, X, cube, empty, leaf, seed, square
 
 import workbench as wb
-
-F = wb.float64
-X = np.array([0.7, -1.3, 2.1, 0.4])
-N = len(X)
-
 
 pytestmark = pytest.mark.usefixtures("backend")
 
 
-@wb.kernel
-def square(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] = x[i] * x[i]
-
-
-@wb.kernel
-def cube(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] = x[i] * x[i] * x[i]
-
-
-def leaf(values=X):
-    return wb.array(np.asarray(values, float), dtype=F, requires_grad=True)
-
-
-def empty(n: int = N):
-    return wb.zeros(n, dtype=F)
-
-
-def seed(*values: float):
-    return wb.array(np.array(values), dtype=F)
-
-
 def run(kernel, x, y, **kw):
     wb.launch(kernel, dim=len(x), inputs=[x], outputs=[y], **kw)
-
-
-ONE = np.ones(N)
 
 
 @pytest.mark.parametrize("marked", [False, True])
