@@ -624,7 +624,7 @@ def test_the_html_of_findings_is_a_table_with_headers_and_escapes_what_users_wri
     findings = Findings([Finding("a", "warning", "L0 <b>k</b>", None, "x < y & z", "write", ("x",))], 1)
     page = _Tags(findings._repr_html_())
     assert [tag for tag, _ in page.found if tag in ("table", "caption", "b")] == ["table", "caption"]
-    assert page.scopes() == ["col"] * 5 + ["row"]
+    assert page.scopes() == ["col"] * 7 + ["row"]
     assert "x < y & z" in page.text and "warning: a" in page.text
 
 

@@ -21,6 +21,7 @@ from ..tapes.seeds import seeds_of
 from ..tapes.tape import Tape
 from .finding import Finding as Finding
 from .finding import Findings as Findings
+from .finding import folded
 from .finite import FINITE
 from .flow import FLOW
 from .memory_held import Holdings as Holdings
@@ -51,7 +52,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
 
         case = Case(tape, trail, seeded, visit)
         found = [f for rule in (*RECORD, *FINITE, *FLOW) for f in rule(case)]
-    return Findings(dict.fromkeys([*_zero_seed(tape, seeded, given), *found]), len(tape.events), _note(tape, given))
+    return Findings(folded([*_zero_seed(tape, seeded, given), *found]), len(tape.events), _note(tape, given))
 
 
 def _seeds(tape: Tape, loss: array | None, grads: dict[array, array] | None) -> Workspace:

@@ -6,13 +6,15 @@ Invariant: the worst comes first, and nothing is said by colour alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import Where
 from ..tables import html_table
 
+SHOWN = 6  # arrays of one finding
 SEVERITIES = ("error", "warning", "info")
 
 
@@ -23,9 +25,12 @@ class Finding:
     slug      its stable name.
     severity  `error`: there is no correct gradient; `warning`: it is probably not what was meant; `info`: good to know.
     launch    the event, as `#3 integrate` (its place in `tape.events`), or "" if it is about the whole tape.
-    where     the line: of the statement if it is known, else of the launch.
+              `tape.microscope(f.launch, f.thread)` shows it.
+    where     the place in the source: of the statement if it is known, else of the launch. `line` is its number.
     sentence  what was found. `fix`: what to do about it.
     arrays    the names of the arrays that it is about.
+    thread    the index of the thread, a tuple on a grid of several axes; None if it is about all of them.
+    count     in how many launches it was found: `launch` is the first of them.
     """
 
     slug: str
@@ -35,22 +40,75 @@ class Finding:
     sentence: str
     fix: str = ""
     arrays: tuple[str, ...] = ()
+    thread: int | tuple[int, ...] | None = None
+    count: int = 1
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES:
             raise ValueError(f"a severity is one of {SEVERITIES}, not {self.severity!r}")
 
+    @property
+    def line(self) -> int | None:
+        """The number of the line that `where` names."""
+        return self.where.line if self.where is not None else None
+
+    @property
+    def more(self) -> str:
+        """`and in 199 more launches`, if there are more."""
+        rest = self.count - 1
+        return f"and in {rest} more launch{'' if rest == 1 else 'es'}" if rest else ""
+
     def __str__(self) -> str:
-        place = " ".join(filter(None, (self.launch, f"({self.where})" if self.where else "")))
-        lines = [f"{self.severity} [{self.slug}] {place}".rstrip(), f"    {self.sentence}"]
+        place = ", ".join(filter(None, (self.launch, self._thread, self.more)))
+        place = " ".join(filter(None, (place, f"({self.where})" if self.where else "")))
+        arrays = f": {self._arrays}" if self.arrays else ""
+        lines = [f"{self.severity} [{self.slug}] {place}".rstrip() + arrays, f"    {self.sentence}"]
         if self.where is not None and self.where.text.strip():
             lines.append(f"      > {self.where.text.strip()}")
         if self.fix:
             lines.append(f"    Fix: {self.fix}")
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        return str(self)
 
-HEAD = ("finding", "launch", "line", "what was found", "what to do")
+    @property
+    def _thread(self) -> str:
+        return f"thread {self.thread}" if self.thread is not None else ""
+
+    @property
+    def _arrays(self) -> str:
+        rest = len(self.arrays) - SHOWN
+        return ", ".join(self.arrays[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+    def row(self) -> tuple[str, ...]:
+        """Its cells in the table of findings, under `HEAD`."""
+        line = f"{self.where}\n{self.where.text.strip()}".strip() if self.where else ""
+        launch = "\n".join(filter(None, (self.launch, self.more)))
+        thread = "" if self.thread is None else str(self.thread)
+        return (
+            f"{self.severity}: {self.slug}", launch, thread, line, self._arrays, self.sentence, self.fix,
+        )  # fmt: skip
+
+
+_NUMBER = re.compile(r"-?\d[\d.]*(?:e[+-]?\d+)?")
+
+
+def folded(found: Iterable[Finding]) -> list[Finding]:
+    """Findings that differ in their launch and in numbers only are one: the first, with a count and all arrays."""
+    kinds: dict[tuple, list[Finding]] = {}
+    for f in dict.fromkeys(found):
+        kinds.setdefault((f.slug, f.severity, f.where, _NUMBER.sub("#", f.sentence), f.fix), []).append(f)
+    return [_one_of(same) for same in kinds.values()]
+
+
+def _one_of(same: list[Finding]) -> Finding:
+    arrays = tuple(dict.fromkeys(name for f in same for name in f.arrays))
+    launches = {f.launch: f.count for f in same}
+    return replace(same[0], arrays=arrays, count=sum(launches.values()))
+
+
+HEAD = ("finding", "launch", "thread", "line", "arrays", "what was found", "what to do")
 
 
 class Findings(Sequence[Finding]):
@@ -93,10 +151,7 @@ class Findings(Sequence[Finding]):
     @property
     def html(self) -> str:
         """A table with a caption and header cells."""
-        rows = []
-        for f in self._found:
-            line = f"{f.where}\n{f.where.text.strip()}".strip() if f.where else ""
-            rows.append((f"{f.severity}: {f.slug}", f.launch, line, f.sentence, f.fix))
+        rows = [f.row() for f in self._found]
         return html_table(" ".join(filter(None, (self.title, self.note))), HEAD, rows, style=";vertical-align:top")
 
     def __repr__(self) -> str:

@@ -82,7 +82,7 @@ def _born(birth: Birth | None, step: Step, text: str, doubt: str, names: tuple[s
         return Finding("not-finite", "warning", title, step.event.where, sentence, "", names)
     sentence = f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`.{doubt}"
     return Finding("not-finite", "warning", title, birth.where or step.event.where, sentence,
-                   _REMEDIES.get(birth.row, "look at the operands of this line"), names)  # fmt: skip
+                   _REMEDIES.get(birth.row, "look at the operands of this line"), names, birth.thread)  # fmt: skip
 
 
 FINITE = (forward_not_finite, backward_not_finite)

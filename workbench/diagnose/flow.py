@@ -167,7 +167,7 @@ def growing(case: Case) -> Iterator[Finding]:
             "growing", "warning", steps[-1].title, where,
             f"going back through {len(steps)} launches of {label!r} the adjoint grows from {steps[0].flowing:.3g} to"
             f" {steps[-1].flowing:.3g}, by a factor of {ratio:.3g} a step.",
-            "a smaller time step, damping, or fewer steps between seed and leaf",
+            "a smaller time step, damping, or fewer steps between seed and leaf", count=len(steps),
         )  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def kinks(case: Case) -> Iterator[Finding]:
             f"{number} of {seen.compared} comparisons in {seen.launches} launches are decided by rounding, in"
             f" `{stmt.row.name}` (for one, in thread {thread}): another backend or precision may decide otherwise,"
             " and the gradient jumps there.",
-            "compare gradients between backends where none is close, or use a smooth transition",
+            "compare gradients between backends where none is close, or use a smooth transition", thread=thread,
         )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ export function findingsOf(v) {
       h("div", { class: `wb-finding ${f.severity}`, id: `${v.uid}-finding-${k}` },
         h("strong", {}, `${f.severity} [${f.slug}] `),
         ...(f.position >= 0 ? [button(v.tape.heading(f.position), `go to ${v.tape.heading(f.position)}`, () => goTo(v, f.position)), " "] : []),
-        h("span", {}, f.sentence), ...(f.line ? [h("code", {}, f.line)] : []), ...(f.fix ? [h("em", {}, ` Fix: ${f.fix}`)] : []))));
+        h("span", {}, f.sentence + (f.more ? ` (${f.more}) ` : "")), ...(f.line ? [h("code", {}, f.line)] : []), ...(f.fix ? [h("em", {}, ` Fix: ${f.fix}`)] : []))));
     v.drawMap();
     v.draw();
   }, (error) => { v.findingsHead.textContent = `Findings: ${error}`; });

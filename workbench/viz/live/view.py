@@ -391,7 +391,7 @@ class View(anywidget.AnyWidget):
             {
                 "slug": f.slug, "severity": f.severity, "position": _position(f.launch), "sentence": clean(f.sentence),
                 "fix": clean(f.fix), "line": clean(f"{f.where}: {f.where.text.strip()}") if f.where else "",
-                "arrays": [clean(name) for name in f.arrays],
+                "arrays": [clean(name) for name in f.arrays], "more": f.more,
             }
             for f in found
         ]  # fmt: skip
