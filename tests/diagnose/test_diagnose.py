@@ -528,7 +528,7 @@ def test_a_swinging_chain_has_no_problems_and_its_gradients_do_not_change():
 
 
 @pytest.mark.slow
-def test_no_program_of_the_corpus_has_a_problem_but_one_that_multiplies_by_zero(backend):
+def test_programs_of_the_corpus_have_no_problem_but_a_product_with_zero_and_a_rounding(backend):
     wb.config.backend = "numpy"
     programs = [p for p in load().values() if wb.float64 in p.dtypes]
     for program in programs[backend == "c" :: 2]:  # half of them each time this runs
@@ -539,7 +539,8 @@ def test_no_program_of_the_corpus_has_a_problem_but_one_that_multiplies_by_zero(
         seeds = {a: np.random.default_rng(1).uniform(0.5, 1.5, a.data.shape) for a in floats}
         tape.backward(grads={a: wb.array(data, dtype=a.dtype) for a, data in seeds.items()})
         slugs = {f.slug for f in tape.diagnose().problems}
-        assert slugs == ({"died"} if program.name == "copy_fill_and_zero_between_launches" else set()), program.name
+        right = {"copy_fill_and_zero_between_launches": {"died"}, "operators": {"cut"}}
+        assert slugs == right.get(program.name, set()), program.name
 
 
 def test_memory_is_as_it_was_after_a_diagnosis():

@@ -11,6 +11,7 @@ from ..arrays.span import Marks
 from ..kernels.types import Scalar, Struct
 from ..tapes.events import Event
 from .custom import Disagreement, disagreement, has_rules
+from .cuts import cut_derivatives
 from .finding import Finding
 from .kinks import Kinks, where_of
 from .rule import Case, title
@@ -48,6 +49,18 @@ def died(case: Case) -> Iterator[Finding]:
             yield _died(step, death, name)
     for finding in apart:  # of no leaf at all: then the seed is on the wrong array
         yield replace(finding, severity="warning") if len(apart) == len(leaves) else finding
+
+
+def ended(case: Case) -> Iterator[Finding]:
+    """Where gradients ended: of whole leaves, and beside paths that live on. One end is told once."""
+    cuts = list(cut_derivatives(case))
+    for death in died(case):
+        cause = next((c for c in cuts if death.slug == "died" and set(death.arrays) & set(c.arrays[1:])), None)
+        if cause is not None:  # the line of a statement without a derivative says more than the launch behind it
+            cuts.remove(cause)
+            death = replace(death, launch=cause.launch, where=cause.where, fix=cause.fix)
+        yield death
+    yield from cuts
 
 
 def _not_on_path(case: Case, name: str, event: Event | None) -> Finding:
@@ -189,4 +202,4 @@ def kinks(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-FLOW = (died, custom_rules, cancelling, growing, kinks)
+FLOW = (ended, custom_rules, cancelling, growing, kinks)

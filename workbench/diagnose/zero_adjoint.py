@@ -224,10 +224,11 @@ def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
     if sound or not ends:
         return None
     stmt = next((s for s in ends if not all(o.type == bool_ for o in s.outs)), next(iter(ends)))
-    return _flat(stmt)
+    return flat(stmt)
 
 
-def _flat(stmt: ir.Stmt) -> Death:
+def flat(stmt: ir.Stmt) -> Death:
+    """What to say of a statement whose derivative is zero everywhere."""
     if stmt.row is scalar.CAST:
         return Death(stmt.where, f"a cast to {stmt.outs[0].type} has derivative zero", "keep the value a float")
     if stmt.outs[0].type == bool_:

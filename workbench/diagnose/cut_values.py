@@ -1,0 +1,200 @@
+"""Which values of a kernel follow from an active array only through statements without a derivative: `cuts_of`.
+
+One idea: each value carries the reads whose derivative reaches it, and the statements (casts to whole numbers,
+rounding, comparisons) through which others reach it without one. What is rounded and then subtracted from what it was
+made of, as the place of a particle in its cell, has its derivative still; so has a choice between values that have one.
+Addresses, bounds of loops and conditions of loops carry nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..kernels import ir
+from ..kernels.ir import is_value
+from ..kernels.ops import control, memory, scalar, vectors
+from ..kernels.ops.row import Effect
+from ..kernels.types import bool_, is_float
+
+Read = tuple  # (array parameter, *indices): two reads of one element are one
+Token = ir.Stmt | str  # where a derivative ends; or the name of an integer array, if that happened in another launch
+Reads = frozenset[Read]
+Pending = dict[Token, Reads]
+
+_TESTS = (scalar.ISNAN, scalar.ISINF, scalar.ISFINITE)
+_STEPS = (scalar.SIGN, scalar.STEP, scalar.NONZERO)
+_NO_READS: Reads = frozenset()
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What is written to `into` depends on `sources` through `stmt` alone, and has no derivative there.
+
+    `stmt` is None where whole numbers are read from `via`. `alive`: what is written has a derivative by something else.
+    `sources` and `others` (by which it has one) are array parameters.
+    """
+
+    stmt: ir.Stmt | None
+    via: str
+    sources: frozenset[str]
+    into: str
+    others: frozenset[str]
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.others)
+
+    @property
+    def compares(self) -> bool:
+        """True if it is a decision, not a rounding, that has no derivative."""
+        return self.stmt is not None and compares(self.stmt)
+
+
+def cuts_of(function: ir.Function, active: frozenset[str]) -> list[Cut]:
+    """The cuts of a kernel whose parameters in `active` have gradients, in the order of its statements."""
+    reader = _Reader(function, active)
+    found: dict[Cut, None] = {}
+    for into, (live, pending) in reader.written.items():
+        others = frozenset(r[0] for r in live)
+        for token, reads in pending.items():
+            stmt = token if isinstance(token, ir.Stmt) else None
+            cut = Cut(stmt, "" if stmt else str(token), frozenset(r[0] for r in reads), into, others)
+            if not (cut.compares and reads & live):  # a branch beside which the same value goes on with its derivative
+                found.setdefault(cut)
+    return list(found)
+
+
+class _Reader:
+    def __init__(self, function: ir.Function, active: frozenset[str]):
+        self.active = active
+        self.live: dict[ir.Value, Reads] = {p: frozenset({(p.name,)}) for p in function.params
+                                            if p.name in active and is_value(p.type)}  # fmt: skip
+        self.pending: dict[ir.Value, Pending] = {}
+        self.written: dict[str, tuple[Reads, Pending]] = {}
+        self.control: list[Pending] = []
+        size = -1
+        while size != self._size():  # loops carry values back to their start
+            size = self._size()
+            self._region(function.body)
+
+    def _size(self) -> int:
+        return sum(map(len, self.live.values())) + sum(1 + len(r) for p in self.pending.values() for r in p.values())
+
+    def _live(self, values: Iterable[ir.Value]) -> Reads:
+        return frozenset().union(*(self.live.get(v, _NO_READS) for v in values))
+
+    def _pending(self, values: Iterable[ir.Value]) -> Pending:
+        found: Pending = {}
+        for v in values:
+            _merge(found, self.pending.get(v, {}))
+        return found
+
+    def _put(self, out: ir.Value, live: Reads, pending: Pending) -> None:
+        if live:
+            self.live[out] = self.live.get(out, _NO_READS) | live
+        if pending:
+            _merge(self.pending.setdefault(out, {}), pending)
+
+    def _region(self, region: ir.Region) -> None:
+        for stmt in region.body:
+            self._statement(stmt)
+
+    def _statement(self, stmt: ir.Stmt) -> None:
+        row = stmt.row
+        if row is control.IF:
+            self._branch(stmt)
+        elif row in (control.FOR, control.WHILE):
+            self._loop(stmt)
+        elif row is control.CALL:  # a func with a gradient of its own: whoever writes one means what it says
+            for out in stmt.outs:
+                self._put(out, self._live(stmt.args) if is_float(out.type) else _NO_READS, {})
+        elif row is memory.LOAD:
+            self._load(stmt)
+        elif row.effect in (Effect.WRITES, Effect.ACCUMULATES):
+            self._write(stmt)
+        elif row is scalar.WHERE:
+            self._choose(stmt.outs[0], stmt.args[1:], self.pending.get(stmt.args[0], {}))
+        elif row.effect is Effect.PURE and stmt.outs:
+            self._pure(stmt)
+
+    def _load(self, stmt: ir.Stmt) -> None:
+        name, out = ir.root(stmt.args[0]).name, stmt.outs[0]
+        if is_float(out.type):
+            if name in self.active:
+                self._put(out, frozenset({(name, *stmt.args[1:])}), {})
+        elif out.type != bool_:
+            self._put(out, _NO_READS, {name: _NO_READS})
+
+    def _pure(self, stmt: ir.Stmt) -> None:
+        live, pending = self._live(stmt.args), self._pending(stmt.args)
+        for out in stmt.outs:
+            passes = is_float(out.type) and stmt.row.adjoint is not None
+            if live and not passes and stmt.row not in _TESTS and stmt.row is not memory.WRAP:
+                pending = {**pending, stmt: live}
+            self._put(out, live if passes else _NO_READS, self._absorbed(stmt, pending, live if passes else _NO_READS))
+
+    def _absorbed(self, stmt: ir.Stmt, pending: Pending, live: Reads) -> Pending:
+        """Without what the result has a derivative by all the same. A rounded part that is added stays lost."""
+        if stmt.row in (vectors.CONSTRUCT, scalar.CAST) or not live:
+            return pending
+        rounded = stmt.row is scalar.ADD
+        return {t: r for t, r in pending.items() if not r & live or (rounded and not compares(t))}
+
+    def _choose(self, out: ir.Value, sides: Iterable[ir.Value], decided: Pending) -> None:
+        """One of two values: what decides has no derivative, which counts if neither of them has one."""
+        sides = tuple(sides)
+        live, pending = self._live(sides), self._pending(sides)
+        if not live and not _same(*sides):
+            _merge(pending, decided)
+        self._put(out, live, pending)
+
+    def _branch(self, stmt: ir.Stmt) -> None:
+        decided = self.pending.get(stmt.args[0], {})
+        self.control.append(decided)
+        for region in stmt.regions:
+            self._region(region)
+        self.control.pop()
+        for out, *sides in zip(stmt.outs, *(r.results for r in stmt.regions), strict=True):
+            self._choose(out, sides, decided)
+
+    def _loop(self, stmt: ir.Stmt) -> None:
+        counted = stmt.row is control.FOR
+        body = stmt.regions[-1]
+        init, params = (stmt.args[3:], body.params[1:]) if counted else (stmt.args, body.params)
+        results = body.results[1:] if stmt.attr.breaks else body.results
+        rows = list(zip(stmt.outs, init, params, results, strict=True))
+        for _, first, param, result in rows:
+            self._put(param, self._live((first, result)), self._pending((first, result)))
+        if not counted:
+            for given, param in zip(params, stmt.regions[0].params, strict=True):
+                self._put(param, self._live((given,)), self._pending((given,)))
+            self._region(stmt.regions[0])
+        self._region(body)
+        for out, first, _, result in rows:
+            self._put(out, self._live((first, result)), self._pending((first, result)))
+
+    def _write(self, stmt: ir.Stmt) -> None:
+        value, name = stmt.args[-1], ir.root(stmt.args[0]).name
+        live, pending = self._live((value,)), self._pending((value,))
+        if not live:
+            for decided in self.control:
+                _merge(pending, decided)
+        old_live, old = self.written.get(name, (_NO_READS, {}))
+        self.written[name] = old_live | live, _merge(dict(old), pending)
+
+
+def compares(token: Token) -> bool:
+    """True for a statement that decides between two values, as against one that rounds."""
+    return isinstance(token, ir.Stmt) and (token.outs[0].type == bool_ or token.row in _STEPS)
+
+
+def _merge(into: Pending, other: Pending) -> Pending:
+    for token, reads in other.items():
+        into[token] = into.get(token, _NO_READS) | reads
+    return into
+
+
+def _same(a: ir.Value, b: ir.Value) -> bool:
+    constants = all(v.stmt is not None and v.stmt.row is control.CONST for v in (a, b))
+    return a is b or (constants and a.stmt.attr == b.stmt.attr)  # type: ignore[union-attr]

@@ -1,0 +1,110 @@
+"""A rule about derivatives that end at a statement: a cast to whole numbers, a rounding or a comparison.
+
+It needs no dead leaf: the adjoint that arrives at what the kernel writes is not zero, what it was computed from lies on
+an active path, and between the two stands a statement whose derivative is zero everywhere (`cut_values`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..arrays.allocation import Allocation
+from ..errors import Where
+from ..kernels.types import is_float
+from .cut_values import Cut, cuts_of
+from .finding import Finding
+from .rule import Case
+from .walk_record import Step, name_of
+from .zero_adjoint import flat
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where the contents of an integer array lost their derivative: in which launch, where, from which arrays."""
+
+    step: Step
+    cut: Cut
+    sources: dict[Allocation, str]
+
+
+def cut_derivatives(case: Case) -> Iterator[Finding]:
+    """Floats that are used further on, and follow from an active array only by a statement without a derivative."""
+    if not case.seeded or case.trail.final is None:
+        return
+    known: dict[tuple, list[Cut]] = {}
+    whole: dict[Allocation, _Origin] = {}
+    told: set = set()
+    for step in case.trail.steps:
+        if step.event.command is None:
+            continue
+        for cut in _cuts(case, step, known):
+            found = _origin(case, step, cut, whole)
+            if found is None:
+                continue
+            target = _allocation(step, cut.into)
+            if not _is_float(step, cut.into):
+                whole[target] = found
+            elif _arrives(step, target):
+                finding = _told(step, cut, found, case)
+                if (finding.where, finding.arrays) not in told:
+                    told.add((finding.where, finding.arrays))
+                    yield finding
+
+
+def _cuts(case: Case, step: Step, known: dict[tuple, list[Cut]]) -> list[Cut]:
+    command = step.event.command
+    program = command.program
+    places = {*program.array_positions, *command.declared}
+    active = frozenset(program.leaves[k].name for k in places if command.places[k].allocation in case.tape.active)
+    key = command.plan, active
+    if key not in known:
+        known[key] = cuts_of(command.plan.forward.function, active)
+    return known[key]
+
+
+def _origin(case: Case, step: Step, cut: Cut, whole: dict[Allocation, _Origin]) -> _Origin | None:
+    """Where the derivative ended; None where whole numbers are read that no active array decided."""
+    if cut.stmt is not None:
+        return _Origin(step, cut, {_allocation(step, n): _name(case, step, n) for n in sorted(cut.sources)})
+    found = whole.get(_allocation(step, cut.via))
+    others = {_allocation(step, n) for n in cut.others}
+    return None if found is None or others & set(found.sources) else found
+
+
+def _position(step: Step, parameter: str) -> int:
+    return next(k for k, p in enumerate(step.event.command.program.leaves) if p.name == parameter)
+
+
+def _allocation(step: Step, parameter: str) -> Allocation:
+    return step.event.command.places[_position(step, parameter)].allocation
+
+
+def _name(case: Case, step: Step, parameter: str) -> str:
+    k = _position(step, parameter)
+    return name_of(case.tape, step.event.command.places[k], parameter)
+
+
+def _is_float(step: Step, parameter: str) -> bool:
+    return is_float(step.event.command.program.leaves[_position(step, parameter)].type)
+
+
+def _arrives(step: Step, target: Allocation) -> bool:
+    return any(size > 0 for x, size in step.came.items() if x.span.allocation is target)
+
+
+def _told(step: Step, cut: Cut, found: _Origin, case: Case) -> Finding:
+    assert found.cut.stmt is not None
+    death = flat(found.cut.stmt)
+    sources, into = tuple(found.sources.values()), _name(case, step, cut.into)
+    soft = cut.alive and found.cut.compares
+    return Finding(
+        "cut", "info" if soft else "warning", found.step.title, _place(death.where, step),
+        f"what {into} takes from {' and '.join(sources)} by this line has no derivative, because {death.reason}: the"
+        f" gradient that arrives at {into} does not reach {' and '.join(sources)} through it.",
+        death.fix, (into, *sources),
+    )  # fmt: skip
+
+
+def _place(where: Where | None, step: Step) -> Where | None:
+    return where or step.event.where
