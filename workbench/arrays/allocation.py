@@ -399,7 +399,7 @@ class Recorder(Protocol):
     def host_event(
         self, kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], None], where: Where | None
     ) -> None:
-        """`kind`: copy, assign, fill_ or zero_. `src` is the array that values come from, or None: then `value` is.
+        """`kind`: copy, cut, assign, fill_, zero_. `src` is the array that values come from, or None: then `value` is.
 
         Called under LOCK. The recorder tells the other watchers (`about_to_write(..., by=self)`) and calls
         `perform`, which does the writing.

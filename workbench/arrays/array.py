@@ -477,6 +477,10 @@ class array:
         write_values(self, values)
         return self
 
+    def detach(self) -> array:
+        """A copy in new memory to which no gradient passes, and that is meant: see `detach`."""
+        return clone(self, requires_grad=False)
+
     def contiguous(self) -> array:
         """This array if it is contiguous, else a contiguous clone."""
         return self if self.is_contiguous else clone(self)
@@ -638,7 +642,7 @@ def _from_array(data: array, dtype: Any, shape: Any, device: Any, copy: bool) ->
                 instead="a kernel that casts each element",
             )  # fmt: skip
         return _from_data(read_values(data), element, shape, device, copy)
-    made = clone(data, requires_grad=False, device=device) if copy else data[...]
+    made = copied(data, device) if copy else data[...]
     return made if shape is None else made.reshape(shape)
 
 
@@ -675,12 +679,22 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
 def clone(src: array, device: Any = None, requires_grad: bool | None = None, name: str | None = None) -> array:
     """A contiguous copy in new memory; under a tape the copy is an event, so gradients pass through it.
 
+    requires_grad  of the copy; by default that of `src`. With False no gradient passes, as `detach` says.
+
     >>> x = wb.array([1.0, 2.0])
     >>> y = wb.clone(x)
     >>> y.fill_(0.0) is y, x.list()
     (True, [np.float32(1.0), np.float32(2.0)])
     """
+    wanted = src.requires_grad if requires_grad is None else requires_grad
+    return copied(src, device, wanted, name, "cut" if requires_grad is False else "copy")
+
+
+def copied(
+    src: array, device: Any = None, requires_grad: bool = False, name: str | None = None, kind: str = "copy"
+) -> array:
+    """A contiguous copy in new memory, by an event of this kind: `copy`, through which gradients pass, or `cut`."""
     made = new_array(src.shape, src.dtype, device or src.device, zeroed=False)
-    finished(made, src.requires_grad if requires_grad is None else requires_grad, False, None, name)
-    write_array("copy", made, src)
+    finished(made, requires_grad, False, None, name)
+    write_array(kind, made, src)
     return made

@@ -36,7 +36,7 @@ def put(dst: array, values: Any) -> None:
 
 
 def write_array(kind: str, dst: array, src: array) -> None:
-    """dst = src, announced or recorded as `kind`: copy or assign."""
+    """dst = src, announced or recorded as `kind`: copy, assign or cut."""
     host_write(kind, dst, src, None, lambda: _copy(dst, src))
 
 

@@ -66,6 +66,10 @@ class scalar:
         self.memory.assign([value])
         self._value = self.memory[0]
 
+    def detach(self) -> Any:
+        """`value`, which is a constant to every gradient."""
+        return self.value
+
     @property
     def dtype(self) -> Any:
         return self.memory.dtype

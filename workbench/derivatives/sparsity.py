@@ -91,10 +91,10 @@ class _Pattern:
         if event.kind in ("func", "loop", "foreign"):
             raise _refused(f"nothing is known of {event.label!r}", event)
         target = event.arrays[0]
-        if target.allocation not in self.tape.active:
+        if target.allocation not in self.tape.active or event.kind == "cut":
             return
         places = words_of(target.span, self.word(target.allocation))
-        source = event.arrays[1] if len(event.arrays) == 2 else None
+        source = event.source
         if source is None or source.allocation not in self.tape.active:
             values = [NOTHING] * len(places)
         else:

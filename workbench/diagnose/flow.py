@@ -16,7 +16,7 @@ from .finding import Finding
 from .kinks import Kinks, where_of
 from .rule import Case, title
 from .walk_record import Access, Step, leaf_accesses, norm_of, positions
-from .zero_adjoint import Death, first_death
+from .zero_adjoint import DETACHED, Death, first_death
 
 GROWTH = 1e6  # over all steps; a physical state grows by a few powers of ten, an unstable one without end
 STEPS = 8
@@ -36,6 +36,10 @@ def died(case: Case) -> Iterator[Finding]:
         if any(norm_of(case.trail.final, x) for x in found):
             continue
         cone, reached = _cone(case, found)
+        if reached and not _cone(case, found, False)[1]:
+            at = next(e for e in cone if e.kind == "cut")
+            yield _died(case.step(at), Death(at.where, DETACHED, kind="meant"), name)
+            continue
         ends = [s for s in reversed(case.trail.steps) if s.event in cone and _ends(s, cone[s.event])]
         if not reached or not ends:
             apart.append(_not_on_path(case, name, next(iter(cone), None)))
@@ -71,8 +75,8 @@ def _not_on_path(case: Case, name: str, event: Event | None) -> Finding:
     )  # fmt: skip
 
 
-def _cone(case: Case, found: list[Access]) -> tuple[dict[Event, list[Access]], bool]:
-    """The events that depend on these bytes, with those reads; and whether an adjoint reaches any."""
+def _cone(case: Case, found: list[Access], cuts: bool = True) -> tuple[dict[Event, list[Access]], bool]:
+    """The events that depend on these bytes (not if only by `cuts`), with those reads; does an adjoint reach any."""
     reach = {found[0].span.allocation: Marks()}
     for x in found:
         reach[x.span.allocation].add(x.span)
@@ -81,7 +85,7 @@ def _cone(case: Case, found: list[Access]) -> tuple[dict[Event, list[Access]], b
     for step in case.trail.steps:
         reads = [x for x in step.accesses if not x.writes and x.span.nbytes
                  and x.span.allocation in reach and reach[x.span.allocation].touch(x.span)]  # fmt: skip
-        if reads:
+        if reads and (cuts or step.event.kind != "cut"):
             cone[step.event] = reads
             reached |= step.flowing > 0
             for x in step.accesses:
@@ -110,8 +114,9 @@ def _death(case: Case, step: Step, reads: list[Access], name: str) -> Death:
 
 
 def _died(step: Step, death: Death, name: str) -> Finding:
-    cancelled = death.kind == "cancelled"
-    slug, severity = ("cancel", "info") if cancelled else ("died", "warning")
+    slug, severity = {"cancelled": ("cancel", "info"), "meant": ("detached", "info")}.get(
+        death.kind, ("died", "warning")
+    )
     return Finding(
         slug, severity, step.title, death.where or step.event.where,
         f"the gradient of {name} is zero everywhere: it ends here, because {death.reason}.", death.fix, (name,),

@@ -125,7 +125,7 @@ class Death:
     """Where the adjoint ended: the primal statement, why, and what could be done.
 
     `kind`: `died`; `cancelled`, if contributions of threads sum to zero; `apart`, if nothing that carries an adjoint
-    was computed from the leaf.
+    was computed from the leaf; `meant`, at a detach.
     """
 
     where: Where | None
@@ -158,6 +158,7 @@ def first_death(event: Event, space: Workspace, targets: frozenset[str]) -> Deat
     return Death(None, "", kind="apart") if ended is None else _explained(ended)
 
 
+DETACHED = "wb.detach lets no gradient through, as it is meant"
 _CHOICES: dict[Row, tuple[str, str]] = {
     control.IF: ("no thread took the branch through which the gradient would flow",
                  "inputs for which the branch is taken"),
@@ -173,6 +174,8 @@ _CHOICES: dict[Row, tuple[str, str]] = {
 
 
 def _explained(stmt: ir.Stmt) -> Death:
+    if stmt.row.cut:
+        return flat(stmt)
     reason, fix = _CHOICES.get(stmt.row, (f"the derivative of `{stmt.row.name}` is zero at these values", ""))
     return Death(stmt.where, reason, fix)
 
@@ -229,6 +232,8 @@ def cut(function: ir.Function, sources: frozenset[str]) -> Death | None:
 
 def flat(stmt: ir.Stmt) -> Death:
     """What to say of a statement whose derivative is zero everywhere."""
+    if stmt.row.cut:
+        return Death(stmt.where, DETACHED, kind="meant")
     if stmt.row is scalar.CAST:
         return Death(stmt.where, f"a cast to {stmt.outs[0].type} has derivative zero", "keep the value a float")
     if stmt.outs[0].type == bool_:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..arrays.array import array, clone, operators
+from ..arrays.array import array, copied, operators
 from ..arrays.creation import empty
 from ..arrays.dtypes import differentiable
 from ..errors import KernelError, LaunchError
@@ -154,7 +154,7 @@ def _apart(arg: Any, outs: list[array]) -> Any:
     if isinstance(arg, array):
         for out in outs:
             if arg.span != out.span and arg.span.overlaps(out.span) is not False:
-                return clone(arg, requires_grad=False)
+                return copied(arg)
     return arg
 
 

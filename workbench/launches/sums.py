@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from ..arrays import allocation as memory
-from ..arrays.array import array, clone
+from ..arrays.array import array, copied
 from ..arrays.creation import zeros
 from ..errors import GradientError, LaunchError
 from ..kernels import ops
@@ -104,7 +104,7 @@ def _reduced(name: str, made: Program, args: tuple[array, ...], dtype: Type, out
         shown = f"{out.dtype} of shape {out.shape}" if isinstance(out, array) else type(out).__name__
         text = f"{name} writes one {dtype}, out is {shown}"
         raise LaunchError(text, slug="out", instead=f"wb.zeros(1, dtype=wb.{dtype})")
-    apart = tuple([clone(a, requires_grad=False) if a.span.overlaps(out.span) is not False else a for a in args])
+    apart = tuple([copied(a) if a.span.overlaps(out.span) is not False else a for a in args])
     out.zero_()
     _launch(made, apart, out)
     return out

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..arrays.allocation import Allocation, allocate, host_write
 from ..arrays.array import array, array_on, read_values
+from ..arrays.host_writes import write_array
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into
 from ..device import xp
@@ -213,6 +214,10 @@ class Rerun:
         dst = list(leaves(event.arrays[0]))
         src = list(leaves(event.arrays[1])) if len(event.arrays) == 2 else [None] * len(dst)
         for to, of in zip(dst, src, strict=True):
+            if event.kind == "cut":
+                self.twins.of(to).data[...] = to.data
+                self.steps.append(_cut(self.twins.of(to), self.twins.of(of)))
+                continue
             values = None if of is not None else to.data.copy()
             self.steps.append(_write(self.twins.of(to), None if of is None else self.twins.of(of), values))
 
@@ -228,6 +233,11 @@ class Rerun:
 
 def places_of(event: Event) -> list[Any]:
     return [] if event.command is None else event.command.places
+
+
+def _cut(to: array, of: array) -> Callable[[bool], None]:
+    """A copy to which no gradient passes: differences must not either, so `to` keeps what it holds unless recorded."""
+    return lambda record: write_array("cut", to, of) if record else None
 
 
 def _write(to: array, of: array | None, values: Any) -> Callable[[bool], None]:
@@ -298,7 +308,7 @@ class Twice(Rerun):
         dst, src = leaves(event.arrays[0]), leaves(event.arrays[-1])
         for to, of in zip(dst, src, strict=True):
             copied = self.moved.of(of) if len(event.arrays) == 2 else None
-            if is_float(to.dtype):
+            if is_float(to.dtype) and event.kind != "cut":
                 self.steps.insert(done, _write(self.moved.of(to), copied, 0))
 
     def product(self, loss: array, tangents: Any) -> dict[array, np.ndarray]:

@@ -48,7 +48,7 @@ class Event:
         command: Any = None, arrays: tuple[array, ...] = (),
     ):  # fmt: skip
         self.id, self.label = id, label
-        self.kind = kind  # launch | copy | assign | fill_ | zero_ | func | loop | foreign
+        self.kind = kind  # launch | copy | cut | assign | fill_ | zero_ | func | loop | foreign
         self.place = place  # Where, or (code, its present instruction) until somebody asks
         self.reads, self.writes, self.command = reads, writes, command
         if arrays:
@@ -58,6 +58,11 @@ class Event:
     def stamp(self) -> int:
         """When it was recorded: events and publications of all tapes are counted by one clock."""
         return self.id
+
+    @property
+    def source(self) -> array | None:
+        """Of a copy: the array that adjoints go to. None of all others: a cut is to let none through."""
+        return self.arrays[1] if len(self.arrays) == 2 and self.kind != "cut" else None
 
     @property
     def line(self) -> int:

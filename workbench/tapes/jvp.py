@@ -246,7 +246,7 @@ def _unchanged_since(tape: Tape, event: Event, span: Span) -> bool:
 def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     """copy: the target gets the tangent of the source; every other host write clears it."""
     dst = event.arrays[0]
-    src = event.arrays[1] if len(event.arrays) == 2 and event.arrays[1].allocation in space else None
+    src = event.source if event.source is not None and event.source.allocation in space else None
     if src is None and dst.allocation not in space:
         return
     for path, part in float_parts(dst).items():
@@ -267,11 +267,11 @@ def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
 
 
 def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
-    """A write by others: it has no tangent."""
+    """A write by others, or a cut: it has no tangent."""
 
 
 _FORWARD: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
-    "launch": _launch, "copy": _host, "assign": _host, "fill_": _host, "zero_": _host, "func": _func,
+    "launch": _launch, "copy": _host, "cut": _nothing, "assign": _host, "fill_": _host, "zero_": _host, "func": _func,
     "loop": _func, "foreign": _nothing,
 }  # fmt: skip
 

@@ -207,7 +207,7 @@ class Recording:
     ) -> None:
         """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
         target = dst.allocation
-        followed = src is not None and is_float_memory(src) and self._follows(src.allocation)
+        followed = src is not None and kind != "cut" and is_float_memory(src) and self._follows(src.allocation)
         starts_leaf = kind == "assign" and not followed and not self.has_touched(dst.span) and bool(target.required)
         reads = () if src is None else (src.span,)
         event = Event(next(clock), kind, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))

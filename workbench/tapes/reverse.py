@@ -277,7 +277,7 @@ def _loop(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
 
 
 def _nothing(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
-    """A write by others: there is nothing to reverse, its memory has been put back."""
+    """A write by others, whose memory has been put back; or a cut, behind which new memory begins as a leaf."""
 
 
 def _count_tie(ties: Any, now: Any, after: Any) -> None:
@@ -294,6 +294,7 @@ def _share(g: Any, now: Any, after: Any, ties: Any) -> None:
 REVERSE: dict[str, Step] = {
     "launch": _launch,
     "copy": _host,
+    "cut": _nothing,
     "assign": _host,
     "fill_": _host,
     "zero_": _host,

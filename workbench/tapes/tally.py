@@ -33,7 +33,7 @@ def tally(tape: Recording) -> None:
         for a in _written_as_integers(event):
             tape.bits.setdefault(a.span, (a, event))
         plain = event.command.plan.accumulates_only if event.command is not None else ()
-        for k, span in enumerate(event.writes if event.kind != "foreign" else ()):
+        for k, span in enumerate(event.writes if event.kind != "cut" else ()):  # what a cut makes is a leaf
             if event.command is None or event.command.plan.writes[k][0] not in plain:
                 tape.stored.setdefault(span.allocation, {})[span] = None
             marks = tape.written.get(span.allocation)

@@ -141,7 +141,20 @@ _ATOMIC = """\
 >>> wb.launch(meet, dim=3, inputs=[wb.array([3, 1, 2], dtype=int), y])
 >>> y.numpy()
 array([{result}], dtype=int32)"""
+_DETACH = """\
+>>> @wb.kernel
+... def relative(x: wb.array[float], y: wb.array[float]):
+...     i = wb.tid()
+...     y[i] = x[i] / wb.detach(x[i])  # the size it is measured by is a constant
+>>> x, y = wb.array([2.0, 4.0], requires_grad=True), wb.zeros(2)
+>>> with wb.Tape() as tape:
+...     wb.launch(relative, dim=2, inputs=[x], outputs=[y])
+...     z = y * wb.detach(y)
+>>> tape.backward(grads={z: wb.ones(2)})
+>>> x.grad.list()
+[np.float32(0.5), np.float32(0.25)]"""
 IN_KERNELS = {
+    "detach": _DETACH,
     "randf": _DRAW.format(type="float", dtype="float", call="randf(state, 0.0, 10.0)"),
     "randn": _DRAW.format(type="float", dtype="float", call="randn(state)"),
     "randi": _DRAW.format(type="int", dtype="int", call="randi(state)"),

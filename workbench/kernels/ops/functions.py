@@ -7,7 +7,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..types import Composite, Matrix, quaternion
+import numpy as np
+
+from .. import ir
+from ..types import Composite, Matrix, Small, is_float, quaternion
 from . import matrices, memory, random, scalar, vectors
 from .conversions import convert, here, identity, quat_identity, truth
 from .examples import documented
@@ -40,6 +43,30 @@ def _folded(two: Row, one: Row) -> Callable[..., Any]:
 def where(cond: Any, a: Any, b: Any) -> Any:
     """where(cond: bool, a: T, b: T) -> T: a where cond holds, else b. Both sides are computed; 0 * inf never counts."""
     return scalar.WHERE(truth(cond), a, b)
+
+
+def detach(x: Any) -> Any:
+    """detach(x: T) -> T: the value of x; no gradient passes, and that is meant.
+
+    In a kernel of a number, vector, matrix or quaternion: this use of it is a constant to every gradient. On the host
+    of an array: a copy in new memory, made by an event of the tape that is drawn as a cut; it has no `requires_grad`,
+    and may be given it to start a leaf there. Of a declared scalar: its value. Of a NumPy array, a number or a vector:
+    the plain value, without any notion of where it came from. Of a list or tuple: of each item. Of a torch tensor:
+    `x.detach()`.
+    """
+    if isinstance(x, ir.Value):
+        return scalar.DETACH(x) if is_float(x.type) else x
+    if isinstance(x, (list, tuple)):
+        return type(x)(detach(item) for item in x)
+    own = getattr(type(x), "detach", None)
+    if own is not None:
+        return own(x)
+    if isinstance(x, np.ndarray) and not isinstance(x, Small):
+        return x.view(np.ndarray)
+    if isinstance(x, (bool, int, float, np.generic, np.ndarray)):
+        return x
+    text = f"`detach` takes a value or an array, not {type(x).__name__}: detach each array or number in it"
+    raise stop((x,), text, slug="operand-type")
 
 
 def dot(a: Any, b: Any) -> Any:
@@ -97,6 +124,7 @@ _NAMED = (
 BUILTINS: dict[str, Callable[..., Any]] = {
     **{name: ROWS[name] for name in _NAMED},
     "mul": multiply, "div": divide, "pow": power, "pos": scalar.POS, "where": where, "dot": dot, "ddot": ddot,
+    "detach": detach,
     "min": _folded(scalar.MIN, vectors.MIN_OF), "max": _folded(scalar.MAX, vectors.MAX_OF),
     "cw_mul": _componentwise("cw_mul", scalar.MUL), "cw_div": _componentwise("cw_div", scalar.DIV),
     "smoothstep": scalar.smoothstep, "identity": identity, "quat_identity": quat_identity, "quat_rpy": quat_rpy,

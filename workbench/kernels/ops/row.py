@@ -77,6 +77,7 @@ class Row:
                              Scalar and elementwise rows without one get it from the adjoint (see `diagonal`)
     elementwise              maps over components; a scalar argument beside composites serves every component
     unbounded                a partial derivative may be infinite: it is skipped where its incoming adjoint is exactly 0
+    cut                      no gradient passes, and that is meant: no finding and no comparison calls it a mistake
     fused(stmt)              -> a statement or None: the one whose derivative rule to use in place of this one's, where
                              that and the rule of what made its arguments would give 0 * inf, or a needless quotient
     whole                    the row that takes over for composites (`eq` of vectors is one bool)
@@ -108,6 +109,7 @@ class Row:
     effect: Effect = Effect.PURE
     elementwise: bool = False
     unbounded: bool = False
+    cut: bool = False
     typed_by_attr: bool = False
     whole: Row | None = None
     fused: Callable[..., Any] | None = None

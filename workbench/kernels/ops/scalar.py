@@ -452,6 +452,10 @@ STEP = row("step", type=_rule_scalars("step"), meaning=lambda x: x < 0, c="({T})
 NONZERO = row("nonzero", type=_rule_scalars("nonzero"), meaning=lambda x: x != 0, c="({T})({0} != 0)",
               exact=True, doc="nonzero(x: T) -> T: 1 where x != 0, else 0.")  # fmt: skip
 
+DETACH = row("detach", type=_rule_floats("detach", composite=True), meaning=lambda x: x, c="{0}", cut=True,
+             elementwise=True, exact=True, moves=True, cheap=True, cost=0,
+             doc="The value; no gradient passes, and that is meant.")  # fmt: skip
+
 # ---- casts
 
 

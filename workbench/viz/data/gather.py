@@ -6,6 +6,7 @@ here but maxima and norms of numbers that the walk left in memory.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import isfinite, sqrt
@@ -18,6 +19,8 @@ from ...arrays.span import Span
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
 from ...device import on_host
+from ...kernels import ir
+from ...kernels.program import Program
 from ...kernels.types import Scalar
 from ...tapes.events import Event
 from ...tapes.tape import Tape
@@ -184,7 +187,7 @@ class _Gather:
         return EventColumn(
             f"L{event.id}", n, _KINDS.get(event.kind, event.kind), event.label, where,
             self.scopes[n], touches=self.touches(event), kept=kept, adjoint=self.levels.get(event, ()),
-            flags=("died",) if event in self.died else (),
+            flags=[*(["died"] if event in self.died else []), *(["cut"] if _cuts(event) else [])],
         )  # fmt: skip
 
     # ---- the walk
@@ -219,10 +222,13 @@ class _Gather:
             a = span.allocation
             meeting = event.reads.count(span) + (span in self.carried and span not in event.writes)
             level = self.level(a, span, space[a].data)
+            if event.kind == "cut" and span in event.writes:  # a leaf begins here: before, nothing depends on it
+                level = AdjointLevel(level.allocation, level.lo, level.hi, zero=True)
+            meeting = 0 if event.kind == "cut" else meeting
             levels.append(replace(level, contributions=meeting if meeting > 1 and not level.zero else 0))
         self.levels[event] = levels
         given = [level for level, span in zip(levels, spans, strict=True) if span in event.reads]
-        if self.came and given and all(level.zero for level in given):
+        if self.came and given and all(level.zero for level in given) and event.kind != "cut":
             self.died.add(event)
 
     def level(self, a: Allocation, span: Span, data: Any) -> AdjointLevel:
@@ -242,6 +248,19 @@ class _Gather:
             str(a), low, high, most, float(np.sqrt((finite**2).sum())), bool(np.isnan(values).any()),
             bool(np.isinf(values).any()), not values.any(), 0,
         )  # fmt: skip
+
+
+def _cuts(event: Event) -> bool:
+    """Is a gradient stopped here on purpose: a detached array, or a kernel that detaches values."""
+    if event.command is None:
+        return event.kind == "cut"
+    program = event.command.program
+    if program not in _cutting:
+        _cutting[program] = any(s.row.cut for s in ir.walk(program.function.body))
+    return _cutting[program]
+
+
+_cutting: weakref.WeakKeyDictionary[Program, bool] = weakref.WeakKeyDictionary()
 
 
 def scopes(tape: Tape) -> list[str]:

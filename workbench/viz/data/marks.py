@@ -23,7 +23,7 @@ WORST, BEST = 3.0, -6.0  # log10 of the adjoints between which the thickness of 
 THIN, THICK, ZERO = 2.5, 14.0, 5.0
 FAINT, FULL = 0.45, 0.95  # opacities of bars
 STATES = ("value", "zero", "nan", "inf")
-ARROWS = {"value": "arrow", "zero": "arrow dead", "nan": "arrow ill", "inf": "arrow ill"}
+ARROWS = {"value": "arrow", "zero": "arrow dead", "nan": "arrow ill", "inf": "arrow ill", "cut": "arrow cut"}
 CROWD = 3  # arrows of an event from which they are thinner
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 CHIP_ROOM, NOTE_ROOM, EDGE = 182.0, 194.0, 180.0
@@ -54,6 +54,7 @@ DRAWING = {
 LEGEND = {
     "read": "read", "write": "write", "accumulate": "accumulate", "kept": "kept",
     "value": f"1e{BEST:.0f} … 1e{WORST:.0f}", "zero": "exactly 0", "nan": "NaN", "inf": "Inf", "absent": "no adjoint",
+    "cut": "cut",
 }  # fmt: skip
 
 
@@ -260,11 +261,13 @@ def arrows_of(
 ) -> Iterator[tuple[int, int, Arrow]]:
     """(written touch, read touch, arrow) wherever an adjoint came in and something was there to receive it.
 
-    Within one memory at one range the bar itself carries on, so there is no arrow."""
+    Within one memory at one range the bar itself carries on, so there is no arrow. Of a cut: on
+    the way there."""
     crowd = 0.65 if len(event.arrows or ()) > CROWD else 1.0
     for w, r in event.arrows or ():
         after, before = flows[position, w].after, flows[position, r].before
-        if after is None or before is None or after.state == "zero":
+        cut = event.kind == "cut"
+        if not cut and (after is None or before is None or after.state == "zero"):
             continue
         written, read = event.touches[w], event.touches[r]
         source, target = lanes.get(written.allocation), lanes.get(read.allocation)
@@ -273,6 +276,9 @@ def arrows_of(
         if written.allocation == read.allocation and (written.lo, written.hi) == (read.lo, read.hi):
             continue
         y0, y1 = adjoint_middle(source, written), adjoint_middle(target, read)
+        if cut or before is None:
+            yield w, r, Arrow(ARROWS["cut"], y0, y0 + 0.6 * (y1 - y0), 1.8)
+            continue
         size = 1.4 + 0.14 * thickness(before) if before.state == "value" else 1.8
         yield w, r, Arrow(ARROWS[before.state], y0, y1, round(size * crowd, 2))
 

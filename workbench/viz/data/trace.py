@@ -15,11 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-FLAGS: tuple[str, ...] = ("nan", "inf", "died", "kept", "aliased")
+FLAGS: tuple[str, ...] = ("nan", "inf", "died", "kept", "aliased", "cut")
 KINDS = {
-    "launch": ("launch", "launches"), "copy": ("copy", "copies"), "fill": ("fill", "fills"), "zero": ("zero", "zeros"),
-    "assign": ("assign", "assigns"), "func": ("func", "funcs"), "loop": ("time loop", "time loops"),
-    "foreign": ("foreign write", "foreign writes"),
+    "launch": ("launch", "launches"), "copy": ("copy", "copies"), "cut": ("cut", "cuts"), "fill": ("fill", "fills"),
+    "zero": ("zero", "zeros"), "assign": ("assign", "assigns"), "func": ("func", "funcs"),
+    "loop": ("time loop", "time loops"), "foreign": ("foreign write", "foreign writes"),
 }  # fmt: skip
 HOW = ("read", "write", "accumulate")
 MIXED = -1.0  # in place of an L2 norm that is not known
@@ -133,7 +133,8 @@ class EventColumn:
 
     `arrows` are pairs (written touch, read touch), by position in `touches`, along which the adjoint flows back;
     None means from every written to every read touch. `scope` names the loop or block. `flags` adds what cannot
-    be seen in the event itself, such as `died`: an adjoint came in, and exactly zero went out."""
+    be seen in the event itself: `died`, where an adjoint came in and exactly zero went out; `cut`, where a gradient is
+    stopped on purpose."""
 
     id: str
     index: int

@@ -8,6 +8,7 @@ import { bunch, colOf, columnsOf, room, unseen, xOf } from "./window.js";
 
 export const TALLEST = 440;
 const BUDGET = 1900;
+/** @type {Record<string, string>} */ const TIPS = { "arrow ill": "illtip", "arrow cut": "stop" };
 
 /** The marks of the window: as few units to a column as the budget allows. @param {any} v */
 export function composed(v) {
@@ -209,7 +210,7 @@ function composeArrows(v, shown) {
     for (; k < arrows.event.length && arrows.event[k] < col.b; k++) {
       if (col.b - col.a > 1 || !lanes.has(arrows.from[k]) || !lanes.has(arrows.to[k])) continue;
       const look = v.meta.looks[arrows.look[k]], y0 = arrows.y0[k], y1 = arrows.y1[k];
-      const x0 = col.x + from, x1 = col.x + to, bend = Math.min(most, part * col.w), tip = look.endsWith("ill") ? "illtip" : "tip";
+      const x0 = col.x + from, x1 = col.x + to, bend = Math.min(most, part * col.w), tip = TIPS[look] ?? "tip";
       put(v, "path", look, { d: `M${x0} ${y0}C${x0 - bend} ${y0} ${x1 + far * bend} ${y1} ${x1} ${y1}`, "stroke-width": arrows.size[k], "marker-end": `url(#${v.uid}-${tip})` }).e = col.a;
     }
   }

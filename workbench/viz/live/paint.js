@@ -65,6 +65,9 @@ export function definitions(v, tall) {
     node.append(s("path", { class: cls, d: "M0 0.5L8 4L0 7.5z" }));
     defs.append(node);
   }
+  const stop = s("marker", { id: `${v.uid}-stop`, viewBox: "0 0 8 12", refX: 6, refY: 6, markerWidth: 8, markerHeight: 12, markerUnits: "userSpaceOnUse", orient: "auto" });
+  stop.append(s("path", { class: "stop", d: "M2 0V12M6 0V12" }));
+  defs.append(stop);
   const clip = (/** @type {string} */ name, /** @type {any} */ box) => {
     const node = s("clipPath", { id: `${v.uid}-${name}` });
     node.append(s("rect", box));

@@ -29,6 +29,7 @@ export function drawLegend(v) {
     [said.accumulate, "path", { d: "M7 2l5 5l-5 5l-5 -5z", class: "accumulate" }], [said.kept, "path", { d: "M7 2V12M4 8.5L7 12L10 8.5", class: "kept" }],
     [said.value, "path", { d: "M1 6L27 1V13L1 8Z", class: "wedge" }, wide], [said.zero, "rect", { x: 1, y: 4.5, width: 26, height: 5, rx: 2.5, class: "bar zero" }, wide],
     [`${said.nan}, ${said.inf}`, "rect", { x: 1, y: 2, width: 26, height: 10, rx: 5, class: "bar nan" }, wide],
+    [said.cut, "path", { d: "M1 7H20M22 2V12M25 2V12", class: "cutsign" }, wide],
     [said.absent, "rect", { x: 1, y: 5.5, width: 26, height: 3, class: "absent", fill: `url(#${v.uid}-absent)` }, wide],
   ];
   for (const [text, tag, given, width = 14] of signs) {

@@ -369,8 +369,9 @@ def _arrow(scene: Scene, layout: Layout, column: Column, w: int, r: int, arrow: 
         f" {x1 + BEND_END * bend:.1f} {arrow.y1:.1f} {x1:.1f} {arrow.y1:.1f}"
     )
     event, place = column.event, column.position
+    stopped = "cut on purpose, " if event.kind == "cut" else ""
     title = (
-        f"{clean(event.heading)}: from the adjoint of {clean(event.touches[w].name)}"
+        f"{clean(event.heading)}: {stopped}from the adjoint of {clean(event.touches[w].name)}"
         f" ({level_text(layout.flows[place, w].after)}) to {clean(event.touches[r].name)}"
         f" ({level_text(layout.flows[place, r].before)})"
     )
@@ -477,6 +478,8 @@ def _legend_sign(scene: Scene, key: str, x: float, y: float) -> float:
     elif key == "value":
         path = f"M{x} {y - 1}L{x + 34} {y - 6}V{y + 6}L{x} {y + 1}Z"
         scene.add("path", name, "wedge", path=path)
+    elif key == "cut":
+        scene.add("path", name, "arrow cut", path=f"M{x} {y}H{x + 26}", size=1.8)
     elif key == "absent":
         scene.add("rect", name, "absent", x, y - 1.5, 28, 3)
     else:

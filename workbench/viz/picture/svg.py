@@ -42,6 +42,7 @@ RULES = """
 .bar.nan,.bar.inf{{fill:{ill};stroke:{sign};stroke-width:1}} .sign{{fill:none;stroke:{sign};stroke-width:1.8}}
 .sign.inf{{stroke:#ffffff;stroke-width:1.6}} .absent{{fill:url(#wb-absent)}} .absentline{{stroke:{absent}}}
 .arrow{{fill:none;stroke:{hot};opacity:.8}} .arrow.dead{{stroke-dasharray:1.5 3}} .arrow.ill{{stroke:{sign};opacity:1}}
+.arrow.cut{{stroke-dasharray:6 4;opacity:1}} .stop{{fill:none;stroke:{ink};stroke-width:1.8}}
 .tip{{fill:{hot}}} .illtip{{fill:{sign}}} .meet{{fill:{ground};stroke:{hot};stroke-width:1.6}}
 .meettext{{fill:{hottext};font-weight:700}} .gap{{fill:{box};opacity:.92}}
 .gapedge{{fill:none;stroke:{muted};stroke-dasharray:3 3}}
@@ -60,7 +61,12 @@ DEFS = (
     'markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0 0.5L8 4L0 7.5z"/></marker>'
     '<marker id="wb-illtip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="9" markerHeight="9" '
     'markerUnits="userSpaceOnUse" orient="auto"><path class="illtip" d="M0 0.5L8 4L0 7.5z"/></marker>'
+    '<marker id="wb-stop" viewBox="0 0 8 12" refX="6" refY="6" markerWidth="8" markerHeight="12" '
+    'markerUnits="userSpaceOnUse" orient="auto"><path class="stop" d="M2 0V12M6 0V12"/></marker>'
 )
+
+
+TIPS = {"ill": "illtip", "cut": "stop"}
 
 
 def render(scene: Scene, theme: str = "auto") -> str:
@@ -131,7 +137,7 @@ def _diamond(mark: Mark) -> str:
 def _path(mark: Mark) -> str:
     more: dict[str, object] = {"stroke_width": number(mark.size)} if mark.size else {}
     if mark.cls.startswith("arrow"):
-        more["marker_end"] = "url(#wb-illtip)" if "ill" in mark.cls.split() else "url(#wb-tip)"
+        more["marker_end"] = f"url(#wb-{TIPS.get(mark.cls.split()[-1], 'tip')})"
     return _open("path", mark, d=mark.path, **more) + _close("path", mark)
 
 
