@@ -463,7 +463,7 @@ def _legend(scene: Scene, layout: Layout) -> None:
     for key, text in LEGEND.items():
         x = _legend_sign(scene, key, x, y)
         scene.label(f"legend-{key}-label", "faint", x, y + 3.5, text, 10)
-        x += text_width(text, 10) + 18
+        x += text_width(text, 10) + 14
 
 
 def _legend_sign(scene: Scene, key: str, x: float, y: float) -> float:
