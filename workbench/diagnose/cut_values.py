@@ -115,7 +115,7 @@ class _Reader:
             self._write(stmt)
         elif row is scalar.WHERE:
             self._choose(stmt.outs[0], stmt.args[1:], self.pending.get(stmt.args[0], {}))
-        elif row.effect is Effect.PURE and stmt.outs:
+        elif row.effect is Effect.PURE and stmt.outs and not row.cut:
             self._pure(stmt)
 
     def _load(self, stmt: ir.Stmt) -> None:

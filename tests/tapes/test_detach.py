@@ -287,6 +287,10 @@ def test_a_meant_cut_is_no_mistake_but_says_where_the_gradient_ends(backend):
     (said,) = found.named("detached")
     assert said.severity == "info" and "wb.detach(y)" in said.where.text and not found.problems, found.text
 
+    with wb.Tape() as tape:
+        wb.launch(times_detached, 4, [x], [y])
+    assert not len(tape.diagnose(grads={y: seed(*ONE)}))
+
     @wb.kernel
     def ended(x: wb.array(dtype=F), y: wb.array(dtype=F)):
         i = wb.tid()
