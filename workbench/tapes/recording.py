@@ -79,6 +79,8 @@ class Recording:
         self.failure: tuple[Event, BaseException] | None = None
         self.scopes: list[Scope] = []
         self.conflicts: list[tuple[Need, str, Where | None] | GradientError] = []
+        self.walked = False  # has a backward been: from then on what others overwrite is kept instead of refused
+        self.captured = False  # a replay runs these events again: what is kept between two would be old
         self.guarded = False  # is there anything in the two below to compare with
         self.changed: dict[Allocation, dict[Span, None]] = {}  # written since by somebody else
         self.left: dict[Allocation, dict[Span, int]] = {}  # touched on active paths: span -> checksum, once exposed
@@ -86,8 +88,10 @@ class Recording:
         self.met: dict[Allocation, tuple[int, int | None]] = {}
 
     def __enter__(self) -> Self:
-        if (notes := capture_log.noting()) is not None and not self.events:
-            notes.tapes[self] = None
+        if (notes := capture_log.noting()) is not None:
+            self.captured = True
+            if not self.events:
+                notes.tapes[self] = None
         memory.push_recorder(self)
         return self
 
@@ -317,17 +321,28 @@ class Recording:
         marks = self.touched.get(span.allocation)
         return marks is not None and marks.touch(span)
 
+    def last_writer(self, span: Span) -> Event | None:
+        """The last event that wrote one of these bytes; changes by others are not the program's."""
+        for event in reversed(self.events):
+            if event.kind != "foreign" and any(s.overlaps(span) is not False for s in event.writes):
+                return event
+        return None
+
     @property
     def deaf(self) -> bool:
         """True if writes need not be reported: the walk is refused already, or the tape is muted."""
         return self.muted or (bool(self.conflicts) and self.keep == "needed")
 
     def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
-        """Called before bytes change that this tape does not record: keep them (keep="all"), or note the conflict."""
+        """Called before bytes change that this tape does not record: note the conflict, or keep them.
+
+        They are kept with keep="all", and once a backward has been: an optimizer may then change the parameters, and
+        the tape can still be walked and looked at.
+        """
         if self.deaf:
             return
         needs = self.needs.get(span.allocation)
-        if self.keep == "all":
+        if self.keep == "all" or (self.walked and needs and needs.meeting(span)):
             event = Event(next(clock), "foreign", what, where or memory.caller_where(), (), (span,))
             overwrites.keep(self, span, event, needs)
             self.events.append(event)

@@ -31,7 +31,8 @@ class Tape(Recording):
 
     keep="all" keeps every version of all memory the tape touched: gradients stay exact whatever is overwritten later,
     at the price of memory. By default only what an adjoint reads is kept, and changes made behind the tape's back
-    are refused with a GradientError.
+    before `backward` are refused with a GradientError. After it an optimizer may change what it likes through the
+    workbench: what is needed is kept then, so that the tape can still be walked and looked at.
 
     Use one tape for everything between the parameters and the loss; launches outside of it are constants to it.
 
@@ -45,6 +46,8 @@ class Tape(Recording):
     >>> tape.backward(grads={y: wb.ones(3)})
     >>> x.grad
     array([2., 4., 6.], dtype=float32, shape=(3,))
+    >>> with wb.Tape() as tape:
+    ...     wb.launch(square, dim=3, inputs=[x], outputs=[y])
     >>> _ = x.fill_(0.0)  # what the adjoint would read is gone
     >>> tape.backward(grads={y: wb.ones(3)})
     Traceback (most recent call last):
@@ -84,6 +87,7 @@ class Tape(Recording):
                     a.gradient().bytes[...] = data
                 raise
             space.release()
+            self.walked = not self.captured
         return None
 
     def _remember(self, seeds: Workspace) -> None:
@@ -121,14 +125,13 @@ class Tape(Recording):
     def adjoint(self, a: array, at: Event | None = None) -> np.ndarray:
         """The adjoint of an array's memory during the reverse pass with the seeds of the last `backward`.
 
-        at=None: the derivative by its final contents. at=event: by its contents just before that event.
+        at=None: by what the last event of the tape left in it. at=event: by its contents just before that event.
         Returns a new NumPy array of shape (*a.shape, *components). Raises GradientError before any `backward`.
         """
         if not self.last_seeds:
             raise GradientError("adjoint() before any backward(): there is no seed.", slug="no-seed",
                                 instead="tape.backward(loss), then tape.adjoint(a)")  # fmt: skip
-        writers = [e for e in self.events if any(s.overlaps(a.span) is not False for s in e.writes)]
-        place = at or (writers[-1] if writers else None)
+        place = at or self.last_writer(a.span)
         found: list[np.ndarray] = []
 
         def take(space: Workspace) -> None:

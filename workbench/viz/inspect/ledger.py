@@ -45,9 +45,8 @@ def ledger(tape: Tape, a: Any, index: Any = (), at: Any = None) -> Ledger:
 def moment(tape: Tape, cell: Cell, at: Any) -> tuple[Event | None, bool]:
     """Where the walk may stop, and whether that event is still reversed."""
     if at is None:
-        span = cell.of.span
-        writers = [e for e in tape.events if any(s.overlaps(span) is not False for s in e.writes)]
-        return (writers[-1], False) if writers else (None, True)
+        writer = tape.last_writer(cell.of.span)
+        return writer, writer is None
     if isinstance(at, str) and at == "start":
         return None, True
     if isinstance(at, int) and -len(tape.events) <= at < len(tape.events):
