@@ -1,0 +1,26 @@
+"""A hand-written derivative lacks its factor of two."""
+
+import numpy as np
+
+import workbench as wb
+
+
+@wb.func
+def potential(d: float):
+    return 3.0 * d * d + wb.exp(-d)
+
+
+@wb.func_grad(potential)
+def potential_grad(d: float, adj_ret: float):
+    wb.adjoint[d] += adj_ret * (3.0 * d - wb.exp(-d))
+
+
+@wb.kernel
+def bonds(x: wb.array[float], e: wb.array[float]):
+    i = wb.tid()
+    e[i] = potential(x[i + 1] - x[i])
+
+
+def main():
+    x, e = wb.array(np.linspace(0, 4, 9, dtype=np.float32) ** 1.1, requires_grad=True), wb.zeros(8)
+    return wb.gradcheck(bonds, dim=8, inputs=[x], outputs=[e])
