@@ -588,7 +588,8 @@ def test_what_was_overwritten_before_the_seed_saw_it_is_not_on_the_path():
         wb.launch(square, dim=2, inputs=[h], outputs=[y])
     tape.backward(grads={y: wb.ones(2, dtype=float)})
     found = tape.diagnose()
-    assert found.problems == [] and [f.arrays for f in found.named("not-on-path")] == [("x",)]
+    assert only(found, "overwritten-unread").launch == "#1 square"
+    assert [f.arrays for f in found.named("not-on-path")] == [("x",)]
 
 
 # ---- how findings are shown

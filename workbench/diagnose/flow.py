@@ -15,6 +15,7 @@ from .cuts import cut_derivatives
 from .finding import Finding
 from .kinks import Kinks, where_of
 from .rule import Case, title
+from .unread import unused_results
 from .walk_record import Access, Step, leaf_accesses, norm_of, positions
 from .zero_adjoint import DETACHED, Death, first_death
 
@@ -207,4 +208,4 @@ def kinks(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-FLOW = (ended, custom_rules, cancelling, growing, kinks)
+FLOW = (ended, unused_results, custom_rules, cancelling, growing, kinks)

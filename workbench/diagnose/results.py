@@ -1,0 +1,162 @@
+"""What became of every result: the history of the floats that a tape computed, from the write to the first read.
+
+One idea: a write on an active path is a `Result` until somebody reads one of its bytes; another write that certainly
+covers all of it wipes it. Only writes whose bytes the indices decide count as certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..arrays.allocation import Allocation
+from ..arrays.array import span_of
+from ..arrays.span import Span
+from ..kernels.analysis import launch_ranges
+from ..kernels.analysis.accesses import Access as Touch
+from ..kernels.analysis.accesses import accesses_by_array
+from ..kernels.ops import memory
+from ..launches.plan import Plan
+from .rule import Case
+from .walk_record import Access, Step, positions
+
+Site = tuple  # (label, line, which of its writes)
+
+
+@dataclass(eq=False)
+class Result:
+    """A write of floats on an active path, which nobody has read so far."""
+
+    step: Step
+    access: Access
+    site: Site
+
+
+Pending = dict[Allocation, list[Result]]
+
+
+@dataclass
+class History:
+    """`wiped`: results and the event that overwrote all of them, unread. `left`: those nobody read at all.
+
+    `reads`: how many results of each site were read. `first_read`, `first_write`: by memory, the earliest step.
+    """
+
+    wiped: list[tuple[Result, Step]] = field(default_factory=list)
+    left: list[Result] = field(default_factory=list)
+    reads: dict[Site, int] = field(default_factory=dict)
+    sites: dict[Site, list[Result]] = field(default_factory=dict)
+    first_read: dict[Allocation, tuple[int, Step, Access]] = field(default_factory=dict)
+    first_write: dict[Allocation, tuple[int, Step, Access]] = field(default_factory=dict)
+    last_read: dict[Allocation, tuple[int, Step, Access]] = field(default_factory=dict)
+
+
+def history_of(case: Case) -> History:
+    """The history of all floats of a tape."""
+    found = History()
+    pending: Pending = {}
+    sure: dict[Plan, dict[int, Any]] = {}
+    for n, step in enumerate(case.trail.steps):
+        if step.event.kind == "foreign":
+            continue
+        _reads(n, step, pending, found)
+        writes = [x for x in step.accesses if x.writes and x.span.nbytes]
+        covering = list(_covering(step, writes, sure)) if any(pending.get(x.span.allocation) for x in writes) else []
+        for k, x in enumerate(writes):
+            a = x.span.allocation
+            found.first_write.setdefault(a, (n, step, x))
+            _wipe(step, k, x, covering, pending, found)
+            if _matters(case, step, x):
+                result = Result(step, x, (step.event.label, step.event.line, k))
+                found.sites.setdefault(result.site, []).append(result)
+                pending.setdefault(a, []).append(result)
+    found.left = [r for results in pending.values() for r in results]
+    return found
+
+
+def _reads(n: int, step: Step, pending: Pending, found: History) -> None:
+    for x in step.accesses:
+        if (x.writes and step.event.kind != "func") or not x.span.nbytes:
+            continue
+        a = x.span.allocation
+        found.first_read.setdefault(a, (n, step, x))
+        found.last_read[a] = n, step, x
+        if pending.get(a):
+            rest = [r for r in pending[a] if r.access.span.overlaps(x.span) is False]
+            for r in set(pending[a]) - set(rest):
+                found.reads[r.site] = found.reads.get(r.site, 0) + 1
+            pending[a] = rest
+
+
+def _wipe(step: Step, k: int, x: Access, covering: list[Span], pending: Pending, found: History) -> None:
+    a = x.span.allocation
+    rest = []
+    for result in pending.get(a, ()):
+        span = result.access.span
+        if (
+            result.step is not step
+            and x.plain
+            and (_again(result, step, k, x) or any(s.contains(span) for s in covering))
+        ):
+            found.wiped.append((result, step))
+        else:
+            rest.append(result)
+    if a in pending:
+        pending[a] = rest
+
+
+def _matters(case: Case, step: Step, x: Access) -> bool:
+    event = step.event
+    active = event.reverse is not None if event.command is not None else event.kind == "copy" and event.followed
+    return active and x.scalar is not None and x.span.allocation in case.tape.active
+
+
+def _covering(step: Step, writes: list[Access], sure: dict[Plan, dict[int, Any]]) -> Iterator[Span]:
+    """The bytes that an event certainly stores to."""
+    command = step.event.command
+    if command is None:
+        yield from (x.span for x in writes if x.plain and step.event.kind != "func")
+        return
+    plan = command.plan
+    if plan not in sure:
+        sure[plan] = _certain_boxes(plan)
+    yield from (span_of(command.flat[k], box) for k, box in sure[plan].items())
+
+
+def _certain_boxes(plan: Plan) -> dict[int, Any]:
+    """By position, the box of an array in which a launch stores to every element, whatever the data."""
+    found = {}
+    names = {plan.program.leaves[k].name: k for k, _ in plan.writes}
+    for name, group in accesses_by_array(plan.forward.function).items():
+        for touch in group.writes:
+            if touch.stmt.row is memory.STORE and touch.certain and not touch.guards and _straight(touch, plan):
+                box = launch_ranges.box(touch, plan.form)
+                if box:
+                    found[names[name]] = tuple((lo, hi + 1) for lo, hi in box)
+    return found
+
+
+def _straight(touch: Touch, plan: Plan) -> bool:
+    """True if every axis is a thread index of its own, or a number that the launch knows: no element is left out."""
+    if touch.loops or len(touch.indices) != len(plan.form.shapes.get(touch.name, ())):
+        return False
+    axes: list = []
+    for form in touch.indices:
+        if form is None:
+            return False
+        moving = [(s, c) for s, c in form.terms if s[0] not in ("dim", "param", "shape", "host")]
+        if len(moving) > 1 or any(s[0] != "tid" or abs(c) != 1 for s, c in moving):
+            return False
+        axes += [s for s, _ in moving]
+    return len(axes) == len(set(axes))
+
+
+def _again(result: Result, step: Step, k: int, x: Access) -> bool:
+    """True if the same launch on the same memory stores again to just the elements that the first one stored to."""
+    first, second = result.step.event.command, step.event.command
+    if first is None or second is None or first.plan is not second.plan or x.span != result.access.span:
+        return False
+    name = second.program.leaves[positions(step.event, "writes")[k]].name
+    touches = accesses_by_array(second.plan.forward.function)[name].writes
+    return all(t.stmt.row is memory.STORE and t.certain and None not in t.indices for t in touches)
