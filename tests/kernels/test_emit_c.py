@@ -692,13 +692,6 @@ def test_printf_prints_each_value_by_its_conversion(capfd):
     )
 
 
-def test_printf_refuses_a_format_that_does_not_fit():
-    with Making(n=int64) as (k, n):
-        k.printf(n, attr=("%d %d", ("n",)))
-    with pytest.raises(KernelError, match="2 conversions and 1 value"):
-        emit_c.text(k.function)
-
-
 # ---- the same text for a GPU
 
 

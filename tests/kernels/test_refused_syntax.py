@@ -16,17 +16,6 @@ from workbench.kernels.reading.reader import read
 
 
 @declare.func
-def one_path(a: float):
-    if a > 0.0:
-        return a
-
-
-@declare.func
-def nothing(a: float):
-    a = a + 1.0
-
-
-@declare.func
 def again(a: float):
     return again(a - 1.0)
 
@@ -48,7 +37,7 @@ class Ball:
 
 SPACE = {
     "f32": T.Array(T.float32), "f32_2": T.Array(T.float32, 2), "vec3": T.vector(3, float), "Ball": Ball,
-    "balls": T.Array(Ball), "tid": declare.tid, "func": declare.func, "one_path": one_path, "nothing": nothing,
+    "balls": T.Array(Ball), "tid": declare.tid, "func": declare.func,
     "again": again, "half": half, "plain": plain, "adjoint": declare.adjoint, "printf": declare.printf,
     "static": declare.static, "sin": BUILTINS["sin"], "rand_init": BUILTINS["rand_init"], "randf": STATEFUL["randf"],
     "atomic_add": memory.ATOMIC_ADD, "float64": T.float64, "SIZES": [1, 2], "SCALE": 2.0,
@@ -119,8 +108,6 @@ REFUSED = [
     ("SCALE += 1.0", "global", 2, 4),
     ("y[0] = SIZES", "constant", 2, 4),
     ("y[0] = plain(x[0])", "not-a-func", 2, 11),
-    ("y[0] = one_path(x[0])", "missing-return", 2, 11),
-    ("y[0] = nothing(x[0])", "missing-return", 2, 11),
     ("a = half(n)", "argument-type", 2, 8),
     ("a = half()", "arguments", 2, 8),
     ("a = half(b=1.0)", "arguments", 2, 8),

@@ -501,7 +501,7 @@ class Call:
         self.inputs = [[] for _ in own]
         for leaf, a in zip(leaves, flat, strict=True):
             value = inputs[leaf.arg] if leaf.arg < len(inputs) else None
-            for name in leaf.path if not leaf.of_struct_array else ():
+            for name in leaf.path[: leaf.structs]:
                 value = getattr(value, name, None)
             if id(value) in place:
                 self.inputs[place[id(value)]].append(a)

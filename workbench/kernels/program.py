@@ -43,8 +43,8 @@ class Leaf:
     name: str
     type: Type
     arg: int
-    path: tuple[str, ...]  # fields to follow from the argument; for an array of structs, from its elements
-    of_struct_array: bool = False
+    path: tuple[str, ...]  # fields to follow from the argument
+    structs: int | None = None  # how many of them lead to an array of structs; the others are of its elements
 
 
 def leaves(name: str, type: Type, arg: int, path: tuple[str, ...] = ()) -> list[Leaf]:
@@ -53,9 +53,7 @@ def leaves(name: str, type: Type, arg: int, path: tuple[str, ...] = ()) -> list[
         return [leaf for f, t in type.fields for leaf in leaves(f"{name}.{f}", t, arg, (*path, f))]
     if isinstance(type, Array) and isinstance(type.dtype, Struct):
         inner = leaves(name, type.dtype, arg)
-        if path:
-            raise TypeError(f"{name}: an array of structs inside a struct is not supported")
-        return [Leaf(x.name, Array(x.type, type.ndim), arg, x.path, True) for x in inner]
+        return [Leaf(x.name, Array(x.type, type.ndim), arg, path + x.path, len(path)) for x in inner]
     return [Leaf(name, type, arg, path)]
 
 
@@ -223,7 +221,7 @@ class Kernel:
         try:
             return read(self.func, name=self.__name__, generic_types=self.types)
         except KernelError as error:
-            raise error.with_traceback(None) from None  # it names the user's line: the reader's own frames hide that
+            raise error.with_traceback(None) from error.__cause__  # it names the user's line: our frames hide that
 
     def overload(self, types: dict[str, Type]) -> Kernel:
         """This kernel for these types of its generic parameters: an ordinary kernel, the same one at every asking."""

@@ -271,7 +271,9 @@ def scalar_of(dtype) -> Scalar:
     for s in SCALARS:
         if s.name == name:
             return s
-    raise TypeError(f"{dtype!r} is not a scalar type of the kernel language")
+    error = TypeError(f"{dtype!r} is not a scalar type of the kernel language")
+    error.slug = "dtype"  # type: ignore[attr-defined]  # in a kernel, the reader adds the line
+    raise error
 
 
 # one object per type, however it was asked for

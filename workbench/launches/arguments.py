@@ -17,7 +17,7 @@ from ..errors import LaunchError
 from ..kernels.ir import Function
 from ..kernels.program import Leaf, Program
 from ..kernels.reading.declare import Instance, struct_of
-from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, scalar_of
+from ..kernels.types import Array, Composite, Scalar, Small, Type, scalar_of
 
 # interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
 foreign: list[Any] = []
@@ -71,17 +71,15 @@ def _refuse(kernel: str, program: Program, leaf: Leaf, text: str, slug: str, ins
 
 
 def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
-    if leaf.of_struct_array:
-        if not isinstance(arg, array) or not isinstance(arg.dtype, Struct):
-            raise _refuse(kernel, program, leaf, f"takes an array of structs, got {shown(arg)}", "argument-type")
-        return arg.field(".".join(leaf.path))
-    for name in leaf.path:
+    for name in leaf.path[: leaf.structs]:
         try:
             arg = getattr(arg, name)
         except AttributeError:
             raise _refuse(
                 kernel, program, leaf, f"takes a struct with {name!r}, got {shown(arg)}", "argument-type"
             ) from None
+    if leaf.structs is not None:
+        return _elements(kernel, program, leaf, arg)
     if isinstance(leaf.type, Array):
         for wrap in foreign if not isinstance(arg, array) else ():
             wrapped = wrap(arg, leaf.type)
@@ -91,6 +89,21 @@ def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
         _check_array(kernel, program, leaf, arg)
         return arg
     return _number(kernel, program, leaf, arg)
+
+
+def _elements(kernel: str, program: Program, leaf: Leaf, arg: Any) -> array:
+    """One field of the elements of an array of structs."""
+    assert isinstance(leaf.type, Array)
+    want = dict(program.params)[leaf.name.partition(".")[0]]
+    for name in leaf.path[: leaf.structs]:
+        want = dict(want.fields)[name]  # type: ignore[attr-defined]
+    if not isinstance(arg, array) or arg.dtype != want.dtype:  # type: ignore[attr-defined]
+        hint = "" if arg is not None else "; a struct's array field must be assigned before the launch"
+        raise _refuse(kernel, program, leaf, f"takes {want}, got {shown(arg)}{hint}", "argument-type")
+    if arg.ndim != leaf.type.ndim:
+        text = f"takes {leaf.type.ndim} axes, got {arg.ndim} (shape {arg.shape})"
+        raise _refuse(kernel, program, leaf, text, "argument-rank")
+    return arg.field(".".join(leaf.path[leaf.structs :]))
 
 
 def value_type(arg: Any) -> Type | type | None:

@@ -82,7 +82,9 @@ def _adjoints(program: Program, flat: list, given: Sequence[Any]) -> dict[int, a
 
 
 def _part(struct: Any, path: Sequence[str]) -> Any:
-    for name in path:
+    for k, name in enumerate(path):
+        if isinstance(struct, array):  # of structs
+            return struct.field(".".join(path[k:]))
         struct = getattr(struct, name)
     return struct
 

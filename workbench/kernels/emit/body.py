@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import KernelError, Where
+from ...errors import Where
 from ..ir import Function, Region, Stmt, Value, root, walk
 from ..ops import control
 from ..ops import memory as mem
@@ -515,15 +515,12 @@ class Body:
     # -- printing
 
     def row_printf(self, stmt: Stmt) -> None:
-        form = stmt.attr[0] if isinstance(stmt.attr, tuple) else stmt.attr
+        def conversion(flags: str, kind: str) -> str:
+            return f"%{flags}{'ll' * (kind in 'diuxXo')}{kind}"
+
+        text, kinds = control.printed(stmt.attr[0], conversion)
         parts = [p for a in stmt.args for p in self._printed(a)]
-        casts: list[str] = []
-        text = re.sub(r"%([-+ #0-9.]*)(?:hh|h|ll|l|z)?([a-zA-Z%])", lambda m: _conversion(m, casts), form)
-        if len(casts) != len(parts):
-            raise KernelError(
-                f"printf has {len(casts)} conversions and {len(parts)} values", slug="printf", where=stmt.where
-            )
-        values = "".join(f", ({c})({p})" for c, p in zip(casts, parts, strict=True))
+        values = "".join(f", ({_PRINTED[k]})({p})" for k, p in zip(kinds, parts, strict=True))
         self.put(f"printf({_c_string(text)}{values});")
 
     def _printed(self, value: Value) -> list[str]:
@@ -543,18 +540,7 @@ _METHODS = {
 }  # fmt: skip
 
 
-def _conversion(match: re.Match, casts: list[str]) -> str:
-    flags, kind = match.groups()
-    if kind == "%":
-        return "%%"
-    if kind in "di":
-        casts.append("long long")
-        return f"%{flags}ll{kind}"
-    if kind in "uxXo":
-        casts.append("unsigned long long")
-        return f"%{flags}ll{kind}"
-    casts.append("double" if kind in "feEgGaF" else "int")
-    return f"%{flags}{kind}"
+_PRINTED = {"d": "long long", "u": "unsigned long long", "f": "double", "c": "int"}
 
 
 def _c_string(text: str) -> str:

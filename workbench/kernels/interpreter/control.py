@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -70,15 +69,16 @@ def _pop(c: Closures, stmt: ir.Stmt) -> Step:
     return step
 
 
-_LENGTH = re.compile(r"(%[-+ #0]*\d*(?:\.\d+)?)(?:hh|h|ll|l|z|j|t)(?=[a-zA-Z])")
+_PRINTED = {"d": int, "u": lambda x: int(x) % 2**64, "f": float, "c": int}
 
 
 def _printf(c: Closures, stmt: ir.Stmt) -> Step:
-    format, args = _LENGTH.sub(r"\1", stmt.attr[0]), c.at(stmt.args)
+    format, kinds = rows.printed(stmt.attr[0], lambda flags, kind: f"%{flags}{kind}")
+    args = c.at(stmt.args)
 
     def step(s: list) -> None:
-        values = tuple(s[a].item() if isinstance(s[a], np.generic) else s[a] for a in args)
-        sys.stdout.write(format % values)
+        numbers = [x for a in args for x in np.ravel(s[a]).tolist()]
+        sys.stdout.write(format % tuple(_PRINTED[k](x) for k, x in zip(kinds, numbers, strict=True)))
 
     return step
 

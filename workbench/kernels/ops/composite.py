@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..types import Composite, Scalar, Type, is_float
+from ..types import Composite, Scalar, Type, bool_, is_float
 from .row import NO_GRADIENT, ROWS, Row, kind, refuse, row, zero
 from .scalar import (
     ADD,
@@ -55,6 +55,18 @@ def floating(name: str, rule: Callable[..., Type]) -> Callable[..., Type]:
         for t in types:
             if isinstance(t, (Scalar, Composite)) and not is_float(t):
                 raise refuse(f"`{name}` takes floats, not {t}", slug="operand-type", instead="float(...)")
+        return rule(*types)
+
+    return checked
+
+
+def numbers(name: str, rule: Callable[..., Type]) -> Callable[..., Type]:
+    """The rule, for components that can be added and multiplied: not bools."""
+
+    def checked(*types: Type) -> Type:
+        for t in types:
+            if isinstance(t, (Scalar, Composite)) and t.scalar is bool_:
+                raise refuse(f"`{name}` takes numbers, not {t}", slug="operand-type", instead="a cast, as vec3i(...)")
         return rule(*types)
 
     return checked

@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,8 +53,30 @@ STACK = row("stack", type=lambda attr: attr, typed_by_attr=True, effect=Effect.I
 PUSH = row("push", type=lambda stack, v: None, effect=Effect.IO)
 POP = row("pop", type=lambda stack: _element(stack), effect=Effect.IO)
 
-# attr: (format, names of the arguments)
+# attr: (format, names of the arguments); a composite takes one conversion per component
 PRINTF = row("printf", type=lambda *t, attr: None, typed_by_attr=True, effect=Effect.IO)
+
+
+_CONVERSION = re.compile(r"%([-+ #0]*[0-9]*(?:[.][0-9]+)?)(?:hh|h|ll|l|z|j|t)?(.?)", re.DOTALL)
+_INTEGERS, _FLOATS = "diuxXo", "eEfFgG"
+
+
+def printed(format: str, write: Callable[[str, str], str]) -> tuple[str, list[str]]:
+    """A format of `printf` with every conversion as `write(flags, kind)` has it, and the kinds in their order: d for
+    signed integers, u for unsigned ones, f for floats, c for one sign. Raises ValueError for any other conversion.
+    """
+    kinds = []
+
+    def one(found: re.Match) -> str:
+        flags, kind = found.groups()
+        if kind == "%" and not flags:
+            return "%%"
+        if not kind or kind not in _INTEGERS + _FLOATS + "c":
+            raise ValueError(found[0])
+        kinds.append("d" if kind in "di" else "u" if kind in _INTEGERS else "f" if kind in _FLOATS else "c")
+        return write(flags, kind)
+
+    return _CONVERSION.sub(one, format), kinds
 
 
 def _element(stack: Type) -> Type:

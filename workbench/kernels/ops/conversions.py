@@ -73,7 +73,8 @@ def static_number(x: Any) -> int:
 def identity(n: Any, dtype: Any = float32) -> Any:
     """identity(n: constant int, dtype: scalar type = float32) -> n by n unit matrix."""
     size = static_number(n)
-    return here(matrix((size, size), scalar_of(dtype)), np.eye(size))
+    type = matrix((size, size), scalar_of(dtype))
+    return here(type, np.eye(size, dtype=type.numpy))
 
 
 def quat_identity(dtype: Any = float32) -> Any:

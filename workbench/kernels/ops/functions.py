@@ -28,6 +28,8 @@ def negation(x: Any) -> Any:
 
 def _folded(two: Row, one: Row) -> Callable[..., Any]:
     def function(*args: Any) -> Any:
+        if not args:
+            raise TypeError
         if len(args) == 1:
             return one(args[0])
         out = args[0]

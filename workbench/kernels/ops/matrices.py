@@ -13,6 +13,7 @@ from .composite import (
     floating,
     linear_tangent,
     multilinear,
+    numbers,
     one_type,
     scalars_agree,
     wants,
@@ -55,7 +56,7 @@ def _matvec_type(m: Type, v: Type) -> Type:
 
 
 MATVEC = multilinear(
-    "matvec", 2, type=_matvec_type, doc="matrix * vector",
+    "matvec", 2, type=numbers("*", _matvec_type), doc="matrix * vector",
     expand=lambda m, v, types, out: [sum_of_products(r, v) for r in _grid(m, types[0].cols)],
     adjoint=lambda g, y, m, v: (OUTER(g, v), MATVEC(TRANSPOSE(m), g)),
 )  # fmt: skip
@@ -76,7 +77,7 @@ def _matmul(a, b, types, out):
 
 
 MATMUL = multilinear(
-    "matmul", 2, type=_matmul_type, expand=_matmul, doc="matrix * matrix",
+    "matmul", 2, type=numbers("*", _matmul_type), expand=_matmul, doc="matrix * matrix",
     adjoint=lambda g, y, a, b: (MATMUL(g, TRANSPOSE(b)), MATMUL(TRANSPOSE(a), g)),
 )  # fmt: skip
 
@@ -89,7 +90,7 @@ def _outer_type(a: Type, b: Type) -> Type:
 
 
 OUTER = multilinear(
-    "outer", 2, type=_outer_type, expand=lambda a, b, types, out: [x * y for x in a for y in b],
+    "outer", 2, type=numbers("outer", _outer_type), expand=lambda a, b, types, out: [x * y for x in a for y in b],
     adjoint=lambda g, y, a, b: (MATVEC(g, b), MATVEC(TRANSPOSE(g), a)),
     doc="outer(a: vector, b: vector) -> matrix a b^T.",
 )  # fmt: skip
@@ -107,7 +108,7 @@ def square(name: str, result: Callable[[Matrix], Type], sizes: tuple[int, ...] =
 
 
 TRACE = multilinear(
-    "trace", 1, type=square("trace", lambda t: t.scalar), doc="trace(m: square matrix) -> scalar.",
+    "trace", 1, type=numbers("trace", square("trace", lambda t: t.scalar)), doc="trace(m: square matrix) -> scalar.",
     expand=lambda m, types, out: total(m[:: types[0].cols + 1]),
     adjoint=lambda g, y, m: (SCALE(like(m, kind(m), np.eye(kind(m).rows)), g),),  # type: ignore[attr-defined]
 )  # fmt: skip
@@ -133,7 +134,7 @@ def _skew(v, types=None, out=None):
     return [0, -v[2], v[1], v[2], 0, -v[0], -v[1], v[0], 0]
 
 
-SKEW = multilinear("skew", 1, type=_skew_type, expand=_skew, adjoint=lambda g, y, v: (AXIAL(g),),
+SKEW = multilinear("skew", 1, type=numbers("skew", _skew_type), expand=_skew, adjoint=lambda g, y, v: (AXIAL(g),),
                     doc="skew(v: vec3) -> mat33 with skew(v) * u == cross(v, u).")  # fmt: skip
 AXIAL = multilinear(
     "axial", 1, type=square("axial", lambda t: vector(3, t.scalar), (3,)), adjoint=lambda g, y, m: (SKEW(g),),

@@ -13,6 +13,7 @@ Two shapes of value rows:
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ import numpy as np
 
 from ...errors import KernelError
 from .. import ir
-from ..types import Composite, Scalar, Small, Type, matrix, scalar_of, vector
+from ..types import Composite, Scalar, Small, Type, bool_, matrix, scalar_of, vector
 from .examples import documented
 
 
@@ -173,6 +174,17 @@ class Row:
             return host(out, self.expand(*parts, types=types, out=out, **extra))
 
 
+def arity(row: Row) -> int | None:
+    """How many operands a row takes; None if it takes any number, or writes code alone."""
+    rule = row.meaning or row.expand
+    if rule is None or isinstance(rule, np.ufunc):
+        return None if rule is None else rule.nin
+    named = inspect.signature(rule).parameters
+    if any(p.kind is p.VAR_POSITIONAL for p in named.values()):
+        return None
+    return len([name for name in named if name not in ("attr", "types", "out")])
+
+
 def host(type: Any, value: Any) -> Any:
     """`value` as the host holds a value of `type`."""
     if isinstance(type, Composite):
@@ -249,6 +261,8 @@ def row(name: str, **fields: Any) -> Row:
 def constant(type: Type, value: Any) -> ir.Value:
     """A constant of `type` in the current builder: `value` is one number, or all components."""
     flat = np.ravel(value).tolist()
+    if getattr(type, "scalar", None) is bool_:
+        flat = [bool(x) for x in flat]
     attr = flat[0] if len(flat) == 1 else tuple(flat)
     return ir.current().append(ROWS["const"], (), (type,), attr=attr).outs[0]
 

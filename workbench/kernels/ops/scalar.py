@@ -42,6 +42,8 @@ def _shown(types: tuple[Type, ...]) -> str:
 
 def same_type(name: str, types: tuple[Type, ...]) -> Type:
     """All of one value type; the message names the cast to write."""
+    if not types:
+        raise refuse(f"`{name}` takes at least one operand", slug="arguments")
     first, same = types[0], True
     for t in types:
         if not isinstance(t, (Scalar, Composite)):

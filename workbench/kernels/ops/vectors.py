@@ -16,6 +16,7 @@ from .composite import (
     floating,
     linear_tangent,
     multilinear,
+    numbers,
     one_type,
     plus,
     scalars_agree,
@@ -54,7 +55,8 @@ def sum_of_products(a, b, types=None, out=None):
 
 
 DOT = multilinear(
-    "dot", 2, type=one_type("dot", Composite, "two vectors or quaternions", lambda t: t.scalar), expand=sum_of_products,
+    "dot", 2, expand=sum_of_products,
+    type=numbers("dot", one_type("dot", Composite, "two vectors or quaternions", lambda t: t.scalar)),
     adjoint=lambda g, y, a, b: (SCALE(b, g), SCALE(a, g)), bilinear=True,
     doc="dot(a: V, b: V) -> scalar, V vector or quaternion: sum of the products of components.",
 )  # fmt: skip
@@ -68,7 +70,8 @@ def _scale_type(v: Type, s: Type) -> Type:
 
 
 SCALE = multilinear(
-    "scale", 2, type=_scale_type, elementwise=True, meaning=MUL.meaning, c=MUL.c, cheap=True, bilinear=True,
+    "scale", 2, type=numbers("*", _scale_type), elementwise=True, meaning=MUL.meaning, c=MUL.c, cheap=True,
+    bilinear=True,
     adjoint=lambda g, y, v, s: (SCALE(g, s), DOT(g, v)), doc="Every component of v times the scalar s.",
 )  # fmt: skip
 
@@ -159,7 +162,7 @@ def _part_type(type: Composite, count: int) -> Type:
     return type.scalar if count == len(type.shape) else vector(type.shape[-1], type.scalar)
 
 
-def _span(type: Composite, attr: Any) -> tuple[int, int]:
+def span(type: Composite, attr: Any) -> tuple[int, int]:
     """Where a part lies among the components: start and length."""
     index = static_index(type, attr)
     if len(index) == len(type.shape):
@@ -168,12 +171,12 @@ def _span(type: Composite, attr: Any) -> tuple[int, int]:
 
 
 def _extract(v, types, out, attr):
-    start, n = _span(types[0], attr)
+    start, n = span(types[0], attr)
     return v[start : start + n] if isinstance(out, Composite) else v[start]
 
 
 def _insert(v, s, types, out, attr):
-    start, n = _span(types[0], attr)
+    start, n = span(types[0], attr)
     return v[:start] + (list(s) if isinstance(types[1], Composite) else [s]) + v[start + n :]
 
 
@@ -334,7 +337,7 @@ def cross_product(a, b, types=None, out=None):
     return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
 
 
-CROSS = multilinear("cross", 2, type=_cross_type, expand=cross_product,
+CROSS = multilinear("cross", 2, type=numbers("cross", _cross_type), expand=cross_product,
                     adjoint=lambda g, y, a, b: (CROSS(b, g), CROSS(g, a)),
                     doc="cross(a: vec3, b: vec3) -> vec3.")  # fmt: skip
 
@@ -368,7 +371,8 @@ def _normalize(v, types, out):
 
 
 _LINEAR_TYPES = (Vector, Quat)
-LENGTH_SQ = row("length_sq", type=one_type("length_sq", _LINEAR_TYPES, "a vector or quaternion", lambda t: t.scalar),
+_SCALAR_OF = one_type("length_sq", _LINEAR_TYPES, "a vector or quaternion", lambda t: t.scalar)
+LENGTH_SQ = row("length_sq", type=numbers("length_sq", _SCALAR_OF),
                 expand=lambda v, types, out: sum_of_products(v, v), adjoint=lambda g, y, v: (SCALE(v + v, g),),
                 tangent=lambda ts, y, v: None if ts[0] is None else 2.0 * DOT(ts[0], v),
                 exact=True, doc="length_sq(v: V) -> scalar: sum of squares.")  # fmt: skip

@@ -321,24 +321,26 @@ def _fold_where(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | N
 
 
 def _fold_extract(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
-    """The component of what was just constructed or inserted."""
-    source = args[0].stmt
-    if source is None:
-        return None
-    if source.row is vectors.CONSTRUCT and source.args[1:]:
-        shape, flat = args[0].type.shape, 0  # type: ignore[attr-defined]
-        for i, n in zip(stmt.attr, shape, strict=True):
-            flat = flat * n + i
-        return source.args[flat]
-    if source.row is vectors.INSERT:
-        if source.attr == stmt.attr:
-            return source.args[1]
-        copy = Stmt(stmt.row, (source.args[0],), stmt.outs, attr=stmt.attr)
-        deeper = _fold_extract(self, copy, copy.args)
-        return deeper if deeper is not None else self.builder.emit(stmt.row, source.args[0], attr=stmt.attr)
-    if _is_zero(args[0]):
-        return constant(stmt.outs[0].type, 0)
-    return None
+    """The part of what was just constructed or inserted."""
+    whole, place, out = args[0], stmt.attr, stmt.outs[0].type
+    while (source := whole.stmt) is not None and source.row is vectors.INSERT:
+        replaced = source.attr
+        common = min(len(place), len(replaced))
+        if place[:common] != replaced[:common]:
+            whole = source.args[0]
+        elif len(place) < len(replaced):  # only some of this row was replaced
+            break
+        else:
+            whole, place = source.args[1], place[common:]
+            if not place:
+                return whole
+    if source is not None and source.row is vectors.CONSTRUCT:
+        start, length = vectors.span(whole.type, place)  # type: ignore[arg-type]
+        parts = source.args[start : start + length]
+        return parts[0] if isinstance(out, Scalar) else self.builder.emit(source.row, *parts, attr=out)
+    if _is_zero(whole):
+        return constant(out, source.attr)  # type: ignore[union-attr]
+    return None if whole is args[0] else self.builder.emit(stmt.row, whole, attr=place)
 
 
 _FOLD = {

@@ -15,17 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import KernelError
+from ...errors import KernelError, Where
 from .. import ir, ops
 from ..ops import control, memory
-from ..ops.row import Row, constant
-from ..types import Array, Composite, Scalar, Struct, Type, Vector, matrix, scalar_of, vector
+from ..ops.row import Row, arity, constant
+from ..types import Array, Composite, Matrix, Scalar, Struct, Type, Vector, matrix, scalar_of, vector
 from . import declare, refused_syntax
 from . import python_names as names
-from .control_flow import FRESH, missing_return
+from .control_flow import FRESH
 from .declare import Func
 from .lower_bounds import static_int
 from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe
+from .source import source
 
 UPDATES = {id(row): row for row in memory.ATOMICS}
 STATEFUL = {id(f): f for f in ops.STATEFUL.values()}
@@ -120,7 +121,22 @@ class Calls:
     def call_printf(self, node: ast.Call) -> None:
         if not node.args or not (isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
             raise self.error("printf() takes a format in quotes first", "printf", node, "", 'printf("%f\\n", x)')
+        if node.keywords:
+            raise self.error(
+                "printf() takes no named arguments", "printf", node.keywords[0].value, "", "the value alone"
+            )
         values = [self.value(self.visit(a)) for a in node.args[1:]]
+        count = sum(v.type.size for v in values)  # type: ignore[attr-defined]
+        try:
+            _, kinds = control.printed(node.args[0].value, lambda flags, kind: "")
+        except ValueError as odd:
+            why = "There are d i u x X o, e E f F g G and c."
+            raise self.error(
+                f"`{odd}` is no conversion of printf in a kernel", "printf", node.args[0], why, "%d or %f"
+            ) from None
+        if len(kinds) != count:
+            text = f"printf has {len(kinds)} conversions and {count} values"
+            raise self.error(text, "printf", node, "A vector takes one for each component.", 'printf("%f\\n", x)')
         shown = tuple(ast.unparse(a) for a in node.args[1:])
         self.builder.emit(control.PRINTF, *values, attr=(node.args[0].value, shown))
 
@@ -172,6 +188,8 @@ class Calls:
         args = [self.operand(self.visit(a)) for a in node.args]
         named = {str(k.arg): self.operand(self.visit(k.value)) for k in node.keywords}
         try:
+            if isinstance(f, Row) and (named or arity(f) not in (None, len(args))):
+                raise TypeError
             return f(*args, **named)
         except TypeError as e:
             if hasattr(e, "slug"):
@@ -221,7 +239,7 @@ class Calls:
 
     def literal_cast(self, type: Scalar, x: Any) -> ir.Value:
         if type.kind == "f":
-            return constant(type, float(x))
+            return constant(type, self.as_float(x))
         if type.kind == "b":
             return constant(type, bool(x))
         if isinstance(x, float):
@@ -229,24 +247,40 @@ class Calls:
         return constant(type, wrapped(int(x), type))
 
     def call_vector(self, node: ast.Call) -> Any:
-        args, named = [self.visit(a) for a in node.args], {k.arg: self.visit(k.value) for k in node.keywords}
+        args, named = [self.visit(a) for a in node.args], self.named(node, ("length", "dtype"))
         scalar = self.component_type(args, named.get("dtype"))
-        length = static_int(named.get("length", len(args)))
-        if length is None:
+        copied = self.copied_type(args, Vector)
+        length = static_int(named.get("length", len(args) if copied is None else copied.length))
+        if length is None or length < 1:
             raise self.error(
                 "the length of a vector is a constant", "static-index", node, "", "vector(length=3, dtype=float)"
             )
         return ops.construct(vector(length, scalar), *[self.typed(a, scalar) for a in args])
 
     def call_matrix(self, node: ast.Call) -> Any:
-        args, named = [self.visit(a) for a in node.args], {k.arg: self.visit(k.value) for k in node.keywords}
-        scalar, shape = self.component_type(args, named.get("dtype")), named.get("shape")
+        args, named = [self.visit(a) for a in node.args], self.named(node, ("shape", "dtype"))
+        copied = self.copied_type(args, Matrix)
+        scalar = self.component_type(args, named.get("dtype"))
+        shape = named.get("shape", None if copied is None else copied.shape)
         rows, cols = map(static_int, shape) if isinstance(shape, tuple) and len(shape) == 2 else (None, None)
-        if rows is None or cols is None:
+        if rows is None or cols is None or rows < 1 or cols < 1:
             raise self.error(
                 "the shape of a matrix is a constant", "static-index", node, "", "matrix(shape=(2, 2), dtype=float)"
             )
         return ops.construct(matrix((rows, cols), scalar), *[self.typed(a, scalar) for a in args])
+
+    def named(self, node: ast.Call, known: tuple[str, ...]) -> dict[str, Any]:
+        """The named arguments of a call that takes no others."""
+        for k in node.keywords:
+            if k.arg not in known:
+                text = f"there is no argument `{k.arg}` here"
+                raise self.error(text, "arguments", k.value, f"There are {' and '.join(known)}.", "")
+        return {str(k.arg): self.visit(k.value) for k in node.keywords}
+
+    def copied_type(self, args: list[Any], kind: type) -> Any:
+        """The type of the one composite that is to be copied; None if components are given."""
+        found = self.value(args[0]).type if len(args) == 1 else None
+        return found if isinstance(found, kind) else None
 
     def component_type(self, args: list[Any], dtype: Any) -> Scalar:
         if dtype is not None:
@@ -334,7 +368,9 @@ class Calls:
         return self.zero(type)
 
     def call_zeros(self, node: ast.Call) -> Local:
-        named = {k.arg: self.visit(k.value) for k in node.keywords}
+        named = self.named(node, ("shape", "dtype"))
+        if len(node.args) > 2 or set(named) & set(("shape", "dtype")[: len(node.args)]):
+            raise self.error("zeros() takes a shape and a dtype", "arguments", node, "", "zeros(shape=4, dtype=float)")
         shape = self.visit(node.args[0]) if node.args else named.get("shape")
         dtype = self.visit(node.args[1]) if len(node.args) > 1 else named.get("dtype", float)
         sizes = shape if isinstance(shape, tuple) else (shape,)
@@ -377,7 +413,7 @@ class Calls:
                     f"`{f.key}` calls itself", "recursion", node, "A func is read into its caller, so it has no end.",
                     "a loop",
                 )  # fmt: skip
-        if f.custom:
+        if f.custom and not any(frame.fn in (f.grad, f.replay) for frame in self.frames):
             return self.call_custom(f, bound, node)
         return self.inlined(f.fn, bound, node)
 
@@ -398,8 +434,19 @@ class Calls:
     def returned(self) -> Any:
         """What the function just read returns; a value that only some paths return cannot be used."""
         names = self.state.names
-        result = names.get("$value")
-        return Unusable(missing_return) if result is not None and names["$return"] is not True else result
+        result, fn = names.get("$value"), self.frame.fn
+        if result is None or names["$return"] is True:
+            return result
+        return Unusable(lambda at: self.missing_return(fn, at))
+
+    def missing_return(self, fn: Callable[..., Any], at: Where | None) -> KernelError:
+        """Names the func that was to return a value, and the line that uses it."""
+        text = source(fn)
+        return KernelError(
+            f"`{fn.__name__}` does not return a value on every path", slug="missing-return",
+            where=text.where(text.tree, at), why=f"Line {at.line} uses its value: {at.text.strip()}" if at else "",
+            instead="a `return` with a value at its end",
+        )  # fmt: skip
 
     def bound_arguments(self, fn: Callable[..., Any], node: ast.Call) -> dict[str, Any]:
         signature = inspect.signature(fn)

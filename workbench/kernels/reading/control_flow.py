@@ -337,7 +337,8 @@ class Join:
         where = self.reader.where(self.node)
         label = "the returned value" if name == "$value" else f"`{name}`" if name else "this expression"
         if (a is None) != (b is None):
-            return Unusable(lambda at: missing_return(at))
+            fn = self.reader.frame.fn
+            return Unusable(lambda at: self.reader.missing_return(fn, at or where))
         return Unusable(
             lambda at: KernelError(
                 f"{label} has two types: {describe(a)} on one branch, {describe(b)} on the other",
@@ -396,13 +397,6 @@ def array_choice(name: str, chosen: Where, at: Where | None) -> KernelError:
         f"`{name}` would be one array or another", slug="array-choice", where=at or chosen,
         why=f"Line {chosen.line} chooses between arrays at run time: {chosen.text.strip()}",
         instead="the load or store on each branch, or one array with one more axis",
-    )  # fmt: skip
-
-
-def missing_return(at: Where | None) -> KernelError:
-    return KernelError(
-        "this function does not return a value on every path", slug="missing-return", where=at,
-        why="Its value is used here.", instead="a `return` at its end",
     )  # fmt: skip
 
 

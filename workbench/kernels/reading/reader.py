@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import KernelError, Where
+from ...errors import KernelError, Where, WorkbenchError
 from .. import ir, ops
 from ..ops.row import constant
 from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, float32, int32, scalar_of
@@ -88,6 +88,17 @@ class Place(ir.At):
         if isinstance(error, TypeError) and hasattr(error, "slug"):
             slug, instead = error.slug, getattr(error, "instead", "")  # type: ignore[attr-defined]
             raise KernelError(str(error), slug=slug, where=self.where, instead=instead) from None
+        if isinstance(error, Exception) and not isinstance(error, KernelError | WorkbenchError):
+            raise unread(error, self.where) from error
+
+
+def unread(error: Exception, where: Where | None) -> KernelError:
+    """What a user sees where the reader itself failed."""
+    if isinstance(error, RecursionError):
+        text, why = "this is nested too deeply", "Each part of it is read inside of the one around it."
+        return KernelError(text, slug="nesting", where=where, why=why, instead="several lines, or a func")
+    text = f"this line cannot be read: {type(error).__name__}: {error}"
+    return KernelError(text, slug="unread", where=where, why="The workbench should have said why: please report it.")
 
 
 class Reader(Flow, Places, Calls, Custom):
@@ -371,6 +382,9 @@ class Reader(Flow, Places, Calls, Custom):
         if isinstance(x, Unusable):
             raise x.error(self.where(node))
         if x is None:
+            f = self.python_object(node.func) if isinstance(node, ast.Call) else None
+            if isinstance(f, Func):
+                raise self.missing_return(f.fn, self.where(node))
             raise self.error(
                 "this call returns no value", "missing-return", node, "Its value is used here.", "return ..."
             )
@@ -399,6 +413,12 @@ class Reader(Flow, Places, Calls, Custom):
             )
         return x if isinstance(x, bool) else int(x) if isinstance(x, int) else float(x)
 
+    def as_float(self, x: Any) -> float:
+        try:
+            return float(x)
+        except OverflowError:
+            raise self.error("this integer is larger than any float", "literal-range", None, "", "inf") from None
+
     def not_a_value(self, x: Any) -> KernelError:
         if isinstance(x, Unusable):
             return x.error(self.builder.where)  # type: ignore[return-value]
@@ -413,7 +433,7 @@ class Reader(Flow, Places, Calls, Custom):
         """A literal as a constant of `type` where it is exact, else the value as it is."""
         if is_literal(x) and isinstance(type, Scalar):
             if type.kind == "f" and not isinstance(x, bool):
-                return constant(type, float(x))
+                return constant(type, self.as_float(x))
             low, high = (0, 2**type.bits) if type.kind == "u" else (-(2 ** (type.bits - 1)), 2 ** (type.bits - 1))
             if type.kind in "iu" and isinstance(x, int) and not isinstance(x, bool) and low <= x < high:
                 return constant(type, int(x))

@@ -212,7 +212,7 @@ class Places:
         given = [e for e in (node.lower, node.upper, node.step) if e is not None]
         if sum(e is not None for e in ends) != len(given):
             raise self.error("a slice of a vector has constant ends", "slice", node, "Its length is a type.", "v[0:2]")
-        found = range(*slice(*ends).indices(size))
+        found = range(*slice(*ends).indices(size)) if ends[2] != 0 else range(0)
         if not found:
             raise self.error("this slice is empty", "slice", node, "", "v[0:2]")
         return found
