@@ -677,3 +677,13 @@ def test_the_picture_shows_a_declared_scalar_as_memory_that_is_read():
         wb.launch(times, dim=2, inputs=[x, factor], outputs=[y])
     tape.backward(grads={y: wb.ones(2, dtype=float)})
     assert "factor v0" in tape.show().text
+
+
+def test_a_second_tape_does_not_take_a_gradient_that_the_first_published_for_one_read_too_early():
+    x, loss = leaf(1.0, 2.0), wb.zeros(1, dtype=float)
+    with wb.Tape() as first:
+        wb.launch(total, dim=2, inputs=[x], outputs=[loss])
+    first.backward(loss)
+    with wb.Tape() as second:
+        wb.launch(total, dim=2, inputs=[x], outputs=[loss])
+    assert not [f for f in second.diagnose() if f.slug == "read-before-backward"]

@@ -340,6 +340,12 @@ def last(x: wb.array(dtype=F), y: wb.array(dtype=F)):
 
 
 @wb.kernel
+def behind_the_end(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[i - 1] * x[i - 1] * x[i]
+
+
+@wb.kernel
 def indirect(x: wb.array(dtype=F), y: wb.array(dtype=F)):
     i = wb.tid()
     y[i] = x[i // 2] * x[2 * i]
@@ -362,6 +368,7 @@ def column(u: wb.array2d(dtype=F), y: wb.array(dtype=F)):
     ("kernel", "dim", "shape", "out", "more"),
     [
         (window, 6, (9,), (6,), [4]), (ring, 7, (7,), (7,), []), (last, 7, (7,), (7,), []),
+        (behind_the_end, 7, (7,), (7,), []),
         (indirect, 4, (8,), (4,), []), (turned, (5, 5), (5, 5), (5, 5), []), (column, 5, (5, 5), (5,), []),
     ],
 )  # fmt: skip

@@ -549,3 +549,23 @@ def test_a_tape_that_read_a_gradient_is_told_when_another_one_publishes_or_zeroe
         graph.replay()
     with pytest.raises(GradientError, match="overwritten"):
         tape.backward(grads={z: s})
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_indices_changed_through_numpy_must_not_race_in_a_replay(held):
+    x, y = leaf(1, 2, 3), wb.zeros(3, requires_grad=True)
+    index = wb.array(np.array([2, 1, 0], np.int32), dtype=int)
+    raw = index.numpy() if held else None
+    with wb.capture() as graph:
+        with wb.Tape() as tape:
+            wb.launch(scatter, 3, inputs=[x, index, y])
+        tape.backward(grads={y: wb.ones(3)})
+    graph.replay()
+    raw = index.numpy() if raw is None else raw
+    raw[:] = 0
+    with pytest.raises(LaunchError, match="indices has changed"):
+        graph.replay()
+    raw[:] = 2, 1, 0
+    if held:
+        graph.replay()
+        assert x.grad.list() == [6, 12, 18]

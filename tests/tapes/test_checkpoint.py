@@ -256,6 +256,19 @@ def test_functions_of_the_user_cannot_be_run_again():
         run_refused(step)
 
 
+def test_a_loop_inside_a_step_is_refused():
+    k = leaf(np.ones(N))
+
+    def step(t, x, v):
+        def inner(s, x, v):
+            wb.launch(swing, dim=N, inputs=[x, v, k, t + s])
+
+        wb.checkpoint(2, 1)(inner)(x, v)
+
+    with pytest.raises(LaunchError, match=r"checkpoint-step"):
+        run_refused(step)
+
+
 @pytest.mark.parametrize(("steps", "budget"), [(0, 3), (3, 0), (2.5, 1), (True, 1)])
 def test_counts_are_whole_numbers(steps, budget):
     with pytest.raises(LaunchError, match=r"\[checkpoint\]"):

@@ -423,3 +423,18 @@ def test_forward_mode_is_the_transpose_for_random_programs(seed: int):
     back = np.concatenate([np.ravel(v[a] * shadow_of(a, space)) for a in v])
     scale = max(1.0, float(np.sum(np.abs(ahead))), float(np.sum(np.abs(back))))
     assert not scale < 1e6 or abs(np.sum(ahead) - np.sum(back)) <= 1e-11 * scale
+
+
+def test_a_mark_that_comes_too_late_is_refused_forward_too(backend: str):
+    x, y, z = f64([1, 2]), wb.zeros(2, dtype=wb.float64), wb.zeros(2, dtype=wb.float64)
+    with wb.Tape() as tape:
+        wb.launch(square, 2, [x], [y])
+        x.requires_grad = True
+        wb.launch(double, 2, [x], [z])
+    for tangents in ({x: [1.0, 1.0]}, {x: [1.0, 0.0]}):
+        with pytest.raises(wb.GradientError) as error:
+            wb.jvp(tape, tangents)
+        assert slug(error) == "late-grad"
+    with wb.Tape() as tape:
+        wb.launch(double, 2, [x], [z])
+    np.testing.assert_array_equal(wb.jvp(tape, {x: [1.0, 3.0]})[z], [2, 6])

@@ -466,3 +466,42 @@ def test_integers_of_their_own_are_no_matter():
         wb.launch(bits_copied, 3, inputs=[x.view(wb.int32), n])
     tape.backward(grads={y: wb.ones(3, dtype=float)})
     assert x.grad.list() == [2, 2, 2]
+
+
+# --- gradients whose memory the user holds
+
+
+@pytest.mark.parametrize("before", ["zeroed by the tape", "zeroed by the array", "new"])
+def test_what_is_written_into_a_gradient_through_numpy_is_added_to(before):
+    tape, x, y = squared()
+    held = x.grad.numpy()
+    if before == "zeroed by the tape":
+        tape.zero()
+    elif before == "zeroed by the array":
+        x.grad.zero_()
+    held[:] = 100.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about leaves that accumulate
+        tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(grad(x), 100 + 2 * X, rtol=1e-15)
+    held[:] = 7.0
+    tape.zero()
+    assert grad(x) == [0.0] * N
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(grad(x), 2 * X, rtol=1e-15)
+
+
+def test_numbers_at_other_strides_than_multiples_of_their_size_get_no_gradient():
+    records = np.zeros(3, dtype=np.dtype([("q", "f4"), ("n", "i2")]))  # six bytes each
+    records["q"] = 1, 2, 3
+    x, y = wb.from_numpy(records["q"], dtype=float, requires_grad=True), wb.zeros(3, dtype=float)
+    assert x.strides == (6,)
+
+    @wb.kernel
+    def doubled(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+        i = wb.tid()
+        y[i] = x[i] * 2.0
+
+    with wb.Tape(), pytest.raises(wb.GradientError) as found:
+        wb.launch(doubled, 3, inputs=[x, y])
+    assert found.value.slug == "unaligned"

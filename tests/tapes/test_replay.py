@@ -331,3 +331,63 @@ def test_a_replay_inside_an_open_tape_leaves_no_event_there():
     with wb.Tape() as mine:
         tape.replay({x: B})
     assert len(mine) == 0
+
+
+@wb.kernel
+def every_other(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[2 * i] = x[i] + x[i]
+
+
+@wb.kernel
+def backwards(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[6 - i] = x[i] + x[i]
+
+
+@wb.kernel
+def one_cell(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    y[3] = x[0] + x[0]
+
+
+@wb.kernel
+def below(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    if i > 0:
+        y[i] = x[i] + x[i]
+
+
+@wb.kernel
+def diagonal(x: wb.array(dtype=float), y: wb.array2d(dtype=float)):
+    i = wb.tid()
+    y[i, i] = x[i] + x[i]
+
+
+@wb.kernel
+def per_row(x: wb.array(dtype=float), y: wb.array2d(dtype=float)):
+    i = wb.tid()
+    y[i, 0] = x[i] + x[i]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dim", "shape", "sure"),
+    [
+        (every_other, 4, 7, False), (backwards, 7, 7, True), (backwards, 6, 7, True), (one_cell, 1, 7, True),
+        (below, 7, 7, False), (square, 7, 7, True), (square, 6, 7, True), (diagonal, 3, (3, 3), False),
+        (per_row, 3, (3, 1), True), (per_row, 3, (3, 2), True),
+    ],
+)  # fmt: skip
+def test_what_a_launch_leaves_as_it_was_must_be_known_to_replay(kernel, dim, shape, sure):
+    """A start that is not kept is refused unless the bytes that events touch are surely all written first."""
+    start = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    x, y = f32(A, requires_grad=True), f32(start)
+    with wb.Tape() as tape:
+        wb.launch(kernel, dim, inputs=[x], outputs=[y])
+    if not sure:
+        with pytest.raises(GradientError) as caught:
+            tape.replay({x: B})
+        assert caught.value.slug == "not-kept"
+        return
+    again, anew = tape.replay({x: B}), f32(start)
+    wb.launch(kernel, dim, inputs=[f32(B)], outputs=[anew])
+    same_bits(again[y], anew)

@@ -350,6 +350,41 @@ def test_the_cursor_hides_no_scope() -> None:
     assert not [item for item in scene.labels() if item.id.startswith("scope") and overlap_of(item, box)]
 
 
+def test_a_bracket_spans_neighbours_of_one_scope_only() -> None:
+    """Neither over another scope, nor over the gap of what is left out."""
+    track = AllocationTrack("m0", 8, [("a", 0, 8)])
+
+    def brackets(scopes: list[str]) -> list[tuple[str, float]]:
+        events = [
+            EventColumn(f"L{n}", n, "launch", "step", scope=scope, touches=[samples.read("m0", "a", 0, hi=8)])
+            for n, scope in enumerate(scopes)
+        ]
+        found = [m for m in marks(draw(Trace([track], events)), "scope-") if m.kind == "path"]
+        ends = [[float(x) for x in re.findall(r"[MH]([\d.]+)", m.path)] for m in found]
+        return [(m.title, to - at) for m, (at, to) in zip(found, ends)]
+
+    one = brackets(["a"])[0][1]
+    pitch = brackets(["a", "a"])[0][1] - one
+    assert [title for title, _ in brackets(["a", "a", "", "a", "b", "b"])] == ["a", "a", "b"]
+    assert [round((wide - one) / pitch) for _, wide in brackets(["a", "a", "", "a", "b", "b"])] == [1, 0, 1]
+    long = brackets(["run"] * 1000)
+    assert [title for title, _ in long] == ["run", "run"] and all(wide < 600 * pitch for _, wide in long)
+
+
+def test_name_labels_have_rows_enough() -> None:
+    """Whole short names share rows in pairs; long ones and names of a part stand alone; the rest is one more row."""
+
+    def rows(*names) -> int:
+        return lanes.chip_rows(AllocationTrack("m0", 16, list(names), "", 4))
+
+    short, wide, part = ("x", 0, 16), ("positions_of_all", 0, 16), ("p", 0, 8)
+    assert [rows(*[(f"x{n}", 0, 16) for n in range(k)]) for k in (1, 2, 3, 4, 5)] == [1, 1, 2, 2, 3]
+    assert rows(wide) == rows(part) == rows(short) == 1 and rows(wide, part) == 2 and rows(short, wide, part) == 3
+    assert rows(("123456789", 0, 16), short) == 1 and rows(("1234567890", 0, 16), short) == 2
+    many = [(f"y{n}", 0, 16) for n in range(lanes.NAME_BUDGET)]
+    assert rows(*many) == (lanes.NAME_BUDGET + 1) // 2 and rows(*many, short) == (lanes.NAME_BUDGET + 1) // 2 + 1
+
+
 def test_allocations_without_room_are_counted() -> None:
     scene = draw(crowd(300))
     lanes = len(marks(scene, "value-"))
