@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.kernels.reading import declare
 
 NAMES = {
     "decorators": "kernel func struct func_grad func_replay overload",
@@ -31,7 +32,9 @@ NAMES = {
     "bits and operators": "add sub mul div floordiv neg pos invert lshift rshift bit_and bit_or bit_xor unot",
 }
 CONSTANTS = {"pi": np.pi, "PI": np.pi, "tau": 2 * np.pi, "TAU": 2 * np.pi, "e": np.e, "E": np.e, "half_pi": np.pi / 2,
-             "HALF_PI": np.pi / 2, "inf": np.inf, "INF": np.inf}  # fmt: skip
+             "HALF_PI": np.pi / 2, "inf": np.inf, "INF": np.inf, "ln2": np.log(2), "LN2": np.log(2), "ln10": np.log(10),
+             "LN10": np.log(10), "log2e": np.log2(np.e), "LOG2E": np.log2(np.e), "log10e": np.log10(np.e),
+             "LOG10E": np.log10(np.e), "phi": (1 + np.sqrt(5)) / 2, "PHI": (1 + np.sqrt(5)) / 2}  # fmt: skip
 EVERY = [name for names in NAMES.values() for name in names.split()]
 
 
@@ -86,6 +89,70 @@ def test_warp_s_idioms_run_unchanged():
     y = wb.zeros(2)
     wb.launch(kernel, dim=2, inputs=[wb.ones(2, dtype=Five)], outputs=[y], block_dim=64, max_blocks=0, stream=None)
     np.testing.assert_allclose(y.numpy(), 5 * np.pi + 7, rtol=1e-6)
+
+
+def test_every_name_of_warp_is_here_or_says_what_to_use():
+    warp = pytest.importorskip("warp")
+    names = [name for name in dir(warp) if not name.startswith("_")]
+    assert len(names) > 400
+    unknown = [name for name in names if not hasattr(wb, name)]
+    assert unknown == []
+    for name in names:
+        if isinstance(found := getattr(wb, name), declare.Refused):
+            assert len(found.__doc__) > 10, name
+
+
+def test_a_refused_name_says_why_on_the_host_and_in_a_kernel():
+    with pytest.raises(wb.LaunchError, match=r"ScopedTimer(.|\n)*perf_counter(.|\n)*not-here"):
+        wb.ScopedTimer("step")
+
+    @wb.kernel
+    def counted(x: wb.array(dtype=int)):
+        i = wb.tid()
+        x[i] = wb.bit_count(x[i])
+
+    with pytest.raises(wb.KernelError, match=r"`bit_count` of NVIDIA Warp(.|\n)*Not built yet(.|\n)*refused-builtin"):
+        wb.launch(counted, 1, [wb.zeros(1, dtype=int)])
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [
+        ("lanuch", "wb.launch"), ("Array", "wb.array"), ("zeroes", "wb.zeros"), ("tensor", "wb.array(data)"),
+        ("no_grad", "wb.detach"), ("sum", "wb.utils.array_sum"), ("vec5", "wb.types.vector(5, float)"),
+        ("vec6d", "wb.types.vector(6, wb.float64)"), ("mat23", "wb.types.matrix((2, 3), float)"),
+        ("gradient", "tape.backward(loss), then x.grad"), ("kernal", "wb.kernel"), ("Kernal", "wb.Kernel"),
+    ],
+)  # fmt: skip
+def test_an_unknown_name_says_what_to_use(name, meant):
+    with pytest.raises(AttributeError, match=r"Write instead") as caught:
+        getattr(wb, name)
+    assert meant in str(caught.value) and "[unknown-name]" in str(caught.value)
+    assert not hasattr(wb, name)
+
+
+def test_a_name_like_no_other_is_unknown_without_advice():
+    with pytest.raises(AttributeError, match="'workbench' has no attribute 'qqxzy'") as caught:
+        wb.qqxzy  # noqa: B018
+    assert "Write instead" not in str(caught.value)
+
+
+def test_an_unknown_name_in_a_kernel_says_what_to_use():
+    @wb.kernel
+    def sines(x: wb.array(dtype=float)):
+        i = wb.tid()
+        x[i] = wb.sinus(x[i])
+
+    @wb.kernel
+    def numpys(x: wb.array(dtype=float)):
+        i = wb.tid()
+        x[i] = np.sin(x[i])
+
+    with pytest.raises(wb.KernelError, match=r"`workbench` has no `sinus`(.|\n)*Write instead: +wb.sin") as caught:
+        wb.launch(sines, 1, [wb.zeros(1)])
+    assert caught.value.slug == "unknown-name" and "wb.sinus(x[i])" in caught.value.text
+    with pytest.raises(wb.KernelError, match=r"`sin` cannot be called(.|\n)*Write instead: +wb.sin\(\.\.\.\)"):
+        wb.launch(numpys, 1, [wb.zeros(1)])
 
 
 def test_launch_refuses_keywords_by_name():

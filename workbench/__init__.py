@@ -11,6 +11,8 @@ def square(x: wb.array(dtype=float), y: wb.array(dtype=float)):
 from builtins import float, int  # noqa: UP029 (they are offered by name)
 from importlib import import_module as _import_module
 from math import e, inf, nan, pi, tau
+from math import log as _log
+from math import log10 as _log10
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .arrays.array import array, array1d, array2d, array3d, array4d, clone
@@ -30,6 +32,7 @@ from .arrays.scalar import scalar
 from .config import config
 from .device import ScopedDevice, get_device, get_devices, init, is_cuda_available, set_device, synchronize
 from .errors import BoundsError, GradientError, KernelError, LaunchError
+from .errors import compose as _compose
 from .interop import (
     device_from_torch,
     device_to_torch,
@@ -44,6 +47,7 @@ from .interop import (
 from .kernels import Kernel, kernel, overload, types
 from .kernels.ops import BUILTINS as _BUILTINS
 from .kernels.ops import STATEFUL as _STATEFUL
+from .kernels.ops import instead_of as _instead_of
 from .kernels.ops import why_refused as _why_refused
 from .kernels.ops.functions import ATOMICS as _ATOMICS
 from .kernels.reading.declare import Refused as _Refused
@@ -81,6 +85,9 @@ if _TYPE_CHECKING:
 bool = types.bool_
 E, INF, NAN, PI, TAU = e, inf, nan, pi, tau
 HALF_PI = half_pi = pi / 2
+LN2, LN10 = ln2, ln10 = _log(2.0), _log(10.0)
+LOG2E, LOG10E = log2e, log10e = 1 / ln2, _log10(e)
+PHI = phi = (1 + 5**0.5) / 2
 
 globals().update(types.names())
 globals().update({name: made for name, made in _BUILTINS.items() if name not in globals()})
@@ -116,9 +123,10 @@ def __getattr__(name: str) -> object:
         found = _import_module(f".{module}", __name__)
         return globals().setdefault(name, getattr(found, inside) if inside else found)
     reason = _why_refused(name)
-    if reason is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _Refused(name, reason)
+    if reason is not None:
+        return _Refused(name, reason)
+    instead = "" if name.startswith("__") else _instead_of(name, __all__)
+    raise AttributeError(_compose(f"module {__name__!r} has no attribute {name!r}", None, "", instead, "unknown-name"))
 
 
 def __dir__() -> list[str]:

@@ -343,7 +343,7 @@ def allocation_at(address: int, nbytes: int, device: Device, owner: Any = None) 
                 f"which is {known[0].nbytes} bytes at {known[0].address:#x}.",
                 slug="partial-overlap",
                 why="Only one buffer that holds both would keep their gradients together.",
-                instead="wrap the whole buffer first, then take slices of that array",
+                instead="whole = wb.from_numpy(buffer), then slices of that array",
             )
         new = Allocation(owner, address, nbytes, device, exposed=True)
         _register(new)

@@ -234,7 +234,7 @@ class array:
         if self.allocation.grad_scale == 2 and not is_half(self.dtype):
             raise LaunchError(
                 f"gradients of {self.label} as {self.dtype}, but this memory has them as float16", slug="two-types",
-                why="Memory has one gradient, of one scalar type.", instead="use one dtype, or two buffers",
+                why="Memory has one gradient, of one scalar type.", instead="one dtype, or two buffers",
             )  # fmt: skip
 
     @property

@@ -108,7 +108,7 @@ def stop() -> None:
     opened = None
 
 
-def refuse(what: str, instead: str = "it behind the capture") -> None:
+def refuse(what: str, instead: str = "the same line after the `with wb.capture()` block") -> None:
     """Raises LaunchError [capture] if a capture is open in this thread."""
     if noting() is not None:
         raise LaunchError(

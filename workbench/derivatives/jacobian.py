@@ -225,7 +225,7 @@ class ValueAndGrad:
                 raise GradientError(
                     f"{self.__name__} never used its argument {k} in a launch: its gradient would be zero in silence.",
                     slug="unused-argument", why="What NumPy does with its values is on no tape.",
-                    instead="pass the array itself to wb.launch",
+                    instead="wb.launch(kernel, dim, inputs=[x], ...), with the array itself",
                 )  # fmt: skip
         self.tape.backward(loss)
         return float(np.ravel(read_values(loss))[0])

@@ -124,7 +124,7 @@ def work(task: Callable[[Any, Any], Any], shared: bytes, items: bytes) -> bytes:
         raise LaunchError(
             f"this cannot be made anew in a worker: {error}", slug="travel",
             why="Classes and installed packages are looked up there by name.",
-            instead="define the class in a module that the workers can import",
+            instead="the class in a module that the workers can import",
         ) from None  # fmt: skip
     if home != _home():
         for name, value in settings.items():

@@ -160,7 +160,7 @@ class Executable:
             raise BoundsError(
                 f"Kernel {self.function.name!r}: `{row}` outside array {name!r}: thread {thread} uses index"
                 f" {tuple(status[4 : 4 + n])} of shape {tuple(status[10 : 10 + n])}.",
-                slug="bounds", where=where, instead="check the index with `if 0 <= index < array.shape[0]:`",
+                slug="bounds", where=where, instead="if 0 <= index < array.shape[0]: ...   around this line",
             )  # fmt: skip
         raise memory_exhausted(self.function.name, where)
 
@@ -183,7 +183,7 @@ def _compiled(coming: Future) -> Any:
 def memory_exhausted(name: str, where: Any) -> GradientError:
     return GradientError(
         f"Kernel {name!r} ran out of the memory in which its reverse pass keeps loop values.", slug="stack-full",
-        where=where, why="A gradient from what is left would be wrong.", instead="fewer turns per launch",
+        where=where, why="A gradient from what is left would be wrong.", instead="several launches of fewer turns each",
     )  # fmt: skip
 
 

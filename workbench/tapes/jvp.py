@@ -219,7 +219,7 @@ def _refuse_unfollowed(event: Event, space: Workspace) -> None:
             raise GradientError(
                 f"{plan.program.leaves[k].name!r} was not yet on an active path when {event.label!r} was recorded.",
                 slug="late-grad", where=event.where, why="What its derivative needs was not kept.",
-                instead="set requires_grad=True before the tape records",
+                instead="requires_grad=True before the tape records",
             )  # fmt: skip
 
 

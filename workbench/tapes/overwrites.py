@@ -151,6 +151,6 @@ def verify(tape: Recording) -> None:
             f"{need.name!r} was changed by {what}{line}, after {need.event.label!r} had read it.",
             slug="overwritten", where=need.event.where,
             why=f"The adjoint of {need.event.label!r} needs the value it read, and that is gone.",
-            instead='wb.Tape(keep="all"), or make the change inside the tape or after backward()'
-            if where else "make the change after backward(), or give the launch a copy",
+            instead='wb.Tape(keep="all"), or the change inside the tape or after backward()'
+            if where else "the change after backward(), or a copy for the launch",
         )  # fmt: skip

@@ -241,7 +241,7 @@ class Recording:
             raise GradientError(
                 f"{event.kind} to {dst.label}, of which several elements are one number in memory.", slug="race",
                 where=event.where, why="Which of the values stays is a matter of luck, and so is its gradient.",
-                instead="copy to an array whose elements lie apart",
+                instead="a copy to an array whose elements lie apart",
             )  # fmt: skip
 
     def _follows(self, a: Allocation) -> bool:

@@ -16,11 +16,11 @@ from .operators import binary, compare, unary
 from .random import STATEFUL
 from .row import NO_GRADIENT, ROWS, Effect, Row, refuse, row
 from .scalar import PRELUDES, prelude
-from .warp_names import REFUSED, why_refused
+from .warp_names import REFUSED, instead_of, why_refused
 
 __all__ = [
     "BUILTINS", "NO_GRADIENT", "PRELUDE", "PRELUDES", "PYTHON", "REFUSED", "ROWS", "STATEFUL", "Effect", "Row",
-    "binary", "compare", "construct", "control", "convert", "matrices", "memory", "prelude", "quaternions", "random",
+    "binary", "compare", "construct", "control", "convert", "instead_of", "matrices", "memory", "prelude", "quaternions", "random",
     "refuse", "row", "scalar", "unary", "vectors", "why_refused",
 ]  # fmt: skip
 

@@ -2,32 +2,91 @@
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections.abc import Iterable
+
 from .functions import BUILTINS
 from .random import STATEFUL
 
 _OUTSIDE = "are not in the language"
 _REASONS = {
     f"Meshes, volumes, hash grids, trees and textures {_OUTSIDE}: use arrays.":
-        "mesh_ volume_ hash_grid_ bvh_ texture_ Mesh Volume HashGrid Bvh Texture2D Texture3D MarchingCubes",
-    f"Tiles {_OUTSIDE}: write one thread per element.": "tile tile_ untile",
+        "mesh_ volume_ hash_grid_ bvh_ texture_ Mesh MeshQuery Volume HashGrid HashGridQuery Bvh BvhQuery MarchingCubes "
+        "MeshQueryAABB MeshQueryPoint MeshQueryRay BvhQueryTiled MeshQueryAABBTiled Texture Texture1D Texture2D "
+        "Texture3D TextureAddressMode TextureFilterMode TextureResourceFlags GLTextureResource RegisteredGLBuffer "
+        "intersect_tri_tri is_cubql_available",
+    f"Tiles {_OUTSIDE}: write one thread per element.": "tile tile_ untile launch_tiled block_dim",
     f"Spatial vectors and transforms {_OUTSIDE}: use vec3 and quat.":
-        "spatial_ transform transform_ transformation transformf transformd transformh",
+        "spatial_ transform transform_ transformation transformf transformd transformh velocity_at_point",
     f"Decompositions {_OUTSIDE}: their derivative is singular where values meet.": "svd2 svd3 qr3 eig3",
     f"Noise functions {_OUTSIDE}: compute the field outside and pass it as an array.": "noise pnoise curlnoise",
     "Not built yet: only randf, randi, randu and randn are.": "poisson sample_",
     "Not built yet; quat_from_axis_angle, quat_rpy, quat_rotate and quat_to_matrix are.":
-        "quat_slerp quat_from_matrix quat_to_axis_angle quat_to_rpy quat_between_vectors quat_twist quat_twist_angle",
+        "quat_slerp quat_from_matrix quat_to_axis_angle quat_to_rpy quat_between_vectors quat_twist quat_twist_angle "
+        "quat_twist_angle_signed quat_from_euler quat_to_euler",
     "The order of its arguments (cond, if_false, if_true) misled; write where(cond, if_true, if_false).": "select",
     f"Function values, assertions on the device and linear-algebra helpers {_OUTSIDE}.":
         "reversed lower_bound closest_point_edge_edge dense_gemm dense_chol dense_subs dense_solve mlp expect_eq "
-        "expect_neq expect_near",
-    "Not built yet.": "norm_huber norm_pseudo_huber smooth_normalize erfinv erfcinv cast",
+        "expect_neq expect_near dense_gemm_batched dense_chol_batched dense_solve_batched",
+    "Not built yet.": "norm_huber norm_pseudo_huber smooth_normalize erfinv erfcinv cast bit_count "
+        "atomic_and atomic_or atomic_xor",
+    "The exact one is here: write a / b, or 1.0 / a.": "inverse_approx div_approx",
+    "There is no bfloat16: use float16 or float32.": "bfloat16",
+    "A quaternion is wb.quat, wb.quatf, wb.quatd or wb.quath.": "quaternion",
+    f"Pointers and references {_OUTSIDE}: index the array, as x[i] = v.":
+        "address address_of ref index indexref load store array_store view extract handle from_ptr",
+    "Operators are written as operators: x += v, v[0], a = b.":
+        "assign assign_copy assign_inplace add_inplace sub_inplace bit_and_inplace bit_or_inplace bit_xor_inplace",
+    "In a kernel write for j in range(n), len(v), a, b = ...; there is no debugger in one, but tape.microscope().":
+        "range len iter_next tuple slice breakpoint",
+    'In a kernel write wb.printf("%f\\n", x).': "print",
     "`with wb.capture() as graph:` records a block of launches, `graph.replay()` repeats it.":
-        "capture_begin capture_end capture_while capture_if Graph",
-    "Not built yet.  ": "autograd optim sparse fem render sim indexedarray fabricarray func_native "
-        "from_paddle to_paddle",
+        "capture_begin capture_end capture_while capture_if Graph CaptureMode capture_save capture_load "
+        "capture_load_from_bytes capture_debug_dot_print is_conditional_graph_supported",
+    "Not built yet.  ": "autograd optim sparse fem render sim indexedarray indexedarray1d indexedarray2d indexedarray3d "
+        "indexedarray4d fabricarray fabricarrayarray indexedfabricarray indexedfabricarrayarray fixedarray func_native",
+    "Paddle is not connected; arrays go through from_numpy, from_torch, from_jax and from_dlpack.":
+        "from_paddle to_paddle device_from_paddle device_to_paddle dtype_from_paddle dtype_to_paddle stream_from_paddle",
+    "tape.backward(loss), then x.grad; of one launch wb.launch(..., adjoint=True).": "grad",
+    "The array knows: a.dtype, a.numpy().dtype, a.device; wb.types has the types by name.":
+        "dtype_from_numpy dtype_to_numpy dtype_from_jax dtype_to_jax device_from_jax device_to_jax",
+    "Every launch records itself: wb.launch(..., record_cmd=True) gives one to launch again.": "Launch",
+    "The decorators make them: @wb.kernel, @wb.func.": "Function",
+    "A generic parameter is annotated with typing.Any.": "Float Int Scalar",
+    "Devices are named by text: wb.get_device('cpu'), wb.get_devices().":
+        "Device DeviceLike get_preferred_device get_cuda_device get_cuda_devices get_cuda_device_count is_cpu_available "
+        "is_device_available map_cuda_device unmap_cuda_device can_access",
+    "Work runs in order on one stream per device: wb.synchronize() waits for it.":
+        "Stream Event ScopedStream get_stream set_stream stream_from_torch stream_to_torch synchronize_device "
+        "synchronize_event synchronize_stream record_event wait_event wait_stream get_event_elapsed_time "
+        "event_from_ipc_handle from_ipc_handle",
+    "Time with time.perf_counter() after wb.synchronize(), or %timeit.":
+        "ScopedTimer ScopedCudaProfiler cuda_profiler_start cuda_profiler_stop timing_begin timing_end timing_print "
+        "TimingResult TIMING_ALL TIMING_GRAPH TIMING_KERNEL TIMING_KERNEL_BUILTIN TIMING_MEMCPY TIMING_MEMSET",
+    "Memory is NumPy's and CuPy's: their allocators are set there. tape.memory() tells what a tape holds.":
+        "Allocator CudaManagedAllocator MemoryKind ScopedAllocator ScopedMemoryTracker ScopedMempool "
+        "ScopedMempoolAccess ScopedPeerAccess get_device_allocator set_device_allocator set_cuda_allocator "
+        "get_mempool_release_threshold set_mempool_release_threshold get_mempool_used_mem_current "
+        "get_mempool_used_mem_high is_mempool_access_enabled is_mempool_access_supported is_mempool_enabled "
+        "is_mempool_supported set_mempool_enabled set_mempool_access_enabled is_peer_access_enabled "
+        "is_peer_access_supported set_peer_access_enabled print_memory_report",
+    "Every kernel is compiled by itself when first launched, and kept on disk under wb.config.cache_dir.":
+        "Module ModuleBuildOptions get_module get_module_options set_module_options load_module force_load "
+        "load_aot_module compile_aot_module clear_kernel_cache clear_lto_cache get_cpu_kernel_cache_key "
+        "build_experimental print_diagnostics",
+    "k.resources tells what a kernel takes on a GPU.":
+        "get_cuda_kernel_properties get_cuda_max_cluster_dim get_cuda_supported_archs get_cuda_toolkit_version "
+        "get_cuda_driver_version get_suggested_block_size",
+    "Messages go to logging.getLogger('workbench').":
+        "Logger ScopedLogger ScopedLogLevel get_logger set_logger LOG_DEBUG LOG_ERROR LOG_INFO LOG_WARNING",
+    "wb.config.deterministic = True gives one order of sums.": "DeterministicMode WarpDeterminismError",
+    "Kernels are refused with wb.KernelError.":
+        "WarpCodegenError WarpCodegenAttributeError WarpCodegenIndexError WarpCodegenKeyError WarpCodegenTypeError "
+        "WarpCodegenValueError",
     "`from_dlpack` of the other library takes an array as it is.": "to_dlpack",
-    "wb.interop.jax.function(kernel, dim=n) makes a kernel a function of JAX.": "jax_experimental",
+    "wb.interop.jax.function(kernel, dim=n) makes a kernel a function of JAX.": "jax_experimental jax_kernel jax_callable "
+        "JaxCallableGraphMode JaxModulePreloadMode clear_jax_callable_graph_cache",
 }  # fmt: skip
 REFUSED: dict[str, str] = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 
@@ -38,3 +97,39 @@ def why_refused(name: str) -> str | None:
         return None
     families = (reason for known, reason in REFUSED.items() if known.endswith("_") and name.startswith(known))
     return REFUSED.get(name) or next(families, None)
+
+
+# What is asked for under the name that other libraries have for it.
+_ELSEWHERE = {
+    "wb.array(data)": "Array asarray tensor Tensor as_tensor ndarray DeviceArray array_from_numpy",
+    "tape.backward(loss), then x.grad": "backward gradient grad_of vjp autodiff",
+    "wb.detach(a), or the launch outside of the tape": "no_grad stop_gradient",
+    "with wb.Tape() as tape:": "GradientTape tape record",
+    "wb.utils.array_sum(a)": "sum mean reduce array_sum",
+    "wb.utils.array_inner(a, b, out=...)": "inner vdot array_inner",
+    "wb.scalar(value, requires_grad=True)": "Variable Parameter parameter variable",
+    "@wb.kernel above the function": "jit njit vectorize compile",
+    "wb.where(cond, a, b)": "cond ifelse",
+    "wb.from_numpy(data) or wb.array(data)": "from_array fromarray asarray_numpy",
+    "x.numpy()": "to_numpy as_numpy numpy",
+    "wb.empty(shape)": "zeros_uninitialized alloc malloc",
+    "wb.jacobian(tape, y, x)": "jac jacrev jacfwd",
+    "wb.hvp(tape, loss, {x: v})": "hessian hess",
+    "np.arange, linspace and random of NumPy, then wb.array(...)": "arange linspace random rand randint eye",
+    "wb.length(v)": "norm magnitude",
+    "wb.config.backend": "set_backend backend",
+}  # fmt: skip
+
+
+def instead_of(name: str, known: Iterable[str], module: str = "wb") -> str:
+    """What to write instead of an unknown `wb.` name: the thing meant, or the closest spelling; "" if nobody knows."""
+    close = difflib.get_close_matches(name, known, n=1) or difflib.get_close_matches(name.lower(), known, n=1)
+    if size := re.fullmatch(r"vec(\d+)([fdhi]?)", name):
+        return f"wb.types.vector({size[1]}, {_SCALARS[size[2]]})"
+    if size := re.fullmatch(r"mat(\d)(\d)([fdh]?)", name):
+        return f"wb.types.matrix(({size[1]}, {size[2]}), {_SCALARS[size[3]]})"
+    meant = next((line for line, names in _ELSEWHERE.items() if name in names.split()), None)
+    return meant or (f"{module}.{close[0]}" if close else "")
+
+
+_SCALARS = {"": "float", "f": "float", "d": "wb.float64", "h": "wb.float16", "i": "int"}

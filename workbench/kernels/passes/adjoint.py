@@ -275,7 +275,7 @@ class Adjoint(Derivative):
                 raise KernelError(
                     f"the func_grad of `{stmt.attr.func.key}` reads {name!r}, which this kernel also writes.",
                     slug="grad-reads-written", where=s.where, why="It would read what was written later.",
-                    instead="pass the value as an argument of the func",
+                    instead="the value as an argument of the func",
                 )  # fmt: skip
 
     def reverse_replayed(self, stmt: Stmt, known: dict, adjoints: dict, gs: list) -> None:

@@ -83,16 +83,15 @@ class Calls:
         if callee is builtins.range:
             return self.error("range() stands only after `for ... in`", "for-range", node, "", "for j in range(n): ...")
         name = getattr(callee, "__name__", None) or describe(callee)
-        reason = ops.why_refused(name) if isinstance(name, str) else None
-        if reason:
-            return self.error(f"`{name}` is not in the kernel language", "refused-builtin", node, reason, "")
         if isinstance(callee, FunctionType):
             return self.error(
                 f"`{name}` is a plain Python function", "not-a-func", node, OUTSIDE, f"@func above def {name}"
             )
-        return self.error(
-            f"`{name}` cannot be called in a kernel", "not-callable", node, OUTSIDE, "a func or a builtin"
-        )
+        reason = ops.why_refused(name) if isinstance(name, str) else None
+        if reason:
+            return self.error(f"`{name}` is not in the kernel language", "refused-builtin", node, reason, "")
+        ours = f"wb.{name}(...)" if name in ops.BUILTINS else "a func or a builtin"
+        return self.error(f"`{name}` cannot be called in a kernel", "not-callable", node, OUTSIDE, ours)
 
     def arguments(self, node: ast.Call) -> list[Any]:
         if node.keywords:

@@ -299,7 +299,8 @@ class Reader(Flow, Places, Calls, Custom):
         except AttributeError:
             reason = ops.why_refused(node.attr)
             name = getattr(base, "__name__", describe(base))
-            raise self.error(f"`{name}` has no `{node.attr}`", "unknown-name", node, reason or "", "") from None
+            close = "" if reason else ops.instead_of(node.attr, dir(base), ast.unparse(node.value))
+            raise self.error(f"`{name}` has no `{node.attr}`", "unknown-name", node, reason or "", close) from None
 
     def python_object(self, node: ast.expr) -> Any:
         """The Python object that an expression of names and dots stands for, or None; reads nothing."""

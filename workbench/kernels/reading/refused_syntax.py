@@ -55,10 +55,10 @@ FENCES: dict[str, Fence] = {
     "Try": Fence("`try` cannot be used in a kernel", "Kernels raise no exceptions.", "if b != 0.0: ...", "try"),
     "TryStar": Fence("`try` cannot be used in a kernel", "Kernels raise no exceptions.", "if b != 0.0: ...", "try"),
     "Raise": Fence(
-        "`raise` cannot be used in a kernel", "Kernels raise no exceptions.", "write a flag to an array", "raise"
+        "`raise` cannot be used in a kernel", "Kernels raise no exceptions.", "failed[0] = 1, in an array of flags", "raise"
     ),
     "Assert": Fence(
-        "`assert` cannot be used in a kernel", "Kernels raise no exceptions.", "write a flag to an array", "assert"
+        "`assert` cannot be used in a kernel", "Kernels raise no exceptions.", "if not ...: failed[0] = 1, in an array of flags", "assert"
     ),
     "With": Fence("`with` cannot be used in a kernel", NO_PYTHON, "the body without it", "with"),
     "AsyncWith": Fence("`async with` cannot be used in a kernel", NO_PYTHON, "the body without it", "async"),
@@ -83,7 +83,7 @@ FENCES: dict[str, Fence] = {
         "an array of one element as parameter",
         "global",
     ),
-    "Delete": Fence("`del` cannot be used in a kernel", "A local ends by itself.", "leave the line out", "del"),
+    "Delete": Fence("`del` cannot be used in a kernel", "A local ends by itself.", "nothing: the line can go", "del"),
     "JoinedStr": Fence("an f-string cannot be used in a kernel", NO_OBJECTS, 'printf("%f\\n", x)', "f-string"),
     "TemplateStr": Fence("a t-string cannot be used in a kernel", NO_OBJECTS, 'printf("%f\\n", x)', "f-string"),
     "Starred": Fence(
@@ -99,8 +99,8 @@ FENCES: dict[str, Fence] = {
     "FunctionDef": Fence(
         "a function cannot be defined in a kernel", NO_PYTHON, "@func outside the kernel", "nested-def"
     ),
-    "Import": Fence("`import` cannot be used in a kernel", NO_PYTHON, "import outside the kernel", "import"),
-    "ImportFrom": Fence("`import` cannot be used in a kernel", NO_PYTHON, "import outside the kernel", "import"),
+    "Import": Fence("`import` cannot be used in a kernel", NO_PYTHON, "the import outside the kernel", "import"),
+    "ImportFrom": Fence("`import` cannot be used in a kernel", NO_PYTHON, "the import outside the kernel", "import"),
     "NamedExpr": Fence(
         "`:=` cannot be used in a kernel",
         "An assignment is a line of its own.",
@@ -141,7 +141,7 @@ FENCES: dict[str, Fence] = {
         "method",
     ),
     "Expr": Fence(
-        "this expression does nothing", "Its value is not used.", "assign it, or leave the line out", "no-effect"
+        "this expression does nothing", "Its value is not used.", "name = ..., or nothing: the line can go", "no-effect"
     ),
 }
 

@@ -86,7 +86,7 @@ def _read(fn: Callable[..., Any]) -> Source:
             f"the source of `{getattr(fn, '__name__', fn)}` cannot be found",
             slug="no-source",
             why="A kernel is read from its text; a function made by exec() has none unless it is in linecache.",
-            instead="define it in a file or a notebook cell",
+            instead="its `def` in a file or a notebook cell",
         ) from None
     shift = len(raw[0]) - len(text.split("\n", 1)[0])
     file = inspect.getsourcefile(fn) or fn.__code__.co_filename
@@ -95,7 +95,7 @@ def _read(fn: Callable[..., Any]) -> Source:
             f"the text of `{fn.__name__}` in its file is not the text that Python runs",
             slug="stale-source", where=Where(file, before + 1, text=raw[0], function=fn.__name__),
             why="The file was edited after it was imported; the kernel would be another function than yours.",
-            instead="import the module anew, or restart the kernel of the notebook",
+            instead="importlib.reload(module), or a restart of the notebook's kernel",
         )  # fmt: skip
     return Source(fn, tree, text, file, before + 1, shift, tuple(raw))
 
