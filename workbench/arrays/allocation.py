@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
@@ -473,14 +474,22 @@ def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], 
 _PACKAGE = __name__.partition(".")[0]
 
 
-def caller_where() -> Where | None:
-    """The line of the user's program that called us: the innermost frame outside this package."""
-    frame = sys._getframe(1)
+def caller_frame() -> FrameType | None:
+    """The innermost frame outside this package: the user's program that called us."""
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__") or ""
         if name.partition(".")[0] != _PACKAGE and name != "contextlib":
-            code = frame.f_code
-            text = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
-            return Where(code.co_filename, frame.f_lineno, text=text.rstrip("\n"), function=code.co_name)
+            return frame
         frame = frame.f_back
     return None
+
+
+def caller_where() -> Where | None:
+    """The line of the user's program that called us."""
+    frame = caller_frame()
+    if frame is None:
+        return None
+    code = frame.f_code
+    text = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
+    return Where(code.co_filename, frame.f_lineno, text=text.rstrip("\n"), function=code.co_name)

@@ -21,6 +21,7 @@ from ..kernels import types
 from ..kernels.types import Composite, Type
 from . import capture_log
 from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, recorder
+from .caller_names import name_in_caller
 from .dtypes import differentiable, dtype_of, inner_shape, is_half, itemsize_of, with_scalar
 from .host_values import components_error, converted_values, element_value, is_element, shape_of
 from .host_writes import check_same, put, write_array, write_value, write_values
@@ -172,8 +173,8 @@ class array:
 
     @property
     def label(self) -> str:
-        """How messages call this array: its name, or the id of its memory."""
-        return self._name or f"{self.allocation}"
+        """How messages call this array: its name, what the calling line's variables call it, or its memory's id."""
+        return self._name or name_in_caller(self) or f"{self.allocation}"
 
     def __len__(self) -> int:
         return self.shape[0]

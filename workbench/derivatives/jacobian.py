@@ -21,7 +21,8 @@ from ..kernels.types import Struct, is_float
 from ..tapes.copies import Twice
 from ..tapes.jvp import carry_tangents, check_direction, components, on_device, passing, shadow_of, value_of
 from ..tapes.reverse import walk
-from ..tapes.seeds import check_seed
+from ..tapes.seeds import check_pairs, check_seed, check_tape
+from ..tapes.tally import tally
 from ..tapes.tape import Tape
 from . import sparsity as sparsity
 from .sweep import spread
@@ -58,18 +59,20 @@ def jacobian(
            [0., 4., 0.],
            [0., 0., 6.]], dtype=float32)
     """
+    check_tape("jacobian(tape, y, x)", tape, y, x)
     for a in (x, y):
         if not isinstance(a, array) or isinstance(a.dtype, Struct):
             got = a.dtype if isinstance(a, array) else type(a).__name__
             raise GradientError(
-                f"jacobian() takes arrays of numbers or vectors, not {got}.",
-                slug="seed-type", instead="one field: a.field(name)",
+                f"jacobian() takes arrays of numbers or vectors, not {got}.", slug="seed-type",
+                instead="one field: a.field(name)" if isinstance(a, array) else "jacobian(tape, y, x), with arrays",
             )  # fmt: skip
     if mode not in (None, "rows", "columns"):
         raise ValueError('mode is "rows", "columns" or None')
     with allocation.LOCK, allocation.unrecorded():
         check_seed(tape, y)
         check_direction(tape, x)
+        _check_order(tape, y, x)
         opaque = any(e.kind in ("func", "loop") for e in tape.events)
     if sparse:
         return _sparse(tape, y, x, "rows" if opaque else mode, pattern, executor)
@@ -81,6 +84,18 @@ def jacobian(
         return np.array(rows, gradient_dtype(x)).reshape(outer + inner)
     stacked = np.array(columns, gradient_dtype(y)).reshape((_count(x), _count(y)))
     return np.ascontiguousarray(stacked.T).reshape(outer + inner)
+
+
+def _check_order(tape: Tape, y: array, x: array) -> None:
+    """Refuse an output that the tape never wrote, by an input that it wrote: zeros, and most likely swapped."""
+    tally(tape)
+    by_tape = [(m := tape.written.get(a.allocation)) is not None and m.touch(a.span) for a in (y, x)]
+    if by_tape == [False, True]:
+        raise GradientError(
+            f"jacobian(tape, {y.label}, {x.label}): the tape wrote {x.label} and only read {y.label}.",
+            slug="jacobian-order", why="The output comes before the input; this way round every entry is zero.",
+            instead=f"jacobian(tape, {x.label}, {y.label})",
+        )  # fmt: skip
 
 
 def _each(
@@ -328,6 +343,8 @@ def hvp(tape: Tape, loss: array, tangents: Mapping[array, Any]) -> dict[array, n
     >>> wb.hvp(tape, out, {x: np.ones(2, np.float32)})[x]
     array([ 6., 12.], dtype=float32)
     """
+    check_tape("hvp(tape, loss, {x: v})", tape, loss)
+    check_pairs("hvp(tape, loss, tangents)", tangents, "direction", "hvp(tape, loss, {x: v})")
     if not isinstance(loss, array) or _count(loss) != 1:
         raise GradientError("hvp() takes a loss of one element.", slug="loss-shape", instead="hvp(tape, loss, {x: v})")
     with allocation.LOCK, allocation.unrecorded():

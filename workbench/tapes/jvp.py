@@ -37,6 +37,7 @@ from ..launches.executable import executable_for
 from .events import Event
 from .overwrites import verify
 from .reverse import check_races, consume_extreme, extremal_memory, rewind, ties
+from .seeds import check_pairs, check_tape
 from .tally import tally
 from .tape import Tape
 
@@ -95,6 +96,8 @@ def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents:
     """
     with memory.LOCK, memory.unrecorded():
         space = Workspace()
+        check_tape("jvp(tape, {x: v})", tape)
+        check_pairs("jvp(tape, tangents)", tangents, "direction", "jvp(tape, {x: v})")
         for x, v in tangents.items():
             check_direction(tape, x)
             add_seed(space, x, v) if isinstance(v, array) else _add_numbers(space, x, v)
@@ -106,7 +109,10 @@ def jvp(tape: Tape, tangents: Mapping[array, Any]) -> Tangents:
 def check_direction(tape: Tape, x: Any) -> None:
     """Refuse a direction of what is no array, or on no active path."""
     if not isinstance(x, array):
-        raise GradientError(f"a tangent belongs to an array, not to {type(x).__name__}", slug="seed-type")
+        raise GradientError(
+            f"a direction belongs to an array, not to {type(x).__name__} {x!r}"[:120], slug="seed-type",
+            instead="{x: v}, with the array x that the tape read",
+        )  # fmt: skip
     if x.allocation not in tape.active:
         raise GradientError(
             f"{x.label} is on no active path of this tape.", slug="not-active",

@@ -25,6 +25,7 @@ from ..kernels.types import Struct
 from .copies import Rerun, Twins, places_of
 from .events import Event, Scope, checksum_of
 from .jvp import on_device, passing
+from .seeds import check_pairs
 from .tape import Tape
 
 
@@ -58,6 +59,8 @@ def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> Replay:
     has not kept what the program started from, [overwritten] where memory changed behind the tape's back,
     [replay-array], [replay-input]; and what the launches raise on the new inputs.
     """
+    if not isinstance(inputs, Mapping | None):
+        check_pairs("replay(inputs)", inputs, "values", "tape.replay({x: values})")
     with memory.LOCK, memory.unrecorded():
         _refuse_opaque(tape)
         if tape.keep != "all":
@@ -82,6 +85,8 @@ def starts(tape: Tape, arrays: Sequence[array]) -> list[np.ndarray]:
         if not found:
             found.extend(read_values(a).copy() for a in arrays)
 
+    if not isinstance(inputs, Mapping | None):
+        check_pairs("replay(inputs)", inputs, "values", "tape.replay({x: values})")
     with memory.LOCK, memory.unrecorded():
         _refuse_opaque(tape)
         if tape.keep != "all":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..arrays import capture_log
 from ..arrays.array import array
+from ..arrays.scalar import scalar
 from ..arrays.span import Span, byte_entries
 from ..arrays.workspace import Workspace, add_seed, gradient_dtype
 from ..device import xp
@@ -29,7 +31,10 @@ def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | No
                 why="Every gradient would be zero.", instead="backward(loss), or backward(grads={y: seed})",
             )  # fmt: skip
         return space
+    if grads is not None:
+        check_pairs("backward(grads=...)", grads, "seed", _with_seeds(grads))
     if loss is not None:
+        _check_loss(loss)
         check_seed(tape, loss)
         if loss.size != 1 or loss.dtype.size != 1:  # type: ignore[attr-defined]
             raise GradientError(
@@ -46,10 +51,70 @@ def seeds_of(tape: Recording, loss: array | None, grads: dict[array, array] | No
     return space
 
 
+def check_pairs(what: str, given: Any, value: str, instead: str) -> None:
+    """Refuse what is no {array: value}, or an empty one."""
+    if isinstance(given, Mapping):
+        if given:
+            return
+        raise GradientError(f"{what} is empty: there is no {value}.", slug="no-seed", instead=instead)
+    raise GradientError(
+        f"{what} takes a dict {{array: {value}}}, not {_described(given)}.", slug="seed-type",
+        why=f"Each array comes with its own {value}.", instead=instead,
+    )  # fmt: skip
+
+
+def _described(value: Any) -> str:
+    kind = type(value).__name__
+    if isinstance(value, array | scalar):
+        return f"{kind} {value.label}"
+    return f"{kind} {value!r}"[:60] if isinstance(value, str | int | float | np.generic) else kind
+
+
+def _with_seeds(arrays: Any) -> str:
+    """The call that gives every array among these a seed of ones."""
+    given = arrays if isinstance(arrays, list | tuple | set) else [arrays]
+    names = [a.label for a in given if isinstance(a, array)][:4] or ["y"]
+    return f"backward(grads={{{', '.join(f'{n}: wb.ones_like({n})' for n in names)}}})"
+
+
+def _check_loss(loss: Any) -> None:
+    """Refuse a loss that is no array, by what it is instead."""
+    if isinstance(loss, array):
+        return
+    instead = "backward(loss), with the array of one element that a kernel wrote the loss to"
+    why = "A number has left the tape: nothing leads back from it."
+    if isinstance(loss, Mapping):
+        why, instead = "A dict of seeds has a name of its own.", "backward(grads={y: seed})"
+    elif isinstance(loss, list | tuple):
+        why, instead = "Several arrays come with a seed each.", _with_seeds(loss)
+    elif isinstance(loss, scalar):
+        why = "A declared scalar is an input of launches; a loss is what they write."
+    elif hasattr(loss, "untyped_storage"):
+        why = "What torch computes is on no tape."
+    raise GradientError(
+        f"backward(loss) takes an array, not {_described(loss)}.", slug="seed-type", why=why, instead=instead
+    )
+
+
+def check_tape(what: str, tape: Any, *others: Any) -> None:
+    """Refuse what is no tape, where one comes first."""
+    if isinstance(tape, Recording):
+        return
+    late = any(isinstance(o, Recording) for o in others)
+    raise GradientError(
+        f"{what.partition('(')[0]}() takes a tape first, not {_described(tape)}.", slug="tape-type",
+        why="" if late else "It looks at what a tape has recorded.",
+        instead=what if late else f"with wb.Tape() as tape: ... around the launches, then {what}",
+    )  # fmt: skip
+
+
 def check_seed(tape: Recording, a: Any) -> None:
     """Refuse what is no array, or none that the tape has seen."""
     if not isinstance(a, array):
-        raise GradientError(f"a seed belongs to an array, not to {type(a).__name__}", slug="seed-type")
+        raise GradientError(
+            f"a seed belongs to an array, not to {_described(a)}", slug="seed-type",
+            instead=f"{a}, the array, without quotes" if isinstance(a, str) else "{y: seed}, with an array y",
+        )  # fmt: skip
     if not tape.has_touched(a.span):
         raise GradientError(
             f"{a.label} was neither read nor written while this tape recorded.", slug="seed-untouched",
