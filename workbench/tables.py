@@ -70,7 +70,7 @@ def quoted(text: str) -> str:
 
 def bytes_text(n: int, step: int = 1024) -> str:
     """`384 B`, `1.5 KiB`, `20 MiB`; with a step of 1000 `1.5 kB`, `3.2 MB`, to a digit less."""
-    units = ["B", "KiB", "MiB", "GiB"] if step == 1024 else ["B", "kB", "MB", "GB", "TB"]
+    units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] if step == 1024 else ["B", "kB", "MB", "GB", "TB"]
     size = float(n)
     while size >= step and len(units) > 1:
         size, units = size / step, units[1:]

@@ -18,13 +18,13 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
 
 from ..device import Device, catch_up, cpu, get_device, let_follow, xp
 from ..errors import LaunchError, Where
+from ..tables import bytes_text
 from . import capture_log
 from .span import AddressedMemory, Marks, Span, byte_entries
 
@@ -256,14 +256,20 @@ def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = Tru
     In an open capture a replay clears it again where it was made `zeroed`; not so with `lasting`.
     """
     where = get_device(device)
-    if where.is_cuda:
-        cupy = xp(where)
-        with cupy.cuda.Device(where.ordinal):
-            raw = (cupy.zeros if zeroed else cupy.empty)(nbytes, np.uint8)
-        made = Allocation(raw.data.mem, int(raw.data.ptr), nbytes, where, exposed=False)
-    else:
-        raw = (np.zeros if zeroed else np.empty)(nbytes, np.uint8)
-        made = Allocation(raw, raw.__array_interface__["data"][0], nbytes, where, exposed=False)
+    try:
+        if where.is_cuda:
+            cupy = xp(where)
+            with cupy.cuda.Device(where.ordinal):
+                raw = (cupy.zeros if zeroed else cupy.empty)(nbytes, np.uint8)
+        else:
+            raw = (np.zeros if zeroed else np.empty)(nbytes, np.uint8)
+    except (MemoryError, ValueError, OverflowError):
+        raise LaunchError(
+            f"{bytes_text(nbytes)} of memory cannot be had on {where}.", slug="memory",
+            why="It is the product of the shape and the bytes of one element.", instead="a smaller shape",
+        ) from None  # fmt: skip
+    owner, address = (raw.data.mem, int(raw.data.ptr)) if where.is_cuda else (raw, raw.__array_interface__["data"][0])
+    made = Allocation(owner, address, nbytes, where, exposed=False)
     made._bytes = raw
     _register(made)
     if (notes := capture_log.noting()) is not None and not lasting:
@@ -474,22 +480,14 @@ def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], 
 _PACKAGE = __name__.partition(".")[0]
 
 
-def caller_frame() -> FrameType | None:
-    """The innermost frame outside this package: the user's program that called us."""
-    frame: FrameType | None = sys._getframe(1)
+def caller_where() -> Where | None:
+    """The line of the user's program that called us: the innermost frame outside this package."""
+    frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__") or ""
         if name.partition(".")[0] != _PACKAGE and name != "contextlib":
-            return frame
+            code = frame.f_code
+            text = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
+            return Where(code.co_filename, frame.f_lineno, text=text.rstrip("\n"), function=code.co_name)
         frame = frame.f_back
     return None
-
-
-def caller_where() -> Where | None:
-    """The line of the user's program that called us."""
-    frame = caller_frame()
-    if frame is None:
-        return None
-    code = frame.f_code
-    text = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
-    return Where(code.co_filename, frame.f_lineno, text=text.rstrip("\n"), function=code.co_name)

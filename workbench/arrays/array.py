@@ -20,8 +20,8 @@ from ..errors import LaunchError
 from ..kernels import types
 from ..kernels.types import Composite, Type
 from . import capture_log
+from .absent import check_is_array, refuse_the_rest
 from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, recorder
-from .caller_names import name_in_caller
 from .dtypes import differentiable, dtype_of, inner_shape, is_half, itemsize_of, with_scalar
 from .host_values import components_error, converted_values, element_value, is_element, shape_of
 from .host_writes import check_same, put, write_array, write_value, write_values
@@ -173,8 +173,8 @@ class array:
 
     @property
     def label(self) -> str:
-        """How messages call this array: its name, what the calling line's variables call it, or its memory's id."""
-        return self._name or name_in_caller(self) or f"{self.allocation}"
+        """How messages call this array: its name, or the id of its memory."""
+        return self._name or f"{self.allocation}"
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -366,6 +366,12 @@ class array:
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.data.__dlpack_device__()
 
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
     def __deepcopy__(self, memo: dict) -> array:
         return clone(self)
 
@@ -515,6 +521,7 @@ def _operator(name: str) -> Callable[[array, Any], Any]:
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
     for _kind in ("i", "", "r"):
         setattr(array, f"__{_kind}{_name}__", _operator(f"__{_kind}{_name}__"))
+refuse_the_rest(array)
 array.__neg__ = lambda self: _operator("__neg__")(self, None)  # type: ignore[attr-defined]
 
 
@@ -687,6 +694,7 @@ def clone(src: array, device: Any = None, requires_grad: bool | None = None, nam
     >>> y.fill_(0.0) is y, x.list()
     (True, [np.float32(1.0), np.float32(2.0)])
     """
+    check_is_array("clone", src, array, "wb.array(data)")
     wanted = src.requires_grad if requires_grad is None else requires_grad
     return copied(src, device, wanted, name, "cut" if requires_grad is False else "copy")
 

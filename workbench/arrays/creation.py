@@ -11,6 +11,7 @@ from ..device import get_device
 from ..errors import BoundsError
 from ..kernels import types
 from ..kernels.reading import declare
+from .absent import check_is_array
 from .array import array, finished, new_array
 from .dtypes import differentiable, dtype_of
 from .host_values import element_value, inferred
@@ -67,6 +68,7 @@ def ones(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool
 
 
 def _like(make: Callable[..., array], src: array, args: tuple, device: Any, requires_grad: Any, rest: dict) -> array:
+    check_is_array(f"{make.__name__}_like", src, array, f"wb.{make.__name__}(data.shape, ...)")
     dtype = dtype_of(rest.pop("dtype", None) or src.dtype)
     wanted = (src.requires_grad and differentiable(dtype)) if requires_grad is None else requires_grad
     return make(src.shape, *args, dtype=dtype, device=device or src.device, requires_grad=wanted, **rest)
@@ -121,6 +123,8 @@ def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, cou
     >>> y.list()
     [np.float32(0.0), np.float32(1.0), np.float32(2.0)]
     """
+    check_is_array("copy(dest, ...)", dest, array, "wb.from_numpy(data) around it")
+    check_is_array("copy(..., src)", src, array, "dest.assign(values)")
     if dest_offset or src_offset or count or dest.shape != src.shape:
         n = int(count) if count else src.size - src_offset
         if min(dest_offset, src_offset, n) < 0 or dest_offset + n > dest.size or src_offset + n > src.size:
@@ -149,6 +153,7 @@ def from_numpy(data: np.ndarray, dtype: Any = None, shape: Any = None, device: A
     >>> data
     array([2., 2., 2.], dtype=float32)
     """
+    check_is_array("from_numpy", data, np.ndarray, "wb.array(data)")
     element = dtype_of(data.dtype if dtype is None else dtype)
     fits = data.dtype == element.numpy and data.flags.writeable and get_device(device).is_cpu  # type: ignore[attr-defined]
     return array(data, element, shape, device, requires_grad, copy=not fits, **rest)

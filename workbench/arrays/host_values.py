@@ -30,6 +30,9 @@ def shape_of(shape: Any, size: int | None = None) -> tuple[int, ...]:
 def components_error(shape: tuple[int, ...], dtype: Type) -> LaunchError:
     """What to raise for data whose last axes are not the components of the dtype."""
     inner = inner_shape(dtype)
+    if not inner:
+        text = f"one value of {dtype} is wanted, the data has shape {tuple(shape)}"
+        return LaunchError(text, slug="components", instead="x.assign(values), for one value per element")
     return LaunchError(
         f"data of shape {tuple(shape)} does not hold elements of {dtype}", slug="components",
         why=f"The last {len(inner)} axes of the data are the components: they must be {inner}.",

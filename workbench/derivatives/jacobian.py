@@ -17,6 +17,7 @@ from ..arrays.array import array, read_values
 from ..arrays.workspace import Workspace, add_into, gradient_dtype
 from ..errors import GradientError
 from ..kernels import ir
+from ..kernels.program import Kernel
 from ..kernels.types import Struct, is_float
 from ..tapes.copies import Twice
 from ..tapes.jvp import carry_tangents, check_direction, components, on_device, passing, shadow_of, value_of
@@ -217,7 +218,8 @@ class ValueAndGrad:
     def __call__(self, *args: Any) -> tuple[float, Any]:
         picked = (self.argnums,) if isinstance(self.argnums, int) else tuple(self.argnums)
         if not picked or max(picked) >= len(args):
-            raise TypeError(f"{self.__name__} differentiates by argument {max(picked, default=0)}, got {len(args)}")
+            last = f"argument {max(picked, default=0)} (counted from 0), got {len(args)} of them"
+            raise TypeError(f"{self.__name__} differentiates by {last}: argnums={self.argnums}")
         given = list(args)
         for k in picked:
             given[k] = _input(args[k], self.like)
@@ -234,6 +236,11 @@ class ValueAndGrad:
             raise GradientError(
                 f"{self.__name__} returned a {type(loss).__name__}; it must return an array of one element.",
                 slug="loss-shape", instead="return loss",
+            )  # fmt: skip
+        if _count(loss) != 1:
+            raise GradientError(
+                f"{self.__name__} returned an array of {loss.dtype}, shape {loss.shape}; a loss is one number.",
+                slug="loss-shape", instead="return wb.utils.array_sum(...), or a kernel that adds up by wb.atomic_add",
             )  # fmt: skip
         for k, a in zip(picked, inputs, strict=True):
             if not self.tape.has_touched(a.span):
@@ -280,6 +287,11 @@ def value_and_grad(
     >>> wb.value_and_grad(loss)(np.array([3.0, 4.0], np.float32))
     (25.0, array([6., 8.], dtype=float32))
     """
+    if isinstance(fn, Kernel):
+        raise TypeError(
+            f"value_and_grad takes a function that launches {fn.__name__} and returns the loss, an array of one"
+            " element; a kernel returns nothing"
+        )
     if not callable(fn) or inspect.isclass(fn):
         raise TypeError(f"value_and_grad takes a function of arrays, not {fn!r}")
     return ValueAndGrad(fn, argnums, like)
@@ -302,6 +314,10 @@ def _numbers(value: Any) -> np.ndarray:
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     raw = np.asarray(value)
+    if raw.dtype.kind not in "fiub":
+        raise TypeError(
+            f"a function is differentiated by arrays of numbers, not by {type(value).__name__} {value!r}"[:120]
+        )
     return raw if raw.dtype.kind == "f" else raw.astype(np.float64)
 
 

@@ -42,6 +42,8 @@ def sweep(fn: Callable[..., Any], inputs: Iterable[Any], executor: Executor | No
     >>> wb.sweep(abs, [-1.0, 2.0])
     [1.0, 2.0]
     """
+    if not callable(fn):
+        raise TypeError(f"sweep takes a function first, not {fn!r}: sweep(fn, inputs)")
     given = [x if isinstance(x, tuple) else (x,) for x in inputs]
     return spread(_call, fn, given, executor, getattr(fn, "__name__", "sweep"))
 

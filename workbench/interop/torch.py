@@ -339,7 +339,8 @@ def _check_place(t: torch.Tensor, span: Span) -> None:
         raise GradientError(
             f"a leaf tensor of shape {span.shape} was given other memory (`t.data = ...`, `set_`, `resize_`) after"
             " it had been wrapped.",
-            slug="moved", why="The launches read the old memory.", instead="x = wb.from_torch(tensor), again after the change",
+            slug="moved", why="The launches read the old memory.",
+            instead="x = wb.from_torch(tensor), again after the change",
         )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ Every refusal names the kernel, the argument and the line of the kernel's signat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -53,6 +54,21 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
     return flat
 
 
+def check_lists(kernel: str, inputs: Any, outputs: Any) -> None:
+    """Refuse inputs or outputs that are one argument, not a list of them: an array would be taken for its numbers."""
+    for name, given in (("inputs", inputs), ("outputs", outputs)):
+        single = isinstance(given, array | scalar | Instance | np.ndarray | np.generic | Small | str | int | float)
+        single = single or not isinstance(given, Iterable) or hasattr(given, "__dlpack__")
+        if not single:
+            continue
+        what = f"the array {given.label}" if isinstance(given, array) else shown(given)
+        called = given.label if isinstance(given, array | scalar) else "..."
+        raise LaunchError(
+            f"Kernel {kernel!r}: {name} is a list of arguments, got {what}.", slug="argument-list",
+            instead=f"wb.launch({kernel}, dim, {name}=[{called}], ...)",
+        )  # fmt: skip
+
+
 @cache
 def _exact(type: Scalar) -> range:
     """The ints that parameters of this type hold exactly."""
@@ -75,9 +91,9 @@ def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
         try:
             arg = getattr(arg, name)
         except AttributeError:
-            raise _refuse(
-                kernel, program, leaf, f"takes a struct with {name!r}, got {shown(arg)}", "argument-type"
-            ) from None
+            instead = f"{program.params[leaf.arg][1]}(...), an instance"
+            text = f"takes a struct with {name!r}, got {shown(arg)}"
+            raise _refuse(kernel, program, leaf, text, "argument-type", instead) from None
     if leaf.structs is not None:
         return _elements(kernel, program, leaf, arg)
     if isinstance(leaf.type, Array):
@@ -125,15 +141,57 @@ def _check_array(kernel: str, program: Program, leaf: Leaf, arg: Any) -> None:
     want = leaf.type
     assert isinstance(want, Array)
     if not isinstance(arg, array):
-        hint = "" if arg is not None else "; a struct's array field must be assigned before the launch"
-        made = f"wb.array(..., dtype=wb.{want.dtype})"
-        raise _refuse(kernel, program, leaf, f"takes {want}, got {shown(arg)}{hint}", "argument-type", made)
+        hint = "; a struct's array field must be assigned before the launch" if arg is None and leaf.path else ""
+        instead = _array_of(leaf.name, want, arg)
+        raise _refuse(kernel, program, leaf, f"takes {want}, got {_kind(arg)}{hint}", "argument-type", instead)
     if arg.dtype != want.dtype:
-        made = f"wb.array(..., dtype=wb.{want.dtype})"
-        raise _refuse(kernel, program, leaf, f"takes {want}, got dtype {arg.dtype}", "argument-dtype", made)
+        text = f"takes {want}, got dtype {arg.dtype}" + (f" of shape {arg.shape}" if arg.ndim > want.ndim else "")
+        instead = _other_dtype(leaf.name, want, arg)
+        raise _refuse(kernel, program, leaf, text, "argument-dtype", instead)
     if arg.ndim != want.ndim:
         text = f"takes {want.ndim} axes, got {arg.ndim} (shape {arg.shape})"
         raise _refuse(kernel, program, leaf, text, "argument-rank", f"{leaf.name}.flatten() or .reshape(...)")
+
+
+def _spelt(dtype: Any) -> str:
+    """How a program writes a dtype."""
+    return dtype.name if isinstance(dtype, Struct) else f"wb.{dtype}"
+
+
+def _kind(arg: Any) -> str:
+    return f"a NumPy array of {arg.dtype}, shape {arg.shape}" if isinstance(arg, np.ndarray) else shown(arg)
+
+
+def _array_of(parameter: str, want: Array, arg: Any) -> str:
+    """How something that is no array becomes one."""
+    dtype = _spelt(want.dtype)
+    if isinstance(arg, np.ndarray):
+        shares = arg.dtype == getattr(want.dtype, "numpy", None)
+        return f"wb.from_numpy(..., dtype={dtype}), which {'shares its memory' if shares else 'copies'}"
+    if isinstance(arg, scalar):
+        return f"{parameter}: {want.dtype} in the kernel, or wb.array([value], dtype={dtype})"
+    return f"wb.array(..., dtype={dtype})"
+
+
+def _other_dtype(parameter: str, want: Array, arg: array) -> str:
+    """How the values of an array come to have the wanted dtype: a view where its bytes are that already."""
+    dtype, have = _spelt(want.dtype), arg.dtype
+    a = parameter if arg.label == f"{arg.allocation}" else arg.label  # of memory that has no name
+    if getattr(have, "scalar", have) is getattr(want.dtype, "scalar", None):
+        with suppress(LaunchError):
+            seen = arg.view(want.dtype)
+            if seen.ndim == want.ndim or (want.ndim == 1 and seen.is_contiguous):
+                return f"{a}.view({dtype})" + (".flatten()" if seen.ndim > 1 == want.ndim else "")
+    if isinstance(want.dtype, Composite):
+        inner = ", ".join(map(str, want.dtype.shape))
+        return f"wb.array(values, dtype={dtype}), of values of shape (n, {inner})"
+    if isinstance(want.dtype, Scalar) and isinstance(have, Scalar):
+        ways = (
+            f"wb.array(..., dtype={dtype}) where {a} is made",
+            f"wb.map(f, {a}) with f(v: wb.{have}): return {dtype}(v)",
+        )
+        return f"{'; '.join(ways)}; or {parameter}: wb.array[wb.{have}]"
+    return f"wb.array(..., dtype={dtype})"
 
 
 def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
@@ -158,8 +216,13 @@ def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
             return int(arg)
         return bool(arg) if type.kind == "b" else float(arg)
     except (TypeError, ValueError, OverflowError):
-        text = f"takes {type}, got {shown(arg)}"
-        raise _refuse(kernel, program, leaf, text, "argument-type", f"wb.{type}(...)") from None
+        text, instead = f"takes {type}, got {shown(arg)}", f"wb.{type}(...)"
+        if isinstance(arg, array):
+            one = (
+                f"a number, wb.scalar(value, requires_grad=True) for one with a gradient, or {leaf.name}: wb.array[...]"
+            )
+            text, instead = f"takes {type}, got the array {arg.label} of shape {arg.shape}", one
+        raise _refuse(kernel, program, leaf, text, "argument-type", instead) from None
 
 
 def _declared_value(kernel: str, program: Program, leaf: Leaf, arg: scalar) -> Any:

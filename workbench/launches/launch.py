@@ -16,7 +16,7 @@ from ..device import get_device
 from ..errors import LaunchError
 from ..kernels.program import Kernel, Program
 from ..kernels.types import Array, Type, float32, scalar_of
-from .arguments import flatten, foreign, shown, value_type, views
+from .arguments import check_lists, flatten, foreign, shown, value_type, views
 from .plan import Plan, grid, plan
 from .single_adjoint import pull_back
 
@@ -61,6 +61,8 @@ def launch(
         raise LaunchError(
             f"launch takes a kernel, got {shown(kernel)}", slug="not-a-kernel", instead="@wb.kernel above it"
         )
+    if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS:
+        check_lists(kernel.__name__, inputs, outputs)
     args = (*inputs, *outputs)
     if kernel.generic:
         kernel = kernel.overload(_generic_types(kernel, args))
@@ -78,6 +80,9 @@ def launch(
         return command
     command.launch(record_tape, sys._getframe(1))
     return None
+
+
+_LISTS = {list, tuple}
 
 
 def _pull_back(command: Command, given: tuple, record_cmd: bool) -> None:

@@ -53,7 +53,8 @@ def map(f: Any, *args: Any, out: Any = None) -> Any:
     known = callable_in_kernels(f)
     name = getattr(f, "__name__", None) or type(f).__name__
     if known is None:
-        raise LaunchError(f"map takes a func, not {name}", slug="map-func", instead="@wb.func above its def")
+        instead = f"wb.map(wb.{name}, ...)" if name in ops.BUILTINS else "@wb.func above its def"
+        raise LaunchError(f"map takes a func, not {name}", slug="map-func", instead=instead)
     return _mapped(known, name, args, out)
 
 
@@ -104,7 +105,10 @@ def _made(f: Any, types: tuple, ndim: int) -> _Made:
 
 def _shape(name: str, arrays: list[array]) -> tuple[int, ...]:
     if not arrays:
-        raise LaunchError(f"map({name}, ...) takes at least one array", slug="map-arrays", instead=f"{name}(...)")
+        raise LaunchError(
+            f"map({name}, ...) takes at least one array", slug="map-arrays",
+            instead=f"{name}(...), or wb.from_numpy(data) for what NumPy holds",
+        )  # fmt: skip
     odd = next((a for a in arrays if a.shape != arrays[0].shape), None)
     if odd is not None:
         raise LaunchError(
@@ -122,10 +126,9 @@ def _type(name: str, arg: Any) -> Type | type:
     found = value_type(arg)
     if found is not None:
         return found
-    raise LaunchError(
-        f"{name}: {type(arg).__name__} is neither an array nor a number", slug="argument-type",
-        instead="wb.array(data, dtype=...)",
-    )  # fmt: skip
+    made = "from_numpy(data)" if hasattr(arg, "__array_interface__") else "array(data, dtype=...)"
+    text = f"{name}: {type(arg).__name__} is neither an array nor a number"
+    raise LaunchError(text, slug="argument-type", instead=f"wb.{made} in its place")
 
 
 def _results(mapped: Mapped, arrays: list[array], shape: tuple[int, ...]) -> list[array]:

@@ -89,9 +89,9 @@ def grid(kernel: str, dim: Any) -> tuple[int, ...]:
     try:
         dims = tuple([operator.index(d) for d in dims])
     except (TypeError, ValueError):
-        raise LaunchError(
-            f"Kernel {kernel!r}: dim={dim!r} is not a grid.", slug="dim", instead="dim=n or dim=(n, m)"
-        ) from None
+        instead = "dim=x.shape, of an array x" if hasattr(dim, "shape") and np.ndim(dim) else "dim=n or dim=(n, m)"
+        shown = type(dim).__name__ if hasattr(dim, "shape") else repr(dim)
+        raise LaunchError(f"Kernel {kernel!r}: dim={shown} is not a grid.", slug="dim", instead=instead) from None
     if not 1 <= len(dims) <= 4 or min(dims) < 0 or max(dims) >= 2**31:
         raise LaunchError(f"Kernel {kernel!r}: dim={dim!r} must be 1 to 4 extents from 0 to 2**31 - 1.", slug="dim")
     return dims

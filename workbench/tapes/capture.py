@@ -209,7 +209,11 @@ class Capture:
     def replay(self) -> None:
         """Do again what the block did. Raises LaunchError [capture], and what a launch raises."""
         if self.graph is None:
-            raise LaunchError("replay() of a capture that is not complete.", slug="capture", instead="graph.replay() after the `with` block")
+            raise LaunchError(
+                "replay() of a capture that is not complete.",
+                slug="capture",
+                instead="graph.replay() after the `with` block",
+            )
         self.graph.replay()
 
     launch = replay

@@ -6,6 +6,7 @@ hands is compared by checksums. What changed behind the tape's back is refused b
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from ..arrays.allocation import Allocation
 from ..arrays.array import array, span_of, spans_of
 from ..arrays.span import Marks, Span
 from ..arrays.workspace import is_float_memory
-from ..errors import GradientError, Where
+from ..errors import GradientError, LaunchError, Where
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Scalar, Struct
 from ..launches.arguments import known
@@ -250,15 +251,23 @@ class Recording:
     def record_func(self, backward: Callable[[], None], arrays: Sequence[array]) -> None:
         """Record a function of yours at this place: `backward()` is called when the walk passes it.
 
-        Inside it `a.grad` of each of `arrays` is the live adjoint. What your code changed in `arrays` since the last
-        event counts as written here.
+        Inside it `a.grad` of each of `arrays` is the live adjoint, with or without `requires_grad`: on entry the
+        derivative by what `a` held after your step, on return it must be that by what `a` held before. What your code
+        changed in `arrays` since the last event counts as written here.
 
         Use it for a step that no kernel can do: a library's solver, with the adjoint that you know. Do the step, then
         call this with every array that it read or wrote. `backward()` must do three things: read the gradient of what
-        the step wrote, add to the gradient of what it read, and then set to zero the gradient of what it overwrote (as
-        the tape goes on with what was there before). Nothing of this is done for you.
+        the step wrote, add (`+=`) to the gradient of what it read, and then set to zero the gradient of what it
+        overwrote. Nothing is zeroed for you. What `.grad` held outside is not seen here and is back afterwards;
+        publishing then adds to leaves and replaces the rest, as for any tape. An array of whole numbers has no
+        gradient here either.
 
-        >>> x, y = wb.array([1.0, 2.0], requires_grad=True), wb.zeros(2, requires_grad=True)
+        In a function for `value_and_grad` the tape is that of the result: `f = wb.value_and_grad(loss)`, and `loss`
+        calls `f.tape.record_func(...)`. In a capture it is refused, as a replay runs no Python: capture the launches
+        before and after it, or none. `jvp`, `hvp`, `replay` and `executor=` refuse such tapes.
+        Raises LaunchError [record-func] for a `backward` that takes arguments and for what are no arrays.
+
+        >>> x, y = wb.array([1.0, 2.0], requires_grad=True), wb.zeros(2)
         >>> with wb.Tape() as tape:
         ...     y.numpy()[:] = np.sin(x.numpy())
         ...     def pull_back():
@@ -269,14 +278,16 @@ class Recording:
         >>> x.grad.numpy().round(4)
         array([ 0.5403, -0.4161], dtype=float32)
         """
-        capture_log.refuse("record_func()")
+        capture_log.refuse("record_func()", "record_func() outside, between captures of the launches around it")
+        _check_callback(backward, arrays)
         with memory.LOCK:
             event = Event(next(clock), "func", getattr(backward, "__name__", "func"), memory.caller_where())
             event.callback, event.arrays = backward, tuple(arrays)
             for a in arrays:
                 self.arrays[id(a)] = a
-                self.active[a.allocation] = None
-                self._scalar(a, "record_func")
+                if is_float_memory(a):
+                    self.active[a.allocation] = None
+                    self._scalar(a, "record_func")
             event.writes = tuple(a.span for a in arrays)
             self.events.append(event)
             overwrites.remember_left(self, event)
@@ -379,3 +390,23 @@ class Recording:
             spans = (span for span in touched if span.allocation is allocation)
             left.update((span, checksum_of(span)) for span in dict.fromkeys(spans))
             self.guarded = True
+
+
+def _check_callback(backward: Any, arrays: Any) -> None:
+    """Refuse at record_func what would fail when the walk comes by."""
+    instead, odd = "tape.record_func(backward, [x, y])", ""
+    if not callable(backward):
+        odd = f"takes a function first, not {type(backward).__name__}"
+    elif isinstance(arrays, array) or not isinstance(arrays, list | tuple):
+        odd = f"takes a list of arrays, not {type(arrays).__name__}"
+    elif wrong := [type(a).__name__ for a in arrays if not isinstance(a, array)]:
+        odd = f"takes arrays, not {wrong[0]}"
+    else:
+        try:
+            inspect.signature(backward).bind()
+        except TypeError as error:
+            odd, instead = f"calls its function without arguments: {error}", "def backward(): ...   which reads a.grad"
+        except ValueError:  # of a builtin nobody knows
+            pass
+    if odd:
+        raise LaunchError(f"record_func {odd}.", slug="record-func", instead=instead)

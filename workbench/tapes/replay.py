@@ -85,8 +85,6 @@ def starts(tape: Tape, arrays: Sequence[array]) -> list[np.ndarray]:
         if not found:
             found.extend(read_values(a).copy() for a in arrays)
 
-    if not isinstance(inputs, Mapping | None):
-        check_pairs("replay(inputs)", inputs, "values", "tape.replay({x: values})")
     with memory.LOCK, memory.unrecorded():
         _refuse_opaque(tape)
         if tape.keep != "all":

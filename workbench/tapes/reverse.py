@@ -24,6 +24,7 @@ from ..arrays.workspace import (
     add_into,
     float_parts,
     gradient_dtype,
+    is_float_memory,
     same_part,
     shadow_view,
 )
@@ -253,11 +254,13 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
 
 
 def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
-    """The callback sees the live adjoint as `.grad`."""
-    allocations = list(dict.fromkeys(a.allocation for a in event.arrays))
+    """The callback sees the live adjoint as `.grad`, whether or not the array asked for one."""
+    given = [a for a in event.arrays if is_float_memory(a)]
+    allocations = list(dict.fromkeys(a.allocation for a in given))
     before = [a.gradient().bytes.copy() for a in allocations]
-    for a in allocations:
-        a.grad_notes.clear()
+    marks = [(a.retained, dict(a.retained.spans), a.retained.everything) for a in allocations]
+    for a in given:
+        a.allocation.retained.add(a.span)
     for a in allocations:
         a.gradient().bytes[...] = space[a].data
         a.grad_notes.clear()
@@ -269,6 +272,8 @@ def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     finally:
         for a, data in zip(allocations, before, strict=True):
             a.gradient().bytes[...] = data
+        for own, spans, everything in marks:
+            own.spans, own.everything = spans, everything
 
 
 def _loop(tape: Recording, event: Event, space: Workspace, after: dict) -> None:

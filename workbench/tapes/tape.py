@@ -14,6 +14,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays import capture_log
+from ..arrays.absent import NoAttribute
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.workspace import Shadow, Workspace, shadow_view
@@ -23,7 +24,20 @@ from .events import Event
 from .publish import computed_in_place, gradients_of, publish
 from .recording import Recording
 from .reverse import Observer, walk
-from .seeds import seeds_of
+from .seeds import check_seed, seeds_of
+
+_MEANT = {
+    "tape.zero()": "zero_grad zero_grads clear_grad",
+    "tape.reset()": "clear forget delete",
+    "tape.backward(loss), then x.grad": "gradient grad compute_gradient run_backward",
+    "with tape: ...": "start stop record begin end stop_recording start_recording",
+    "x.requires_grad = True": "watch",
+    "wb.jacobian(tape, y, x)": "jacobian batch_jacobian",
+    "wb.jvp(tape, {x: v})": "jvp forward",
+    "wb.hvp(tape, loss, {x: v})": "hvp hessian",
+    "tape.show()": "visualize plot draw print display",
+    "tape.to_html(path)": "save export",
+}
 
 
 class Tape(Recording):
@@ -131,6 +145,11 @@ class Tape(Recording):
         if not self.last_seeds:
             raise GradientError("adjoint() before any backward(): there is no seed.", slug="no-seed",
                                 instead="tape.backward(loss), then tape.adjoint(a)")  # fmt: skip
+        check_seed(self, a)
+        if at is not None and not any(e is at for e in self.events):
+            raise GradientError(
+                f"adjoint(..., at={at!r}): that is no event of this tape.", slug="event", instead="at=tape.events[k]"
+            )
         place = at or self.last_writer(a.span)
         found: list[np.ndarray] = []
 
@@ -231,6 +250,9 @@ class Tape(Recording):
     def memory(self) -> Any:
         """The bytes this tape holds, by whom and why."""
         return self._ask("memory")
+
+    def __getattr__(self, name: str) -> Any:
+        raise NoAttribute(name, self, "a tape", _MEANT)
 
     def _ask(self, question: str, *args: Any, **choices: Any) -> Any:
         capture_log.refuse(f"tape.{question}()")

@@ -20,8 +20,8 @@ from .warp_names import REFUSED, instead_of, why_refused
 
 __all__ = [
     "BUILTINS", "NO_GRADIENT", "PRELUDE", "PRELUDES", "PYTHON", "REFUSED", "ROWS", "STATEFUL", "Effect", "Row",
-    "binary", "compare", "construct", "control", "convert", "instead_of", "matrices", "memory", "prelude", "quaternions", "random",
-    "refuse", "row", "scalar", "unary", "vectors", "why_refused",
+    "binary", "compare", "construct", "control", "convert", "instead_of", "matrices", "memory", "prelude",
+    "quaternions", "random", "refuse", "row", "scalar", "unary", "vectors", "why_refused",
 ]  # fmt: skip
 
 PRELUDE = "".join(PRELUDES.values())

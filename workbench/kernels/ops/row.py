@@ -227,7 +227,8 @@ def type_of(x: Any) -> Type:
         return scalar_of(x.dtype)
     if isinstance(x, (bool, int, float)):
         return scalar_of(type(x))
-    raise TypeError(f"{x!r} is not a value of the kernel language")
+    text = "is not a value of the kernel language; wb.map(f, x) applies a function to every element of an array"
+    raise TypeError(f"{type(x).__name__} {text}")
 
 
 ROWS: dict[str, Row] = {}

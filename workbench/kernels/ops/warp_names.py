@@ -12,8 +12,9 @@ from .random import STATEFUL
 _OUTSIDE = "are not in the language"
 _REASONS = {
     f"Meshes, volumes, hash grids, trees and textures {_OUTSIDE}: use arrays.":
-        "mesh_ volume_ hash_grid_ bvh_ texture_ Mesh MeshQuery Volume HashGrid HashGridQuery Bvh BvhQuery MarchingCubes "
-        "MeshQueryAABB MeshQueryPoint MeshQueryRay BvhQueryTiled MeshQueryAABBTiled Texture Texture1D Texture2D "
+        "mesh_ volume_ hash_grid_ bvh_ texture_ Mesh MeshQuery Volume HashGrid HashGridQuery Bvh BvhQuery "
+        "MarchingCubes MeshQueryAABB MeshQueryPoint MeshQueryRay BvhQueryTiled MeshQueryAABBTiled Texture "
+        "Texture1D Texture2D "
         "Texture3D TextureAddressMode TextureFilterMode TextureResourceFlags GLTextureResource RegisteredGLBuffer "
         "intersect_tri_tri is_cubql_available",
     f"Tiles {_OUTSIDE}: write one thread per element.": "tile tile_ untile launch_tiled block_dim",
@@ -44,10 +45,13 @@ _REASONS = {
     "`with wb.capture() as graph:` records a block of launches, `graph.replay()` repeats it.":
         "capture_begin capture_end capture_while capture_if Graph CaptureMode capture_save capture_load "
         "capture_load_from_bytes capture_debug_dot_print is_conditional_graph_supported",
-    "Not built yet.  ": "autograd optim sparse fem render sim indexedarray indexedarray1d indexedarray2d indexedarray3d "
-        "indexedarray4d fabricarray fabricarrayarray indexedfabricarray indexedfabricarrayarray fixedarray func_native",
+    "Not built yet.  ": "autograd optim sparse fem render sim indexedarray indexedarray1d indexedarray2d "
+        "indexedarray3d indexedarray4d fabricarray fabricarrayarray indexedfabricarray "
+        "indexedfabricarrayarray fixedarray "
+        "func_native",
     "Paddle is not connected; arrays go through from_numpy, from_torch, from_jax and from_dlpack.":
-        "from_paddle to_paddle device_from_paddle device_to_paddle dtype_from_paddle dtype_to_paddle stream_from_paddle",
+        "from_paddle to_paddle device_from_paddle device_to_paddle dtype_from_paddle dtype_to_paddle "
+        "stream_from_paddle",
     "tape.backward(loss), then x.grad; of one launch wb.launch(..., adjoint=True).": "grad",
     "The array knows: a.dtype, a.numpy().dtype, a.device; wb.types has the types by name.":
         "dtype_from_numpy dtype_to_numpy dtype_from_jax dtype_to_jax device_from_jax device_to_jax",
@@ -55,8 +59,8 @@ _REASONS = {
     "The decorators make them: @wb.kernel, @wb.func.": "Function",
     "A generic parameter is annotated with typing.Any.": "Float Int Scalar",
     "Devices are named by text: wb.get_device('cpu'), wb.get_devices().":
-        "Device DeviceLike get_preferred_device get_cuda_device get_cuda_devices get_cuda_device_count is_cpu_available "
-        "is_device_available map_cuda_device unmap_cuda_device can_access",
+        "Device DeviceLike get_preferred_device get_cuda_device get_cuda_devices get_cuda_device_count "
+        "is_cpu_available is_device_available map_cuda_device unmap_cuda_device can_access",
     "Work runs in order on one stream per device: wb.synchronize() waits for it.":
         "Stream Event ScopedStream get_stream set_stream stream_from_torch stream_to_torch synchronize_device "
         "synchronize_event synchronize_stream record_event wait_event wait_stream get_event_elapsed_time "
@@ -85,8 +89,9 @@ _REASONS = {
         "WarpCodegenError WarpCodegenAttributeError WarpCodegenIndexError WarpCodegenKeyError WarpCodegenTypeError "
         "WarpCodegenValueError",
     "`from_dlpack` of the other library takes an array as it is.": "to_dlpack",
-    "wb.interop.jax.function(kernel, dim=n) makes a kernel a function of JAX.": "jax_experimental jax_kernel jax_callable "
-        "JaxCallableGraphMode JaxModulePreloadMode clear_jax_callable_graph_cache",
+    "wb.interop.jax.function(kernel, dim=n) makes a kernel a function of JAX.":
+        "jax_experimental jax_kernel jax_callable JaxCallableGraphMode JaxModulePreloadMode "
+        "clear_jax_callable_graph_cache",
 }  # fmt: skip
 REFUSED: dict[str, str] = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 

@@ -324,16 +324,34 @@ def default(type: T.Type) -> Any:
 def convert(type: T.Type, value: Any, label: str) -> Any:
     """A host value as a field of `type` holds it. Raises TypeError, ValueError."""
     if isinstance(type, T.Array):
-        return value
+        return _array_field(type, value, label)
     if isinstance(type, T.Struct):
         if isinstance(value, Instance) and value._struct == type:
             return value
         raise TypeError(f"{label} takes a {type.name}, not {value!r}")
     assert isinstance(type, T.Scalar | T.Composite)
+    if isinstance(type, T.Scalar) and getattr(value, "shape", ()) != ():
+        raise TypeError(f"{label} takes a {type}, not {value.__class__.__name__} of shape {value.shape}")
     try:
         return type(*value) if isinstance(type, T.Composite) and isinstance(value, (tuple, list)) else type(value)
     except (TypeError, ValueError) as e:
         raise TypeError(f"{label} takes a {type}, not {value!r}: {e}") from None
+
+
+def _array_field(type: T.Array, value: Any, label: str) -> Any:
+    """An array for a field, refused where no launch could take it."""
+    made, got = "array", value.__class__.__name__
+    if isinstance(value, np.ndarray):
+        made = "from_numpy"
+    elif not isinstance(value, (np.generic, list, tuple, int, float, str)):
+        have = getattr(value, "dtype", None)
+        if not isinstance(have, T.Type) or not isinstance(type.dtype, T.Type) or have == type.dtype:
+            return value
+        got = f"one of {have}"
+    dtype = type.dtype if isinstance(type.dtype, T.Struct) else f"wb.{type.dtype}"
+    raise LaunchError(
+        f"{label} takes an {type}, not {got}", slug="struct-field", instead=f"{label} = wb.{made}(..., dtype={dtype})"
+    )
 
 
 def struct(cls: type) -> T.Struct:
@@ -351,6 +369,8 @@ def struct(cls: type) -> T.Struct:
         raise TypeError(f"struct {cls.__name__}: {e}") from None
     fields = []
     for name, annotation in hints.items():
+        if name in vars(cls):
+            raise TypeError(f"field {name!r} of struct {cls.__name__} has a default value; give it to the instance")
         try:
             fields.append((name, type_from(annotation)))
         except TypeError as e:

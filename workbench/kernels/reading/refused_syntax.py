@@ -55,10 +55,16 @@ FENCES: dict[str, Fence] = {
     "Try": Fence("`try` cannot be used in a kernel", "Kernels raise no exceptions.", "if b != 0.0: ...", "try"),
     "TryStar": Fence("`try` cannot be used in a kernel", "Kernels raise no exceptions.", "if b != 0.0: ...", "try"),
     "Raise": Fence(
-        "`raise` cannot be used in a kernel", "Kernels raise no exceptions.", "failed[0] = 1, in an array of flags", "raise"
+        "`raise` cannot be used in a kernel",
+        "Kernels raise no exceptions.",
+        "failed[0] = 1, in an array of flags",
+        "raise",
     ),
     "Assert": Fence(
-        "`assert` cannot be used in a kernel", "Kernels raise no exceptions.", "if not ...: failed[0] = 1, in an array of flags", "assert"
+        "`assert` cannot be used in a kernel",
+        "Kernels raise no exceptions.",
+        "if not ...: failed[0] = 1, in an array of flags",
+        "assert",
     ),
     "With": Fence("`with` cannot be used in a kernel", NO_PYTHON, "the body without it", "with"),
     "AsyncWith": Fence("`async with` cannot be used in a kernel", NO_PYTHON, "the body without it", "async"),

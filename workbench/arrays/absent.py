@@ -1,0 +1,89 @@
+"""What arrays do not have although those of other libraries do, and what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import LaunchError, compose
+
+_INSTEAD = {
+    "wb.utils.array_sum(x)": "sum mean",
+    "wb.map(f, x), or x.numpy() to look": "min max abs sqrt exp log sin cos clip clamp std var any all argmin argmax "
+    "round prod norm dot matmul cumsum sort where",
+    "wb.array(x, dtype=...) outside of tapes, or a kernel that casts": "astype float double half type int long",
+    "wb.clone(x)": "copy clone",
+    "wb.detach(x)": "detach stop_gradient",
+    "x.numpy()": "cpu to_numpy asnumpy as_numpy __array_struct__ values data_ptr buffer",
+    "x.list()": "tolist to_list",
+    "x.view(dtype), x.reshape(shape) or x.flatten()": "ravel squeeze unsqueeze expand permute swapaxes resize",
+    "x.to('cuda:0')": "cuda gpu",
+    "x.fill_(value)": "fill set_",
+    "x.zero_()": "zero zeros clear",
+    "x.assign(values)": "set copy_ copyto put update",
+    "x.grad.zero_(), or tape.zero()": "zero_grad",
+    "tape.backward(loss), then x.grad": "backward gradient grads",
+    "x.requires_grad = True": "requires_grad_ watch",
+    "x.strides": "stride",
+}
+
+
+class NoAttribute(AttributeError):
+    """What reading an attribute raises that is not there. Composed when shown: `hasattr` is asked often."""
+
+    def __init__(self, name: str, obj: Any, what: str, meant: dict[str, str]):
+        super().__init__(name=name, obj=obj)
+        self.what, self.meant, self.placeholder = what, meant, {"an array": "x", "a tape": "tape"}[what]
+
+    def __str__(self) -> str:
+        text = f"{self.what} has no attribute {self.name!r}"
+        if self.name.startswith("_"):
+            return text
+        known = [n for n in dir(type(self.obj)) if not n.startswith("_")]
+        line = next((line for line, names in self.meant.items() if self.name in names.split()), None)
+        close = difflib.get_close_matches(self.name, known, n=1)
+        return compose(text, None, "", line or (f"{self.placeholder}.{close[0]}" if close else ""), "attribute")
+
+
+def compared(sign: str) -> Callable[[Any, Any], Any]:
+    """The comparison operator of arrays: refused, as neither identity nor values would be meant by all who write it."""
+
+    def compare(a: Any, b: Any) -> Any:
+        if not isinstance(b, type(a) | int | float | np.generic | np.ndarray | list | tuple):
+            return NotImplemented
+        other = b.label if isinstance(b, type(a)) else "..."
+        values = f"{a.label}.numpy() {sign} " + (f"{other}.numpy()" if isinstance(b, type(a)) else other)
+        same = f"{a.label} is {other} for one object, " if sign in ("==", "!=") and isinstance(b, type(a)) else ""
+        raise LaunchError(
+            f"`{sign}` of the array {a.label} and {other if isinstance(b, type(a)) else type(b).__name__}.",
+            slug="array-comparison", why="It would read values on the host, where no tape sees what depends on them.",
+            instead=f"{same}{values} for the values of now, or wb.map(f, ...) for an array of them",
+        )  # fmt: skip
+
+    return compare
+
+
+_COMPARISONS = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
+
+
+def refuse_the_rest(kind: Any) -> None:
+    """Give a class of arrays the errors of this module."""
+    for name, sign in _COMPARISONS.items():
+        setattr(kind, name, compared(sign))
+    kind.__hash__ = object.__hash__
+    kind.__getattr__ = _missing
+
+
+def _missing(a: Any, name: str) -> Any:
+    raise NoAttribute(name, a, "an array", _INSTEAD)
+
+
+def check_is_array(what: str, value: Any, kind: type, instead: str) -> None:
+    """Raises LaunchError [argument-type] if a value is no array."""
+    if not isinstance(value, kind):
+        wanted = "a NumPy array" if kind is np.ndarray else "an array"
+        text = f"{what} takes {wanted}, not {type(value).__name__}"
+        raise LaunchError(text, slug="argument-type", instead=instead)
