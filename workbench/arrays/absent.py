@@ -1,4 +1,4 @@
-"""What arrays do not have although those of other libraries do, and what to write instead."""
+"""Operators of arrays, and what arrays do not have although those of other libraries do: what to write instead."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NoAttribute(AttributeError):
         return compose(text, None, "", line or (f"{self.placeholder}.{close[0]}" if close else ""), "attribute")
 
 
-def compared(sign: str) -> Callable[[Any, Any], Any]:
+def _compared(sign: str) -> Callable[[Any, Any], Any]:
     """The comparison operator of arrays: refused, as neither identity nor values would be meant by all who write it."""
 
     def compare(a: Any, b: Any) -> Any:
@@ -69,12 +69,30 @@ def compared(sign: str) -> Callable[[Any, Any], Any]:
 _COMPARISONS = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 
 
-def refuse_the_rest(kind: Any) -> None:
-    """Give a class of arrays the errors of this module."""
+def install(kind: Any, operators: dict[str, Callable[[Any, Any], Any]]) -> None:
+    """Give a class of arrays these operators, by name (`__imul__`, ...), and the errors of this module for the rest."""
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+        for how in ("i", "", "r"):
+            setattr(kind, f"__{how}{name}__", _operator(f"__{how}{name}__", operators))
+    kind.__neg__ = lambda self: _operator("__neg__", operators)(self, None)
     for name, sign in _COMPARISONS.items():
-        setattr(kind, name, compared(sign))
+        setattr(kind, name, _compared(sign))
     kind.__hash__ = object.__hash__
     kind.__getattr__ = _missing
+
+
+def _operator(name: str, operators: dict[str, Callable[[Any, Any], Any]]) -> Callable[[Any, Any], Any]:
+    def apply(self: Any, other: Any) -> Any:
+        if name in operators:
+            return operators[name](self, other)
+        raise LaunchError(
+            f"no operator {name.strip('_')} on arrays", slug="array-operator",
+            why="Arrays are memory; arithmetic on their elements belongs in a kernel.",
+            instead="a kernel, wb.map(...), or x.numpy() for plain NumPy",
+        )  # fmt: skip
+
+    apply.__name__ = name
+    return apply
 
 
 def _missing(a: Any, name: str) -> Any:

@@ -20,7 +20,7 @@ from ..errors import LaunchError
 from ..kernels import types
 from ..kernels.types import Composite, Type
 from . import capture_log
-from .absent import check_is_array, refuse_the_rest
+from .absent import check_is_array, install
 from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, recorder
 from .dtypes import differentiable, dtype_of, inner_shape, is_half, itemsize_of, with_scalar
 from .host_values import components_error, converted_values, element_value, is_element, shape_of
@@ -504,25 +504,7 @@ def _fixed(n: int) -> type[array]:
 array1d, array2d, array3d, array4d = (_fixed(n) for n in (1, 2, 3, 4))
 
 
-def _operator(name: str) -> Callable[[array, Any], Any]:
-    def apply(self: array, other: Any) -> Any:
-        if name in operators:
-            return operators[name](self, other)
-        raise LaunchError(
-            f"no operator {name.strip('_')} on arrays", slug="array-operator",
-            why="Arrays are memory; arithmetic on their elements belongs in a kernel.",
-            instead="a kernel, wb.map(...), or x.numpy() for plain NumPy",
-        )  # fmt: skip
-
-    apply.__name__ = name
-    return apply
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-    for _kind in ("i", "", "r"):
-        setattr(array, f"__{_kind}{_name}__", _operator(f"__{_kind}{_name}__"))
-refuse_the_rest(array)
-array.__neg__ = lambda self: _operator("__neg__")(self, None)  # type: ignore[attr-defined]
+install(array, operators)
 
 
 # ---- making arrays
