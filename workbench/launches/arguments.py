@@ -18,7 +18,7 @@ from ..errors import LaunchError
 from ..kernels.ir import Function
 from ..kernels.program import Leaf, Program
 from ..kernels.reading.declare import Instance, struct_of
-from ..kernels.types import Array, Composite, Scalar, Small, Type, scalar_of
+from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, scalar_of
 
 # interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
 foreign: list[Any] = []
