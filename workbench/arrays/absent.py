@@ -71,7 +71,7 @@ _COMPARISONS = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "
 
 def install(kind: Any, operators: dict[str, Callable[[Any, Any], Any]]) -> None:
     """Give a class of arrays these operators, by name (`__imul__`, ...), and the errors of this module for the rest."""
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    for name in "add sub mul truediv floordiv mod pow".split():
         for how in ("i", "", "r"):
             setattr(kind, f"__{how}{name}__", _operator(f"__{how}{name}__", operators))
     kind.__neg__ = lambda self: _operator("__neg__", operators)(self, None)
