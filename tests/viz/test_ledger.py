@@ -303,7 +303,7 @@ def test_it_is_shown_as_text_table_and_picture_with_names_that_are_no_markup():
     x, y = vector(1, -2, 3), wb.zeros(3, dtype=float)
     with wb.Tape() as tape:
         wb.launch(neighbours, 3, inputs=[x], outputs=[y])
-    tape.names[id(x)] = "<script>$x^{"
+    x.name = "<script>$x^{"
     tape.backward(grads={y: wb.full(3, 1.0, dtype=float)})
     book = tape.ledger(x, 0)
     lines = repr(book).splitlines()

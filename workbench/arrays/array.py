@@ -25,6 +25,7 @@ from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of
 from .dtypes import differentiable, dtype_of, inner_shape, is_half, itemsize_of, with_scalar
 from .host_values import components_error, converted_values, element_value, is_element, shape_of
 from .host_writes import check_same, put, write_array, write_value, write_values
+from .names import variable_of
 from .span import Marks, Span, row_strides
 from .view_layout import field_of, indexed, layout_number, viewed
 
@@ -173,8 +174,8 @@ class array:
 
     @property
     def label(self) -> str:
-        """How messages call this array: its name, or the id of its memory."""
-        return self._name or f"{self.allocation}"
+        """How messages call this array: its name, else the user's variable or attribute, or the id of its memory."""
+        return self._name or variable_of(self) or f"{self.allocation}"
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -18,13 +18,13 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.names import known
 from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..device import on_host
 from ..errors import GradientError
 from ..kernels.emit.signature import PLAIN
 from ..kernels.types import Scalar
 from ..launches.adjoint_plan import Backward
-from ..launches.arguments import known
 from ..launches.executable import Executable
 from ..tapes.ask import ask
 from ..tapes.events import Event

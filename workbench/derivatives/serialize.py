@@ -38,6 +38,7 @@ from ..kernels.reading.source import source
 from ..launches.launch import Command
 from ..launches.plan import backend_for, plan
 from ..tapes.events import Event, Kept
+from ..tapes.naming import reason_of
 from ..tapes.overwrites import verify
 from ..tapes.tape import Tape
 
@@ -288,6 +289,8 @@ def _tape(t: Tape) -> Any:
                 why="It runs a function of yours when it is walked.", instead="executor=None",
             )  # fmt: skip
     verify(t)
+    for kept in (k for e in t.events for k in e.kept):
+        kept.said = reason_of(t, kept)
     arrays = [(a, t.names.get(id(a))) for a in t.arrays.values()]
     state = list(t.events), list(t.active), list(t.scalars.items()), arrays
     return Tape, (t.keep,), state, None, None, _record
@@ -303,7 +306,7 @@ def _record(t: Tape, state: tuple) -> None:
 
 
 def _event(e: Event) -> Any:
-    kept = [(k.span, k.data, k.reason) for k in e.kept]
+    kept = [(k.span, k.data, (), k.said) for k in e.kept]
     launch = None
     if e.command is not None:
         c = e.command

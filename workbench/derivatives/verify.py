@@ -18,6 +18,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.array import array, read_values
+from ..arrays.names import names_in
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, add_into, is_float_memory
 from ..errors import GradientError
@@ -31,7 +32,6 @@ from ..launches.plan import grid, plan
 from ..tapes.copies import Case, Rerun, Twins, case_of_launch, leaves
 from ..tapes.events import Event
 from ..tapes.jvp import on_device, passing, shadow_of, value_of
-from ..tapes.recording import named_arrays
 from ..tapes.reverse import walk
 from ..tapes.tally import tally
 from ..tapes.tape import Tape
@@ -146,7 +146,8 @@ def _called(fn: Callable, args: Sequence[Any]) -> tuple[Tape, list[array] | None
         result = fn(*made)
     names = list(inspect.signature(fn).parameters) + [f"argument {k}" for k in range(len(args))]
     for name, value in zip(names, made, strict=False):
-        tape.names.update({id(a): label for label, a in named_arrays(name, value)})
+        for label, a in names_in({name: value}, array):
+            tape.names.setdefault(id(a), label)
     return tape, list(_arrays([result])) or None
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from ..arrays.allocation import Allocation
 from ..tables import aligned, bytes_text, html_table
+from ..tapes.naming import name_of, reason_of
 from ..tapes.tape import Tape
-from .walk_record import name_of
 
 HEAD = ("what", "bytes", "of", "held by", "why")
 SHORT = 40
@@ -90,7 +90,7 @@ def _kept(tape: Tape, names: Names) -> list[Holding]:
     for event in tape.events:
         for kept in event.kept:
             a = kept.span.allocation
-            key = event.label, event.where, names.get(a, str(a)), kept.reason
+            key = event.label, event.where, names.get(a, str(a)), reason_of(tape, kept)
             rows.setdefault(key, []).append(kept.span.nbytes)
     found = []
     for (label, where, of, reason), sizes in rows.items():

@@ -9,10 +9,11 @@ from ..arrays.span import Span
 from ..errors import Where
 from ..tables import bytes_text
 from ..tapes.events import Event
+from ..tapes.naming import name_of, own_name, reason_of
 from ..tapes.tape import Tape
 from .finding import Finding
 from .rule import Case, any_name, refused, title
-from .walk_record import Step, name_of
+from .walk_record import Step
 
 KEPT_MUCH = 1 << 30
 MANY_NAMES = 16  # rows of a trajectory are not aliases
@@ -29,8 +30,9 @@ def aliased(case: Case) -> Iterator[Finding]:
             key = step.event.label, step.event.where, tuple(names)
             if key not in seen and written & {id(a) for a in names.values()}:
                 seen.add(key)
+                arrays = tuple(dict.fromkeys(name_of(case.tape, a) for a in names.values()))
                 yield _shared(
-                    step.title, step.event.where, tuple(names),
+                    step.title, step.event.where, arrays,
                     f"the arguments {', '.join(names)} share memory, and the launch writes it.",
                 )  # fmt: skip
     for names, step in _shared_names(case).items():
@@ -48,15 +50,19 @@ def _shared(launch: str, where: Where | None, names: tuple[str, ...], sentence: 
 
 
 def _shared_names(case: Case) -> dict[tuple[str, ...], Step]:
-    """Overlapping arrays with names of their own, with the first event that writes where they overlap."""
+    """Overlapping arrays with names of their own, with the first event that writes where they overlap.
+
+    Several variables that are one array, and views that no variable is, are no names of their own.
+    """
     spans: dict[Allocation, dict[str, Span]] = {}
     found: dict[tuple[str, ...], Step] = {}
     for step in case.trail.steps:
         for x in step.accesses:
-            spans.setdefault(x.span.allocation, {}).setdefault(x.name, x.array.span)
+            if own_name(case.tape, x.array):
+                spans.setdefault(x.span.allocation, {}).setdefault(x.name, x.array.span)
     for step in case.trail.steps:
         for x in step.accesses if step.event.kind != "func" else ():
-            known = spans[x.span.allocation]
+            known = spans.get(x.span.allocation, {})
             if x.writes and 1 < len(known) <= MANY_NAMES:
                 names = tuple(sorted(n for n, s in known.items() if s.overlaps(x.span) is not False))
                 if len(names) > 1:
@@ -75,7 +81,12 @@ def kept(case: Case) -> Iterator[Finding]:
     for step in case.trail.steps:
         for k in step.event.kept:
             names = [a.name for a in step.accesses if a.span.allocation is k.span.allocation]
-            key = step.event.label, step.event.where, names[0] if names else str(k.span.allocation), k.reason
+            key = (
+                step.event.label,
+                step.event.where,
+                names[0] if names else str(k.span.allocation),
+                reason_of(case.tape, k),
+            )
             found.setdefault(key, []).append((step.event, k))
     for (_, where, name, reason), items in found.items():
         nbytes = sum(k.span.nbytes for _, k in items)

@@ -13,10 +13,11 @@ from ..arrays.allocation import Allocation
 from ..arrays.workspace import Workspace
 from ..errors import GradientError, KernelError
 from ..tapes.events import Event
+from ..tapes.naming import name_of
 from ..tapes.rerun import Enough
 from ..tapes.tape import Tape
 from .finding import Finding
-from .walk_record import Step, Trail, name_of
+from .walk_record import Step, Trail
 
 View = Callable[[Event, Workspace], object]
 

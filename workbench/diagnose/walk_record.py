@@ -21,6 +21,7 @@ from ..device import on_host
 from ..errors import GradientError, KernelError
 from ..kernels.types import Scalar, Struct, is_float
 from ..tapes.events import Event
+from ..tapes.naming import name_of
 from ..tapes.reverse import check_races, walk
 from ..tapes.tape import Tape
 
@@ -40,11 +41,6 @@ class Access:
         """Its floating-point type; None for integers and for structs."""
         dtype = self.array.dtype
         return dtype.scalar if not isinstance(dtype, Struct) and is_float(dtype) else None  # type: ignore[attr-defined]
-
-
-def name_of(tape: Tape, a: array, parameter: str = "") -> str:
-    """What the user calls an array; else what the kernel calls it."""
-    return tape.names.get(id(a)) or a.name or parameter or str(a.allocation)
 
 
 def accesses(tape: Tape, event: Event) -> list[Access]:

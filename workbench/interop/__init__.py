@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..arrays.array import array
+from ..arrays.names import known
 from ..device import Device
 from ..kernels.types import Array, Scalar, Type
-from ..launches.arguments import foreign, known
+from ..launches.arguments import foreign
 
 
 def __getattr__(name: str) -> Any:
@@ -128,7 +129,7 @@ def _wrapped(value: Any, type: Type) -> array | None:
 
 
 def _known(value: Any) -> Iterator[array]:
-    """For `launch.known`: what a tensor has been wrapped as by launches."""
+    """For `arrays.names.known`: what a tensor has been wrapped as by launches."""
     return _bridge().wrappers(value) if is_tensor(value) else iter(())
 
 

@@ -24,10 +24,6 @@ from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, scala
 foreign: list[Any] = []
 
 
-# and here one that gives the arrays that stand behind an object, for names in pictures
-known: list[Any] = [lambda value: (value.memory,) if isinstance(value, scalar) else ()]
-
-
 def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
     """Arrays and numbers in the order of the flat parameters. Raises LaunchError."""
     params = program.params

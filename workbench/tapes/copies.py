@@ -29,6 +29,7 @@ from ..launches.launch import Command
 from ..launches.plan import plan
 from .events import Event
 from .jvp import value_of
+from .naming import called_by
 from .reverse import walk
 from .tape import Tape
 
@@ -294,8 +295,9 @@ class Twice(Rerun):
         tangents = [self.moved.of(command.places[k]) for k in back.shadows]
         for k, p, t in zip(back.shadows, known[key].function.params[len(made.flat) :], tangents, strict=True):
             if p.type.dtype != t.dtype:  # type: ignore[attr-defined]
+                name = called_by(self.tape, event, k)
                 raise GradientError(
-                    f"{event.label!r}: {program.leaves[k].name!r} is {t.dtype}, whose tangent is wider than it.",
+                    f"{event.label!r}: {name!r} is {t.dtype}, whose tangent is wider than it.",
                     slug="hvp-half", where=event.where, instead="float32 arrays",
                 )  # fmt: skip
         return Launch(known[key], made.dims, [*made.flat, *tangents], made.declared)

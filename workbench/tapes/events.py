@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ class Kept:
 
     span: Span
     data: Any
-    reason: str
+    needs: Sequence[Need] = ()  # those that this settles; none with keep="all"
+    said: str = ""  # why, where the needs have been left in another process
 
 
 class Event:
@@ -73,9 +75,9 @@ class Event:
     def where(self) -> Where | None:
         """The user's line that made this event."""
         if isinstance(self.place, tuple):
-            code, line = self.place[0], self.line
+            (code, instruction), line = self.place, self.line
             text = linecache.getline(code.co_filename, line).rstrip("\n")
-            self.place = Where(code.co_filename, line, text=text, function=code.co_name)
+            self.place = Where(code.co_filename, line, *_columns(code, instruction), text, code.co_name)
         return self.place
 
     def __repr__(self) -> str:
@@ -93,7 +95,13 @@ class Need:
     stamp: Any = None
 
     @property
+    def array(self) -> array:
+        command = self.event.command
+        return (self.event.arrays if command is None else command.places)[self.position]
+
+    @property
     def name(self) -> str:
+        """What the kernel calls it."""
         command = self.event.command
         return command.program.leaves[self.position].name if command else self.event.arrays[self.position].label
 
@@ -141,6 +149,13 @@ class Scope:
 def _line(code: Any, instruction: int) -> int:
     """A frame's own `f_lineno` counts through its code each time: too long for a launch."""
     return next((n for begin, end, n in code.co_lines() if begin <= instruction < end and n), code.co_firstlineno)
+
+
+@lru_cache(4096)
+def _columns(code: Any, instruction: int) -> tuple[int, int]:
+    """Where the call of this instruction begins and ends in its first and last line."""
+    _, _, start, end = next(islice(code.co_positions(), instruction // 2, None), (0, 0, 0, 0))
+    return start or 0, end or 0
 
 
 def stamp_of(a: Allocation) -> Any:

@@ -35,6 +35,7 @@ from ..kernels.types import Struct, is_float
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
 from .events import Event
+from .naming import called_by
 from .overwrites import verify
 from .reverse import check_races, consume_extreme, extremal_memory, rewind, ties
 from .seeds import check_pairs, check_tape
@@ -198,7 +199,7 @@ def _redo(rewound: list) -> None:
 def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, Any]) -> None:
     command, back = event.command, event.reverse
     plan, flat, places = command.plan, command.flat, command.places
-    _refuse_unfollowed(event, space)
+    _refuse_unfollowed(tape, event, space)
     if back is None or not any(places[k].allocation in space for k in back.shadows):
         return
     check_races(event)
@@ -216,14 +217,14 @@ def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, 
     ready.run(arguments.values, arguments.views)
 
 
-def _refuse_unfollowed(event: Event, space: Workspace) -> None:
+def _refuse_unfollowed(tape: Tape, event: Event, space: Workspace) -> None:
     """A launch that met this memory before it was on an active path has kept nothing for it."""
     plan, flat = event.command.plan, event.command.flat
     followed = () if event.reverse is None else event.reverse.shadows
     for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
         if k not in followed and flat[k].allocation in space:
             raise GradientError(
-                f"{plan.program.leaves[k].name!r} was not yet on an active path when {event.label!r} was recorded.",
+                f"{called_by(tape, event, k)!r} was not yet on an active path when {event.label!r} was recorded.",
                 slug="late-grad", where=event.where, why="What its derivative needs was not kept.",
                 instead="requires_grad=True before the tape records",
             )  # fmt: skip

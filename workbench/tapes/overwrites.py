@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..arrays.span import Span
 from ..errors import GradientError
 from .events import Event, Kept, Need, Needs, checksum_of, stamp_of
+from .naming import called
 from .tally import refuse_bits
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ def _unrecorded(tape: Recording, span: Span, event: Event) -> GradientError:
     name = ""
     if event.command is not None:
         pairs = zip(event.command.program.leaves, event.command.places, strict=True)
-        name = next((p.name for p, a in pairs if getattr(a, "allocation", None) is span.allocation), "")
+        found = ((p.name, a) for p, a in pairs if getattr(a, "allocation", None) is span.allocation)
+        name = next((called(tape, a, parameter) for parameter, a in found), "")
     return GradientError(
         f"{name or str(span.allocation)!r} was changed between two events of this tape, before {event.label!r}"
         " met it, and the tape could not see how.",
@@ -117,12 +119,11 @@ def keep(tape: Recording, span: Span, event: Event, needs: Needs | None) -> None
     for need in hit:
         if not need.verify():
             tape.conflicts.append((need, need.culprit(), None))
-    reason = ", ".join(sorted({f"adjoint of {n.event.label} reads {n.name}" for n in hit})) or 'keep="all"'
     # A checksum speaks for all of its span: when a part is overwritten, all is kept and needs no checksum more.
     partly = {n: n.span for n in hit if n.checksum is not None and not span.contains(n.span)}
     wholes = dict.fromkeys(partly.values())
     for whole in [*wholes, *([] if any(w.contains(span) for w in wholes) else [span])]:
-        event.kept = (*event.kept, Kept(whole, whole.copy_out(), reason))
+        event.kept = (*event.kept, Kept(whole, whole.copy_out(), hit))
     if needs and hit:
         tape.needs[span.allocation] = needs.without([*partly, *(n for n in hit if span.contains(n.span))])
 
@@ -147,8 +148,9 @@ def verify(tape: Recording) -> None:
             raise first
         need, what, where = first
         line = f" at {where}: {where.text.strip()}" if where else ""
+        name = called(tape, need.array, need.name)
         raise GradientError(
-            f"{need.name!r} was changed by {what}{line}, after {need.event.label!r} had read it.",
+            f"{name!r} was changed by {what}{line}, after {need.event.label!r} had read it.",
             slug="overwritten", where=need.event.where,
             why=f"The adjoint of {need.event.label!r} needs the value it read, and that is gone.",
             instead='wb.Tape(keep="all"), or the change inside the tape or after backward()'

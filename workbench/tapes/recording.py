@@ -19,27 +19,11 @@ from ..arrays.array import array, span_of, spans_of
 from ..arrays.span import Marks, Span
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, LaunchError, Where
-from ..kernels.reading.declare import Instance
 from ..kernels.types import Scalar, Struct
-from ..launches.arguments import known
 from . import overwrites
 from .events import Event, Need, Needs, Scope, checksum_of, clock
+from .naming import note_near_names
 from .tally import tally
-
-
-def named_arrays(name: str, value: Any) -> Iterator[tuple[str, array]]:
-    """Pairs of (label, array) for a variable: itself, the first thousand items of a list, the fields of a struct."""
-    if isinstance(value, array):
-        yield name, value
-    elif isinstance(value, list | tuple):
-        for k, item in enumerate(value[:1000]):
-            if isinstance(item, array):
-                yield f"{name}[{k}]", item
-    elif isinstance(value, Instance):
-        for key, item in vars(value).items():
-            yield from named_arrays(f"{name}.{key}", item)
-    else:
-        yield from ((name, a) for known in known for a in known(value))
 
 
 class Recording:
@@ -57,7 +41,9 @@ class Recording:
         self.muted = False  # while a checkpointed loop runs, which is one event
         self.events: list[Event] = []
         self.arrays: dict[int, array] = {}
-        self.names: dict[int, str] = {}
+        self.names: dict[int, str] = {}  # by the id of arrays: what the user calls them
+        self.guessed: set[int] = set()  # those that no variable was seen to be
+        self.wholes: dict[Allocation, dict[Span, tuple[str, array]]] = {}  # what has a name in their memories
         self._clear()
 
     def _clear(self) -> None:
@@ -66,6 +52,8 @@ class Recording:
         self.events.clear()
         self.arrays.clear()
         self.names.clear()
+        self.guessed.clear()
+        self.wholes.clear()
         self.last_seeds: dict[Allocation, Any] = {}
         self.active: dict[Allocation, None] = {}
         self.needs: dict[Allocation, Needs] = {}
@@ -98,7 +86,7 @@ class Recording:
 
     def __exit__(self, *exc: object) -> None:
         memory.pop_recorder(self)
-        self.name_arrays(sys._getframe(1))
+        note_near_names(self, sys._getframe(1))
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
@@ -109,15 +97,6 @@ class Recording:
             yield
         finally:
             opened.last = len(self.events)
-
-    def name_arrays(self, frame: Any) -> None:
-        """What the variables of a frame call the arrays of this tape: for pictures only."""
-        scope = {**frame.f_globals, **frame.f_locals}
-        for name, value in scope.items():
-            if not name.startswith("_"):
-                for label, a in named_arrays(name, value):
-                    if id(a) in self.arrays:
-                        self.names.setdefault(id(a), label)
 
     def before_launch(self, command: Any, frame: Any) -> Event:
         """Called under LOCK before a launch runs: keep what it overwrites, note what its adjoint needs."""

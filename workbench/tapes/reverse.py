@@ -31,6 +31,7 @@ from ..arrays.workspace import (
 from ..errors import GradientError
 from ..launches.adjoint_arguments import AdjointArguments
 from .events import Event
+from .naming import called_by
 from .overwrites import verify
 from .publish import ports
 from .recording import Recording
@@ -128,7 +129,7 @@ def _launch(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
     command, back = event.command, event.reverse
     plan, flat, places = command.plan, command.flat, command.places
     if tape.refuses_late and (back is None or command.declared or len(back.shadows) != len(plan.floats)):
-        _refuse_late(event, plan, flat, back)
+        _refuse_late(tape, event, plan, flat, back)
     if back is None or not any(places[k].allocation in space for k in back.shadows):
         return
     if back.reverse.ordered and plan.form.backend == "cuda" and math.prod(plan.form.dims) > 1:
@@ -221,10 +222,10 @@ def consume_extreme(a: array, space: Workspace, ties: Shadow, after: dict) -> No
     capture_log.do(partial(_share, g, a.data, before, shadow_view(a, ties)), capture_log.gpu_of(g))
 
 
-def _refuse_late(event: Event, plan: Any, flat: list, back: Any) -> None:
+def _refuse_late(tape: Recording, event: Event, plan: Any, flat: list, back: Any) -> None:
     for k in plan.float_reads | plan.float_writes if plan.float_writes else ():
         if (back is None or k not in back.shadows) and flat[k].allocation.required:
-            raise _late(plan.program.leaves[k].name, event)
+            raise _late(called_by(tape, event, k), event)
 
 
 def _late(name: str, event: Event) -> GradientError:
@@ -239,7 +240,7 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     """copy: the source gets the adjoint of the target; every host write clears what it overwrote."""
     dst = event.arrays[0]
     if not event.followed and event.arrays[1].allocation.required:
-        raise _late(event.arrays[1].label, event)
+        raise _late(called_by(tape, event, 1), event)
     if dst.allocation not in space:
         return
     for path, part in float_parts(dst).items():

@@ -21,6 +21,7 @@ from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..errors import GradientError
 from .ask import ask
 from .events import Event
+from .naming import guess_names, note_names
 from .publish import computed_in_place, gradients_of, publish
 from .recording import Recording
 from .reverse import Observer, walk
@@ -256,5 +257,6 @@ class Tape(Recording):
 
     def _ask(self, question: str, *args: Any, **choices: Any) -> Any:
         capture_log.refuse(f"tape.{question}()")
-        self.name_arrays(sys._getframe(2))
+        note_names(self, sys._getframe(2))
+        guess_names(self)
         return ask(question, self, *args, **choices)

@@ -23,6 +23,7 @@ from ...kernels import ir
 from ...kernels.program import Program
 from ...kernels.types import Scalar
 from ...tapes.events import Event
+from ...tapes.naming import reason_of
 from ...tapes.tape import Tape
 from .trace import AdjointLevel, AllocationTrack, EventColumn, Kept, NameRange, Seed, TouchMark, Trace
 
@@ -180,7 +181,8 @@ class _Gather:
         return name
 
     def column(self, n: int, event: Event) -> EventColumn:
-        kept = [Kept(str(k.span.allocation), *k.span.hull(), k.span.nbytes, k.reason) for k in event.kept]
+        spans = [(k.span, reason_of(self.tape, k)) for k in event.kept]
+        kept = [Kept(str(s.allocation), *s.hull(), s.nbytes, reason) for s, reason in spans]
         where = self.places.get(event.place)
         if where is None:
             where = self.places[event.place] = str(event.where or "")

@@ -1,0 +1,201 @@
+"""What the user calls an array: a variable, an element of a list, a field of a struct, an attribute of an object.
+
+Names are looked for in the frames of the user's program when a message or a picture needs them. Only `__dict__` and
+slots are read, so that no property or `__getattr__` of the user's runs, and the search is bounded in depth and number.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from inspect import CO_OPTIMIZED
+from sys import getrefcount
+from types import BuiltinFunctionType, FrameType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..kernels.reading.declare import Instance
+from ..kernels.types import Struct
+
+if TYPE_CHECKING:
+    from .array import array
+
+DEPTH = 5  # objects within objects
+ITEMS = 1000  # of one list
+MOST = 20_000  # values looked at
+FRAMES = 20
+_PACKAGE = __name__.partition(".")[0]
+_SHELL = ("In", "Out", "exit", "quit", "get_ipython")
+_PLAIN = frozenset((
+    int, float, str, bool, complex, bytes, type(None), type, ModuleType, FunctionType, BuiltinFunctionType, np.ndarray,
+))  # fmt: skip
+
+
+def _of_scalar(value: Any) -> tuple[Any, ...]:
+    return (value.memory,) if type(value).__module__ == f"{__package__}.scalar" else ()
+
+
+# functions that give the arrays which stand behind a value: a declared scalar, a tensor of another library
+known: list[Callable[[Any], Any]] = [_of_scalar]
+
+
+def names_in(
+    variables: Mapping[str, Any], kind: type[array], most: int = MOST, enough: Callable[[], bool] = lambda: False
+) -> Iterator[tuple[str, array]]:
+    """Pairs of (label, array) for all arrays that variables lead to, those with the shortest way first.
+
+    kind     the class of arrays.
+    most     how many values are looked at.
+    enough   asked before the search goes a level deeper: True ends it.
+    """
+    level = [(n, v) for n, v in variables.items() if n.isidentifier() and n[0] != "_" and n not in _SHELL]
+    seen: set[int] = set()
+    for _ in range(DEPTH):
+        below: list[tuple[str, Any]] = []
+        for label, value in level:
+            if type(value) in _PLAIN or id(value) in seen:
+                continue
+            if type(value) is kind:
+                yield label, value
+                continue
+            seen.add(id(value))
+            items = _items(label, value)
+            for inner, item in _parts(label, value) if items is None else items:
+                most -= 1
+                if items is not None and type(item) is kind:  # an element is as near as its list
+                    yield inner, item
+                elif type(item) not in _PLAIN:
+                    below.append((inner, item))
+            if (most := most - 1) < 0:
+                return
+        if not below or enough():
+            return
+        level = below
+
+
+def _items(label: str, value: Any) -> list[tuple[str, Any]] | None:
+    """The labelled elements of a list or dict; None if it is none."""
+    kind = type(value)
+    if issubclass(kind, dict):
+        found = list(zip(dict.items(value), range(ITEMS), strict=False))
+        return [(f"{label}[{key!r}]", item) for (key, item), _ in found if type(key) in (str, int)]
+    if issubclass(kind, tuple) and (fields := kind.__dict__.get("_fields")):
+        return [(f"{label}.{name}", item) for name, item in zip(fields, tuple.__iter__(value), strict=False)]
+    for base in (list, tuple, deque):
+        if issubclass(kind, base):
+            return [(f"{label}[{k}]", item) for k, item in zip(range(ITEMS), base.__iter__(value), strict=False)]
+    return None
+
+
+def _parts(label: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The labelled attributes of an object of the user's, or the array behind one of another library's."""
+    kind = type(value)
+    if not (issubclass(kind, Instance) or _is_users(str(kind.__module__).partition(".")[0])):
+        for behind in known:
+            yield from ((label, a) for a in behind(value))
+        return
+    for base in kind.__mro__:
+        for name, member in base.__dict__.items():
+            if type(member) is MemberDescriptorType and not name.startswith("__"):
+                try:
+                    yield f"{label}.{name}", member.__get__(value, kind)
+                except AttributeError:  # a slot that holds nothing
+                    continue
+    own = next((m for base in kind.__mro__ if (m := base.__dict__.get("__dict__")) is not None), None)
+    if type(own) in (GetSetDescriptorType, MemberDescriptorType):
+        yield from ((f"{label}.{name}", item) for name, item in list(own.__get__(value, kind).items()))
+
+
+@cache
+def _is_users(package: str) -> bool:
+    """False for packages that were installed: their objects are deep, and hold nothing the user has a name for."""
+    if package in ("types", "__main__"):  # SimpleNamespace
+        return True
+    file = getattr(sys.modules.get(package), "__file__", None) or ""
+    return package != _PACKAGE and package not in sys.stdlib_module_names and "-packages" not in file
+
+
+def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frames of the user's program, from this one outwards."""
+    number = 0
+    while frame is not None and number < FRAMES:
+        package = str(frame.f_globals.get("__name__") or "").partition(".")[0]
+        foreign = "-packages" in frame.f_code.co_filename or not _is_users(package)
+        if package != _PACKAGE and package != "contextlib" and not (foreign and number):
+            number += 1
+            yield frame
+        frame = frame.f_back
+
+
+def variables(frame: FrameType) -> dict[str, Any]:
+    """What the program sees at this place, its own variables first."""
+    own = frame.f_locals
+    found = {**own, **{k: v for k, v in frame.f_globals.items() if k not in own}}
+    if type(own) is dict and frame.f_code.co_flags & CO_OPTIMIZED and getrefcount(own) == 3:
+        own.clear()  # Python before 3.13 keeps this copy with the frame, and what is in it would live as long
+    return found
+
+
+def variable_of(a: array) -> str:
+    """What the program that called us calls this array, or the array that it is a part of; "" if it has no name."""
+    whole = ""
+    for frame in reversed(list(user_frames(sys._getframe(1)))):
+        for label, other in names_in(variables(frame), type(a)):
+            if other is a:
+                return label
+            if not whole and other.allocation is a.allocation and other.span.contains(a.span):
+                whole = part_of(label, other, a)
+    return whole
+
+
+# ---- parts of arrays
+
+
+def part_of(label: str, whole: array, part: array) -> str:
+    """`x[2:5]` or `x.velocity` for an array that lies in the memory of one called `x`; `x` where it is not so plain."""
+    if whole.span == part.span and whole.dtype == part.dtype:
+        return label
+    if whole.dtype == part.dtype:
+        return label + (_subscript(whole, part) or "")
+    field = _field(whole.dtype, part.span.offset - whole.span.offset, part.dtype) if whole.shape == part.shape else None
+    return f"{label}.{field}" if field else label
+
+
+def _subscript(whole: array, part: array) -> str | None:
+    if any(s <= 0 for s in whole.strides):
+        return None
+    rest, axes, taken = part.span.offset - whole.span.offset, [], 0
+    for k, (n, stride) in enumerate(zip(whole.shape, whole.strides, strict=True)):
+        start, rest = divmod(rest, stride)
+        left = part.ndim - taken
+        step = part.strides[taken] // stride if left and part.strides[taken] % stride == 0 else 0
+        if left and step > 0 and start + step * (part.shape[taken] - 1) < n:
+            stop = start + step * (part.shape[taken] - 1) + 1
+            ends = f"{start or ''}:{'' if stop == n else stop}" + (f":{step}" if step > 1 else "")
+            axes.append(ends)
+            taken += 1
+        elif whole.ndim - k > left and start < n:
+            axes.append(str(start))
+        else:
+            return None
+    if rest or taken != part.ndim:
+        return None
+    while axes[1:] and axes[-1] == ":":
+        axes.pop()
+    return f"[{','.join(axes)}]"
+
+
+def _field(dtype: Any, offset: int, wanted: Any) -> str | None:
+    if not isinstance(dtype, Struct) or dtype.numpy.fields is None:
+        return None
+    for name, type in dtype.fields:
+        start = dtype.numpy.fields[name][1]
+        if start == offset and type == wanted:
+            return name
+        inner = _field(type, offset - start, wanted)
+        if inner:
+            return f"{name}.{inner}"
+    return None

@@ -1,0 +1,157 @@
+"""What the user calls the arrays of a tape: for findings, errors and pictures, never for what is computed.
+
+A variable or attribute that is the array comes first; then a part of one (`x[1:]`), then what the source of the launch
+says (`inputs=[self.x, tmp]`), which is all that is left of the variables of a function that has returned.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from functools import lru_cache
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from ..arrays.array import array
+from ..arrays.names import MOST, names_in, part_of, user_frames, variables
+from .events import Event, Kept
+
+if TYPE_CHECKING:
+    from .recording import Recording
+
+FEW = 500  # values that a tape looks at when it closes: that is part of every step of a loop
+NEAR = 3  # `model.body[3].f` is three steps from a variable: farther is called by a nearer variable
+
+
+def note_names(tape: Recording, frame: FrameType | None) -> None:
+    """Note what the program calls the arrays of a tape, at a question: with the words of who asks.
+
+    The outermost frame comes first: a script's or a cell's `sim.x` says more than the `x` of a function it called.
+    """
+    memories = {a.allocation for a in tape.arrays.values()}
+    missing = set(tape.arrays)
+    found: dict[int, str] = {}
+    for place in reversed(list(user_frames(frame))):
+        for label, a in names_in(variables(place), array, MOST, lambda: not missing):
+            if a.allocation in memories:
+                tape.wholes.setdefault(a.allocation, {}).setdefault(a.span, (label, a))
+                if id(a) in missing:
+                    found.setdefault(id(a), label)
+                    if label.count(".") + label.count("[") <= NEAR:
+                        missing.discard(id(a))
+                        found[id(a)] = label
+        if not missing:
+            break
+    tape.names.update(found)
+    tape.names.update((i, a.name) for i, a in tape.arrays.items() if a.name)
+    tape.guessed.difference_update(found)
+
+
+def note_near_names(tape: Recording, frame: FrameType) -> None:
+    """The same when a tape closes, before the variables of the function that opened it are gone."""
+    missing = {i for i in tape.arrays if i not in tape.names}
+    place = next(user_frames(frame), None)
+    if missing and place is frame:
+        for label, a in names_in(variables(place), array, FEW, lambda: not missing):
+            if id(a) in missing:
+                missing.discard(id(a))
+                tape.names[id(a)] = label
+
+
+def guess_names(tape: Recording) -> None:
+    """Name the arrays that no variable is: by the array they are a part of, or by the line that launched with them."""
+    for event in tape.events:
+        texts: list[str] | None = None
+        for k, a in enumerate(event.command.places if event.command is not None else event.arrays):
+            if not isinstance(a, array) or (id(a) in tape.names and id(a) not in tape.guessed):
+                continue
+            guess = a.name or _part(tape, a)
+            if not guess and event.command is not None and id(a) not in tape.names:
+                texts = argument_texts(event) if texts is None else texts
+                guess = texts[k]
+            if guess:
+                tape.names[id(a)] = guess
+                tape.guessed.add(id(a))
+
+
+def _part(tape: Recording, a: array) -> str:
+    known = tape.wholes.get(a.allocation, {})
+    label, whole = known.get(a.span, ("", None))
+    if whole is None:
+        label, whole = next((found for span, found in known.items() if span.contains(a.span)), ("", None))
+    return part_of(label, whole, a) if whole is not None else ""
+
+
+def called_by(tape: Recording, event: Event, position: int) -> str:
+    """`called` for the argument of a launch, or the array of another event, at this position."""
+    command = event.command
+    parameter = command.program.leaves[position].name if command is not None else ""
+    return called(tape, (command.places if command is not None else event.arrays)[position], parameter)
+
+
+def reason_of(tape: Recording, kept: Kept) -> str:
+    """Why bytes were kept: which adjoints will read them, under which names."""
+    if kept.said:
+        return kept.said
+    needs = {f"adjoint of {n.event.label} reads {name_of(tape, n.array, n.name)}" for n in kept.needs}
+    return ", ".join(sorted(needs)) or 'keep="all"'
+
+
+def called(tape: Recording, a: array, parameter: str = "") -> str:
+    """What the program that called us calls an array of this tape. For messages: it looks through frames."""
+    note_names(tape, sys._getframe(1))
+    guess_names(tape)
+    return name_of(tape, a, parameter)
+
+
+def name_of(tape: Recording, a: array, parameter: str = "") -> str:
+    """What the user calls an array as far as it has been noted; else what the kernel calls it."""
+    return tape.names.get(id(a)) or a.name or parameter or str(a.allocation)
+
+
+def own_name(tape: Recording, a: array) -> str:
+    """The name that the user has given to this very array; "" for a view of the moment, and what no variable is."""
+    return a.name or (tape.names.get(id(a), "") if id(a) not in tape.guessed else "")
+
+
+# ---- the source of a launch
+
+
+def argument_texts(event: Event) -> list[str]:
+    """What the source of a launch says for each of its flat arguments; "" where it says no name."""
+    program, where = event.command.program, event.where
+    given = _arguments("".join(linecache.getlines(where.file)), where.line, where.col, where.end_col) if where else ()
+    texts = []
+    for leaf in program.leaves:
+        text = given[leaf.arg] if leaf.arg < len(given) else ""
+        texts.append(".".join([text, *leaf.path]) if text else "")
+    return texts
+
+
+@lru_cache(1024)
+def _arguments(source: str, line: int, col: int, end_col: int) -> tuple[str, ...]:
+    """The elements of `inputs` and `outputs` of the launch at this place."""
+    for call in _launches(source):
+        if (call.lineno, call.col_offset, call.end_col_offset) == (line, col, end_col):
+            lists = dict(zip(("kernel", "dim", "inputs", "outputs"), call.args, strict=False))
+            lists |= {k.arg: k.value for k in call.keywords if k.arg}
+            return tuple(text for key in ("inputs", "outputs") if key in lists for text in _elements(lists[key]))
+    return ()
+
+
+@lru_cache(16)
+def _launches(source: str) -> list[ast.Call]:
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # a cell with magics
+        return []
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [c for c in calls if getattr(c.func, "attr", getattr(c.func, "id", "")) == "launch"]
+
+
+def _elements(given: Any) -> list[str]:
+    if not isinstance(given, ast.List | ast.Tuple) or any(isinstance(e, ast.Starred) for e in given.elts):
+        return []
+    names = ast.Name | ast.Attribute | ast.Subscript
+    return [ast.unparse(e).replace(", ", ",") if isinstance(e, names) else "" for e in given.elts]
