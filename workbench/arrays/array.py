@@ -39,9 +39,6 @@ def _annotation(dtype: Any, ndim: int | None) -> types.Array:
     return types.Array(dtype, 1 if ndim is None else ndim)  # type: ignore[arg-type]
 
 
-# ---- the array
-
-
 class array:
     """Memory of one dtype, or (without data) the annotation of a kernel's array parameter.
 
