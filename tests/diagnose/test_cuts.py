@@ -229,7 +229,13 @@ def guarded(x: wb.array[float], p: wb.array[float]):
         p[i] = wb.abs(x[i]) + wb.min(x[i], 0.7) + wb.frac(x[i])
 
 
-ORDINARY = (interpolated, nearest, wrapped, turns, contact, rectified, bounced, friction, guarded)
+@wb.kernel
+def meant(x: wb.array[float], p: wb.array[float]):
+    i = wb.tid()
+    p[i] = wb.floor(wb.detach(x[i])) + wb.where(wb.detach(x[i]) > 0.5, 1.0, 0.0)
+
+
+ORDINARY = (interpolated, nearest, wrapped, turns, contact, rectified, bounced, friction, guarded, meant)
 
 
 @pytest.mark.parametrize("kernel", ORDINARY, ids=lambda k: k.key)
@@ -237,6 +243,36 @@ def test_addresses_bounds_and_branches_that_carry_a_derivative_are_ordinary(kern
     more = [leaf(1.0, 2.0, 3.0, 4.0)] if len(kernel.program().leaves) == 3 else []
     found = beside(kernel, *more)
     assert found.problems == [] and found.named("cut") == []
+
+
+@wb.kernel
+def stick(x: wb.array[float], v: wb.array[float]):
+    i = wb.tid()
+    if x[i] < 0.5:
+        v[i] = 0.0
+
+
+def test_a_contact_that_stops_what_moves_is_ordinary():
+    x, y, v, loss = leaf(0.3, 0.6, 1.2, 0.8), wb.zeros(N), wb.zeros(N), wb.zeros(1)
+    with wb.Tape() as tape:
+        wb.launch(swirl, dim=N, inputs=[x], outputs=[y])
+        wb.launch(swirl, dim=N, inputs=[x], outputs=[v])
+        wb.launch(stick, dim=N, inputs=[x, v])
+        wb.launch(join, dim=N, inputs=[y, v], outputs=[loss])
+    tape.backward(loss)
+    assert tape.diagnose().problems == []
+
+
+@wb.kernel
+def reward(x: wb.array[float], p: wb.array[float]):
+    i = wb.tid()
+    wb.atomic_sub(p, i, wb.where(x[i] > 0.5, 1.0, 0.0))
+    wb.atomic_add(p, i, 0.001 * x[i] * x[i])
+
+
+def test_a_term_without_a_derivative_is_told_beside_one_that_has_one():
+    (found,) = beside(reward).problems
+    assert found.slug == "cut" and found.line == line_of(reward, "wb.where")
 
 
 def test_a_count_that_is_not_part_of_the_objective_is_no_cut():

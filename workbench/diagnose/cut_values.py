@@ -31,8 +31,9 @@ _NO_READS: Reads = frozenset()
 class Cut:
     """What is written to `into` depends on `sources` through `stmt` alone, and has no derivative there.
 
-    `stmt` is None where whole numbers are read from `via`. `alive`: what is written has a derivative by something else.
-    `sources` and `others` (by which it has one) are array parameters.
+    `stmt` is None where whole numbers are read from `via`. `alive`: the value that is written has a derivative by
+    something else. `decides`: it is a constant, and the cut decides whether it is written. `sources`, and `others`, by
+    which anything that is written there has a derivative, are array parameters.
     """
 
     stmt: ir.Stmt | None
@@ -40,10 +41,8 @@ class Cut:
     sources: frozenset[str]
     into: str
     others: frozenset[str]
-
-    @property
-    def alive(self) -> bool:
-        return bool(self.others)
+    alive: bool
+    decides: bool
 
     @property
     def compares(self) -> bool:
@@ -55,14 +54,20 @@ def cuts_of(function: ir.Function, active: frozenset[str]) -> list[Cut]:
     """The cuts of a kernel whose parameters in `active` have gradients, in the order of its statements."""
     reader = _Reader(function, active)
     found: dict[Cut, None] = {}
-    for into, (live, pending) in reader.written.items():
-        others = frozenset(r[0] for r in live)
-        for token, reads in pending.items():
+    for into, live in reader.written.items():
+        decided = {t: r for t, r in reader.decided.get(into, {}).items() if not r & live}  # else: a branch of several
+        stored = reader.stored.get(into, {})
+        for token, reads in {**decided, **stored}.items():
             stmt = token if isinstance(token, ir.Stmt) else None
-            cut = Cut(stmt, "" if stmt else str(token), frozenset(r[0] for r in reads), into, others)
-            if not (cut.compares and reads & live):  # a branch beside which the same value goes on with its derivative
-                found.setdefault(cut)
+            beside = (token, into) not in reader.alone if token in stored else bool(live)
+            cut = Cut(stmt, "" if stmt else str(token), _parameters(reads), into, _parameters(live), beside,
+                      token not in stored)  # fmt: skip
+            found.setdefault(cut)
     return list(found)
+
+
+def _parameters(reads: Reads) -> frozenset[str]:
+    return frozenset(r[0] for r in reads)
 
 
 class _Reader:
@@ -71,7 +76,10 @@ class _Reader:
         self.live: dict[ir.Value, Reads] = {p: frozenset({(p.name,)}) for p in function.params
                                             if p.name in active and is_value(p.type)}  # fmt: skip
         self.pending: dict[ir.Value, Pending] = {}
-        self.written: dict[str, tuple[Reads, Pending]] = {}
+        self.written: dict[str, Reads] = {}  # by array, what has a derivative of what is written to it
+        self.stored: dict[str, Pending] = {}  # what is written to it and has none
+        self.decided: dict[str, Pending] = {}  # what decides whether something without a derivative is written
+        self.alone: set[tuple[Token, str]] = set()  # of `stored`, where all of a value has none
         self.control: list[Pending] = []
         size = -1
         while size != self._size():  # loops carry values back to their start
@@ -177,11 +185,11 @@ class _Reader:
     def _write(self, stmt: ir.Stmt) -> None:
         value, name = stmt.args[-1], ir.root(stmt.args[0]).name
         live, pending = self._live((value,)), self._pending((value,))
-        if not live:
-            for decided in self.control:
-                _merge(pending, decided)
-        old_live, old = self.written.get(name, (_NO_READS, {}))
-        self.written[name] = old_live | live, _merge(dict(old), pending)
+        self.written[name] = self.written.get(name, _NO_READS) | live
+        _merge(self.stored.setdefault(name, {}), pending)
+        self.alone.update((token, name) for token in (() if live else pending))
+        for decided in () if live else self.control:
+            _merge(self.decided.setdefault(name, {}), decided)
 
 
 def compares(token: Token) -> bool:

@@ -35,6 +35,7 @@ def cut_derivatives(case: Case) -> Iterator[Finding]:
     known: dict[tuple, list[Cut]] = {}
     whole: dict[Allocation, _Origin] = {}
     told: set = set()
+    makers: dict[Allocation, set] = {}  # the lines that wrote each memory
     for step in case.trail.steps:
         if step.event.command is None:
             continue
@@ -46,10 +47,15 @@ def cut_derivatives(case: Case) -> Iterator[Finding]:
             if not _is_float(step, cut.into):
                 whole[target] = found
             elif _arrives(step, target):
-                finding = _told(step, cut, found, case)
+                others = makers.get(target, set()) - {(step.event.label, step.event.line)}
+                soft = cut.compares and (cut.alive or (cut.decides and (bool(others) or target.asked)))
+                finding = _told(step, cut, found, case, soft)
                 if (finding.where, finding.arrays) not in told:
                     told.add((finding.where, finding.arrays))
                     yield finding
+        for x in step.accesses:
+            if x.writes:
+                makers.setdefault(x.span.allocation, set()).add((step.event.label, step.event.line))
 
 
 def _cuts(case: Case, step: Step, known: dict[tuple, list[Cut]]) -> list[Cut]:
@@ -93,11 +99,10 @@ def _arrives(step: Step, target: Allocation) -> bool:
     return any(size > 0 for x, size in step.came.items() if x.span.allocation is target)
 
 
-def _told(step: Step, cut: Cut, found: _Origin, case: Case) -> Finding:
+def _told(step: Step, cut: Cut, found: _Origin, case: Case, soft: bool) -> Finding:
     assert found.cut.stmt is not None
     death = flat(found.cut.stmt)
     sources, into = tuple(found.sources.values()), _name(case, step, cut.into)
-    soft = cut.alive and found.cut.compares
     return Finding(
         "cut", "info" if soft else "warning", found.step.title, _place(death.where, step),
         f"what {into} takes from {' and '.join(sources)} by this line has no derivative, because {death.reason}: the"

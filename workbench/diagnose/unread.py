@@ -62,6 +62,9 @@ def _wiped(history: History, seeded: set[Allocation], told: set[Site]) -> Iterat
         if again and _others_used(result, history, seeded):
             continue  # an output beside others, of which the last is meant
         fixed = _fixed_input(by, history) if again else None
+        if again and fixed is None and not history.reads.get(site):
+            yield _nobodys(result, "warning")
+            continue
         yield Finding(
             "overwritten-unread", "warning", by.title, by.event.where,
             f"{name} is overwritten here, and nobody read what {result.step.title}"
@@ -114,20 +117,20 @@ def _unwritten(history: History) -> Iterator[tuple[Allocation, Step, Access]]:
 
 def _twin(a: Allocation, read: Access, history: History, seeded: set[Allocation]) -> Result | None:
     """A result that somebody may have meant to read here: never read, of the same kind, or a later item of the list."""
-    blank = not np.any(on_host(a.bytes))
-    when = history.first_read[a][0]
+    blank, (when, _, _) = not np.any(on_host(a.bytes)), history.first_read[a]
+    found = None
     for site, results in history.sites.items():
         if _same_list(read.name, results[0].access.name):
             earlier = [r for r in results if history.first_write[r.access.span.allocation][0] < when]
             if blank and earlier and _alike(read, earlier[-1].access):
-                return earlier[-1]
+                found = max(found or earlier[-1], earlier[-1], key=lambda r: r.step.event.id)
             continue
         result = results[-1]
         b = result.access.span.allocation
         free = not history.reads.get(site) and b not in seeded and not b.exposed
         if free and _alike(read, result.access) and (blank or _same_stem(read.name, result.access.name)):
             return result
-    return None
+    return found
 
 
 def _mistaken(step: Step, read: Access, twin: Result) -> Finding:
@@ -214,9 +217,13 @@ def _left(history: History, seeded: set[Allocation], told: set[Site]) -> Iterato
             continue
         times = len(history.sites[site])
         sums = times > TWICE and not result.access.plain and result.access.array.size > 1
-        name = result.access.name
-        yield Finding(
-            "unread", "warning" if sums else "info", result.step.title, result.step.event.where,
-            f"{name} is computed here from what has a gradient, and nobody reads it: it is no part of what is seeded.",
-            f"use {name}, seed it, or leave the launch out", (name,),
-        )  # fmt: skip
+        yield _nobodys(result, "warning" if sums else "info")
+
+
+def _nobodys(result: Result, severity: str) -> Finding:
+    name = result.access.name
+    return Finding(
+        "unread", severity, result.step.title, result.step.event.where,
+        f"{name} is computed here from what has a gradient, and nobody reads it: it is no part of what is seeded.",
+        f"use {name}, seed it, or leave the launch out", (name,),
+    )  # fmt: skip
