@@ -13,14 +13,13 @@ from ..tapes.events import Event
 from .custom import Disagreement, disagreement, has_rules
 from .cuts import cut_derivatives
 from .finding import Finding
+from .growth import growing
 from .kinks import Kinks, where_of
 from .rule import Case, title
 from .unread import unused_results
 from .walk_record import Access, Step, leaf_accesses, norm_of, positions
 from .zero_adjoint import DETACHED, Death, first_death
 
-GROWTH = 1e6  # over all steps; a physical state grows by a few powers of ten, an unstable one without end
-STEPS = 8
 TRIED = 4  # places where a gradient may have died, until one is sure
 DIGITS = 1e3  # a sum of which fewer than three digits are left
 
@@ -163,31 +162,6 @@ def cancelling(case: Case) -> Iterator[Finding]:
                     " what is left is mostly rounding.",
                     "float64, or a formulation without the large terms", (name,),
                 )  # fmt: skip
-
-
-def growing(case: Case) -> Iterator[Finding]:
-    """A launch that is repeated, and whose incoming adjoint grows by a factor at every step back."""
-    if not case.seeded:
-        return
-    series: dict[tuple, list[Step]] = {}
-    for step in reversed(case.trail.steps):
-        if step.event.command is not None and step.flowing > 0 and np.isfinite(step.flowing):
-            series.setdefault((step.event.label, step.event.where), []).append(step)
-    worst: tuple[float, tuple, list[Step]] | None = None
-    for key, steps in series.items():
-        sizes = np.array([s.flowing for s in steps])
-        if len(sizes) >= STEPS and sizes[-1] > GROWTH * sizes[0]:
-            ratio = float((sizes[-1] / sizes[0]) ** (1 / (len(sizes) - 1)))
-            if (sizes[1:] > sizes[:-1]).mean() > 0.7 and (worst is None or ratio > worst[0]):
-                worst = ratio, key, steps
-    if worst is not None:
-        ratio, (label, where), steps = worst
-        yield Finding(
-            "growing", "warning", steps[-1].title, where,
-            f"going back through {len(steps)} launches of {label!r} the adjoint grows from {steps[0].flowing:.3g} to"
-            f" {steps[-1].flowing:.3g}, by a factor of {ratio:.3g} a step.",
-            "a smaller time step, damping, or fewer steps between seed and leaf", count=len(steps),
-        )  # fmt: skip
 
 
 def kinks(case: Case) -> Iterator[Finding]:

@@ -87,6 +87,7 @@ class Step:
     title: str  # as in the picture
     came: dict[Access, float] = field(default_factory=dict)
     gave: dict[Access, float] = field(default_factory=dict)
+    wrote: dict[Access, float] = field(default_factory=dict)  # sizes of the values it left, where they are known
     bad_before: bool = False  # something not finite in the adjoints it starts from
     bad_after: bool = False
     not_finite: list[str] = field(default_factory=list)  # forward: what it wrote
@@ -186,7 +187,9 @@ class Trail:
             if access.writes and access.scalar is not None and access.span.nbytes:
                 if not self.known(access.span):
                     step.unknown.append(access.name)
-                elif not _all_finite(access):
+                    continue
+                step.wrote[access] = _norm(on_host(access.span.view(access.scalar.numpy)))
+                if not np.isfinite(step.wrote[access]):
                     step.not_finite.append(access.name)
 
     def _read(self, step: Step) -> None:

@@ -1,0 +1,102 @@
+"""An adjoint that grows as an exponential, while the state does not, is found whatever its size."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from diagnosed import leaf, line_with, total
+
+import workbench as wb
+
+pytestmark = pytest.mark.usefixtures("backend")
+N = 4
+
+
+@wb.kernel
+def logistic(x: wb.array[float], r: float, y: wb.array[float]):
+    i = wb.tid()
+    y[i] = r * x[i] * (1.0 - x[i])
+
+
+@wb.kernel
+def scaled_total(x: wb.array[float], by: float, loss: wb.array[float]):
+    wb.atomic_add(loss, 0, by * x[wb.tid()])
+
+
+def iterate(steps, r, by, calm=0):
+    states, loss = [leaf(0.31, 0.46, 0.57, 0.72), *(wb.zeros(N) for _ in range(steps))], wb.zeros(1)
+    with wb.Tape() as tape:
+        for k, (a, b) in enumerate(itertools.pairwise(states)):
+            wb.launch(logistic, dim=N, inputs=[a, r if k < steps - calm else 1.0], outputs=[b])  # one step
+        wb.launch(scaled_total, dim=N, inputs=[states[-1], by], outputs=[loss])
+    tape.backward(loss)
+    return tape.diagnose().named("growing")
+
+
+@pytest.mark.parametrize("by", [1e-12, 1.0, 1e6])
+def test_chaos_is_told_whatever_the_size_of_the_seed(by):
+    (found,) = iterate(14, 3.99, by)
+    assert found.severity == "warning" and found.line == line_with(iterate, "one step")
+    rate = float(re.search(r"by a factor of ([\d.]+) a step;", found.sentence)[1])
+    assert 1.5 < rate < 3 and "what they compute grows by no factor at all" in found.sentence
+
+
+def test_the_launch_where_the_growth_begins_is_named():
+    (found,) = iterate(22, 3.99, 1.0, calm=6)
+    number = int(re.match(r"#(\d+) ", found.launch)[1])
+    assert 14 <= number <= 17, found
+
+
+def test_an_iteration_that_settles_down_has_no_such_finding():
+    assert iterate(30, 2.5, 1e6) == []
+
+
+@wb.kernel
+def spring(x: wb.array[float], v: wb.array[float], x2: wb.array[float], v2: wb.array[float], dt: float):
+    i = wb.tid()
+    w = v[i] - dt * (4.0 * x[i] + x[i] * x[i] * x[i])
+    v2[i] = w
+    x2[i] = x[i] + dt * w
+
+
+def swing(steps, dt, each):
+    xs, vs = [leaf(0.31, 0.46, 0.57, 0.72)], [leaf(0.0, 0.1, 0.2, 0.3)]
+    xs += [wb.zeros(N) for _ in range(steps)]
+    vs += [wb.zeros(N) for _ in range(steps)]
+    loss = wb.zeros(1)
+    with wb.Tape() as tape:
+        for k in range(steps):
+            wb.launch(spring, dim=N, inputs=[xs[k], vs[k]], outputs=[xs[k + 1], vs[k + 1], dt])
+            if each:
+                wb.launch(total, dim=N, inputs=[xs[k + 1]], outputs=[loss])
+        wb.launch(total, dim=N, inputs=[xs[-1]], outputs=[loss])
+    tape.backward(loss)
+    return tape.diagnose()
+
+
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize(("steps", "dt"), [(12, 0.1), (200, 0.01), (100, 0.05)])
+def test_springs_and_sums_of_many_losses_have_no_such_finding(steps, dt, each):
+    assert swing(steps, dt, each).problems == []
+
+
+@wb.kernel
+def fall(x: wb.array[float], v: wb.array[float], x2: wb.array[float], v2: wb.array[float], dt: float):
+    i = wb.tid()
+    v2[i] = v[i] - dt * 9.81
+    x2[i] = x[i] + dt * v[i] * wb.abs(v[i])
+
+
+def test_free_flight_has_no_such_finding():
+    n = 60
+    xs, vs, loss = [wb.zeros(N) for _ in range(n + 1)], [leaf(1.0, 2.0, 3.0, 4.0)], wb.zeros(1)
+    vs += [wb.zeros(N) for _ in range(n)]
+    with wb.Tape() as tape:
+        for k in range(n):
+            wb.launch(fall, dim=N, inputs=[xs[k], vs[k]], outputs=[xs[k + 1], vs[k + 1], 0.01])
+        wb.launch(total, dim=N, inputs=[xs[-1]], outputs=[loss])
+    tape.backward(loss)
+    assert np.isfinite(vs[0].grad.numpy()).all() and tape.diagnose().problems == []
