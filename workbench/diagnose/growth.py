@@ -67,8 +67,8 @@ def growing(case: Case) -> Iterator[Finding]:
         beside = "" if state is None else f"a factor of {state:.3g} a step" if state > 1.005 else "no factor at all"
         yield Finding(
             "growing", "warning", first.title, first.event.where,
-            f"going back through {len(sizes)} launches of {first.event.label!r}, from {first.title} to {last.title}, the"
-            f" adjoint grows from {sizes[0]:.3g} to {sizes[-1]:.3g}, by a factor of {worst.rate:.3g} a step"
+            f"going back through {len(sizes)} launches of {first.event.label!r}, from {first.title} to {last.title},"
+            f" the adjoint grows from {sizes[0]:.3g} to {sizes[-1]:.3g}, by a factor of {worst.rate:.3g} a step"
             + (f"; what they compute grows by {beside}." if beside else "."),
             "a smaller time step, damping, or fewer steps between seed and leaf",
             tuple(dict.fromkeys(x.name for x in first.came)),
