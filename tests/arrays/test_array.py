@@ -22,6 +22,7 @@ from workbench.arrays.creation import (
     zeros,
     zeros_like,
 )
+from workbench.arrays.host_reads import Numbers
 from workbench.config import config
 from workbench.errors import BoundsError, LaunchError
 from workbench.kernels import types
@@ -450,8 +451,9 @@ def test_a_deep_copy_is_a_clone(x):
 class Recorder:
     def __init__(self):
         self.events = []
+        self.numbers = Numbers()
 
-    def host_event(self, kind, dst, src, value, perform, where):
+    def host_event(self, kind, dst, src, value, perform, where, sources=()):
         self.events.append((kind, dst, src, value, where))
         perform()
 

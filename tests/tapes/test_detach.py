@@ -134,7 +134,8 @@ def test_values_of_the_host_are_detached_as_they_are():
 
     plain = wb.detach(np.arange(3.0).view(Marked))
     assert type(plain) is np.ndarray and plain.tolist() == [0, 1, 2]
-    for value in (2.5, 3, True, np.float32(1.5), np.int64(2)):
+    assert wb.detach(2.5) == 2.5
+    for value in (3, True, np.float32(1.5), np.int64(2)):
         assert wb.detach(value) is value
     v = wb.vec3(1.0, 2.0, 3.0)
     assert wb.detach(v) is v

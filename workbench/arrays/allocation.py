@@ -370,6 +370,21 @@ def allocation_of(data: Any) -> tuple[Allocation, int]:
     return memory, int(pointer.ptr) - memory.address
 
 
+def known_memory(data: np.ndarray) -> tuple[Allocation, int] | None:
+    """The allocation on the CPU in which a NumPy array lies as a whole, and the byte offset of its first element.
+
+    None if it lies in none that anybody has made an array of.
+    """
+    if not data.size or cpu not in _ranges:
+        return None
+    low, high = np.lib.array_utils.byte_bounds(data)
+    with LOCK:
+        found = _ranges[cpu].meeting(int(low), int(high))
+    if len(found) != 1 or low < found[0].address or high > found[0].address + found[0].nbytes:
+        return None
+    return found[0], data.__array_interface__["data"][0] - found[0].address
+
+
 def _numpy_buffer(data: np.ndarray) -> tuple[Any, int, int]:
     """Owner, address and size of the buffer behind a NumPy array: the root of its `.base` chain, or what that wraps."""
     root = data
@@ -404,9 +419,18 @@ class Recorder(Protocol):
     """A tape that is recording: it gets every host write as an event."""
 
     def host_event(
-        self, kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], None], where: Where | None
+        self,
+        kind: str,
+        dst: Any,
+        src: Any,
+        value: Any,
+        perform: Callable[[], None],
+        where: Where | None,
+        sources: tuple = (),
     ) -> None:
         """`kind`: copy, cut, assign, fill_, zero_. `src` is the array that values come from, or None: then `value` is.
+
+        `sources`: the readings of memory that `value` was made from, as far as is known.
 
         Called under LOCK. The recorder tells the other watchers (`about_to_write(..., by=self)`) and calls
         `perform`, which does the writing.
@@ -462,7 +486,7 @@ def unrecorded() -> Iterator[None]:
         pop_recorder(None)
 
 
-def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], None]) -> None:
+def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], None], sources: tuple = ()) -> None:
     """One write by the host to the array `dst`: an event of the recording tape, or a plain write that is announced."""
     with LOCK:
         if (notes := capture_log.noting()) is not None:
@@ -470,7 +494,7 @@ def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], 
                 notes.use(a.allocation, "read")
         tape = recorder()
         if tape is not None:
-            tape.host_event(kind, dst, src, value, perform, caller_where())
+            tape.host_event(kind, dst, src, value, perform, caller_where(), sources)
         else:
             dst.allocation.about_to_write(dst.span, kind)
             perform()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -23,14 +23,14 @@ from . import capture_log
 from .absent import check_is_array, install
 from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, recorder
 from .dtypes import differentiable, dtype_of, inner_shape, is_half, itemsize_of, with_scalar
-from .host_values import components_error, converted_values, element_value, is_element, shape_of
-from .host_writes import check_same, put, write_array, write_value, write_values
+from .host_copies import HostCopies
+from .host_reads import received, sources_of, stripped
+from .host_values import components_error, converted_values, element_value, inferred, is_element, shape_of
+from .host_writes import check_same, put, write_array, write_gradient, write_value, write_values
 from .names import variable_of
+from .other_libraries import Foreign, operators
 from .span import Marks, Span, row_strides
 from .view_layout import field_of, indexed, layout_number, viewed
-
-operators: dict[str, Callable[[Any, Any], Any]] = {}
-"""Array operators by name (`__imul__`, `__add__`, ...). Filled by the layer that can launch kernels."""
 
 
 def _annotation(dtype: Any, ndim: int | None) -> types.Array:
@@ -39,7 +39,7 @@ def _annotation(dtype: Any, ndim: int | None) -> types.Array:
     return types.Array(dtype, 1 if ndim is None else ndim)  # type: ignore[arg-type]
 
 
-class array:
+class array(Foreign):
     """Memory of one dtype, or (without data) the annotation of a kernel's array parameter.
 
     data           nested lists, NumPy arrays (trailing axes are the components of vec/mat/quat), a list of struct
@@ -284,19 +284,7 @@ class array:
                 f"{self.label} has no gradient to assign to", slug="no-grad",
                 instead="array(data, requires_grad=True), or tape.backward(grads={y: seed})",
             )  # fmt: skip
-        if not isinstance(value, array):
-            raise LaunchError(
-                f"{self.label}.grad = {type(value).__name__}: a gradient is given as an array", slug="grad-dtype",
-                instead=f"{self.label}.grad = array(values, dtype={mine.dtype})",
-            )  # fmt: skip
-        if value.dtype != mine.dtype or value.shape != mine.shape:
-            raise LaunchError(
-                f"{self.label}.grad is {mine.dtype} of shape {mine.shape}, "
-                f"the value {value.label} is {value.dtype} of shape {value.shape}",
-                slug="grad-shape" if value.dtype == mine.dtype else "grad-dtype",
-            )  # fmt: skip
-        if value.span != mine.span:
-            write_array("assign", mine, value)
+        write_gradient(mine, value, self.label)
 
     def _clear_grad(self) -> None:
         memory = self.allocation.grad
@@ -306,23 +294,17 @@ class array:
 
     # ---- reading
 
-    def numpy(self) -> np.ndarray:
-        """The values with shape `(*shape, *components)`; a structured array for structs.
-
-        On the CPU this is the memory itself, not a copy (so the memory is exposed from now on); from a GPU, a copy.
-        """
-        capture_log.refuse("Values are read")
-        if self.is_gradient:
-            self._say_notes()
-        if self.device.is_cuda:
-            return self.data.get()
-        self.allocation.expose()
-        return self.data[...]
-
     def list(self) -> list:
         """The elements in row-major order: numbers, small arrays, or struct records."""
         flat = read_values(self).reshape((-1, *inner_shape(self.dtype)))
-        return [self._element(v) for v in flat]
+        if recorder() is None:
+            return [self._element(v) for v in flat]
+        places = zip(flat, np.ndindex(self.shape), strict=True)
+        return [self.carrying(self._element(v), self._cell(at)) for v, at in places]
+
+    def _cell(self, place: Sequence[int]) -> array:
+        offset = self._offset + sum(i * s for i, s in zip(place, self.strides, strict=True))
+        return self._view(self.dtype, (1,), (itemsize_of(self.dtype),), offset)
 
     def item(self) -> Any:
         """The value of an array of one element."""
@@ -337,32 +319,6 @@ class array:
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(self.shape[0]))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy or dtype is not None:
-            return np.array(read_values(self), dtype=dtype)
-        return self.numpy()
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        if self.device.is_cuda:
-            raise AttributeError("__array_interface__ of an array on a GPU")
-        return self.numpy().__array_interface__
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        if self.device.is_cpu:
-            raise AttributeError("__cuda_array_interface__ of an array on the CPU")
-        self.allocation.expose()
-        return self.data.__cuda_array_interface__
-
-    def __dlpack__(self, **options: Any) -> Any:
-        """DLPack: another library takes this memory as it is. The memory is exposed from now on."""
-        self.allocation.expose()
-        return self.data.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.data.__dlpack_device__()
 
     def __float__(self) -> float:
         return float(self.item())
@@ -390,8 +346,10 @@ class array:
         if any(stays):
             return self._boxed(picked, stays)
         capture_log.refuse("Values are read")
-        value = self.data[tuple(r.start for r in picked)]
-        return self._element(value.get() if self.device.is_cuda else value)
+        place = tuple(r.start for r in picked)
+        value = self.data[place]
+        value = self._element(value.get() if self.device.is_cuda else value)
+        return value if recorder() is None else self.carrying(value, self._cell(place))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write values: a number or small array everywhere, or an array of exactly the indexed shape."""
@@ -458,8 +416,9 @@ class array:
 
     def fill_(self, value: Any) -> array:
         """Every element becomes `value`: a number, or for composites and structs also one value of the dtype."""
-        value = value.item() if isinstance(value, array) else value
-        write_value("fill_", self, element_value(value, self.dtype))
+        if not exact.fill(self, value):
+            value = value.item() if isinstance(value, array) else value
+            write_value("fill_", self, element_value(value, self.dtype), sources_of(value))
         return self
 
     def zero_(self) -> array:
@@ -473,13 +432,21 @@ class array:
             check_same(self, source, "assign")
             write_array("assign", self, source)
             return self
+        if (memory := exact.memory(source, self.dtype)) is not None:
+            return self.assign(memory)
         values, _ = converted_values(source, self.dtype)
         if values.shape != self.shape + inner_shape(self.dtype):
             raise LaunchError(
                 f"assign to {self.label} of shape {self.shape} ({self.dtype}): the values are {np.shape(source)}",
                 slug="shape",
             )  # fmt: skip
-        write_values(self, values)
+        if isinstance(source, list | tuple) and recorder() is not None:
+            parts = new_array(self.shape, self.dtype, self.device, zeroed=False)
+            put(parts, values)
+            if exact.trace(parts, source):
+                write_array("assign", self, parts)
+                return self
+        write_values(self, values, sources_of(source))
         return self
 
     def detach(self) -> array:
@@ -569,6 +536,10 @@ def pack_companions(places: Sequence[Any], beside: Iterable[tuple[int, Any]]) ->
     return values
 
 
+exact = HostCopies(array_on)
+"""What a tape can record as copies of memory although it comes from the host."""
+
+
 def finished(made: array, requires_grad: bool, retain_grad: bool, grad: array | None, name: str | None) -> array:
     """A new array with what its maker was asked to set."""
     if name is not None:
@@ -611,13 +582,17 @@ def _from_data(data: Any, dtype: Any, shape: Any, device: Any, copy: bool) -> ar
         return _from_array(data, dtype, shape, device, copy)
     if not copy:
         return _shared(data, dtype, shape, device)
-    values, element = converted_values(data, None if dtype is None else dtype_of(dtype), shape)
+    element = None if dtype is None else dtype_of(dtype)
+    if (memory := exact.memory(data, element or inferred(data, None)[0])) is not None:
+        return _from_array(memory, None, shape, device, True)
+    values, element = converted_values(data, element)
     made = new_array(values.shape[: values.ndim - len(inner_shape(element))], element, device, zeroed=False)
     values = xp(made.device).asarray(values)
     if capture_log.noting() is not None:
         values = values.copy()  # a replay writes them again
     put(made, values)
-    return made
+    exact.trace(made, data)
+    return made if shape is None else made.reshape(shape)
 
 
 def _from_array(data: array, dtype: Any, shape: Any, device: Any, copy: bool) -> array:
@@ -661,6 +636,8 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
     if device is not None and get_device(device) is not memory.device:
         raise LaunchError(f"the data is on {memory.device}, not on {device}", slug="device", instead="copy=True")
     made = array_on(memory, element, shape_, strides, offset)
+    if sources := sources_of(data):
+        received(stripped(data), sources)
     return made if shape is None else made.reshape(shape)
 
 

@@ -12,10 +12,11 @@ from ..errors import BoundsError
 from ..kernels import types
 from ..kernels.reading import declare
 from .absent import check_is_array
-from .array import array, finished, new_array
+from .array import array, exact, finished, new_array
 from .dtypes import differentiable, dtype_of
+from .host_reads import sources_of
 from .host_values import element_value, inferred
-from .host_writes import check_same, put, write_array
+from .host_writes import check_same, put, write_array, write_values
 
 
 def empty(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
@@ -51,10 +52,15 @@ def full(shape: Any, value: Any = 0, dtype: Any = None, device: Any = None, requ
     array([7, 7], dtype=int32, shape=(2,))
     """
     if dtype is None:
-        dtype = value.type if isinstance(value, types.Small) else inferred(value, None)[0]
+        typed = isinstance(value, types.Small)
+        dtype = value.type if typed else value.dtype if isinstance(value, array) else inferred(value, None)[0]
     made = new_array(shape, dtype_of(dtype), device, zeroed=False)
-    filled = element_value(value.item() if isinstance(value, array) else value, made.dtype)
-    put(made, filled)
+    if exact.fill(made, value):
+        return finished(made, requires_grad, retain_grad, None, name)
+    value = value.item() if isinstance(value, array) else value
+    put(made, element_value(value, made.dtype))
+    if sources := sources_of(value):
+        write_values(made, made.data.copy(), sources)
     return finished(made, requires_grad, retain_grad, None, name)
 
 

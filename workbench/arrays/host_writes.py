@@ -58,17 +58,17 @@ def _move(dst: array, src: array) -> None:
         dst.data[...] = xp(dst.device).asarray(src.data)
 
 
-def write_values(dst: array, values: np.ndarray) -> None:
-    """dst = values of the host."""
+def write_values(dst: array, values: np.ndarray, sources: tuple = ()) -> None:
+    """dst = values of the host. `sources`: the readings of memory that they were made from."""
     # an event keeps them, and the caller may go on writing to his array, which may be this very memory
     noted = recorder() is not None or capture_log.noting() is not None
     if noted or (dst.device.is_cpu and np.may_share_memory(values, dst.data)):
         values = values.copy()
 
-    host_write("assign", dst, None, values, lambda: put(dst, values))
+    host_write("assign", dst, None, values, lambda: put(dst, values), sources)
 
 
-def write_value(kind: str, dst: array, value: Any) -> None:
+def write_value(kind: str, dst: array, value: Any, sources: tuple = ()) -> None:
     """Every element becomes one value (`fill_`), or every byte zero (`zero_`)."""
     value = None if value is None else np.array(value)
 
@@ -82,4 +82,21 @@ def write_value(kind: str, dst: array, value: Any) -> None:
             words = dst.span.words()
             capture_log.do(partial(words.__setitem__, ..., 0), capture_log.gpu_of(words))
 
-    host_write(kind, dst, None, value, perform)
+    host_write(kind, dst, None, value, perform, sources)
+
+
+def write_gradient(mine: array, value: Any, label: str) -> None:
+    """Copy `value` to the gradient of the array `label`. Raises LaunchError [grad-dtype], [grad-shape]."""
+    if not hasattr(type(value), "allocation"):
+        raise LaunchError(
+            f"{label}.grad = {type(value).__name__}: a gradient is given as an array", slug="grad-dtype",
+            instead=f"{label}.grad = array(values, dtype={mine.dtype})",
+        )  # fmt: skip
+    if value.dtype != mine.dtype or value.shape != mine.shape:
+        raise LaunchError(
+            f"{label}.grad is {mine.dtype} of shape {mine.shape}, "
+            f"the value {value.label} is {value.dtype} of shape {value.shape}",
+            slug="grad-shape" if value.dtype == mine.dtype else "grad-dtype",
+        )  # fmt: skip
+    if value.span != mine.span:
+        write_array("assign", mine, value)

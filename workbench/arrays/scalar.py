@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import LaunchError
 from ..kernels.types import Struct
+from .allocation import recorder, unrecorded
 from .array import array
 from .creation import full
 
@@ -51,7 +52,11 @@ class scalar:
         if isinstance(dtype, Struct):
             raise LaunchError(f"a scalar of {dtype}", slug="dtype", instead="one scalar per parameter, or an array")
         self.memory = full(1, value, dtype, device, requires_grad, name=name)
-        self._value = self.memory[0]
+        self._value = self._read()
+
+    def _read(self) -> Any:
+        with unrecorded():
+            return self.memory[0]
 
     @property
     def value(self) -> Any:
@@ -59,16 +64,16 @@ class scalar:
 
         Under a tape, assigning is an event like writing to an array: `grad` is the derivative by the value before it.
         """
-        return self._value.copy()
+        return self._value.copy() if recorder() is None else self.memory[0]
 
     @value.setter
     def value(self, value: Any) -> None:
         self.memory.assign([value])
-        self._value = self.memory[0]
+        self._value = self._read()
 
     def detach(self) -> Any:
         """`value`, which is a constant to every gradient."""
-        return self.value
+        return self._value.copy()
 
     @property
     def dtype(self) -> Any:

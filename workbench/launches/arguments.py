@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.array import array
+from ..arrays.host_reads import given_away, sources_of
 from ..arrays.scalar import scalar
 from ..errors import LaunchError
 from ..kernels.ir import Function
@@ -203,7 +204,8 @@ def _number(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
             data = np.array(arg, dtype=type.numpy)  # a copy: the user may change theirs
             if data.size != type.size:
                 raise ValueError
-            return data.reshape(type.shape)
+            data = data.reshape(type.shape)
+            return given_away(data, sources_of(arg), getattr(arg, "cell", None))
         if np.ndim(arg) != 0:
             raise TypeError
         if type.kind in "iu":

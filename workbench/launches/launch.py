@@ -188,6 +188,13 @@ class Command:
             self.places[k] = given.memory
             self.declared += (k,)
 
+    def declaring(self, places: list[Any], declared: tuple[int, ...]) -> Command:
+        """The same launch, with arrays in place of the numbers at these positions for whoever takes derivatives."""
+        made = object.__new__(Command)
+        made.program, made.plan, made.flat, made.values = self.program, self.plan, self.flat, self.values
+        made.places, made.declared = places, declared
+        return made
+
     def launch(self, record_tape: bool = True, frame: Any = None) -> None:
         """Run it, recorded if a tape is open."""
         frame = frame or sys._getframe(1)

@@ -11,14 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..arrays.array import array, copied, operators
+import numpy as np
+
+from ..arrays.array import array, copied
 from ..arrays.creation import empty
-from ..arrays.dtypes import differentiable
+from ..arrays.dtypes import differentiable, inner_shape
+from ..arrays.host_reads import carrying, sources_of, stripped
+from ..arrays.other_libraries import operators
 from ..errors import KernelError, LaunchError
 from ..kernels import ops
 from ..kernels.program import Program, program
 from ..kernels.reading.elementwise import Mapped, callable_in_kernels, elementwise
-from ..kernels.types import Array, Type
+from ..kernels.types import Array, Small, Type
 from .arguments import flatten, value_type
 from .launch import Command
 from .plan import grid, plan
@@ -172,10 +176,39 @@ _SIGNS: dict[str, tuple[str, Any]] = {
 
 def _operate(f: Any, sign: str, args: Sequence[Any], out: array | None = None) -> array:
     """One operator. What the table refuses (two dtypes, `/` of integers) is a mistake of this line, not of a kernel."""
+    beside = next(a for a in args if isinstance(a, array))
+    args = [_beside(a, beside) for a in args]
     try:
         return _mapped(f, f"`{sign}`", args, out)
     except KernelError as e:
         raise LaunchError(f"`{sign}` of arrays: {e.what}", slug=e.slug, why=e.why, instead=e.instead) from None
+
+
+def _beside(arg: Any, other: array) -> Any:
+    """What stands beside an array in an operator: a NumPy array becomes an array, a float of NumPy takes its type."""
+    if isinstance(arg, np.ndarray) and not isinstance(arg, Small):
+        return array(arg, dtype=other.dtype, device=other.device)
+    scalar = getattr(other.dtype, "scalar", None)
+    if isinstance(arg, np.floating) and scalar is not None and scalar.kind == "f":
+        return carrying(scalar(stripped(arg)), sources_of(arg)) if arg.dtype != scalar.numpy else arg
+    return arg
+
+
+def _numpy_operator(f: Any, sign: str) -> Callable[..., Any]:
+    """The same for NumPy's function of that name: NotImplemented where only NumPy can do it (other shapes or types)."""
+
+    def apply(*args: Any) -> Any:
+        other = next(a for a in args if isinstance(a, array))
+        kind = getattr(other.dtype, "scalar", None)
+        for a in args:
+            if isinstance(a, array):
+                continue
+            fits = isinstance(a, np.generic) or np.shape(a) == other.shape + inner_shape(other.dtype)
+            if kind is None or not fits or np.asarray(a).dtype.kind not in ("fiu" if kind.kind == "f" else "i"):
+                return NotImplemented
+        return _operate(f, sign, args)
+
+    return apply
 
 
 def _operators(name: str, sign: str, f: Any) -> dict[str, Callable[[Any, Any], Any]]:
@@ -186,6 +219,12 @@ def _operators(name: str, sign: str, f: Any) -> dict[str, Callable[[Any, Any], A
     }
 
 
+_NUMPY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "power",
+}  # fmt: skip
+
 for _name, (_sign, _f) in _SIGNS.items():
     operators.update(_operators(_name, _sign, _f))
+    operators[_NUMPY[_name]] = _numpy_operator(_f, _sign)
 operators["__neg__"] = lambda a, _: _operate(ops.BUILTINS["neg"], "-", (a,))

@@ -43,6 +43,8 @@ class Event:
     arrays: tuple[array, ...] = ()
     loop: Any = None  # what a checkpointed loop needs to run again
     checked: bool = False  # for races
+    sources: tuple[Any, ...] = ()  # readings of active memory that the host made the written values from
+    noted: bool = False  # a write through NumPy, of which only the sources are known
     followed: bool = True  # False: a copy whose source was not on an active path
 
     def __init__(

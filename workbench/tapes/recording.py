@@ -16,11 +16,12 @@ from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, span_of, spans_of
+from ..arrays.host_reads import Numbers, Source
 from ..arrays.span import Marks, Span
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, LaunchError, Where
 from ..kernels.types import Scalar, Struct
-from . import overwrites
+from . import host_sources, overwrites
 from .events import Event, Need, Needs, Scope, checksum_of, clock
 from .naming import note_near_names
 from .tally import tally
@@ -64,6 +65,7 @@ class Recording:
         self.first: dict[Allocation, Event] = {}  # that touched it
         self.stamps: dict[Allocation, int] = {}
         self.tallied = 0
+        self.numbers = Numbers()
         self.bits: dict[Span, tuple[array, Event]] = {}  # what was written as whole numbers
         self.failure: tuple[Event, BaseException] | None = None
         self.scopes: list[Scope] = []
@@ -100,6 +102,8 @@ class Recording:
 
     def before_launch(self, command: Any, frame: Any) -> Event:
         """Called under LOCK before a launch runs: keep what it overwrites, note what its adjoint needs."""
+        if self.numbers.held:
+            command = host_sources.declared(self, command)
         plan, flat = command.plan, command.flat
         event = Event(
             next(clock), "launch", plan.program.name, (frame.f_code, frame.f_lasti),
@@ -138,7 +142,7 @@ class Recording:
                         continue
                     active[a] = None
                     if a in scalars or k not in plan.plain or flat[k].span.offset:
-                        self._scalar(flat[k], plan.program.name)
+                        self.check_scalar(flat[k], plan.program.name)
                     else:
                         scalars[a] = type
                 mask.append(k)
@@ -153,7 +157,7 @@ class Recording:
             a = command.places[k]
             self.active[a.allocation] = None
             self.arrays[id(a)] = a
-            self._scalar(a, plan.program.name)
+            self.check_scalar(a, plan.program.name)
             if a.allocation not in self.left:  # a change between two launches that take it must be an event
                 self.left[a.allocation] = {}
                 a.allocation.watch(self)
@@ -187,24 +191,34 @@ class Recording:
         self.failure = self.failure or (event, failure)
 
     def host_event(
-        self, kind: str, dst: array, src: array | None, value: Any, perform: Callable[[], None], where: Where | None
+        self,
+        kind: str,
+        dst: array,
+        src: array | None,
+        value: Any,
+        perform: Callable[[], None],
+        where: Where | None,
+        sources: tuple[Source, ...] = (),
     ) -> None:
         """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
         target = dst.allocation
         followed = src is not None and kind != "cut" and is_float_memory(src) and self._follows(src.allocation)
-        starts_leaf = kind == "assign" and not followed and not self.has_touched(dst.span) and bool(target.required)
+        if sources:
+            sources = host_sources.live(self, sources, dst.span) if host_sources.is_followed(dst) else ()
+        starts_leaf = kind == "assign" and not (followed or sources or self.has_touched(dst.span))
+        starts_leaf = starts_leaf and bool(target.required)
         reads = () if src is None else (src.span,)
         event = Event(next(clock), kind, kind, where, reads, (dst.span,), arrays=(dst,) if src is None else (dst, src))
-        event.followed = followed or src is None
+        event.followed, event.sources = followed or src is None, sources
         if not starts_leaf and not target.is_gradient:
             if src is not None and followed:
                 self._refuse_crowd(dst, event)
                 self.active[src.allocation] = self.active[target] = None
-                self._scalar(src, kind)
-            if is_float_memory(dst) and target.asked:
+                self.check_scalar(src, kind)
+            if is_float_memory(dst) and (target.asked or sources):
                 self.active[target] = None
             if target in self.active:
-                self._scalar(dst, kind)
+                self.check_scalar(dst, kind)
             for a in event.arrays:
                 self.arrays[id(a)] = a
             if self.guarded:
@@ -215,6 +229,12 @@ class Recording:
         perform()
         if self.events and self.events[-1] is event and target in self.active:
             overwrites.remember_left(self, event)
+
+    def values_written(
+        self, target: Allocation, offset: int, values: Any, sources: tuple[Source, ...], where: Where | None
+    ) -> None:
+        """NumPy has written values to memory of ours, through its raw address, while this tape records."""
+        host_sources.written(self, target, offset, values, sources, where)
 
     def _refuse_crowd(self, dst: array, event: Event) -> None:
         if dst.span.self_overlapping:
@@ -266,12 +286,15 @@ class Recording:
                 self.arrays[id(a)] = a
                 if is_float_memory(a):
                     self.active[a.allocation] = None
-                    self._scalar(a, "record_func")
+                    self.check_scalar(a, "record_func")
             event.writes = tuple(a.span for a in arrays)
+            for earlier in self.events:
+                if earlier.noted and any(s.overlaps(earlier.writes[0]) is not False for s in event.writes):
+                    earlier.sources = ()  # it belongs to the step whose adjoint the callback is
             self.events.append(event)
             overwrites.remember_left(self, event)
 
-    def _scalar(self, a: array, what: str) -> None:
+    def check_scalar(self, a: array, what: str) -> None:
         """Note the scalar type of memory on an active path. Raises GradientError [two-types] at a second one."""
         dtype, memory = a.dtype, a.allocation
         if not isinstance(dtype, Struct):

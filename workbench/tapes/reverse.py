@@ -31,6 +31,7 @@ from ..arrays.workspace import (
 from ..errors import GradientError
 from ..launches.adjoint_arguments import AdjointArguments
 from .events import Event
+from .host_sources import refuse
 from .naming import called_by
 from .overwrites import verify
 from .publish import ports
@@ -243,6 +244,8 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
         raise _late(called_by(tape, event, 1), event)
     if dst.allocation not in space:
         return
+    if event.sources:
+        refuse(event, space, tape)
     for path, part in float_parts(dst).items():
         g = space[dst.allocation].view(part.span, gradient_dtype(part))
         if len(event.arrays) == 2 and event.arrays[1].allocation in tape.active:
@@ -284,6 +287,8 @@ def _loop(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
 
 def _nothing(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     """A write by others, whose memory has been put back; or a cut, behind which new memory begins as a leaf."""
+    if event.sources:
+        refuse(event, space, tape)
 
 
 def _count_tie(ties: Any, now: Any, after: Any) -> None:

@@ -22,7 +22,7 @@ def tally(tape: Recording) -> None:
     Done when somebody asks, so that recording is not slowed down.
     """
     for event in tape.events[tape.tallied :]:
-        if event.kind == "foreign":
+        if event.kind == "foreign" and not event.noted:
             continue
         for span in (*event.reads, *event.writes):
             marks = tape.touched.get(span.allocation)

@@ -47,13 +47,17 @@ def where(cond: Any, a: Any, b: Any) -> Any:
     return scalar.WHERE(truth(cond), a, b)
 
 
+MEANT: dict[int, float] = {}
+"""The last numbers that `detach` gave, by id: that they are equal to what was read is meant."""
+
+
 def detach(x: Any) -> Any:
     """detach(x: T) -> T: the value of x; no gradient passes, and that is meant.
 
     In a kernel of a number, vector, matrix or quaternion: this use of it is a constant to every gradient. On the host
     of an array: a copy in new memory, made by an event of the tape that is drawn as a cut; it has no `requires_grad`,
     and may be given it to start a leaf there. Of a declared scalar: its value. Of a NumPy array, a number or a vector:
-    the plain value, without any notion of where it came from. Of a list or tuple: of each item. Of a torch tensor:
+    a plain copy, without any notion of where it came from. Of a list or tuple: of each item. Of a torch tensor:
     `x.detach()`.
     """
     if isinstance(x, ir.Value):
@@ -63,9 +67,14 @@ def detach(x: Any) -> Any:
     own = getattr(type(x), "detach", None)
     if own is not None:
         return own(x)
-    if isinstance(x, np.ndarray) and not isinstance(x, Small):
-        return x.view(np.ndarray)
-    if isinstance(x, (bool, int, float, np.generic, np.ndarray)):
+    if isinstance(x, np.ndarray):
+        return x if isinstance(x, Small) else np.array(x)
+    if x.__class__ is float:
+        x = x * 1.0  # another object: who knows where the first was read does not know this one
+        while len(MEANT) >= 1024:
+            MEANT.pop(next(iter(MEANT)))
+        MEANT[id(x)] = x
+    if isinstance(x, (bool, int, float, np.generic)):
         return x
     text = f"`detach` takes a value or an array, not {type(x).__name__}: detach each array or number in it"
     raise stop((x,), text, slug="operand-type")

@@ -1,0 +1,151 @@
+"""Values of the host that are still one with memory of ours: writing them is a copy between arrays, so it is exact.
+
+`y.numpy()` and its slices lie in y's memory; `y[1]` is one element of it, as long as nobody has written there since.
+Lists of arrays and elements are taken apart. What is left are values that NumPy made, with their `sources`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..kernels.reading.declare import Instance
+from ..kernels.types import Composite, Struct, Type
+from .allocation import known_memory, recorder
+from .dtypes import differentiable, inner_shape
+from .host_reads import Source, sources_of, stripped
+from .host_writes import write_array, write_values
+from .span import row_strides
+
+if TYPE_CHECKING:
+    from .array import array
+
+PIECES = 1024  # copies that one list may become; a longer one is values
+
+
+class HostCopies:
+    """Recognises values as parts of arrays. `on(memory, dtype, shape, strides, offset)` makes an array.
+
+    Every method answers None or False unless a tape records.
+    """
+
+    def __init__(self, on: Callable[..., array]):
+        self.on = on
+
+    def memory(self, values: Any, dtype: Type | None) -> array | None:
+        """The array of this dtype (None: of numbers) that a NumPy array is a view of."""
+        if recorder() is None or not isinstance(values, np.ndarray) or not values.ndim:
+            return None
+        inner = () if dtype is None else inner_shape(dtype)
+        outer = values.ndim - len(inner)
+        if dtype is None or outer < 1 or values.shape[outer:] != inner:
+            return None
+        if values.dtype != dtype.numpy or values.strides[outer:] != row_strides(inner, values.itemsize):  # type: ignore
+            return None
+        found = known_memory(values)
+        if found is None or found[0].is_gradient:
+            return None
+        return self.on(found[0], dtype, values.shape[:outer], values.strides[:outer], found[1])
+
+    def cell(self, value: Any) -> array | None:
+        """The one element that a value was read from, or that an array consists of, if it still holds the value."""
+        tape = recorder()
+        if tape is None:
+            return None
+        if hasattr(type(value), "allocation"):
+            return value if value.size == 1 else None
+        cell = tape.numbers.cell(value) if value.__class__ in (float, np.ndarray) else getattr(value, "cell", None)
+        if cell is None or not _unwritten(tape, sources_of(value)[0]):
+            return None
+        now = np.asarray(cell.data.reshape(-1))
+        return cell if now.tobytes() == np.asarray(stripped(value), now.dtype).tobytes() else None
+
+    def fill(self, dst: array, value: Any) -> bool:
+        """Give every element of `dst` this value by a copy, if it is an element of an array."""
+        cell = self.cell(value)
+        if cell is None:
+            return False
+        if cell.dtype != dst.dtype:
+            if not isinstance(dst.dtype, Composite) or cell.dtype is not dst.dtype.scalar:
+                return False
+            dst = self.numbers(dst)
+        write_array("copy", dst, self.on(cell.allocation, dst.dtype, dst.shape, (0,) * dst.ndim, cell.span.offset))
+        return True
+
+    def numbers(self, a: array) -> array:
+        """An array of vectors or matrices as one of numbers, components as last axes, whatever its strides are."""
+        if not isinstance(a.dtype, Composite):
+            return a
+        inner, scalar = a.dtype.shape, a.dtype.scalar
+        strides = (*a.strides, *row_strides(inner, scalar.itemsize))
+        return self.on(a.allocation, scalar, (*a.shape, *inner), strides, a.span.offset)
+
+    # ---- lists
+
+    def trace(self, dst: array, data: Any) -> bool:
+        """`dst`, new memory, holds the values of `data` by now: record where its parts came from. True if any did."""
+        if recorder() is None or not differentiable(dst.dtype):
+            return False
+        if not isinstance(data, list | tuple | Instance):
+            return self._piece(dst, data)
+        found = []
+        for part, value in self._parts(dst, data):
+            found.append((part, value))
+            if len(found) > PIECES or part is None:
+                write_values(dst, dst.data.copy(), sources_of(data))
+                return True
+        done = [self._piece(part, value) for part, value in found]
+        return any(done)
+
+    def _piece(self, part: array, value: Any) -> bool:
+        part = part if part.ndim else part.reshape((1,))
+        if hasattr(type(value), "allocation") and value.size == part.size and value.dtype == part.dtype:
+            write_array("copy", part, value if value.shape == part.shape else value.reshape(part.shape))
+            return True
+        cell = self.cell(value)
+        if cell is not None and cell.dtype != part.dtype and isinstance(cell.dtype, Composite):
+            numbers = self.numbers(cell)
+            if numbers.dtype == part.dtype and numbers.size == part.size:
+                write_array("copy", part, numbers.reshape(part.shape))
+                return True
+        if self.fill(part, value):
+            return True
+        if (source := self.memory(value, part.dtype)) is not None and source.shape == part.shape:
+            write_array("copy", part, source)
+            return True
+        sources = sources_of(value)
+        if sources:
+            write_values(part, part.data.copy(), sources)
+        return bool(sources)
+
+    def _parts(self, dst: array, data: Any) -> Iterator[tuple[Any, Any]]:
+        """The values in nested lists that may have a source, each with its part of `dst`; (None, ...): no such part."""
+        if isinstance(data, Instance):
+            for name, _ in dst.dtype.fields:  # type: ignore[attr-defined]
+                yield from self._parts(dst.field(name), getattr(data, name))
+        elif isinstance(data, list | tuple) and not isinstance(dst.dtype, Struct) and not dst.ndim:
+            yield None, data
+        elif isinstance(data, list | tuple):
+            whole = self.numbers(dst)
+            if whole.shape[:1] != (len(data),):
+                yield None, data
+                return
+            for i, item in enumerate(data):
+                yield from self._parts(self._row(whole, i), item)
+        elif isinstance(data, np.ndarray) or hasattr(data, "sources") or hasattr(type(data), "allocation"):
+            plain = not hasattr(type(data), "allocation") or isinstance(data.dtype, Struct)
+            yield dst, data if plain else self.numbers(data)
+        elif data.__class__ is float and sources_of(data):
+            yield dst, data
+
+    def _row(self, a: array, i: int) -> array:
+        return self.on(a.allocation, a.dtype, a.shape[1:], a.strides[1:], a.span.offset + i * a.strides[0])
+
+
+def _unwritten(tape: Any, source: Source) -> bool:
+    """True if no event of the tape has written to what was read."""
+    if source.tape() is not tape:
+        return False
+    return not any(s.overlaps(source.span) is not False for e in tape.events[source.at :] for s in e.writes)

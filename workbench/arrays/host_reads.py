@@ -1,0 +1,454 @@
+"""Values read while a tape records: NumPy arrays and numbers that know which memory they came from.
+
+Outside of a recording tape everything read is plain NumPy. Under one, `numpy()`, indexing and iteration of float arrays
+give the classes of this file; what NumPy makes of them keeps the union of their sources, through ufuncs, functions,
+slices and arithmetic. Who writes such values into memory asks `sources_of`, and tells the tape.
+
+NumPy's two protocols do the work, `__array_ufunc__` and `__array_function__`. One gap they leave: `np.float64(2) * v`
+for an element `v` of a float32 array asks nobody.
+"""
+
+from __future__ import annotations
+
+import operator
+import weakref
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import Where
+from ..kernels.reading.declare import Instance
+from ..kernels.types import Small
+from .allocation import Allocation, caller_where, known_memory, recorder
+from .span import Span
+
+MOST = 16  # sources that a value remembers
+COUNTED = 1 << 16  # numbers that a tape remembers having given away
+
+
+@dataclass(frozen=True)
+class Source:
+    """A reading: which bytes, what the user calls them, at which line, and what a tape had recorded until then."""
+
+    span: Span
+    label: str
+    where: Where | None = field(compare=False)
+    tape: weakref.ref = field(compare=False)
+    at: int  # events of the tape
+
+
+def source_of(span: Span, label: str) -> Source | None:
+    """A reading of these bytes here and now; None if no tape records."""
+    tape = recorder()
+    if tape is None:
+        return None
+    return Source(span, label, caller_where(), weakref.ref(tape), len(tape.events))
+
+
+def united(groups: Iterable[tuple[Source, ...]]) -> tuple[Source, ...]:
+    """Each source once, the first `MOST` of them."""
+    return tuple(dict.fromkeys(s for group in groups for s in group))[:MOST]
+
+
+# ---- arrays
+
+# their results are piecewise constant: nothing depends on them smoothly
+_FLAT = {np.floor, np.ceil, np.rint, np.trunc, np.sign, np.heaviside}
+# they write to their first argument
+_INTO = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis}
+
+
+class HostValues(np.ndarray):
+    """What `numpy()` of a float array gives under a tape, and what NumPy makes of that. `sources`: the readings."""
+
+    sources: tuple[Source, ...] = ()
+
+    def __array_finalize__(self, other: Any) -> None:
+        self.sources = getattr(other, "sources", ())
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **choices: Any) -> Any:
+        if any(_ours(i) for i in inputs):
+            return NotImplemented
+        sources = () if ufunc in _FLAT else united(map(sources_of, inputs))
+        if out is not None:
+            choices["out"] = tuple(map(stripped, out))
+        choices = {k: stripped(v) for k, v in choices.items()}
+        result = getattr(ufunc, method)(*map(stripped, inputs), **choices)
+        if method == "at":
+            received(inputs[0], sources)
+            return None
+        if out is None:
+            return carrying(result, sources)
+        for target in out:
+            received(target, sources)
+        return out[0] if len(out) == 1 else out
+
+    def __array_function__(self, function: Any, types: Any, args: Any, choices: Any) -> Any:
+        sources = united((sources_of(args), sources_of(tuple(choices.values()))))
+        result = function(*stripped(args), **{k: stripped(v) for k, v in choices.items()})
+        target = choices.get("out", args[0] if function in _INTO else None)
+        if target is not None:
+            received(target, sources)
+            return target if "out" in choices else None
+        return carrying(result, sources)
+
+    def __getitem__(self, key: Any) -> Any:
+        return carrying(super().__getitem__(stripped(key)), self.sources)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        sources = sources_of(value)
+        super().__setitem__(stripped(key), stripped(value))
+        part = super().__getitem__(key) if isinstance(key, int | slice | str | type(...)) else None
+        received(part if isinstance(part, np.ndarray) else self, sources, self)
+
+    def __float__(self) -> float:
+        return given_away(float(self.view(np.ndarray)), self.sources)
+
+    def item(self, *place: Any) -> Any:
+        return given_away(self.view(np.ndarray).item(*place), self.sources)
+
+    def tolist(self) -> Any:
+        return given_away(self.view(np.ndarray).tolist(), self.sources)
+
+    def fill(self, value: Any) -> None:
+        self[...] = value
+
+    def detach(self) -> np.ndarray:
+        """A plain copy: `wb.detach` gives it."""
+        return np.array(stripped(self), subok=True)
+
+    def __reduce__(self) -> Any:
+        return self.view(np.ndarray).__reduce__()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.view(np.ndarray).__reduce_ex__(protocol)
+
+    def __repr__(self) -> str:
+        return repr(self.view(np.ndarray))
+
+    def __str__(self) -> str:
+        return str(self.view(np.ndarray))
+
+    def __format__(self, how: str) -> str:
+        return format(self.view(np.ndarray), how)
+
+
+def _reduction(name: str) -> Callable[..., Any]:
+    def reduced(self: HostValues, *args: Any, **choices: Any) -> Any:
+        sources = united((self.sources, sources_of(args)))
+        target = choices.get("out")
+        choices = {k: stripped(v) for k, v in choices.items()}
+        result = getattr(self.view(np.ndarray), name)(*stripped(args), **choices)
+        if target is None:
+            return carrying(result, sources)
+        received(target, sources)
+        return target
+
+    reduced.__name__ = name
+    return reduced
+
+
+for _name in ("sum", "prod", "mean", "std", "var", "max", "min", "dot", "trace", "take", "cumsum", "cumprod", "clip"):
+    setattr(HostValues, _name, _reduction(_name))
+
+
+class HostSmall(HostValues, Small):
+    """A vector, matrix or quaternion read from an array. `cell`: the array element that it is, until it is changed."""
+
+    cell: Any = None
+
+    def __array_finalize__(self, other: Any) -> None:
+        HostValues.__array_finalize__(self, other)
+        Small.__array_finalize__(self, other)
+
+    __repr__, __str__ = np.ndarray.__repr__, np.ndarray.__str__
+
+    def copy(self, *order: Any) -> HostSmall:
+        made = super().copy(*order)
+        made.cell = self.cell
+        return made
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, value)
+        self.cell = None
+        self.sources = united((self.sources, sources_of(value)))
+
+
+# ---- numbers
+
+
+class _HostNumber:
+    """A float read from an array, and what arithmetic makes of it. `cell`: the array element that it is.
+
+    The members of three classes, of which it is no base: NumPy looks for its own class right behind theirs.
+    """
+
+    sources: tuple[Source, ...]
+    cell: Any
+    plain: Any  # the same number as NumPy's own class
+    __array_ufunc__ = HostValues.__array_ufunc__
+    __array_function__ = HostValues.__array_function__
+
+    def __float__(self) -> float:
+        return given_away(float(self.plain), self.sources, self.cell)
+
+    def item(self) -> float:
+        return self.__float__()
+
+    def detach(self) -> Any:
+        return self.plain
+
+    def tolist(self) -> float:
+        return self.__float__()
+
+    def astype(self, dtype: Any, *rest: Any, **choices: Any) -> Any:
+        return carrying(self.plain.astype(dtype, *rest, **choices), self.sources)
+
+    def __copy__(self) -> Any:
+        return self
+
+    def copy(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __reduce__(self) -> Any:
+        return self.plain.__reduce__()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.plain.__reduce_ex__(protocol)
+
+
+def _arithmetic(does: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
+    def apply(self: Any, *others: Any) -> Any:
+        if any(_ours(o) for o in others):
+            return NotImplemented
+        args = (self.plain, *map(stripped, others))
+        result = does(*reversed(args)) if reflected else does(*args)
+        return carrying(result, united((self.sources, *map(sources_of, others))))
+
+    return apply
+
+
+def _number_class(plain: Any) -> type:
+    def new(cls: type, value: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
+        made = plain.__new__(cls, value)
+        made.plain, made.sources, made.cell = value, sources, cell
+        return made
+
+    members = {n: m for n, m in vars(_HostNumber).items() if callable(m)}
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs"):
+        does = getattr(operator, name)
+        members |= {f"__{name}__": _arithmetic(does), f"__r{name}__": _arithmetic(does, True)}
+    return type(f"Host{plain.__name__.capitalize()}", (plain,), {**members, "__new__": new})
+
+
+_NUMBERS = {plain: _number_class(plain) for plain in (np.float16, np.float32, np.float64)}
+_HOST_NUMBERS = tuple(_NUMBERS.values())
+
+
+class HostRecord(np.void):
+    """One struct read from an array of structs. `cell`: the array element that it is."""
+
+    sources: tuple[Source, ...] = ()
+    cell: Any = None
+
+    def __getitem__(self, key: Any) -> Any:
+        value = super().__getitem__(key)
+        known = self.cell is not None and isinstance(key, str)
+        return carrying(value, self.sources, self.cell.field(key) if known else None)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, stripped(value))
+        self.cell, self.sources = None, united((self.sources, sources_of(value)))
+
+    def detach(self) -> np.void:
+        return plain_record(self)
+
+    def __reduce__(self) -> Any:
+        return plain_record(self).__reduce__()
+
+
+def plain_record(record: np.void) -> np.void:
+    """The same record as NumPy's own class."""
+    fields: Any = record.dtype.fields
+    formats, offsets = [f[0] for f in fields.values()], [f[1] for f in fields.values()]
+    layout = {"names": list(fields), "formats": formats, "offsets": offsets, "itemsize": record.dtype.itemsize}
+    return np.frombuffer(record.tobytes(), np.dtype(layout))[0].copy()  # type: ignore[call-overload]
+
+
+# ---- going in and out
+
+
+def carrying(result: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
+    """A result of NumPy's with these sources. What has no derivative (integers, truth values, text) stays as it is."""
+    if not sources:
+        return result
+    if isinstance(result, np.generic):
+        made = _NUMBERS.get(stripped(result).__class__)
+        if made is not None:
+            return made(stripped(result), sources, cell)
+        return _record(result, sources, cell) if isinstance(result, np.void) and result.dtype.names else result
+    if isinstance(result, np.ndarray):
+        if result.dtype.kind not in "fcV":
+            return result.view(np.ndarray) if isinstance(result, HostValues) else result
+        if result.base is None:
+            note(result, sources)
+        small = isinstance(result, Small) and result.type is not None
+        values = result.view(HostSmall if small else HostValues)
+        values.sources = sources
+        if small:
+            values.type, values.cell = result.type, cell  # type: ignore[union-attr]
+        return values
+    if isinstance(result, list | tuple):
+        items = [carrying(r, sources) for r in result]
+        return items if isinstance(result, list) else _tuple(result, items)
+    return result
+
+
+def _tuple(like: Any, items: list) -> Any:
+    return type(like)(*items) if hasattr(like, "_fields") else tuple(items)
+
+
+def _record(value: np.void, sources: tuple[Source, ...], cell: Any) -> HostRecord:
+    dtype = np.dtype((HostRecord, value.dtype))
+    made = np.array(value, value.dtype).view(dtype)[()]
+    made.sources, made.cell = sources, cell
+    return made
+
+
+def stripped(value: Any) -> Any:
+    """The same values as plain NumPy, inside lists and tuples too."""
+    if isinstance(value, HostSmall):
+        plain = value.view(np.ndarray).view(Small)
+        plain.type = value.type
+        return plain
+    if isinstance(value, HostValues):
+        return value.view(np.ndarray)
+    if isinstance(value, _HOST_NUMBERS):
+        return value.plain
+    if isinstance(value, HostRecord):
+        return plain_record(value)
+    if isinstance(value, list | tuple):
+        items = [stripped(v) for v in value]
+        return items if isinstance(value, list) else _tuple(value, items)
+    return value
+
+
+def _ours(value: Any) -> bool:
+    """Is it an array of the workbench (whose module imports this one)."""
+    return hasattr(type(value), "allocation")
+
+
+def sources_of(value: Any) -> tuple[Source, ...]:
+    """Where values came from that somebody is about to write: empty where that is not certain, or nowhere of ours."""
+    tape = recorder()
+    if tape is None:
+        return ()
+    if isinstance(value, (HostValues, HostRecord, *_HOST_NUMBERS)):
+        return value.sources
+    if value.__class__ is float or (value.__class__ is np.ndarray and id(value) in tape.numbers.held):
+        return tape.numbers.of(value)
+    if isinstance(value, np.ndarray):
+        return _sources_of_plain(value)
+    if isinstance(value, list | tuple):
+        return united(map(sources_of, value))
+    if isinstance(value, Instance):
+        return united(map(sources_of, vars(value).values()))
+    if _ours(value) and (found := source_of(value.span, value.label)) is not None:
+        return (found,)
+    return ()
+
+
+def _sources_of_plain(value: np.ndarray) -> tuple[Source, ...]:
+    """Of an array of NumPy's own class: it lies in memory of ours, or in that of values that had sources."""
+    root: Any = value
+    while isinstance(root, np.ndarray):
+        if isinstance(root, HostValues):
+            return root.sources
+        known = _noted.get(id(root))
+        if known is not None and known[0]() is root:
+            return known[1] if known[2] == _checksum(root) else ()
+        root = root.base
+    if value.dtype.kind not in "fV" or (found := known_memory(value)) is None or found[0].is_gradient:
+        return ()
+    memory, offset = found
+    source = source_of(Span(memory, offset, value.shape, value.strides, value.itemsize), _label(memory))
+    return () if source is None else (source,)
+
+
+def _label(memory: Allocation) -> str:
+    return next(iter(memory.names), repr(memory))
+
+
+_noted: dict[int, tuple[weakref.ref, tuple[Source, ...], int]] = {}  # of NumPy's own class, by id, with a checksum
+
+
+def note(values: np.ndarray, sources: tuple[Source, ...]) -> None:
+    """Remember where the values in an array of NumPy's own class came from, as long as they do not change."""
+    key = id(values)
+    _noted[key] = weakref.ref(values, lambda _: _noted.pop(key, None)), sources, _checksum(values)
+
+
+def _checksum(values: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(values).view(np.uint8).data) if values.size else 0
+
+
+def received(target: Any, sources: tuple[Source, ...], whole: Any = None) -> None:
+    """NumPy has written values with these sources into `target`: perhaps memory of ours, which the tape must know."""
+    tape = recorder()
+    if tape is None or not isinstance(target, np.ndarray):
+        return
+    for values in (target, whole):
+        if isinstance(values, HostValues):
+            values.sources = united((values.sources, sources))
+    found = known_memory(target)
+    if found is None:
+        root: Any = target
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        if (kept := united((getattr(target, "sources", ()), sources))) and not isinstance(root, HostValues):
+            note(root, kept)
+    elif not found[0].is_gradient:
+        tape.values_written(*found, stripped(target), sources, caller_where())
+
+
+# ---- numbers that left NumPy
+
+
+class Numbers:
+    """Numbers that were read while a tape recorded. The very objects are held, so that they are known again."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, tuple[Any, tuple[Source, ...], Any]] = {}
+
+    def add(self, value: Any, sources: tuple[Source, ...], cell: Any) -> None:
+        if len(self.held) >= COUNTED:
+            del self.held[next(iter(self.held))]
+        self.held[id(value)] = value, sources, cell
+
+    def of(self, value: Any) -> tuple[Source, ...]:
+        """Where this very object was read; empty for any other of the same value."""
+        found = self.held.get(id(value))
+        return () if found is None else found[1]
+
+    def cell(self, value: Any) -> Any:
+        """The array element that this very object was read from, or None."""
+        found = self.held.get(id(value))
+        return None if found is None else found[2]
+
+
+def given_away(value: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
+    """Remember a float of Python, those in nested lists, or the components for a launch, as read. Returns them."""
+    tape = recorder()
+    if tape is not None and sources:
+        if isinstance(value, list):
+            for item in value:
+                given_away(item, sources)
+        else:
+            tape.numbers.add(value, sources, cell)
+    return value

@@ -1,0 +1,91 @@
+"""How an array looks to NumPy, CuPy and whoever takes DLPack. Base of `array`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import capture_log
+from .allocation import recorder
+from .host_reads import carrying, source_of
+
+operators: dict[str, Callable[..., Any]] = {}
+"""Array operators by the name of Python's method and of NumPy's function (`__imul__`, `__add__`, `multiply`, ...).
+
+Filled by the layer that can launch kernels.
+"""
+
+
+class Foreign:
+    """The protocols by which other libraries read an array. The memory is exposed where they can write to it."""
+
+    __slots__ = ()
+
+    def numpy(self) -> np.ndarray:
+        """The values with shape `(*shape, *components)`; a structured array for structs.
+
+        On the CPU this is the memory itself, not a copy (so the memory is exposed from now on); from a GPU, a copy.
+        Under a tape the values know where they came from: if they are written back, changed by NumPy, a gradient
+        that would have to pass there is refused.
+        """
+        capture_log.refuse("Values are read")
+        if self.is_gradient:
+            self._say_notes()
+        if self.device.is_cpu:
+            self.allocation.expose()
+        values = self.data.get() if self.device.is_cuda else self.data[...]
+        return values if recorder() is None else self.carrying(values)
+
+    def carrying(self, value: Any, cell: Any = None) -> Any:
+        """A value of this array, read while a tape records: it knows from where, unless it has no derivative."""
+        if self.is_gradient or not self._differentiable:
+            return value
+        source = source_of((self if cell is None else cell).span, self.label)
+        return value if source is None else carrying(value, (source,), cell)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        values = self.numpy()
+        return np.array(values, dtype=dtype, subok=True) if copy or dtype is not None else values
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **choices: Any) -> Any:
+        """An operator beside a number or array of NumPy is one of ours; any other ufunc is NumPy's."""
+        if method == "__call__" and not choices and ufunc.__name__ in operators:
+            made = operators[ufunc.__name__](*inputs)
+            if made is not NotImplemented:
+                return made
+        return getattr(ufunc, method)(*map(_as_numpy, inputs), **{k: _as_numpy(v) for k, v in choices.items()})
+
+    def __array_function__(self, function: Any, types: Any, args: Any, choices: Any) -> Any:
+        if function in (np.shape, np.ndim, np.size) and len(args) == 1 and args[0] is self:
+            return getattr(self, function.__name__)
+        return function(*_as_numpy(args), **{k: _as_numpy(v) for k, v in choices.items()})
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        if self.device.is_cuda:
+            raise AttributeError("__array_interface__ of an array on a GPU")
+        return self.numpy().__array_interface__
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if self.device.is_cpu:
+            raise AttributeError("__cuda_array_interface__ of an array on the CPU")
+        self.allocation.expose()
+        return self.data.__cuda_array_interface__
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """DLPack: another library takes this memory as it is. The memory is exposed from now on."""
+        self.allocation.expose()
+        return self.data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.data.__dlpack_device__()
+
+
+def _as_numpy(value: Any) -> Any:
+    """NumPy arrays in place of ours, in lists and tuples too."""
+    if isinstance(value, Foreign):
+        return value.numpy()
+    return value.__class__(map(_as_numpy, value)) if value.__class__ in (list, tuple) else value
