@@ -121,10 +121,13 @@ class Maker:
 
     def host(self) -> tuple:
         low = self.r.randint(0, self.n - 1)
-        return self.r.choice(("fill_", "zero_")), self.r.choice(list(self.arrays)), low, self.r.randint(low + 1, self.n)
+        return self.r.choice(("fill_", "zero_")), self.r.choice(self.writable()), low, self.r.randint(low + 1, self.n)
+
+    def writable(self) -> list[str]:
+        return list(self.arrays)
 
     def kernel(self, name: str) -> list[str]:
-        names = self.r.sample(list(self.arrays), len(self.arrays))
+        names = self.r.sample(self.writable(), len(self.writable()))
         own = next(a for a in names if self.arrays[a] == len(self.tids))
         rest = [a for a in names if a != own]
         self.add = rest.pop() if self.r.random() < 0.6 else None
