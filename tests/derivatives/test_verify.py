@@ -133,9 +133,11 @@ def test_every_program_of_the_corpus_passes(program: Program):
 
     try:
         if isinstance(made, wb.Kernel):
-            assert wb.gradcheck(made, program.dim, list(arrays.values()))
+            report = wb.gradcheck(made, program.dim, list(arrays.values()))
         else:
-            assert wb.gradcheck(whole_program, inputs=list(arrays.values()))
+            report = wb.gradcheck(whole_program, inputs=list(arrays.values()))
+        ties = program.name == "extremes_that_feed_a_loss"  # its second launch starts where the first has put a tie
+        assert not report.wrong and bool(report) is not ties
     except wb.GradientError as error:
         assert error.slug == "gradcheck-vacuous", str(error)
         assert program.name in ("function_floor", "function_trunc", "an_array_overwritten_by_constants")

@@ -237,11 +237,6 @@ class ValueAndGrad:
                 f"{self.__name__} returned a {type(loss).__name__}; it must return an array of one element.",
                 slug="loss-shape", instead="return loss",
             )  # fmt: skip
-        if _count(loss) != 1:
-            raise GradientError(
-                f"{self.__name__} returned an array of {loss.dtype}, shape {loss.shape}; a loss is one number.",
-                slug="loss-shape", instead="return wb.utils.array_sum(...), or a kernel that adds up by wb.atomic_add",
-            )  # fmt: skip
         for k, a in zip(picked, inputs, strict=True):
             if not self.tape.has_touched(a.span):
                 raise GradientError(
@@ -249,6 +244,11 @@ class ValueAndGrad:
                     slug="unused-argument", why="What NumPy does with its values is on no tape.",
                     instead="wb.launch(kernel, dim, inputs=[x], ...), with the array itself",
                 )  # fmt: skip
+        if _count(loss) != 1:
+            raise GradientError(
+                f"{self.__name__} returned an array of {loss.dtype}, shape {loss.shape}; a loss is one number.",
+                slug="loss-shape", instead="return wb.utils.array_sum(...), or a kernel that adds up by wb.atomic_add",
+            )  # fmt: skip
         self.tape.backward(loss)
         return float(np.ravel(read_values(loss))[0])
 

@@ -31,6 +31,19 @@ class Row:
     adjoint: float = 0.0
     measured: float = 0.0
     wrong: bool = False
+    not_finite: int = 0
+
+    @property
+    def verdict(self) -> str:
+        """WRONG, or `not finite` (the adjoint gives inf or NaN somewhere and differences cannot say that it is wrong),
+        or `not measurable` (nothing could be compared); else `ok`, with the number of elements not measured."""
+        if self.wrong:
+            return "WRONG"
+        if self.not_finite:
+            return f"{self.not_finite} not finite"
+        if not self.compared:
+            return "not measurable"
+        return f"ok, {self.skipped} not measurable" if self.skipped else "ok"
 
     def add(self, got: float, want: float, wrong: bool, index: tuple[int, ...] | None) -> None:
         """One comparison. What is not finite on both sides is wrong."""
@@ -48,7 +61,11 @@ class Row:
 
 @dataclass
 class Report:
-    """What `gradcheck` found: true if everything compared agrees. Prints as a table, also in a notebook."""
+    """What `gradcheck` found. Prints as a table, also in a notebook.
+
+    True if every row was compared and agrees: false where one is wrong, has a gradient that is not finite, or could not
+    be measured at all. Single elements that could not be measured (at a kink, say) are counted in `skipped`.
+    """
 
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -56,7 +73,7 @@ class Report:
     HEAD = ("launch", "input", "compared", "skipped", "max abs", "max rel", "worst", "adjoint", "differences", "")
 
     def __bool__(self) -> bool:
-        return not self.wrong and any(r.compared for r in self.rows)
+        return bool(self.rows) and all(r.verdict.startswith("ok") for r in self.rows)
 
     @property
     def wrong(self) -> list[Row]:
@@ -68,7 +85,7 @@ class Report:
             (
                 r.launch, r.input, str(r.compared), str(r.skipped), f"{r.max_abs:.2e}", f"{r.max_rel:.2e}",
                 "" if r.worst is None else str(r.worst), f"{r.adjoint:.8g}", f"{r.measured:.8g}",
-                "WRONG" if r.wrong else "ok" if r.compared else "not measurable",
+                r.verdict,
             )
             for r in self.rows
         ]  # fmt: skip

@@ -2,7 +2,8 @@
 
 Everything runs on private copies, in float64 unless asked otherwise: the programs are the user's, widened, so that
 differences tell ten digits. A derivative that differences cannot measure (a kink, a branch that flips, noise) is
-reported as such and never counted as right. A check that compared nothing, or zeros only, is an error, not a success.
+reported as such and never counted as right (`differences`). A check that compared nothing, or zeros only, is an error,
+not a success.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from ..tapes.jvp import on_device, passing, shadow_of, value_of
 from ..tapes.reverse import walk
 from ..tapes.tally import tally
 from ..tapes.tape import Tape
+from .differences import UNSURE, WRONG, verdict
 from .func_grad_check import check_rule as check_rule
 from .report import Report, Row, refuse_vacuous
 from .sweep import spread
@@ -75,8 +77,10 @@ def gradcheck(
     rtol, atol allowed error, relative to the derivative and to the outputs. By default 1e-6, 1e-9 (3e-2, 1e-5).
 
     Inputs are copied; nothing of the user is changed. Every float of `inputs` and `outputs` is an input, every float
-    that a launch writes is an output. Returns a `Report`; with `raise_exception` a wrong gradient raises GradientError
-    [gradcheck] that names launch, input and element. A check that compares nothing, or only zeros, always raises.
+    that a launch writes is an output. Returns a `Report`; with `raise_exception` a gradient that is wrong or not finite
+    raises GradientError [gradcheck] that names launch, input and element. A check that compares nothing, or only zeros,
+    always raises. Where differences cannot decide (rounding, a kink at the input itself) the verdict is `not
+    measurable`, which is not a pass: the report is then false, though `report.wrong` is empty.
 
     Use it in the tests of a simulation, and first when a gradient looks odd: it names the launch that is wrong.
 
@@ -108,7 +112,19 @@ def gradcheck(
     refuse_vacuous(report)
     if raise_exception and report.wrong:
         raise _disagreement(report)
+    if raise_exception and any(r.not_finite for r in report.rows):
+        raise _not_finite(report)
     return report
+
+
+def _not_finite(report: Report) -> GradientError:
+    r = next(r for r in report.rows if r.not_finite)
+    return GradientError(
+        f"the gradient is not finite in {r.launch}, input {r.input!r}: {r.not_finite} elements are inf or NaN, and"
+        " differences cannot tell what they should be.",
+        slug="gradcheck", where=r.where, why=str(report),
+        instead="other inputs, or raise_exception=False and the rows of the report",
+    )  # fmt: skip
 
 
 def _disagreement(report: Report) -> GradientError:
@@ -288,19 +304,30 @@ class _Measure:
 
     def slope(self, name: str, v: np.ndarray) -> tuple[float, bool]:
         """The derivative in direction v, and whether the differences agree among themselves."""
-        x = read_values(self.case.inputs[name]).astype(np.float64)
-        moved = np.abs(x[v != 0])
-        moved = moved[np.isfinite(moved)]
-        h = self.rules.eps * (float(moved.max()) if moved.size and moved.max() > 0 else 1.0)
+        h = self.step(name, v)
         one, two, half, half_two = (self.loss(name, v * s) for s in (h, -h, h / 2, -h / 2))
         wide_, narrow = (one - two) / (2 * h), (half - half_two) / h
         best = (4 * narrow - wide_) / 3
         bend, half_bend = abs(one + two) / h, abs(half + half_two) / (h / 2)  # halves where smooth, stays at a kink
         scale = max(abs(best), abs(wide_)) + 1e-300
-        noise = 1e-15 if self.rules.widened else 1e-6
-        kink = half_bend > 0.75 * bend and half_bend > 1e-4 * scale + 8 * noise * self.size / h
-        rough = abs(wide_ - narrow) > 1e-3 * scale + 8 * noise * self.size / h
+        kink = half_bend > 0.75 * bend and half_bend > 1e-4 * scale + self.noise / h
+        rough = abs(wide_ - narrow) > 1e-3 * scale + self.noise / h
         return best, np.isfinite(best) and not kink and not rough
+
+    def step(self, name: str, v: np.ndarray) -> float:
+        """How far to go in direction v: relative to the largest number that is moved."""
+        moved = np.abs(read_values(self.case.inputs[name]).astype(np.float64)[v != 0])
+        moved = moved[np.isfinite(moved)]
+        return self.rules.eps * (float(moved.max()) if moved.size and moved.max() > 0 else 1.0)
+
+    @property
+    def noise(self) -> float:
+        """What rounding alone may do to `loss`, seen from the outputs."""
+        return 8 * (1e-15 if self.rules.widened else 1e-6) * self.size
+
+    def verdict(self, name: str, v: np.ndarray, got: float) -> tuple[str, float]:
+        """What many steps say about `got` being the derivative in direction v."""
+        return verdict(lambda t: self.loss(name, v * t), got, self.step(name, v), self.noise, self.rules.rtol)
 
 
 def _check_case(case: Case, rules: _Rules, rng: np.random.Generator) -> list[Row]:
@@ -317,11 +344,14 @@ def _check_case(case: Case, rules: _Rules, rng: np.random.Generator) -> list[Row
 
 def _check_input(measure: _Measure, name: str, row: Row, rng: np.random.Generator) -> None:
     g = measure.gradients[name]
+    bad = np.argwhere(~np.isfinite(g))
+    row.not_finite = max(row.not_finite, len(bad))
     if not measure.rules.full:
         v = rng.uniform(0.5, 1.0, g.shape) * rng.choice([-1, 1], g.shape)
         if _compare(measure, name, row, v, None):
             return
-    for index in _suspects(measure, name):
+    suspects = _suspects(measure, name)
+    for index in dict.fromkeys([*(tuple(map(int, b)) for b in bad[:1]), *suspects]):
         one = np.zeros(g.shape)
         one[index] = 1
         if not _compare(measure, name, row, one, index):
@@ -337,8 +367,13 @@ def _compare(measure: _Measure, name: str, row: Row, v: np.ndarray, index: tuple
     noise, size = measure.rules.atol * measure.size, max(abs(got), abs(want))
     wrong = not abs(got - want) <= measure.rules.rtol * size + noise
     blind = not wrong and 0 < size < BLIND * noise  # agreement that close is no news
-    if not sure or blind or (index is None and wrong):
-        return False
+    if not sure or blind or wrong:
+        if index is None:
+            return False
+        said, measured = measure.verdict(name, v, got)
+        if said == UNSURE:
+            return False
+        wrong, want = said == WRONG, measured
     row.add(got, want, wrong, index)
     return True
 

@@ -1,0 +1,111 @@
+"""What differences can say about one derivative: that it is right, that it is wrong, or nothing.
+
+A step that is too long meets kinks and curvature, one that is too short drowns in rounding. So there are many, each a
+quarter of the one before, each with one-sided and central slopes and a bar: how far off they may be by what they show
+themselves. A verdict needs three steps in a row that agree far better than they differ from what is asked about.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+FACTOR = 4.0
+DOWN, UP = 10, 3  # how many steps shorter, and longer, than the first
+RIGHT, WRONG, UNSURE = "right", "wrong", "not measurable"
+
+
+@dataclass(frozen=True)
+class Slope:
+    """At one step: the derivative lies between `low` and `high` (not equal at a kink), give or take `bar`."""
+
+    step: float
+    low: float
+    high: float
+    bar: float
+    moved: tuple[bool, bool]  # did anything change to the left, to the right
+
+    def off(self, value: float) -> float:
+        """How far a value lies outside."""
+        return max(self.low - value, value - self.high, 0.0)
+
+
+def slope(f: Callable[[float], float], step: float, noise: float) -> Slope:
+    """Slopes at 0 of a function with f(0) = 0 and values known to `noise`."""
+    with np.errstate(all="ignore"):
+        right, left = (f(step), f(step / 2)), (-f(-step), -f(-step / 2))
+        (after, after_bar), (before, before_bar) = _one_sided(*right, step), _one_sided(*left, step)
+        floor = noise / step
+        moved = any(left), any(right)
+        if abs(after - before) > 2 * (after_bar + before_bar + floor):
+            low, high = sorted((before, after))
+            return Slope(step, low, high, max(after_bar, before_bar) + floor, moved)
+        wide, narrow = (right[0] + left[0]) / (2 * step), (right[1] + left[1]) / step
+        best = (4 * narrow - wide) / 3
+        return Slope(step, best, best, abs(best - narrow) + floor, moved)
+
+
+def _one_sided(whole: float, half: float, step: float) -> tuple[float, float]:
+    """Second order from two points, and its distance from first order."""
+    value = (4 * half - whole) / step
+    return value, abs(value - 2 * half / step)
+
+
+def verdict(f: Callable[[float], float], got: float, step: float, noise: float, rtol: float) -> tuple[str, float]:
+    """Is `got` the slope of f at 0: RIGHT, WRONG or UNSURE, and the slope that was measured best.
+
+    f(0) = 0. `step`: the first one. `rtol`: the relative error that a right derivative may have.
+    """
+    found: list[Slope] = []
+    for k in [*range(DOWN + 1), *range(-1, -UP - 1, -1)]:
+        found.append(slope(f, step / FACTOR**k, noise))
+        found.sort(key=lambda s: s.step)
+        usable = [s for s in found if np.isfinite(s.bar) and not _plateau(s, found)]
+        if any(_agrees(s, got, rtol) for s in usable):
+            return RIGHT, got
+        for three in zip(usable, usable[1:], usable[2:], strict=False):
+            if _disagree(three, got, rtol):
+                return WRONG, min((three[0].low, three[0].high), key=lambda side: abs(side - got))
+        if len(found) == 3 and _kink_here(found, got):
+            break
+    usable = [s for s in found if np.isfinite(s.bar)]
+    best = min(usable, key=lambda s: s.bar, default=None)
+    return UNSURE, float("nan") if best is None else (best.low + best.high) / 2
+
+
+def _plateau(s: Slope, found: list[Slope]) -> bool:
+    """Nothing moves at this step, yet both sides move at a longer one: steps of rounding, not a flat place."""
+    return not any(s.moved) and any(all(longer.moved) for longer in found if longer.step > s.step)
+
+
+def _kink_here(found: list[Slope], got: float) -> bool:
+    """Both sides are straight, with slopes of their own, and what is asked about lies between them."""
+    between = all(s.low < s.high and s.off(got) <= s.bar for s in found)
+    return between and max(np.ptp([s.low for s in found]), np.ptp([s.high for s in found])) < 1e-6 * (
+        found[0].high - found[0].low
+    )
+
+
+def _agrees(s: Slope, got: float, rtol: float) -> bool:
+    if got == 0 and not any(s.moved):
+        return True
+    size = max(abs(got), abs(s.low))
+    return s.low == s.high and s.off(got) <= rtol * size and s.bar <= 1e-3 * size
+
+
+def _disagree(three: tuple[Slope, ...], got: float, rtol: float) -> bool:
+    """Three steps in a row that tell the same and leave `got` far outside."""
+    if any(b.step > 1.01 * FACTOR * a.step for a, b in itertools.pairwise(three)):
+        return False
+    if not np.isfinite(got):
+        size = max(max(abs(s.low), abs(s.high)) for s in three)
+        off = 1e-2 * size
+        outside = size > 0 and all(s.low == s.high for s in three)
+    else:
+        off = min(s.off(got) for s in three)
+        outside = all(s.off(got) > 10 * s.bar + rtol * max(abs(got), abs(s.low), abs(s.high)) for s in three)
+    spread = max(np.ptp([s.low for s in three]), np.ptp([s.high for s in three]), max(s.bar for s in three))
+    return outside and bool(10 * spread < off)
