@@ -87,6 +87,23 @@ def test_a_program_computes_on_an_emulated_gpu_what_the_interpreter_does(name, t
         np.testing.assert_allclose(got[key], values, rtol=1e-10, atol=1e-10, err_msg=key)
 
 
+@wb.kernel
+def chosen(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    v = wb.vec2(wb.exp(x[i]), x[i])
+    y[i] = wb.where(x[i] > 20.0, x[i], wb.log(1.0 + v[0]) + wb.dot(v, v) * wb.length(v))
+
+
+def test_an_adjoint_of_zero_passes_an_infinite_slope_as_zero(texts):
+    wb.config.backend = "c"
+    x, y = wb.array([113.0, 200.0], dtype=float, requires_grad=True), wb.zeros(2, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(chosen, 2, [x], [y])
+    tape.backward(grads={y: wb.ones(2, dtype=float)})
+    np.testing.assert_array_equal(x.grad.numpy(), [1.0, 1.0])
+    assert len(texts) == 2
+
+
 def weighted() -> wb.Kernel:
     """A new one each time, so that nothing is compiled yet."""
 

@@ -89,7 +89,7 @@ class _Printer:
         written = _WRITTEN.get(stmt.row)
         if written is not None:
             return written(self, stmt)
-        row, args = stmt.row, stmt.args
+        row, args = stmt.row.shown or stmt.row, stmt.args
         if row.sign and row not in ATOMICS:
             return row.sign + self.use(args[0]) if len(args) == 1 else f" {row.sign} ".join(map(self.use, args))
         shown = [] if stmt.attr is None or row is control.STACK else [str(stmt.attr)]

@@ -1,4 +1,4 @@
-"""Activity analysis: which values of a kernel have a derivative, which may be infinite, which reach active memory.
+"""Activity analysis: which values of a kernel have a derivative, and which reach active memory.
 
 (Griewank & Walther, Evaluating Derivatives, 2nd ed. 2008, section 6.2: a value is active if it is both varied, that is
 depends on an active input, and useful, that is influences an active output.)
@@ -67,19 +67,6 @@ def _varied_by_call(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> l
     if stmt.attr.grad is not None:
         inputs = [a in varied if not isinstance(a.type, Array) else root(a).name in active for a in stmt.args]
         found += [o for o in stmt.outs if is_float(o.type) and any(inputs)]
-    return found
-
-
-def risky(stmts: list[Stmt]) -> set[Value]:
-    """Values that may be infinite or NaN although the memory they come from is not."""
-    found: set[Value] = set()
-    size = -1
-    while size != len(found):
-        size = len(found)
-        for stmt in stmts:
-            if (stmt.row.unbounded and is_float(stmt.outs[0].type)) or any(s in found for s in stmt.operands):
-                found.update(o for o in stmt.outs if is_float(o.type))
-                found.update(p for r in stmt.regions for p in r.params if is_float(p.type))
     return found
 
 

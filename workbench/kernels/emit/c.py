@@ -12,8 +12,8 @@ import re
 from ...errors import Where
 from ..ir import Function
 from ..ops import memory as rows
+from ..ops import prelude
 from ..ops.row import Row
-from ..ops.scalar import prelude
 from ..passes.fewer_branches import fewer_branches
 from ..types import Scalar
 from . import blocks
@@ -47,6 +47,8 @@ typedef __UINT32_TYPE__ uint32_t; typedef __UINT64_TYPE__ uint64_t;
 int printf(const char *, ...);
 void *realloc(void *, __SIZE_TYPE__);
 void free(void *);
+double wb_pow(double, double) __asm__("pow") __attribute__((const));
+float wb_powf(float, float) __asm__("powf") __attribute__((const));
 """
 
 CHECKS = """\

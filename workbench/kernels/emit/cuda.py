@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 from ...errors import KernelError, Where
 from ..ir import Function, Stmt, Value, used, walk
-from ..ops import control
+from ..ops import control, prelude
 from ..ops import memory as rows
 from ..ops.row import Effect, Row
-from ..ops.scalar import prelude
 from ..types import Array, Composite, Scalar, Type, float16, float32, float64, int32, uint32, uint64
 from .body import Body, Memory
 from .c import TURNS, after, head, plain
@@ -36,6 +35,8 @@ typedef unsigned long long uint64_t;
 #define WB_NAN __longlong_as_double(0x7ff8000000000000LL)
 #define WB_NANF __int_as_float(0x7fc00000)
 #define WB_AT(T, p, offset) (*(T *)((char *)(p) + (offset)))
+#define wb_pow pow
+#define wb_powf powf
 """
 
 # float16 is stored as 16 bits and computed as float; the conversions are single instructions.

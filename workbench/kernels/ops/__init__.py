@@ -10,12 +10,12 @@ Nothing outside this folder lists operations by name or asks for the name of a r
 from __future__ import annotations
 
 from . import control, matrices, memory, quaternions, random, scalar, vectors
+from .c_text import PRELUDES, prelude
 from .conversions import construct, convert
 from .functions import BUILTINS, PYTHON
 from .operators import binary, compare, unary
 from .random import STATEFUL
 from .row import NO_GRADIENT, ROWS, Effect, Row, refuse, row
-from .scalar import PRELUDES, prelude
 from .warp_names import REFUSED, instead_of, why_refused
 
 __all__ = [

@@ -17,9 +17,11 @@ from .row import NO_GRADIENT, ROWS, Row, kind, refuse, row, zero
 from .scalar import (
     ADD,
     DIV,
+    MOVES,
     MUL,
     NEG,
     SUB,
+    TIMES,
     same_type,
 )  # fmt: skip
 
@@ -94,10 +96,71 @@ def linear_tangent(name: str) -> Callable[..., Any]:
 
 def bilinear_tangent(name: str) -> Callable[..., Any]:
     def tangent(ts, y, a, b):
-        first = None if ts[0] is None else ROWS[name](ts[0], b)
-        return plus(first, None if ts[1] is None else ROWS[name](a, ts[1]))
+        product = ROWS[f"{name}_both"]
+        first = None if ts[0] is None else product(ts[0], b)
+        return plus(first, None if ts[1] is None else product(a, ts[1]))
 
     return tangent
+
+
+@dataclass
+class Factor:
+    """A component that is multiplied: where it is `part` of an adjoint, by `times`; what comes of it is part of it."""
+
+    value: Any
+    part: bool
+    times: Row
+
+    def __mul__(self, other):
+        if not isinstance(other, Factor):
+            return Factor(self.value * other, self.part, self.times)
+        if not (self.part or other.part):
+            return Factor(self.value * other.value, False, self.times)
+        g, f = (self, other) if self.part else (other, self)
+        return Factor(self.times(g.value, f.value), True, self.times)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other):
+        return Factor(self.value + other.value, self.part or other.part, self.times)
+
+    def __sub__(self, other):
+        other = other.value if isinstance(other, Factor) else other
+        return Factor(self.value - other, self.part, self.times)
+
+    def __neg__(self):
+        return Factor(-self.value, self.part, self.times)
+
+
+def _passing(expand: Callable[..., Any], parts: tuple[int, ...], times: Row) -> Callable[..., Any]:
+    """`expand` of a row linear in the operands `parts`, by products that a component of exactly 0 passes as 0."""
+
+    def wrapped(*operands, types, out):
+        made = [
+            [Factor(x, k in parts, times) for x in a] if isinstance(a, list) else Factor(a, k in parts, times)
+            for k, a in enumerate(operands)
+        ]
+        result = expand(*made, types=types, out=out)
+        return [x.value for x in result] if isinstance(result, list) else result.value
+
+    return wrapped
+
+
+def passed(of: Row, k: int) -> Row:
+    """`of` for an adjoint as its operand k, in which it is linear: components of exactly 0 count for nothing."""
+    return ROWS[f"{of.name}_{k}"]
+
+
+def passing(of: Row, *places: int) -> None:
+    """Make what `passed` gives for each of `places`, beside the row itself."""
+    for k in places:
+        _variant(of, f"{of.name}_{k}", (k,), TIMES)
+
+
+def _variant(of: Row, name: str, parts: tuple[int, ...], times: Row) -> None:
+    assert of.expand is not None
+    made = {"type": of.type, "expand": _passing(of.expand, parts, times), "shown": of, "exact": of.exact}
+    row(name, **made, adjoint=of.adjoint, tangent=of.tangent, bilinear=of.bilinear, cost=of.cost)
 
 
 @dataclass
@@ -191,4 +254,8 @@ def curved(name: str, **fields: Any) -> Row:
 def multilinear(name: str, operands: int, **fields: Any) -> Row:
     """Linear in its one operand, or in each of its two."""
     tangent = (linear_tangent if operands == 1 else bilinear_tangent)(name)
-    return row(name, tangent=tangent, exact=True, **fields)
+    made = row(name, tangent=tangent, exact=True, **fields)
+    if operands == 2:
+        passing(made, 0, 1)
+        _variant(made, f"{name}_both", (0, 1), MOVES)
+    return made

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ..types import Matrix, Type, Vector, matrix, vector
 from .composite import (
     curved,
@@ -15,15 +13,17 @@ from .composite import (
     multilinear,
     numbers,
     one_type,
+    passed,
     scalars_agree,
     wants,
 )
-from .row import ROWS, kind, like, refuse, row
+from .row import ROWS, kind, refuse, row
 from .scalar import (
     NEG,
+    TIMES,
     same_type,
 )  # fmt: skip
-from .vectors import DOT, EXTRACT, SCALE, sum_of_products, total
+from .vectors import CONSTRUCT, EXTRACT, sum_of_products, total
 
 
 def _grid(m: list, cols: int) -> list[list]:
@@ -58,7 +58,7 @@ def _matvec_type(m: Type, v: Type) -> Type:
 MATVEC = multilinear(
     "matvec", 2, type=numbers("*", _matvec_type), doc="matrix * vector",
     expand=lambda m, v, types, out: [sum_of_products(r, v) for r in _grid(m, types[0].cols)],
-    adjoint=lambda g, y, m, v: (OUTER(g, v), MATVEC(TRANSPOSE(m), g)),
+    adjoint=lambda g, y, m, v: (passed(OUTER, 0)(g, v), passed(MATVEC, 1)(TRANSPOSE(m), g)),
 )  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def _matmul(a, b, types, out):
 
 MATMUL = multilinear(
     "matmul", 2, type=numbers("*", _matmul_type), expand=_matmul, doc="matrix * matrix",
-    adjoint=lambda g, y, a, b: (MATMUL(g, TRANSPOSE(b)), MATMUL(TRANSPOSE(a), g)),
+    adjoint=lambda g, y, a, b: (passed(MATMUL, 0)(g, TRANSPOSE(b)), passed(MATMUL, 1)(TRANSPOSE(a), g)),
 )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def _outer_type(a: Type, b: Type) -> Type:
 
 OUTER = multilinear(
     "outer", 2, type=numbers("outer", _outer_type), expand=lambda a, b, types, out: [x * y for x in a for y in b],
-    adjoint=lambda g, y, a, b: (MATVEC(g, b), MATVEC(TRANSPOSE(g), a)),
+    adjoint=lambda g, y, a, b: (passed(MATVEC, 0)(g, b), passed(MATVEC, 0)(TRANSPOSE(g), a)),
     doc="outer(a: vector, b: vector) -> matrix a b^T.",
 )  # fmt: skip
 
@@ -110,7 +110,7 @@ def square(name: str, result: Callable[[Matrix], Type], sizes: tuple[int, ...] =
 TRACE = multilinear(
     "trace", 1, type=numbers("trace", square("trace", lambda t: t.scalar)), doc="trace(m: square matrix) -> scalar.",
     expand=lambda m, types, out: total(m[:: types[0].cols + 1]),
-    adjoint=lambda g, y, m: (SCALE(like(m, kind(m), np.eye(kind(m).rows)), g),),  # type: ignore[attr-defined]
+    adjoint=lambda g, y, m: (DIAG(CONSTRUCT(*[g] * kind(m).rows, attr=vector(kind(m).rows, kind(g)))),),  # type: ignore
 )  # fmt: skip
 GET_DIAG = multilinear(
     "get_diag", 1, type=square("get_diag", lambda t: vector(t.rows, t.scalar)),
@@ -174,7 +174,7 @@ def _inverse(m, types, out):
 
 
 def _flat_inverse(t, y):
-    return NEG(MATMUL(MATMUL(y, t), y))
+    return NEG(passed(MATMUL, 0)(passed(MATMUL, 1)(y, t), y))
 
 
 _SIZES = (2, 3, 4)
@@ -186,12 +186,12 @@ COFACTORS = curved(
 DETERMINANT = row(
     "determinant", type=floating("determinant", square("determinant", lambda t: t.scalar, _SIZES)),
     expand=lambda m, types, out: _det(_grid(m, types[0].cols)),
-    adjoint=lambda g, y, m: (SCALE(COFACTORS(m), g),), exact=True,
-    tangent=lambda ts, y, m: None if ts[0] is None else DOT(COFACTORS(m), ts[0]),
+    adjoint=lambda g, y, m: (TIMES(g, COFACTORS(m)),), exact=True,
+    tangent=lambda ts, y, m: None if ts[0] is None else ROWS["dot_both"](ts[0], COFACTORS(m)),
     doc="determinant(m: 2x2, 3x3 or 4x4 float matrix) -> scalar.",
 )  # fmt: skip
 INVERSE = row(
-    "inverse", type=floating("inverse", square("inverse", lambda t: t, _SIZES)), expand=_inverse, unbounded=True,
+    "inverse", type=floating("inverse", square("inverse", lambda t: t, _SIZES)), expand=_inverse,
     adjoint=lambda g, y, m: (_flat_inverse(g, TRANSPOSE(y)),), exact=True, cost=8,
     tangent=lambda ts, y, m: None if ts[0] is None else _flat_inverse(ts[0], y),
     doc="inverse(m: 2x2, 3x3 or 4x4 float matrix) -> matrix; not finite where m is singular.",

@@ -11,6 +11,8 @@ from .composite import (
     floating,
     multilinear,
     one_type,
+    passed,
+    passing,
     scalars_agree,
     wants,
 )
@@ -20,6 +22,7 @@ from .scalar import (
     ADD,
     COS,
     SIN,
+    TIMES,
 )  # fmt: skip
 from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, SCALE, cross_product, sum_of_products
 
@@ -41,7 +44,7 @@ def _quat_mul(a, b, types=None, out=None):
 
 QUAT_MUL = multilinear(
     "quat_mul", 2, type=_quats("*", lambda t: t), expand=_quat_mul, doc="quaternion * quaternion",
-    adjoint=lambda g, y, a, b: (QUAT_MUL(g, QUAT_INVERSE(b)), QUAT_MUL(QUAT_INVERSE(a), g)),
+    adjoint=lambda g, y, a, b: (passed(QUAT_MUL, 0)(g, QUAT_INVERSE(b)), passed(QUAT_MUL, 1)(QUAT_INVERSE(a), g)),
 )  # fmt: skip
 QUAT_INVERSE = multilinear(
     "quat_inverse", 1, type=_quats("quat_inverse", lambda t: t), adjoint=lambda g, y, q: (QUAT_INVERSE(g),),
@@ -80,24 +83,31 @@ def _quat(u: Any, w: Any) -> Any:
     return CONSTRUCT(*[EXTRACT(u, attr=(i,)) for i in range(3)], w, attr=quaternion(kind(w)))
 
 
+def _with(g: Any, v: Any) -> Any:
+    """The scalar product of an adjoint and a vector."""
+    return passed(DOT, 0)(g, v)
+
+
 def _adjoint_rotate(g: Any, q: Any, v: Any, sign: float) -> Any:
     u, w = _parts(q)
-    turn = CROSS(v, g)
-    dw = 4.0 * w * DOT(v, g) + sign * 2.0 * DOT(u, turn)
-    du = ADD(SCALE(turn, sign * 2.0 * w), SCALE(ADD(SCALE(g, DOT(u, v)), SCALE(v, DOT(u, g))), 2.0))
+    turn = passed(CROSS, 1)(v, g)
+    dw = TIMES(_with(g, v), 4.0 * w) + sign * 2.0 * _with(turn, u)
+    du = ADD(TIMES(turn, sign * 2.0 * w), SCALE(ADD(TIMES(g, DOT(u, v)), TIMES(_with(g, u), v)), 2.0))
     return _quat(du, dw)
 
 
 QUAT_ROTATE = curved(
     "quat_rotate", type=_rotate_type("quat_rotate"), expand=lambda q, v, types, out: _rotate(q, v),
-    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, 1.0), QUAT_ROTATE_INV(q, g)), exact=True,
+    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, 1.0), passed(QUAT_ROTATE_INV, 1)(q, g)), exact=True,
     doc="quat_rotate(q: quaternion, v: vec3) -> vec3: v turned by q, which should have length 1.",
 )  # fmt: skip
 QUAT_ROTATE_INV = curved(
     "quat_rotate_inv", type=_rotate_type("quat_rotate_inv"), expand=lambda q, v, types, out: _rotate(q, v, -1),
-    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, -1.0), QUAT_ROTATE(q, g)), exact=True,
+    adjoint=lambda g, y, q, v: (_adjoint_rotate(g, q, v, -1.0), passed(QUAT_ROTATE, 1)(q, g)), exact=True,
     doc="quat_rotate_inv(q: quaternion, v: vec3) -> vec3: v turned back by q, which should have length 1.",
 )  # fmt: skip
+passing(QUAT_ROTATE, 1)
+passing(QUAT_ROTATE_INV, 1)
 
 
 def _quat_matrix(q, types, out):
@@ -114,8 +124,8 @@ def _quat_matrix(q, types, out):
 def _adjoint_quat_matrix(g, y, q):
     u, w = _parts(q)
     axial = AXIAL(g)
-    du = ADD(SCALE(axial, 2.0 * w), SCALE(MATVEC(ADD(g, TRANSPOSE(g)), u), 2.0))
-    return (_quat(du, 4.0 * w * TRACE(g) + 2.0 * DOT(u, axial)),)
+    du = ADD(TIMES(axial, 2.0 * w), SCALE(passed(MATVEC, 0)(ADD(g, TRANSPOSE(g)), u), 2.0))
+    return (_quat(du, TIMES(TRACE(g), 4.0 * w) + 2.0 * _with(axial, u)),)
 
 
 QUAT_TO_MATRIX = curved(
@@ -140,7 +150,7 @@ def _axis_angle(axis, angle, types, out):
 def _adjoint_axis_angle(g, y, axis, angle):
     u, w = _parts(g)
     s, c = SIN(0.5 * angle), COS(0.5 * angle)
-    return SCALE(u, s), 0.5 * (DOT(u, axis) * c - w * s)
+    return TIMES(u, s), 0.5 * (TIMES(_with(u, axis), c) - TIMES(w, s))
 
 
 QUAT_FROM_AXIS_ANGLE = curved(

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..types import Scalar, Type, float32, int32, is_int, uint32
+from .c_text import helper
 from .row import kind, refuse, row, stop
-from .scalar import ADD, CAST, COS, LOG, PYMOD, RSHIFT, SQRT, SUB, helper
+from .scalar import ADD, CAST, COS, LOG, PYMOD, RSHIFT, SQRT, SUB
 
 helper(
     "wb_pcg",

@@ -73,23 +73,25 @@ class Row:
                              as itself; -> list of the result's components (or one scalar); Python numbers may be
                              among them
     adjoint(g, y, *args, attr?)  -> one gradient per argument (None: no gradient flows there), NO_GRADIENT, or None when
-                             the derivative is zero everywhere
+                             the derivative is zero everywhere. Components of g that are exactly 0 count for nothing,
+                             whatever the partial derivative is: what is made of g is multiplied by `times`, divided by
+                             `over`, and goes through `passed(row, k)` of rows over components
     tangent(ts, y, *args, attr?) -> tangent of the result (None: zero); ts holds None for arguments without a tangent.
                              Scalar and elementwise rows without one get it from the adjoint (see `diagonal`)
     elementwise              maps over components; a scalar argument beside composites serves every component
-    unbounded                a partial derivative may be infinite: it is skipped where its incoming adjoint is exactly 0
     cut                      no gradient passes, and that is meant: no finding and no comparison calls it a mistake
     fused(stmt)              -> a statement or None: the one whose derivative rule to use in place of this one's, where
                              that and the rule of what made its arguments would give 0 * inf, or a needless quotient
     whole                    the row that takes over for composites (`eq` of vectors is one bool)
+    shown                    the row as which it is printed: the same but for the zeros of adjoints
     sign                     how it is written: between two operands, before one, between a cell and a value
     update                   of an atomic: what the cell holds afterwards, from what it held and the values given;
                              `c` says the same in C
     adds                     its `update` adds or subtracts: in whatever order threads do it, it comes to the same
 
     Facts by which passes choose; what nobody has said does not hold, so a new row is treated with care:
-    linear                   linear in its float arguments together: adjoints and tangents pass it as a whole, unguarded
-    bilinear                 linear in each of two arguments: a partial derivative needs no guard against its own
+    linear                   linear in its float arguments together: adjoints and tangents pass it as a whole
+    bilinear                 linear in each of two arguments
     exact                    a float result has the same bits from NumPy and from any compiler without contraction
     moves                    hands values on as they are: nothing is rounded, in float16 either
     cheap                    sooner worked out again than stored and loaded
@@ -109,10 +111,10 @@ class Row:
     tangent: Callable[..., Any] | None = None
     effect: Effect = Effect.PURE
     elementwise: bool = False
-    unbounded: bool = False
     cut: bool = False
     typed_by_attr: bool = False
     whole: Row | None = None
+    shown: Row | None = None
     fused: Callable[..., Any] | None = None
     sign: str = ""
     update: Callable[..., Any] | None = None

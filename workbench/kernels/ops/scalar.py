@@ -16,21 +16,28 @@ import numpy as np
 
 from .. import ir
 from ..types import (
-    SCALARS,
     Composite,
     Matrix,
     Scalar,
     Type,
     Vector,
     bool_,
-    float32,
-    float64,
     is_float,
     is_int,
     matrix,
     quaternion,
     vector,
 )  # fmt: skip
+from .c_text import (
+    c_abs,
+    c_cast,
+    c_div,
+    c_floordiv,
+    c_lshift,
+    c_pymod,
+    c_rshift,
+    c_small,
+)
 from .row import ROWS, Row, diagonal, kind, refuse, row, zero
 
 # ---- type rules
@@ -134,117 +141,7 @@ def _rule_shift(name: str) -> Callable[..., Type]:
     return rule
 
 
-# ---- C text
-
-PRELUDES: dict[str, str] = {}
-
-
-def helper(name: str, text: str) -> None:
-    """Enter a C function; `WB_FN` is defined by the emitter: static inline, or __device__ too."""
-    PRELUDES[name] = f"WB_FN {text}\n"
-
-
-def prelude(text: str) -> str:
-    """The helper functions that `text` calls, in the order in which they may stand."""
-    return "".join(code for name, code in PRELUDES.items() if f"{name}(" in text)
-
-
-def _conversions() -> None:
-    for source, suffix in ((float32, "f"), (float64, "")):
-        for t in SCALARS:
-            if t.kind not in "iu":
-                continue
-            top = 2 ** (t.bits - (t.kind == "i"))
-            low = (
-                f"x < -{float(top)!r}{suffix} ? ({t.c})({-top + 1}LL - 1)" if t.kind == "i" else f"x <= 0.0{suffix} ? 0"
-            )
-            high = f"x >= {float(top)!r}{suffix} ? ({t.c}){top - 1}{'ULL' if t.kind == 'u' else 'LL'}"
-            name = f"wb_{t.name}_from_{source.name}"
-            helper(name, f"{t.c} {name}({source.c} x) {{ return x != x ? 0 : {low} : {high} : ({t.c})x; }}")
-
-
-def _float_division() -> None:
-    for c, f in (("float", "f"), ("double", "")):
-        helper(
-            f"wb_pymod{f}",
-            f"{c} wb_pymod{f}({c} a, {c} b) {{ {c} r = fmod{f}(a, b); "
-            f"return r == 0 ? copysign{f}(r, b) : (b < 0) != (r < 0) ? r + b : r; }}",
-        )
-        helper(
-            f"wb_floordiv{f}",
-            f"{c} wb_floordiv{f}({c} a, {c} b) {{ if (b == 0) return a / b; {c} r = fmod{f}(a, b), q = (a - r) / b; "
-            f"if (r != 0 && (b < 0) != (r < 0)) q -= 1; {c} n = floor{f}(q); if (q - n > ({c})0.5) n += 1; "
-            f"return q == 0 ? copysign{f}(({c})0, a / b) : n; }}",
-        )
-
-
-_conversions()
-_float_division()
-
-
-def _c_small(template: str) -> Callable[..., str]:
-    """C computes small integers as int: bring the result back."""
-
-    def c(types, *texts):
-        text = template.format(*texts)
-        return f"({types[0].c})({text})" if types[0].kind in "iu" and types[0].bits < 32 else text
-
-    return c
-
-
-def _c_div(quotient: str, at_minus_one: str, float_c: str) -> Callable[..., str]:
-    """Integer division without traps: 0 for a zero divisor; -1 apart, as INT_MIN / -1 does not fit."""
-
-    def c(types, a, b):
-        t = types[0]
-        if t.kind == "f":
-            return float_c.format(a, b, f="" if t.bits == 64 else "f")
-        body = quotient.format(a, b)
-        if t.kind == "i":
-            negated = f"({t.c})(0u - (u{t.c}){a})" if t.bits <= 32 else f"({t.c})(0ull - (u{t.c}){a})"
-            body = f"{b} == -1 ? {at_minus_one.format(negated)} : {body}"
-        return f"({t.c})({b} == 0 ? 0 : {body})"
-
-    return c
-
-
-def _c_floordiv(types, a, b):
-    floor = "{0} / {1}" if types[0].kind == "u" else "{0} / {1} - ({0} % {1} != 0 && ({0} < 0) != ({1} < 0))"
-    return _c_div(floor, "{0}", "wb_floordiv{f}({0}, {1})")(types, a, b)
-
-
-def _c_pymod(types, a, b):
-    mod = "{0} % {1}" if types[0].kind == "u" else "{0} % {1} + ({0} % {1} != 0 && ({0} < 0) != ({1} < 0) ? {1} : 0)"
-    return _c_div(mod, "0", "wb_pymod{f}({0}, {1})")(types, a, b)
-
-
-def _c_cast(types, x, attr):
-    source, target = types[0], attr
-    if source is target:
-        return x
-    if target.kind == "b":
-        return f"({x} != 0)"
-    if source.kind == "f" and target.kind in "iu":
-        return f"wb_{target.name}_from_{'float64' if source.bits == 64 else 'float32'}({x})"
-    return f"({target.c}){x}"
-
-
-def _c_lshift(types, a, n):
-    t = types[0]
-    wide = "uint64_t" if t.bits == 64 else "uint32_t"
-    return f"({t.c})(({wide}){a} << ({n} & {t.bits - 1}))"
-
-
-def _c_rshift(types, a, n):
-    return f"({types[0].c})({a} >> ({n} & {types[0].bits - 1}))"
-
-
-def _c_abs(types, x):
-    t = types[0]
-    if t.kind == "f":
-        return f"fabs{'' if t.bits == 64 else 'f'}({x})"
-    return x if t.kind == "u" else f"({t.c})({x} < 0 ? -{x} : {x})"
-
+# ---- facts that rows share
 
 # One instruction, rounded alike everywhere.
 _SIMPLE: dict[str, Any] = {"exact": True, "cheap": True, "eager": True}
@@ -316,13 +213,13 @@ GATE = row(
 
 # ---- arithmetic
 
-ADD = row("add", type=_rule_numbers("+"), elementwise=True, meaning=lambda a, b: a + b, c=_c_small("{0} + {1}"),
+ADD = row("add", type=_rule_numbers("+"), elementwise=True, meaning=lambda a, b: a + b, c=c_small("{0} + {1}"),
           adjoint=lambda g, y, a, b: (g, g), linear=True, sign="+", **_SIMPLE,
           doc="add(a: T, b: T) -> T; whole numbers wrap.")  # fmt: skip
-SUB = row("sub", type=_rule_numbers("-"), elementwise=True, meaning=lambda a, b: a - b, c=_c_small("{0} - {1}"),
+SUB = row("sub", type=_rule_numbers("-"), elementwise=True, meaning=lambda a, b: a - b, c=c_small("{0} - {1}"),
           adjoint=lambda g, y, a, b: (g, NEG(g)), linear=True, sign="-", **_SIMPLE,
           doc="sub(a: T, b: T) -> T; whole numbers wrap.")  # fmt: skip
-NEG = row("neg", type=_rule_numbers("-"), elementwise=True, meaning=np.negative, c=_c_small("-{0}"),
+NEG = row("neg", type=_rule_numbers("-"), elementwise=True, meaning=np.negative, c=c_small("-{0}"),
           adjoint=lambda g, y, a: (NEG(g),), linear=True, sign="-", **_SIMPLE, doc="neg(a: T) -> T: -a.")  # fmt: skip
 POS = row("pos", type=_rule_numbers("+"), elementwise=True, meaning=lambda a: a, c="{0}",
           adjoint=lambda g, y, a: (g,), linear=True, exact=True, doc="pos(a: T) -> T: a.")  # fmt: skip
@@ -336,17 +233,18 @@ def _fused_mul(stmt: ir.Stmt) -> ir.Stmt | None:
     return None
 
 
-MUL = row("mul", type=_rule_numbers("*"), elementwise=True, meaning=lambda a, b: a * b, c=_c_small("{0} * {1}"),
-          adjoint=lambda g, y, a, b: (MUL(g, b), MUL(g, a)), bilinear=True, sign="*", **_SIMPLE,
+MUL = row("mul", type=_rule_numbers("*"), elementwise=True, meaning=lambda a, b: a * b, c=c_small("{0} * {1}"),
+          adjoint=lambda g, y, a, b: (TIMES(g, b), TIMES(g, a)), bilinear=True, sign="*", **_SIMPLE,
+          tangent=lambda ts, y, a, b: product_tangent(ts, a, b),
           fused=_fused_mul, doc="Product of two scalars; of two composites component by component.")  # fmt: skip
 
 
 def _adjoint_times_root(g, r, x):
-    return (MUL(g, MUL(r, 1.5)),)
+    return (TIMES(g, MUL(r, 1.5)),)
 
 
 # the rule of x * r for the root r of x; no program has this row
-TIMES_ROOT = Row("times_root", type=MUL.type, elementwise=True, unbounded=True, adjoint=_adjoint_times_root,
+TIMES_ROOT = Row("times_root", type=MUL.type, elementwise=True, adjoint=_adjoint_times_root,
                  tangent=diagonal(_adjoint_times_root))  # fmt: skip
 
 
@@ -357,10 +255,70 @@ def _div_type(*types: Type) -> Type:
     return _rule_floats("/", composite=True)(*types)
 
 
-DIV = row("div", type=_div_type, elementwise=True, unbounded=True, exact=True, cost=8, sign="/",
+DIV = row("div", type=_div_type, elementwise=True, exact=True, cost=8, sign="/",
           meaning=lambda a, b: a / b, c="{0} / {1}",
-          adjoint=lambda g, y, a, b: (DIV(g, b), NEG(DIV(MUL(g, y), b))),
+          adjoint=lambda g, y, a, b: (OVER(g, b), NEG(OVER(TIMES(g, y), b))),
           doc="Quotient of two floats; of two composites component by component. Integers divide with //.")  # fmt: skip
+
+# ---- products by which adjoints and tangents pass a row: exactly 0 stays 0, whatever the other factor is
+
+
+def _either(rule: Callable[..., Type]) -> Callable[..., Type]:
+    """Operands of one type, or a composite and a scalar."""
+
+    def made(g: Type, f: Type) -> Type:
+        mixed = isinstance(g, Composite) != isinstance(f, Composite) and g.scalar == f.scalar  # type: ignore[attr-defined]
+        return rule(g if isinstance(g, Composite) else f) if mixed else rule(g, f)
+
+    return made
+
+
+def _zero_or(product: Callable[..., Any], zero: Callable[..., Any]) -> Callable[..., Any]:
+    def meaning(g, f):
+        made = product(g, f)
+        return np.where(zero(g, f), np.zeros_like(made), made)
+
+    return meaning
+
+
+def _contracted(h: Any, by: Any, of: Any) -> Any:
+    """h times `by`: for a scalar operand `of` of a composite, summed over components."""
+    whole = isinstance(kind(h), Composite) and not isinstance(kind(of), Composite)
+    return ROWS["dot_0"](h, by) if whole else TIMES(h, by)
+
+
+def _adjoint_product(h, y, g, f):
+    return _contracted(h, f, g), _contracted(h, g, f)
+
+
+def _adjoint_over(h, y, g, f):
+    return OVER(h, f), NEG(OVER(_contracted(h, y, f), f))
+
+
+def product_tangent(ts, a, b):
+    """Of a product of scalars, components, or a composite and a scalar."""
+    parts = [MOVES(t, other) for t, other in zip(ts, (b, a), strict=True) if t is not None]
+    return ADD(*parts) if len(parts) == 2 else parts[0] if parts else None
+
+
+def _tangent_over(ts, y, g, f):
+    first = None if ts[0] is None else OVER(ts[0], f)
+    second = None if ts[1] is None else NEG(MOVES(OVER(ts[1], f), y))
+    return second if first is None else first if second is None else ADD(first, second)
+
+
+TIMES = row("times", type=_either(MUL.type), elementwise=True, c="{0} == 0 ? 0 : {0} * {1}", shown=MUL,
+            meaning=_zero_or(lambda g, f: g * f, lambda g, f: g == 0), adjoint=_adjoint_product, bilinear=True,
+            tangent=lambda ts, y, g, f: product_tangent(ts, g, f), **_SIMPLE,
+            doc="g * f for an adjoint g, but 0 where g is 0. By g its derivative is f also there: the product changes"
+                " with g wherever f is finite.")  # fmt: skip
+MOVES = row("moves", type=TIMES.type, elementwise=True, c="{0} == 0 || {1} == 0 ? 0 : {0} * {1}", shown=MUL,
+            meaning=_zero_or(lambda t, f: t * f, lambda t, f: (t == 0) | (f == 0)), adjoint=_adjoint_product,
+            bilinear=True, tangent=TIMES.tangent, **_SIMPLE,
+            doc="t * f for a tangent t, but 0 where either is 0: t may be infinite where f is exactly 0.")  # fmt: skip
+OVER = row("over", type=_either(DIV.type), elementwise=True, c="{0} == 0 ? 0 : {0} / {1}", shown=DIV,
+           meaning=_zero_or(lambda g, f: g / f, lambda g, f: g == 0), adjoint=_adjoint_over, tangent=_tangent_over,
+           exact=True, cost=8, doc="g / f for an adjoint g, but 0 where g is 0.")  # fmt: skip
 
 
 def _floordiv(a, b):
@@ -386,32 +344,46 @@ def _pymod(a, b):
 
 def _adjoint_mod(g, y, a, b):
     """a - n b with a whole number n, constant between the jumps."""
-    return g, NEG(MUL(g, RINT(DIV(SUB(a, y), b)))) if is_float(kind(a)) else None
+    return g, NEG(TIMES(g, RINT(DIV(SUB(a, y), b)))) if is_float(kind(a)) else None
 
 
-FLOORDIV = row("floordiv", sign="//", type=_rule_scalars("//"), meaning=_floordiv, c=_c_floordiv,
+FLOORDIV = row("floordiv", sign="//", type=_rule_scalars("//"), meaning=_floordiv, c=c_floordiv,
                doc="floordiv(a, b): rounds down, as in Python; 0 for an integer divided by 0.")  # fmt: skip
-PYMOD = row("pymod", sign="%", type=_rule_scalars("%"), meaning=_pymod, c=_c_pymod, adjoint=_adjoint_mod,
+PYMOD = row("pymod", sign="%", type=_rule_scalars("%"), meaning=_pymod, c=c_pymod, adjoint=_adjoint_mod,
             doc="a % b: has the sign of b, as in Python; 0 for an integer modulo 0.")  # fmt: skip
 MOD = row("mod", type=_rule_numbers("mod"), elementwise=True, meaning=np.fmod, adjoint=_adjoint_mod,
-          c=_c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"),
+          c=c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"),
           doc="mod(a: T, b: T) -> T, component by component: has the sign of a, as in C.")  # fmt: skip
 
 
 def _adjoint_pow(g, y, x, p):
-    dx = WHERE(EQ(p, 0.0), zero(g), p * POW(x, p - 1.0))
-    flat = LOGICAL_AND(EQ(x, 0.0), GT(p, 0.0))
-    return g * dx, g * WHERE(flat, zero(g), y * LOG(x))
+    """p x^(p - 1), for which p - 1 must not be rounded: else p y / x, while that is an ordinary number."""
+    less, n = p - 1.0, p * y
+    ordinary = LOGICAL_AND(GE(ABS(n), float(np.finfo(kind(x).numpy).tiny)), LT(ABS(n), math.inf))  # type: ignore[attr-defined]
+    rounded = LOGICAL_AND(NE(less + 1.0, p), ordinary)
+    dx = WHERE(EQ(p, 0.0), zero(x), WHERE(rounded, n / x, p * POW(x, less)))
+    flat = LOGICAL_AND(EQ(y, 0.0), GE(x, 0.0))
+    return TIMES(g, dx), TIMES(g, WHERE(flat, zero(x), y * LOG(x)))
 
 
 def _pow(x, p):
-    """NumPy takes p = 0.5 for a square root, which C's pow is not at minus infinity."""
-    return -x if p == 0.5 and x == -np.inf else np.power(x, p)
+    """As C has it: NumPy takes p = 0.5 for a square root, which is another thing at minus infinity and minus zero."""
+    if p == 0.5:
+        return -x if x == -np.inf else np.sqrt(x) + 0
+    return x * x if p == 2 else np.power(x, p)
 
 
-POW = row("pow", type=_rule_floats("pow"), meaning=_pow, c="pow{f}({0}, {1})", adjoint=_adjoint_pow,
-          unbounded=True, **_LIBRARY,
-          doc="pow(x: F, p: F) -> F, F float. By p it has a derivative where x > 0 (0 at x = 0 < p).")  # fmt: skip
+def _c_pow(types, x, p):
+    """Exponents that are known: compilers would do some of them in another way where they vectorise."""
+    f, low = ("", "-1.7976931348623157e+308") if types[0].bits == 64 else ("f", "-3.4028235e+38f")
+    root = "{x} < " + low + " ? -{x} : sqrt{f}({x}) + 0"
+    known = {"1.0": "{x}", "2.0": "{x} * {x}", "(-1.0": "1 / {x}", "0.5": root}
+    text = known.get(p.removesuffix(")").removesuffix("f"), "wb_pow{f}({x}, {p})")
+    return text.format(x=x, p=p, f=f)
+
+
+POW = row("pow", type=_rule_floats("pow"), meaning=_pow, c=_c_pow, adjoint=_adjoint_pow, **_LIBRARY,
+          doc="pow(x: F, p: F) -> F, F float. By p it has a derivative for x > 0: 0 where y is 0.")  # fmt: skip
 
 MIN = row(
     "min", type=_rule_numbers("min"), elementwise=True, exact=True, cheap=True,
@@ -442,7 +414,7 @@ CLAMP = row(
     doc="clamp(x: T, lo: T, hi: T) -> T: min(max(lo, x), hi). On a bound the gradient goes to x.",
 )  # fmt: skip
 ABS = row(
-    "abs", type=_rule_numbers("abs"), elementwise=True, meaning=np.abs, c=_c_abs, exact=True, cheap=True,
+    "abs", type=_rule_numbers("abs"), elementwise=True, meaning=np.abs, c=c_abs, exact=True, cheap=True,
     adjoint=lambda g, y, x: (PICK_LT(x, zero(x), NEG(g), PICK_LT(zero(x), x, g, zero(g))),),
     doc="abs(x: T) -> T, component by component. Slope 0 at 0.",
 )  # fmt: skip
@@ -497,7 +469,7 @@ def _adjoint_cast(g, y, x, attr):
 
 
 CAST = row(
-    "cast", type=_cast_type, typed_by_attr=True, elementwise=True, meaning=_cast, c=_c_cast, adjoint=_adjoint_cast,
+    "cast", type=_cast_type, typed_by_attr=True, elementwise=True, meaning=_cast, c=c_cast, adjoint=_adjoint_cast,
     tangent=lambda ts, y, x, attr: None if ts[0] is None or attr.kind != "f" else CAST(ts[0], attr=attr),
     linear=True, cheap=True,
     doc="Conversion to the scalar type `attr`, also of every component of a vector or matrix.",
@@ -513,10 +485,10 @@ BIT_XOR = row("bit_xor", sign="^", type=_rule_bits("^"), meaning=lambda a, b: a 
               doc="bit_xor(a: I, b: I) -> I, I integer or bool: a ^ b.")  # fmt: skip
 INVERT = row("invert", sign="~", type=_rule_bits("~", bools=False), meaning=np.invert, c="({T})~{0}",
              doc="invert(a: I) -> I: ~a.")  # fmt: skip
-LSHIFT = row("lshift", sign="<<", type=_rule_shift("<<"), c=_c_lshift,
+LSHIFT = row("lshift", sign="<<", type=_rule_shift("<<"), c=c_lshift,
              meaning=lambda a, n: a << a.dtype.type(int(n) & (a.dtype.itemsize * 8 - 1)),
              doc="a << n: n counts modulo the width of a.")  # fmt: skip
-RSHIFT = row("rshift", sign=">>", type=_rule_shift(">>"), c=_c_rshift,
+RSHIFT = row("rshift", sign=">>", type=_rule_shift(">>"), c=c_rshift,
              meaning=lambda a, n: a >> a.dtype.type(int(n) & (a.dtype.itemsize * 8 - 1)),
              doc="a >> n: n counts modulo the width of a; keeps the sign.")  # fmt: skip
 
@@ -539,21 +511,53 @@ def _of_python(f: Callable[[float], float]) -> Callable[[Any], Any]:
     return lambda x: type(x)(f(float(x)))
 
 
-SIN = _function("sin", np.sin, lambda g, y, x: (g * COS(x),))
-COS = _function("cos", np.cos, lambda g, y, x: (-(g * SIN(x)),))
-TAN = _function("tan", np.tan, lambda g, y, x: (g * (1.0 + y * y),))
-ASIN = _function("asin", np.arcsin, lambda g, y, x: (g / SQRT((1.0 - x) * (1.0 + x)),), unbounded=True)
-ACOS = _function("acos", np.arccos, lambda g, y, x: (-(g / SQRT((1.0 - x) * (1.0 + x))),), unbounded=True)
-ATAN = _function("atan", np.arctan, lambda g, y, x: (g / (1.0 + x * x),))
-SINH = _function("sinh", np.sinh, lambda g, y, x: (g * COSH(x),))
-COSH = _function("cosh", np.cosh, lambda g, y, x: (g * SINH(x),))
-TANH = _function("tanh", np.tanh, lambda g, y, x: (g * (1.0 - y * y),))
-EXP = _function("exp", np.exp, lambda g, y, x: (g * y,))
-LOG = _function("log", np.log, lambda g, y, x: (g / x,), unbounded=True, doc="log(x: F) -> F: natural logarithm.")
-LOG2 = _function("log2", np.log2, lambda g, y, x: (g / (x * math.log(2.0)),), unbounded=True)
-LOG10 = _function("log10", np.log10, lambda g, y, x: (g / (x * math.log(10.0)),), unbounded=True)
-LOG1P = _function("log1p", np.log1p, lambda g, y, x: (g / (1.0 + x),), unbounded=True)
-EXPM1 = _function("expm1", np.expm1, lambda g, y, x: (g * (y + 1.0),))
+def _slope_on_the_circle(g, x):
+    """g / sqrt(1 - x²); 0 outside [-1, 1], where the value is that of the nearest end."""
+    return WHERE(GT(ABS(x), 1.0), zero(x), OVER(g, SQRT((1.0 - x) * (1.0 + x))))
+
+
+def _adjoint_atan(g, y, x):
+    """g / (1 + x²), by 1 / x where x is large: its square may overflow."""
+    far = GT(ABS(x), 1.0)
+    r = WHERE(far, 1.0 / x, x)
+    q = OVER(g, 1.0 + r * r)
+    return (WHERE(far, TIMES(TIMES(q, r), r), q),)
+
+
+def _adjoint_tanh(g, y, x):
+    """By cosh: 1 - y² is all rounding where y is near 1."""
+    c = COSH(x)
+    return (OVER(OVER(g, c), c),)
+
+
+def _bell(x):
+    """exp(-x²), x split in a part whose square is exact and a small one: else the rounding of x² counts x² times."""
+    x = CLAMP(x, -40.0, 40.0)
+    near = RINT(x * 16.0) * 0.0625
+    return EXP(-(near * near)) * EXP((near - x) * (near + x))
+
+
+_CLAMPED = "{name}{{f}}({{0}} > 1 ? 1 : {{0}} < -1 ? -1 : {{0}})"
+
+SIN = _function("sin", np.sin, lambda g, y, x: (TIMES(g, COS(x)),))
+COS = _function("cos", np.cos, lambda g, y, x: (NEG(TIMES(g, SIN(x))),))
+TAN = _function("tan", np.tan, lambda g, y, x: (TIMES(g, 1.0 + y * y),))
+ASIN = _function("asin", lambda x: np.arcsin(np.clip(x, -1, 1)), lambda g, y, x: (_slope_on_the_circle(g, x),),
+                 _CLAMPED.format(name="asin"), "asin(x: F) -> F: of x clamped to [-1, 1]; derivative 0 outside.",
+                 **_LIBRARY)  # fmt: skip
+ACOS = _function("acos", lambda x: np.arccos(np.clip(x, -1, 1)), lambda g, y, x: (NEG(_slope_on_the_circle(g, x)),),
+                 _CLAMPED.format(name="acos"), "acos(x: F) -> F: of x clamped to [-1, 1]; derivative 0 outside.",
+                 **_LIBRARY)  # fmt: skip
+ATAN = _function("atan", np.arctan, _adjoint_atan)
+SINH = _function("sinh", np.sinh, lambda g, y, x: (TIMES(g, COSH(x)),))
+COSH = _function("cosh", np.cosh, lambda g, y, x: (TIMES(g, SINH(x)),))
+TANH = _function("tanh", np.tanh, _adjoint_tanh)
+EXP = _function("exp", np.exp, lambda g, y, x: (TIMES(g, y),))
+LOG = _function("log", np.log, lambda g, y, x: (OVER(g, x),), doc="log(x: F) -> F: natural logarithm.")
+LOG2 = _function("log2", np.log2, lambda g, y, x: (OVER(g * (1 / math.log(2.0)), x),))
+LOG10 = _function("log10", np.log10, lambda g, y, x: (OVER(g * (1 / math.log(10.0)), x),))
+LOG1P = _function("log1p", np.log1p, lambda g, y, x: (OVER(g, 1.0 + x),))
+EXPM1 = _function("expm1", np.expm1, lambda g, y, x: (TIMES(g, EXP(x)),))
 
 
 def _fused_sqrt(stmt: ir.Stmt) -> ir.Stmt | None:
@@ -569,12 +573,12 @@ def _fused_sqrt(stmt: ir.Stmt) -> ir.Stmt | None:
     return None
 
 
-SQRT = _function("sqrt", np.sqrt, lambda g, y, x: (g * 0.5 / y,), unbounded=True, fused=_fused_sqrt, **_INSTRUCTION)
-RSQRT = _function("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (g * -0.5 * y / x,), "1 / sqrt{f}({0})",
-                  "rsqrt(x: F) -> F: 1 / sqrt(x).", unbounded=True)  # fmt: skip
-CBRT = _function("cbrt", np.cbrt, lambda g, y, x: (g / (3.0 * (y * y)),), unbounded=True)
-ERF = _function("erf", _of_python(math.erf), lambda g, y, x: (g * (2.0 / math.sqrt(math.pi)) * EXP(-(x * x)),))
-ERFC = _function("erfc", _of_python(math.erfc), lambda g, y, x: (g * (-2.0 / math.sqrt(math.pi)) * EXP(-(x * x)),))
+SQRT = _function("sqrt", np.sqrt, lambda g, y, x: (OVER(g * 0.5, y),), fused=_fused_sqrt, **_INSTRUCTION)
+RSQRT = _function("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (OVER(TIMES(g * -0.5, y), x),),
+                  "1 / sqrt{f}({0})", "rsqrt(x: F) -> F: 1 / sqrt(x).")  # fmt: skip
+CBRT = _function("cbrt", np.cbrt, lambda g, y, x: (OVER(g, 3.0 * (y * y)),))
+ERF = _function("erf", _of_python(math.erf), lambda g, y, x: (TIMES(g * (2.0 / math.sqrt(math.pi)), _bell(x)),))
+ERFC = _function("erfc", _of_python(math.erfc), lambda g, y, x: (TIMES(g * (-2.0 / math.sqrt(math.pi)), _bell(x)),))
 DEGREES = _function("degrees", lambda x: x * type(x)(180 / math.pi), lambda g, y, x: (g * (180 / math.pi),),
                     "{0} * ({T})57.29577951308232", "degrees(x: F) -> F: radians to degrees.")  # fmt: skip
 RADIANS = _function("radians", lambda x: x * type(x)(math.pi / 180), lambda g, y, x: (g * (math.pi / 180),),
@@ -602,12 +606,18 @@ ISFINITE = row("isfinite", type=_rule_test("isfinite"), meaning=np.isfinite, c="
 
 
 def _adjoint_atan2(g, out, y, x):
-    d = x * x + y * y
-    return g * x / d, -(g * y / d)
+    """x and -y over x² + y², whose squares may overflow or vanish: the larger of the two is taken out of them."""
+    ax, ay = ABS(x), ABS(y)
+    far = MAX(ax, ay)
+    r = MIN(ax, ay) / far
+    down = 1.0 + r * r
+    flat = EQ(far, math.inf)
+    dy, dx = (WHERE(flat, zero(x), a / far / down) for a in (x, y))
+    return OVER(TIMES(g, dy), far), NEG(OVER(TIMES(g, dx), far))
 
 
 ATAN2 = row("atan2", type=_rule_floats("atan2"), meaning=np.arctan2, c="atan2{f}({0}, {1})", adjoint=_adjoint_atan2,
-            unbounded=True, **_LIBRARY, doc="atan2(y: F, x: F) -> F: angle of the point (x, y).")  # fmt: skip
+            **_LIBRARY, doc="atan2(y: F, x: F) -> F: angle of the point (x, y).")  # fmt: skip
 COPYSIGN = row("copysign", type=_rule_floats("copysign"), meaning=np.copysign, c="copysign{f}({0}, {1})", exact=True,
                adjoint=lambda g, y, a, b: (WHERE(EQ(a, y), g, -g), None), cost=8,
                doc="copysign(a: F, b: F) -> F: |a| with the sign of b.")  # fmt: skip

@@ -5,7 +5,6 @@ Kinks: length and normalize have derivative 0 at the zero vector; at a tie of co
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,28 +12,37 @@ import numpy as np
 
 from ..types import Composite, Quat, Scalar, Type, Vector, is_int, uint32, vector
 from .composite import (
+    curved,
     floating,
     linear_tangent,
     multilinear,
     numbers,
     one_type,
+    passed,
+    passing,
     plus,
     scalars_agree,
     wants,
 )
-from .row import Row, kind, like, refuse, row, zero
+from .row import ROWS, Row, kind, refuse, row, zero
 from .scalar import (
+    ABS,
     CAST,
     DIV,
     EQ,
     GT,
     LOGICAL_OR,
     LT,
+    MAX,
+    MOVES,
     MUL,
     NE,
+    OVER,
     SQRT,
     SUB,
+    TIMES,
     WHERE,
+    product_tangent,
     same_type,
 )  # fmt: skip
 
@@ -57,7 +65,7 @@ def sum_of_products(a, b, types=None, out=None):
 DOT = multilinear(
     "dot", 2, expand=sum_of_products,
     type=numbers("dot", one_type("dot", Composite, "two vectors or quaternions", lambda t: t.scalar)),
-    adjoint=lambda g, y, a, b: (SCALE(b, g), SCALE(a, g)), bilinear=True,
+    adjoint=lambda g, y, a, b: (TIMES(g, b), TIMES(g, a)), bilinear=True,
     doc="dot(a: V, b: V) -> scalar, V vector or quaternion: sum of the products of components.",
 )  # fmt: skip
 
@@ -69,36 +77,21 @@ def _scale_type(v: Type, s: Type) -> Type:
     return v
 
 
-SCALE = multilinear(
-    "scale", 2, type=numbers("*", _scale_type), elementwise=True, meaning=MUL.meaning, c=MUL.c, cheap=True,
+SCALE = row(
+    "scale", type=numbers("*", _scale_type), elementwise=True, meaning=MUL.meaning, c=MUL.c, exact=True, cheap=True,
     bilinear=True,
-    adjoint=lambda g, y, v, s: (SCALE(g, s), DOT(g, v)), doc="Every component of v times the scalar s.",
+    adjoint=lambda g, y, v, s: (TIMES(g, s), passed(DOT, 0)(g, v)), doc="Every component of v times the scalar s.",
+    tangent=lambda ts, y, v, s: product_tangent(ts, v, s),
 )  # fmt: skip
-
-
-def _adjoint_unscale(g, y, v, s):
-    return UNSCALE(g, s), -(DOT(g, y) / s)
-
-
-def _tangent_unscale(ts, y, v, s):
-    first = None if ts[0] is None else UNSCALE(ts[0], s)
-    return plus(first, None if ts[1] is None else SCALE(y, -(ts[1] / s)))
-
-
 UNSCALE = row(
-    "unscale", type=floating("/", _scale_type), elementwise=True, meaning=DIV.meaning, c=DIV.c, unbounded=True,
-    exact=True, adjoint=_adjoint_unscale, tangent=_tangent_unscale, doc="Every component of v divided by the scalar s.",
+    "unscale", type=floating("/", _scale_type), elementwise=True, meaning=DIV.meaning, c=DIV.c, exact=True,
+    adjoint=OVER.adjoint, tangent=OVER.tangent, doc="Every component of v divided by the scalar s.",
 )  # fmt: skip
 
 
-def inner(a: Any, b: Any) -> Any:
-    """Sum of the products of all components; of scalars their product."""
-    return DOT(a, b) if isinstance(kind(a), Composite) else MUL(a, b)
-
-
-def scaled(v: Any, s: Any) -> Any:
-    """v * s for a scalar or composite v."""
-    return SCALE(v, s) if isinstance(kind(v), Composite) else MUL(v, s)
+def inner(g: Any, b: Any) -> Any:
+    """The sum of the products of all components of an adjoint and of b; of scalars their product."""
+    return passed(DOT, 0)(g, b) if isinstance(kind(g), Composite) else TIMES(g, b)
 
 
 def _lerp_type(a: Type, b: Type, t: Type) -> Type:
@@ -109,15 +102,15 @@ def _lerp_type(a: Type, b: Type, t: Type) -> Type:
 
 
 def _tangent_lerp(ts, y, a, b, t):
-    first = None if ts[0] is None else scaled(ts[0], 1.0 - t)
-    second = None if ts[1] is None else scaled(ts[1], t)
-    return plus(plus(first, second), None if ts[2] is None else scaled(SUB(b, a), ts[2]))
+    first = None if ts[0] is None else MOVES(ts[0], 1.0 - t)
+    second = None if ts[1] is None else MOVES(ts[1], t)
+    return plus(plus(first, second), None if ts[2] is None else MOVES(ts[2], SUB(b, a)))
 
 
 LERP = row(
     "lerp", type=floating("lerp", _lerp_type), elementwise=True, c="{0} * (1 - {2}) + {1} * {2}",
     meaning=lambda a, b, t: a * (1 - t) + b * t, tangent=_tangent_lerp,
-    adjoint=lambda g, y, a, b, t: (scaled(g, 1.0 - t), scaled(g, t), inner(g, SUB(b, a))),
+    adjoint=lambda g, y, a, b, t: (TIMES(g, 1.0 - t), TIMES(g, t), inner(g, SUB(b, a))),
     doc="lerp(a: T, b: T, t: scalar) -> T: a (1 - t) + b t.",
 )  # fmt: skip
 
@@ -338,52 +331,81 @@ def cross_product(a, b, types=None, out=None):
 
 
 CROSS = multilinear("cross", 2, type=numbers("cross", _cross_type), expand=cross_product,
-                    adjoint=lambda g, y, a, b: (CROSS(b, g), CROSS(g, a)),
+                    adjoint=lambda g, y, a, b: (passed(CROSS, 1)(b, g), passed(CROSS, 0)(g, a)),
                     doc="cross(a: vec3, b: vec3) -> vec3.")  # fmt: skip
 
 
-def _nonzero_length(v: Any) -> tuple[Any, Any]:
-    """True where there is a length (a NaN counts); and a length that may be divided by."""
-    n = LENGTH(v)
+_RANGE = {32: (2.0**-50, 2.0**60, 2.0**80), 64: (2.0**-450, 2.0**500, 2.0**600)}
+
+
+def _within(v: list, type: Scalar) -> tuple[list, Any]:
+    """v times a power of two, such that its squares neither overflow nor vanish, and what undoes it; often by 1."""
+    if type.bits not in _RANGE:
+        return v, None
+    small, large, power = (type.numpy.type(x) for x in _RANGE[type.bits])
+    most = ABS(v[0])
+    for x in v[1:]:
+        most = MAX(most, ABS(x))
+    one, over, under = type.numpy.type(1), GT(most, large), LT(most, small)
+    by = WHERE(over, 1 / power, WHERE(under, power, one))
+    return [x * by for x in v], WHERE(over, power, WHERE(under, 1 / power, one))
+
+
+def _length(v, types, out):
+    near, back = _within(v, types[0].scalar)
+    n = SQRT(sum_of_products(near, near))
+    return n if back is None else n * back
+
+
+def _normalize(v, types, out):
+    near, _ = _within(v, types[0].scalar)
+    n = SQRT(sum_of_products(near, near))
     some = NE(n, 0.0)
-    return some, WHERE(some, n, like(n, kind(n), 1))
+    return [WHERE(some, x / n, n) for x in near]
 
 
-def _adjoint_length(g, y, v):
-    some = NE(y, 0.0)  # else 0 / inf: that is 0, and so is every derivative of it
-    return (SCALE(UNSCALE(v, WHERE(some, y, like(y, kind(y), math.inf))), g),)
+def _across(g, y, types=None, out=None):
+    """(g · y y - y y · g) summed by pairs: nothing cancels where g is along an axis."""
+    made: list = [None] * len(g)
+    for i in range(len(g)):
+        for j in range(i + 1, len(g)):
+            turn = g[i] * y[j] - g[j] * y[i]
+            for k, part in ((i, y[j] * turn), (j, -(y[i] * turn))):
+                made[k] = part if made[k] is None else made[k] + part
+    return [x if x is not None else g[0] * 0.0 for x in made]
 
 
-def _tangent_length(ts, y, v):
-    return None if ts[0] is None else DOT(ts[0], _adjoint_length(like(y, kind(y), 1), y, v)[0])
+def _adjoint_across(h, z, g, y):
+    by_y = SUB(SUB(TIMES(2.0 * passed(DOT, 0)(h, g), y), TIMES(passed(DOT, 0)(h, y), g)), TIMES(h, DOT(g, y)))
+    return passed(ACROSS, 0)(h, y), by_y
 
 
 def _flat_normalize(g, y, v):
     """The Jacobian (1 - y y^T) / |v| is symmetric: adjoint and tangent in one."""
-    some, n = _nonzero_length(v)
-    return WHERE(some, UNSCALE(SUB(g, SCALE(y, DOT(g, y))), n), zero(g))
-
-
-def _normalize(v, types, out):
-    n = SQRT(sum_of_products(v, v))
-    some = NE(n, 0.0)
-    return [WHERE(some, x / n, n) for x in v]
+    n = LENGTH(v)
+    return WHERE(EQ(n, 0.0), zero(g), OVER(passed(ACROSS, 0)(g, y), n))
 
 
 _LINEAR_TYPES = (Vector, Quat)
 _SCALAR_OF = one_type("length_sq", _LINEAR_TYPES, "a vector or quaternion", lambda t: t.scalar)
 LENGTH_SQ = row("length_sq", type=numbers("length_sq", _SCALAR_OF),
-                expand=lambda v, types, out: sum_of_products(v, v), adjoint=lambda g, y, v: (SCALE(v + v, g),),
-                tangent=lambda ts, y, v: None if ts[0] is None else 2.0 * DOT(ts[0], v),
+                expand=lambda v, types, out: sum_of_products(v, v), adjoint=lambda g, y, v: (TIMES(g, v + v),),
+                tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], v + v),
                 exact=True, doc="length_sq(v: V) -> scalar: sum of squares.")  # fmt: skip
-LENGTH = row("length", type=floating("length", LENGTH_SQ.type),
-             expand=lambda v, types, out: SQRT(sum_of_products(v, v)), adjoint=_adjoint_length, tangent=_tangent_length,
-             unbounded=True, exact=True, cost=8,
+ACROSS = curved(
+    "across", type=floating("across", one_type("across", _LINEAR_TYPES, "vectors or quaternions", lambda t: t)),
+    expand=_across, adjoint=_adjoint_across, exact=True,
+    doc="across(g: V, y: V) -> V: g - (g · y) y for a y of length 1: what of g turns y.",
+)  # fmt: skip
+passing(ACROSS, 0)
+LENGTH = row("length", type=floating("length", LENGTH_SQ.type), expand=_length, exact=True, cost=8,
+             adjoint=lambda g, y, v: (TIMES(g, NORMALIZE(v)),),
+             tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], NORMALIZE(v)),
              doc="length(v: V) -> scalar; derivative 0 at the zero vector.")  # fmt: skip
 NORMALIZE = row(
     "normalize", expand=_normalize,
     type=floating("normalize", one_type("normalize", _LINEAR_TYPES, "a vector or quaternion", lambda t: t)),
-    adjoint=lambda g, y, v: (_flat_normalize(g, y, v),), unbounded=True, exact=True, cost=8,
+    adjoint=lambda g, y, v: (_flat_normalize(g, y, v),), exact=True, cost=8,
     tangent=lambda ts, y, v: None if ts[0] is None else _flat_normalize(ts[0], y, v),
     doc="normalize(v: V) -> V: v / length(v); zero, with derivative 0, at the zero vector.",
 )  # fmt: skip

@@ -14,7 +14,7 @@ from ...errors import KernelError
 from ..ir import Function, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops.row import NO_GRADIENT, ROWS, Row, constant
+from ..ops.row import NO_GRADIENT, ROWS, constant
 from ..types import Array, Type, int32, shadow_type
 from . import simplify
 from .derivative import EXTREMES, Derivative
@@ -154,17 +154,8 @@ class Adjoint(Derivative):
         operands = [self.widened(known[a]) for a in stmt.args]
         extra = {"attr": stmt.attr} if row.typed_by_attr else {}
         grads = row.adjoint(g, self.widened(known[stmt.outs[0]]), *operands, **extra)
-        for k, (a, d) in enumerate(zip(stmt.args, grads, strict=True)):
-            if d is not None and a in self.varied:
-                beside = [b for j, b in enumerate(stmt.args) if j != k or not row.bilinear]
-                guard = row.unbounded or any(b in self.risky for b in beside)
-                self.add(adjoints, a, self.gate(row, g, d) if guard and not row.linear else d)
-
-    def gate(self, row: Row, g: Value, d: Value) -> Value:
-        """A possibly infinite partial does not count where the incoming adjoint is exactly zero."""
-        if row.elementwise and g.type == d.type:
-            return ROWS["gate"](g, d)
-        return ROWS["where"](ROWS["eq"](g, self.zero(g.type)), self.zero(d.type), d)
+        for a, d in zip(stmt.args, grads, strict=True):
+            self.add(adjoints, a, d)
 
     # ---- memory
 

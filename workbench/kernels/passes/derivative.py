@@ -18,7 +18,7 @@ EXTREMES = (mem.ATOMIC_MIN, mem.ATOMIC_MAX)
 
 
 class Derivative(Replay):
-    """`active`: names of the parameters with a derivative. `varied`, `risky`: as `analysis.activity` says.
+    """`active`: names of the parameters with a derivative. `varied`: as `analysis.activity` says.
 
     `extremal`: the active arrays under atomic_min or atomic_max.
     """
@@ -28,7 +28,6 @@ class Derivative(Replay):
         self.active = active
         stmts = list(self.repeated(primal.body))
         self.varied = activity.varied(primal, active, stmts)
-        self.risky = activity.risky(stmts)
         self.extremal = self._extremal()
         self.companions: dict[tuple[Role, str], Value] = {}
 

@@ -8,9 +8,12 @@ stays (x may be infinite).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from ..ir import Builder, Function, Region, Stmt, Value, root, walk
 from ..ops import control as c
@@ -178,18 +181,20 @@ class Rewrite:
         return self.folded(stmt, args)
 
     def folded(self, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
-        """Integer arithmetic on constants."""
+        """Arithmetic on constants: of integers; in an adjoint also of floats that any compiler rounds alike."""
         out = stmt.outs[0].type if stmt.outs else None
-        if not args or not isinstance(out, Scalar) or out.kind not in "iub":
+        floats = stmt.role == "adjoint" and stmt.row.exact
+        kinds = "iubf" if floats else "iub"
+        if not args or not isinstance(out, Scalar) or out.kind not in kinds:
             return None
         numbers = []
         for a in args:
             number = constant_of(a)
-            if not isinstance(a.type, Scalar) or a.type.kind not in "iub" or number is None:
+            if not isinstance(a.type, Scalar) or a.type.kind not in kinds or number is None:
                 return None
             numbers.append(a.type(number))
         value = stmt.row.compute(*numbers, attr=stmt.attr)
-        return constant(out, value.item())
+        return constant(out, value.item()) if math.isfinite(value) else None
 
     def remember(self, stmt: Stmt, scope: Scope) -> None:
         """After a write, only the cell just written is known; a read makes its cell known."""
@@ -316,7 +321,56 @@ def _fold_mul(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | Non
     return self.folded(stmt, args)
 
 
+def _fold_times(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
+    """A factor that is certainly finite needs no look at the adjoint; nor does an adjoint that is a number."""
+    g, f = args
+    known = constant_of(g)
+    if known is not None and known != 0:
+        if known == 1:
+            return f
+    elif not _finite(f) or (stmt.row is scalar.MOVES and constant_of(f) in (None, 0)):
+        return self.folded(stmt, args)
+    elif constant_of(f) == 1:
+        return g
+    if g.type == f.type:
+        return self.builder.emit(scalar.MUL, g, f)
+    return self.builder.emit(vectors.SCALE, *((f, g) if isinstance(g.type, Scalar) else (g, f)))
+
+
+def _finite(value: Value) -> bool:
+    """True for a constant, and for what was a whole number."""
+    made = value.stmt
+    if made is None:
+        return False
+    if made.row is scalar.CAST:
+        return isinstance(made.attr, Scalar) and made.attr.bits > 16 and made.args[0].type.scalar.kind in "iub"  # type: ignore[attr-defined]
+    return made.row is c.CONST and all(math.isfinite(x) for x in np.ravel(made.attr))
+
+
+def _fold_over(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
+    known, by = constant_of(args[0]), constant_of(args[1])
+    if args[0].type == args[1].type and ((known is not None and known != 0) or (by is not None and by != 0)):
+        return self.builder.emit(scalar.DIV, *args)
+    return None
+
+
+def _fold_gate(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
+    known = constant_of(args[0])
+    return args[1] if known is not None and known != 0 else None
+
+
+def _fold_both(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
+    """`and` with a constant."""
+    for known, other in (args, args[::-1]):
+        if constant_of(known) is not None:
+            return other if constant_of(known) else known
+    return None
+
+
 def _fold_where(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
+    known = constant_of(args[0])
+    if known is not None:
+        return args[1 if known else 2]
     return args[1] if args[1] is args[2] else None
 
 
@@ -350,5 +404,10 @@ _FOLD = {
     scalar.ADD: _fold_add,
     scalar.MUL: _fold_mul,
     scalar.WHERE: _fold_where,
+    scalar.TIMES: _fold_times,
+    scalar.MOVES: _fold_times,
+    scalar.OVER: _fold_over,
+    scalar.GATE: _fold_gate,
+    scalar.LOGICAL_AND: _fold_both,
     vectors.EXTRACT: _fold_extract,
 }

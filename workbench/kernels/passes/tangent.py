@@ -3,7 +3,7 @@
 The program repeats what the thread did, as `adjoint` does (`replay`), and carries a tangent beside every value that has
 one; stores, loads and atomics act on the memory of tangents (Griewank & Walther, Evaluating Derivatives, 2nd ed. 2008,
 section 3.1). So wherever the tape can walk backwards it can also walk forwards: both read the same bytes.
-It is the exact transpose of the adjoint: same active paths, same gates at infinite partials, ties of extremes shared.
+It is the exact transpose of the adjoint: same active paths, exact zeros stay zeros, ties of extremes are shared.
 One thing differs: a func with an adjoint of its own is differentiated itself, which is what finds a wrong func_grad.
 """
 
@@ -19,7 +19,6 @@ from ..ir import Function, Region, Role, Stmt, Value, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import NO_GRADIENT, ROWS, Effect, Row, constant, like
-from ..ops.scalar import DIV
 from ..types import Array, Composite, Scalar, Type, int32, shadow_type
 from . import simplify
 from .derivative import EXTREMES, Derivative
@@ -111,7 +110,7 @@ class _Tangent(Derivative):
         self.builder.role = self.repeats
 
     def derive(self, stmt: Stmt, known: dict) -> Value | None:
-        """The row's tangent rule: all operands at once where it is linear, else one by one behind the gates."""
+        """The row's tangent rule: all operands at once where it is linear, else one by one."""
         if stmt.row.adjoint is NO_GRADIENT:
             self.refuse_underivable(stmt)
             return None
@@ -135,16 +134,10 @@ class _Tangent(Derivative):
         """What one operand contributes. Where its tangent or its partial is exactly zero that is zero, not 0 * inf."""
         alone: list[Value | None] = [None] * len(stmt.args)
         d = self.moved(row, [*alone[:j], t, *alone[j + 1 :]], values, extra)
-        risky = any(a in self.risky for a in stmt.args)
-        if d is None or not (row.unbounded or risky):
+        if d is None or row.bilinear or t.type != d.type or not (row.elementwise or isinstance(t.type, Scalar)):
             return d
-        if t.type == d.type and (row.elementwise or isinstance(t.type, Scalar)):
-            slope = self.moved(row, [*alone[:j], like(t, t.type, 1), *alone[j + 1 :]], values, extra)
-            if row is not DIV:  # t / b may be finite where 1 / b is not
-                d = ROWS["mul"](t, slope)  # its derivative by what the slope is made of is t, so 0 where nothing moves
-            return _gated(t, slope, d, risky)
-        moves = ROWS["where"](ROWS["eq"](t, self.zero(t.type)), self.zero(d.type), like(d, d.type, 1))
-        return ROWS["gate"](moves, d)
+        slope = self.moved(row, [*alone[:j], like(t, t.type, 1), *alone[j + 1 :]], values, extra)
+        return ROWS["gate"](slope, d)
 
     def moved(self, row: Row, ts: list, values: tuple, extra: dict) -> Value | None:
         assert row.tangent is not None
@@ -327,8 +320,3 @@ def _components_of(value: Value) -> Any:
 def _widened_attr(attr: object) -> object:
     """A type that a row is told to make, as tangents have it."""
     return shadow_type(attr) if isinstance(attr, Type) else attr
-
-
-def _gated(t: Value, slope: Value | None, d: Value, risky: bool) -> Value:
-    """The product d of the two; 0 and not 0 * inf where one of them is exactly 0. `risky`: may t be infinite."""
-    return ROWS["gate"](t, ROWS["gate"](slope, d) if risky else d)
