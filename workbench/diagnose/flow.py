@@ -14,7 +14,7 @@ from .custom import Disagreement, disagreement, has_rules
 from .cuts import cut_derivatives
 from .finding import Finding
 from .growth import growing
-from .kinks import Kinks, where_of
+from .kinks import where_of
 from .rule import Case, title
 from .unread import unused_results
 from .walk_record import Access, Step, leaf_accesses, norm_of, positions
@@ -168,8 +168,7 @@ def kinks(case: Case) -> Iterator[Finding]:
     """Comparisons that another backend, or another precision, may decide otherwise."""
     if not case.seeded or case.trail.final is None:
         return
-    seen = Kinks()
-    case.visit(seen.look)
+    seen = case.trail.kinks
     worst = seen.worst()
     if worst is not None:
         stmt, number, event, thread = worst

@@ -7,6 +7,7 @@ difference is measured against what it was subtracted from, so that `min(x - wal
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,35 +19,52 @@ from ..kernels import ir
 from ..kernels.interpreter import run
 from ..kernels.ops import scalar
 from ..tapes.events import Event
-from ..tapes.rerun import Enough, is_number, run_adjoint, small
+from ..tapes.rerun import Enough, is_number, sample_adjoint, small
 
 ULPS = 4
-MOST = 200_000  # comparisons and other statements of one diagnosis: well below a second
+MOST = 60_000  # statements of one diagnosis: a fraction of a second
+LAUNCHES = 32  # looked at, spread evenly over the tape
 _COMPARISONS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE, scalar.PICK_LT)
 
 
 @dataclass
 class Kinks:
-    """What was seen so far: comparisons, close ones by statement of the kernel, launches."""
+    """What was seen so far: comparisons, close ones by statement of the kernel, launches.
 
+    `chosen`: the launches to look at; `run`: how many statements that took.
+    """
+
+    chosen: frozenset[Event] = frozenset()
     compared: int = 0
     close: dict[ir.Stmt, int] = field(default_factory=dict)
     first: dict[ir.Stmt, tuple[Event, Any]] = field(default_factory=dict)
     launches: int = 0
-    left: int = MOST
+    run: int = 0
+    costs: dict[ir.Function, dict[ir.Stmt, int]] = field(default_factory=dict)
+
+    def choose(self, events: Sequence[Event]) -> None:
+        """Look at some of these, so that a long tape takes no longer than a short one."""
+        able = [e for e in events if e.reverse is not None and small(e) and not e.reverse.extremal and self._costs(e)]
+        picked = np.linspace(0, len(able) - 1, min(len(able), LAUNCHES)).round().astype(int)
+        self.chosen = frozenset(able[k] for k in picked)
 
     def look(self, event: Event, space: Workspace) -> None:
-        """Look at one launch; raises Enough when enough was looked at."""
-        if event.reverse is None or not small(event):
+        """Look at some threads of one launch, if it is among the chosen."""
+        if event not in self.chosen:
             return
-        statements = list(ir.walk(event.reverse.reverse.function.body))
-        if not any(map(_decides, statements)):
-            return
-        self.left -= math.prod(event.command.plan.form.dims) * len(statements)
-        if self.left < 0:
-            raise Enough
+        self.launches += 1
+        costs, left = self._costs(event), MOST // len(self.chosen)
+        dims = event.command.plan.form.dims
+        number = min(math.prod(dims), left)
+        order = np.random.default_rng(0).permutation(math.prod(dims))[:number]
+        threads = list(zip(*(axis.tolist() for axis in np.unravel_index(order, dims)), strict=True))
 
         def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
+            nonlocal left
+            left -= costs[stmt]
+            self.run += costs[stmt]
+            if left < 0:
+                raise Enough
             if _decides(stmt):
                 self.compared += 1
                 if _close(values, *stmt.args[:2]):
@@ -54,7 +72,22 @@ class Kinks:
                     self.close[of] = self.close.get(of, 0) + 1
                     self.first.setdefault(of, (event, thread[0] if len(thread) == 1 else thread))
 
-        self.launches += run_adjoint(event, space, trace)
+        sample_adjoint(event, space, trace, costs, threads)
+
+    def _costs(self, event: Event) -> dict[ir.Stmt, int]:
+        """The statements to look at, with how many others run beside each; none if nothing is compared.
+
+        Those others are counted at the first statement of their region, so that few have to be shown to the trace.
+        """
+        function = event.reverse.reverse.function
+        if function not in self.costs:
+            costs = {s: 1 for s in ir.walk(function.body) if _decides(s)}
+            regions = [function.body, *(r for s in ir.walk(function.body) for r in s.regions)]
+            for region in regions if costs else ():
+                if region.body:
+                    costs[region.body[0]] = costs.get(region.body[0], 0) + len(region.body)
+            self.costs[function] = costs
+        return self.costs[function]
 
     def worst(self) -> tuple[ir.Stmt, int, Event, Any] | None:
         """The statement with most close calls: how many, and one event and thread of them."""

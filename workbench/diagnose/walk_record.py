@@ -24,6 +24,7 @@ from ..tapes.events import Event
 from ..tapes.naming import name_of
 from ..tapes.reverse import check_races, walk
 from ..tapes.tape import Tape
+from .kinks import Kinks
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,12 +117,15 @@ class Trail:
         self.final: Workspace | None = None
         self.failed: Event | None = None
         self._here: Event | None = None
+        self.kinks = Kinks()
         with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
             self.seeded = {a: _finite(tape, a, s.data) for a, s in seeds.items()}
             if any(e.kind == "func" for e in tape.events):  # a walk would call what the user recorded
                 return
             if self.steps:
                 self._written(self.steps[-1])
+            if any(s.data.any() for s in seeds.values()):
+                self.kinks.choose(tape.events)
             try:
                 self.final = walk(tape, seeds, self.observe, self.before)[0]
             except (GradientError, KernelError) as error:
@@ -135,6 +139,7 @@ class Trail:
         self._rewound(event)
         self._race(event)
         self._read(step)
+        self.kinks.look(event, space)
         self.present = {}
         for access in step.accesses:
             data = shadow_of(space, access)

@@ -6,7 +6,8 @@ Every statement is shown to a trace as it runs. Large launches are given up on: 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,17 @@ def _run(function: ir.Function, event: Event, args: list, trace: Trace) -> bool:
     except (TimeoutError, BoundsError):
         return False
     return True
+
+
+def sample_adjoint(
+    event: Event, space: Workspace, trace: Trace, watched: Container[ir.Stmt], threads: Sequence[tuple[int, ...]]
+) -> None:
+    """Its adjoint again for some threads, until the trace raises Enough; it is shown the statements in `watched`."""
+    back, copies = event.reverse, Copies(event, space)
+    args = copies.primal() + [copies.shadow(event.command.places[k]) for k in back.shadows]
+    dims = event.command.plan.form.dims
+    with suppress(Enough, BoundsError):
+        run.run(back.reverse.function, dims, args, trace=trace, watched=watched, threads=threads)
 
 
 def is_number(value: ir.Value) -> bool:

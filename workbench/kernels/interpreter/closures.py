@@ -7,7 +7,7 @@ type, whatever a row's meaning returns (as an assignment converts in C).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -48,10 +48,13 @@ class Closures:
     is left to do while threads run.
     """
 
-    def __init__(self, dims: Sequence[int], steps: Steps, otherwise: Maker, trace: Callable | None, kernel: str = ""):
+    def __init__(
+        self, dims: Sequence[int], steps: Steps, otherwise: Maker, trace: Callable | None, kernel: str = "",
+        watched: Container[ir.Stmt] | None = None,
+    ):  # fmt: skip
         self.kernel, self.steps, self.otherwise = kernel, steps, otherwise
         self.dims = tuple(int(d) for d in dims)
-        self.trace = trace
+        self.trace, self.watched = trace, watched
         self.slots: list[Any] = [None, None]
         self.slot_of: dict[int, int] = {}
         self.arrays: dict[int, Memory] = {}
@@ -90,7 +93,7 @@ class Closures:
     def statement(self, stmt: ir.Stmt) -> list[Step]:
         made = self.compile(stmt)
         steps = [made] if made is not None else []
-        if self.trace is not None:
+        if self.trace is not None and (self.watched is None or stmt in self.watched):
             steps.append(partial(_traced, self.trace, stmt, Values(self)))
         return steps
 

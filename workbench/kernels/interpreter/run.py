@@ -7,7 +7,7 @@ themselves, they stay the only place that knows an operation. `trace` sees every
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,17 +28,18 @@ def run(
     args: Sequence[Any],
     *,
     trace: Callable[[tuple[int, ...], ir.Stmt, Values], None] | None = None,
+    watched: Container[ir.Stmt] | None = None,
     threads: Sequence[tuple[int, ...]] | None = None,
 ) -> None:
     """Run every thread of the grid `dims` (or these alone) on `args`, one per parameter; stores go to the arrays.
 
     An array parameter takes an ndarray of shape (*array shape, *component shape) with the scalar dtype of its element,
     strided as it may be, or None for an array of no elements. A value parameter takes a number or an ndarray.
-    `trace(thread, stmt, values)` is called after every statement. Raises BoundsError for an index outside its array or
-    component.
+    `trace(thread, stmt, values)` is called after every statement, or after those in `watched` alone. Raises BoundsError
+    for an index outside its array or component.
     """
     with np.errstate(all="ignore"):
-        closures = Closures(dims, _STEPS, by_meaning, trace, function.name)
+        closures = Closures(dims, _STEPS, by_meaning, trace, function.name, watched)
         closures.bind(function.params, args)
         steps, slots = closures.region(function.body), closures.slots
         for thread in itertools.product(*map(range, dims)) if threads is None else threads:
