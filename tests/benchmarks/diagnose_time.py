@@ -1,4 +1,4 @@
-"""Seconds of the processor that `tape.diagnose()` takes on a time loop of launches with loops and comparisons in their kernels.
+"""Seconds of the processor that `tape.diagnose()` takes on a loop of launches with loops and comparisons in kernels.
 
 python tests/benchmarks/diagnose_time.py [--launches 250] [--cells 64] [--turns 16] [--backend c] [--profile]
 """
