@@ -158,6 +158,51 @@ def planted(rule, offset=1.0e4):
     return k  # fmt: skip
 
 
+TOLD = {
+    "twice": ("2.000 times the exact", "'y'", "at x=1.7, y=0.6 it gives 11.78, the derivative is 5.89"),
+    "one per cent": ("1.010 times the exact", "'x'", "at x=1.7, y=0.6 it gives 2.0604, the derivative is 2.04"),
+    "sign": ("-1.000 times the exact", "'x'", "it gives -2.04, the derivative is 2.04"),
+    "missing term": ("'y'", "at x=0.3, y=2 it gives 0.09, the derivative is 3.09"),
+    "swapped": ("'x'", "at x=-0.8, y=1.1 it gives 3.64, the derivative is -1.76"),
+}
+
+
+@pytest.mark.parametrize("bug", TOLD)
+def test_a_wrong_func_grad_is_told_at_the_call_and_once(backend, bug):
+    args = [f64([0.3, 1.7, -0.8]), f64([2.0, 0.6, 1.1])], [wb.zeros(3, dtype=F)]
+    with pytest.raises(wb.GradientError) as caught:
+        wb.gradcheck(planted(bug), 3, *args)
+    text = str(caught.value)
+    assert all(words in text for words in TOLD[bug]), text
+    assert text.count("the func_grad of") == 1 and ("times the exact" in text) is (bug in list(TOLD)[:3])
+    assert text.startswith("the func_grad of 'planted.f' is wrong for")
+    report = wb.gradcheck(planted(bug), 3, *args, raise_exception=False)
+    assert len(report.notes) == 1 and TOLD[bug][-1] in str(report)
+
+
+def test_a_wrong_func_grad_of_vectors_in_a_loop_is_told_at_the_call(backend):
+    @wb.func
+    def pull(v: wb.vec3d, k: F):
+        return -k * v * wb.length(v)
+
+    @wb.func_grad(pull)
+    def adj_pull(v: wb.vec3d, k: F, g: wb.vec3d):
+        wb.adjoint[v] += -F(2.0) * k * (g * wb.length(v) + v * wb.dot(v, g) / wb.length(v))
+        wb.adjoint[k] += -wb.dot(v, g) * wb.length(v)
+
+    @wb.kernel
+    def fall(x: wb.array[wb.vec3d], k: F, y: wb.array[wb.vec3d]):
+        i = wb.tid()
+        p = x[i]
+        for _ in range(3):
+            p += F(0.1) * pull(p, k)
+        y[i] = p
+
+    x = wb.array([[0.5, 1.0, -0.5], [1.0, 0.2, 0.4]], dtype=wb.vec3d)
+    with pytest.raises(wb.GradientError, match=r"pull' is wrong for 'v': given is 2.000 times the exact; at v=\["):
+        wb.gradcheck(fall, 2, [x, 1.5], [wb.zeros(2, dtype=wb.vec3d)])
+
+
 BUGS = ["twice", "one per cent", "sign", "missing term", "swapped"]
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..arrays import allocation
 from ..arrays.array import array, read_values
+from ..arrays.creation import zeros
 from ..arrays.workspace import Workspace, is_float_memory
 from ..errors import GradientError
 from ..kernels.passes.to_float64 import wide
@@ -39,22 +41,23 @@ def check_rule(f: Func, *types: Any, samples: int = 64, low: float = 0.25, high:
         raise TypeError(f"check_rule takes a func with a func_grad, not {f!r}")
     made = _elementwise(f, types)
     rng = np.random.default_rng(0)
+    report = Report()
     with allocation.LOCK, allocation.unrecorded():
         flat = [_sample(p.type, samples, low, high, rng) for p in made.function.params]
-        names = [p.name for p in made.function.params]
-        ins = {n: a for n, a in zip(names, flat, strict=True) if not n.startswith("out") and is_float_memory(a)}
-        outs = {n: a for n, a in zip(names, flat, strict=True) if n.startswith("out") and is_float_memory(a)}
-        for a in ins.values():
-            a.requires_grad = True
-        tape = Tape(keep="all")
-        with tape:
-            Launch(made, (samples,), flat).run(True)
-        report = Report()
-        for name, x in ins.items():
-            _check_argument(tape, f, name, x, outs, rtol, report)
+        count = len(inspect.signature(f.fn).parameters)
+        rows: dict[tuple[str, str], Row] = {}
+        points = list(compared(made, flat, count))
+    several = len({s.result for s in points}) > 1
+    for s in points:
+        key = s.argument, s.result
+        if key not in rows:
+            label = f"{s.argument} -> {s.result}" if several else s.argument
+            rows[key] = Row(f"func {f.key}", None, label)
+        rows[key].add(s.given, s.expected, not abs(s.given - s.expected) <= rtol * s.size, s.index, s.point)
+    report.rows += rows.values()
     refuse_vacuous(report)
     if raise_exception and report.wrong:
-        raise _wrong_rule(f, report, ins)
+        raise _wrong_rule(f, report)
     return report
 
 
@@ -84,21 +87,57 @@ def _sample(type: Type, n: int, low: float, high: float, rng: np.random.Generato
     return array(values.astype(dtype.numpy), dtype=dtype)  # type: ignore[attr-defined]
 
 
-def _check_argument(
-    tape: Tape, f: Func, name: str, x: array, outs: dict[str, array], rtol: float, report: Report
-) -> None:
-    """Threads share nothing: one walk gives a column of the Jacobian at every point, or a row."""
-    columns = {j: jvp(tape, {x: _unit(x, j)}) for j in np.ndindex(components(x))}
-    for label, y in outs.items():
-        row = Row(f"func {f.key}", None, name if len(outs) == 1 else f"{name} -> {label}")
-        for i in np.ndindex(components(y)):
-            space = Workspace()
-            shadow_of(y, space)[...] = on_device(y, _unit(y, i))
-            walk(tape, space)
-            rows = value_of(x, space)
-            for j, column in columns.items():
-                _compare_points(row, rows[(slice(None), *j)], column[y][(slice(None), *i)], j, rtol)
-        report.rows.append(row)
+def zeros_like_type(type: Type, n: int) -> array:
+    """New memory for n elements of an array parameter."""
+    assert isinstance(type, Array)
+    return zeros(n, dtype=type.dtype)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One entry of a Jacobian at one point: of `result` by `argument`; `index` is (thread, component)."""
+
+    argument: str
+    result: str
+    index: tuple[int, ...]
+    given: float
+    expected: float
+    size: float  # 1 + the largest entry of this kind at any point
+    point: str
+
+
+def compared(made: Program, flat: list[array], count: int) -> Iterator[Sample]:
+    """Every entry of the Jacobian of each thread, by the adjoint and by forward mode. Needs LOCK, unrecorded.
+
+    The first `count` of `flat` are arguments, the others results; threads share nothing, so that one walk gives a
+    column, or a row, at every point. Entries that forward mode cannot give as a number are left out.
+    """
+    names = [p.name for p in made.function.params]
+    ins = [(n, a) for n, a in zip(names[:count], flat[:count], strict=True) if is_float_memory(a)]
+    outs = [(n, a) for n, a in zip(names[count:], flat[count:], strict=True) if is_float_memory(a)]
+    for _, a in ins:
+        a.requires_grad = True
+    tape = Tape(keep="all")
+    with tape:
+        Launch(made, (flat[0].shape[0],), flat).run(True)
+    shown = [(n, read_values(a).copy()) for n, a in zip(names[:count], flat[:count], strict=True)]
+    points = [", ".join(f"{n}={v[k]:.6g}" if np.ndim(v[k]) == 0 else f"{n}={v[k]}" for n, v in shown)
+              for k in range(flat[0].shape[0])]  # fmt: skip
+    for name, x in ins:
+        columns = {j: jvp(tape, {x: _unit(x, j)}) for j in np.ndindex(components(x))}
+        for label, y in outs:
+            for i in np.ndindex(components(y)):
+                space = Workspace()
+                shadow_of(y, space)[...] = on_device(y, _unit(y, i))
+                walk(tape, space)
+                rows = value_of(x, space)
+                for j, column in columns.items():
+                    given, expected = rows[(slice(None), *j)], column[y][(slice(None), *i)]
+                    fine = np.isfinite(expected)
+                    size = 1 + max(float(np.max(np.abs(v[fine]), initial=0)) for v in (expected, np.nan_to_num(given)))
+                    for k in np.flatnonzero(fine):
+                        index = (int(k), *j)
+                        yield Sample(name, label, index, float(given[k]), float(expected[k]), size, points[k])
 
 
 def _unit(a: array, component: tuple[int, ...]) -> np.ndarray:
@@ -107,18 +146,10 @@ def _unit(a: array, component: tuple[int, ...]) -> np.ndarray:
     return out
 
 
-def _compare_points(row: Row, got: np.ndarray, want: np.ndarray, component: tuple[int, ...], rtol: float) -> None:
-    scale = rtol * (1 + max(float(np.max(np.abs(want), initial=0)), float(np.max(np.abs(got), initial=0))))
-    for point, (a, b) in enumerate(zip(got, want, strict=True)):
-        row.add(float(a), float(b), not abs(a - b) <= scale, (point, *component))
-
-
-def _wrong_rule(f: Func, report: Report, ins: dict[str, array]) -> GradientError:
+def _wrong_rule(f: Func, report: Report) -> GradientError:
     r = report.wrong[0]
-    assert r.worst is not None
-    point = ", ".join(f"{n}={read_values(a)[r.worst[0]]}" for n, a in ins.items())
     return GradientError(
-        f"the func_grad of {f.key} is wrong for {r.input!r}: at {point} it gives {r.adjoint:.8g},"
+        f"the func_grad of {f.key} is wrong for {r.input!r}: at {r.point} it gives {r.adjoint:.8g},"
         f" the derivative is {r.measured:.8g}.",
         slug="check-rule", why=str(report),
         instead=f"adjoint[{r.input.split(' ')[0]}] += ... with the derivative of what {f.key} returns",

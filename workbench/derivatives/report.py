@@ -32,6 +32,9 @@ class Row:
     measured: float = 0.0
     wrong: bool = False
     not_finite: int = 0
+    point: str = ""  # where the largest error is, in words
+    cause: str = ""  # which func_grad it is
+    fix: str = ""
 
     @property
     def verdict(self) -> str:
@@ -45,14 +48,14 @@ class Row:
             return "not measurable"
         return f"ok, {self.skipped} not measurable" if self.skipped else "ok"
 
-    def add(self, got: float, want: float, wrong: bool, index: tuple[int, ...] | None) -> None:
+    def add(self, got: float, want: float, wrong: bool, index: tuple[int, ...] | None, point: str = "") -> None:
         """One comparison. What is not finite on both sides is wrong."""
         error = abs(got - want)
         first = not self.compared
         self.compared += 1
         self.largest = max(self.largest, abs(got), abs(want))
         if wrong > self.wrong or (wrong == self.wrong and (first or error > self.max_abs)):
-            self.worst, self.adjoint, self.measured = index, got, want
+            self.worst, self.adjoint, self.measured, self.point = index, got, want, point
         self.wrong = self.wrong or wrong
         self.max_abs = max(self.max_abs, error) if np.isfinite(error) else float("inf")
         scale = max(abs(got), abs(want))

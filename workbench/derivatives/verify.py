@@ -36,6 +36,7 @@ from ..tapes.jvp import on_device, passing, shadow_of, value_of
 from ..tapes.reverse import walk
 from ..tapes.tally import tally
 from ..tapes.tape import Tape
+from .call_check import wrong_call
 from .differences import UNSURE, WRONG, verdict
 from .func_grad_check import check_rule as check_rule
 from .report import Report, Row, refuse_vacuous
@@ -109,6 +110,7 @@ def gradcheck(
         else:
             raise TypeError(f"gradcheck takes a kernel, a function or a tape, not {what!r}")
     _check_tape(tape, results, report, rules, executor)
+    report.notes += dict.fromkeys(row.cause for row in report.rows if row.cause)
     refuse_vacuous(report)
     if raise_exception and report.wrong:
         raise _disagreement(report)
@@ -131,12 +133,15 @@ def _disagreement(report: Report) -> GradientError:
     """The first launch that is wrong by itself, else the whole."""
     r = report.wrong[0]
     element = "" if r.worst is None else f", element {r.worst}"
-    return GradientError(
+    text = (
         f"the gradient is wrong in {r.launch}, input {r.input!r}{element}: the adjoint gives {r.adjoint:.8g},"
-        f" differences give {r.measured:.8g}.",
-        slug="gradcheck", where=r.where, why=str(report),
-        instead="wb.verify.check_rule(f) for each func with a func_grad that it calls",
-    )  # fmt: skip
+        f" differences give {r.measured:.8g}."
+    )
+    instead = "wb.verify.check_rule(f) for each func with a func_grad that it calls"
+    if r.cause:
+        text, instead = f"{r.cause}\n{text[0].upper()}{text[1:]}", r.fix
+    table = Report(report.rows, [n for n in report.notes if n != r.cause])
+    return GradientError(text, slug="gradcheck", where=r.where, why=str(table), instead=instead)
 
 
 def _launched(kernel: Kernel, dim: Any, args: Sequence[Any]) -> Tape:
@@ -244,7 +249,12 @@ def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> 
             rerun.before(event)
         number = tape.events.index(event)
         if number in parts:
-            found.extend(_check_case(case_of_launch(event, rules.widened), rules, np.random.default_rng(number)))
+            rows = _check_case(case_of_launch(event, rules.widened), rules, np.random.default_rng(number))
+            wrong = [row for row in rows if row.wrong]
+            if wrong and (call := wrong_call(event)) is not None:
+                for row in wrong:
+                    row.cause, row.fix = call.sentence, call.fix
+            found.extend(rows)
 
     with memory.LOCK, memory.unrecorded():
         passing(tape, before, rerun.behind if rerun is not None else None)

@@ -1,7 +1,8 @@
-"""Whether a `func_grad` is the derivative of its func: both adjoints run, and what they leave is compared.
+"""Whether a `func_grad` is the derivative of its func: at the call itself, else by both adjoints of the launch.
 
-One idea: the same kernel without the user's rule has an adjoint too, made from the func's body. Where that is finite,
-the two must agree to rounding; where it is not, a rule of one's own is what a `func_grad` is for.
+A call of numbers and vectors is compared alone (`derivatives.call_check`). For one that takes arrays the same kernel
+without the user's rule has an adjoint too, made from the func's body. Where that is finite, the two must agree to
+rounding; where it is not, a rule of one's own is what a `func_grad` is for.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..arrays.workspace import Workspace
+from ..derivatives.call_check import WrongCall, has_rule, wrong_call
 from ..errors import KernelError, Where
 from ..kernels import ir
-from ..kernels.ops import control
 from ..kernels.passes.adjoint import adjoint
 from ..tapes.events import Event
 from ..tapes.rerun import Copies, run_copies, small
@@ -35,11 +36,13 @@ class Disagreement:
 
 def has_rules(event: Event) -> bool:
     """True if this launch uses a `func_grad` on an active path."""
-    return event.reverse is not None and any(_rule(s) for s in ir.walk(event.command.program.function.body))
+    return event.reverse is not None and any(has_rule(s) for s in ir.walk(event.command.program.function.body))
 
 
-def disagreement(event: Event, space: Workspace) -> Disagreement | None:
+def disagreement(event: Event, space: Workspace) -> Disagreement | WrongCall | None:
     """Compare both on the memory that the launch found. None if they agree, or cannot be compared."""
+    if (call := wrong_call(event)) is not None:
+        return call
     back = event.reverse
     if back is None or back.extremal or not small(event):
         return None
@@ -51,7 +54,7 @@ def disagreement(event: Event, space: Workspace) -> Disagreement | None:
     theirs, ours = Copies(event, space), Copies(event, space)
     if not (run_copies(back.reverse.function, event, theirs) and run_copies(bare.function, event, ours)):
         return None
-    call = next(s for s in ir.walk(function.body) if _rule(s))
+    call = next(s for s in ir.walk(function.body) if has_rule(s))
     for k in back.shadows:
         a = event.command.places[k]
         given, expected = _comparable(theirs.shadow(a), ours.shadow(a))
@@ -68,10 +71,6 @@ def _comparable(given: np.ndarray, expected: np.ndarray) -> tuple[np.ndarray, np
     return given[fine].astype(np.float64), expected[fine].astype(np.float64)
 
 
-def _rule(stmt: ir.Stmt) -> bool:
-    return stmt.row is control.CALL and stmt.attr.grad is not None
-
-
 def _without_rules(function: ir.Function) -> ir.Function:
     return replace(function, body=_bare(function.body))
 
@@ -83,5 +82,5 @@ def _bare(region: ir.Region) -> ir.Region:
 def _bare_statements(region: ir.Region) -> Iterator[ir.Stmt]:
     for stmt in region.body:
         regions = tuple(_bare(r) for r in stmt.regions)
-        attr = replace(stmt.attr, grad=None, replay=None) if _rule(stmt) else stmt.attr
+        attr = replace(stmt.attr, grad=None, replay=None) if has_rule(stmt) else stmt.attr
         yield replace(stmt, regions=regions, attr=attr)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..arrays.span import Marks
+from ..derivatives.call_check import WrongCall
 from ..kernels.types import Scalar, Struct
 from ..tapes.events import Event
 from .custom import Disagreement, disagreement, has_rules
@@ -132,6 +133,11 @@ def custom_rules(case: Case) -> Iterator[Finding]:
             continue
         looked.add(event.command.program)
         found = case.inspect(event, disagreement)
+        if isinstance(found, WrongCall):
+            yield Finding(
+                "custom-rule", "warning", step.title, found.where or event.where, found.sentence,
+                f"{found.fix}; if it differs on purpose, ignore this", (found.argument,),
+            )  # fmt: skip
         if isinstance(found, Disagreement):
             yield Finding(
                 "custom-rule", "warning", step.title, found.where or event.where,
