@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -74,13 +74,15 @@ class Allocation:
     blank        on gradient memory: the version at which it was all zeros.
     written      on gradient memory: spans that our API has written to for the user since `mark_published`.
     publisher    on gradient memory: when a tape last published it, and which (a weak reference).
+    origins      (span, what a tape recorded): the spans that a tape wrote last, from something with `requires_grad`.
+    awaited      what to `warn()` of who looks at the gradient, as it lacks something (`tapes.borders`).
     grad_scale   bytes of gradient per byte here: 2 for float16 (its gradient is float32), else 1; None: not fixed yet.
     """
 
     __slots__ = (
         "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "required", "retained",
         "asked", "grad", "_of", "names", "grad_notes", "grad_scale", "publisher", "blank", "_bytes", "written",
-        "_published", "__weakref__",
+        "_published", "origins", "awaited", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, owner: Any, address: int, nbytes: int, device: Device, exposed: bool):
@@ -100,6 +102,8 @@ class Allocation:
         self._bytes: Any = None
         self.written: dict[Span, None] = {}
         self._published: Any = None
+        self.origins: Sequence[tuple[Span, Any]] = ()
+        self.awaited: Sequence[Any] = ()
 
     def __repr__(self) -> str:
         return f"m{self.id}"
@@ -167,6 +171,8 @@ class Allocation:
             if tape is not by and tape is not None and not _silence:
                 tape.foreign_write(span, what, where)
         self.version += 1
+        if self.origins:
+            self._forget_origins(span, by)
         if capture_log.opened is not None and (notes := capture_log.noting()) is not None:
             notes.written.setdefault(self, {})[span] = what
         if self._of is not None:
@@ -174,6 +180,12 @@ class Allocation:
             primal = self.of
             if primal is not None:
                 primal.grad_notes.clear()
+
+    def _forget_origins(self, span: Span, by: Any) -> None:
+        for part, run in self.origins:
+            if by is not None and part.overlaps(span) is not False:
+                by.crossed(part, run)
+        self.origins = [(part, run) for part, run in self.origins if not span.contains(part)]
 
     # ---- gradients
 
@@ -417,6 +429,9 @@ def _behind(base: Any) -> Iterable[tuple[Any, int, int]]:
 
 class Recorder(Protocol):
     """A tape that is recording: it gets every host write as an event."""
+
+    def crossed(self, span: Span, run: Any) -> None:
+        """It is about to overwrite bytes of `span`, which another tape wrote during `run`."""
 
     def host_event(
         self,

@@ -252,6 +252,10 @@ class array(Foreign):
         with LOCK:
             if self._grad is None:
                 self._grad = self._gradient()
+        if self.allocation.awaited:
+            awaited, self.allocation.awaited = self.allocation.awaited, ()
+            for one in awaited:
+                one.warn()
         return self._grad
 
     def _say_notes(self) -> None:

@@ -201,6 +201,7 @@ class _Loop:
     def _run(self, k: int) -> Tape:
         """One step, recorded on a tape of its own that follows what the loop has been found to depend on."""
         inner = Tape()
+        inner.apart = True
         inner.active.update(self.active)
         inner.scalars.update(self.scalars)
         spans = [a.span for a in self.state]

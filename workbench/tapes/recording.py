@@ -22,6 +22,7 @@ from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, LaunchError, Where
 from ..kernels.types import Scalar, Struct
 from . import host_sources, overwrites
+from .borders import Border, Run, settle
 from .events import Event, Need, Needs, Scope, checksum_of, clock
 from .naming import note_near_names
 from .tally import tally
@@ -33,6 +34,7 @@ class Recording:
     It is told by `memory` of every write; those it does not record itself are compared with what it needs.
     """
 
+    apart = False  # a tape that records one step of another tape's event: it has no border of its own
     refuses_late = True  # a walk for memory that got requires_grad after a launch had met it
 
     def __init__(self, keep: str = "needed"):
@@ -50,6 +52,10 @@ class Recording:
     def _clear(self) -> None:
         if (notes := capture_log.noting()) is not None:
             notes.begun.add(self)
+        self.run = Run(self)
+        self.borders: dict[Allocation, dict[tuple[Span, Run], None]] = {}  # what other tapes wrote, met by this one
+        self.crossings: list[Border] = []  # those at which the last backward stopped
+        self.settled = 0  # so many events are in `borders` and in the origins of memory
         self.events.clear()
         self.arrays.clear()
         self.names.clear()
@@ -83,12 +89,32 @@ class Recording:
             self.captured = True
             if not self.events:
                 notes.tapes[self] = None
+        around = memory.recorder()
+        if around is not None and around is not self:
+            note_near_names(around, sys._getframe(1))
+            with memory.LOCK:
+                settle(around)
+            if not self.events:
+                self.run.outer = around.run
         memory.push_recorder(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
         memory.pop_recorder(self)
         note_near_names(self, sys._getframe(1))
+        with memory.LOCK:
+            settle(self)
+
+    def crossed(self, span: Span, run: Run) -> None:
+        """Note that another tape, during `run`, wrote bytes that this one meets."""
+        if run is not self.run:
+            tape = self.run.outer.tape() if self.apart and self.run.outer is not None else self
+            if tape is not None and run is not tape.run:
+                tape.borders.setdefault(span.allocation, {})[span, run] = None
+
+    def all_borders(self) -> Iterator[tuple[Span, Run]]:
+        """What other tapes wrote, and this one met."""
+        return (border for found in self.borders.values() for border in found)
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:

@@ -105,7 +105,7 @@ def _drop(tape: Recording, event: Event, space: Workspace) -> None:
 
 def _is_last(tape: Recording, event: Event, a: Allocation) -> bool:
     """True if no earlier event touched the memory and nobody asked for its gradient: its shadow can be freed."""
-    return tape.first.get(a) is event and not (a.asked or (a.exposed and ports))
+    return tape.first.get(a) is event and not (a.asked or a in tape.borders or (a.exposed and ports))
 
 
 def _dying(tape: Recording, event: Event, pull: Any, space: Workspace) -> bool:

@@ -20,6 +20,7 @@ from ..arrays.array import array
 from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..errors import GradientError
 from .ask import ask
+from .borders import Crossing, note_seeds, settle, tell
 from .events import Event
 from .naming import guess_names, note_names
 from .publish import computed_in_place, gradients_of, publish
@@ -82,6 +83,7 @@ class Tape(Recording):
         Raises GradientError where the gradient would not be exact, or a seed does not fit.
         """
         with memory.LOCK, memory.unrecorded(), capture_log.allowed():
+            self._refuse_without_leaf()
             space = seeds_of(self, loss, grads)
             if pitfall is not None:
                 capture_log.refuse("A pitfall")
@@ -93,10 +95,13 @@ class Tape(Recording):
                     )
                 notes.asked.update(dict.fromkeys(a.allocation for a in self.arrays.values()))
             self._remember(space)
+            crossing, blind = self._crossing(space), not any(a in self.active for a in space)
             space.places = computed_in_place(self, space, grads)
             before = {a: a.gradient().bytes.copy() for a in space.places}
             try:
-                publish(self, *walk(self, space, drop=True))
+                space, retained = walk(self, space, before=crossing and crossing.before, drop=True)
+                tell(self, [] if crossing is None else crossing.found(space), blind)
+                publish(self, space, retained)
             except BaseException:
                 for a, data in before.items():
                     a.gradient().bytes[...] = data
@@ -104,6 +109,22 @@ class Tape(Recording):
             space.release()
             self.walked = not self.captured
         return None
+
+    def _refuse_without_leaf(self) -> None:
+        if self.events and not self.active and not any(a.allocation.asked for a in self.arrays.values()):
+            raise GradientError(
+                "no array of this tape has requires_grad, so there is nothing to take a derivative by.", slug="no-leaf",
+                where=self.events[0].where, why="Every gradient would be None.",
+                instead="requires_grad=True on the arrays to differentiate by, before the tape records",
+            )  # fmt: skip
+
+    def _crossing(self, seeds: Workspace) -> Crossing | None:
+        """What to look for at the border of this tape; None if it has none, or in a capture, which knows no numbers."""
+        if capture_log.noting() is not None:
+            return None
+        note_seeds(self, seeds)
+        settle(self)
+        return Crossing(self, seeds) if self.borders else None
 
     def _remember(self, seeds: Workspace) -> None:
         """Keep the seeds for `retrace` and the views, in the buffers of the last ones where they fit."""

@@ -1,0 +1,337 @@
+"""The border of a tape: memory that another tape wrote. It is a leaf here, and the gradient stops there, so it is said.
+
+Memory remembers which recording wrote it last from something with `requires_grad` (`Allocation.origins`), until
+somebody else writes it. A tape that meets such memory notes a border. After `backward` a border with an adjoint is
+told at once if nobody can hand the adjoint on; else it waits: a later `backward` of the writer that is seeded with it
+settles the matter, and reading the gradient of what the writer started from before that is answered with a warning.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays.allocation import Allocation
+from ..arrays.span import Span
+from ..arrays.workspace import Workspace
+from ..device import on_host
+from ..errors import GradientError, Where
+from ..kernels import ir
+from ..kernels.analysis import activity
+from ..kernels.types import Scalar
+from .events import Event
+from .naming import guess_names, note_names
+
+if TYPE_CHECKING:
+    from .recording import Recording
+
+SMALL = 1 << 20  # bytes of seeds that are compared
+MOST = 64  # borders off active paths that are followed
+
+
+class Run:
+    """What a tape records until it is reset, seen from other tapes.
+
+    outer     the run of the tape inside which this one was entered.
+    leaves    what it started from, with `requires_grad`; `names` are theirs. wrote: the memories that it wrote.
+    seeded    memory -> checksum of its seed in the last backward.
+    waiting   borders of other tapes whose adjoint this one can be seeded with.
+    """
+
+    def __init__(self, tape: Recording):
+        self.tape = weakref.ref(tape)
+        self.outer: Run | None = None
+        self.leaves: list[weakref.ref[Allocation]] = []
+        self.names: tuple[str, ...] = ()
+        self.wrote: set[int] = set()
+        self.seeded: dict[Allocation, int] = {}
+        self.waiting: list[Border] = []
+
+    @property
+    def alive(self) -> bool:
+        """Can it still be walked backwards."""
+        tape = self.tape()
+        return tape is not None and tape.run is self
+
+    def around(self, other: Run | None) -> bool:
+        """Was the other tape entered inside this one."""
+        while other is not None and other is not self:
+            other = other.outer
+        return other is self
+
+
+class Border:
+    """Memory that `run` wrote and another tape started from, with the adjoint that has arrived there.
+
+    open      which of its numbers have an adjoint that has not been handed on; None: all have been.
+    known     False where there is no adjoint, as nobody had asked for it.
+    """
+
+    def __init__(self, span: Span, run: Run, name: str, adjoint: np.ndarray | None, where: Where | None):
+        self.span, self.run, self.name, self.where = span, run, name, where
+        self.known = adjoint is not None
+        self.open = None if adjoint is None else adjoint != 0
+
+    @property
+    def marked(self) -> bool:
+        """Has it a gradient to hand on."""
+        return self.known and self.span.allocation.required.touch(self.span)
+
+    @property
+    def can_wait(self) -> bool:
+        return self.marked and self.run.alive
+
+    @property
+    def stops(self) -> bool:
+        """Has the gradient stopped here, so far."""
+        return self.open is not None or not self.known
+
+    @property
+    def told(self) -> str:
+        source = ", ".join(self.run.names) or "arrays with requires_grad"
+        return f"{self.name} was written by an earlier tape from {source}; this gradient stops there"
+
+    @property
+    def ways_out(self) -> str:
+        name = self.name
+        first = "" if self.marked else f"{name}.requires_grad = True before the earlier tape, then "
+        first += "" if self.run.alive else "keep the earlier tape, then "
+        return (
+            f"one tape around both; or {first}earlier.backward(grads={{{name}: {name}.grad}}) behind this backward();"
+            f" or wb.detach({name}) if it is meant"
+        )
+
+    def seeded_with(self, seeds: Workspace) -> None:
+        """Note what a backward of the writer hands on."""
+        if self.open is not None and self.span.allocation in seeds:
+            self.open &= _numbers(seeds, self.span, self.run.tape()) == 0
+            if not self.open.any():
+                self.open = None
+
+    def warn(self) -> None:
+        """Say it, unless it has been handed on since."""
+        if self.stops:
+            warn(f"{self.told}. Ways out: {self.ways_out}.")
+
+
+def warn(text: str) -> None:
+    """A warning at the user's line."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] == "workbench":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
+
+
+# ---- what is noted while tapes record
+
+
+def settle(tape: Recording) -> None:
+    """Bring the borders of a tape, and what memory says of its origin, up to the last event. Cheap if up to date."""
+    if tape.apart:
+        return
+    events, tape.settled = tape.events[tape.settled :], len(tape.events)
+    if not events:
+        return
+    for a in dict.fromkeys(x.allocation for x in tape.arrays.values()):
+        for span, run in a.origins:
+            tape.crossed(span, run)
+    if not tape.active:
+        return
+    last: dict[Span, bool] = {}
+    for event in events:
+        for span, live in _written(tape, event):
+            last.pop(span, None)
+            last[span] = live
+            tape.run.wrote.add(span.allocation.id)
+    if not any(last.values()):
+        return
+    for span, live in last.items():
+        a = span.allocation
+        kept = [(s, r) for s, r in a.origins if not span.contains(s)]
+        a.origins = [*kept, (span, tape.run)] if live else kept
+    leaves = [a for a in tape.active if a.required and a.id not in tape.run.wrote]
+    tape.run.leaves = [weakref.ref(a) for a in leaves]
+    named = leaves or [a for a in tape.active if a.required]
+    tape.run.names = tuple(memory_name(tape, a) for a in named[:3])
+
+
+def _written(tape: Recording, event: Event) -> Iterator[tuple[Span, bool]]:
+    """What an event wrote, and whether that depends on something with a gradient."""
+    if event.kind in ("foreign", "func", "cut"):
+        return
+    if event.command is not None:
+        live = () if event.reverse is None else event.reverse.shadows
+        for (k, _), span in zip(event.command.plan.writes, event.writes, strict=True):
+            yield span, k in live
+        return
+    source = event.source
+    live_copy = event.kind == "loop" or (source is not None and source.allocation in tape.active)
+    for span in event.writes:
+        yield span, live_copy and span.allocation in tape.active
+
+
+def memory_name(tape: Recording, a: Allocation, span: Span | None = None) -> str:
+    """What the user calls this memory, as far as it has been noted."""
+    near = [x for x in tape.arrays.values() if x.allocation is a]
+    near = [x for x in near if span is None or x.span.overlaps(span) is not False]
+    return next((n for x in near if (n := tape.names.get(id(x)) or x.name)), str(a))
+
+
+# ---- what is said after a walk
+
+
+class Crossing:
+    """What a walk looks at for the sake of the borders of its tape that it has no adjoint for: memory off active paths.
+
+    `watched`: per launch on an active path the borders that it depends on beside that path. `ends`: per border the
+    bytes that depend on it, and on no active path, when all is over.
+    """
+
+    def __init__(self, tape: Recording, seeds: Workspace):
+        self.tape = tape
+        self.reached: set[tuple[Span, Run]] = set()
+        self.watched: dict[Event, list[tuple[Span, Run]]] = {}
+        unmarked = [b for b in tape.all_borders() if not b[0].allocation.required.touch(b[0])]
+        self.ends = {border: [border[0]] for border in unmarked[:MOST]}
+        if self.ends:
+            for event in tape.events:
+                self._follow(event)
+        for border, spans in self.ends.items():
+            if any(_any(seeds, span, tape) for span in spans):
+                self.reached.add(border)
+
+    def _follow(self, event: Event) -> None:
+        for border, spans in self.ends.items():
+            if not spans:
+                continue
+            new = list(self._passed_on(event, border, spans))
+            spans[:] = [s for s in spans if not any(w.contains(s) for w in event.writes)] + new
+
+    def _passed_on(self, event: Event, border: tuple[Span, Run], spans: list[Span]) -> Iterator[Span]:
+        """What depends, behind an event, on bytes that have no adjoint; where that joins an active path is noted."""
+        if event.command is None:
+            source = event.source
+            if source is not None and source.allocation not in self.tape.active and _meets(spans, source.span):
+                yield from event.writes
+            return
+        plan, shadows = event.command.plan, () if event.reverse is None else event.reverse.shadows
+        for (k, _), read in zip(plan.reads, event.reads, strict=False):
+            if k in plan.floats and k not in shadows and _meets(spans, read):
+                carried = _carried(plan, k)
+                if not carried.isdisjoint(shadows):
+                    self.watched.setdefault(event, []).append(border)
+                written = zip(plan.writes, event.writes, strict=True)
+                yield from (span for (j, _), span in written if j in carried and j not in shadows)
+
+    @property
+    def before(self) -> Callable[[Event, Workspace], None] | None:
+        """What the walk must call before each event; None if it need not."""
+        return self._look if self.watched else None
+
+    def _look(self, event: Event, space: Workspace) -> None:
+        for border in self.watched.get(event, ()):
+            if border not in self.reached and any(_any(space, span, self.tape) for span in event.writes):
+                self.reached.add(border)
+
+    def found(self, space: Workspace) -> list[Border]:
+        """The borders to which an adjoint came, or would have come, had it been asked for."""
+        made: list[Border] = []
+        for span, run in self.tape.all_borders():
+            adjoint = _numbers(space, span, self.tape) if span.allocation in space else None
+            there = adjoint is not None and bool((adjoint != 0).any())
+            if there or (span, run) in self.reached:
+                if not made:
+                    note_names(self.tape, sys._getframe(1))
+                    guess_names(self.tape)
+                where = next((e.where for e in self.tape.events if _meets(e.reads, span)), None)
+                name = memory_name(self.tape, span.allocation, span)
+                border = Border(span, run, name, adjoint if there else None, where)
+                if not (there and _same_seed(run, span.allocation, space)):
+                    made.append(border)
+        return made
+
+
+def _meets(spans: Sequence[Span], span: Span) -> bool:
+    return any(s.overlaps(span) is not False for s in spans)
+
+
+def _any(space: Workspace, span: Span, tape: Recording) -> bool:
+    """Is there an adjoint anywhere in these bytes."""
+    return span.allocation in space and bool((_numbers(space, span, tape) != 0).any())
+
+
+@lru_cache(256)
+def _carried(plan: Any, k: int) -> frozenset[int]:
+    """The arguments to which a kernel writes what has a derivative by its argument `k`."""
+    function, leaves = plan.forward.function, plan.program.leaves
+    varied = activity.varied(function, frozenset({leaves[k].name}), list(ir.walk(function.body)))
+    stores = [s for s in ir.walk(function.body) if s.row.writes and s.args[-1] in varied]
+    names = {ir.root(s.args[0]).name for s in stores}
+    return frozenset(j for j in plan.float_writes if leaves[j].name in names)
+
+
+def _numbers(space: Workspace, span: Span, tape: Recording | None) -> np.ndarray:
+    """The adjoint of a span on the host, as numbers (as bytes for structs)."""
+    a = span.allocation
+    scalar = tape.scalars.get(a) if tape is not None else None
+    k = a.grad_scale or 1
+    dtype = (np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy) if isinstance(scalar, Scalar) else np.uint8
+    if span.itemsize * k % np.dtype(dtype).itemsize:
+        dtype = np.uint8
+    return on_host(space[a].view(span, dtype)).copy()
+
+
+def _same_seed(run: Run, a: Allocation, space: Workspace) -> bool:
+    """Has the writer been seeded here with this very adjoint, as where a loss adds up over tapes."""
+    return a in run.seeded and len(space[a].data) <= SMALL and run.seeded[a] == _checksum(space[a].data)
+
+
+def _checksum(data: Any) -> int:
+    return zlib.crc32(np.ascontiguousarray(on_host(data)).data)
+
+
+def note_seeds(tape: Recording, seeds: Workspace) -> None:
+    """What a backward of this tape is seeded with: it may be what others wait for."""
+    tape.run.seeded = {a: _checksum(s.data) for a, s in seeds.items() if len(s.data) <= SMALL}
+    for border in tape.run.waiting:
+        border.seeded_with(seeds)
+    tape.run.waiting = [b for b in tape.run.waiting if b.open is not None]
+
+
+def tell(tape: Recording, found: list[Border], blind: bool) -> None:
+    """After a walk and before anything is published: refuse, warn, or wait. `blind`: no seed lies on an active path.
+
+    Raises GradientError [nested-tape] where a tape inside another, or around it, lost the gradient for good.
+    """
+    lost = [b for b in found if not b.can_wait]
+    for b in lost:
+        inside = b.run.around(tape.run)
+        if inside or tape.run.around(b.run):
+            which = "around this one" if inside else "inside this one"
+            raise GradientError(
+                f"{b.name} was written by a tape {which}; a tape records nothing while another is open inside it, so"
+                " this gradient stops there.",
+                slug="nested-tape", where=b.where, why=f"It was computed from {', '.join(b.run.names)}.",
+                instead=b.ways_out,
+            )  # fmt: skip
+    tape.crossings = found
+    if not found and blind:
+        warn(
+            "what backward() is seeded with depends on nothing that has requires_grad: every gradient is zero."
+            " tape.diagnose() says where the way to it ends."
+        )
+    for b in found:
+        if b not in lost:
+            b.run.waiting = [w for w in b.run.waiting if w.span != b.span or w.name != b.name] + [b]
+            for ref in b.run.leaves:
+                if (leaf := ref()) is not None and leaf is not b.span.allocation:
+                    leaf.awaited = [*leaf.awaited, b]
+    for b in lost:
+        b.warn()
