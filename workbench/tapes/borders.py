@@ -3,7 +3,8 @@
 Memory remembers which recording wrote it last from something with `requires_grad` (`Allocation.origins`), until
 somebody else writes it. A tape that meets such memory notes a border. After `backward` a border with an adjoint is
 told at once if nobody can hand the adjoint on; else it waits: a later `backward` of the writer that is seeded with it
-settles the matter, and reading the gradient of what the writer started from before that is answered with a warning.
+settles the matter; one that is not, or reading the gradient of what the writer started from, is answered with a
+warning.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ..errors import GradientError, Where
 from ..kernels import ir
 from ..kernels.analysis import activity
 from ..kernels.types import Scalar
-from .events import Event
+from .events import Event, clock
 from .naming import guess_names, note_names
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Run:
 
     outer     the run of the tape inside which this one was entered.
     leaves    what it started from, with `requires_grad`; `names` are theirs. wrote: the memories that it wrote.
-    seeded    memory -> checksum of its seed in the last backward.
+    seeded    memory -> checksum of its seed in the last backward, and when that was.
     waiting   borders of other tapes whose adjoint this one can be seeded with.
     """
 
@@ -52,6 +53,7 @@ class Run:
         self.names: tuple[str, ...] = ()
         self.wrote: set[int] = set()
         self.seeded: dict[Allocation, int] = {}
+        self.when = 0
         self.waiting: list[Border] = []
 
     @property
@@ -71,12 +73,13 @@ class Border:
     """Memory that `run` wrote and another tape started from, with the adjoint that has arrived there.
 
     open      which of its numbers have an adjoint that has not been handed on; None: all have been.
+    said      has it been told.
     known     False where there is no adjoint, as nobody had asked for it.
     """
 
     def __init__(self, span: Span, run: Run, name: str, adjoint: np.ndarray | None, where: Where | None):
         self.span, self.run, self.name, self.where = span, run, name, where
-        self.known = adjoint is not None
+        self.known, self.said = adjoint is not None, False
         self.open = None if adjoint is None else adjoint != 0
 
     @property
@@ -115,10 +118,11 @@ class Border:
             if not self.open.any():
                 self.open = None
 
-    def warn(self) -> None:
-        """Say it, unless it has been handed on since."""
-        if self.stops:
-            warn(f"{self.told}. Ways out: {self.ways_out}.")
+    def warn(self, more: str = "") -> None:
+        """Say it once, unless it has been handed on."""
+        if self.stops and not self.said:
+            self.said = True
+            warn(f"{self.told}.{more} Ways out: {self.ways_out}.")
 
 
 def warn(text: str) -> None:
@@ -253,7 +257,8 @@ class Crossing:
                 where = next((e.where for e in self.tape.events if _meets(e.reads, span)), None)
                 name = memory_name(self.tape, span.allocation, span)
                 border = Border(span, run, name, adjoint if there else None, where)
-                if not (there and _same_seed(run, span.allocation, space)):
+                earlier = run.when < self.tape.events[0].stamp
+                if not (there and earlier and _same_seed(run, span.allocation, space)):
                     made.append(border)
         return made
 
@@ -299,10 +304,10 @@ def _checksum(data: Any) -> int:
 
 def note_seeds(tape: Recording, seeds: Workspace) -> None:
     """What a backward of this tape is seeded with: it may be what others wait for."""
+    tape.run.when = next(clock)
     tape.run.seeded = {a: _checksum(s.data) for a, s in seeds.items() if len(s.data) <= SMALL}
     for border in tape.run.waiting:
         border.seeded_with(seeds)
-    tape.run.waiting = [b for b in tape.run.waiting if b.open is not None]
 
 
 def tell(tape: Recording, found: list[Border], blind: bool) -> None:
@@ -321,6 +326,9 @@ def tell(tape: Recording, found: list[Border], blind: bool) -> None:
                 slug="nested-tape", where=b.where, why=f"It was computed from {', '.join(b.run.names)}.",
                 instead=b.ways_out,
             )  # fmt: skip
+    for b in tape.run.waiting:
+        b.warn(f" This backward() has set {b.name}.grad to zero without being seeded with it.")
+    tape.run.waiting = []
     tape.crossings = found
     if not found and blind:
         warn(
