@@ -376,6 +376,7 @@ def test_what_an_optimizer_overwrites_after_backward_is_kept():
         np.testing.assert_array_equal(w.grad.numpy(), 2 * X * [1, 2, 3, 4])
         w.assign(w.numpy() - 0.1 * w.grad.numpy())
     assert kept_bytes(tape) == w.nbytes, "once, before the first change"
+    assert not tape.diagnose().named("overwritten-kept"), "the program does not overwrite it"
     assert not tape.diagnose().problems
     assert tape.adjoint(w).tolist() == (2 * X * [1, 2, 3, 4]).tolist()
     assert tape.ledger(w, 1).total == 2 * X[1] * 2

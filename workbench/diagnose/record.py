@@ -79,7 +79,7 @@ def kept(case: Case) -> Iterator[Finding]:
     """What is overwritten although an adjoint needs it, per line, with the bytes it costs."""
     found: dict[tuple, list] = {}
     for step in case.trail.steps:
-        for k in step.event.kept:
+        for k in step.event.kept if step.event.kind != "foreign" else ():
             names = [a.name for a in step.accesses if a.span.allocation is k.span.allocation]
             key = (
                 step.event.label,
