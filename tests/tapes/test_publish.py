@@ -459,6 +459,14 @@ def test_floats_copied_as_integers_are_refused(between):
         tape.backward(grads={z: wb.ones(3, dtype=float)})
 
 
+def test_integers_beside_floats_in_one_memory_are_no_matter():
+    memory, y = wb.ones(6, dtype=float, requires_grad=True), wb.zeros(3, dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(marked, 3, inputs=[memory[:3], memory[3:].view(wb.int32), y])
+    tape.backward(grads={y: wb.ones(3, dtype=float)})
+    assert memory.grad.list()[:3] == [2, 2, 2]
+
+
 def test_integers_of_their_own_are_no_matter():
     x, n, y = wb.ones(3, dtype=float, requires_grad=True), wb.zeros(3, dtype=int), wb.zeros(3, dtype=float)
     with wb.Tape() as tape:
