@@ -33,7 +33,7 @@ LAYERS = (
     ("errors",),
     ("config",),
     ("tables",),
-    ("kernels.types",),
+    ("kernels.types", "kernels.depth"),
     ("kernels.ir",),
     ("kernels.ops.examples",),
     ("kernels.ops.row",),

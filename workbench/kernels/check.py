@@ -42,6 +42,7 @@ class _Checker:
         self.function = function
         self.defined: set[int] = set()  # ids ever defined, in any region
         self.visible: set[int] = set()  # ids defined in this region or around it
+        self.fresh: list[int] = []  # those defined in this region
 
     def run(self) -> None:
         try:
@@ -60,6 +61,7 @@ class _Checker:
             raise IRError(f"value {value.name!r} names another statement as its maker")
         self.defined.add(id(value))
         self.visible.add(id(value))
+        self.fresh.append(id(value))
 
     def use(self, value: ir.Value) -> None:
         if not isinstance(value, ir.Value):
@@ -69,7 +71,7 @@ class _Checker:
 
     def region(self, region: ir.Region, may_enter: Callable[[ir.Value], bool], known: Iterable[ir.Value] = ()) -> None:
         """Check a region; what it defines is not visible after it. `known` are parameters defined outside."""
-        outer = set(self.visible)
+        outer, self.fresh = self.fresh, []
         for param in region.params:
             if not may_enter(param):
                 raise IRError(f"parameter {param.name!r}: {param.type} cannot be carried through control flow")
@@ -81,7 +83,8 @@ class _Checker:
             self.use(result)
             if not ir.is_value(result.type):
                 raise IRError(f"result {result.name!r}: {result.type} cannot leave a region")
-        self.visible = outer
+        self.visible.difference_update(self.fresh)
+        self.fresh = outer
 
     def statement(self, stmt: ir.Stmt) -> None:
         try:

@@ -150,10 +150,15 @@ def companion(
 
 def walk(region: Region) -> Iterator[Stmt]:
     """Every statement of a region in program order, outer before inner."""
-    for stmt in region.body:
-        yield stmt
-        for inner in stmt.regions:
-            yield from walk(inner)
+    open_ = [iter(region.body)]  # no recursion: regions may lie in each other a thousand deep
+    while open_:
+        for stmt in open_[-1]:
+            yield stmt
+            if stmt.regions:
+                open_ += [iter(inner.body) for inner in reversed(stmt.regions)]
+                break
+        else:
+            open_.pop()
 
 
 def used(region: Region) -> set[Value]:

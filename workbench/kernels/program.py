@@ -20,6 +20,7 @@ from .analysis.accesses import relevant_scalars
 from .analysis.launch_form import Groups
 from .compile import c_library
 from .compile.cubin import Resources
+from .depth import deep
 from .emit import c as emit_c
 from .emit import cuda as emit_cuda
 from .emit.c_names import c_name
@@ -78,7 +79,7 @@ class Program:
         key = active, groups
         found = self.reverses.get(key)
         if found is None:
-            found = self.reverses[key] = adjoint(self.function, active, groups)
+            found = self.reverses[key] = deep(adjoint)(self.function, active, groups)
         return found
 
     @property
@@ -120,7 +121,7 @@ class Program:
         if key in self.coming and c_library.lost(self.coming[key]):
             del self.coming[key]
         if backend == "c" and key not in self.compiled and key not in self.coming:
-            self.coming[key] = c_library.begin(emit_c.text(function, variant), c_name(function.name))
+            self.coming[key] = c_library.begin(deep(emit_c.text)(function, variant), c_name(function.name))
         return self.coming.get(key)
 
     def executable(
@@ -190,7 +191,7 @@ class Kernel:
         self._reading: Reading | None = None
         self._program: Program | None = None
         self._overloads: dict[tuple, Kernel] = {}
-        self._unread: Source | None = refused_syntax.check(func)
+        self._unread: Source | None = deep(refused_syntax.check)(func)
         resolve(func, {})
         self.generic = {name: t for name, t in generic_parameters(func).items() if name not in self.types}
 
@@ -212,11 +213,12 @@ class Kernel:
         if self._program is not None and self._reading is not None and self._reading.current():
             return self._program
         reading = self._read()
-        self._program = program(reading, self.__name__, self.enable_backward)
+        self._program = deep(program)(reading, self.__name__, self.enable_backward)
         self._program.kernel = self
         self._reading, self._unread = replace(reading, function=self._program.function), None  # the tidied one alone
         return self._program
 
+    @deep
     def _read(self) -> Reading:
         try:
             return read(self.func, name=self.__name__, generic_types=self.types)

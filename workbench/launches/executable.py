@@ -20,6 +20,7 @@ from ..kernels.analysis import work as cost
 from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
+from ..kernels.depth import deep
 from ..kernels.emit.signature import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
 from ..kernels.interpreter import run
 from ..kernels.ir import Function, root, used, walk
@@ -71,7 +72,7 @@ class Executable:
         noted = capture_log.opened is not None and capture_log.check()
         if self.form.backend == "numpy":
             arrays = views()
-            capture_log.do(lambda: run.run(self.function, dims, arrays))
+            capture_log.do(lambda: deep(run.run)(self.function, dims, arrays))
             return
         call = self.call or self._compile()
         if self.form.backend == "cuda":

@@ -24,6 +24,7 @@ from ..kernels.analysis import launch_ranges
 from ..kernels.analysis.accesses import Access, Grouped, accesses_by_array
 from ..kernels.analysis.launch_form import Groups, LaunchForm
 from ..kernels.compile import c_compiler
+from ..kernels.depth import deep
 from ..kernels.ir import used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.program import Program
@@ -77,7 +78,7 @@ class Plan:
         found = self.reverses.get(active)
         if found is None:
             names = frozenset(self.program.leaves[k].name for k in active)
-            found = self.reverses[active] = plan_adjoint(self, names)
+            found = self.reverses[active] = deep(plan_adjoint)(self, names)
         return found
 
 
@@ -161,6 +162,7 @@ def backend_for(arrays: Sequence[array], device: Device | None, kernel: str) -> 
     return "c" if c_compiler.available() else "numpy"
 
 
+@deep
 def _make(
     kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], positions: tuple[int, ...],
     groups: Groups, twins: tuple[tuple[str, str], ...], device: Device | None,

@@ -74,6 +74,9 @@ def _told(hulls: list[Hull], axis: int, open_: set[Symbol], spread: dict[Symbol,
     return told
 
 
+PAIRS = 20_000  # of stores that a launch looks at, for races that are certain
+
+
 class Race(NamedTuple):
     """Two statements that store to one element of a parameter, each with its thread."""
 
@@ -85,11 +88,19 @@ class Race(NamedTuple):
 
 
 def write_race(function: ir.Function, launch: LaunchForm) -> Race | None:
-    """Two threads that certainly store to one address of one parameter; None: none was found."""
+    """Two threads that certainly store to one address of one parameter; None: none was found.
+
+    Stores to one place under the same conditions are looked at once. Of very many, pairs far apart are left out.
+    """
     stores = [a for a in accesses_of(function) if a.stmt.row is memory.STORE and a.certain and None not in a.indices]
-    hulls = [h for h in (Hull(a, launch) for a in stores) if not h.empty]
+    places = {
+        (a.param, a.indices, a.wraps, tuple(i.needs for i in a.indices if i), a.guards, a.loops): a
+        for a in reversed(stores)
+    }
+    hulls = [h for h in (Hull(a, launch) for a in reversed(places.values())) if not h.empty]
+    near = max(PAIRS // max(len(hulls), 1), 2)
     for k, one in enumerate(hulls):
-        for other in hulls[k:]:
+        for other in hulls[k : k + near]:
             if one.access.param == other.access.param and len(one.access.indices) == len(other.access.indices):
                 met = _meeting(one, other)
                 if met is not None:

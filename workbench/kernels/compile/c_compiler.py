@@ -26,6 +26,11 @@ FLAGS = (
 ).split()  # fmt: skip
 
 
+# Compilers take minutes over functions of tens of thousands of lines: these are optimised less, or not at all.
+LARGE = 3000  # lines of text
+PATIENCE_S = 4.0
+
+
 @dataclass(frozen=True)
 class Compiler:
     """A command that compiles C, what identifies it, and the flags it takes beyond `FLAGS`."""
@@ -116,9 +121,15 @@ def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
     import subprocess
 
     used = compiler()
+    large = text.count("\n") > LARGE
     with temporary(path) as made:
-        command = [*used.command, *FLAGS, *used.flags, *flags, "-x", "c", "-", "-o", str(made), "-lm"]
-        done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
+        for level, patience in ((("-O1",), PATIENCE_S), (("-O0",), None)) if large else (((), None),):
+            command = [*used.command, *FLAGS, *used.flags, *flags, *level, "-x", "c", "-", "-o", str(made), "-lm"]
+            try:
+                done = subprocess.run(command, input=text.encode(), capture_output=True, check=False, timeout=patience)
+                break
+            except subprocess.TimeoutExpired:
+                log.info("a kernel of %d lines is compiled without optimisation", text.count("\n"))
         if done.returncode != 0:
             raise refused(text, shlex.join(command), done.stderr.decode(errors="replace"))
         write_sealed(path, made.read_bytes())

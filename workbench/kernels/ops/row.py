@@ -263,7 +263,7 @@ def row(name: str, **fields: Any) -> Row:
 
 def constant(type: Type, value: Any) -> ir.Value:
     """A constant of `type` in the current builder: `value` is one number, or all components."""
-    flat = np.ravel(value).tolist()
+    flat = [value] if value.__class__ in (bool, int, float) else np.ravel(value).tolist()
     if getattr(type, "scalar", None) is bool_:
         flat = [bool(x) for x in flat]
     attr = flat[0] if len(flat) == 1 else tuple(flat)

@@ -11,6 +11,7 @@ last first (Griewank & Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 12
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from ..ir import Builder, Function, Region, Stmt, Value, is_value, root, used, walk
@@ -127,7 +128,7 @@ class Replay:
         known[stmt.outs[0]] = old
 
     def replay_if(self, stmt: Stmt, known: dict, record: bool) -> None:
-        regions, inner = [], []
+        regions, inner, before = [], [], len(known)
         for region in stmt.regions:
             new, scope = Region(), dict(known)
             with self.builder.inside(new):
@@ -139,7 +140,7 @@ class Replay:
         keys: list[Key] = list(stmt.outs)
         if record:
             for side in (0, 1):
-                for key, value in inner[side].items():
+                for key, value in itertools.islice(inner[side].items(), before, None):
                     if value.stmt is not None and value.stmt.row is c.CONST and key not in known:
                         known[key] = constant(value.type, value.stmt.attr)
                     elif key not in known and is_value(value.type):

@@ -106,14 +106,22 @@ def _size(region: Region) -> int:
 
 @dataclass
 class Scope:
-    """What is known at one point: equal expressions, and memory cells whose contents are a known value."""
+    """What is known at one point: equal expressions, and memory cells whose contents are a known value.
+
+    `found`: the keys of `pure` that a region has added; they go when it ends. Nobody asks for its `values` then.
+    """
 
     values: dict[Value, Value] = field(default_factory=dict)
     pure: dict[tuple, Stmt] = field(default_factory=dict)
     cells: dict[tuple, Value] = field(default_factory=dict)
+    found: list[tuple] = field(default_factory=list)
 
     def inner(self) -> Scope:
-        return Scope(dict(self.values), dict(self.pure), dict(self.cells))
+        return Scope(self.values, self.pure, dict(self.cells))
+
+    def leave(self) -> None:
+        for key in self.found:
+            del self.pure[key]
 
 
 class Rewrite:
@@ -122,6 +130,7 @@ class Rewrite:
         same: dict[str, str] | None = None,
     ):  # fmt: skip
         self.groups, self.taken, self.unroll, self.same = groups, taken, unroll, same or {}
+        self.writes: dict[Stmt, frozenset[str]] = {}
         self.room = UNROLLED  # for loops that get their bounds from a counter written out: no `_size` has seen those
         self.builder = Builder()
 
@@ -163,6 +172,7 @@ class Rewrite:
             scope.values[old] = new
         if pure:
             scope.pure[key] = made
+            scope.found.append(key)
         elif self.groups is not None:
             self.remember(made, scope)
 
@@ -224,7 +234,7 @@ class Rewrite:
         if turns is not None:
             self.write_out(stmt, args, turns, scope)
             return
-        written = {root(s.args[0]).name for r in stmt.regions for s in walk(r) if s.row.writes}
+        written = self.written(stmt) if self.groups is not None else frozenset()
         if stmt.row is not c.IF:
             for name in written:
                 self.forget(name, scope)
@@ -238,6 +248,7 @@ class Rewrite:
             with self.builder.inside(new):
                 self.region(region, inner)
             new.results = tuple(inner.values[r] for r in region.results)
+            inner.leave()
             made.append(new)
         self.builder.role, self.builder.where, self.builder.of = role, where, of
         again = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], tuple(made), attr=stmt.attr)
@@ -246,6 +257,15 @@ class Rewrite:
             scope.values[old] = new_out
         for name in written:
             self.forget(name, scope)
+
+    def written(self, stmt: Stmt) -> frozenset[str]:
+        """The arrays that the regions of a statement write to."""
+        found = self.writes.get(stmt)
+        if found is None:
+            names = {root(s.args[0]).name for r in stmt.regions for s in r.body if s.row.writes}
+            inner = [self.written(s) for r in stmt.regions for s in r.body if s.regions]
+            found = self.writes[stmt] = frozenset(names).union(*inner)
+        return found
 
     def turns(self, stmt: Stmt, args: tuple[Value, ...]) -> range | None:
         turns = _trips(stmt, args)

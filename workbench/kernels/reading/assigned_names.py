@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from weakref import WeakKeyDictionary
 
 _known: WeakKeyDictionary[ast.AST, list[ast.expr]] = WeakKeyDictionary()  # trees do not change
+_named: WeakKeyDictionary[ast.AST, set[str]] = WeakKeyDictionary()
 
 
 def targets(node: ast.AST) -> list[ast.expr]:
@@ -14,6 +15,13 @@ def targets(node: ast.AST) -> list[ast.expr]:
     if node not in _known:
         _known[node] = list(_targets(node))
     return _known[node]
+
+
+def names(node: ast.AST) -> set[str]:
+    """The names that are assigned as a whole somewhere below `node`."""
+    if node not in _named:
+        _named[node] = {t.id for t in targets(node) if isinstance(t, ast.Name)}
+    return _named[node]
 
 
 _BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")

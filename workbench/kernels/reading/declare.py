@@ -17,6 +17,7 @@ import numpy as np
 
 from ...errors import LaunchError
 from .. import types as T
+from ..depth import deep
 from ..ir import Region
 from . import refused_syntax
 
@@ -58,7 +59,7 @@ def func(fn: Callable[..., Any]) -> Func:
     >>> wb.map(spring, wb.array([1.0, 2.0]), 10.0)
     array([-10., -20.], dtype=float32, shape=(2,))
     """
-    refused_syntax.check(fn)
+    deep(refused_syntax.check)(fn)
     resolve(fn, sys._getframe(1).f_locals)
     return Func(fn)
 
@@ -68,7 +69,7 @@ def _attach(f: Func, slot: str) -> Callable[[Callable[..., Any]], Callable[..., 
         raise TypeError(f"func_{slot} takes a function decorated with func, not {f!r}")
 
     def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
-        refused_syntax.check(fn)
+        deep(refused_syntax.check)(fn)
         resolve(fn, sys._getframe(1).f_locals)
         setattr(f, slot, fn)
         return fn

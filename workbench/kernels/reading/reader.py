@@ -270,7 +270,7 @@ class Reader(Flow, Places, Calls, Custom):
         return found
 
     def assigned_later(self, name: str) -> bool:
-        return any(isinstance(t, ast.Name) and t.id == name for t in stores.targets(self.frame.source.tree))
+        return name in stores.names(self.frame.source.tree)
 
     def note(self, name: str, found: Any) -> None:
         """Remember where a Python object came from, to notice when the name means another one."""

@@ -1,0 +1,109 @@
+"""Kernels of many lines, of very long lines, and nested deeply: right, and compiled in a time that one waits for."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.errors import KernelError
+from workbench.kernels.compile import c_compiler
+
+X = np.linspace(0.1, 0.8, 8)
+F = wb.float64
+
+
+def kernel(lines: list[str], name: str):
+    head = "@wb.kernel\ndef k(x: wb.array(dtype=F), y: wb.array(dtype=F)):\n    i = wb.tid()\n"
+    text = head + "".join(f"    {line}\n" for line in lines)
+    file = f"<large {name}>"
+    linecache.cache[file] = len(text), None, text.splitlines(True), file
+    space = {"wb": wb, "F": F, "__name__": "large"}
+    exec(compile(text, file, "exec"), space)
+    return space["k"]
+
+
+def run(made):
+    x, y = wb.array(X, dtype=F, requires_grad=True), wb.zeros(len(X), dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(made, dim=len(X), inputs=[x, y])
+    tape.backward(grads={y: wb.ones(len(X), dtype=F)})
+    return y.numpy(), x.grad.numpy()
+
+
+def test_a_sum_of_1200_terms_in_one_line(backend):
+    limit = sys.getrecursionlimit()
+    values, gradient = run(kernel(["y[i] = " + " + ".join(f"x[i] * F({k})" for k in range(1200))], "sum"))
+    np.testing.assert_allclose(values, X * sum(range(1200)), rtol=1e-12)
+    np.testing.assert_allclose(gradient, sum(range(1200)), rtol=1e-12)
+    assert sys.getrecursionlimit() == limit
+
+
+def test_an_index_of_1200_terms(backend):
+    values, _ = run(kernel(["y[i] = x[(" + " + ".join(["i"] * 1201) + ") % 8]"], "index"))
+    np.testing.assert_array_equal(values, X)
+
+
+def test_calls_in_calls(backend):
+    values, gradient = run(kernel(["y[i] = " + "wb.sin(" * 150 + "x[i]" + ")" * 150], "calls"))
+    expected, slope = X, np.ones(8)
+    for _ in range(150):
+        slope, expected = slope * np.cos(expected), np.sin(expected)
+    np.testing.assert_allclose(values, expected, rtol=1e-12)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-10)
+
+
+@pytest.mark.parametrize("count", [pytest.param(60), pytest.param(150, marks=pytest.mark.slow)])
+def test_branches_in_branches(backend, count):
+    lines = [f"{'el' * (k > 0)}if x[i] < F({(k + 1) / count}):\n        y[i] = x[i] * F({k})" for k in range(count)]
+    values, gradient = run(kernel(lines, f"branches {count}"))
+    taken = np.array([next(k for k in range(count) if x < (k + 1) / count) for x in X], float)
+    np.testing.assert_allclose(values, X * taken)
+    np.testing.assert_allclose(gradient, taken)
+
+
+def long(count: int) -> tuple[list[str], np.ndarray]:
+    """Lines that use each other, memory, branches and vectors; and the derivative of the last value."""
+    lines, a, b, da, db = ["a = x[i]", "b = F(1.0)"], X.copy(), np.ones(8), np.ones(8), np.zeros(8)
+    for k in range(count // 4):
+        lines += [f"a = a * F(0.9) + b * F(0.1) + x[(i + {k % 8}) % 8] * F(0.0)", "b = wb.sin(a) + b * F(0.5)"]
+        lines += ["if a > F(1.2):\n        a = a * F(0.5)", "a = wb.vector(a, b, dtype=F)[0] + F(0.01)"]
+        a, da = a * 0.9 + b * 0.1, da * 0.9 + db * 0.1
+        b, db = np.sin(a) + b * 0.5, np.cos(a) * da + db * 0.5
+        a, da = np.where(a > 1.2, a * 0.5, a) + 0.01, np.where(a > 1.2, da * 0.5, da)
+    return [*lines, "y[i] = a + b"], da + db
+
+
+@pytest.mark.slow
+def test_a_kernel_of_2000_lines_is_ready_in_ten_seconds(backend, tmp_path):
+    lines, slope = long(2000)
+    wb.config.cache_dir = tmp_path
+    started = time.process_time(), time.monotonic()
+    _, gradient = run(kernel(lines, "2000"))
+    spent = time.process_time() - started[0]
+    np.testing.assert_allclose(gradient, slope, rtol=1e-9)
+    assert spent < 8.0  # of this process; a machine that does other things takes longer by the clock
+
+
+@pytest.mark.needs_cc
+def test_a_large_text_is_compiled_without_waiting_for_its_optimisation(monkeypatch, tmp_path):
+    monkeypatch.setattr(c_compiler, "LARGE", 10)
+    monkeypatch.setattr(c_compiler, "PATIENCE_S", 1e-3)
+    wb.config.backend, wb.config.cache_dir = "c", tmp_path
+    values, gradient = run(kernel(["y[i] = x[i] * x[i]"], "hasty"))
+    np.testing.assert_allclose(values, X * X)
+    np.testing.assert_allclose(gradient, 2 * X)
+
+
+def test_what_is_nested_too_deeply_says_so(monkeypatch):
+    from workbench.kernels import depth
+
+    monkeypatch.setattr(depth, "CALLS", 0)
+    made = kernel(["y[i] = " + " + ".join(["x[i]"] * 900)], "deep")
+    with pytest.raises(KernelError, match="nested too deeply") as found:
+        made.program()
+    assert found.value.where.line == 4
