@@ -17,6 +17,7 @@ from .finding import Finding
 from .growth import growing
 from .kinks import where_of
 from .rule import Case, title
+from .saturated import saturated
 from .unread import unused_results
 from .walk_record import Access, Step, leaf_accesses, norm_of, positions
 from .zero_adjoint import DETACHED, Death, first_death
@@ -187,4 +188,4 @@ def kinks(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-FLOW = (ended, unused_results, custom_rules, cancelling, growing, kinks)
+FLOW = (ended, unused_results, custom_rules, cancelling, growing, saturated, kinks)

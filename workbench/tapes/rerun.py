@@ -28,6 +28,7 @@ BUDGET = 500_000  # statements: about a second
 THREADS = 50_000
 
 Trace = Callable[[tuple[int, ...], ir.Stmt, run.Values], None]
+Threads = Sequence[tuple[int, ...]] | None
 
 
 class Enough(Exception):
@@ -68,26 +69,28 @@ def small(event: Event) -> bool:
     return event.command is not None and 0 < math.prod(event.command.plan.form.dims) <= THREADS
 
 
-def run_primal(event: Event, trace: Trace) -> bool:
-    """The launch again. False if it was given up on."""
-    return small(event) and _run(event.command.plan.forward.function, event, Copies(event).primal(), trace)
+def run_primal(event: Event, trace: Trace, threads: Threads = None) -> bool:
+    """The launch again, or these threads of it. False if it was given up on."""
+    return small(event) and _run(event.command.plan.forward.function, event, Copies(event).primal(), trace, threads)
 
 
-def run_adjoint(event: Event, space: Workspace, trace: Trace) -> bool:
-    """Its adjoint again. False if it was given up on."""
+def run_adjoint(event: Event, space: Workspace, trace: Trace, threads: Threads = None) -> bool:
+    """Its adjoint again, or these threads of it. False if it was given up on."""
     back = event.reverse
     if back is None or back.extremal or not small(event):
         return False
-    return run_copies(back.reverse.function, event, Copies(event, space), trace)
+    return run_copies(back.reverse.function, event, Copies(event, space), trace, threads)
 
 
-def run_copies(function: ir.Function, event: Event, copies: Copies, trace: Trace | None = None) -> bool:
+def run_copies(
+    function: ir.Function, event: Event, copies: Copies, trace: Trace | None = None, threads: Threads = None
+) -> bool:
     """An adjoint of this launch, on these copies, which it changes."""
     args = copies.primal() + [copies.shadow(event.command.places[k]) for k in event.reverse.shadows]
-    return _run(function, event, args, trace or (lambda *_: None))
+    return _run(function, event, args, trace or (lambda *_: None), threads)
 
 
-def _run(function: ir.Function, event: Event, args: list, trace: Trace) -> bool:
+def _run(function: ir.Function, event: Event, args: list, trace: Trace, threads: Threads) -> bool:
     left = BUDGET
 
     def counted(thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
@@ -98,7 +101,7 @@ def _run(function: ir.Function, event: Event, args: list, trace: Trace) -> bool:
         trace(thread, stmt, values)
 
     try:
-        run.run(function, event.command.plan.form.dims, args, trace=counted)
+        run.run(function, event.command.plan.form.dims, args, trace=counted, threads=threads)
     except Enough:
         return True
     except (TimeoutError, BoundsError):
