@@ -16,6 +16,7 @@ from .cuts import cut_derivatives
 from .finding import Finding
 from .growth import growing
 from .kinks import where_of
+from .objectives import seed_of_ones, unsettled
 from .rule import Case, title
 from .saturated import saturated
 from .unread import unused_results
@@ -188,4 +189,4 @@ def kinks(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-FLOW = (ended, unused_results, custom_rules, cancelling, growing, saturated, kinks)
+FLOW = (ended, unused_results, custom_rules, cancelling, growing, saturated, unsettled, seed_of_ones, kinks)

@@ -25,6 +25,7 @@ from ..tapes.naming import name_of
 from ..tapes.reverse import check_races, walk
 from ..tapes.tape import Tape
 from .kinks import Kinks
+from .turns import Turns
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +113,7 @@ class Trail:
         self.of = {s.event: s for s in self.steps}
         self.order = {e: n for n, e in enumerate(tape.events)}
         self.lost: dict[Allocation, list[Span]] = {a: list(spans) for a, spans in tape.changed.items()}
+        self.turns = Turns(self.steps)
         self.present: dict[Access, np.ndarray] = {}
         self.races: list[tuple[GradientError, Event]] = []
         self.final: Workspace | None = None
@@ -120,6 +122,7 @@ class Trail:
         self.kinks = Kinks()
         with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
             self.seeded = {a: _finite(tape, a, s.data) for a, s in seeds.items()}
+            self.ones = {a: n for a, s in seeds.items() if (n := _ones(tape, a, s.data)) > 1}
             if any(e.kind == "func" for e in tape.events):  # a walk would call what the user recorded
                 return
             if self.steps:
@@ -138,6 +141,7 @@ class Trail:
         step, self._here = self.of[event], event
         self._rewound(event)
         self._race(event)
+        self.turns.found(step, self.known)
         self._read(step)
         self.kinks.look(event, space)
         self.present = {}
@@ -188,6 +192,7 @@ class Trail:
         return all(s.overlaps(span) is False for s in self.lost.get(span.allocation, ()))
 
     def _written(self, step: Step) -> None:
+        self.turns.left(step, self.known)
         for access in step.accesses:
             if access.writes and access.scalar is not None and access.span.nbytes:
                 if not self.known(access.span):
@@ -218,6 +223,16 @@ def _finite(tape: Tape, a: Allocation, data: Any) -> bool:
     if not isinstance(scalar, Scalar):
         return True
     return bool(np.isfinite(on_host(data).view(np.float32 if scalar.bits == 16 else scalar.numpy)).all())
+
+
+def _ones(tape: Tape, a: Allocation, data: Any) -> int:
+    """How many ones there are in a seed that holds nothing else."""
+    scalar = tape.scalars.get(a)
+    if not isinstance(scalar, Scalar):
+        return 0
+    numbers = on_host(data).view(np.float32 if scalar.bits == 16 else scalar.numpy)
+    given = numbers[numbers != 0]
+    return len(given) if (given == 1).all() else 0
 
 
 def _norm(data: np.ndarray) -> float:

@@ -1,0 +1,98 @@
+"""Rules about what is differentiated: an iteration that has not arrived, and a sum that is meant as a mean."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import re
+from collections.abc import Iterator
+
+from ..tapes.events import Event
+from .finding import Finding
+from .rule import Case
+from .walk_record import Step
+
+FEW_PER_CENT = 0.03
+SHRINKING = 0.98  # by how much each change is smaller than the one before it, in an iteration that converges
+SHRUNK = 3  # changes
+_SOLVES = re.compile(
+    r"jacobi|gauss|seidel|sor(?![a-z])|relax|solv|iterat|fixed|newton|picard|sinkhorn|sweep|converg|project", re.I
+)
+_TIME = re.compile(r"(?:^|_)(?:dt|h|t|tau|time|step|timestep)(?:$|_)")
+
+
+def unsettled(case: Case) -> Iterator[Finding]:
+    """Launches that seem to iterate towards something, and still change it in the last turn."""
+    for steps in case.trail.turns.lines.values():
+        last = steps[-1]
+        changes = case.trail.turns.changes.get(last.event, [])
+        outputs = [x for x in last.accesses if x.writes]
+        if len(outputs) != 1 or len(changes) != 1 or not _flows(steps) or _in_time(last.event):
+            continue
+        ((state, _, change),) = changes
+        if change <= FEW_PER_CENT or not _same_problem(steps):
+            continue
+        if _SOLVES.search(last.event.label) or _shrinks(case, steps):
+            yield Finding(
+                "unsettled", "info", last.title, last.event.where,
+                f"the last of {len(steps)} launches of {last.event.label!r} on this line still changes {state.name} by"
+                f" {change:.0%}: if they iterate towards a solution, this is the gradient of {len(steps)} turns, not"
+                " that of the solution.",
+                "more turns, until what changes is small; in a time loop there is nothing to do", (state.name,),
+            )  # fmt: skip
+
+
+def _flows(steps: list[Step]) -> bool:
+    return any(step.flowing > 0 for step in steps[-2:])
+
+
+def _in_time(event: Event) -> bool:
+    """True if a number says how long a turn is."""
+    leaves = event.command.program.leaves
+    numbers = set(range(len(leaves))) - set(event.command.program.array_positions)
+    return any(_TIME.search(leaves[k].name) for k in numbers)
+
+
+def _same_problem(steps: list[Step]) -> bool:
+    """True if the last two turns read the same arrays, but for the state itself."""
+    inputs = []
+    for step in steps[-2:]:
+        states = {x.array.span for s in steps[-3:] for x in s.accesses if x.writes}
+        inputs.append({x.array.span for x in step.accesses if not x.writes} - states)
+    return inputs[0] == inputs[1]
+
+
+def _shrinks(case: Case, steps: list[Step]) -> bool:
+    """True if each of the last turns changed less than the one before it, in its units and as a part of the size."""
+    changes = [c for s in steps for c in case.trail.turns.changes.get(s.event, ())]
+    smaller = (b.size < SHRINKING * a.size and b.relative < SHRINKING * a.relative
+               for a, b in itertools.pairwise(changes))  # fmt: skip
+    return len(changes) >= SHRUNK and all(smaller)
+
+
+def seed_of_ones(case: Case) -> Iterator[Finding]:
+    """Several ones as a seed, which give the gradient of a sum, where the program takes a mean."""
+    for a, number in case.trail.ones.items():
+        writers = [(s, x) for s in case.trail.steps for x in s.accesses if x.writes and x.span.allocation is a]
+        for step, x in writers[-1:]:
+            name = x.name
+            if _says_mean(name, step):
+                yield Finding(
+                    "sum-not-mean", "info", step.title, step.event.where,
+                    f"the seed of {name} is {number} ones: this is the gradient of the sum of {name}, {number} times"
+                    " that of its mean.",
+                    f"a seed of 1 / {number} in each element, if the mean is meant", (name,),
+                )  # fmt: skip
+
+
+_MEAN = re.compile(r"(?<![a-z])(?:mean|mse|rmse|avg|average)(?![a-z])", re.I)
+
+
+def _says_mean(name: str, step: Step) -> bool:
+    """True if a name, or a line of the user's file, takes the mean of this array."""
+    if _MEAN.search(name) or _MEAN.search(step.event.label):
+        return True
+    where = step.event.where
+    last = re.escape(name.rpartition(".")[2])
+    taken = re.compile(rf"(?:mean|average)\([^)]*\b{last}\b|\b{last}\b(?:\.numpy\(\))?\.mean\(|\b{last}\b.*/ *len\(")
+    return where is not None and any(taken.search(line) for line in linecache.getlines(where.file))
