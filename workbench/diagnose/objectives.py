@@ -63,11 +63,10 @@ def _same_problem(steps: list[Step]) -> bool:
 
 
 def _shrinks(case: Case, steps: list[Step]) -> bool:
-    """True if each of the last turns changed less than the one before it, in its units and as a part of the size."""
+    """True if each of the last turns changed less than the one before it, and less of the whole: no mere decay."""
     changes = [c for s in steps for c in case.trail.turns.changes.get(s.event, ())]
-    smaller = (b.size < SHRINKING * a.size and b.relative < SHRINKING * a.relative
-               for a, b in itertools.pairwise(changes))  # fmt: skip
-    return len(changes) >= SHRUNK and all(smaller)
+    smaller = all(b.size < SHRINKING * a.size for a, b in itertools.pairwise(changes))
+    return len(changes) >= SHRUNK and smaller and changes[-1].relative < SHRINKING * changes[0].relative
 
 
 def seed_of_ones(case: Case) -> Iterator[Finding]:
