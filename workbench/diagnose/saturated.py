@@ -8,8 +8,9 @@ on the way. The last launch runs again in the interpreter, and in the others the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,8 +25,10 @@ from ..tapes.events import Event
 from ..tapes.rerun import run_adjoint, run_primal, small
 from .finding import Finding
 from .kinks import where_of
-from .rule import Case
-from .walk_record import Step
+
+if TYPE_CHECKING:
+    from .rule import Case
+    from .walk_record import Step
 
 TURNS = 4  # launches of a line that are a series
 TAIL = 3  # of them at the bound, at least
@@ -48,41 +51,43 @@ class _Line:
     last: Event | None = None
 
 
+class Bounds:
+    """What was seen of the bounds of a tape, by line. The walk shows every launch of a series as it passes."""
+
+    def __init__(self) -> None:
+        self.lines: list[_Line] = []
+        self.of: dict[Event, _Line] = {}
+        self.left = STATEMENTS
+
+    def choose(self, steps: Sequence[Step]) -> None:
+        """Decide which launches will be looked at."""
+        series: dict[tuple, list[Step]] = {}
+        for step in steps:
+            if step.event.reverse is not None and small(step.event):
+                series.setdefault((step.event.label, step.event.line), []).append(step)
+        for found in series.values():
+            line = _Line(found[-LOOKED:])
+            for step in line.steps if len(found) >= TURNS else ():
+                plan = step.event.command.plan
+                if plan not in line.limits:
+                    line.limits[plan] = _limits(plan.forward.function, step.event.reverse.reverse.active)
+            if any(line.limits.values()):
+                self.lines.append(line)
+                self.of.update((s.event, line) for s in line.steps)
+
+    def look(self, step: Step, space: Workspace) -> None:
+        """Look at one launch, with memory as it found it and the adjoint of what it left."""
+        line = self.of.get(step.event)
+        if line is not None and self.left > 0 and (line.last is not None or step.flowing > 0):
+            self.left -= _look(line, step.event, space)
+
+
 def saturated(case: Case) -> Iterator[Finding]:
     """Bounds that are reached in a series of launches and never left."""
-    if not case.seeded or case.trail.final is None:
-        return
-    lines = _lines(case)
-    if not lines:
-        return
-    of = {s.event: line for line in lines for s in line.steps}
-    left = STATEMENTS
-
-    def look(event: Event, space: Workspace) -> None:
-        nonlocal left
-        line = of.get(event)
-        if line is not None and left > 0:
-            left -= _look(line, event, space)
-
-    case.visit(look)
-    for line in lines:
+    for line in case.trail.bounds.lines if case.seeded and case.trail.final is not None else ():
         found = _reached(line)
         if found is not None:
             yield _told(line, *found)
-
-
-def _lines(case: Case) -> list[_Line]:
-    steps: dict[tuple, list[Step]] = {}
-    for step in case.trail.steps:
-        if step.event.reverse is not None and step.flowing > 0 and small(step.event):
-            steps.setdefault((step.event.label, step.event.line), []).append(step)
-    lines = [_Line(found[-LOOKED:]) for found in steps.values() if len(found) >= TURNS]
-    for line in lines:
-        for step in line.steps:
-            plan = step.event.command.plan
-            if plan not in line.limits:
-                line.limits[plan] = _limits(plan.forward.function, step.event.reverse.reverse.active)
-    return [line for line in lines if any(line.limits.values())]
 
 
 def _limits(function: ir.Function, active: frozenset[str]) -> dict[ir.Stmt, list[bool]]:
@@ -126,7 +131,8 @@ def _look(line: _Line, event: Event, space: Workspace) -> int:
                 known = line.held.setdefault(place, {})
                 known[event] = known.get(event, True) and bool(held)  # of several turns, all
 
-    run_primal(event, trace, threads)
+    if not run_primal(event, trace, threads):  # too long a loop
+        line.held.clear()
     if first:
         line.last = event
         _keep_reached(line, event, space)

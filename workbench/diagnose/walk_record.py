@@ -25,6 +25,7 @@ from ..tapes.naming import name_of
 from ..tapes.reverse import check_races, walk
 from ..tapes.tape import Tape
 from .kinks import Kinks
+from .saturated import Bounds
 from .turns import Turns
 
 
@@ -120,6 +121,7 @@ class Trail:
         self.failed: Event | None = None
         self._here: Event | None = None
         self.kinks = Kinks()
+        self.bounds = Bounds()
         with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
             self.seeded = {a: _finite(tape, a, s.data) for a, s in seeds.items()}
             self.ones = {a: n for a, s in seeds.items() if (n := _ones(tape, a, s.data)) > 1}
@@ -129,6 +131,7 @@ class Trail:
                 self._written(self.steps[-1])
             if any(s.data.any() for s in seeds.values()):
                 self.kinks.choose(tape.events)
+                self.bounds.choose(self.steps)
             try:
                 self.final = walk(tape, seeds, self.observe, self.before)[0]
             except (GradientError, KernelError) as error:
@@ -152,6 +155,7 @@ class Trail:
                 step.bad_before |= not np.isfinite(data).all()
                 if access.writes:
                     step.came[access] = _norm(data)
+        self.bounds.look(step, space)
 
     def observe(self, event: Event, space: Workspace) -> None:
         """Memory is as the event before it left it; the adjoint is that of what this event found."""

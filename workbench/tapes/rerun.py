@@ -25,6 +25,7 @@ from ..launches.arguments import views
 from .events import Event
 
 BUDGET = 500_000  # statements: about a second
+SAMPLE = 30_000  # the same where a few threads are run
 THREADS = 50_000
 
 Trace = Callable[[tuple[int, ...], ir.Stmt, run.Values], None]
@@ -91,7 +92,7 @@ def run_copies(
 
 
 def _run(function: ir.Function, event: Event, args: list, trace: Trace, threads: Threads) -> bool:
-    left = BUDGET
+    left = BUDGET if threads is None else SAMPLE
 
     def counted(thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
         nonlocal left
