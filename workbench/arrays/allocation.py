@@ -34,6 +34,7 @@ if hasattr(os, "register_at_fork"):  # a forked child has no thread that would e
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
 _ids = itertools.count()
+clock = itertools.count(1)  # orders recordings, publications and readings of all tapes
 asks = 0  # how often `required` or `retained` of any allocation has changed
 
 
@@ -74,6 +75,8 @@ class Allocation:
     blank        on gradient memory: the version at which it was all zeros.
     written      on gradient memory: spans that our API has written to for the user since `mark_published`.
     publisher    on gradient memory: when a tape last published it, and which (a weak reference).
+    loan         on gradient memory: what `numpy()` has given away of it (`loans`); `former`: the one before, if held.
+    read_at      on gradient memory: when somebody last read it; the primal's version when it was last published.
     origins      (span, what a tape recorded): the spans that a tape wrote last, from something with `requires_grad`.
     awaited      what to `warn()` of who looks at the gradient, as it lacks something (`tapes.borders`).
     grad_scale   bytes of gradient per byte here: 2 for float16 (its gradient is float32), else 1; None: not fixed yet.
@@ -82,7 +85,7 @@ class Allocation:
     __slots__ = (
         "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "required", "retained",
         "asked", "grad", "_of", "names", "grad_notes", "grad_scale", "publisher", "blank", "_bytes", "written",
-        "_published", "origins", "awaited", "__weakref__",
+        "_published", "loan", "former", "read_at", "stood_at", "_by_hand", "origins", "awaited", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, owner: Any, address: int, nbytes: int, device: Device, exposed: bool):
@@ -102,6 +105,10 @@ class Allocation:
         self._bytes: Any = None
         self.written: dict[Span, None] = {}
         self._published: Any = None
+        self.loan: Any = None
+        self.former: Any = None
+        self.read_at = self.stood_at = 0
+        self._by_hand: np.ndarray | None = None
         self.origins: Sequence[tuple[Span, Any]] = ()
         self.awaited: Sequence[Any] = ()
 
@@ -143,6 +150,8 @@ class Allocation:
         capture_log.refuse("Memory is shown to others")
         if self.exposed:
             return
+        if self.loan is not None:
+            self.loan.close(self)
         with LOCK:
             for ref in self.watchers:
                 if (tape := ref()) is not None:
@@ -176,6 +185,8 @@ class Allocation:
         if capture_log.opened is not None and (notes := capture_log.noting()) is not None:
             notes.written.setdefault(self, {})[span] = what
         if self._of is not None:
+            if self.loan is not None:
+                self.loan.close(self)
             self.written[span] = None
             primal = self.of
             if primal is not None:
@@ -222,9 +233,20 @@ class Allocation:
             return Span(memory, span.offset, span.shape, span.strides, span.itemsize)
         return Span(memory, span.offset * k, span.shape, tuple(s * k for s in span.strides), span.itemsize * k)
 
+    def about_to_change_by_hand(self, changed: np.ndarray) -> None:
+        """On gradient memory: these bytes are about to become what the user wrote through an array of NumPy."""
+        for ref in self.watchers:
+            if (tape := ref()) is not None and not _silence:
+                tape.foreign_write(self.span(), "a write through numpy()", None)
+        self.version += 1
+        self._by_hand = changed if self._by_hand is None else self._by_hand | changed
+        if (primal := self.of) is not None:
+            primal.grad_notes.clear()
+
     def mark_published(self, written: Iterable[Span] = ()) -> None:
         """On gradient memory: from now on the present bytes are ours, not the user's, except those of `written`."""
         self.written = dict.fromkeys(written)
+        self._by_hand = None
         if self.exposed and self._published is not None:
             self._published[...] = self.bytes  # a new buffer would cost more in fresh pages than the copy
         elif self.exposed:
@@ -232,8 +254,9 @@ class Allocation:
 
     def forget_written(self, span: Span) -> None:
         """On gradient memory: the bytes of `span` no longer count as written by the user (they were cleared)."""
-        rest = self.user_written_mask(self.span()) if self.written else None
+        rest = self.user_written_mask(self.span()) if self.written or self._by_hand is not None else None
         self.written.clear()
+        self._by_hand = None
         if rest is not None:
             byte_entries(span, rest)[...] = False
             self.written.update((s, None) for s in _runs(self, rest))
@@ -247,6 +270,10 @@ class Allocation:
         wrote; writes through a raw view (`numpy()`, `ptr`) count where the bits now differ from what was published.
         """
         mask = np.zeros(self.nbytes, bool)
+        if self.loan is not None:
+            self.loan.pull(self)
+        if self._by_hand is not None:
+            mask |= self._by_hand
         for written in self.written:
             if written.overlaps(span) is not False:
                 byte_entries(written, mask)[...] = True

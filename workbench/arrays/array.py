@@ -21,7 +21,7 @@ from ..kernels import types
 from ..kernels.types import Composite, Type
 from . import capture_log
 from .absent import check_is_array, install
-from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, recorder
+from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, clock, recorder
 from .dtypes import differentiable, dtype_of, inner_shape, is_half, itemsize_of, with_scalar
 from .host_copies import HostCopies
 from .host_reads import received, sources_of, stripped
@@ -139,6 +139,8 @@ class array(Foreign):
     @property
     def data(self) -> Any:
         """The bytes as a strided NumPy (CuPy) array of shape `(*shape, *components)`. For internal reading."""
+        if self.allocation.loan is not None:
+            self.allocation.loan.pull(self.allocation)
         if self._data is None:
             self._data = self.span.view(self.dtype.numpy, inner_shape(self.dtype))  # type: ignore[attr-defined]
         return self._data
@@ -482,6 +484,8 @@ install(array, operators)
 def read_values(a: array) -> np.ndarray:
     """The values for reading: on the CPU the memory itself, from a GPU a copy. Refused while a capture is open."""
     capture_log.refuse("Values are read")
+    if a.is_gradient:
+        a.allocation.read_at = next(clock)
     return a.data.get() if a.device.is_cuda else a.data
 
 

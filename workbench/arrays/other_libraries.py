@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from . import capture_log
-from .allocation import recorder
+from .allocation import clock, recorder
 from .host_reads import carrying, source_of
+from .loans import lend
 
 operators: dict[str, Callable[..., Any]] = {}
 """Array operators by the name of Python's method and of NumPy's function (`__imul__`, `__add__`, `multiply`, ...).
@@ -27,12 +28,18 @@ class Foreign:
         """The values with shape `(*shape, *components)`; a structured array for structs.
 
         On the CPU this is the memory itself, not a copy (so the memory is exposed from now on); from a GPU, a copy.
+        Of a gradient that holds published numbers it is numbers of its own: later backward passes and `tape.zero()`
+        leave them alone, so rows of a Jacobian can be kept. What you write into it goes to the gradient, until that
+        is published or written otherwise: then take `x.grad.numpy()` again.
         Under a tape the values know where they came from: if they are written back, changed by NumPy, a gradient
         that would have to pass there is refused.
         """
         capture_log.refuse("Values are read")
         if self.is_gradient:
             self._say_notes()
+            if self.device.is_cpu:
+                return lend(self)
+            self.allocation.read_at = next(clock)
         if self.device.is_cpu:
             self.allocation.expose()
         values = self.data.get() if self.device.is_cuda else self.data[...]
@@ -64,8 +71,8 @@ class Foreign:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        if self.device.is_cuda:
-            raise AttributeError("__array_interface__ of an array on a GPU")
+        if self.device.is_cuda or self.is_gradient:  # of a gradient NumPy takes `__array__`, which is kept alive
+            raise AttributeError("__array_interface__ of an array on a GPU, or of a gradient")
         return self.numpy().__array_interface__
 
     @property

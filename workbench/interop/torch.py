@@ -135,6 +135,12 @@ _watches: weakref.WeakKeyDictionary[Allocation, Watch] = weakref.WeakKeyDictiona
 _straight = WeakIdKeyDictionary()  # tensor -> {(dtype, layout): weak reference to its array}
 
 
+def _exposed(a: array) -> Any:
+    """The memory of an array on the CPU as one of NumPy: also of a gradient, whose `numpy()` is not always that."""
+    a.allocation.expose()
+    return a.data[...]
+
+
 def _watch(a: Allocation) -> Watch:
     found = _watches.get(a)
     if found is None:
@@ -287,8 +293,7 @@ def to_torch(a: array, requires_grad: bool = False) -> torch.Tensor:
         raise LaunchError(f"{a.label} runs backwards, which torch cannot", slug="layout", instead="to_torch(clone(a))")
     made = _same_storage(a, theirs)
     if made is None:
-        made = torch.as_tensor(a.data, device=a.device.name) if a.device.is_cuda else torch.from_numpy(a.numpy())
-        a.allocation.expose()
+        made = torch.as_tensor(a.data, device=a.device.name) if a.device.is_cuda else torch.from_numpy(_exposed(a))
         _watch(a.allocation).add(made)
         _follow(a.device)
     return made.requires_grad_(requires_grad)

@@ -10,6 +10,7 @@ from typing import Any
 from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.array import array, pack_values, spans_of
+from ..arrays.loans import lent, recall
 from ..arrays.scalar import scalar
 from ..config import config
 from ..device import get_device
@@ -200,6 +201,8 @@ class Command:
         frame = frame or sys._getframe(1)
         plan, flat = self.plan, self.flat
         with memory.LOCK:
+            if lent:
+                recall()
             tape = memory.recorder() if record_tape else None
             if tape is None:
                 event, writes = None, spans_of(flat, plan.writes)

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..arrays import allocation, capture_log
+from ..arrays.loans import recall
 from ..errors import LaunchError
 from ..kernels.compile import thread_pool
 from . import cuda_graph
@@ -61,6 +62,10 @@ class Graph:
             own = self._own()
             for tape in own.values():
                 tape.muted = True
+            for grad, _, _ in self._grads:
+                if grad.loan is not None:
+                    grad.loan.close(grad)
+            recall()
             try:
                 self._announce(own)
                 for run in self._segments:

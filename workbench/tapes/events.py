@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import linecache
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -14,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from ..arrays.allocation import Allocation
+from ..arrays.allocation import clock as clock
 from ..arrays.array import array
 from ..arrays.span import Span
 from ..errors import Where
-
-clock = itertools.count(1)  # orders recordings and publications of all tapes
 
 
 @dataclass(eq=False, slots=True)

@@ -13,6 +13,7 @@ from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, accumulate
+from .borders import memory_name, warn
 from .events import clock
 from .recording import Recording
 
@@ -52,6 +53,14 @@ def _publish_one(tape: Recording, a: Allocation, shadow: Shadow, retained: dict[
     grad, k = a.gradient(), a.grad_scale or 1
     dtype = tape.scalars.get(a)
     written = tape.written.get(a)
+    if grad.former is not None and grad.former.touched:
+        warn(
+            f"an array that {memory_name(tape, a)}.grad.numpy() gave before the last backward() was written to since:"
+            " that does not change the gradient any more. Take .grad.numpy() again; a .copy() of it is yours."
+        )
+    grad.former = None
+    if grad.loan is not None:
+        grad.loan.close(grad)
     if written is None and grad.written and grad.bytes.any():
         name = next((n for n in (tape.names.get(i) for i, x in tape.arrays.items() if x.allocation is a) if n), a)
         warnings.warn(

@@ -16,6 +16,7 @@ import numpy as np
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
+from ..arrays.loans import recall
 from ..arrays.span import Span
 from ..arrays.workspace import (
     SUMMED,
@@ -261,6 +262,7 @@ def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     """The callback sees the live adjoint as `.grad`, whether or not the array asked for one."""
     given = [a for a in event.arrays if is_float_memory(a)]
     allocations = list(dict.fromkeys(a.allocation for a in given))
+    recall()
     before = [a.gradient().bytes.copy() for a in allocations]
     marks = [(a.retained, dict(a.retained.spans), a.retained.everything) for a in allocations]
     for a in given:
@@ -271,6 +273,7 @@ def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     try:
         assert event.callback is not None
         event.callback()
+        recall()
         for a in allocations:
             space[a].data[...] = a.gradient().bytes
     finally:

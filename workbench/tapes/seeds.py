@@ -15,6 +15,7 @@ from ..arrays.span import Span, byte_entries
 from ..arrays.workspace import Workspace, add_seed, gradient_dtype
 from ..device import xp
 from ..errors import GradientError
+from .borders import memory_name
 from .recording import Recording
 from .tally import tally
 
@@ -131,6 +132,13 @@ def _written_seeds(tape: Recording, space: Workspace) -> None:
         if grad is None or a not in tape.active:
             continue
         mask = grad.user_written_mask(grad.span())
+        if grad.former is not None and grad.former.touched:
+            raise GradientError(
+                f"the seed of {memory_name(tape, a)} was written to an array that .grad.numpy() gave before the last"
+                " backward().",
+                slug="old-view", why="Since then it is an array of its own, and the seed would be lost.",
+                instead="x.grad.numpy()[...] = seed, taken anew, or backward(grads={x: seed})",
+            )  # fmt: skip
         when, by = grad.publisher
         later = when > tape.stamps.get(a, 0) and by is not weakref.ref(tape)
         if mask is None and not later:

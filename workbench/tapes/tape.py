@@ -204,7 +204,13 @@ class Tape(Recording):
             begun = notes is None or self in notes.begun
             if notes is not None and not begun:  # a replay clears what the tape will hold then, not what it holds now
                 notes.zeroed.setdefault(self, []).append(len(notes.steps))
+            elif notes is not None:  # each replay is to clear what is made only now
+                for a in self.arrays.values():
+                    if a.allocation.asked:
+                        a.allocation.gradient()
             for grad in gradients_of(self):
+                if grad.loan is not None:
+                    grad.loan.close(grad)
                 if grad.blank != grad.version or grad.exposed or notes is not None:
                     if grad.watchers:
                         with capture_log.unnoted():

@@ -1,0 +1,198 @@
+"""What `numpy()` of a gradient gives keeps its numbers; what is written into it is not lost."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from squares import ONE, F, N, X, empty, leaf, seed, square
+
+import workbench as wb
+
+pytestmark = pytest.mark.usefixtures("backend")
+
+
+@wb.kernel
+def mix(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    if i != 1:
+        y[i] = x[i] * x[0]
+
+
+@wb.kernel
+def double(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[i] + x[i]
+
+
+def recorded(kernel=square, **marks):
+    x, y = leaf(), empty(**marks)
+    with wb.Tape() as tape:
+        wb.launch(kernel, N, [x], [y])
+    return tape, x, y
+
+
+def zero_tape(tape, x):
+    tape.zero()
+
+
+def zero_array(tape, x):
+    x.grad.zero_()
+
+
+def zero_none(tape, x):
+    x.grad = None
+
+
+def zero_view(tape, x):
+    x.grad.numpy()[:] = 0
+
+
+@pytest.mark.parametrize("take", [lambda g: g.numpy(), np.asarray, lambda g: g.numpy()[::2], lambda g: g[1:].numpy()])
+@pytest.mark.parametrize("zero", [zero_tape, zero_array, zero_none])
+def test_kept_rows_of_a_jacobian_keep_their_numbers(zero, take):
+    tape, x, y = recorded(mix)
+    rows, want = [], []
+    for i in range(N):
+        zero(tape, x)
+        tape.backward(grads={y: seed(*np.eye(N)[i])})
+        rows.append(take(x.grad))
+        want.append(take(x.grad).copy())
+    np.testing.assert_array_equal(np.stack(rows), np.stack(want))
+    full = np.diag(np.where(np.arange(N) == 1, 0, X[0])) + np.outer(np.where(np.arange(N) == 1, 0, X), np.eye(N)[0])
+    np.testing.assert_allclose(np.stack(rows), np.stack([take(wb.array(r)) for r in full]))
+
+
+def test_leaves_that_pile_up_leave_kept_rows_alone():
+    tape, x, y = recorded()
+    rows = []
+    for _ in range(3):
+        tape.backward(grads={y: seed(*ONE)})
+        rows.append(x.grad.numpy())
+    np.testing.assert_allclose(rows, np.outer([1, 2, 3], 2 * X))
+
+
+def test_what_is_written_before_anything_was_published_is_a_seed():
+    tape, x, y = recorded(requires_grad=True)
+    y.grad.numpy()[:] = 1
+    tape.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * X)
+    for k in (2, 3):  # and later on, when it holds what was published
+        tape.zero()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            y.grad.numpy()[:] = k
+        tape.backward()
+        np.testing.assert_allclose(x.grad.numpy(), 2 * k * X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            y.grad.numpy()[1] = 5
+        tape.backward()
+        np.testing.assert_allclose(x.grad.numpy(), 2 * k * X + [0, 10 * X[1], 0, 0])
+
+
+def test_an_array_taken_before_anything_was_published_is_the_memory():
+    tape, x, y = recorded()
+    g = x.grad.numpy()
+    for k in (1, 2):
+        tape.backward(grads={y: seed(*ONE)})
+        np.testing.assert_allclose(g, 2 * X)
+        kept = x.grad.numpy()
+        g[:] = 0
+        np.testing.assert_allclose(kept, 2 * X)
+    g[:] = 100
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(x.grad.numpy(), 2 * X + 100)
+
+
+def launched(x):
+    wb.launch(double, N, [x.grad], [y := empty()])
+    return y.numpy() / 2
+
+
+@pytest.mark.parametrize("reads", [
+    lambda x: x.grad.numpy(), lambda x: np.array(x.grad.list()), lambda x: wb.clone(x.grad).numpy(),
+    lambda x: np.array([x.grad[i] for i in range(N)]), launched,
+    lambda x: (empty().assign(x.grad)).numpy(), lambda x: x.grad[:].numpy(),
+])  # fmt: skip
+def test_what_is_written_into_it_is_in_the_gradient(reads):
+    tape, x, y = recorded()
+    tape.backward(grads={y: seed(*ONE)})
+    x.grad.numpy()[1] = 7.0
+    want = 2 * X
+    want[1] = 7.0
+    np.testing.assert_allclose(reads(x), want)
+    x.grad.numpy()[:] *= 0.5
+    np.testing.assert_allclose(reads(x), want / 2)
+    zero_view(tape, x)
+    np.testing.assert_array_equal(reads(x), 0)
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(reads(x), 2 * X)
+
+
+def test_what_is_written_through_two_names_meets():
+    tape, x, y = recorded()
+    tape.backward(grads={y: seed(*ONE)})
+    a, b = x.grad.numpy(), x.grad[2:].numpy()
+    a[0], b[1] = 5.0, 6.0
+    assert x.grad[0] == 5.0 and x.grad[3] == 6.0 and np.shares_memory(a, b)
+    x.grad.fill_(1.0)
+    assert x.grad.numpy().tolist() == [1] * N and a[0] == 5.0
+
+
+def test_writing_to_an_array_from_before_the_last_backward_is_told():
+    tape, x, y = recorded(requires_grad=True)
+    tape.backward(grads={y: seed(*ONE)})
+    old = x.grad.numpy()
+    tape.backward(grads={y: seed(*ONE)})
+    old[:] = 0
+    with pytest.warns(UserWarning, match=r"x.grad.numpy\(\) gave before the last backward\(\) was written to"):
+        tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(x.grad.numpy(), 6 * X)
+
+
+def test_a_seed_in_an_array_from_before_the_last_backward_is_refused():
+    tape, x, y = recorded(requires_grad=True)
+    tape.backward(grads={y: seed(*ONE)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        old = y.grad.numpy()
+    old[:] = 1
+    tape.backward()
+    old[:] = 2
+    with pytest.raises(wb.GradientError) as found:
+        tape.backward()
+    assert found.value.slug == "old-view"
+    np.testing.assert_allclose(x.grad.numpy(), 4 * X)
+
+
+def test_replays_leave_kept_rows_alone():
+    x, y, s = leaf(), empty(), seed(*ONE)
+    with wb.capture() as graph:
+        tape = wb.Tape()
+        with tape:
+            wb.launch(square, N, [x], [y])
+        tape.zero()
+        tape.backward(grads={y: s})
+    rows = []
+    for k in range(3):
+        x.assign(X + k)
+        graph.replay()
+        rows.append(x.grad.numpy())
+    np.testing.assert_allclose(rows, [2 * (X + k) for k in range(3)])
+
+
+def test_a_callback_reads_and_writes_the_live_adjoint():
+    x, y = leaf(), empty(requires_grad=True)
+    with wb.Tape() as tape:
+        y.assign(X * 3)
+
+        def pull_back():
+            x.grad.numpy()[:] += 3 * y.grad.numpy()
+            y.grad.numpy()[:] = 0
+
+        tape.record_func(pull_back, [x, y])
+    for _ in range(3):
+        tape.backward(grads={y: seed(*ONE)})
+        np.testing.assert_allclose(x.grad.numpy(), 3)
