@@ -250,8 +250,8 @@ def test_an_overflow_in_a_loop_names_the_turn_that_overflowed():
     with wb.Tape() as tape:
         wb.launch(powers, dim=2, inputs=[x, 8], outputs=[y])
     found = tape.diagnose(grads={y: wb.ones(2, dtype=float)})
-    assert [f.slug for f in found.problems] == ["not-finite", "adjoint-not-finite"]
-    for f in found.problems:  # the adjoint of the turn starts from the same overflow
+    assert [f.slug for f in found.problems] == ["not-finite"], "the adjoint of the turn starts from the same overflow"
+    for f in found.problems:
         assert "in thread 1, 1e+32 * 1e+32 = inf" in f.sentence
         assert f.where.line == line_of(powers, "v * v")
 
@@ -285,16 +285,14 @@ def test_a_nan_from_the_host_is_told_with_the_call_that_wrote_it():
     assert found.launch == "#0 fill_" and "in x, is born here, by `fill_`" in found.sentence
 
 
-def test_a_value_that_nobody_kept_is_said_to_be_unknown():
+def test_a_nan_in_a_value_that_nobody_kept_is_found_all_the_same():
     x, h, y = leaf(1.0, -1.0), wb.zeros(2, dtype=float), wb.zeros(2, dtype=float)
     with wb.Tape() as tape:
         wb.launch(root, dim=2, inputs=[x], outputs=[h])
         wb.launch(times, dim=2, inputs=[h, 2.0], outputs=[y])  # linear: h is not kept
         wb.launch(times, dim=2, inputs=[y, 2.0], outputs=[h])
     (found,) = tape.diagnose().named("not-finite")
-    assert "was not kept" in found.sentence and 'keep="all"' in found.fix
-    assert "born" not in found.sentence and "and what h held was not kept" in found.sentence
-    assert found.launch.endswith("times")
+    assert found.launch == "#0 root" and "in h, is born here: in thread 1" in found.sentence
 
 
 def test_a_seed_that_is_not_finite_is_the_first_thing_wrong():

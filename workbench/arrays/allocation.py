@@ -72,7 +72,7 @@ class Allocation:
     of           set on gradient memory: the allocation it is the gradient of.
     names        labels for pictures: name -> span.
     grad_notes   span -> what to say, once, to who reads the gradient of these bytes and finds it zero.
-    blank        on gradient memory: the version at which it was all zeros.
+    blank        the version at which it was all zeros, if it is known; else -1.
     written      on gradient memory: spans that our API has written to for the user since `mark_published`.
     publisher    on gradient memory: when a tape last published it, and which (a weak reference).
     loan         on gradient memory: what `numpy()` has given away of it (`loans`); `former`: the one before, if held.
@@ -310,6 +310,7 @@ def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = Tru
     owner, address = (raw.data.mem, int(raw.data.ptr)) if where.is_cuda else (raw, raw.__array_interface__["data"][0])
     made = Allocation(owner, address, nbytes, where, exposed=False)
     made._bytes = raw
+    made.blank = 0 if zeroed else -1
     _register(made)
     if (notes := capture_log.noting()) is not None and not lasting:
         notes.made.add(made)

@@ -255,7 +255,7 @@ def _allocation(a: Allocation) -> Any:
 
 
 def _allocated(data: bytes, grad_scale: int | None) -> Allocation:
-    made = memory.allocate(len(data), cpu)
+    made = memory.allocate(len(data), cpu, zeroed=False)
     made.bytes[...] = np.frombuffer(data, np.uint8)
     made.grad_scale = grad_scale
     return made

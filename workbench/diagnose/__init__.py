@@ -8,15 +8,10 @@ file's list, with a slug, a sentence, a way out, and a test in which it fires an
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..arrays import allocation
 from ..arrays.array import array
 from ..arrays.workspace import Workspace
 from ..errors import GradientError
-from ..tapes.events import Event
-from ..tapes.rerun import Enough
-from ..tapes.reverse import walk
 from ..tapes.seeds import seeds_of
 from ..tapes.tape import Tape
 from .finding import Finding as Finding
@@ -26,7 +21,7 @@ from .finite import FINITE
 from .flow import FLOW
 from .memory_held import Holdings as Holdings
 from .record import RECORD
-from .rule import Case, View, refused
+from .rule import Case, View, refused, walk_and_look
 from .walk_record import Trail
 
 __all__ = ["Finding", "Findings", "Holdings", "diagnose"]
@@ -48,7 +43,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
         trail = Trail(tape, seeds)
 
         def visit(look: View) -> None:
-            _visit(tape, _seeds(tape, loss, grads), look)
+            walk_and_look(tape, _seeds(tape, loss, grads), look)
 
         case = Case(tape, trail, seeded, visit)
         found = [f for rule in (*RECORD, *FINITE, *FLOW) for f in rule(case)]
@@ -62,19 +57,6 @@ def _seeds(tape: Tape, loss: array | None, grads: dict[array, array] | None) -> 
     for a, data in tape.last_seeds.items():
         space[a].data[...] = data
     return space
-
-
-def _visit(tape: Tape, space: Workspace, look: View) -> None:
-    """Walk again, and look at every event before it is reversed. Memory is put back in any case."""
-
-    def before(event: Event, space: Workspace) -> None:
-        look(event, space)
-
-    try:
-        with np.errstate(all="ignore"):
-            walk(tape, space, None, before)
-    except (Enough, GradientError):
-        pass
 
 
 def _zero_seed(tape: Tape, seeded: bool, given: bool) -> list[Finding]:

@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import Where
 from ..tables import html_table
 
+ENDS = ("died", "not-on-path", "detached")  # one place may end the gradients of several leaves
 SHOWN = 6  # arrays of one finding
 SEVERITIES = ("error", "warning", "info")
 
@@ -61,7 +62,7 @@ class Finding:
     def __str__(self) -> str:
         place = ", ".join(filter(None, (self.launch, self._thread, self.more)))
         place = " ".join(filter(None, (place, f"({self.where})" if self.where else "")))
-        arrays = f": {self._arrays}" if self.arrays else ""
+        arrays = f": {self.listed}" if self.arrays else ""
         lines = [f"{self.severity} [{self.slug}] {place}".rstrip() + arrays, f"    {self.sentence}"]
         if self.where is not None and self.where.text.strip():
             lines.append(f"      > {self.where.text.strip()}")
@@ -77,7 +78,8 @@ class Finding:
         return f"thread {self.thread}" if self.thread is not None else ""
 
     @property
-    def _arrays(self) -> str:
+    def listed(self) -> str:
+        """The names of the arrays, the first few of many."""
         rest = len(self.arrays) - SHOWN
         return ", ".join(self.arrays[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
@@ -87,7 +89,7 @@ class Finding:
         launch = "\n".join(filter(None, (self.launch, self.more)))
         thread = "" if self.thread is None else str(self.thread)
         return (
-            f"{self.severity}: {self.slug}", launch, thread, line, self._arrays, self.sentence, self.fix,
+            f"{self.severity}: {self.slug}", launch, thread, line, self.listed, self.sentence, self.fix,
         )  # fmt: skip
 
 
@@ -99,7 +101,24 @@ def folded(found: Iterable[Finding]) -> list[Finding]:
     kinds: dict[tuple, list[Finding]] = {}
     for f in dict.fromkeys(found):
         kinds.setdefault((f.slug, f.severity, f.where, _NUMBER.sub("#", f.sentence), f.fix), []).append(f)
-    return [_one_of(same) for same in kinds.values()]
+    ends: dict[tuple, list[Finding]] = {}
+    for f in map(_one_of, kinds.values()):
+        rest = _named(f).sub("@", f.sentence) if f.slug in ENDS and len(f.arrays) == 1 else f.sentence
+        ends.setdefault((f.slug, f.severity, f.launch, f.where, rest), []).append(f)
+    return [_all_of(same) for same in ends.values()]
+
+
+def _named(f: Finding) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.]){re.escape(f.arrays[0])}(?![\w.\[])")
+
+
+def _all_of(same: list[Finding]) -> Finding:
+    """Several leaves whose gradient ended at one place: one finding with all their names."""
+    if len(same) == 1:
+        return same[0]
+    arrays = tuple(name for f in same for name in f.arrays)
+    whole = replace(same[0], arrays=arrays)
+    return replace(whole, sentence=_named(whole).sub(lambda _: whole.listed, whole.sentence, 1))
 
 
 def _one_of(same: list[Finding]) -> Finding:

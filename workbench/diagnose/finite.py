@@ -5,30 +5,66 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ..arrays.workspace import Workspace
+from ..errors import KernelError, WorkbenchError
 from ..kernels.ops import Row, memory, scalar, vectors
+from ..tables import bytes_text
+from ..tapes.events import Event
+from ..tapes.replay import keep_all
 from .finding import Finding
 from .first_nan import Birth, first_not_finite, first_not_finite_adjoint
-from .rule import Case, any_name
-from .walk_record import Step
+from .rule import Case, View, any_name, walk_and_look
+from .walk_record import Step, Trail
 
 UNSEEN = "in a launch that is too large, or of a kind (atomic_min, atomic_max), to be run again statement by statement"
+MUCH = 1 << 31  # bytes that a tape run again to be looked at may keep
 
 
-def forward_not_finite(case: Case) -> Iterator[Finding]:
-    """The first event that wrote a NaN or infinity."""
-    earlier: list[str] = []
-    for step in case.trail.steps:
-        if step.not_finite:
-            yield from _forward(case, step, earlier)
-            return
-        earlier += step.unknown
+def not_finite(case: Case) -> Iterator[Finding]:
+    """The first event that wrote a NaN or infinity, and the first whose adjoint is not finite if it is not for that."""
+    first, seen, why = _first(case), case, ""
+    if first is not None and (first.clouded or _earlier(case, first)):
+        seen, why = _again(case)
+        first = _first(seen)
+    position = len(case.trail.steps)
+    if first is not None:
+        position = case.trail.order[first.event] if seen is case else seen.tape.positions[first.event]
+        for finding in _forward(seen, first, _earlier(seen, first), why):
+            yield replace(finding, launch=case.trail.steps[position].title)
+    yield from backward_not_finite(case, position)
 
 
-def _forward(case: Case, step: Step, earlier: list[str]) -> Iterator[Finding]:
+def _first(case: Case) -> Step | None:
+    return next((step for step in case.trail.steps if step.not_finite), None)
+
+
+def _earlier(case: Case, first: Step) -> list[str]:
+    """What was written before, to memory that nobody kept."""
+    before = case.trail.steps[: case.trail.order[first.event]]
+    return list(dict.fromkeys(name for step in before for name in step.unknown))
+
+
+def _again(case: Case) -> tuple[Case, str]:
+    """The same program, run again with everything kept; or the case itself and why that could not be done."""
+    if sum(span.nbytes for event in case.tape.events for span in event.writes) > MUCH:
+        return case, f"to keep all of it would take more than {bytes_text(MUCH)}"
+    try:
+        again = keep_all(case.tape)
+    except (WorkbenchError, KernelError) as error:
+        return case, error.what.rstrip(".")
+
+    def visit(look: View) -> None:
+        walk_and_look(again, Workspace(), look)
+
+    return Case(again, Trail(again, Workspace()), False, visit), ""
+
+
+def _forward(case: Case, step: Step, earlier: list[str], why: str) -> Iterator[Finding]:
     names, title = tuple(dict.fromkeys(step.not_finite)), step.title
     written, doubt = ", ".join(names), ""
     if earlier:
-        doubt = f" What was written before to {', '.join(dict.fromkeys(earlier))} was not kept, so it may be older."
+        doubt = f" What was written before to {', '.join(earlier)} was not kept, so it may be older"
+        doubt += f"; and the program could not be run again to see it: {why}." if why else "."
     if step.inherited or step.clouded:
         sources = ", ".join(dict.fromkeys([*step.inherited, *step.clouded]))
         came = f"which came in with {sources}" if step.inherited else f"and what {sources} held was not kept"
@@ -38,27 +74,38 @@ def _forward(case: Case, step: Step, earlier: list[str]) -> Iterator[Finding]:
             " or ".join(filter(None, (look, 'wb.Tape(keep="all")' if doubt or step.clouded else ""))), names,
         )  # fmt: skip
         return
-    birth = case.inspect(step.event, lambda event, space: first_not_finite(event)) if step.event.command else None
+
+    def look(event: Event, space: Workspace) -> Birth | None:
+        return first_not_finite(case.tape, event, step.bad_written)
+
+    birth = case.inspect(step.event, look) if step.event.command else None
     assert birth is None or isinstance(birth, Birth)
     yield _born(birth, step, f"the first NaN or infinity, in {', '.join(names)}, is born here", doubt, names)
 
 
-def backward_not_finite(case: Case) -> Iterator[Finding]:
-    """The first event of the reverse pass whose adjoint is not finite although what came in was."""
+def backward_not_finite(case: Case, position: int) -> Iterator[Finding]:
+    """The first event of the reverse pass whose adjoint is not finite although what came in was.
+
+    Where the values are not finite from event number `position` on, their adjoints need no other cause.
+    """
     bad = [a for a, finite in case.trail.seeded.items() if not finite]
     if bad:
         names = tuple(any_name(case.tape, a) for a in bad)
         yield Finding("adjoint-not-finite", "warning", "", None, f"the seed of {', '.join(names)} is not finite.",
                       "a finite seed", names)  # fmt: skip
         return
-    for step in reversed(case.trail.steps):
-        if step.bad_after and not step.bad_before:
-            names = tuple(dict.fromkeys(a.name for a in step.accesses if not a.writes and a.scalar is not None))
-            birth = case.inspect(step.event, first_not_finite_adjoint) if step.event.command else None
-            assert birth is None or isinstance(birth, Birth)
-            text = f"the first NaN or infinity of the reverse pass, in the adjoint of {', '.join(names)}, is born here"
-            yield replace(_born(birth, step, text, "", names), slug="adjoint-not-finite")
-            return
+    step = next((s for s in reversed(case.trail.steps) if s.bad_after and not s.bad_before), None)
+    if step is None or case.trail.order[step.event] >= position:
+        return
+
+    def look(event: Event, space: Workspace) -> Birth | None:
+        return first_not_finite_adjoint(case.tape, event, space, step.bad_given)
+
+    names = tuple(dict.fromkeys(a.name for a in step.accesses if not a.writes and a.scalar is not None))
+    birth = case.inspect(step.event, look) if step.event.command else None
+    assert birth is None or isinstance(birth, Birth)
+    text = f"the first NaN or infinity of the reverse pass, in the adjoint of {', '.join(names)}, is born here"
+    yield replace(_born(birth, step, text, "", names), slug="adjoint-not-finite")
 
 
 _REMEDIES: dict[Row, str] = {
@@ -85,4 +132,4 @@ def _born(birth: Birth | None, step: Step, text: str, doubt: str, names: tuple[s
                    _REMEDIES.get(birth.row, "look at the operands of this line"), names, birth.thread)  # fmt: skip
 
 
-FINITE = (forward_not_finite, backward_not_finite)
+FINITE = (not_finite,)

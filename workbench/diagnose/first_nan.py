@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays.array import array
 from ..arrays.workspace import Workspace
 from ..errors import Where
 from ..kernels import ir
@@ -18,7 +19,11 @@ from ..kernels.interpreter import run
 from ..kernels.ops import Row, control, memory, scalar
 from ..kernels.types import Array
 from ..tapes.events import Event
-from ..tapes.rerun import Enough, is_number, run_adjoint, run_primal, small
+from ..tapes.naming import name_of
+from ..tapes.rerun import Enough, is_number, run_adjoint, run_primal
+from ..tapes.tape import Tape
+
+Threads = list[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,8 @@ class Birth:
 class _Births:
     """Per thread, the statements whose results are not finite, until one of them reaches memory."""
 
-    def __init__(self, function: ir.Function, targets: frozenset[str]):
-        self.targets, self.birth = targets, None
+    def __init__(self, function: ir.Function, targets: frozenset[str], called: dict[str, str]):
+        self.targets, self.birth, self.called = targets, None, called
         self.thread: Any = None
         self.bad: dict[ir.Value, tuple[ir.Stmt, str]] = {}
         self.pushes: dict[ir.Value, list[ir.Value]] = {}
@@ -53,7 +58,7 @@ class _Births:
             self.thread, self.bad = thread, {}
         for out in stmt.outs:
             if is_number(out) and out not in self.bad and not np.isfinite(values[out]).all():
-                self.bad[out] = stmt, _shown(stmt, values)  # in a loop: its first turn like this
+                self.bad[out] = stmt, _shown(stmt, values, self.called)  # in a loop: its first turn like this
         if stmt.row.writes and ir.root(stmt.args[0]).name in self.targets:
             value = stmt.args[-1]
             if value in self.bad and not np.isfinite(values[value]).all():
@@ -100,13 +105,14 @@ def _direct(value: ir.Value, pushes: dict[ir.Value, list[ir.Value]]) -> list[ir.
 _ARITHMETIC = (scalar.ADD, scalar.SUB, scalar.MUL, scalar.DIV)
 
 
-def _shown(stmt: ir.Stmt, values: run.Values) -> str:
+def _shown(stmt: ir.Stmt, values: run.Values, called: dict[str, str]) -> str:
     numbers = [_number(values[a]) for a in stmt.args if not isinstance(a.type, Array) and stmt.row is not control.POP]
     result = " = " + ", ".join(_number(values[o]) for o in stmt.outs)
     if stmt.row in _ARITHMETIC and len(numbers) == 2:
         return f"{numbers[0]} {stmt.row.sign} {numbers[1]}{result}"
     if stmt.row is memory.LOAD:
-        return f"{ir.root(stmt.args[0]).name}[{', '.join(numbers)}]{result}"
+        name = ir.root(stmt.args[0]).name
+        return f"{called.get(name, name)}[{', '.join(numbers)}]{result}"
     return f"{stmt.row.name}({', '.join(numbers)}){result}"
 
 
@@ -116,22 +122,50 @@ def _number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
 
-def first_not_finite(event: Event) -> Birth | None:
-    """The first one of the launch itself, on memory as the launch found it; None if none was found."""
-    if not small(event):
-        return None
+def first_not_finite(tape: Tape, event: Event, cells: Threads) -> Birth | None:
+    """The first one of the launch itself, on memory as the launch found it; None if none was found.
+
+    `cells` are some that are not finite: the threads beside them are tried where the launch is too large to be run as
+    a whole.
+    """
     function = event.command.plan.forward.function
-    births = _Births(function, frozenset(p.name for p in function.arrays))
-    run_primal(event, births.trace)
-    return births.birth
+    for threads in (None, _beside(event, cells)):
+        births = _Births(function, frozenset(p.name for p in function.arrays), _called(tape, event, function))
+        run_primal(event, births.trace, threads)
+        if births.birth is not None:
+            return births.birth
+    return None
 
 
-def first_not_finite_adjoint(event: Event, space: Workspace) -> Birth | None:
+def first_not_finite_adjoint(tape: Tape, event: Event, space: Workspace, cells: Threads) -> Birth | None:
     """The first one of its adjoint, with the shadows as they were before it ran."""
     if event.reverse is None:
         return None
     function = event.reverse.reverse.function
     names = {p.name for p in event.command.program.function.params}
-    births = _Births(function, frozenset(p.name for p in function.arrays if p.name not in names))
-    run_adjoint(event, space, births.trace)
-    return births.birth
+    for threads in (None, _beside(event, cells)):
+        targets = frozenset(p.name for p in function.arrays if p.name not in names)
+        births = _Births(function, targets, _called(tape, event, function))
+        run_adjoint(event, space, births.trace, threads)
+        if births.birth is not None:
+            return births.birth
+    return None
+
+
+def _beside(event: Event, cells: Threads) -> Threads:
+    """The threads that have the number of these cells, and their neighbours."""
+    dims = event.command.plan.form.dims
+    found: dict[tuple[int, ...], None] = {}
+    for cell in cells:
+        for k in range(len(dims)):
+            for step in (0, -1, 1):
+                found[(*cell[:k], cell[k] + step if k < len(cell) else 0, *cell[k + 1 : len(dims)])] = None
+    return [t for t in found if len(t) == len(dims) and all(0 <= i < n for i, n in zip(t, dims, strict=True))]
+
+
+def _called(tape: Tape, event: Event, function: ir.Function) -> dict[str, str]:
+    """What the user calls the arrays behind the parameters of a program, and their adjoints."""
+    pairs = zip(event.command.program.leaves, event.command.places, strict=True)
+    found = {leaf.name: name_of(tape, a, leaf.name) for leaf, a in pairs if isinstance(a, array)}
+    beside = {p.name: p.belongs_to for p in function.arrays if p.role is ir.Role.SHADOW}
+    return found | {name: f"adjoint of {found[of]}" for name, of in beside.items() if of in found}

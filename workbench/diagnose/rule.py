@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..arrays.allocation import Allocation
 from ..arrays.workspace import Workspace
 from ..errors import GradientError, KernelError
 from ..tapes.events import Event
 from ..tapes.naming import name_of
 from ..tapes.rerun import Enough
+from ..tapes.reverse import walk
 from ..tapes.tape import Tape
 from .finding import Finding
 from .walk_record import Step, Trail
@@ -45,6 +48,19 @@ class Case:
 
     def step(self, event: Event) -> Step:
         return self.trail.of[event]
+
+
+def walk_and_look(tape: Tape, space: Workspace, look: View) -> None:
+    """Walk again, and look at every event before it is reversed. Memory is put back in any case."""
+
+    def before(event: Event, space: Workspace) -> None:
+        look(event, space)
+
+    try:
+        with np.errstate(all="ignore"):
+            walk(tape, space, None, before)
+    except (Enough, GradientError):
+        pass
 
 
 def title(case: Case, event: Event | None) -> str:

@@ -28,6 +28,8 @@ from .kinks import Kinks
 from .saturated import Bounds
 from .turns import Turns
 
+SOME = 4  # cells that are remembered of what is not finite
+
 
 @dataclass(frozen=True, eq=False)
 class Access:
@@ -97,6 +99,8 @@ class Step:
     inherited: list[str] = field(default_factory=list)  # forward: what it read
     clouded: list[str] = field(default_factory=list)  # forward: read, and not known any more
     unknown: list[str] = field(default_factory=list)  # forward: written, not looked at
+    bad_written: list[tuple[int, ...]] = field(default_factory=list)  # some cells it wrote that are not finite
+    bad_given: list[tuple[int, ...]] = field(default_factory=list)  # some cells whose adjoint is not finite
 
     @property
     def flowing(self) -> float:
@@ -165,7 +169,10 @@ class Trail:
             data = shadow_of(space, access)
             if data is None:
                 continue
-            step.bad_after |= not np.isfinite(data).all()
+            fine = np.isfinite(data)
+            if not fine.all():
+                step.bad_after = True
+                step.bad_given += _cells(access, ~fine)
             if not access.writes:
                 old = self.present.get(access)
                 consumed = any(s.overlaps(access.span) is not False for s in written)
@@ -202,9 +209,11 @@ class Trail:
                 if not self.known(access.span):
                     step.unknown.append(access.name)
                     continue
-                step.wrote[access] = _norm(on_host(access.span.view(access.scalar.numpy)))
+                data = on_host(access.span.view(access.scalar.numpy))
+                step.wrote[access] = _norm(data)
                 if not np.isfinite(step.wrote[access]):
                     step.not_finite.append(access.name)
+                    step.bad_written += _cells(access, ~np.isfinite(data))
 
     def _read(self, step: Step) -> None:
         if step.not_finite:
@@ -220,6 +229,16 @@ class Trail:
 def _all_finite(access: Access) -> bool:
     assert access.scalar is not None
     return bool(np.isfinite(on_host(access.span.view(access.scalar.numpy))).all())
+
+
+def _cells(access: Access, bad: np.ndarray) -> list[tuple[int, ...]]:
+    """The indices, in the array of an access, of the first few bad numbers of its span."""
+    rest, first = access.span.offset - access.array.span.offset, []
+    for stride in access.array.strides:
+        at, rest = divmod(rest, stride) if stride > 0 else (0, rest)
+        first.append(at)
+    found = zip(*(axis[:SOME].tolist() for axis in np.nonzero(bad)[: len(first)]), strict=True)
+    return [tuple(a + b for a, b in zip(cell, first, strict=True)) for cell in found]
 
 
 def _finite(tape: Tape, a: Allocation, data: Any) -> bool:

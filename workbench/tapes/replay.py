@@ -17,6 +17,7 @@ from ..arrays.allocation import Allocation
 from ..arrays.array import array, read_values
 from ..arrays.scalar import scalar
 from ..arrays.span import Span
+from ..device import on_host
 from ..errors import GradientError
 from ..kernels.analysis.accesses import Access, accesses_of
 from ..kernels.analysis.hulls import exact_in
@@ -26,6 +27,7 @@ from .copies import Rerun, Twins, places_of
 from .events import Event, Scope, checksum_of
 from .jvp import on_device, passing
 from .seeds import check_pairs
+from .tally import tally
 from .tape import Tape
 
 
@@ -35,9 +37,10 @@ class Replay(Tape):
     `again.of(a)`, or `again[a]`, is the copy of an array or a view on memory of the first tape.
     """
 
-    def __init__(self, original: Tape, copies: _Copies):
-        super().__init__(original.keep)
+    def __init__(self, original: Tape, copies: _Copies, keep: str):
+        super().__init__(keep)
         self.original, self._copies = original, copies
+        self.positions: dict[Event, int] = {}  # of each event's twin on the original
 
     def of(self, a: array | scalar) -> array:
         """The copy of an array of the original tape. Raises GradientError [replay-array] for any other."""
@@ -62,19 +65,65 @@ def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> Replay:
     if not isinstance(inputs, Mapping | None):
         check_pairs("replay(inputs)", inputs, "values", "tape.replay({x: values})")
     with memory.LOCK, memory.unrecorded():
-        _refuse_opaque(tape)
-        if tape.keep != "all":
-            _refuse_unknown(tape)
-        again = _Again(tape)
-        passing(tape, lambda event, _: again.before(event), again.behind)
-        again.verify(len(tape.events))
-        if again.twins is None:
-            raise GradientError("replay() of a tape that has recorded nothing.", slug="replay-array")
-        made = Replay(tape, again.twins)  # type: ignore[arg-type]
+        again = _prepared(tape)
+        made = Replay(tape, again.twins, tape.keep)  # type: ignore[arg-type]
         for x, values in (inputs or {}).items():
             _set(made, x, values)
         again.record(made)
     return made
+
+
+def keep_all(tape: Tape) -> Replay:
+    """Run the recorded program again as it was, with everything kept: to look at it, not to differentiate it.
+
+    What nobody has written on the tape is taken as it is, and memory of zeros that nobody wrote before as zeros. Raises
+    GradientError [replay-differs] if what the tape has kept or left is not, bit for bit, what the second run gives, and
+    what `replay` raises.
+    """
+    with memory.LOCK, memory.unrecorded():
+        again = _prepared(tape, looking=True)
+        for a, copy in again.twins.memory.items():  # type: ignore[union-attr]
+            if tape.keep != "all" and _began_as_zeros(tape, a):
+                copy.bytes[...] = 0
+        made = Replay(tape, again.twins, "all")  # type: ignore[arg-type]
+        again.record(made)
+        _refuse_other_bits(tape, made, again.twins.memory)  # type: ignore[union-attr]
+    return made
+
+
+def _refuse_other_bits(tape: Tape, made: Replay, copies: Mapping[Allocation, Allocation]) -> None:
+    tally(tape)
+    pairs = [(s, s.words(), Span(b, s.offset, s.shape, s.strides, s.itemsize).words())
+             for a, b in copies.items() for s in tape.written.get(a, ())]  # fmt: skip
+    for new, n in made.positions.items():
+        again = {(k.span.allocation, k.span.offset, k.span.shape, k.span.strides): k.data for k in new.kept}
+        for k in tape.events[n].kept:
+            twin = again.get((copies.get(k.span.allocation), k.span.offset, k.span.shape, k.span.strides))
+            if twin is not None:
+                pairs.append((k.span, k.data, twin))
+    for span, one, other in pairs:
+        if not np.array_equal(on_host(one), on_host(other)):
+            raise GradientError(
+                f"{_name(tape, span)} holds other numbers when the recorded program runs again.",
+                slug="replay-differs", why="It was written since, or it depends on the order of threads.",
+            )  # fmt: skip
+
+
+def _began_as_zeros(tape: Tape, a: Allocation) -> bool:
+    """Was this memory made of zeros, and as far as is known written by nobody but the events of this tape."""
+    return a.blank >= 0 and a.version - sum(s.allocation is a for e in tape.events for s in e.writes) == a.blank
+
+
+def _prepared(tape: Tape, looking: bool = False) -> _Again:
+    _refuse_opaque(tape)
+    if tape.keep != "all":
+        _refuse_unknown(tape, looking)
+    again = _Again(tape)
+    passing(tape, lambda event, _: again.before(event), again.behind)
+    again.verify(len(tape.events))
+    if again.twins is None:
+        raise GradientError("replay() of a tape that has recorded nothing.", slug="replay-array")
+    return again
 
 
 def starts(tape: Tape, arrays: Sequence[array]) -> list[np.ndarray]:
@@ -147,7 +196,7 @@ class _Again(Rerun):
     def record(self, into: Replay) -> None:
         """Perform the steps under the new tape; its events get the lines, names and scopes of the old ones."""
         tape, starts, done = self.tape, [0], 0
-        for event, end in zip(tape.events, self.ends, strict=True):
+        for n, (event, end) in enumerate(zip(tape.events, self.ends, strict=True)):
             memory.push_recorder(into)
             try:
                 for step in self.steps[done:end]:
@@ -156,6 +205,7 @@ class _Again(Rerun):
                 memory.pop_recorder(into)
             for new in into.events[starts[-1] :]:
                 new.place, new.label = event.place, event.label
+                into.positions[new] = n
             done = end
             starts.append(len(into.events))
         into.scopes = [Scope(s.name, starts[s.first], None if s.last is None else starts[s.last]) for s in tape.scopes]
@@ -230,8 +280,11 @@ def _refuse_opaque(tape: Tape) -> None:
             )  # fmt: skip
 
 
-def _refuse_unknown(tape: Tape) -> None:
-    """Refuse unless all that events read is known: left by a write that surely happened, kept, or still there."""
+def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
+    """Refuse unless all that events read is known: left by a write that surely happened, kept, or still there.
+
+    looking   what is probably still there will do: the bits are compared afterwards.
+    """
     right: dict[Allocation, dict[Span, None]] = {}
     for n, event in enumerate(tape.events):
         sure = _sure_writes(event)
@@ -239,7 +292,7 @@ def _refuse_unknown(tape: Tape) -> None:
             known = right.setdefault(span.allocation, {})
             if not span.nbytes or any(s.contains(span) for s in known):
                 continue
-            if not _started(tape, n, span):
+            if not _started(tape, n, span) and not (looking and _probably_started(tape, span)):
                 raise GradientError(
                     f"what {_name(tape, span)} held when the tape started was not kept, and {event.label!r} uses it.",
                     slug="not-kept", where=event.where,
@@ -261,6 +314,15 @@ def _started(tape: Tape, n: int, span: Span) -> bool:
     if any(s.overlaps(span) is not False for s in tape.changed.get(a, ())):
         return False
     return needed or (watched and (not a.exposed or tape.left[a].get(span) == checksum_of(span)))
+
+
+def _probably_started(tape: Tape, span: Span) -> bool:
+    """True if nobody is known to have written these bytes, or if they were zeros to begin with."""
+    a = span.allocation
+    unwritten = all(s.overlaps(span) is False for e in tape.events for s in e.writes)
+    if unwritten and all(s.overlaps(span) is False for s in tape.changed.get(a, ())):
+        return True
+    return _began_as_zeros(tape, a)
 
 
 def _sure_writes(event: Event) -> list[Span]:

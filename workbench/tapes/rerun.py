@@ -71,14 +71,16 @@ def small(event: Event) -> bool:
 
 
 def run_primal(event: Event, trace: Trace, threads: Threads = None) -> bool:
-    """The launch again, or these threads of it. False if it was given up on."""
-    return small(event) and _run(event.command.plan.forward.function, event, Copies(event).primal(), trace, threads)
+    """The launch again, or some of its threads. False if it was given up on."""
+    if threads is None and not small(event):
+        return False
+    return _run(event.command.plan.forward.function, event, Copies(event).primal(), trace, threads)
 
 
 def run_adjoint(event: Event, space: Workspace, trace: Trace, threads: Threads = None) -> bool:
-    """Its adjoint again, or these threads of it. False if it was given up on."""
+    """Its adjoint again, or some of its threads. False if it was given up on."""
     back = event.reverse
-    if back is None or back.extremal or not small(event):
+    if back is None or back.extremal or (threads is None and not small(event)):
         return False
     return run_copies(back.reverse.function, event, Copies(event, space), trace, threads)
 
