@@ -1,12 +1,14 @@
 """Compilers, the cache on disk and the pool of threads: what is built once is found again, and nothing breaks it."""
 
 import ctypes
+import errno
 import importlib.util
 import os
 import shlex
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import workbench as wb
 from workbench.arrays import capture_log
 from workbench.kernels.compile import c_compiler, c_library, disk_cache, nvrtc, thread_pool
 from workbench.kernels.compile.compile_error import CompileError
@@ -353,6 +356,7 @@ def test_a_forked_child_makes_a_pool_of_its_own(cache):
     process = in_process(
         BUILD + """
 import ctypes
+import errno
 import os
 compiled = c_library.load(text, "add")
 def run():
@@ -557,3 +561,83 @@ def test_every_piece_of_a_job_is_done_once_whatever_the_team():
     second.join()
     assert np.array_equal(to, expected)
     assert (beside == 2000).all()
+
+
+# ---- a cache that cannot be written to
+
+FULL = """#!/bin/sh
+case "$*" in *CACHE*) echo "ld: final link failed: No space left on device" >&2; exit 1;; esac
+exec cc "$@"
+"""
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """Nothing is known yet of any cache."""
+    monkeypatch.setattr(disk_cache, "_instead", {})
+    monkeypatch.setattr(wb.config, "backend", "c")
+    c_compiler.compiler.cache_clear()
+    yield
+    c_compiler.compiler.cache_clear()
+
+
+def squares(number: float):
+    @wb.kernel
+    def k(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+        i = wb.tid()
+        y[i] = x[i] * x[i] * number
+
+    x, y = wb.array([2.0], requires_grad=True), wb.zeros(1)
+    with wb.Tape() as tape:
+        wb.launch(k, dim=1, inputs=[x, y])
+    tape.backward(grads={y: wb.ones(1)})
+    return float(y.numpy()[0]), float(x.grad.numpy()[0])
+
+
+def said(caplog) -> list[str]:
+    return [r.getMessage() for r in caplog.records if "kernels are kept for this process only" in r.getMessage()]
+
+
+def test_a_compiler_that_finds_the_disk_full_writes_to_memory(fresh, monkeypatch, tmp_path, caplog):
+    cache, compiler = tmp_path / "CACHE", tmp_path / "compiler"
+    compiler.write_text(FULL)
+    compiler.chmod(0o700)
+    monkeypatch.setenv("CC", str(compiler))
+    wb.config.cache_dir = cache
+    assert squares(3.25) == (13.0, 13.0)
+    assert squares(5.25) == (21.0, 21.0)
+    assert len(said(caplog)) == 1
+    assert "No space left" in said(caplog)[0]
+    assert not list(cache.glob("*.so"))
+
+
+def test_a_disk_that_is_full_when_the_kernel_is_kept(fresh, monkeypatch, tmp_path, caplog):
+    wb.config.cache_dir = tmp_path
+    write = Path.write_bytes
+
+    def full(path, data):
+        if tmp_path in path.parents:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert squares(7.25) == (29.0, 29.0)
+    assert squares(9.25) == (37.0, 37.0)
+    assert len(said(caplog)) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cache_below_a_file_cannot_be_made(fresh, tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    wb.config.cache_dir = tmp_path / "file" / "cache"
+    assert squares(11.25) == (45.0, 45.0)
+    assert len(said(caplog)) == 1
+
+
+def test_nowhere_to_write_is_said(fresh, monkeypatch, tmp_path):
+    def nothing(*args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", nothing)
+    with pytest.raises(OSError, match="No space left"):
+        disk_cache.give_up(tmp_path, OSError(errno.ENOSPC, "No space left on device"))

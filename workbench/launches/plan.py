@@ -31,6 +31,7 @@ from ..kernels.program import Program
 from ..kernels.types import is_float
 from .adjoint_plan import Backward, plan_adjoint
 from .executable import Executable, executable_for, root_name
+from .limits import refuse_size
 from .race_check import Races, find_races, refuse_race
 
 log = logging.getLogger("workbench")
@@ -182,6 +183,7 @@ def _make(
         frozenset(n for n, a in arrays.items() if a.is_contiguous),
         frozenset(n for n, a in arrays.items() if a.span.self_overlapping), groups, twins, index32,
     )  # fmt: skip
+    refuse_size(kernel, function, form)
     launch_ranges.check(function, form)
     refuse_race(kernel, function, form)
     accesses = accesses_by_array(function)

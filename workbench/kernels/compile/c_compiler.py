@@ -13,7 +13,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from .compile_error import CompileError, refused
-from .disk_cache import cache_directory, digest, read_sealed, temporary, without_comments, write_sealed
+from .disk_cache import (
+    cache_directory,
+    cache_path,
+    digest,
+    give_up,
+    read_sealed,
+    temporary,
+    without_comments,
+    write_sealed,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,8 +122,18 @@ def build(text: str, flags: tuple[str, ...] = ()) -> Path:
     """The shared library of `text`: from the cache, else compiled into it. Raises CompileError."""
     path = library_path(text, flags)
     if read_sealed(path) is None:
-        _compile(text, path, flags)
+        try:
+            _compile(text, path, flags)
+        except OSError as error:
+            give_up(cache_path(), error)
+            path = library_path(text, flags)
+            _compile(text, path, flags)
     return path
+
+
+def _no_room(said: str) -> bool:
+    """True for a compiler that could not write what it made."""
+    return any(word in said for word in ("No space left", "Disk quota", "Read-only file system", "cannot open output"))
 
 
 def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
@@ -122,14 +141,18 @@ def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
 
     used = compiler()
     large = text.count("\n") > LARGE
+    place = {**os.environ, "TMPDIR": str(path.parent)}  # what the compiler itself keeps for a while
     with temporary(path) as made:
         for level, patience in ((("-O1",), PATIENCE_S), (("-O0",), None)) if large else (((), None),):
             command = [*used.command, *FLAGS, *used.flags, *flags, *level, "-x", "c", "-", "-o", str(made), "-lm"]
             try:
-                done = subprocess.run(command, input=text.encode(), capture_output=True, check=False, timeout=patience)
+                done = subprocess.run(
+                    command, input=text.encode(), capture_output=True, check=False, timeout=patience, env=place
+                )
                 break
             except subprocess.TimeoutExpired:
                 log.info("a kernel of %d lines is compiled without optimisation", text.count("\n"))
         if done.returncode != 0:
-            raise refused(text, shlex.join(command), done.stderr.decode(errors="replace"))
+            said = done.stderr.decode(errors="replace")
+            raise OSError(said.strip()[-200:]) if _no_room(said) else refused(text, shlex.join(command), said)
         write_sealed(path, made.read_bytes())

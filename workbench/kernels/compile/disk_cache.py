@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ log = logging.getLogger("workbench")
 SEAL = b"workbench"
 SEAL_SIZE = len(SEAL) + 32
 STALE_S = 3600.0
+MEMORY = "/dev/shm"
+_changing = threading.Lock()
 
 
 def cache_path() -> Path:
@@ -42,9 +45,13 @@ def cache_path() -> Path:
     return Path(base) / "workbench"
 
 
+_instead: dict[Path, Path] = {}  # a directory that cannot be written to -> the one for this process
+
+
 def cache_directory() -> Path:
     """The cache directory, made if need be, private. Raises CompileError [cache-owner] if it is not ours."""
-    path = _prepared(cache_path())
+    path = cache_path()
+    path = _instead.get(path) or _prepared(path)
     if not path.is_dir():  # removed meanwhile
         _prepared.cache_clear()
         path = _prepared(cache_path())
@@ -53,17 +60,42 @@ def cache_directory() -> Path:
 
 @lru_cache(None)
 def _prepared(path: Path) -> Path:
-    import tempfile
-    from pathlib import Path
-
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_private(path)
     except OSError as e:
-        log.warning("the cache %s cannot be used (%s): kernels are kept for this process only", path, e)
-        return Path(tempfile.mkdtemp(prefix="workbench-"))
+        return give_up(path, e)
     _sweep(path)
     return path
+
+
+def give_up(path: Path, error: OSError) -> Path:
+    """A directory for this process in place of a cache that cannot be written to: in memory, where there is such a one.
+
+    Says so in the log. Raises the error if there is no other directory either.
+    """
+    import atexit
+    import shutil
+    import tempfile
+    from pathlib import Path
+
+    with _changing:
+        if path in _instead:
+            return _instead[path]
+        for place in (MEMORY, None):
+            try:
+                made = Path(tempfile.mkdtemp(prefix="workbench-", dir=place))
+                (made / "probe.tmp").write_bytes(bytes(1 << 20))
+                (made / "probe.tmp").unlink()
+            except OSError:
+                continue
+            break
+        else:
+            raise error
+        log.warning("the cache %s cannot be used (%s): kernels are kept for this process only", path, error)
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+        _instead[path] = made
+        return made
 
 
 def _make_private(path: Path) -> None:

@@ -22,7 +22,7 @@ from ..emit.cuda import SUMMED
 from . import cubin
 from .compile_error import CompileError, refused
 from .cubin import Resources
-from .disk_cache import cache_directory, digest, read_sealed, without_comments, write_sealed
+from .disk_cache import cache_directory, cache_path, digest, give_up, read_sealed, without_comments, write_sealed
 
 OPTIONS = ("--fmad=false", "--disable-warnings")
 BLOCK = 256
@@ -131,7 +131,10 @@ def to_cubin(text: str, arch: str) -> bytes:
     code = read_sealed(path)
     if code is None:
         code = _compile(text, options)
-        write_sealed(path, code)
+        try:
+            write_sealed(path, code)
+        except OSError as error:
+            give_up(cache_path(), error)
     return code
 
 

@@ -10,7 +10,7 @@ import builtins
 import inspect
 import typing
 from collections.abc import Callable, Sequence
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from .lower_bounds import static_int
 from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe
 from .source import source
 
+FIXED = (bool, int, float, str, np.generic, type, Type, FunctionType, ModuleType, Func, Row)  # not changed in place
 UPDATES = {id(row): row for row in memory.ATOMICS}
 STATEFUL = {id(f): f for f in ops.STATEFUL.values()}
 FUNCTIONS = {id(f) for f in ops.BUILTINS.values()}
@@ -151,6 +152,9 @@ class Calls:
             ) from None
         for name in {n.id for n in ast.walk(node.args[0]) if isinstance(n, ast.Name)} & self.frame.around.keys():
             self.note(name, self.frame.around[name])
+            if not isinstance(self.frame.around[name], FIXED):
+                kept = found.copy() if isinstance(found, np.ndarray) else found
+                self.statics[id(code)] = code, self.frame.around, kept
         return found
 
     def call_len(self, node: ast.Call) -> Any:

@@ -46,9 +46,20 @@ class Reading:
     params: list[tuple[str, Type]]
     seen: list[tuple[dict[str, Any], str, Any]] = field(default_factory=list)
     cells: list[tuple[Any, Any]] = field(default_factory=list)
+    attributes: list[tuple[Any, str, Any]] = field(default_factory=list)
+    constants: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # vectors, and what they held
+    statics: list[tuple[Any, dict[str, Any], Any]] = field(default_factory=list)  # of what may change in place
 
     def current(self) -> bool:
         """True if the Python names that were used still mean the same, so that nothing need be read anew."""
+        for base, name, then in self.attributes:
+            now = getattr(base, name, self)
+            if now is not then and not same_number(now, then):
+                return False
+        if self.constants and any(now.tobytes() != then.tobytes() for now, then in self.constants):
+            return False
+        if self.statics and not all(_same_static(*static) for static in self.statics):
+            return False
         for holder, name, then in self.seen:
             now = holder.get(name, self)
             if now is not then and not same_number(now, then):
@@ -60,7 +71,17 @@ class Reading:
 
 
 def same_number(a: Any, b: Any) -> bool:
-    return is_literal(a) and type(a) is type(b) and a == b
+    return (is_literal(a) or isinstance(a, np.generic)) and type(a) is type(b) and a == b
+
+
+def _same_static(code: Any, around: dict[str, Any], then: Any) -> bool:
+    try:
+        now = eval(code, around)
+    except Exception:  # noqa: BLE001  said with its line when the kernel is read anew
+        return False
+    if isinstance(then, np.ndarray):
+        return isinstance(now, np.ndarray) and now.dtype == then.dtype and now.tobytes() == then.tobytes()
+    return now is then or same_number(now, then)
 
 
 def read(fn: Callable[..., Any], *, name: str | None = None, generic_types: dict[str, Type] | None = None) -> Reading:
@@ -113,6 +134,9 @@ class Reader(Flow, Places, Calls, Custom):
         self.unpacking: int | None = None  # how many names take the result of tid()
         self.seen: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
         self.cells: dict[int, tuple[Any, Any]] = {}
+        self.attributes: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        self.constants: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.statics: dict[int, tuple[Any, dict[str, Any], Any]] = {}
         self.count = 0
 
     # ---- functions
@@ -128,7 +152,8 @@ class Reader(Flow, Places, Calls, Custom):
         function = ir.Function(
             name, self.builder.region, self.rank or 1, self.where(src.tree), src.text, src.first, src.file
         )
-        return Reading(function, params, list(self.seen.values()), list(self.cells.values()))
+        seen = self.seen, self.cells, self.attributes, self.constants, self.statics
+        return Reading(function, params, *[list(kept.values()) for kept in seen])
 
     def parameters(self, tree: ast.FunctionDef) -> list[ast.arg]:
         a = tree.args
@@ -293,8 +318,11 @@ class Reader(Flow, Places, Calls, Custom):
             if isinstance(found, Refused):
                 text = f"`{found.__name__}` of NVIDIA Warp is not in the kernel language"
                 raise self.error(text, "refused-builtin", node, found.__doc__ or "", "")
-            if isinstance(base, ModuleType) and (is_literal(found) or isinstance(found, (np.generic, Func))):
-                self.watch(vars(base), node.attr, found)
+            if is_literal(found) or isinstance(found, (np.generic, Small, Func)):
+                if isinstance(base, ModuleType):
+                    self.watch(vars(base), node.attr, found)
+                else:
+                    self.attributes[id(base), node.attr] = base, node.attr, found
             return found
         except AttributeError:
             reason = ops.why_refused(node.attr)
@@ -400,6 +428,7 @@ class Reader(Flow, Places, Calls, Custom):
         if isinstance(x, ir.Value):
             return x
         if isinstance(x, Small) and x.type is not None and x.shape == x.type.shape:
+            self.constants.setdefault(id(x), (x, np.array(x)))
             return constant(x.type, tuple(np.ravel(x).tolist()))
         if isinstance(x, np.generic):
             return constant(scalar_of(x.dtype), x.item())
