@@ -115,3 +115,32 @@ def test_a_component_of_a_vector_is_named():
     tape.backward(loss)
     (found,) = tape.diagnose().problems
     assert found.slug == "saturated" and "component 1" in found.sentence
+
+
+def test_a_bound_that_holds_in_every_thread_beside_a_path_that_lives_is_told():
+    @wb.kernel
+    def small_angle(x: wb.array[float], p: wb.array[float]):
+        i = wb.tid()
+        p[i] = wb.clamp(x[i], -0.01, 0.01) + 0.1 * x[i]
+
+    for start, slugs in ((1.0, ["saturated"]), (0.0, [])):
+        x, p, loss = leaf(*np.linspace(start, 2.0, N)), wb.zeros(N), wb.zeros(1)
+        with wb.Tape() as tape:
+            wb.launch(small_angle, dim=N, inputs=[x], outputs=[p])
+            wb.launch(weighted, dim=N, inputs=[p, 1.0], outputs=[loss])
+        tape.backward(loss)
+        assert [f.slug for f in tape.diagnose().problems] == slugs
+
+
+def test_a_contact_that_is_never_made_has_no_finding():
+    @wb.kernel
+    def floor_force(x: wb.array[float], f: wb.array[float]):
+        i = wb.tid()
+        f[i] = -100.0 * wb.min(x[i], 0.0) + x[i]
+
+    x, f, loss = leaf(1.0, 2.0, 3.0, 4.0), wb.zeros(N), wb.zeros(1)
+    with wb.Tape() as tape:
+        wb.launch(floor_force, dim=N, inputs=[x], outputs=[f])
+        wb.launch(weighted, dim=N, inputs=[f, 1.0], outputs=[loss])
+    tape.backward(loss)
+    assert tape.diagnose().problems == []

@@ -60,14 +60,16 @@ def died(case: Case) -> Iterator[Finding]:
 
 def ended(case: Case) -> Iterator[Finding]:
     """Where gradients ended: of whole leaves, and beside paths that live on. One end is told once."""
-    cuts = list(cut_derivatives(case))
+    cuts, told = list(cut_derivatives(case)), set()
     for death in died(case):
         cause = next((c for c in cuts if death.slug == "died" and set(death.arrays) & set(c.arrays[1:])), None)
         if cause is not None:  # the line of a statement without a derivative says more than the launch behind it
             cuts.remove(cause)
             death = replace(death, launch=cause.launch, where=cause.where, fix=cause.fix)
+        told.add(death.where)
         yield death
     yield from cuts
+    yield from (f for f in saturated(case) if f.where not in told)
 
 
 def _not_on_path(case: Case, name: str, event: Event | None) -> Finding:
@@ -189,4 +191,4 @@ def kinks(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-FLOW = (ended, unused_results, custom_rules, cancelling, growing, saturated, unsettled, seed_of_ones, kinks)
+FLOW = (ended, unused_results, custom_rules, cancelling, growing, unsettled, seed_of_ones, kinks)

@@ -1,4 +1,4 @@
-"""A rule about `clamp`, `min` and `max` that hold a value at its bound from some launch of a series on.
+"""A rule about `clamp`, `min` and `max` that hold a value at its bound from some launch of a series on, or everywhere.
 
 One idea: a bound that is reached in passing is ordinary, and so is one whose value is 0 (no contact, a resting neuron).
 A value other than 0 that comes out in every later launch of the line, and did not before, is one that lost its gradient
@@ -49,6 +49,7 @@ class _Line:
     limits: dict[Plan, dict[ir.Stmt, list[bool]]] = field(default_factory=dict)  # which operands have a derivative
     held: dict[Place, dict[Event, bool]] = field(default_factory=dict)
     last: Event | None = None
+    everywhere: set[ir.Stmt] = field(default_factory=set)  # at a bound in every place of the last launch
 
 
 class Bounds:
@@ -67,7 +68,7 @@ class Bounds:
                 series.setdefault((step.event.label, step.event.line), []).append(step)
         for found in series.values():
             line = _Line(found[-LOOKED:])
-            for step in line.steps if len(found) >= TURNS else ():
+            for step in line.steps:
                 plan = step.event.command.plan
                 if plan not in line.limits:
                     line.limits[plan] = _limits(plan.forward.function, step.event.reverse.reverse.active)
@@ -142,6 +143,7 @@ def _look(line: _Line, event: Event, space: Workspace) -> int:
 def _keep_reached(line: _Line, event: Event, space: Workspace) -> None:
     """Forget the places that no adjoint reaches, and all but a few of the others."""
     places = [p for p, launches in line.held.items() if launches.get(event)]
+    line.everywhere = {p[0] for p in line.held} - {p[0] for p in line.held if not line.held[p].get(event)}
     wanted, came = {stmt.where for stmt, _, _ in places}, set()
 
     def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
@@ -176,7 +178,10 @@ def _held(stmt: ir.Stmt, depends: list[bool], values: run.Values) -> np.ndarray:
 
 
 def _reached(line: _Line) -> tuple[Place, int, int] | None:
-    """The place that is at its bound for longest, from which launch of the line on; None if there is none."""
+    """The place that is at its bound for longest, from which launch of the line on; None if there is none.
+
+    From the first launch on counts only if no thread is anywhere else: else it may be what the bound is for.
+    """
     best: tuple[Place, int, int] | None = None
     for place, launches in line.held.items():
         known = [launches.get(s.event) for s in line.steps]
@@ -184,20 +189,31 @@ def _reached(line: _Line) -> tuple[Place, int, int] | None:
         begin = end
         while begin > 0 and known[begin - 1]:
             begin -= 1
-        if begin > 0 and known[begin - 1] is False and end - begin + 1 >= TAIL and (best is None or begin < best[1]):
+        always = begin == 0 and place[0] in line.everywhere
+        later = begin > 0 and known[begin - 1] is False and len(line.steps) >= TURNS and end - begin + 1 >= TAIL
+        if (always or later) and (best is None or begin < best[1]):
             best = place, begin, end
     return best
 
 
 def _told(line: _Line, place: Place, begin: int, end: int) -> Finding:
     (stmt, thread, component), step = place, line.steps[begin]
+    names = tuple(dict.fromkeys(x.name for x in step.accesses if x.writes))
+    fix = "wider bounds, or a smooth limit such as tanh"
+    if begin == 0:  # `min(dt, limit)` may be meant so, a clamp less likely
+        severity = "warning" if stmt.row is scalar.CLAMP else "info"
+        return Finding(
+            "saturated", severity, step.title, where_of(stmt) or step.event.where,
+            f"`{stmt.row.name}` holds its bound in every thread, in all {len(line.steps)} launches of this line: its"
+            " derivative is zero there, and no gradient goes through it.",
+            fix, names,
+        )  # fmt: skip
     part = f" component {component}," if isinstance(stmt.outs[0].type, Composite) else ""
     number: int | tuple[int, ...] = thread[0] if len(thread) == 1 else thread
-    names = tuple(dict.fromkeys(x.name for x in step.accesses if x.writes))
     return Finding(
         "saturated", "warning", step.title, where_of(stmt) or step.event.where,
         f"`{stmt.row.name}` holds its bound in thread {number},{part} from {step.title} (launch {begin + 1} of"
         f" {len(line.steps)} on this line) to the last one, and did not before: its derivative is zero there, and what"
         f" goes into it gets no gradient from these {end - begin + 1} launches.",
-        "wider bounds, or a smooth limit such as tanh", names, number,
+        fix, names, number,
     )  # fmt: skip
