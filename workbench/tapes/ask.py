@@ -17,6 +17,7 @@ ANSWERS = {
     "ledger": "viz.inspect.ledger.ledger",
     "microscope": "viz.inspect.microscope.microscope",
     "diagnose": "diagnose.diagnose",
+    "against": "diagnose.against.against",
     "memory": "diagnose.memory_held.holdings",
     "replay": "tapes.replay.replay",
     "pitfall": "derivatives.pitfalls.backward",

@@ -268,11 +268,37 @@ class Tape(Recording):
         """Run the recorded program again on new inputs {x: values}, on private copies: a new tape, `again[y]`."""
         return self._ask("replay", inputs)
 
-    def diagnose(self, loss: array | None = None, grads: dict[array, array] | None = None) -> Any:
+    def diagnose(
+        self, loss: array | None = None, grads: dict[array, array] | None = None, *, against: Tape | None = None
+    ) -> Any:
         """Findings about this tape and its gradients: slug, severity, launch, line, sentence, fix. Publishes nothing.
 
         The adjoints looked at are those of `loss` or `grads`, else of the last `backward`.
+
+        against   another tape of what should be the same program: then the only finding is the first launch at which
+                  the two part (`parted`), with the array and the numbers there and here, and what is different about
+                  the launch: an argument, the grid, the kernel, a launch too few. Rounding does not count.
+
+        >>> @wb.kernel
+        ... def move(v: wb.array[float], dt: float, q: wb.array[float]):
+        ...     i = wb.tid()
+        ...     q[i] = q[i] + dt * v[i]
+        >>> def run(dt):
+        ...     q, v = wb.zeros(3, requires_grad=True), wb.ones(3)
+        ...     with wb.Tape() as tape:
+        ...         wb.launch(move, dim=3, inputs=[v, 0.5], outputs=[q])
+        ...         wb.launch(move, dim=3, inputs=[v, dt], outputs=[q])
+        ...     return tape
+        >>> (found,) = run(0.5).diagnose(against=run(0.25))
+        >>> found.launch, found.arrays
+        ('#1 move', ('q',))
+        >>> found.sentence
+        'the runs part here: dt is 0.5 here, 0.25 there; it writes q[0] = 1 here, 0.75 there, and 2 more numbers.'
         """
+        if against is not None:
+            if isinstance(against, Tape):
+                note_names(against, sys._getframe(1))
+            return self._ask("against", against)
         return self._ask("diagnose", loss, grads)
 
     def memory(self) -> Any:

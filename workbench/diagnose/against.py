@@ -1,0 +1,230 @@
+"""`tape.diagnose(against=other)`: the first launch, array and numbers at which two runs of one program part.
+
+One idea: both tapes run again with everything kept, and what each event read and wrote is compared in program order.
+The first difference that matters is told together with what else is different there: arguments, grid, kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..arrays.array import array
+from ..device import on_host
+from ..errors import KernelError, LaunchError, WorkbenchError
+from ..kernels.types import Struct
+from ..tapes.events import Event
+from ..tapes.jvp import passing
+from ..tapes.naming import guess_names, name_of
+from ..tapes.replay import keep_all
+from ..tapes.tape import Tape
+from .finding import Finding, Findings
+from .walk_record import Access, accesses
+
+ROUNDING = 32  # units in the last place of the largest number: the order of a sum is no difference
+MUCH = 1 << 28  # bytes of values that are held of one run
+FIX = "make both the same here; what comes later follows from it"
+
+
+@dataclass
+class _Run:
+    """One of the two tapes. `values[n]`: copies of what event n read and wrote, as far as they were held."""
+
+    tape: Tape
+    values: list[tuple[list[Any], list[Any]]]
+    why: str = ""  # why there are no values
+
+    def __post_init__(self) -> None:
+        self.met: dict[Any, int] = {}  # memories are numbered as they appear
+        for event in self.tape.events:
+            for x in accesses(self.tape, event):
+                self.met.setdefault(x.span.allocation, len(self.met))
+
+
+def against(tape: Tape, other: Tape) -> Findings:
+    """Where two runs of what should be one program part: at most one finding, `parted`; `note` says how far both agree.
+
+    Numbers that differ by rounding do not count. Raises LaunchError [against] if `other` is no tape.
+    """
+    if not isinstance(other, Tape):
+        raise LaunchError(
+            f"diagnose(against=...) takes a tape, not a {type(other).__name__}.", slug="against",
+            instead="tape.diagnose(against=other_tape)",
+        )  # fmt: skip
+    guess_names(other)
+    here, there = _run(tape), _run(other)
+    both = min(len(tape.events), len(other.events))
+    same = _aligned(tape, other)
+    for n in range(same):
+        found = _parted(n, here, there)
+        if found is not None:
+            return Findings([found], len(tape.events))
+    if same < max(len(tape.events), len(other.events)):
+        return Findings([_lacking(same, tape, other)], len(tape.events))
+    quiet = [f for n in range(both) if (f := _finding(n, here, there, "", ())) is not None]
+    why = here.why or there.why
+    note = f"Numbers were not compared: {why}." if why else "Both runs wrote the same."
+    return Findings(quiet[:1], len(tape.events), note)
+
+
+def _held(here: _Run, there: _Run) -> int:
+    return min(len(here.values), len(there.values))
+
+
+def _run(tape: Tape) -> _Run:
+    """What every event of a tape read and wrote."""
+    held = _Run(tape, [])
+    try:
+        again = tape if tape.keep == "all" and all(e.kind != "func" for e in tape.events) else keep_all(tape)
+        room = MUCH
+
+        def values(event: Event, writes: bool) -> list[Any]:
+            nonlocal room
+            found = [on_host(x.span.words()).copy() for x in accesses(again, event) if x.writes == writes]
+            room -= sum(v.nbytes for v in found)
+            return found if room >= 0 else []
+
+        def before(event: Event, _: Any) -> None:
+            held.values.append((values(event, False), []))
+
+        def behind(event: Event) -> None:
+            held.values[-1][1].extend(values(event, True))
+
+        passing(again, before, behind)
+        if len(held.values) != len(tape.events):
+            held.values, held.why = [], "memory was written by others while they were recorded"
+        if room < 0:
+            held.values, held.why = [], "the runs hold too much memory"
+    except (WorkbenchError, KernelError) as error:
+        held.values, held.why = [], str(getattr(error, "what", error)).rstrip(".")
+    return held
+
+
+def _aligned(tape: Tape, other: Tape) -> int:
+    """Up to which event the two tapes go through the same sequence; kernels that were renamed count as the same."""
+    ours, theirs = ([(e.kind, e.label) for e in t.events] for t in (tape, other))
+    n = next((k for k, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+    if len(ours) == len(theirs) and all(a[0] == b[0] for a, b in zip(ours, theirs, strict=True)):
+        return len(ours)
+    return n
+
+
+def _lacking(n: int, tape: Tape, other: Tape) -> Finding:
+    """The tapes are of different length: which of them has an event more at this place."""
+    ours, theirs = ([(e.kind, e.label) for e in t.events] for t in (tape, other))
+    longer, side, rest = (other, "there", theirs) if len(theirs) > len(ours) else (tape, "here", ours)
+    short = "here" if side == "there" else "there"
+    event = longer.events[n] if n < len(rest) else None
+    launch = f"#{n} {tape.events[n].label}" if n < len(tape.events) else f"#{n}"
+    assert event is not None
+    names = tuple(dict.fromkeys(x.name for x in accesses(longer, event) if x.writes))
+    text = f"the runs part here: {side} follows `{event.label}`, which writes {', '.join(names)}, and {short} "
+    shorter = tape if longer is other else other
+    text += f"`{shorter.events[n].label}`." if n < len(shorter.events) else "the tape ends."
+    text += f" {len(tape.events)} events here, {len(other.events)} there."
+    return Finding("parted", "warning", launch, event.where, text, FIX, names)
+
+
+def _parted(n: int, here: _Run, there: _Run) -> Finding | None:
+    """What is different at event n, if other numbers came of it."""
+    ours, theirs = accesses(here.tape, here.tape.events[n]), accesses(there.tape, there.tape.events[n])
+    if n >= _held(here, there):
+        return _finding(n, here, there, "", ()) if here.why or there.why else None
+    for k, writes in enumerate((False, True)):
+        a, b = ([x for x in found if x.writes == writes] for found in (ours, theirs))
+        for one, two, v, w in zip(a, b, here.values[n][k], there.values[n][k], strict=False):
+            text = _numbers(one, two, v, w)
+            if text and writes:
+                return _finding(n, here, there, f"it writes {text}", (one.name,))
+            if text:  # nobody wrote other numbers: an earlier launch wrote them elsewhere, or it began so
+                m = next((m for m in reversed(range(n)) if any(_causes(m, here, there))), n)
+                finds = "it" if m == n else f"so #{n} `{here.tape.events[n].label}`"
+                return _finding(m, here, there, f"{finds} finds {text}", (one.name,))
+    return None
+
+
+def _finding(n: int, here: _Run, there: _Run, numbers: str, arrays: tuple[str, ...]) -> Finding | None:
+    event = here.tape.events[n]
+    causes = list(dict.fromkeys(_causes(n, here, there)))
+    if not causes and not numbers:
+        return None
+    text = "; ".join(filter(None, (", ".join(causes), numbers)))
+    quiet = not numbers and not (here.why or there.why)
+    text += ". What it wrote is the same all the same." if quiet else "."
+    names = arrays or tuple(dict.fromkeys(x.name for x in accesses(here.tape, event) if x.writes))
+    severity = "info" if quiet else "warning"
+    return Finding("parted", severity, f"#{n} {event.label}", event.where, f"the runs part here: {text}", FIX, names)
+
+
+def _causes(n: int, here: _Run, there: _Run) -> Iterator[str]:
+    """What was asked for in different ways."""
+    one, two = here.tape.events[n], there.tape.events[n]
+    if one.label != two.label:
+        yield f"`{one.label}` is launched here, `{two.label}` there"
+    if one.command is None or two.command is None:
+        return
+    if one.label == two.label:
+        yield from _lines(one.command.program.function.source, two.command.program.function.source)
+    if one.command.plan.form.dims != two.command.plan.form.dims:
+        yield f"dim is {_grid(one)} here, {_grid(two)} there"
+    known = {leaf.name: a for leaf, a in zip(two.command.program.leaves, two.command.places, strict=True)}
+    for leaf, a in zip(one.command.program.leaves, one.command.places, strict=True):
+        b = known.get(leaf.name)
+        if b is None:
+            continue
+        if isinstance(a, array) != isinstance(b, array):
+            continue
+        if not isinstance(a, array):
+            if not np.array_equal(a, b):
+                yield f"{leaf.name} is {_shown(a)} here, {_shown(b)} there"
+            continue
+        if (a.shape, a.dtype, here.met.get(a.allocation)) != (b.shape, b.dtype, there.met.get(b.allocation)):
+            mine, yours = (f"{name_of(run.tape, x)} ({x.dtype} {x.shape})" for run, x in ((here, a), (there, b)))
+            yield f"{leaf.name} is {mine} here, {yours} there"
+
+
+def _lines(one: str, two: str) -> Iterator[str]:
+    ours, theirs = ([line.strip() for line in s.split("\n") if line.strip()] for s in (one, two))
+    for a, b in zip(ours, theirs, strict=False):
+        if a != b:
+            yield f"the kernel says `{a}` here, `{b}` there"
+            return
+    if len(ours) != len(theirs):
+        yield "the kernel has more lines in one of them"
+
+
+def _numbers(one: Access, two: Access, v: Any, w: Any) -> str:
+    """`x[3] = 1 here, 2 there` for the first numbers that differ by more than rounding."""
+    if one.span.shape != two.span.shape or one.array.dtype != two.array.dtype:
+        return f"{one.name} of shape {one.span.shape} here, {two.name} of shape {two.span.shape} there"
+    if np.array_equal(v, w):
+        return ""
+    if isinstance(one.array.dtype, Struct):
+        return f"other structs in {one.name} than there in {two.name}"
+    kind = one.array.dtype.numpy
+    a, b = (np.frombuffer(x.tobytes(), kind).reshape(*one.span.shape, -1) for x in (v, w))
+    differ = a != b
+    if kind.kind == "f":
+        size = max((float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in (a, b)), default=0.0)
+        near = np.abs(a.astype(float) - b.astype(float)) <= ROUNDING * float(np.finfo(kind).eps) * size
+        differ &= ~near & ~(np.isnan(a) & np.isnan(b))
+    if not differ.any():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(differ)[0])
+    cell = at if a.shape[-1] > 1 else at[:-1]
+    more = int(differ.sum()) - 1
+    name = one.name if one.name == two.name else f"{one.name} ({two.name} there)"
+    text = f"{name}[{', '.join(map(str, cell))}] = {_shown(a[at])} here, {_shown(b[at])} there"
+    return text + (f", and {more} more number{'' if more == 1 else 's'}" if more else "")
+
+
+def _grid(event: Event) -> str:
+    dims = event.command.plan.form.dims
+    return str(dims[0] if len(dims) == 1 else dims)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.7g}" if np.ndim(value) == 0 and not isinstance(value, bool | str) else str(value)
