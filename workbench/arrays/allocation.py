@@ -506,6 +506,13 @@ def recorder() -> Any:
     return _recorders.stack[-1] if _recorders.stack else None
 
 
+def recorders() -> list[Any]:
+    """The open tapes of this thread that are not shut out by `unrecorded`, the innermost last."""
+    stack = _recorders.stack
+    last = max((i for i, tape in enumerate(stack) if tape is None), default=-1)
+    return stack[last + 1 :]
+
+
 _silence: list[None] = []
 
 

@@ -24,7 +24,7 @@ from .absent import check_is_array, install
 from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, clock, recorder
 from .dtypes import differentiable, dtype_of, inner_shape, is_half, itemsize_of, with_scalar
 from .host_copies import HostCopies
-from .host_reads import received, sources_of, stripped
+from .host_reads import origin_of, received, stripped
 from .host_values import components_error, converted_values, element_value, inferred, is_element, shape_of
 from .host_writes import check_same, put, write_array, write_gradient, write_value, write_values
 from .names import variable_of
@@ -424,7 +424,7 @@ class array(Foreign):
         """Every element becomes `value`: a number, or for composites and structs also one value of the dtype."""
         if not exact.fill(self, value):
             value = value.item() if isinstance(value, array) else value
-            write_value("fill_", self, element_value(value, self.dtype), sources_of(value))
+            write_value("fill_", self, element_value(value, self.dtype), origin_of(value))
         return self
 
     def zero_(self) -> array:
@@ -452,7 +452,7 @@ class array(Foreign):
             if exact.trace(parts, source):
                 write_array("assign", self, parts)
                 return self
-        write_values(self, values, sources_of(source))
+        write_values(self, values, origin_of(source))
         return self
 
     def detach(self) -> array:
@@ -644,8 +644,8 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
     if device is not None and get_device(device) is not memory.device:
         raise LaunchError(f"the data is on {memory.device}, not on {device}", slug="device", instead="copy=True")
     made = array_on(memory, element, shape_, strides, offset)
-    if sources := sources_of(data):
-        received(stripped(data), sources)
+    if origin := origin_of(data):
+        received(stripped(data), origin)
     return made if shape is None else made.reshape(shape)
 
 

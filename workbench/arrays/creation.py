@@ -14,7 +14,7 @@ from ..kernels.reading import declare
 from .absent import check_is_array
 from .array import array, exact, finished, new_array
 from .dtypes import differentiable, dtype_of
-from .host_reads import sources_of
+from .host_reads import origin_of
 from .host_values import element_value, inferred
 from .host_writes import check_same, put, write_array, write_values
 
@@ -59,7 +59,7 @@ def full(shape: Any, value: Any = 0, dtype: Any = None, device: Any = None, requ
         return finished(made, requires_grad, retain_grad, None, name)
     value = value.item() if isinstance(value, array) else value
     put(made, element_value(value, made.dtype))
-    if sources := sources_of(value):
+    if sources := origin_of(value):
         write_values(made, made.data.copy(), sources)
     return finished(made, requires_grad, retain_grad, None, name)
 

@@ -15,7 +15,7 @@ from ..kernels.reading.declare import Instance
 from ..kernels.types import Composite, Struct, Type
 from .allocation import known_memory, recorder
 from .dtypes import differentiable, inner_shape
-from .host_reads import Source, sources_of, stripped
+from .host_reads import Source, origin_of, sources_of, stripped
 from .host_writes import write_array, write_values
 from .span import row_strides
 
@@ -97,6 +97,9 @@ class HostCopies:
                 write_values(dst, dst.data.copy(), sources_of(data))
                 return True
         done = [self._piece(part, value) for part, value in found]
+        if not any(done) and (origin := origin_of(data)):
+            write_values(dst, dst.data.copy(), origin)
+            return True
         return any(done)
 
     def _piece(self, part: array, value: Any) -> bool:
@@ -115,10 +118,10 @@ class HostCopies:
         if (source := self.memory(value, part.dtype)) is not None and source.shape == part.shape:
             write_array("copy", part, source)
             return True
-        sources = sources_of(value)
-        if sources:
-            write_values(part, part.data.copy(), sources)
-        return bool(sources)
+        origin = origin_of(value)
+        if origin:
+            write_values(part, part.data.copy(), origin)
+        return bool(origin)
 
     def _parts(self, dst: array, data: Any) -> Iterator[tuple[Any, Any]]:
         """The values in nested lists that may have a source, each with its part of `dst`; (None, ...): no such part."""
@@ -137,7 +140,7 @@ class HostCopies:
         elif isinstance(data, np.ndarray) or hasattr(data, "sources") or hasattr(type(data), "allocation"):
             plain = not hasattr(type(data), "allocation") or isinstance(data.dtype, Struct)
             yield dst, data if plain else self.numbers(data)
-        elif data.__class__ is float and sources_of(data):
+        elif data.__class__ is float and origin_of(data):
             yield dst, data
 
     def _row(self, a: array, i: int) -> array:
@@ -146,6 +149,7 @@ class HostCopies:
 
 def _unwritten(tape: Any, source: Source) -> bool:
     """True if no event of the tape has written to what was read."""
-    if source.tape() is not tape:
+    at = source.at(tape)
+    if at is None:
         return False
-    return not any(s.overlaps(source.span) is not False for e in tape.events[source.at :] for s in e.writes)
+    return not any(s.overlaps(source.span) is not False for e in tape.events[at:] for s in e.writes)

@@ -10,19 +10,21 @@ for an element `v` of a float32 array asks nobody.
 
 from __future__ import annotations
 
+import math
 import operator
 import weakref
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..errors import Where
+from ..kernels.ops.functions import is_meant, mean
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Small
-from .allocation import Allocation, caller_where, known_memory, recorder
+from .allocation import Allocation, caller_where, known_memory, recorder, recorders
 from .span import Span
 
 MOST = 16  # sources that a value remembers
@@ -31,21 +33,26 @@ COUNTED = 1 << 16  # numbers that a tape remembers having given away
 
 @dataclass(frozen=True)
 class Source:
-    """A reading: which bytes, what the user calls them, at which line, and what a tape had recorded until then."""
+    """A reading: which bytes, what they are called, at which line, and how much the open tapes had recorded by then."""
 
     span: Span
     label: str
+    moment: int
     where: Where | None = field(compare=False)
-    tape: weakref.ref = field(compare=False)
-    at: int  # events of the tape
+    tapes: tuple[tuple[weakref.ref, int], ...] = field(compare=False)
+
+    def at(self, tape: Any) -> int | None:
+        """How many events this tape had when it happened; None if it was not open."""
+        return next((at for ref, at in self.tapes if ref() is tape), None)
 
 
 def source_of(span: Span, label: str) -> Source | None:
     """A reading of these bytes here and now; None if no tape records."""
-    tape = recorder()
-    if tape is None:
+    open_tapes = recorders()
+    if not open_tapes:
         return None
-    return Source(span, label, caller_where(), weakref.ref(tape), len(tape.events))
+    tapes = tuple((weakref.ref(tape), len(tape.events)) for tape in open_tapes)
+    return Source(span, label, tapes[-1][1], caller_where(), tapes)
 
 
 def united(groups: Iterable[tuple[Source, ...]]) -> tuple[Source, ...]:
@@ -118,7 +125,7 @@ class HostValues(np.ndarray):
 
     def detach(self) -> np.ndarray:
         """A plain copy: `wb.detach` gives it."""
-        return np.array(stripped(self), subok=True)
+        return mean(np.array(stripped(self), subok=True))
 
     def __reduce__(self) -> Any:
         return self.view(np.ndarray).__reduce__()
@@ -199,7 +206,7 @@ class _HostNumber:
         return self.__float__()
 
     def detach(self) -> Any:
-        return self.plain
+        return mean(self.plain)
 
     def tolist(self) -> float:
         return self.__float__()
@@ -229,7 +236,7 @@ def _arithmetic(does: Callable[..., Any], reflected: bool = False) -> Callable[.
             return NotImplemented
         args = (self.plain, *map(stripped, others))
         result = does(*reversed(args)) if reflected else does(*args)
-        return carrying(result, united((self.sources, *map(sources_of, others))))
+        return carrying(result, united(map(sources_of, (self, *others))))
 
     return apply
 
@@ -361,7 +368,8 @@ def sources_of(value: Any) -> tuple[Source, ...]:
         return united(map(sources_of, vars(value).values()))
     if _ours(value) and (found := source_of(value.span, value.label)) is not None:
         return (found,)
-    return ()
+    known = getattr(value, "sources", ())  # a tensor's
+    return known if isinstance(known, tuple) else ()
 
 
 def _sources_of_plain(value: np.ndarray) -> tuple[Source, ...]:
@@ -390,8 +398,10 @@ _noted: dict[int, tuple[weakref.ref, tuple[Source, ...], int]] = {}  # of NumPy'
 
 def note(values: np.ndarray, sources: tuple[Source, ...]) -> None:
     """Remember where the values in an array of NumPy's own class came from, as long as they do not change."""
-    key = id(values)
-    _noted[key] = weakref.ref(values, lambda _: _noted.pop(key, None)), sources, _checksum(values)
+    key, checksum = id(values), _checksum(values)
+    _noted[key] = weakref.ref(values, lambda _: _noted.pop(key, None)), sources, checksum
+    if (tape := recorder()) is not None and values.nbytes:
+        tape.numbers.contents[checksum, values.nbytes] = sources
 
 
 def _checksum(values: np.ndarray) -> int:
@@ -421,15 +431,25 @@ def received(target: Any, sources: tuple[Source, ...], whole: Any = None) -> Non
 
 
 class Numbers:
-    """Numbers that were read while a tape recorded. The very objects are held, so that they are known again."""
+    """Numbers that were read while a tape recorded. The very objects are held, so that they are known again.
+
+    A number that is equal to one of them, or made from one by the simplest arithmetic, can be no more than supposed to
+    come from there; a number of few digits not even that.
+    """
 
     def __init__(self) -> None:
         self.held: dict[int, tuple[Any, tuple[Source, ...], Any]] = {}
+        self.like: dict[float, tuple[Source, ...]] = {}
+        self.arrays: dict[Source, None] = {}
+        self.contents: dict[tuple[int, int], tuple[Source, ...]] = {}  # checksum and size of what NumPy made of them
 
     def add(self, value: Any, sources: tuple[Source, ...], cell: Any) -> None:
         if len(self.held) >= COUNTED:
             del self.held[next(iter(self.held))]
         self.held[id(value)] = value, sources, cell
+        if value.__class__ is float and not trivial(value):
+            for known in _kin(value):
+                self.like.setdefault(known, sources)
 
     def of(self, value: Any) -> tuple[Source, ...]:
         """Where this very object was read; empty for any other of the same value."""
@@ -440,6 +460,60 @@ class Numbers:
         """The array element that this very object was read from, or None."""
         found = self.held.get(id(value))
         return None if found is None else found[2]
+
+    def supposed(self, value: Any) -> tuple[Source, ...]:
+        """Where a value may come from that is not known to come from anywhere."""
+        if is_meant(value):
+            return ()
+        if isinstance(value, np.floating | float):
+            number = float(value)
+            return () if trivial(number) else self.like.get(number, ())
+        if isinstance(value, list | tuple):
+            if any(map(is_meant, value[:FEW])):
+                return ()
+            return united(map(self.supposed, value[:FEW])) or self._contents(value)
+        if not isinstance(value, np.ndarray):
+            return ()
+        few = value.ravel().tolist() if value.size <= FEW and value.dtype.kind == "f" else ()
+        return united(map(self.supposed, few)) or self._contents(value)
+
+    def _contents(self, value: Any) -> tuple[Source, ...]:
+        """Arrays that were read, and hold what is given here."""
+        try:
+            given = np.asarray(value)
+        except ValueError:  # of rows that are not equally long
+            return ()
+        if (
+            given.dtype.kind != "f"
+            or not (self.arrays or self.contents)
+            or all(map(trivial, given.ravel()[:FEW].tolist()))
+        ):
+            return ()
+        if (known := self.contents.get((_checksum(given), given.nbytes))) is not None:
+            return known
+        found = [s for s in self.arrays if s.span.size * s.span.itemsize == given.nbytes]
+        now = ((s, s.span.view(given.dtype)) for s in found if s.span.itemsize % given.itemsize == 0)
+        return tuple(s for s, data in now if np.asarray(data).tobytes() == given.tobytes())
+
+
+FEW = 64  # elements of a list or array that are compared with numbers that were read
+
+
+def trivial(value: float) -> bool:
+    """Is it a number that anybody may write: of at most three digits, in either precision, or no number."""
+    if not math.isfinite(value):
+        return True
+    short = float(f"{value:.3g}")
+    return short == value or float(np.float32(short)) == value
+
+
+def _kin(value: float) -> Iterator[float]:
+    """The number, and what it becomes most often on its way: negative, inverse, root, square, twice, half."""
+    yield from (value, -value, 2 * value, value / 2, value * value)
+    if value:
+        yield 1 / value
+    if value > 0:
+        yield math.sqrt(value)
 
 
 def given_away(value: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
@@ -452,3 +526,18 @@ def given_away(value: Any, sources: tuple[Source, ...], cell: Any = None) -> Any
         else:
             tape.numbers.add(value, sources, cell)
     return value
+
+
+class Supposed(tuple):
+    """Sources of values that are only equal to what was read."""
+
+
+def origin_of(value: Any) -> tuple[Source, ...]:
+    """Where values come from that somebody is about to write; if nothing is certain, a `Supposed` of where they may."""
+    tape = recorder()
+    if tape is None:
+        return ()
+    certain = sources_of(value)
+    if certain or not (tape.numbers.like or tape.numbers.arrays):
+        return certain
+    return Supposed(tape.numbers.supposed(value))

@@ -43,7 +43,11 @@ class Foreign:
         if self.device.is_cpu:
             self.allocation.expose()
         values = self.data.get() if self.device.is_cuda else self.data[...]
-        return values if recorder() is None else self.carrying(values)
+        if (tape := recorder()) is None:
+            return values
+        values = self.carrying(values)
+        tape.numbers.arrays.update(dict.fromkeys(getattr(values, "sources", ())))
+        return values
 
     def carrying(self, value: Any, cell: Any = None) -> Any:
         """A value of this array, read while a tape records: it knows from where, unless it has no derivative."""

@@ -9,6 +9,7 @@ from ..arrays.span import Span
 from ..errors import Where
 from ..tables import bytes_text
 from ..tapes.events import Event
+from ..tapes.host_sources import suspicion
 from ..tapes.naming import name_of, own_name, reason_of
 from ..tapes.tape import Tape
 from .finding import Finding
@@ -125,6 +126,14 @@ def no_leaf(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def supposed(case: Case) -> Iterator[Finding]:
+    """Numbers of the host that are equal to what was read from active memory, where a gradient arrives."""
+    for event in case.tape.suspects:
+        sentence, _, fix = suspicion(event, case.tape).rpartition(". ")
+        names = (name_of(case.tape, event.arrays[0]),)
+        yield Finding("host-number", "warning", title(case, event), event.where, sentence + ".", fix, names)
+
+
 def refusals(case: Case) -> Iterator[Finding]:
     """What the walk refused, races among it."""
     found = [] if case.trail.error is None else [refused(case.trail.error, title(case, case.trail.failed))]
@@ -132,4 +141,4 @@ def refusals(case: Case) -> Iterator[Finding]:
     yield from dict.fromkeys(found)
 
 
-RECORD = (refusals, no_leaf, read_too_early, aliased, kept)
+RECORD = (refusals, supposed, no_leaf, read_too_early, aliased, kept)

@@ -39,6 +39,7 @@ from ..tapes.publish import ports
 from ..tapes.recording import Recording
 from ..tapes.reverse import walk
 from ..tapes.tape import Tape
+from .host_tensors import read_as, wrapped
 
 Layout = tuple[int, tuple[int, ...], tuple[int, ...], int]  # offset, shape, strides in bytes, itemsize
 
@@ -190,6 +191,7 @@ def from_torch(t: torch.Tensor, dtype: Any = None, requires_grad: bool | None = 
         made.requires_grad = True
         if t.requires_grad and t.is_leaf:
             watch.ports[id(t)] = (weakref.ref(t), layout)
+    wrapped(made, t)
     return made
 
 
@@ -283,7 +285,8 @@ def to_torch(a: array, requires_grad: bool = False) -> torch.Tensor:
     """A tensor on the memory of an array, components as trailing axes: writes on either side are seen on both.
 
     The tensor is new and torch follows it only with requires_grad=True, as a leaf of torch alone: no tape sees what
-    torch computes from it. Use `interop.torch.function` for gradients through both.
+    torch computes from it, so a tape refuses a gradient that would have to pass there (`wb.detach(t)`: it is meant to
+    end). Use `interop.torch.function` for gradients through both.
     Raises LaunchError [dtype] for structs, [layout] for negative strides.
     """
     if not isinstance(a, array):
@@ -296,7 +299,7 @@ def to_torch(a: array, requires_grad: bool = False) -> torch.Tensor:
         made = torch.as_tensor(a.data, device=a.device.name) if a.device.is_cuda else torch.from_numpy(_exposed(a))
         _watch(a.allocation).add(made)
         _follow(a.device)
-    return made.requires_grad_(requires_grad)
+    return read_as(a, made).requires_grad_(requires_grad)
 
 
 def _same_storage(a: array, theirs: torch.dtype) -> torch.Tensor | None:

@@ -204,6 +204,7 @@ class _Loop:
         inner.apart = True
         inner.active.update(self.active)
         inner.scalars.update(self.scalars)
+        inner.around, inner.inherited = self.tape, frozenset(self.active)
         spans = [a.span for a in self.state]
         for span in spans:
             inner.left[span.allocation] = {}

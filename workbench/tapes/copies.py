@@ -28,6 +28,7 @@ from ..kernels.types import Composite, Struct, is_float
 from ..launches.launch import Command
 from ..launches.plan import plan
 from .events import Event
+from .host_sources import lost
 from .jvp import value_of
 from .naming import called_by
 from .reverse import walk
@@ -194,7 +195,12 @@ def case_of_launch(event: Event, widened: bool) -> Case:
 
 
 class Rerun:
-    """A whole tape on copies, built while `jvp.passing` goes through its events."""
+    """A whole tape on copies, built while `jvp.passing` goes through its events.
+
+    Values that the host made from active memory are refused: on the copies they would stay what they were.
+    """
+
+    refuses_sources = True
 
     def __init__(self, tape: Tape, widened: bool):
         self.tape, self.widened = tape, widened
@@ -205,6 +211,8 @@ class Rerun:
         if self.twins is None:  # memory is where the tape started
             found = [a for e in self.tape.events for a in (*e.arrays, *places_of(e)) if isinstance(a, array)]
             self.twins = Twins([*self.tape.arrays.values(), *found], self.widened)
+        if event.sources and self.refuses_sources:
+            raise lost(event, self.tape)
         if event.command is not None:
             self.steps.append(launch_of(event.command, self.twins).run)
 

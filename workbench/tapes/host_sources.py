@@ -6,13 +6,15 @@ that is not zero when the walk reaches the write, a gradient would end there uns
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, array_on, exact, new_array
-from ..arrays.host_reads import Source
+from ..arrays.host_reads import Source, Supposed
+from ..arrays.host_writes import write_values
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory
 from ..errors import GradientError, Where
@@ -29,22 +31,34 @@ def live(tape: Recording, sources: tuple[Source, ...], dst: Span | None = None) 
 
     `dst`: a leaf that the tape has not touched starts anew with what is assigned, also if that was made from itself.
     """
-    found = tuple(s for s in sources if s.tape() is tape and _active(tape, s))
+    found = tuple(s for s in sources if _active(tape, s))
     if dst is None or tape.has_touched(dst):
         return found
     return tuple(s for s in found if s.span.overlaps(dst) is False or tape.has_touched(s.span))
 
 
+def behind(tape: Recording, dst: array, sources: tuple[Source, ...]) -> tuple[Source, ...]:
+    """The active ones of these sources of values that are about to be written to `dst`."""
+    if not sources or tape.muted or not is_followed(dst):
+        return ()
+    found = live(tape, sources, dst.span)
+    return Supposed(found) if isinstance(sources, Supposed) else found
+
+
 def _active(tape: Recording, source: Source) -> bool:
-    memory, span = source.span.allocation, source.span
+    memory, span, at = source.span.allocation, source.span, source.at(tape)
+    if at is None:  # read before a step of a checkpointed loop, which has a tape of its own
+        return tape.around is not None and _active(tape.around, source)
     if memory.is_gradient or not (memory.asked or memory in tape.active):
         return False
-    for event in reversed(tape.events[: source.at]):
+    for event in reversed(tape.events[:at]):
         hit = [s for s in event.writes if s.overlaps(span) is not False]
         if hit and _writes_active(tape, event):
             return True
         if event.command is None and event.kind != "foreign" and any(s.contains(span) for s in hit):
             return False
+    if memory in tape.inherited:
+        return True
     return memory.required.touch(span) or memory.retained.touch(span)
 
 
@@ -74,7 +88,7 @@ def written(
     dst = array_on(memory, scalar_of(values.dtype), values.shape or (1,), values.strides or (values.itemsize,), offset)
     while tape.events and tape.events[-1].noted and dst.span.contains(tape.events[-1].writes[0]):
         tape.events.pop()  # nobody has met what this overwrites
-    found = live(tape, sources)
+    found = behind(tape, dst, sources) if sources else ()
     if found:
         event = Event(next(clock), "foreign", "numpy()", where, (), (dst.span,), arrays=(dst,))
         event.sources, event.noted = found, True
@@ -94,45 +108,76 @@ def declared(tape: Recording, command: Any) -> Any:
     places = list(command.places)
     found = list(command.declared)
     for k, leaf in enumerate(command.program.leaves):
-        sources = () if k in found else tape.numbers.of(command.flat[k])
-        if sources and is_float(leaf.type) and live(tape, sources):
-            places[k] = _standing_for(f"{leaf.name} of {command.program.name}", leaf.type, command.flat[k])
+        value = command.flat[k]
+        if k in found or not is_float(leaf.type) or isinstance(value, array):
+            continue
+        sources = live(tape, tape.numbers.of(value))
+        supposed = live(tape, tape.numbers.supposed(value)) if not sources else ()
+        if sources or supposed:
+            places[k] = _standing_for(f"{leaf.name} of {command.program.name}", leaf.type, value, supposed)
             found.append(k)
     return command if len(found) == len(command.declared) else command.declaring(places, tuple(sorted(found)))
 
 
-def _standing_for(name: str, type: Scalar | Composite, value: Any) -> array:
+def _standing_for(name: str, type: Scalar | Composite, value: Any, supposed: tuple[Source, ...]) -> array:
     """A new array of one element with this value, written as an event."""
     made = new_array(1, type)
     made.name = name
     made.data[...] = value
-    exact.trace(made, value)
+    if supposed:
+        write_values(made, made.data.copy(), Supposed(supposed))
+    else:
+        exact.trace(made, value)
     return made
 
 
 def refuse(event: Event, space: Workspace, tape: Recording) -> None:
-    """Raises GradientError [host-values] if an event wrote values of the host and their adjoint is not zero."""
+    """Raises GradientError [host-values] if an event wrote values of the host and their adjoint is not zero.
+
+    If it is only supposed that they came from active memory, the event is entered in the tape's `suspects`.
+    """
     dst = event.arrays[0]
-    if not event.sources or dst.allocation not in space:
+    if dst.allocation not in space:
         return
     for part in float_parts(dst).values():
         if space[dst.allocation].view(part.span, gradient_dtype(part)).any():
-            raise lost(event, tape)
+            if not isinstance(event.sources, Supposed):
+                raise lost(event, tape)
+            tape.suspects[event] = None
+
+
+def warn(tape: Recording) -> None:
+    """Say at the user's lines where a gradient may have ended that nobody sees."""
+    for event in tape.suspects:
+        where = event.where
+        if where is not None:
+            warnings.warn_explicit(suspicion(event, tape) + " [host-number]", UserWarning, where.file, where.line)
+
+
+def suspicion(event: Event, tape: Recording) -> str:
+    """What to say of a write that seems to end a gradient."""
+    text = f"{called(tape, event.arrays[0])} got values that are equal to what was read from {_readings(event, tape)}."
+    return text + " If they came from there, the gradient ends here. wb.detach(value) says that it is meant."
 
 
 def lost(event: Event, tape: Recording) -> GradientError:
     """What to say of a write that ends a gradient."""
-    lines = []
-    for source in event.sources:
-        at = f", read at {source.where}: {source.where.text.strip()}" if source.where else ""
-        lines.append(f"{_named(tape, source)}{at}")
     dst = event.arrays[0]
     return GradientError(
-        f"{called(tape, dst)} was written with values that the host made from {'; '.join(lines)}.",
+        f"{called(tape, dst)} was written with values that the host made from {_readings(event, tape)}.",
         slug="host-values", where=event.where,
         why="The tape does not see what NumPy or Python did in between: the gradient would end here in silence.",
         instead="a kernel, an array operator or wb.copy in its place; wb.detach(values) if it is meant to end here",
     )  # fmt: skip
+
+
+def _readings(event: Event, tape: Recording) -> str:
+    """What was read, and at which lines."""
+    lines = []
+    for source in event.sources:
+        at = f", read at {source.where}: {source.where.text.strip()}" if source.where else ""
+        lines.append(f"{_named(tape, source)}{at}")
+    return "; ".join(lines)
 
 
 def _named(tape: Recording, source: Source) -> str:

@@ -35,6 +35,7 @@ from ..kernels.types import Struct, is_float
 from ..launches.adjoint_arguments import AdjointArguments
 from ..launches.executable import executable_for
 from .events import Event
+from .host_sources import lost
 from .naming import called_by
 from .overwrites import verify
 from .reverse import check_races, consume_extreme, extremal_memory, rewind, ties
@@ -254,6 +255,7 @@ def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     """copy: the target gets the tangent of the source; every other host write clears it."""
     dst = event.arrays[0]
     src = event.source if event.source is not None and event.source.allocation in space else None
+    _refuse_sources(tape, event, space)
     if src is None and dst.allocation not in space:
         return
     for path, part in float_parts(dst).items():
@@ -263,6 +265,12 @@ def _host(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
         else:
             twin = same_part(src, path)
             target[...] = space[src.allocation].view(twin.span, gradient_dtype(twin)).copy()
+
+
+def _refuse_sources(tape: Tape, event: Event, space: Workspace) -> None:
+    """Refuse values that the host made from memory with a tangent: nobody knows what theirs is."""
+    if any(s.span.allocation in space for s in event.sources):
+        raise lost(event, tape)
 
 
 def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
@@ -275,6 +283,7 @@ def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
 
 def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     """A write by others, or a cut: it has no tangent."""
+    _refuse_sources(tape, event, space)
 
 
 _FORWARD: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {

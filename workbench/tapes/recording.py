@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any, Self
 
 from ..arrays import allocation as memory
@@ -35,6 +36,8 @@ class Recording:
     """
 
     apart = False  # a tape that records one step of another tape's event: it has no border of its own
+    around: Recording | None = None  # the tape of a checkpointed loop, if this is one of its steps
+    inherited: frozenset[Allocation] = frozenset()  # what was active when this tape began
     refuses_late = True  # a walk for memory that got requires_grad after a launch had met it
 
     def __init__(self, keep: str = "needed"):
@@ -72,6 +75,7 @@ class Recording:
         self.stamps: dict[Allocation, int] = {}
         self.tallied = 0
         self.numbers = Numbers()
+        self.suspects: dict[Event, None] = {}  # that wrote numbers of the host, supposed to come from active memory
         self.bits: dict[Span, tuple[array, Event]] = {}  # what was written as whole numbers
         self.failure: tuple[Event, BaseException] | None = None
         self.scopes: list[Scope] = []
@@ -128,7 +132,7 @@ class Recording:
 
     def before_launch(self, command: Any, frame: Any) -> Event:
         """Called under LOCK before a launch runs: keep what it overwrites, note what its adjoint needs."""
-        if self.numbers.held:
+        if self.numbers.held:  # numbers were read
             command = host_sources.declared(self, command)
         plan, flat = command.plan, command.flat
         event = Event(
@@ -229,8 +233,7 @@ class Recording:
         """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
         target = dst.allocation
         followed = src is not None and kind != "cut" and is_float_memory(src) and self._follows(src.allocation)
-        if sources:
-            sources = host_sources.live(self, sources, dst.span) if host_sources.is_followed(dst) else ()
+        sources = host_sources.behind(self, dst, sources)
         starts_leaf = kind == "assign" and not (followed or sources or self.has_touched(dst.span))
         starts_leaf = starts_leaf and bool(target.required)
         reads = () if src is None else (src.span,)
@@ -314,8 +317,8 @@ class Recording:
                     self.active[a.allocation] = None
                     self.check_scalar(a, "record_func")
             event.writes = tuple(a.span for a in arrays)
-            for earlier in self.events:
-                if earlier.noted and any(s.overlaps(earlier.writes[0]) is not False for s in event.writes):
+            for earlier in takewhile(lambda e: e.noted, reversed(self.events)):
+                if any(s.overlaps(earlier.writes[0]) is not False for s in event.writes):
                     earlier.sources = ()  # it belongs to the step whose adjoint the callback is
             self.events.append(event)
             overwrites.remember_left(self, event)

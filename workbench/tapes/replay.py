@@ -25,6 +25,7 @@ from ..kernels.ops.memory import STORE
 from ..kernels.types import Struct
 from .copies import Rerun, Twins, places_of
 from .events import Event, Scope, checksum_of
+from .host_sources import lost
 from .jvp import on_device, passing
 from .seeds import check_pairs
 from .tally import tally
@@ -67,6 +68,9 @@ def replay(tape: Tape, inputs: Mapping[Any, Any] | None = None) -> Replay:
     with memory.LOCK, memory.unrecorded():
         again = _prepared(tape)
         made = Replay(tape, again.twins, tape.keep)  # type: ignore[arg-type]
+        known = next((e for e in tape.events if e.sources), None)
+        if inputs and known is not None:
+            raise lost(known, tape)
         for x, values in (inputs or {}).items():
             _set(made, x, values)
         again.record(made)
@@ -165,7 +169,9 @@ class _Copies(Twins):
 
 
 class _Again(Rerun):
-    """The steps of a tape, and which event each of them is."""
+    """The steps of a tape, and which event each of them is. On the old inputs, values of the host are the old ones."""
+
+    refuses_sources = False
 
     def __init__(self, tape: Tape):
         super().__init__(tape, False)

@@ -22,6 +22,7 @@ from ..errors import GradientError
 from .ask import ask
 from .borders import Crossing, note_seeds, settle, tell
 from .events import Event
+from .host_sources import warn
 from .naming import guess_names, note_names
 from .publish import computed_in_place, gradients_of, publish
 from .recording import Recording
@@ -108,6 +109,7 @@ class Tape(Recording):
                 raise
             space.release()
             self.walked = not self.captured
+            warn(self)
         return None
 
     def _refuse_without_leaf(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -47,8 +48,25 @@ def where(cond: Any, a: Any, b: Any) -> Any:
     return scalar.WHERE(truth(cond), a, b)
 
 
-MEANT: dict[int, float] = {}
-"""The last numbers that `detach` gave, by id: that they are equal to what was read is meant."""
+_meant: dict[int, Any] = {}
+_meant_arrays: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
+
+
+def mean(x: Any) -> Any:
+    """Remember what `detach` gives, by its identity: that it is equal to what was read is meant. Returns it."""
+    if isinstance(x, np.ndarray):
+        _meant_arrays[id(x)] = x
+    else:
+        while len(_meant) >= 1024:
+            del _meant[next(iter(_meant))]
+        _meant[id(x)] = x
+    return x
+
+
+def is_meant(x: Any) -> bool:
+    """Has `detach` given this very object."""
+    known: Any = _meant_arrays if isinstance(x, np.ndarray) else _meant
+    return known.get(id(x)) is x
 
 
 def detach(x: Any) -> Any:
@@ -68,12 +86,9 @@ def detach(x: Any) -> Any:
     if own is not None:
         return own(x)
     if isinstance(x, np.ndarray):
-        return x if isinstance(x, Small) else np.array(x)
+        return x if isinstance(x, Small) else mean(np.array(x))
     if x.__class__ is float:
-        x = x * 1.0  # another object: who knows where the first was read does not know this one
-        while len(MEANT) >= 1024:
-            MEANT.pop(next(iter(MEANT)))
-        MEANT[id(x)] = x
+        return mean(x * 1.0)  # another object: who knows where the first was read does not know this one
     if isinstance(x, (bool, int, float, np.generic)):
         return x
     text = f"`detach` takes a value or an array, not {type(x).__name__}: detach each array or number in it"

@@ -1,0 +1,94 @@
+"""Tensors that know which memory of ours they were made from, as NumPy arrays do under a tape (`arrays.host_reads`)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from ..arrays.allocation import caller_where, recorder
+from ..arrays.array import array
+from ..arrays.dtypes import differentiable
+from ..arrays.host_reads import Source, carrying, given_away, received, source_of, united
+
+
+class HostTensor(torch.Tensor):
+    """What `to_torch` gives under a tape, and what torch makes of it. `sources`: the readings."""
+
+    sources: tuple[Source, ...] = ()
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        if recorder() is None:
+            return result
+        sources = united(map(sources_of_tensors, (*args, *(kwargs or {}).values())))
+        name = getattr(func, "__name__", "")
+        changes = name == "__setitem__" or (name.endswith("_") and not name.startswith("__")) or name.startswith("__i")
+        target = args[0] if changes else (kwargs or {}).get("out")
+        if isinstance(target, torch.Tensor) and name not in ("requires_grad_", "__int__", "__index__", "__iter__"):
+            _changed(target, sources)
+        return _carrying(result, sources)
+
+    def detach(self) -> torch.Tensor:
+        """The same memory; the gradient is meant to end here."""
+        return _plain(self)
+
+    def __deepcopy__(self, memo: Any) -> torch.Tensor:
+        return copy.deepcopy(_plain(self), memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _plain(self).__reduce_ex__(protocol)
+
+
+def _plain(t: torch.Tensor) -> torch.Tensor:
+    return torch.Tensor.detach(t).as_subclass(torch.Tensor)  # type: ignore[attr-defined]
+
+
+def _changed(target: torch.Tensor, sources: tuple[Source, ...]) -> None:
+    """torch has written values with these sources into a tensor: perhaps memory of ours."""
+    target.sources = united((getattr(target, "sources", ()), sources))  # type: ignore[attr-defined]
+    if target.device.type == "cpu" and target.layout is torch.strided:
+        received(_plain(target).numpy(), sources)
+
+
+def _carrying(result: Any, sources: tuple[Source, ...]) -> Any:
+    if isinstance(result, torch.Tensor):
+        if sources and result.is_floating_point():
+            result.sources = sources  # type: ignore[attr-defined]
+        return result
+    if isinstance(result, float | list):
+        return given_away(result, sources)
+    if isinstance(result, tuple):
+        for item in result:
+            _carrying(item, sources)
+        return result
+    return carrying(result, sources)
+
+
+def sources_of_tensors(value: Any) -> tuple[Source, ...]:
+    """Where tensors came from, in lists too."""
+    if isinstance(value, torch.Tensor):
+        return getattr(value, "sources", ())
+    return united(map(sources_of_tensors, value)) if isinstance(value, list | tuple) else ()
+
+
+def read_as(a: array, t: torch.Tensor) -> torch.Tensor:
+    """A tensor on the memory of `a`: under a tape it knows so."""
+    if recorder() is None or a.is_gradient or not differentiable(a.dtype):
+        return t
+    made = t.as_subclass(HostTensor)  # type: ignore[attr-defined]
+    source = source_of(a.span, a.label)
+    made.sources = () if source is None else (source,)
+    return made
+
+
+def wrapped(made: array, t: torch.Tensor) -> None:
+    """`made` is an array on the memory of `t`: tell the tape if torch made the values from memory of ours."""
+    tape = recorder()
+    sources: Iterable[Source] = sources_of_tensors(t)
+    elsewhere = tuple(s for s in sources if s.span.allocation is not made.allocation)
+    if tape is not None and elsewhere:
+        tape.values_written(made.allocation, made.span.offset, made.data, elsewhere, caller_where())
