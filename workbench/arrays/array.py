@@ -640,11 +640,12 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
         shape_, strides = (1,), (itemsize_of(element),)
     else:
         shape_, strides = tuple(data.shape[:outer]), strides[:outer]
+    origin = origin_of(data)  # before it is known memory
     memory, offset = allocation_of(data)
     if device is not None and get_device(device) is not memory.device:
         raise LaunchError(f"the data is on {memory.device}, not on {device}", slug="device", instead="copy=True")
     made = array_on(memory, element, shape_, strides, offset)
-    if origin := origin_of(data):
+    if origin:
         received(stripped(data), origin)
     return made if shape is None else made.reshape(shape)
 

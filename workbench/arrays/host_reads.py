@@ -303,7 +303,7 @@ def carrying(result: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
     if isinstance(result, np.ndarray):
         if result.dtype.kind not in "fcV":
             return result.view(np.ndarray) if isinstance(result, HostValues) else result
-        if result.base is None:
+        if not isinstance(result, HostValues) and known_memory(result) is None:
             note(result, sources)
         small = isinstance(result, Small) and result.type is not None
         values = result.view(HostSmall if small else HostValues)
@@ -398,8 +398,13 @@ _noted: dict[int, tuple[weakref.ref, tuple[Source, ...], int]] = {}  # of NumPy'
 
 def note(values: np.ndarray, sources: tuple[Source, ...]) -> None:
     """Remember where the values in an array of NumPy's own class came from, as long as they do not change."""
-    key, checksum = id(values), _checksum(values)
-    _noted[key] = weakref.ref(values, lambda _: _noted.pop(key, None)), sources, checksum
+    root: Any = values
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    key, checksum = id(root), _checksum(values)
+    if not isinstance(root, HostValues):
+        kept = checksum if root is values else _checksum(root)
+        _noted[key] = weakref.ref(root, lambda _: _noted.pop(key, None)), sources, kept
     if (tape := recorder()) is not None and values.nbytes:
         tape.numbers.contents[checksum, values.nbytes] = sources
 
@@ -418,11 +423,8 @@ def received(target: Any, sources: tuple[Source, ...], whole: Any = None) -> Non
             values.sources = united((values.sources, sources))
     found = known_memory(target)
     if found is None:
-        root: Any = target
-        while isinstance(root.base, np.ndarray):
-            root = root.base
-        if (kept := united((getattr(target, "sources", ()), sources))) and not isinstance(root, HostValues):
-            note(root, kept)
+        if kept := united((getattr(target, "sources", ()), sources)):
+            note(target, kept)
     elif not found[0].is_gradient:
         tape.values_written(*found, stripped(target), sources, caller_where())
 
