@@ -25,6 +25,12 @@ def nested():
         pass
 
 
+class Typed:
+    """Something with a dtype that is no array."""
+
+    dtype = np.dtype(float)
+
+
 REFUSED = {
     "item of two": ("shape", lambda: wb.zeros(2).item()),
     "item of none": ("shape", lambda: wb.zeros(0).item()),
@@ -37,6 +43,7 @@ REFUSED = {
         lambda: wb.array(ptr=pointer().ptr, shape=3, strides=(8, 8), dtype=F),
     ),
     "a list shared": ("layout", lambda: wb.array([1.0, 2.0], dtype=F, copy=False)),
+    "something with a dtype shared": ("layout", lambda: wb.array(Typed(), dtype=F, copy=False)),
     "a buffer shared": ("layout", lambda: wb.array(memoryview(bytearray(8)), dtype=F, copy=False)),
     "a number as a vector": ("components", lambda: wb.array(np.zeros(()), dtype=V, copy=False)),
     "two numbers as a vector": ("components", lambda: wb.array(np.zeros(2), dtype=V, copy=False)),

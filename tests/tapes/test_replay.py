@@ -346,6 +346,12 @@ def backwards(x: wb.array(dtype=float), y: wb.array(dtype=float)):
 
 
 @wb.kernel
+def around_the_end(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i - 1] = x[i] + x[i]
+
+
+@wb.kernel
 def one_cell(x: wb.array(dtype=float), y: wb.array(dtype=float)):
     y[3] = x[0] + x[0]
 
@@ -374,7 +380,7 @@ def per_row(x: wb.array(dtype=float), y: wb.array2d(dtype=float)):
     [
         (every_other, 4, 7, False), (backwards, 7, 7, True), (backwards, 6, 7, True), (one_cell, 1, 7, True),
         (below, 7, 7, False), (square, 7, 7, True), (square, 6, 7, True), (diagonal, 3, (3, 3), False),
-        (per_row, 3, (3, 1), True), (per_row, 3, (3, 2), True),
+        (per_row, 3, (3, 1), True), (per_row, 3, (3, 2), True), (around_the_end, 7, 7, False),
     ],
 )  # fmt: skip
 def test_what_a_launch_leaves_as_it_was_must_be_known_to_replay(kernel, dim, shape, sure):

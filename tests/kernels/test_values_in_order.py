@@ -1,0 +1,72 @@
+"""Values and slopes of functions that choose among their arguments, for every order of these and for NaN."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import workbench as wb
+
+F = wb.float64
+NUMBERS = (-1.0, 0.0, 0.5, 2.0)
+
+pytestmark = pytest.mark.usefixtures("backend")
+
+
+@wb.kernel
+def clamped(a: wb.array2d(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = wb.clamp(a[i, 0], a[i, 1], a[i, 2])
+
+
+@wb.kernel
+def least(a: wb.array2d(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = wb.min(wb.min(a[i, 0], a[i, 1]), a[i, 2])
+
+
+@wb.kernel
+def most(a: wb.array2d(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = wb.max(wb.max(a[i, 0], a[i, 1]), a[i, 2])
+
+
+# what it gives, and which argument it gives (the first of equal ones; of a clamp on its bound, x)
+MEANING = {
+    clamped: (lambda x, lo, hi: min(max(lo, x), hi), lambda x, lo, hi: 2 if hi < lo or hi < x else 1 if x < lo else 0),
+    least: (min, lambda *a: a.index(min(a))),
+    most: (max, lambda *a: a.index(max(a))),
+}
+
+
+def run(kernel, rows):
+    a, y = wb.array(np.array(rows), dtype=F, requires_grad=True), wb.zeros(len(rows), dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(kernel, len(rows), [a, y])
+    tape.backward(grads={y: wb.full(len(rows), 3.0, dtype=F)})
+    return y.numpy(), a.grad.numpy()
+
+
+@pytest.mark.parametrize("kernel", MEANING, ids=lambda k: k.__name__)
+def test_one_argument_is_chosen_and_has_the_whole_slope(kernel):
+    rows = list(itertools.product(NUMBERS, repeat=3))
+    value, which = MEANING[kernel]
+    y, slopes = run(kernel, rows)
+    np.testing.assert_array_equal(y, [value(*row) for row in rows])
+    np.testing.assert_array_equal(slopes, [3.0 * np.eye(3)[which(*row)] for row in rows])
+
+
+def test_what_was_in_a_cell_comes_back_and_has_a_slope():
+    @wb.kernel
+    def taken(s: wb.array(dtype=F), x: wb.array(dtype=F), y: wb.array(dtype=F)):
+        y[0] = wb.atomic_add(s, 0, x[0]) * F(5.0)
+
+    s, x = (wb.array([v], dtype=F, requires_grad=True) for v in (2.0, 7.0))
+    y = wb.zeros(1, dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(taken, 1, [s, x, y])
+    tape.backward(grads={y: wb.ones(1, dtype=F)})
+    assert y.list() == [10.0] and s.list() == [9.0] and x.grad.list() == [0.0]
+    assert tape.adjoint(s, at=tape.launches[0]).tolist() == [5.0]
