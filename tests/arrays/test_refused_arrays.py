@@ -68,6 +68,7 @@ TAKEN = {
     "item of one": lambda: wb.zeros((1, 1)).item(),
     "axes in another order": lambda: wb.zeros((2, 3)).transpose((1, 0)),
     "a pointer": lambda: wb.array(ptr=pointer().ptr, shape=(2, 3), strides=(24, 8), dtype=F),
+    "a pointer to nothing of an array": lambda: wb.array(ptr=(of := pointer()).ptr, shape=0, dtype=of.dtype),
     "a pointer to nothing": lambda: wb.array(ptr=0, shape=(0, 3), dtype=F),
     "no components apart": lambda: wb.array(np.zeros((0, 6))[:, ::2], dtype=V, copy=False),
     "one vector": lambda: wb.array(np.zeros(3), dtype=V, copy=False),
