@@ -238,3 +238,34 @@ def test_boundaries_written_by_a_second_launch_overwrite_nothing():
         wb.launch(total, dim=N, inputs=[b], outputs=[loss])
     tape.backward(loss)
     assert tape.diagnose().problems == []
+
+
+@wb.kernel
+def pull_and_energy(x: wb.array[float], f: wb.array[float], e: wb.array[float]):
+    i = wb.tid()
+    f[i] = -3.0 * x[i] * x[i]
+    e[i] = x[i] * x[i] * x[i]
+
+
+@wb.kernel
+def log(x: wb.array[float], k: int, e: wb.array[float]):
+    wb.atomic_add(e, k, x[wb.tid()] * x[wb.tid()])
+
+
+def test_energies_that_are_kept_for_a_plot_are_no_mistake():
+    s = system(e=wb.zeros(N), logged=wb.zeros(7), now=wb.zeros(1))
+
+    def step(s, k):
+        wb.launch(integrate, dim=N, inputs=[s.x, s.v, s.f, DT])
+        wb.launch(pull_and_energy, dim=N, inputs=[s.x], outputs=[s.f, s.e])
+        wb.launch(log, dim=N, inputs=[s.x, k], outputs=[s.logged])
+        s.now.zero_()
+        wb.launch(log, dim=N, inputs=[s.x, 0], outputs=[s.now])
+
+    with wb.Tape() as tape:
+        wb.launch(pull_and_energy, dim=N, inputs=[s.x], outputs=[s.f, s.e])
+        for k in range(7):
+            step(s, k)
+        wb.launch(total, dim=N, inputs=[s.x], outputs=[s.loss])
+    tape.backward(s.loss)
+    assert tape.diagnose().problems == []

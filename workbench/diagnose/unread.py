@@ -49,7 +49,15 @@ def _wiped(history: History, seeded: set[Allocation], told: set[Site]) -> Iterat
         if site in told or result.access.span.allocation.exposed or history.reads.get(site, 0) > 1:
             continue
         told.add(site)
-        name, how = result.access.name, by.event.label
+        name, how, a = result.access.name, by.event.label, result.access.span.allocation
+        again = site[:2] == (by.event.label, by.event.line)
+        fixed = _fixed_input(by, history) if again else None
+        never = a not in history.last_read and a not in seeded
+        if (never or again) and _others_used(result, history, seeded):
+            continue  # an output beside others, for somebody else or of which the last is meant
+        if never and fixed is None:
+            yield _nobodys(result, "warning" if result.access.array.size > 1 else "info")
+            continue
         if by.event.kind in ("zero_", "fill_"):
             yield Finding(
                 "wiped", "warning", by.title, by.event.where,
@@ -57,13 +65,6 @@ def _wiped(history: History, seeded: set[Allocation], told: set[Site]) -> Iterat
                 " nothing of that, and none of its gradient, is used.",
                 f"{how}() before the launches that compute {name}, or behind those that read it", (name,),
             )  # fmt: skip
-            continue
-        again = site[:2] == (by.event.label, by.event.line)
-        if again and _others_used(result, history, seeded):
-            continue  # an output beside others, of which the last is meant
-        fixed = _fixed_input(by, history) if again else None
-        if again and fixed is None and not history.reads.get(site):
-            yield _nobodys(result, "warning")
             continue
         yield Finding(
             "overwritten-unread", "warning", by.title, by.event.where,
@@ -215,8 +216,8 @@ def _left(history: History, seeded: set[Allocation], told: set[Site]) -> Iterato
             continue
         if _others_used(result, history, seeded) or _scratch(result):
             continue
-        times = len(history.sites[site])
-        sums = times > TWICE and not result.access.plain and result.access.array.size > 1
+        same = len({r.access.span for r in history.sites[site]}) == 1 < TWICE < len(history.sites[site])
+        sums = same and not result.access.plain and result.access.array.size > 1
         yield _nobodys(result, "warning" if sums else "info")
 
 
