@@ -104,6 +104,7 @@ def test_another_kernel_another_grid_and_another_array_are_found():
     one, two = Run(), Run(swap=True)
     found = parted(one, two)
     assert found.launch == "#4 springs" and "one.f (float32 (6,)) here, two.v (float32 (6,)) there" in found.sentence
+    assert "so #5 `move` finds one.f (two.f there)[0] = " in found.sentence
 
 
 def test_another_input_is_told_before_what_follows_from_it():

@@ -220,6 +220,22 @@ def test_the_ledger_and_the_picture_name_the_users_arrays():
     assert "sim.body[1].f" in tape.show().text and "inside" not in tape.show().text
 
 
+def test_two_arrays_of_one_name_are_both_checked():
+    y = wb.zeros(N)
+    pair = [wb.array(np.float32([1.5, 2.5, 3.5]), requires_grad=True, name="theta") for _ in range(2)]
+    with wb.Tape(keep="all") as tape:
+        for x in pair:
+            wb.launch(adding, dim=N, inputs=[x], outputs=[y])
+    rows = [r.input for r in wb.gradcheck(tape).rows if r.launch == "end to end"]
+    assert sorted(rows)[:2] == ["theta", "theta (2)"]
+
+
+@wb.kernel
+def adding(inside: wb.array[float], outside: wb.array[float]):
+    i = wb.tid()
+    wb.atomic_add(outside, i, inside[i] * inside[i])
+
+
 # ---- one array, one name
 
 

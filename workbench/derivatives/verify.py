@@ -9,6 +9,7 @@ not a success.
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from copy import copy
@@ -33,6 +34,7 @@ from ..launches.plan import grid, plan
 from ..tapes.copies import Case, Rerun, Twins, case_of_launch, leaves
 from ..tapes.events import Event
 from ..tapes.jvp import on_device, passing, shadow_of, value_of
+from ..tapes.naming import name_of
 from ..tapes.reverse import walk
 from ..tapes.tally import tally
 from ..tapes.tape import Tape
@@ -264,13 +266,16 @@ def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> 
 
 
 def _ends(tape: Tape, results: list[array] | None) -> tuple[dict[str, array], dict[str, array]]:
-    """What goes in and what comes out of a tape, by name."""
+    """What goes in and what comes out of a tape, by name; arrays of one name are told apart by a number."""
     known: dict[Span, tuple[str, array]] = {}
+    taken: Counter[str] = Counter()
     for whole in [*(results or []), *tape.arrays.values()]:
-        label = whole.name or tape.names.get(id(whole)) or whole.label
+        label = whole.name or name_of(tape, whole)
         for a in leaves(whole):
-            if is_float(a.dtype):
-                known.setdefault(a.span, (label if a is whole else f"{label}+{a.span.offset}", a))
+            if is_float(a.dtype) and a.span not in known:
+                name = label if a is whole else f"{label}+{a.span.offset}"
+                taken[name] += 1
+                known[a.span] = (name if taken[name] == 1 else f"{name} ({taken[name]})", a)
     tally(tape)
     inputs = {n: a for n, a in known.values() if a.requires_grad and a.allocation in tape.active}
     written = [(n, a) for n, a in known.values() if (m := tape.written.get(a.allocation)) and m.touch(a.span)]

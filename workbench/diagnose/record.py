@@ -95,7 +95,7 @@ def kept(case: Case) -> Iterator[Finding]:
         yield Finding(
             "overwritten-kept", "warning" if nbytes > KEPT_MUCH else "info", title(case, items[0][0]), where,
             f"overwrites {name}, which is needed later ({reason}): the tape keeps {bytes_text(nbytes)}{times}.",
-            "a fresh array, if the memory matters; the gradient is exact either way", (name,),
+            "a fresh array, if the memory matters; the gradient is exact either way", (name,), count=len(items),
         )  # fmt: skip
 
 
