@@ -130,13 +130,19 @@ def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def variables(frame: FrameType) -> dict[str, Any]:
-    """What the program sees at this place, its own variables first."""
+def scopes(frame: FrameType) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The variables of a frame, and those of its module."""
     own = frame.f_locals
-    found = {**own, **{k: v for k, v in frame.f_globals.items() if k not in own}}
+    found = dict(own)
     if type(own) is dict and frame.f_code.co_flags & CO_OPTIMIZED and getrefcount(own) == 3:
         own.clear()  # Python before 3.13 keeps this copy with the frame, and what is in it would live as long
-    return found
+    return found, frame.f_globals if own is not frame.f_globals else {}
+
+
+def variables(frame: FrameType) -> dict[str, Any]:
+    """What the program sees at this place, its own variables first."""
+    own, shared = scopes(frame)
+    return {**own, **{k: v for k, v in shared.items() if k not in own}}
 
 
 def variable_of(a: array) -> str:

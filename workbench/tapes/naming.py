@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import array
-from ..arrays.names import MOST, names_in, part_of, user_frames, variables
+from ..arrays.names import MOST, names_in, part_of, scopes, user_frames, variables
 from .events import Event, Kept
 
 if TYPE_CHECKING:
@@ -51,9 +51,11 @@ def note_names(tape: Recording, frame: FrameType | None) -> None:
 def note_near_names(tape: Recording, frame: FrameType) -> None:
     """The same when a tape closes, before the variables of the function that opened it are gone."""
     missing = {i for i in tape.arrays if i not in tape.names}
-    place = next(user_frames(frame), None)
-    if missing and place is frame:
-        for label, a in names_in(variables(place), array, FEW, lambda: not missing):
+    if not missing or next(user_frames(frame), None) is not frame:
+        return
+    own, shared = scopes(frame)
+    for scope in (own, shared):
+        for label, a in names_in(scope, array, FEW, lambda: not missing) if missing else ():
             if id(a) in missing:
                 missing.discard(id(a))
                 tape.names[id(a)] = label
