@@ -8,6 +8,7 @@ def square(x: wb.array(dtype=float), y: wb.array(dtype=float)):
     y[i] = x[i] * x[i]
 """
 
+import copyreg as _copyreg
 from builtins import float, int  # noqa: UP029 (they are offered by name)
 from importlib import import_module as _import_module
 from math import e, inf, nan, pi, tau
@@ -15,6 +16,7 @@ from math import log as _log
 from math import log10 as _log10
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
+from .arrays.allocation import Allocation as _Allocation
 from .arrays.array import array, array1d, array2d, array3d, array4d, clone
 from .arrays.creation import (
     copy,
@@ -29,6 +31,7 @@ from .arrays.creation import (
     zeros_like,
 )
 from .arrays.scalar import scalar
+from .arrays.span import Span as _Span
 from .config import config
 from .device import ScopedDevice, get_device, get_devices, init, is_cuda_available, set_device, synchronize
 from .errors import BoundsError, GradientError, KernelError, LaunchError
@@ -50,6 +53,8 @@ from .kernels.ops import STATEFUL as _STATEFUL
 from .kernels.ops import instead_of as _instead_of
 from .kernels.ops import why_refused as _why_refused
 from .kernels.ops.functions import ATOMICS as _ATOMICS
+from .kernels.program import Program as _Program
+from .kernels.reading.declare import Func as _Func
 from .kernels.reading.declare import Refused as _Refused
 from .kernels.reading.declare import adjoint, constant, func, func_grad, func_replay, printf, static, struct, tid
 from .kernels.types import (
@@ -70,6 +75,7 @@ from .kernels.types import (
 from .launches.launch import launch
 from .launches.operators import map
 from .launches.sums import utils
+from .tapes.events import Event as _Event
 from .tapes.tape import Tape
 
 if _TYPE_CHECKING:
@@ -127,6 +133,18 @@ def __getattr__(name: str) -> object:
         return _Refused(name, reason)
     instead = "" if name.startswith("__") else _instead_of(name, __all__)
     raise AttributeError(_compose(f"module {__name__!r} has no attribute {name!r}", None, "", instead, "unknown-name"))
+
+
+def _reduced(thing: object) -> object:
+    """What `pickle` makes of ours, by `derivatives.serialize`, which comes in when first needed."""
+    return _import_module(".derivatives.serialize", __name__).reduced(thing)
+
+
+for _kind in (
+    array, scalar, Tape, Kernel, _Func, _Allocation, _Span, _Event, _Program, types.Scalar, types.Vector, types.Matrix,
+    types.Quat, types.Struct, types.Small,
+):  # fmt: skip
+    _copyreg.pickle(_kind, _reduced)  # type: ignore[arg-type]
 
 
 def __dir__() -> list[str]:

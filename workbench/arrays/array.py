@@ -22,6 +22,7 @@ from ..kernels.types import Composite, Type
 from . import capture_log
 from .absent import check_is_array, install
 from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, clock, recorder
+from .copying import duplicate, parted
 from .dtypes import differentiable, dtype_of, inner_shape, is_half, itemsize_of, with_scalar
 from .host_copies import HostCopies
 from .host_reads import origin_of, received, stripped
@@ -332,8 +333,14 @@ class array(Foreign):
     def __int__(self) -> int:
         return int(self.item())
 
-    def __deepcopy__(self, memo: dict) -> array:
+    def __copy__(self) -> array:
         return clone(self)
+
+    def __deepcopy__(self, memo: dict) -> array:
+        if recorder() is not None:
+            return clone(parted(self, memo))
+        made = array_on(duplicate(self.allocation, memo), self.dtype, self.shape, self.strides, self._offset)
+        return finished(made, False, False, None, self._name)
 
     # ---- views
 

@@ -6,6 +6,7 @@ A launch takes the value at that moment, as it takes any number; nobody but `val
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from ..errors import LaunchError
@@ -75,6 +76,9 @@ class scalar:
         """`value`, which is a constant to every gradient."""
         return self._value.copy()
 
+    def __copy__(self) -> scalar:
+        return deepcopy(self)
+
     @property
     def dtype(self) -> Any:
         return self.memory.dtype
@@ -100,3 +104,10 @@ class scalar:
     def __repr__(self) -> str:
         extra = ", requires_grad=True" if self.requires_grad else ""
         return f"scalar({self._value}, dtype={self.dtype}{extra})"
+
+
+def scalar_on(memory: array, value: Any) -> scalar:
+    """The scalar of this memory, which holds this value."""
+    made = object.__new__(scalar)
+    made.memory, made._value = memory, value
+    return made

@@ -25,6 +25,9 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, array_on
+from ..arrays.copying import set_gradient
+from ..arrays.host_reads import Source
+from ..arrays.scalar import scalar, scalar_on
 from ..arrays.span import Span
 from ..config import config
 from ..device import cpu
@@ -33,13 +36,13 @@ from ..kernels import types as T
 from ..kernels.ir import Function, Region, Stmt, Value
 from ..kernels.ops.row import ROWS
 from ..kernels.program import Kernel, Leaf, Program
-from ..kernels.reading.declare import Custom, Func, Instance, new_struct, struct_of
+from ..kernels.reading.declare import Custom, Func, same_struct
 from ..kernels.reading.source import source
 from ..launches.launch import Command
 from ..launches.plan import backend_for, plan
-from ..tapes.events import Event, Kept
+from ..tapes.events import Event, Kept, Scope
 from ..tapes.naming import reason_of
-from ..tapes.overwrites import verify
+from ..tapes.overwrites import verify, watch_again
 from ..tapes.tape import Tape
 
 
@@ -86,21 +89,6 @@ def _named(name: str) -> Any:
 
 
 # ---- types, structs
-
-
-def _struct(name: str, fields: tuple) -> T.Struct:
-    """The same struct again, with a class of its own for instances."""
-    made = _structs.get((name, fields))
-    if made is None:
-        made = _structs[name, fields] = new_struct(name, fields)
-    return made
-
-
-_structs: dict[tuple, T.Struct] = {}
-
-
-def _instance(struct: T.Struct, values: dict[str, Any]) -> Instance:
-    return struct(**values)
 
 
 def _small(type: T.Composite, values: np.ndarray) -> T.Small:
@@ -249,9 +237,16 @@ def _value(declared: tuple, values: list[Value]) -> Value:
 
 
 def _allocation(a: Allocation) -> Any:
+    """Memory without its gradient, as workers get it."""
     if a.device.is_cuda:
-        raise pickle.PicklingError("memory of a GPU stays there")
-    return _allocated, (a.bytes.tobytes(), a.grad_scale), (list(a.required), list(a.retained)), None, None, _mark
+        raise pickle.PicklingError("memory of a GPU stays there: send x.to('cpu')")
+    return _allocated, (a.bytes.tobytes(), a.grad_scale), (list(a.required), list(a.retained), None), None, None, _mark
+
+
+def _with_gradient(a: Allocation) -> Any:
+    """Memory with its gradient, as it is saved."""
+    make, args, (required, retained, _), *rest = _allocation(a)
+    return make, args, (required, retained, None if a.grad is None else a.grad.bytes.tobytes()), *rest
 
 
 def _allocated(data: bytes, grad_scale: int | None) -> Allocation:
@@ -262,10 +257,13 @@ def _allocated(data: bytes, grad_scale: int | None) -> Allocation:
 
 
 def _mark(a: Allocation, marks: tuple) -> None:
-    for own, spans in zip((a.required, a.retained), marks, strict=True):
-        for span in spans:
+    *spans, gradient = marks
+    for own, marked in zip((a.required, a.retained), spans, strict=True):
+        for span in marked:
             own.add(span)
     a.note_asked()
+    if gradient is not None:
+        set_gradient(a, np.frombuffer(gradient, np.uint8))
 
 
 def _array(a: array) -> Any:
@@ -286,23 +284,32 @@ def _tape(t: Tape) -> Any:
         if e.kind in ("func", "loop"):
             raise GradientError(
                 f"a tape with {e.label!r} cannot be sent to another process.", slug="travel", where=e.where,
-                why="It runs a function of yours when it is walked.", instead="executor=None",
+                why="It runs a function of yours when it is walked.", instead="executor=None, or a kernel in its place",
             )  # fmt: skip
     verify(t)
     for kept in (k for e in t.events for k in e.kept):
         kept.said = reason_of(t, kept)
     arrays = [(a, t.names.get(id(a))) for a in t.arrays.values()]
-    state = list(t.events), list(t.active), list(t.scalars.items()), arrays
+    for a in t.last_seeds:
+        if a.device.is_cuda:
+            raise pickle.PicklingError("memory of a GPU stays there: send x.to('cpu')")
+    scopes = [(s.name, s.first, s.last) for s in t.scopes]
+    seeds = list(t.last_seeds.items())
+    state = list(t.events), list(t.active), list(t.scalars.items()), arrays, scopes, seeds
     return Tape, (t.keep,), state, None, None, _record
 
 
 def _record(t: Tape, state: tuple) -> None:
-    events, active, scalars, arrays = state
+    events, active, scalars, arrays, scopes, seeds = state
     t.events += events
+    t.scopes += [Scope(*s) for s in scopes]
+    t.last_seeds.update(seeds)
     t.active.update(dict.fromkeys(active))
     t.scalars.update(scalars)
     t.arrays.update((id(a), a) for a, _ in arrays)
     t.names.update((id(a), name) for a, name in arrays if name)
+    t.walked = bool(seeds)
+    watch_again(t)
 
 
 def _event(e: Event) -> Any:
@@ -313,17 +320,19 @@ def _event(e: Event) -> Any:
         back = None if e.reverse is None else e.reverse.shadows
         form, places = c.plan.form, c.places if c.declared else None
         launch = c.program, form.dims, form.backend, c.flat, places, c.declared, back
-    marks = e.followed, e.checked
+    sources = [(s.span, s.label, s.where, s.at) for s in e.sources]
+    marks = e.followed, e.checked, e.noted, sources
     return _event_again, (e.id, e.kind, e.label, e.where, e.reads, e.writes, kept, e.arrays, marks, launch)
 
 
 def _event_again(
     number: int, kind: str, label: str, where: Any, reads: tuple, writes: tuple, kept: list, arrays: tuple,
-    marks: tuple[bool, bool], launch: Any,
+    marks: tuple[bool, bool, bool, list], launch: Any,
 ) -> Event:  # fmt: skip
     made = Event(number, kind, label, where, reads, writes)
     made.kept, made.arrays = tuple(Kept(*k) for k in kept), arrays
-    made.followed, made.checked = marks
+    made.followed, made.checked, made.noted, sources = marks
+    made.sources = tuple(Source(span, label, where, _no_tape, at) for span, label, where, at in sources)
     if launch is not None:
         program, dims, backend, flat, places, declared, shadows = launch
         before = config.backend
@@ -340,14 +349,38 @@ def _event_again(
     return made
 
 
+def _no_tape() -> None:
+    """In place of the reference to the tape under which something was read."""
+
+
+# ---- the `pickle` of Python
+
+
+def reduced(thing: Any) -> Any:
+    """For `pickle`: what to call with what to make the same again. Sharing is kept within one pickle.
+
+    Functions, and the kernels and funcs around them, go as the bytes of `pack`: Python's pickle would look them up.
+    """
+    if isinstance(thing, Kernel | Func):
+        return unpack, (pack(thing),)
+    if isinstance(thing, Allocation):
+        return _with_gradient(thing)
+    return next(reduce(thing) for kind, reduce in _FORMS if isinstance(thing, kind))
+
+
+def duplicate(tape: Tape) -> Tape:
+    """A tape like this one, on memory of its own: what `copy.copy` and `copy.deepcopy` make of one."""
+    with memory.LOCK, memory.unrecorded():
+        return pickle.loads(pickle.dumps(tape))
+
+
 _FORMS: list[tuple[type, Callable[[Any], Any]]] = [
     (T.Scalar, lambda t: (_scalar, (t.name,))),
     (T.Vector, lambda t: (T.vector, (t.length, t.scalar))),
     (T.Matrix, lambda t: (T.matrix, (t.shape, t.scalar))),
     (T.Quat, lambda t: (T.quaternion, (t.scalar,))),
-    (T.Struct, lambda t: (_struct, (t.name, t.fields))),
+    (T.Struct, lambda t: (same_struct, (t.name, t.fields))),
     (T.Small, lambda s: (_small, (s.type, np.asarray(s))) if s.type is not None else (np.array, (np.asarray(s),))),
-    (Instance, lambda s: (_instance, (struct_of(s), dict(vars(s))))),
     (types.FunctionType, _function),
     (Func, _func),
     (Kernel, _kernel),
@@ -355,6 +388,7 @@ _FORMS: list[tuple[type, Callable[[Any], Any]]] = [
     (Allocation, _allocation),
     (Span, lambda s: (Span, (s.allocation, s.offset, s.shape, s.strides, s.itemsize))),
     (array, _array),
+    (scalar, lambda s: (scalar_on, (s.memory, s.detach()))),
     (Tape, _tape),
     (Event, _event),
 ]

@@ -198,6 +198,12 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<kernel {self.key}>"
 
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Kernel:
+        return self
+
     def __call__(self, *args, **kwargs):
         raise TypeError(f"a kernel is launched, not called: wb.launch({self.__name__}, dim=n, inputs=[...])")
 

@@ -19,6 +19,12 @@ import numpy as np
 class Type:
     """Base of all types."""
 
+    def __copy__(self) -> Type:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Type:
+        return self
+
     def __repr__(self) -> str:
         return str(self)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..arrays.array import span_of
 from ..arrays.span import Span
 from ..errors import GradientError
 from .events import Event, Kept, Need, Needs, checksum_of, stamp_of
@@ -32,6 +33,24 @@ def need(tape: Recording, span: Span, event: Event, position: int) -> None:
     if a.exposed:
         need.checksum, need.stamp = checksum_of(span), stamp_of(a)
     known.append(need)
+
+
+def watch_again(tape: Recording) -> None:
+    """Note anew what adjoints will read, on a tape that was made from its saved events: nothing may change it now."""
+    for number, event in enumerate(tape.events):
+        if event.reverse is not None:
+            for k, box in event.reverse.needs:
+                need(tape, span_of(event.command.flat[k], box), event, k)
+        for span in event.writes:
+            if needs := tape.needs.get(span.allocation):
+                tape.needs[span.allocation] = needs.without([n for n in needs.meeting(span) if span.contains(n.span)])
+        if event.reverse is not None:
+            for k in event.reverse.extremal:
+                need(tape, event.command.flat[k].span, event, k)
+        remember_left(tape, event)
+        for span in (*event.reads, *event.writes) if tape.keep == "all" else ():
+            tape.met.setdefault(span.allocation, (number, None))
+            span.allocation.watch(tape)
 
 
 def remember_left(tape: Recording, event: Event) -> None:

@@ -53,6 +53,10 @@ class Tape(Recording):
 
     Use one tape for everything between the parameters and the loss; launches outside of it are constants to it.
 
+    A tape can be pickled, before and after `backward`, together with the arrays that are wanted where it is loaded
+    (`pickle.dump((tape, x, y), file)`): what shares memory shares it again, views bring all of their memory, kernels
+    come as source. `copy.copy` and `copy.deepcopy` give a tape on memory of its own.
+
     >>> @wb.kernel
     ... def square(x: wb.array[float], y: wb.array[float]):
     ...     i = wb.tid()
@@ -306,6 +310,13 @@ class Tape(Recording):
     def memory(self) -> Any:
         """The bytes this tape holds, by whom and why."""
         return self._ask("memory")
+
+    def __copy__(self) -> Tape:
+        """A tape like this one, on memory of its own; so is a deep copy."""
+        return ask("duplicate", self)
+
+    def __deepcopy__(self, memo: dict) -> Tape:
+        return ask("duplicate", self)
 
     def __getattr__(self, name: str) -> Any:
         raise NoAttribute(name, self, "a tape", _MEANT)

@@ -41,6 +41,12 @@ class Func:
         """True if it has an adjoint or a replay of its own: then a call stays a `call` statement."""
         return self.grad is not None or self.replay is not None
 
+    def __copy__(self) -> Func:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Func:
+        return self
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
 
@@ -300,6 +306,9 @@ class Instance:
             raise AttributeError(f"{self._struct.name} has no field {name!r}; it has {', '.join(known)}")
         object.__setattr__(self, name, convert(known[name], value, f"{self._struct.name}.{name}"))
 
+    def __reduce__(self) -> Any:
+        return instance, (self._struct, {name: getattr(self, name) for name, _ in self._struct.fields})
+
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={getattr(self, name)!r}" for name, _ in self._struct.fields)
         return f"{self._struct.name}({inner})"
@@ -310,11 +319,25 @@ def struct_of(value: Instance) -> T.Struct:
     return value._struct
 
 
+def instance(struct: T.Struct, values: dict[str, Any]) -> Instance:
+    """An instance with these fields."""
+    return struct(**values)  # type: ignore[operator]
+
+
 def new_struct(name: str, fields: tuple[tuple[str, T.Type], ...], **members: Any) -> T.Struct:
     """A struct with a class for its instances on the host."""
     host = type(name, (Instance,), members)
     made = host._struct = T.Struct(name, fields, host)
+    _structs[name, fields] = made
     return made
+
+
+_structs: dict[tuple[str, tuple[tuple[str, T.Type], ...]], T.Struct] = {}
+
+
+def same_struct(name: str, fields: tuple[tuple[str, T.Type], ...]) -> T.Struct:
+    """The struct last declared with this name and these fields, or a new one: for what another process has sent."""
+    return _structs.get((name, fields)) or new_struct(name, fields)
 
 
 def default(type: T.Type) -> Any:

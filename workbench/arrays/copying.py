@@ -1,0 +1,55 @@
+"""What `copy.copy` and `copy.deepcopy` make of arrays: values in new memory, never a gradient cut in silence.
+
+Under a tape both are clones, which are events. Elsewhere a deep copy takes the memory as a whole, with its gradient and
+what asked for one, so that arrays on one memory that are copied together are again on one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import LaunchError
+from .allocation import LOCK, Allocation, allocate
+from .span import Span
+
+_MEMORY = "workbench memory"
+
+
+def parted(a: Any, memo: dict[Any, Any]) -> Any:
+    """The array, if a clone of it parts no memory. Raises LaunchError [deepcopy] where another with the same `memo`
+    shares some."""
+    others = memo.setdefault(_MEMORY, [])
+    shared = next((o for o in others if o.span.overlaps(a.span) is not False), None)
+    if shared is not None:
+        raise LaunchError(
+            f"copy.deepcopy of {shared.label} and {a.label} under a tape: they share memory, their copies would not.",
+            slug="deepcopy", why="What is written to one of them is seen by the other.",
+            instead="y = wb.clone(x), and slices of that; or the copy before the tape",
+        )  # fmt: skip
+    others.append(a)
+    return a
+
+
+def duplicate(a: Allocation, memo: dict[Any, Any]) -> Allocation:
+    """New memory with the same bytes, marks and gradient; the same one for the same `memo`."""
+    key = _MEMORY, id(a)
+    if key not in memo:
+        with LOCK:
+            made = memo[key] = allocate(a.nbytes, a.device, zeroed=False)
+            made.bytes[...] = a.bytes
+            made.grad_scale = a.grad_scale
+            for mine, theirs in ((made.required, a.required), (made.retained, a.retained)):
+                for s in theirs:
+                    mine.add(Span(made, s.offset, s.shape, s.strides, s.itemsize))
+            made.note_asked()
+            if a.grad is not None:
+                set_gradient(made, a.grad.bytes)
+    return memo[key]
+
+
+def set_gradient(a: Allocation, data: Any) -> None:
+    """Gradient bytes of new memory: published ones, which are no seeds."""
+    grad = a.gradient()
+    grad.bytes[...] = data
+    grad.version += 1
+    grad.mark_published()
