@@ -26,7 +26,7 @@ from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, array_on
 from ..arrays.copying import set_gradient
-from ..arrays.host_reads import Source
+from ..arrays.host_reads import Source, Supposed
 from ..arrays.scalar import scalar, scalar_on
 from ..arrays.span import Span
 from ..config import config
@@ -320,19 +320,19 @@ def _event(e: Event) -> Any:
         back = None if e.reverse is None else e.reverse.shadows
         form, places = c.plan.form, c.places if c.declared else None
         launch = c.program, form.dims, form.backend, c.flat, places, c.declared, back
-    sources = [(s.span, s.label, s.where, s.at) for s in e.sources]
-    marks = e.followed, e.checked, e.noted, sources
+    sources = [(s.span, s.label, s.moment, s.where) for s in e.sources]
+    marks = e.followed, e.checked, e.noted, (isinstance(e.sources, Supposed), sources)
     return _event_again, (e.id, e.kind, e.label, e.where, e.reads, e.writes, kept, e.arrays, marks, launch)
 
 
 def _event_again(
     number: int, kind: str, label: str, where: Any, reads: tuple, writes: tuple, kept: list, arrays: tuple,
-    marks: tuple[bool, bool, bool, list], launch: Any,
+    marks: tuple[bool, bool, bool, tuple[bool, list]], launch: Any,
 ) -> Event:  # fmt: skip
     made = Event(number, kind, label, where, reads, writes)
     made.kept, made.arrays = tuple(Kept(*k) for k in kept), arrays
-    made.followed, made.checked, made.noted, sources = marks
-    made.sources = tuple(Source(span, label, where, _no_tape, at) for span, label, where, at in sources)
+    made.followed, made.checked, made.noted, (supposed, sources) = marks
+    made.sources = (Supposed if supposed else tuple)(Source(*s, ()) for s in sources)
     if launch is not None:
         program, dims, backend, flat, places, declared, shadows = launch
         before = config.backend
@@ -347,10 +347,6 @@ def _event_again(
         finally:
             config.backend = before
     return made
-
-
-def _no_tape() -> None:
-    """In place of the reference to the tape under which something was read."""
 
 
 # ---- the `pickle` of Python
