@@ -13,6 +13,7 @@ import pytest
 from squares import ONE, F, N, X, cube, empty, leaf, seed, square
 
 import workbench as wb
+from workbench.launches import thresholds
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -365,3 +366,22 @@ def test_what_a_launch_writes_is_followed_whatever_the_order_of_its_parameters()
         x.grad.zero_()
         tape.backward(grads={y: seed(1.0, 1.0, 1.0, 1.0)})
         np.testing.assert_allclose(x.grad.numpy(), 2 * (X + 2) ** 2 * X, rtol=1e-12)
+
+
+def test_two_targets_of_one_pull_are_told_apart_by_identity(monkeypatch):
+    """Arrays refuse `==`: asking which of them are fresh must not compare them."""
+    monkeypatch.setattr(thresholds, "PULL_FROM", 1)
+    wb.config.backend = "c"
+
+    @wb.kernel
+    def pulled(a: wb.array2d(dtype=float), b: wb.array2d(dtype=float), y: wb.array2d(dtype=float)):
+        i, j = wb.tid()
+        if i > 0 and i < y.shape[0] - 1:
+            y[i, j] = a[i - 1, j] + 2.0 * a[i + 1, j] + 3.0 * b[i - 1, j] + 5.0 * b[i, j]
+
+    a, b, y = (wb.ones((8, 8), dtype=float, requires_grad=True) for _ in range(3))
+    with wb.Tape() as tape:
+        wb.launch(pulled, (8, 8), [a, b], [y])
+    tape.backward(grads={y: wb.ones((8, 8), dtype=float)})
+    np.testing.assert_array_equal(a.grad.numpy()[:, 0], [1, 1, 3, 3, 3, 3, 2, 2])
+    np.testing.assert_array_equal(b.grad.numpy()[:, 0], [3, 8, 8, 8, 8, 8, 5, 0])
