@@ -79,6 +79,22 @@ def test_what_a_cut_made_may_start_a_leaf(backend):
     assert wb.jacobian(tape, z, c, sparse=True).nnz == 4
 
 
+def test_what_is_only_detached_can_be_seeded(backend):
+    x = leaf()
+    with wb.Tape() as tape:
+        wb.detach(x)
+    x.grad.zero_()
+    tape.backward(grads={x: seed(*ONE)})
+    np.testing.assert_array_equal(x.grad.numpy(), 1)
+    with wb.Tape() as tape:
+        c = wb.detach(x)
+    c.requires_grad = True
+    c.grad.fill_(2.0)
+    with pytest.warns(UserWarning, match="leaves accumulate"):
+        tape.backward(grads={c: seed(*ONE)})
+    np.testing.assert_array_equal(c.grad.numpy(), 3)
+
+
 @pytest.mark.parametrize("dtype", [wb.float32, wb.float64, wb.float16, wb.int32, wb.vec3, wb.mat22, wb.quat])
 def test_arrays_of_every_type_and_views_are_detached(dtype):
     x = wb.array(np.arange(24).reshape(-1, *getattr(dtype, "shape", ())), dtype=dtype)

@@ -196,7 +196,7 @@ class Allocation:
         for part, run in self.origins:
             if by is not None and part.overlaps(span) is not False:
                 by.crossed(part, run)
-        self.origins = [(part, run) for part, run in self.origins if not span.contains(part)]
+        self.origins = [(rest, run) for part, run in self.origins for rest in part.without(span)]
 
     # ---- gradients
 

@@ -108,6 +108,16 @@ class Span:
             return True
         return self.dense and self._hull[0] <= other._hull[0] and other._hull[1] <= self._hull[1]
 
+    def without(self, other: Span) -> list[Span]:
+        """Our elements without those that lie in `other`: all of them where that is not cheap to say."""
+        (low, high), (start, end), size = self._hull, other._hull, self.itemsize
+        if other.contains(self):
+            return []
+        if not (self.contiguous and other.dense) or high <= start or end <= low or (start - low) % size:
+            return [self]
+        kept = [(low, max(start, low)), (min(low - (low - end) // size * size, high), high)]
+        return [Span(self.allocation, a, ((b - a) // size,), (size,), size) for a, b in kept if a < b]
+
     def box(self, ranges: Sequence[range | tuple[int, int]]) -> Span:
         """The sub-span of these indices: per axis a `range` with a positive step, or (first, one past the last)."""
         offset, shape, strides = self.offset, [], []

@@ -3,8 +3,9 @@
 Rules (`record`, `finite`, `flow`) look at the tape, at the IR of its kernels and at one real walk (`walk_record`); for
 a statement the launch runs once more in the interpreter, on copies (`first_nan`, `zero_adjoint`, `custom`, `kinks`).
 Causes have files of their own: derivatives cut by a statement (`cuts`), results that nobody uses (`unread`), adjoints
-that grow (`growth`), bounds that are never left (`saturated`), iterations and sums (`objectives`).
-No gradient changes. Imports `tapes` and below. To add a finding: a rule in one of the three files, entered in the
+that grow (`growth`), bounds that are never left (`saturated`), iterations and sums (`objectives`),
+several tapes (`across`).
+No gradient changes. Imports `tapes` and below. To add a finding: a rule in one of these files, entered in the
 file's list, with a slug, a sentence, a way out, and a test in which it fires and one in which it must not.
 """
 
@@ -16,6 +17,7 @@ from ..arrays.workspace import Workspace
 from ..errors import GradientError
 from ..tapes.seeds import seeds_of
 from ..tapes.tape import Tape
+from .across import ACROSS
 from .finding import Finding as Finding
 from .finding import Findings as Findings
 from .finding import folded
@@ -48,7 +50,7 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
             walk_and_look(tape, _seeds(tape, loss, grads), look)
 
         case = Case(tape, trail, seeded, visit)
-        found = [f for rule in (*RECORD, *FINITE, *FLOW) for f in rule(case)]
+        found = [f for rule in (*RECORD, *ACROSS, *FINITE, *FLOW) for f in rule(case)]
     return Findings(folded([*_zero_seed(tape, seeded, given), *found]), len(tape.events), _note(tape, given))
 
 

@@ -13,7 +13,7 @@ from ..tapes.host_sources import suspicion
 from ..tapes.naming import name_of, own_name, reason_of
 from ..tapes.tape import Tape
 from .finding import Finding
-from .rule import Case, any_name, refused, title
+from .rule import Case, refused, title
 from .walk_record import Step
 
 KEPT_MUCH = 1 << 30
@@ -99,21 +99,6 @@ def kept(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def read_too_early(case: Case) -> Iterator[Finding]:
-    """A `.grad` that somebody asked for although no backward has run."""
-    if case.tape.last_seeds or not case.tape.events:
-        return
-    for a in dict.fromkeys(x.allocation for x in case.tape.arrays.values()):
-        grad = a.grad
-        if a.required and grad is not None and not grad.version and grad.user_written_mask(grad.span()) is None:
-            name = any_name(case.tape, a)
-            yield Finding(
-                "read-before-backward", "warning", "", None,
-                f"{name}.grad was read, but this tape has not run backward yet: it is zero.",
-                "tape.backward(loss) first", (name,),
-            )  # fmt: skip
-
-
 def no_leaf(case: Case) -> Iterator[Finding]:
     """Nothing that the tape read asks for a gradient."""
     tape = case.tape
@@ -141,4 +126,4 @@ def refusals(case: Case) -> Iterator[Finding]:
     yield from dict.fromkeys(found)
 
 
-RECORD = (refusals, supposed, no_leaf, read_too_early, aliased, kept)
+RECORD = (refusals, supposed, no_leaf, aliased, kept)

@@ -43,7 +43,8 @@ class Run:
     outer     the run of the tape inside which this one was entered.
     leaves    what it started from, with `requires_grad`; `names` are theirs. wrote: the memories that it wrote.
     seeded    memory -> checksum of its seed in the last backward, and when that was.
-    waiting   borders of other tapes whose adjoint this one can be seeded with.
+    waiting   borders of other tapes whose adjoint this one can be seeded with. lost: it was not.
+    chained   was the last backward seeded with any of them.
     """
 
     def __init__(self, tape: Recording):
@@ -55,6 +56,8 @@ class Run:
         self.seeded: dict[Allocation, int] = {}
         self.when = 0
         self.waiting: list[Border] = []
+        self.lost: list[Border] = []
+        self.chained = False
 
     @property
     def alive(self) -> bool:
@@ -143,9 +146,10 @@ def settle(tape: Recording) -> None:
     events, tape.settled = tape.events[tape.settled :], len(tape.events)
     if not events:
         return
-    for a in dict.fromkeys(x.allocation for x in tape.arrays.values()):
-        for span, run in a.origins:
-            tape.crossed(span, run)
+    for read in dict.fromkeys(s for e in events if e.kind != "foreign" for s in e.reads if s.allocation.origins):
+        for span, run in read.allocation.origins:
+            if span.overlaps(read) is not False:
+                tape.crossed(span, run)
     if not tape.active:
         return
     last: dict[Span, bool] = {}
@@ -172,7 +176,9 @@ def _written(tape: Recording, event: Event) -> Iterator[tuple[Span, bool]]:
         return
     if event.command is not None:
         live = () if event.reverse is None else event.reverse.shadows
-        for (k, _), span in zip(event.command.plan.writes, event.writes, strict=True):
+        plan = event.command.plan
+        live = live if any(k in plan.float_reads or k in plan.accumulates_only for k in live) else ()
+        for (k, _), span in zip(plan.writes, event.writes, strict=True):
             yield span, k in live
         return
     source = event.source
@@ -223,7 +229,10 @@ class Crossing:
         if event.command is None:
             source = event.source
             if source is not None and source.allocation not in self.tape.active and _meets(spans, source.span):
-                yield from event.writes
+                if event.arrays[0].allocation in self.tape.active:
+                    self.watched.setdefault(event, []).append(border)
+                else:
+                    yield from event.writes
             return
         plan, shadows = event.command.plan, () if event.reverse is None else event.reverse.shadows
         for (k, _), read in zip(plan.reads, event.reads, strict=False):
@@ -306,6 +315,7 @@ def note_seeds(tape: Recording, seeds: Workspace) -> None:
     """What a backward of this tape is seeded with: it may be what others wait for."""
     tape.run.when = next(clock)
     tape.run.seeded = {a: _checksum(s.data) for a, s in seeds.items() if len(s.data) <= SMALL}
+    tape.run.chained = any(b.span.allocation in seeds for b in tape.run.waiting)
     for border in tape.run.waiting:
         border.seeded_with(seeds)
 
@@ -328,6 +338,7 @@ def tell(tape: Recording, found: list[Border], blind: bool) -> None:
             )  # fmt: skip
     for b in tape.run.waiting:
         b.warn(f" This backward() has set {b.name}.grad to zero without being seeded with it.")
+    tape.run.lost = [b for b in tape.run.waiting if b.stops]
     tape.run.waiting = []
     tape.crossings = found
     if not found and blind:

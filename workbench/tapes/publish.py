@@ -12,9 +12,11 @@ from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.span import Span
-from ..arrays.workspace import Shadow, Workspace, accumulate
+from ..arrays.workspace import Shadow, Workspace, accumulate, is_float_memory
+from ..kernels.types import Struct
 from .borders import memory_name, warn
 from .events import clock
+from .history import note_before
 from .recording import Recording
 
 
@@ -52,6 +54,9 @@ def _publish_one(tape: Recording, a: Allocation, shadow: Shadow, retained: dict[
     """Add the shadow of a leaf to its `.grad`; replace the `.grad` of what events wrote."""
     grad, k = a.gradient(), a.grad_scale or 1
     dtype = tape.scalars.get(a)
+    if dtype is None:  # seeded itself, and on no active path
+        floats = (x.dtype for x in tape.arrays.values() if x.allocation is a and is_float_memory(x))
+        dtype = next((t if isinstance(t, Struct) else t.scalar for t in floats), None)  # type: ignore[attr-defined]
     written = tape.written.get(a)
     if grad.former is not None and grad.former.touched:
         warn(
@@ -69,6 +74,8 @@ def _publish_one(tape: Recording, a: Allocation, shadow: Shadow, retained: dict[
             stacklevel=4,
         )
     blank = grad.blank == grad.version and not grad.exposed
+    if written is None and capture_log.noting() is None:
+        note_before(tape, a, blank)
     if (notes := capture_log.noting()) is not None:
         if blank and grad not in notes.cleared and (blank := tape in notes.zeroed):
             notes.supposed[grad] = tape

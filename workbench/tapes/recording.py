@@ -25,6 +25,7 @@ from ..kernels.types import Scalar, Struct
 from . import host_sources, overwrites
 from .borders import Border, Run, settle
 from .events import Event, Need, Needs, Scope, checksum_of, clock
+from .history import Pile
 from .naming import note_near_names
 from .tally import tally
 
@@ -58,6 +59,8 @@ class Recording:
         self.run = Run(self)
         self.borders: dict[Allocation, dict[tuple[Span, Run], None]] = {}  # what other tapes wrote, met by this one
         self.crossings: list[Border] = []  # those at which the last backward stopped
+        self.piled: dict[Allocation, Pile] = {}  # leaves whose gradient the last backward added to another
+        self.read_early: dict[Allocation, None] = {}  # leaves whose gradient was read before the backward
         self.settled = 0  # so many events are in `borders` and in the origins of memory
         self.events.clear()
         self.arrays.clear()
@@ -243,6 +246,9 @@ class Recording:
             if src is not None and followed:
                 self._refuse_crowd(dst, event)
                 self.active[src.allocation] = self.active[target] = None
+                self.check_scalar(src, kind)
+            elif kind == "cut" and is_float_memory(src) and self._follows(src.allocation):  # it may be seeded itself
+                self.active[src.allocation] = None
                 self.check_scalar(src, kind)
             if is_float_memory(dst) and (target.asked or sources):
                 self.active[target] = None

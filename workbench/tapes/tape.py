@@ -51,7 +51,13 @@ class Tape(Recording):
     before `backward` are refused with a GradientError. After it an optimizer may change what it likes through the
     workbench: what is needed is kept then, so that the tape can still be walked and looked at.
 
-    Use one tape for everything between the parameters and the loss; launches outside of it are constants to it.
+    Use one tape for everything between the parameters and the loss; launches outside of it are constants to it. What
+    another tape computed is a leaf: `backward` warns where a gradient stops there. Seed that tape with what has arrived
+    (`first.backward(grads={q: q.grad, ...})`, all at once), or write `wb.detach(q)` if the gradient is to stop.
+
+    Leaves add up over backward passes, of whatever tapes, until `tape.zero()`. A tape may be entered again, and goes on
+    where it left off; a backward inside its own `with` is about what was recorded so far. Of tapes inside one another
+    the innermost records, and the others nothing: what would be lost by that is refused [nested-tape].
 
     A tape can be pickled, before and after `backward`, together with the arrays that are wanted where it is loaded
     (`pickle.dump((tape, x, y), file)`): what shares memory shares it again, views bring all of their memory, kernels
@@ -100,7 +106,7 @@ class Tape(Recording):
                     )
                 notes.asked.update(dict.fromkeys(a.allocation for a in self.arrays.values()))
             self._remember(space)
-            crossing, blind = self._crossing(space), not any(a in self.active for a in space)
+            crossing, blind = self._crossing(space), not any(a in self.active or a.asked for a in space)
             space.places = computed_in_place(self, space, grads)
             before = {a: a.gradient().bytes.copy() for a in space.places}
             try:
@@ -230,6 +236,7 @@ class Tape(Recording):
                     grad.blank = grad.version
                     grad.mark_published()
                     grad.publisher = (0, None)
+                grad.read_at = 0
 
     def reset(self) -> None:
         """Forget every event and zero the gradients."""

@@ -8,13 +8,16 @@ last overwritten (in the reverse sense), so their float64 sum is the published n
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...arrays import allocation as memory
+from ...device import on_host
 from ...errors import GradientError
 from ...tapes.events import Event
+from ...tapes.history import is_piled
 from ...tapes.tape import Tape
 from .cell import Cell, cell_of
 from .collector import Collector
@@ -27,7 +30,8 @@ def ledger(tape: Tape, a: Any, index: Any = (), at: Any = None) -> Ledger:
     index   of the element, then of the component of a vector or matrix; a text selects the field of a struct.
     at      None: the derivative by the final contents, as `tape.adjoint(a)`. An event (or its position in
             `tape.events`): by the contents just before it. "start": by what the array held when the tape started,
-            which is what `.grad` publishes. For memory that no event wrote all three are the same.
+            which is what `.grad` publishes. For memory that no event wrote all three are the same, and a last row
+            says what earlier backward passes had left in `.grad`.
     Raises GradientError: no seed yet, an index that fits no number, a tape with `record_func`, or (a bug of ours)
     rows that do not sum to the cell within rounding.
     """
@@ -39,7 +43,7 @@ def ledger(tape: Tape, a: Any, index: Any = (), at: Any = None) -> Ledger:
     found = Collector(tape, cell, until, inclusive)
     with memory.LOCK:
         found.run()
-    return summed(found)
+        return with_earlier(tape, cell, summed(found)) if at in (None, "start") else summed(found)
 
 
 def moment(tape: Tape, cell: Cell, at: Any) -> tuple[Event | None, bool]:
@@ -78,6 +82,19 @@ def summed(found: Collector) -> Ledger:
             " ledger.", instead="tape.adjoint(a), and a report with the kernel",
         )  # fmt: skip
     return Ledger(cell.label, cell.index, tuple(rows), total, found.value, rounding)
+
+
+def with_earlier(tape: Tape, cell: Cell, made: Ledger) -> Ledger:
+    """The ledger with what earlier backward passes had left in the gradient of a leaf: then it sums to `.grad`."""
+    if not is_piled(tape, cell.allocation) or cell.allocation.grad is None:
+        return made
+    now = cell.value(on_host(cell.allocation.grad.bytes))
+    earlier = now - made.published
+    if abs(earlier) <= bound_of(cell.dtype, 2, abs(now) + abs(made.published)):
+        return made
+    total = made.total + earlier
+    row = Row(-1, "earlier", "from earlier backward", None, None, cell.label, earlier, total)
+    return replace(made, rows=(*made.rows, row), total=total, published=now, rounding=now - total)
 
 
 def bound_of(dtype: np.dtype, count: int, size: float) -> float:

@@ -1,0 +1,16 @@
+"""A handful of the random programs of several tapes; thousands are run by hand with `tests/fuzz_tapes.py`."""
+
+from __future__ import annotations
+
+import collections
+
+import pytest
+from fuzz_tapes import outcome
+
+pytestmark = pytest.mark.usefixtures("backend")
+
+
+@pytest.mark.parametrize("first", [0, 1_000_000, 2_000_000])
+def test_every_gradient_is_exact_or_refused_and_what_stops_is_told(first):
+    counts = collections.Counter(outcome(first + k).partition(":")[0] for k in range(40))
+    assert counts["exact"] > 15 and counts["refused"] < 20, counts

@@ -1,0 +1,111 @@
+"""Rules about several tapes: gradients that stop at the border of one, pile up over several, or were read too early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..arrays.allocation import Allocation
+from ..arrays.workspace import Shadow, Workspace
+from ..device import on_host
+from ..errors import GradientError
+from ..kernels.types import Scalar
+from ..tapes.borders import Border, Crossing, memory_name
+from ..tapes.history import is_piled
+from ..tapes.history import read_too_early as read_now
+from ..tapes.tape import Tape
+from .finding import Finding
+from .rule import Case
+
+MUCH = 64  # units in the last place
+
+
+def earlier_tapes(case: Case) -> Iterator[Finding]:
+    """What another tape computed and this one starts from, if the gradient that came there was not handed on."""
+    tape = case.tape
+    if case.trail.final is None or not case.seeded or not tape.borders:
+        return
+    seeds = Workspace()
+    for a, data in tape.last_seeds.items():
+        seeds[a] = Shadow(a, start=data)
+    crossing = Crossing(tape, seeds)
+    if crossing.before is not None:
+        case.visit(crossing.before)
+    known = {(b.span, b.run): b for b in tape.crossings}
+    for b in crossing.found(case.trail.final):
+        b = known.get((b.span, b.run), b)
+        if b.stops:
+            yield Finding("earlier-tape", "warning", "", b.where, f"{b.told}.", b.ways_out, (b.name, *b.run.names))
+
+
+def not_handed_on(case: Case) -> Iterator[Finding]:
+    """What later tapes found for something that this one computed, and this one was not seeded with."""
+    for b in [*case.tape.run.lost, *case.tape.run.waiting]:
+        if b.stops:
+            yield _not_handed_on(b)
+
+
+def _not_handed_on(b: Border) -> Finding:
+    return Finding(
+        "not-handed-on", "warning", "", b.where,
+        f"a later tape started from {b.name}, which this one computed, and its gradient by {b.name} was not handed on:"
+        f" {', '.join(b.run.names)} lack it.",
+        f"backward(grads={{..., {b.name}: {b.name}.grad}}), with all that the later tape started from at once",
+        (b.name, *b.run.names),
+    )  # fmt: skip
+
+
+def piled_up(case: Case) -> Iterator[Finding]:
+    """Gradients of leaves that hold what earlier backward passes left there."""
+    tape = case.tape
+    piled = [a for a, pile in tape.piled.items() if not pile.chained and is_piled(tape, a)]
+    try:
+        space = tape.retrace(None) if piled and case.trail.final is not None else Workspace()
+    except GradientError:
+        return
+    for a in piled:
+        if a in space and _holds_more(tape, a, space):
+            yield _piled(tape, a)
+
+
+def _holds_more(tape: Tape, a: Allocation, space: Workspace) -> bool:
+    scalar, grad = tape.scalars.get(a), a.grad
+    assert grad is not None
+    if not isinstance(scalar, Scalar):
+        return not np.array_equal(on_host(grad.bytes), on_host(space[a].data))
+    dtype = np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
+    now, mine = on_host(grad.bytes).view(dtype), on_host(space[a].data).view(dtype)
+    with np.errstate(all="ignore"):
+        return bool((np.abs(now - mine) > MUCH * np.finfo(dtype).eps * (np.abs(now) + np.abs(mine))).any())
+
+
+def _piled(tape: Tape, a: Allocation) -> Finding:
+    name, pile = memory_name(tape, a), tape.piled[a]
+    why = " It has changed since, so they are gradients at other values." if pile.moved else ""
+    why += " This tape was walked before." if pile.again else ""
+    return Finding(
+        "piled-up", "warning" if pile.moved or pile.again else "info", "", None,
+        f"{name}.grad is the sum of this backward() and of earlier ones: nobody set it to zero in between.{why}",
+        f"tape.zero() or {name}.grad.zero_() before each backward(); if the sum is meant, ignore this", (name,),
+    )  # fmt: skip
+
+
+def read_too_early(case: Case) -> Iterator[Finding]:
+    """A `.grad` of a leaf that somebody read before the backward of this tape, whenever one asks."""
+    tape = case.tape
+    if not tape.events:
+        return
+    for a in dict.fromkeys(x.allocation for x in tape.arrays.values()):
+        name, text = memory_name(tape, a), ""
+        if a in tape.read_early:
+            text = f"{name}.grad was read before this tape's backward(): it held zeros, or what others had left there."
+        elif not tape.last_seeds and a.required and a.grad is not None and a not in tape.written:
+            untouched = not a.grad.version and a.grad.user_written_mask(a.grad.span()) is None
+            if untouched or read_now(tape, a):
+                text = f"{name}.grad was read, but this tape has not run backward yet."
+        if text:
+            yield Finding("read-before-backward", "warning", "", None, text, "tape.backward(loss) first", (name,))
+
+
+ACROSS = (earlier_tapes, not_handed_on, piled_up, read_too_early)

@@ -1,0 +1,51 @@
+"""The gradient of a leaf before a tape published into it: was it read too early, did it hold earlier gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..arrays.allocation import Allocation
+
+if TYPE_CHECKING:
+    from .recording import Recording
+
+
+@dataclass(frozen=True)
+class Pile:
+    """A gradient that was added to what an earlier backward had left there.
+
+    again    it was this very tape's. moved: the leaf has changed since. chained: this tape was seeded by a later one.
+    """
+
+    again: bool
+    moved: bool
+    chained: bool
+
+
+def note_before(tape: Recording, a: Allocation, blank: bool) -> None:
+    """Call before the adjoint of a leaf is added to its gradient. `blank`: that is all zeros."""
+    grad = a.gradient()
+    if read_too_early(tape, a):
+        tape.read_early[a] = None
+    tape.piled.pop(a, None)
+    when, by = grad.publisher
+    if when and not blank:
+        tape.piled[a] = Pile(by is not None and by() is tape, grad.stood_at != a.version, tape.run.chained)
+    grad.stood_at = a.version
+
+
+def read_too_early(tape: Recording, a: Allocation) -> bool:
+    """Has somebody read this gradient since the tape's last event, although no backward had published since."""
+    grad = a.grad
+    if grad is None or not grad.publisher[0] < tape.events[-1].stamp < grad.read_at:
+        return False
+    return grad.user_written_mask(grad.span()) is None
+
+
+def is_piled(tape: Recording, a: Allocation) -> bool:
+    """Is the present gradient of `a` a sum that this tape published, untouched since."""
+    grad = a.grad
+    if a not in tape.piled or grad is None or grad.publisher[1] is None or grad.publisher[1]() is not tape:
+        return False
+    return grad.user_written_mask(grad.span()) is None
