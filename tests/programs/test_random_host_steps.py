@@ -126,7 +126,7 @@ def numbers(rng, a: int, b: int, i: int, j: int) -> Step:
 def supposed(rng, a: int, b: int, i: int, j: int) -> Step:
     read = [
         lambda v: json.loads(json.dumps(float(v[a][i]))),
-        lambda v: 1.0 / float(v[a][i]),
+        lambda v: 1.0 / (float(v[a][i]) or 1.0),
         lambda v: 2.0 * v[a].numpy().tolist()[i],
         lambda v: -float(v[a][i]),
     ][int(rng.integers(4))]

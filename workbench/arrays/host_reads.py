@@ -14,6 +14,7 @@ import math
 import operator
 import weakref
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,8 +109,11 @@ class HostValues(np.ndarray):
     def __setitem__(self, key: Any, value: Any) -> None:
         sources = sources_of(value)
         super().__setitem__(stripped(key), stripped(value))
-        part = super().__getitem__(key) if isinstance(key, int | slice | str | type(...)) else None
-        received(part if isinstance(part, np.ndarray) else self, sources, self)
+        part = super().__getitem__(key) if isinstance(key, slice | str | type(...)) else None
+        if isinstance(part, np.ndarray):
+            received(part, sources, self)
+        else:  # some elements, the others stay what they were
+            received(self, united((sources, self.sources)))
 
     def __float__(self) -> float:
         return given_away(float(self.view(np.ndarray)), self.sources)
@@ -298,7 +302,10 @@ def carrying(result: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
     if isinstance(result, np.generic):
         made = _NUMBERS.get(stripped(result).__class__)
         if made is not None:
-            return made(stripped(result), sources, cell)
+            number = made(stripped(result), sources, cell)
+            if (tape := recorder()) is not None:
+                tape.numbers.recent.append((number.plain, sources))
+            return number
         return _record(result, sources, cell) if isinstance(result, np.void) and result.dtype.names else result
     if isinstance(result, np.ndarray):
         if result.dtype.kind not in "fcV":
@@ -442,6 +449,7 @@ class Numbers:
     def __init__(self) -> None:
         self.held: dict[int, tuple[Any, tuple[Source, ...], Any]] = {}
         self.like: dict[float, tuple[Source, ...]] = {}
+        self.recent: deque[tuple[Any, tuple[Source, ...]]] = deque(maxlen=COUNTED)  # that `like` does not have yet
         self.arrays: dict[Source, None] = {}
         self.contents: dict[tuple[int, int], tuple[Source, ...]] = {}  # checksum and size of what NumPy made of them
 
@@ -449,9 +457,13 @@ class Numbers:
         if len(self.held) >= COUNTED:
             del self.held[next(iter(self.held))]
         self.held[id(value)] = value, sources, cell
-        if value.__class__ is float and not trivial(value):
-            for known in _kin(value):
-                self.like.setdefault(known, sources)
+        if value.__class__ is float:
+            self.recent.append((value, sources))
+
+    @property
+    def any(self) -> bool:
+        """Has anything been read to which a value could be equal."""
+        return bool(self.like or self.recent or self.arrays)
 
     def of(self, value: Any) -> tuple[Source, ...]:
         """Where this very object was read; empty for any other of the same value."""
@@ -465,6 +477,11 @@ class Numbers:
 
     def supposed(self, value: Any) -> tuple[Source, ...]:
         """Where a value may come from that is not known to come from anywhere."""
+        while self.recent:
+            read, sources = self.recent.popleft()
+            if not trivial(float(read)):
+                for known in _kin(float(read)):
+                    self.like.setdefault(known, sources)
         if is_meant(value):
             return ()
         if isinstance(value, np.floating | float):
@@ -477,7 +494,8 @@ class Numbers:
         if not isinstance(value, np.ndarray):
             return ()
         few = value.ravel().tolist() if value.size <= FEW and value.dtype.kind == "f" else ()
-        return united(map(self.supposed, few)) or self._contents(value)
+        found = united(map(self.supposed, few)) or self._contents(value)
+        return found or (self.supposed(value.base) if isinstance(value.base, np.ndarray) else ())
 
     def _contents(self, value: Any) -> tuple[Source, ...]:
         """Arrays that were read, and hold what is given here."""
@@ -540,6 +558,6 @@ def origin_of(value: Any) -> tuple[Source, ...]:
     if tape is None:
         return ()
     certain = sources_of(value)
-    if certain or not (tape.numbers.like or tape.numbers.arrays):
+    if certain or not tape.numbers.any:
         return certain
     return Supposed(tape.numbers.supposed(value))

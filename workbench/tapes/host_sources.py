@@ -89,11 +89,12 @@ def written(
     while tape.events and tape.events[-1].noted and dst.span.contains(tape.events[-1].writes[0]):
         tape.events.pop()  # nobody has met what this overwrites
     found = behind(tape, dst, sources) if sources else ()
-    if found:
+    if found or (dst.allocation in tape.active and tape.has_touched(dst.span)):
         event = Event(next(clock), "foreign", "numpy()", where, (), (dst.span,), arrays=(dst,))
         event.sources, event.noted = found, True
         tape.arrays[id(dst)] = dst
-        follow(tape, dst)
+        if found:
+            follow(tape, dst)
         tape.events.append(event)
 
 
@@ -134,13 +135,17 @@ def _standing_for(name: str, type: Scalar | Composite, value: Any, supposed: tup
 def refuse(event: Event, space: Workspace, tape: Recording) -> None:
     """Raises GradientError [host-values] if an event wrote values of the host and their adjoint is not zero.
 
-    If it is only supposed that they came from active memory, the event is entered in the tape's `suspects`.
+    What NumPy wrote that came from nowhere is a constant: there is no adjoint before it. If it is only supposed that
+    values came from active memory, the event is entered in the tape's `suspects`.
     """
     dst = event.arrays[0]
     if dst.allocation not in space:
         return
     for part in float_parts(dst).values():
-        if space[dst.allocation].view(part.span, gradient_dtype(part)).any():
+        adjoint = space[dst.allocation].view(part.span, gradient_dtype(part))
+        if not event.sources:
+            adjoint[...] = 0
+        elif adjoint.any():
             if not isinstance(event.sources, Supposed):
                 raise lost(event, tape)
             tape.suspects[event] = None

@@ -290,7 +290,7 @@ def _loop(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
 
 def _nothing(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     """A write by others, whose memory has been put back; or a cut, behind which new memory begins as a leaf."""
-    if event.sources:
+    if event.noted:
         refuse(event, space, tape)
 
 
