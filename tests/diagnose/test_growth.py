@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from diagnosed import leaf, line_with, total
 
 import workbench as wb
+from workbench.diagnose.growth import Series
 
 pytestmark = pytest.mark.usefixtures("backend")
 N = 4
@@ -100,3 +102,9 @@ def test_free_flight_has_no_such_finding():
         wb.launch(total, dim=N, inputs=[xs[-1]], outputs=[loss])
     tape.backward(loss)
     assert np.isfinite(vs[0].grad.numpy()).all() and tape.diagnose().problems == []
+
+
+@pytest.mark.parametrize(("grows", "explodes"), [(lambda k: 2.0**k, True), (lambda k: (k + 1.0) ** 2.5, False)])
+def test_a_power_of_the_number_of_steps_is_no_exponential(grows, explodes):
+    steps = [SimpleNamespace(wrote={"x": 1.0})] * 16
+    assert Series(steps, grows(np.arange(16))).explodes == explodes

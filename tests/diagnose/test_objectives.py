@@ -25,7 +25,7 @@ def towards_root(x: wb.array[float], a: wb.array[float]):
 
 
 @wb.kernel
-def heat(u: wb.array[float], dt: float, out: wb.array[float]):
+def solve_heat(u: wb.array[float], dt: float, out: wb.array[float]):
     i = wb.tid() + 1
     out[i] = u[i] + dt * (u[i - 1] - 2.0 * u[i] + u[i + 1]) * u[i]
 
@@ -68,9 +68,34 @@ def test_a_time_loop_does_not_iterate_towards_anything():
     u, out, loss = leaf(*np.linspace(1.0, 3.0, N) ** 4), wb.zeros(N), wb.zeros(1)
     with wb.Tape() as tape:
         for _ in range(6):
-            wb.launch(heat, dim=N - 2, inputs=[u, 0.001], outputs=[out])
+            wb.launch(solve_heat, dim=N - 2, inputs=[u, 0.004], outputs=[out])
             u, out = out, u
         wb.launch(total, dim=N, inputs=[u], outputs=[loss])
+    tape.backward(loss)
+    assert tape.diagnose().named("unsettled") == []
+
+
+@wb.kernel
+def solve_speed(x: wb.array[float], v: wb.array[float], out: wb.array[float]):
+    i = wb.tid()
+    out[i] = v[i] - 0.1 * x[i] * wb.abs(x[i])
+
+
+@wb.kernel
+def drift(x: wb.array[float], v: wb.array[float], out: wb.array[float]):
+    i = wb.tid()
+    out[i] = x[i] + 0.1 * v[i]
+
+
+def test_a_solve_whose_inputs_move_on_is_a_time_loop():
+    xs, vs, loss = [leaf(*np.linspace(1.0, 2.0, N))], [wb.zeros(N)], wb.zeros(1)
+    with wb.Tape() as tape:
+        for k in range(8):
+            xs.append(wb.zeros(N))
+            vs.append(wb.zeros(N))
+            wb.launch(solve_speed, dim=N, inputs=[xs[k], vs[k]], outputs=[vs[k + 1]])
+            wb.launch(drift, dim=N, inputs=[xs[k], vs[k + 1]], outputs=[xs[k + 1]])
+            wb.launch(total, dim=N, inputs=[vs[k + 1]], outputs=[loss])
     tape.backward(loss)
     assert tape.diagnose().named("unsettled") == []
 

@@ -24,7 +24,7 @@ FASTER = 1.5  # than the state, in powers
 
 
 @dataclass
-class _Series:
+class Series:
     """Launches of one line, the one nearest to the seed first, with the size of the adjoint that came into each."""
 
     steps: list[Step]
@@ -75,7 +75,7 @@ def growing(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _series(case: Case) -> Iterator[_Series]:
+def _series(case: Case) -> Iterator[Series]:
     """The repeated launches of each line, from where their adjoint is smallest."""
     lines: dict[tuple, list[Step]] = {}
     for step in reversed(case.trail.steps):
@@ -85,4 +85,4 @@ def _series(case: Case) -> Iterator[_Series]:
         sizes = np.array([s.flowing for s in steps])
         begin = int(sizes.argmin())
         if len(steps) - begin >= STEPS and sizes[begin] < sizes[-1]:
-            yield _Series(steps[begin:], sizes[begin:])
+            yield Series(steps[begin:], sizes[begin:])
