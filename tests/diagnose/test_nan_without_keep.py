@@ -70,12 +70,26 @@ def test_a_healthy_loop_has_no_finding_and_is_not_run_again(monkeypatch):
     assert tape.diagnose(grads={q: wb.ones(N)}).problems == []
 
 
+def test_a_state_that_was_no_zeros_and_is_updated_in_place_is_kept_once():
+    f, q = wb.array(np.float32([0.5, 2.0]), requires_grad=True), wb.array(np.float32([0.25, 0.75]))
+    with wb.Tape() as tape:
+        for _ in range(5):
+            wb.launch(move, dim=2, inputs=[f, 0.5, q])
+        wb.launch(springs, dim=2, inputs=[q, 1.0], outputs=[f])
+    kept = [(n, k) for n, event in enumerate(tape.events) for k in event.kept if k.span.allocation is q.allocation]
+    assert [(n, k.span.nbytes) for n, k in kept] == [(0, q.nbytes)]
+    (found,) = tape.diagnose(grads={f: wb.ones(2)}).named("not-finite")
+    assert found.thread == 0 and "sqrt(-0.5)" in found.sentence
+    assert not tape.diagnose().named("overwritten-kept")
+
+
 def test_what_cannot_be_run_again_says_so():
     q, f = wb.array(np.float32([0.5, 2.0]), requires_grad=True), wb.zeros(2)
     held = wb.ones(2)
     with wb.Tape() as tape:
         wb.launch(springs, dim=2, inputs=[q, 1.0], outputs=[f])
-        wb.launch(move, dim=2, inputs=[f, 1.0, held])
+        wb.launch(move, dim=1, inputs=[f, 1.0, held[:1]])
+        wb.launch(move, dim=2, inputs=[f, 1.0, held])  # only what is written first is kept
         wb.launch(move, dim=2, inputs=[f, 1.0, f])
     (found,) = tape.diagnose(grads={f: wb.ones(2)}).named("not-finite")
     assert "could not be run again" in found.sentence and "held" in found.sentence and found.fix

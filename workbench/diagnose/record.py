@@ -11,6 +11,7 @@ from ..tables import bytes_text
 from ..tapes.events import Event
 from ..tapes.host_sources import suspicion
 from ..tapes.naming import name_of, own_name, reason_of
+from ..tapes.overwrites import START
 from ..tapes.tape import Tape
 from .finding import Finding
 from .rule import Case, refused, title
@@ -80,7 +81,9 @@ def kept(case: Case) -> Iterator[Finding]:
     """What is overwritten although an adjoint needs it, per line, with the bytes it costs."""
     found: dict[tuple, list] = {}
     for step in case.trail.steps:
-        for k in step.event.kept if step.event.kind != "foreign" else ():
+        for k in step.event.kept:
+            if k.said == START or step.event.kind == "foreign":
+                continue
             names = [a.name for a in step.accesses if a.span.allocation is k.span.allocation]
             key = (
                 step.event.label,

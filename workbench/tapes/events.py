@@ -26,7 +26,7 @@ class Kept:
     span: Span
     data: Any
     needs: Sequence[Need] = ()  # those that this settles; none with keep="all"
-    said: str = ""  # why, where the needs have been left in another process
+    said: str = ""  # why, where no need of this process says it
 
 
 class Event:

@@ -6,9 +6,10 @@ left our hands, and `verify` refuses the walk.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..arrays.array import span_of
+from ..arrays.array import array, span_of
 from ..arrays.span import Span
 from ..errors import GradientError
 from .events import Event, Kept, Need, Needs, checksum_of, stamp_of
@@ -109,6 +110,28 @@ def _unrecorded(tape: Recording, span: Span, event: Event) -> GradientError:
         why="What was computed before does not flow through that change, so the gradient would be wrong.",
         instead="a kernel, wb.copy, a.fill_() or a.assign() in its place, or tape.record_func(...) after it",
     )  # fmt: skip
+
+
+START = "the start of the tape, to run the program again"
+
+
+def keep_start(tape: Recording, event: Event, written: Sequence[array]) -> None:
+    """Copy what memory held when the tape met it, before the first write to it, if the program has read that.
+
+    No adjoint needs it. With it the program can be run again, to look at what was not kept. What `keep_before` will
+    copy, and memory that is all zeros, is left out.
+    """
+    for a, span in zip(written, event.writes, strict=True):
+        memory = a.allocation
+        if memory in tape.begun:
+            continue
+        tape.begun[memory] = None
+        if tape.keep == "all" or memory.blank == memory.version or not span.nbytes:
+            continue
+        read = id(a) in tape.arrays or any(s.overlaps(span) is not False for s in event.reads)
+        needs = tape.needs.get(memory)
+        if read and not (needs and needs.meeting(span)):
+            event.kept = (*event.kept, Kept(span, span.copy_out(), said=START))
 
 
 def keep_before(tape: Recording, event: Event) -> None:

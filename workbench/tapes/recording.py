@@ -72,6 +72,7 @@ class Recording:
         self.needs: dict[Allocation, Needs] = {}
         self.written: dict[Allocation, Marks] = {}
         self.touched: dict[Allocation, Marks] = {}
+        self.begun: dict[Allocation, None] = {}  # written by an event
         self.scalars: dict[Allocation, Any] = {}
         self.stored: dict[Allocation, dict[Span, None]] = {}
         self.first: dict[Allocation, Event] = {}  # that touched it
@@ -151,6 +152,11 @@ class Recording:
             event.reverse = back
             for k, box in back.needs:
                 overwrites.need(self, span_of(flat[k], box), event, k)
+        begun = self.begun
+        for k, _ in plan.writes:
+            if flat[k].allocation not in begun:
+                overwrites.keep_start(self, event, [flat[k] for k, _ in plan.writes])
+                break
         arrays = self.arrays
         for k in plan.program.array_positions:
             a = flat[k]
@@ -254,6 +260,7 @@ class Recording:
                 self.active[target] = None
             if target in self.active:
                 self.check_scalar(dst, kind)
+            overwrites.keep_start(self, event, [dst])
             for a in event.arrays:
                 self.arrays[id(a)] = a
             if self.guarded:
