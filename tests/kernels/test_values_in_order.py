@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.kernels.ops.row import ROWS
 
 F = wb.float64
 NUMBERS = (-1.0, 0.0, 0.5, 2.0)
@@ -70,3 +71,37 @@ def test_what_was_in_a_cell_comes_back_and_has_a_slope():
     tape.backward(grads={y: wb.ones(1, dtype=F)})
     assert y.list() == [10.0] and s.list() == [9.0] and x.grad.list() == [0.0]
     assert tape.adjoint(s, at=tape.launches[0]).tolist() == [5.0]
+
+
+@wb.kernel
+def stored_again(k: wb.array(dtype=int), x: wb.array(dtype=F), y: wb.array(dtype=F), z: wb.array(dtype=F)):
+    i = wb.tid()
+    j = k[i]
+    y[i] = x[i]
+    y[j] = x[i] * F(3.0)
+    z[i] = y[i]
+
+
+@wb.kernel
+def added_again(k: wb.array(dtype=int), x: wb.array(dtype=F), y: wb.array(dtype=F), z: wb.array(dtype=F)):
+    i = wb.tid()
+    j = k[i]
+    y[i] = x[i]
+    y[j] += x[i] * F(2.0)
+    z[i] = y[i]
+
+
+@pytest.mark.parametrize("kernel", [stored_again, added_again], ids=lambda k: k.__name__)
+def test_a_cell_written_under_another_index_is_read_again(kernel):
+    x, y, z = wb.array([5.0, 7.0], dtype=F, requires_grad=True), wb.zeros(2, dtype=F), wb.zeros(2, dtype=F)
+    with wb.Tape() as tape:
+        wb.launch(kernel, 2, [wb.array([0, 1], dtype=int), x, y, z])
+    tape.backward(grads={z: wb.ones(2, dtype=F)})
+    assert z.list() == [15.0, 21.0] and x.grad.list() == [3.0, 3.0]
+
+
+def test_numbers_of_numpy_keep_their_type_beside_others():
+    assert ROWS["add"](np.float32(1.0), 2.0).dtype == np.float32
+    for other in (np.float64(2.0), np.float16(2.0), np.int32(2)):
+        with pytest.raises(TypeError, match="operands of one type"):
+            ROWS["add"](np.float32(1.0), other)
