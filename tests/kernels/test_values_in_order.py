@@ -105,3 +105,16 @@ def test_numbers_of_numpy_keep_their_type_beside_others():
     for other in (np.float64(2.0), np.float16(2.0), np.int32(2)):
         with pytest.raises(TypeError, match="operands of one type"):
             ROWS["add"](np.float32(1.0), other)
+
+
+@wb.kernel
+def blended(a: wb.array2d(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = wb.smoothstep(a[i, 0], a[i, 1], a[i, 2]) + F(10.0) * wb.lerp(a[i, 0], a[i, 1], a[i, 2])
+
+
+def test_smoothstep_and_lerp_take_their_arguments_in_order():
+    rows = [(1.0, 3.0, x) for x in (0.0, 1.5, 2.0, 2.75, 4.0)]
+    y, _ = run(blended, rows)
+    t = np.clip([(x - lo) / (hi - lo) for lo, hi, x in rows], 0, 1)
+    np.testing.assert_allclose(y, t * t * (3 - 2 * t) + [10 * (lo + (hi - lo) * x) for lo, hi, x in rows], rtol=1e-15)
