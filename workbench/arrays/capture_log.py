@@ -179,9 +179,11 @@ def native(kernel: int, args: bytes, begin: int, end: int, team: int) -> None:
     notes = noting()
     if notes is None:
         thread_pool.parallel()(kernel, args, begin, end, team)
+        thread_pool.after_call()
         return
     block = ctypes.create_string_buffer(args, len(args))
     thread_pool.parallel()(kernel, ctypes.cast(block, ctypes.c_char_p), begin, end, team)
+    thread_pool.after_call()
     notes.kept.append(block)
     notes.steps.append(Call(kernel, ctypes.addressof(block), begin, end, team))
 

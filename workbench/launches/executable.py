@@ -48,6 +48,7 @@ class Executable:
     shares: Shares | None = None
     box: tuple[int, ...] = ()  # first and one-past-last thread per dimension that `variant.inner` runs
     alone: bool = False  # on a GPU: one thread runs all threads of the launch, in order
+    slices: int = 1  # calls, one after the other, between which Python sees signals: of launches that take seconds
     pieces: int = 1  # per worker: those who finish first take pieces of others (work stealing)
     signature: Signature = field(init=False)
     team: int = field(init=False)  # workers and pieces, as the pool takes them
@@ -68,6 +69,8 @@ class Executable:
             return
         if self.direct is not None and rows is None and capture_log.opened is None:
             self.direct(self.signature.pack(dims, values), 0, dims[0])
+            if self.call.asks:
+                thread_pool.after_call()
             return
         noted = capture_log.opened is not None and capture_log.check()
         if self.form.backend == "numpy":
@@ -83,12 +86,15 @@ class Executable:
             values = [*values, *self.box]
         status = _status() if self.can_fail else None
         record = 0 if status is None else ctypes.addressof(status)
-        if self.shares is not None:
-            self.shares.run(self, values, record, (begin, end))
-        elif noted:
-            capture_log.native(call.address, self.signature.pack(dims, values, record), begin, end, self.team)
-        else:
-            call(self.signature.pack(dims, values, record), begin, end, self.team)
+        cuts = 1 if noted else min(self.slices, end - begin)
+        for k in range(cuts):
+            part = begin + (end - begin) * k // cuts, begin + (end - begin) * (k + 1) // cuts
+            if self.shares is not None:
+                self.shares.run(self, values, record, part)
+            elif noted:
+                capture_log.native(call.address, self.signature.pack(dims, values, record), *part, self.team)
+            else:
+                call(self.signature.pack(dims, values, record), *part, self.team)
         if noted and status is not None:
             self._watch(status)
         if status is not None and status[0]:
@@ -96,7 +102,7 @@ class Executable:
 
     def _compile(self) -> Any:
         made = self.call = self.program.executable(self.function, self.form.backend, self.variant, _compiled)
-        around = self.box or self.can_fail or self.shares or self.team != 1
+        around = self.box or self.can_fail or self.shares or self.team != 1 or self.slices > 1
         if isinstance(made, c_library.Compiled) and not around:
             self.direct = made.call
         return made
@@ -227,7 +233,8 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     )  # fmt: skip
     pieces = thread_pool.PIECES if work >= thresholds.LONG_FROM else int(work >= thresholds.WAKE_FROM)
     workers = config.threads if wide else 1
-    made = Executable(program, function, form, variant, workers, contested, cut, pieces=pieces)
+    slices = max(1, int(work // thresholds.SLICE))
+    made = Executable(program, function, form, variant, workers, contested, cut, pieces=pieces, slices=slices)
     return made if ordered else _without_tests(made)
 
 
@@ -247,7 +254,9 @@ def _without_tests(made: Executable) -> Executable:
     inner = program.once(simplify.assume, made.function, found.taken)
     variant = replace(made.variant, inner=inner, alone=found.whole)
     ends = tuple(e for pair in found.box for e in pair)
-    return Executable(program, made.function, form, variant, made.workers, box=ends, pieces=made.pieces)
+    return Executable(
+        program, made.function, form, variant, made.workers, box=ends, pieces=made.pieces, slices=made.slices
+    )
 
 
 def _contested(function: Function, form: LaunchForm) -> frozenset[str]:

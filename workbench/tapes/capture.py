@@ -168,6 +168,7 @@ def _native(row: ctypes.Array) -> Callable[[], None]:
 
     def run(row: ctypes.Array = row) -> None:
         replay(at, n)
+        thread_pool.after_call()
 
     return run
 

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 from .c_compiler import build, library_path
 from .disk_cache import read_sealed
-from .thread_pool import parallel
+from .thread_pool import after_call, kernel_address, parallel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 class Compiled:
-    """A kernel in machine code. `call(packed, begin, end)` runs on the calling thread, without Python's lock."""
+    """A kernel in machine code. `call(packed, begin, end)` runs on the calling thread, without Python's lock.
+
+    `asks`: it has loops that may never end, and asks the pool now and then whether they are to stop.
+    """
 
     def __init__(self, path: Path, name: str):
         self.path, self.name = path, name
@@ -26,13 +29,25 @@ class Compiled:
         self.call.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64]
         self.call.restype = None
         self.address = ctypes.cast(self.call, ctypes.c_void_p).value
+        self.asks = self._connected()
+
+    def _connected(self) -> bool:
+        try:
+            place = ctypes.c_void_p.in_dll(self.library, "wb_ask")
+        except ValueError:
+            return False
+        place.value = kernel_address("wb_asked")
+        return True
 
     def __call__(self, packed: bytes, begin: int, end: int, team: int = 1) -> None:
         """Run the cells [begin, end) of the outermost launch dimension."""
-        if team == 1 or end - begin <= 1:
-            self.call(packed, begin, end)
-        else:
+        if team != 1 and end - begin > 1:
             parallel()(self.address, packed, begin, end, team)
+        else:
+            self.call(packed, begin, end)
+            if not self.asks:
+                return
+        after_call()
 
 
 _loaded: dict[tuple[str, str, tuple[str, ...]], Compiled] = {}

@@ -1,5 +1,7 @@
 #include <pthread.h>
 #include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #if defined(__x86_64__) || defined(__i386__)
 #define PAUSE() __builtin_ia32_pause()
@@ -8,7 +10,46 @@
 #else
 #define PAUSE() ((void)0)
 #endif
-enum { SLOTS = 256, LONG = 20000, SHORT = 200, PATIENCE = 32, LIGHT = 8 };
+/* Signals: loops that may never end ask now and then whether they are to stop. Only Python's main thread may run its
+   handlers of signals; what one of them raised is kept until the launch is over. `mine`: is this a thread of the pool. */
+static struct { int (*ensure)(void); void (*release)(int); int (*check)(void);
+    void (*fetch)(void **, void **, void **); void (*normalize)(void **, void **, void **); } python;
+static struct { void *type, *value, *trace; } raised;
+static __thread int mine;
+static int owned_by_main;
+int wb_stop;
+
+void wb_python(int (*ensure)(void), void (*release)(int), int (*check)(void),
+               void (*fetch)(void **, void **, void **), void (*normalize)(void **, void **, void **)) {
+    python.ensure = ensure; python.release = release; python.check = check;
+    python.fetch = fetch; python.normalize = normalize;
+}
+
+static int is_main(void) { return (int)syscall(SYS_gettid) == (int)getpid(); }
+
+int wb_asked(void) {
+    if (mine) return __atomic_load_n(&owned_by_main, __ATOMIC_RELAXED) && __atomic_load_n(&wb_stop, __ATOMIC_RELAXED);
+    if (!is_main()) return 0;
+    if (wb_stop || !python.ensure) return wb_stop;
+    int state = python.ensure();
+    if (python.check()) {
+        python.fetch(&raised.type, &raised.value, &raised.trace);
+        python.normalize(&raised.type, &raised.value, &raised.trace);
+        __atomic_store_n(&wb_stop, 1, __ATOMIC_RELAXED);
+    }
+    python.release(state);
+    return wb_stop;
+}
+
+/* The exception that stopped the launch: it belongs to the caller. */
+void *wb_raised(void) {
+    void *value = raised.value;
+    raised.value = 0;
+    wb_stop = 0;
+    return value;
+}
+
+enum { TICK_NS = 100000000, SLOTS = 256, LONG = 20000, SHORT = 200, PATIENCE = 32, LIGHT = 8 };
 typedef void (*wb_kernel)(const void *, int64_t, int64_t);
 static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
@@ -58,6 +99,7 @@ static int take(int s, uint64_t word) {
    helps the others; a share of one piece is for its worker, or for the caller when that has waited for a while. */
 static void *worker(void *seat) {
     int me = (int)(intptr_t)seat;
+    mine = 1;
     uint64_t seen = 0;
     for (int idle = 0;;) {
         uint64_t word = __atomic_load_n(&job.word, __ATOMIC_ACQUIRE);
@@ -117,17 +159,27 @@ static int over(uint64_t word, int mine) {
 
 /* The caller's part, and its wait for the others. No line of memory that a worker will write is looked at before. */
 static void work(uint64_t word) {
-    int alone = pieces_of(word) == 1, mine = alone;
+    int alone = pieces_of(word) == 1, did = alone;
     if (alone) run(0, 0, word);
     for (int k = 0; k < spins; ++k) {
         if (k == (alone ? PATIENCE : 0))
-            for (int s = alone; s < threads_of(word); ++s) mine += take(s, word);
-        if (over(word, mine)) return;
+            for (int s = alone; s < threads_of(word); ++s) did += take(s, word);
+        if (over(word, did)) return;
         PAUSE();
     }
     pthread_mutex_lock(&lock);
     __atomic_store_n(&who.waiting, 1, __ATOMIC_SEQ_CST);
-    while (!over(word, mine)) pthread_cond_wait(&done, &lock);
+    while (!over(word, did)) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += TICK_NS;
+        if (until.tv_nsec >= 1000000000) { until.tv_nsec -= 1000000000; ++until.tv_sec; }
+        pthread_cond_timedwait(&done, &lock, &until);
+        if (!owned_by_main || over(word, did)) continue;
+        pthread_mutex_unlock(&lock);
+        wb_asked();
+        pthread_mutex_lock(&lock);
+    }
     __atomic_store_n(&who.waiting, 0, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&lock);
 }
@@ -143,6 +195,7 @@ static void launch(wb_kernel kernel, const void *args, int64_t begin, int64_t en
     if (threads > workers + 1) threads = workers + 1;
     if (threads <= 1 || (!pieces && asleep && ++light % LIGHT)) { kernel(args, begin, end); return; }
     job.kernel = kernel; job.args = args; job.begin = begin; job.end = end;
+    __atomic_store_n(&owned_by_main, is_main(), __ATOMIC_RELAXED);
     uint64_t word = ++number << 16 | (uint64_t)(pieces ? pieces : 1) << 8 | (uint64_t)threads;
     __atomic_store_n(&job.word, word, __ATOMIC_RELEASE);
     if (asleep) {

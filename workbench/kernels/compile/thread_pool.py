@@ -19,7 +19,25 @@ def _library() -> ctypes.CDLL:
     from pathlib import Path
 
     text = Path(__file__).with_name("pool.c").read_text("utf-8")
-    return ctypes.CDLL(str(build(text, ("-pthread",))))
+    made, python = ctypes.CDLL(str(build(text, ("-pthread",)))), ctypes.pythonapi
+    functions = (
+        python.PyGILState_Ensure, python.PyGILState_Release, python.PyErr_CheckSignals, python.PyErr_Fetch,
+        python.PyErr_NormalizeException,
+    )  # fmt: skip
+    made.wb_python(*[ctypes.cast(f, ctypes.c_void_p) for f in functions])
+    made.wb_raised.restype = ctypes.py_object
+    return made
+
+
+@lru_cache(None)
+def _stop() -> ctypes.c_int:
+    return ctypes.c_int.in_dll(_library(), "wb_stop")
+
+
+def after_call() -> None:
+    """Raise what a handler of a signal raised during a call, KeyboardInterrupt as a rule: then it was not finished."""
+    if _stop().value:
+        raise _library().wb_raised()
 
 
 @lru_cache(None)

@@ -19,7 +19,7 @@ from ..ops import memory as rows
 from ..ops.row import Effect
 from ..passes import simplify
 from ..types import Array, Composite, Type, is_float
-from .body import Body
+from .body import Body, nested
 from .c_names import type_name
 from .signature import Variant
 
@@ -206,6 +206,8 @@ def write(body: Body, form: Lanes, low: str, high: str) -> None:
     at = body.names.new(f"{body.axes[-1]}_block")
     with body.block(f"for (int64_t {at} = {low}; {at} < {high}; {at} += {form.width})"):
         _Writer(body, form, at, high).parts(form.parts)
+        if body.asking:
+            body.ask()
 
 
 class _Writer:
@@ -279,9 +281,14 @@ class _Writer:
         if params:
             with self.lanes(set(init)):
                 self.pass_on(list(zip(params, init, strict=True)))
+        inside = nested(loop.stmt)
         with self.body.turns(start, stop, step, loop.region.params[0]):
+            if inside:
+                self.body.ask()
             carried = [(p, r) for p, r in zip(params, loop.region.results, strict=True) if p is not r]
             self.parts(loop.parts, carried)
+        if not inside:
+            self.body.count(loop.stmt)
 
     # ---- what threads add to cells of others
 
@@ -369,6 +376,7 @@ class _Each:
     def __enter__(self) -> None:
         w = self.writer
         body, i = w.body, w.body.axes[-1]
+        self.asks, body.asks = body.asks, False  # nobody may leave a loop that compilers turn into vectors
         w.lane = body.names.new("lane")
         if self.sums:
             body.put(f'_Pragma("omp simd reduction(+ : {", ".join(self.sums)})")')
@@ -384,6 +392,7 @@ class _Each:
 
     def __exit__(self, *error: object) -> None:
         self.block.__exit__(None, None, None)
+        self.writer.body.asks = self.asks
 
 
 def _part(text: str, type: Type, k: int) -> str:

@@ -62,6 +62,8 @@ class Body:
     lines: list[str] = field(default_factory=list)
     helpers: dict[str, str] = field(default_factory=dict)
     depth: int = 1
+    asks: bool = False  # may loops ask whether they are to stop
+    asking: bool = field(default=False, init=False)  # does one
 
     def __post_init__(self) -> None:
         self.names = Names()
@@ -319,8 +321,25 @@ class Body:
         start, stop, step, *init = stmt.args
         (region,) = stmt.regions
         names = self._carry(stmt, init, region.params[1:])
+        inside = nested(stmt) or stmt.attr.breaks
         with self.turns(start, stop, step, region.params[0]):
+            if inside:
+                self.ask()
             self._turn(stmt, region, names)
+        if not inside:
+            self.count(stmt)
+
+    def count(self, loop: Stmt) -> None:
+        """The turns of a loop count for those who ask, where they may be many."""
+        if self.asks and loop.attr.trips is None:
+            self.asking = True
+            self.put(f"wb_turn += wb_turns({', '.join(self.text(v) for v in loop.args[:3])});")
+
+    def ask(self) -> None:
+        """Look now and then whether to stop, in what may take for ever."""
+        if self.asks:
+            self.asking = True
+            self.put("WB_ASK")
 
     @contextmanager
     def turns(self, start: Value, stop: Value, step: Value, counter: Value):
@@ -358,6 +377,7 @@ class Body:
         with self.block("for (;;)"):
             self.region(test)
             self.put(f"if (!({self.text(test.results[0])})) break;")
+            self.ask()
             self._turn(stmt, body, names)
 
     def row_call(self, stmt: Stmt) -> None:
@@ -541,6 +561,14 @@ _METHODS = {
 
 
 _PRINTED = {"d": "long long", "u": "unsigned long long", "f": "double", "c": "int"}
+
+
+def nested(loop: Stmt) -> bool:
+    """True for a `for` of many turns with loops in them, or of turns that are counted in more than 32 bits."""
+    if loop.attr.trips is not None and loop.attr.trips < 1000:
+        return False
+    loops = any(s.row in (control.FOR, control.WHILE) for s in walk(loop.regions[0]))
+    return loops or loop.args[0].type.scalar.bits > 32  # type: ignore[attr-defined]
 
 
 def _c_string(text: str) -> str:

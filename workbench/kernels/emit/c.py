@@ -115,6 +115,12 @@ WB_FN void wb_rollback(wb_bytes *s, int64_t mark) {
 }
 """
 
+# What may never end asks after so many turns of its loops; not at each, so that it costs nothing beside a turn.
+ASK = """\
+int (*wb_ask)(void);
+#define WB_ASK if (++wb_turn >= 262144) { wb_turn = 0; if (wb_ask && wb_ask()) goto wb_end; }
+"""
+
 HEADER = TYPES + _prototypes() + "\n" + FIRST + TURNS
 
 
@@ -173,7 +179,11 @@ def _cells(function: Function, variant: Variant, signature: Signature, form: blo
     kept = [f"wb_{n}" for n, used in (("stack", body.grows), ("log", body.logs)) if used]
     for name in kept:
         body.put(f"wb_bytes {name} = {{0}};")
+    body.asks, start = True, len(body.lines)
     _nest(body, 0, kept, form)
+    if body.asking:
+        body.lines.insert(start, "    uint64_t wb_turn = 0;")
+        body.put("wb_end: ;")
     for name in kept:
         body.put(f"free({name}.base);")
     return body
@@ -184,6 +194,8 @@ def _nest(body: Body, axis: int, kept: list[str], form: blocks.Lanes | None) -> 
         for name in kept:
             body.put(f"{name}.top = 0;")
         body.region(body.function.body)
+        if body.asking:
+            body.ask()
         return
     i = body.axes[axis]
     low, high = ("wb_first(begin)", "(int32_t)end") if axis == 0 else ("0", body.dims[axis])
@@ -200,6 +212,8 @@ def _top(bodies: list[Body], signature: Signature) -> list[str]:
     lines = [HEADER, prelude("\n".join(line for body in bodies for line in body.lines))]
     if any(body.fails for body in bodies):
         lines.append(CHECKS)
+    if any(body.asking for body in bodies):
+        lines.append(ASK)
     if any(body.grows or body.logs for body in bodies):
         lines.append(STACK)
     types = dict.fromkeys(typedef(t) for body in bodies for t in composites(body.function))
