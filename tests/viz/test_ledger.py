@@ -355,6 +355,8 @@ def ledgers(program: fuzz.Program, tape: wb.Tape, arrays: dict, seeds: dict) -> 
         field = rng.choice("av") if a is arrays["P"] else ""
         part = a.field(field) if field else a
         index = tuple(rng.randrange(n) for n in (*part.shape, *getattr(part.dtype, "shape", ())))
+        if not tape.has_touched(part.span):  # nothing to ask: refused
+            continue
         at = rng.choice([None, *tape.events])
         book = tape.ledger(a, (field, *index) if field else index, at)
         found.append((book, tape.adjoint(part, at)[index]))

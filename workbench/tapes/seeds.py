@@ -110,7 +110,7 @@ def check_tape(what: str, tape: Any, *others: Any) -> None:
 
 
 def check_seed(tape: Recording, a: Any) -> None:
-    """Refuse what is no array, or none that the tape has seen."""
+    """Refuse what is no array, or none that the tape has seen: only those have an adjoint."""
     if not isinstance(a, array):
         raise GradientError(
             f"a seed belongs to an array, not to {_described(a)}", slug="seed-type",
@@ -119,8 +119,8 @@ def check_seed(tape: Recording, a: Any) -> None:
     if not tape.has_touched(a.span):
         raise GradientError(
             f"{a.label} was neither read nor written while this tape recorded.", slug="seed-untouched",
-            why="A seed must lie on memory that the tape has seen.",
-            instead="a seed of an output of one of its launches",
+            why="Only memory that the tape has seen has an adjoint, or takes a seed.",
+            instead="an array that one of its launches reads or writes",
         )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from ...device import on_host
 from ...errors import GradientError
 from ...tapes.events import Event
 from ...tapes.history import is_piled
+from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from .cell import Cell, cell_of
 from .collector import Collector
@@ -39,6 +40,7 @@ def ledger(tape: Tape, a: Any, index: Any = (), at: Any = None) -> Ledger:
         raise GradientError("ledger() before any backward(): there is no seed.", slug="no-seed",
                             instead="tape.backward(loss), then tape.ledger(a, index)")  # fmt: skip
     cell = cell_of(tape, a, index)
+    check_seed(tape, cell.of)
     until, inclusive = moment(tape, cell, at)
     found = Collector(tape, cell, until, inclusive)
     with memory.LOCK:
