@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 FACTOR = 4.0
-DOWN, UP = 10, 3  # how many steps shorter, and longer, than the first
+DOWN, UP = 10, 6  # how many steps shorter, and longer, than the first
 RIGHT, WRONG, UNSURE = "right", "wrong", "not measurable"
 
 
@@ -60,16 +60,16 @@ def verdict(f: Callable[[float], float], got: float, step: float, noise: float, 
     f(0) = 0. `step`: the first one. `rtol`: the relative error that a right derivative may have.
     """
     found: list[Slope] = []
-    for k in [*range(DOWN + 1), *range(-1, -UP - 1, -1)]:
+    for k in [0, *range(-1, -UP - 1, -1), *range(1, DOWN + 1)]:  # rounding shows at the long ones
         found.append(slope(f, step / FACTOR**k, noise))
         found.sort(key=lambda s: s.step)
         usable = [s for s in found if np.isfinite(s.bar) and not _plateau(s, found)]
         if any(_agrees(s, got, rtol) for s in usable):
             return RIGHT, got
-        for three in zip(usable, usable[1:], usable[2:], strict=False):
-            if _disagree(three, got, rtol):
+        for three in zip(usable, usable[1:], usable[2:], strict=False) if k > 1 else ():
+            if _disagree(three, got, rtol) and not _contradicted(three, usable, got):
                 return WRONG, min((three[0].low, three[0].high), key=lambda side: abs(side - got))
-        if len(found) == 3 and _kink_here(found, got):
+        if k == 2 and _kink_here(found[:3], got):
             break
     usable = [s for s in found if np.isfinite(s.bar)]
     best = min(usable, key=lambda s: s.bar, default=None)
@@ -94,6 +94,12 @@ def _agrees(s: Slope, got: float, rtol: float) -> bool:
         return True
     size = max(abs(got), abs(s.low))
     return s.low == s.high and s.off(got) <= rtol * size and s.bar <= 1e-3 * size
+
+
+def _contradicted(three: tuple[Slope, ...], usable: list[Slope], got: float) -> bool:
+    """A step without a kink comes far closer to `got`, and is sure enough: rounding made the three agree."""
+    off = min(s.off(got) for s in three)
+    return bool(np.isfinite(got)) and any(s.low == s.high and 10 * max(s.off(got), s.bar) < off for s in usable)
 
 
 def _disagree(three: tuple[Slope, ...], got: float, rtol: float) -> bool:
