@@ -441,7 +441,7 @@ def of_all(seed, keep):
         tape, arrays, _ = program.walked(keep=keep)
     found = []
     for name, a in arrays.items():
-        if a.dtype in (float, wb.float32, wb.float64) and a.size:
+        if a.dtype in (float, wb.float32, wb.float64) and a.size and tape.has_touched(a.span):
             book = tape.ledger(a, tuple(0 for _ in a.shape), at="start")
             for r in book.rows:
                 line = r.where.line if r.where is not None else 0
