@@ -7,6 +7,7 @@ forward mode of its body, to rounding. A factor shows as that factor, whatever t
 from __future__ import annotations
 
 import inspect
+import linecache
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,11 +34,13 @@ RTOL = 1e-6
 class WrongCall:
     """One call whose func_grad is not the derivative of its func: what it gives at one point, and what is right.
 
-    `ratio`: given by expected where that is the same at every sample; None otherwise.
+    where   the call. `rule`: the func_grad.
+    ratio   given by expected where that is the same at every sample; None otherwise.
     """
 
     func: str
     where: Where | None
+    rule: Where | None
     argument: str
     point: str
     given: float
@@ -96,6 +99,16 @@ def _arguments(event: Event, calls: Sequence[ir.Stmt]) -> dict[ir.Stmt, list[tup
     return found
 
 
+def _place(grad: Any) -> Where | None:
+    code = getattr(grad, "__code__", None)
+    if code is None:
+        return None
+    lines = range(code.co_firstlineno, code.co_firstlineno + 3)  # decorators come first
+    texts = {n: linecache.getline(code.co_filename, n).rstrip("\n") for n in lines}
+    line = next((n for n, text in texts.items() if text.lstrip().startswith("def ")), code.co_firstlineno)
+    return Where(code.co_filename, line, text=texts[line], function=code.co_name)
+
+
 def _compared(call: ir.Stmt, taken: list[tuple]) -> WrongCall | None:
     made = program(_alone(call), True)
     count = len(call.args)
@@ -110,7 +123,9 @@ def _compared(call: ir.Stmt, taken: list[tuple]) -> WrongCall | None:
     worst = max(off, key=lambda s: abs(s.given - s.expected))
     same = [s for s in samples if s.argument == worst.argument]
     f = call.attr.func
-    return WrongCall(f.key, call.where, worst.argument, worst.point, worst.given, worst.expected, _ratio(same))
+    return WrongCall(
+        f.key, _place(f.grad) or call.where, worst.argument, worst.point, worst.given, worst.expected, _ratio(same)
+    )
 
 
 def _ratio(samples: list[Sample]) -> float | None:

@@ -255,7 +255,7 @@ def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> 
             wrong = [row for row in rows if row.wrong]
             if wrong and (call := wrong_call(event)) is not None:
                 for row in wrong:
-                    row.cause, row.fix = call.sentence, call.fix
+                    row.cause, row.fix, row.where = call.sentence, call.fix, call.rule
             found.extend(rows)
 
     with memory.LOCK, memory.unrecorded():
