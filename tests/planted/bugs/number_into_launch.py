@@ -24,12 +24,17 @@ def momentum(v: wb.array[float], loss: wb.array[float]):
     wb.atomic_add(loss, 0, v[wb.tid()] * float(wb.tid()))
 
 
+def forward(v):
+    e, out, loss = wb.zeros(1), wb.zeros(N), wb.zeros(1)
+    wb.launch(kinetic, dim=N, inputs=[v], outputs=[e])
+    wb.launch(thermostat, dim=N, inputs=[v, float(e[0])], outputs=[out])
+    wb.launch(momentum, dim=N, inputs=[out], outputs=[loss])
+    return loss
+
+
 def main():
     v = wb.array(np.random.default_rng(1).normal(size=N).astype(np.float32), requires_grad=True)
-    e, out, loss = wb.zeros(1), wb.zeros(N), wb.zeros(1)
     with wb.Tape() as tape:
-        wb.launch(kinetic, dim=N, inputs=[v], outputs=[e])
-        wb.launch(thermostat, dim=N, inputs=[v, float(e[0])], outputs=[out])
-        wb.launch(momentum, dim=N, inputs=[out], outputs=[loss])
+        loss = forward(v)
     tape.backward(loss)
-    return tape
+    return tape, {"v": (v, forward)}
