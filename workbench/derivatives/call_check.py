@@ -123,9 +123,8 @@ def _compared(call: ir.Stmt, taken: list[tuple]) -> WrongCall | None:
     worst = max(off, key=lambda s: abs(s.given - s.expected))
     same = [s for s in samples if s.argument == worst.argument]
     f = call.attr.func
-    return WrongCall(
-        f.key, _place(f.grad) or call.where, worst.argument, worst.point, worst.given, worst.expected, _ratio(same)
-    )
+    numbers = worst.argument, worst.point, worst.given, worst.expected
+    return WrongCall(f.key, call.where, _place(f.grad) or call.where, *numbers, _ratio(same))
 
 
 def _ratio(samples: list[Sample]) -> float | None:
