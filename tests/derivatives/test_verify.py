@@ -158,7 +158,7 @@ def test_a_wrong_func_grad_is_found_and_its_element_named():
         wb.gradcheck(wrong_at_four, 6, [f32(X)], [wb.zeros(6)])
     assert error.value.slug == "gradcheck"
     assert "wrong_at_four, input 'x', element (4,)" in str(error.value)
-    assert error.value.where.text.strip().startswith(("@wb.kernel", "def wrong_at_four"))
+    assert error.value.where.text.strip() == "def forgotten_grad(x: float, g: float):"
     report = wb.gradcheck(wrong_at_four, 6, [f32(X)], [wb.zeros(6)], raise_exception=False)
     (row,) = report.wrong
     assert not report and "WRONG" in str(report) and "#b00020" in report._repr_html_()
