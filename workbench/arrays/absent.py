@@ -44,7 +44,7 @@ class NoAttribute(AttributeError):
             return text
         known = [n for n in dir(type(self.obj)) if not n.startswith("_")]
         line = next((line for line, names in self.meant.items() if self.name in names.split()), None)
-        close = difflib.get_close_matches(self.name, known, n=1)
+        close = difflib.get_close_matches(str(self.name), known, n=1)
         return compose(text, None, "", line or (f"{self.placeholder}.{close[0]}" if close else ""), "attribute")
 
 

@@ -139,7 +139,7 @@ class HostCopies:
                 yield from self._parts(self._row(whole, i), item)
         elif isinstance(data, np.ndarray) or hasattr(data, "sources") or hasattr(type(data), "allocation"):
             plain = not hasattr(type(data), "allocation") or isinstance(data.dtype, Struct)
-            yield dst, data if plain else self.numbers(data)
+            yield dst, data if plain else self.numbers(data)  # type: ignore[arg-type]
         elif data.__class__ is float and origin_of(data):
             yield dst, data
 

@@ -177,7 +177,7 @@ class HostSmall(HostValues, Small):
 
     __repr__, __str__ = np.ndarray.__repr__, np.ndarray.__str__
 
-    def copy(self, *order: Any) -> HostSmall:
+    def copy(self, *order: Any) -> HostSmall:  # type: ignore[override]
         made = super().copy(*order)
         made.cell = self.cell
         return made
@@ -328,7 +328,7 @@ def _tuple(like: Any, items: list) -> Any:
     return type(like)(*items) if hasattr(like, "_fields") else tuple(items)
 
 
-def _record(value: np.void, sources: tuple[Source, ...], cell: Any) -> HostRecord:
+def _record(value: np.void, sources: tuple[Source, ...], cell: Any) -> Any:
     dtype = np.dtype((HostRecord, value.dtype))
     made = np.array(value, value.dtype).view(dtype)[()]
     made.sources, made.cell = sources, cell

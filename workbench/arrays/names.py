@@ -198,7 +198,7 @@ def _field(dtype: Any, offset: int, wanted: Any) -> str | None:
     if not isinstance(dtype, Struct) or dtype.numpy.fields is None:
         return None
     for name, type in dtype.fields:
-        start = dtype.numpy.fields[name][1]
+        start = dtype.numpy.fields[name][1]  # type: ignore[index]
         if start == offset and type == wanted:
             return name
         inner = _field(type, offset - start, wanted)

@@ -38,7 +38,7 @@ class Foreign:
         if self.is_gradient:
             self._say_notes()
             if self.device.is_cpu:
-                return lend(self)
+                return lend(self)  # type: ignore[arg-type]
             self.allocation.read_at = next(clock)
         if self.device.is_cpu:
             self.allocation.expose()

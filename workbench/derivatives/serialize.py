@@ -332,7 +332,7 @@ def _event_again(
     made = Event(number, kind, label, where, reads, writes)
     made.kept, made.arrays = tuple(Kept(*k) for k in kept), arrays
     made.followed, made.checked, made.noted, (supposed, sources) = marks
-    made.sources = (Supposed if supposed else tuple)(Source(*s, ()) for s in sources)
+    made.sources = (Supposed if supposed else tuple)(Source(*s, ()) for s in sources)  # type: ignore[call-arg]
     if launch is not None:
         program, dims, backend, flat, places, declared, shadows = launch
         before = config.backend

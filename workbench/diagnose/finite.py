@@ -68,10 +68,10 @@ def _forward(case: Case, step: Step, earlier: list[str], why: str) -> Iterator[F
     if step.inherited or step.clouded:
         sources = ", ".join(dict.fromkeys([*step.inherited, *step.clouded]))
         came = f"which came in with {sources}" if step.inherited else f"and what {sources} held was not kept"
-        look = f"look at {sources} before the tape" if step.inherited else ""
+        before = f"look at {sources} before the tape" if step.inherited else ""
         yield Finding(
             "not-finite", "warning", title, step.event.where, f"{written} holds NaN or infinity, {came}.{doubt}",
-            " or ".join(filter(None, (look, 'wb.Tape(keep="all")' if doubt or step.clouded else ""))), names,
+            " or ".join(filter(None, (before, 'wb.Tape(keep="all")' if doubt or step.clouded else ""))), names,
         )  # fmt: skip
         return
 

@@ -225,6 +225,7 @@ class Rerun:
         for to, of in zip(dst, src, strict=True):
             if event.kind == "cut":
                 self.twins.of(to).data[...] = to.data
+                assert of is not None
                 self.steps.append(_cut(self.twins.of(to), self.twins.of(of)))
                 continue
             values = None if of is not None else to.data.copy()

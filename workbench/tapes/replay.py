@@ -102,7 +102,8 @@ def _refuse_other_bits(tape: Tape, made: Replay, copies: Mapping[Allocation, All
     for new, n in made.positions.items():
         again = {(k.span.allocation, k.span.offset, k.span.shape, k.span.strides): k.data for k in new.kept}
         for k in tape.events[n].kept:
-            twin = again.get((copies.get(k.span.allocation), k.span.offset, k.span.shape, k.span.strides))
+            copy = copies.get(k.span.allocation)
+            twin = None if copy is None else again.get((copy, k.span.offset, k.span.shape, k.span.strides))
             if twin is not None:
                 pairs.append((k.span, k.data, twin))
     for span, one, other in pairs:

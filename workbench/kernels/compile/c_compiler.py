@@ -143,6 +143,7 @@ def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
     large = text.count("\n") > LARGE
     place = {**os.environ, "TMPDIR": str(path.parent)}  # what the compiler itself keeps for a while
     with temporary(path) as made:
+        command, done = [], None
         for level, patience in ((("-O1",), PATIENCE_S), (("-O0",), None)) if large else (((), None),):
             command = [*used.command, *FLAGS, *used.flags, *flags, *level, "-x", "c", "-", "-o", str(made), "-lm"]
             try:
@@ -152,6 +153,7 @@ def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
                 break
             except subprocess.TimeoutExpired:
                 log.info("a kernel of %d lines is compiled without optimisation", text.count("\n"))
+        assert done is not None  # the last level has all the time there is
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace")
             raise OSError(said.strip()[-200:]) if _no_room(said) else refused(text, shlex.join(command), said)

@@ -152,7 +152,7 @@ class Reader(Flow, Places, Calls, Custom):
         function = ir.Function(
             name, self.builder.region, self.rank or 1, self.where(src.tree), src.text, src.first, src.file
         )
-        seen = self.seen, self.cells, self.attributes, self.constants, self.statics
+        seen: tuple[Any, ...] = self.seen, self.cells, self.attributes, self.constants, self.statics
         return Reading(function, params, *[list(kept.values()) for kept in seen])
 
     def parameters(self, tree: ast.FunctionDef) -> list[ast.arg]:

@@ -88,7 +88,7 @@ def summed(found: Collector) -> Ledger:
 
 def with_earlier(tape: Tape, cell: Cell, made: Ledger) -> Ledger:
     """The ledger with what earlier backward passes had left in the gradient of a leaf: then it sums to `.grad`."""
-    if not is_piled(tape, cell.allocation) or cell.allocation.grad is None:
+    if not is_piled(tape, cell.allocation) or cell.allocation.grad is None or made.published is None:
         return made
     now = cell.value(on_host(cell.allocation.grad.bytes))
     earlier = now - made.published
