@@ -59,11 +59,11 @@ def springs(steps: int = 2, n: int = 12) -> tuple[wb.Tape, dict[str, Any]]:
     """`steps` of forces and integrate, then an energy; `positions` and `state[0]` are one memory."""
     rng = np.random.default_rng(0)
     start = np.c_[np.arange(n), rng.normal(0, 0.2, (n, 2))].astype(np.float32)
-    positions = wb.array(start, dtype=wb.vec3, requires_grad=True)
+    positions = wb.array(start, dtype=wb.vec3, requires_grad=True, name="positions")
     state = [positions.reshape((n,))]
-    velocities = wb.zeros(n, dtype=wb.vec3, requires_grad=True)
+    velocities = wb.zeros(n, dtype=wb.vec3, requires_grad=True, name="velocities")
     pulls = [wb.zeros(n, dtype=wb.vec3) for _ in range(min(steps, 4))]
-    loss = wb.zeros(1, dtype=float, requires_grad=True)
+    loss = wb.zeros(1, dtype=float, requires_grad=True, name="loss")
     with wb.Tape() as tape:
         for k in range(steps):
             f = pulls[k % len(pulls)]

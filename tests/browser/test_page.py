@@ -155,7 +155,7 @@ def test_hovering_gives_numbers(show, pages):
     level = next(e for e in wb.viz.gather(pages["tape"]).events if e.index == 2).adjoint[0]
     assert f"{level.max_abs:.3g}" in tip and "read positions v1" in tip and "2 contributions meet" in tip
     page.cell(1).hover()
-    assert "adjoint of forces reads x" in page.text(".wb-tip")
+    assert "adjoint of forces reads positions" in page.text(".wb-tip")
 
 
 # --- the cursor
@@ -473,7 +473,7 @@ def test_the_table_has_the_same_rows(show, pages):
     heads = page.page.locator(".wb-table tbody th").all_inner_texts()
     assert heads == [e.heading for e in wb.viz.gather(pages["tape"]).events]
     row = page.page.locator(".wb-table tbody tr").nth(1).inner_text()
-    assert "state[0] v0→v1" in row and "adjoint of forces reads x" in row and "aliased" in row
+    assert "state[0] v0→v1" in row and "adjoint of forces reads positions" in row and "aliased" in row
 
 
 # --- for everyone

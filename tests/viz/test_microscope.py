@@ -14,6 +14,7 @@ import pytest
 
 import workbench as wb
 from workbench.errors import LaunchError
+from workbench.tapes import overwrites
 from workbench.viz.inspect.steps import Microscope
 from workbench.viz.inspect.thread import CAP, NOT_KEPT
 
@@ -442,6 +443,13 @@ def waved(keep="needed"):
     return tape
 
 
+@pytest.fixture
+def starts_not_kept(monkeypatch):
+    """Tapes as if the start of what they overwrite were not kept: then there is something in doubt."""
+    monkeypatch.setattr(overwrites, "keep_start", lambda *_: None)
+
+
+@pytest.mark.usefixtures("starts_not_kept")
 def test_what_was_overwritten_and_not_kept_is_said_and_never_shown():
     m = waved().microscope(0, 0)
     assert [s.value for s in m.find("old[0]")] == [NOT_KEPT] * 2
@@ -472,6 +480,7 @@ def local(x: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F)):
     y[i] = last + z
 
 
+@pytest.mark.usefixtures("starts_not_kept")
 def test_doubt_follows_the_values_through_locals_and_memory():
     """A later launch overwrites `w`. What is written over unknown memory is known; read back is what went in."""
     x, w, y = leaf(X), wb.array(X, dtype=F), wb.zeros(N, dtype=F)
@@ -516,6 +525,7 @@ def deciding(x: wb.array(dtype=F), way: wb.array(dtype=int), y: wb.array(dtype=F
     y[i] = a
 
 
+@pytest.mark.usefixtures("starts_not_kept")
 def test_behind_a_condition_a_bound_or_an_index_in_doubt_nothing_is_claimed():
     x, way, y, log = leaf([3.0]), wb.array([2], dtype=int), wb.zeros(1, dtype=F), wb.array([5, 6, 7], dtype=int)
     with wb.Tape() as tape:
@@ -530,6 +540,7 @@ def test_behind_a_condition_a_bound_or_an_index_in_doubt_nothing_is_claimed():
     assert adjoint(m, "a") == 1.0 and adjoint(m, "x[0]") == 2.0
 
 
+@pytest.mark.usefixtures("starts_not_kept")
 def test_a_loop_that_may_have_ended_is_shown_as_far_as_it_went_for_certain():
     @wb.kernel
     def ended(x: wb.array(dtype=F), way: wb.array(dtype=int), y: wb.array(dtype=F), log: wb.array(dtype=int)):
@@ -562,6 +573,7 @@ def test_a_loop_that_may_have_ended_is_shown_as_far_as_it_went_for_certain():
     assert [s.adjoint for s in m.find("a", phase="reverse")] == [1.0, 3.0, 9.0]
 
 
+@pytest.mark.usefixtures("starts_not_kept")
 def test_an_index_in_doubt_that_leads_outside_ends_what_is_shown():
     @wb.kernel
     def far(x: wb.array(dtype=F), way: wb.array(dtype=int), y: wb.array(dtype=F), log: wb.array(dtype=int)):
@@ -579,6 +591,7 @@ def test_an_index_in_doubt_that_leads_outside_ends_what_is_shown():
     assert value(m, "a") == 6.0 and not m.find("y[0]") and "left out" in m.note
 
 
+@pytest.mark.usefixtures("starts_not_kept")
 @pytest.mark.slow
 @pytest.mark.parametrize("less", [0.0, 0.5])
 def test_what_is_shown_is_what_a_tape_that_keeps_all_shows(less):
@@ -604,7 +617,7 @@ def test_what_is_shown_is_what_a_tape_that_keeps_all_shows(less):
                 assert not known or repr(s.value) == repr(t.value), fuzz.describe(program)
                 assert repr(s.adjoint) == repr(t.adjoint), fuzz.describe(program)
                 compared, unknown = compared + known, unknown + (not known)
-    assert len(refused) <= 0.1 * programs, refused
+    assert len([slug for slug in refused if slug != "no-leaf"]) <= 0.1 * programs, refused
     assert wb.config.backend == "c" or (compared > 100 and unknown > 5)
 
 

@@ -109,7 +109,7 @@ class HostValues(np.ndarray):
     def __setitem__(self, key: Any, value: Any) -> None:
         sources = sources_of(value)
         super().__setitem__(stripped(key), stripped(value))
-        part = super().__getitem__(key) if isinstance(key, slice | str | type(...)) else None
+        part = super().__getitem__(_as_slices(key)) if _is_basic(key) else None
         if isinstance(part, np.ndarray):
             received(part, sources, self)
         else:  # some elements, the others stay what they were
@@ -145,6 +145,19 @@ class HostValues(np.ndarray):
 
     def __format__(self, how: str) -> str:
         return format(self.view(np.ndarray), how)
+
+
+def _is_basic(key: Any) -> bool:
+    """Does this key, of whole numbers, slices, `...` or a field, give a view."""
+    keys = key if isinstance(key, tuple) else (key,)
+    return all(isinstance(k, (int, np.integer, slice, str, type(...))) for k in keys)
+
+
+def _as_slices(key: Any) -> Any:
+    """The same elements with slices in place of whole numbers, so that the view is an array in any case."""
+    keys = key if isinstance(key, tuple) else (key,)
+    found = tuple(slice(k, k + 1 or None) if isinstance(k, (int, np.integer)) else k for k in keys)
+    return found if isinstance(key, tuple) else found[0]
 
 
 def _reduction(name: str) -> Callable[..., Any]:

@@ -253,10 +253,8 @@ class Recording:
                 self._refuse_crowd(dst, event)
                 self.active[src.allocation] = self.active[target] = None
                 self.check_scalar(src, kind)
-            elif (
-                src is not None and kind == "cut" and is_float_memory(src) and self._follows(src.allocation)
-            ):  # it may be seeded itself
-                self.active[src.allocation] = None
+            elif kind == "cut" and src is not None and is_float_memory(src) and self._follows(src.allocation):
+                self.active[src.allocation] = None  # it may be seeded itself
                 self.check_scalar(src, kind)
             if is_float_memory(dst) and (target.asked or sources):
                 self.active[target] = None

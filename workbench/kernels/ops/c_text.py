@@ -97,7 +97,7 @@ def c_cast(types, x, attr):
     if source.kind == "f" and target.kind in "iu":
         return f"wb_{target.name}_from_{'float64' if source.bits == 64 else 'float32'}({x})"
     if source.kind == "i" and target.kind == "f":  # gcc takes a float made whole for its trunc, which has a -0
-        return f"{x} == 0 ? 0 : ({target.c}){x}"
+        return f"{x} == 0 ? ({target.c})0 : ({target.c}){x}"
     return f"({target.c}){x}"
 
 

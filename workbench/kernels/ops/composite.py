@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 from ..types import Composite, Scalar, Type, bool_, is_float
@@ -135,6 +136,7 @@ class Factor:
 def _passing(expand: Callable[..., Any], parts: tuple[int, ...], times: Row) -> Callable[..., Any]:
     """`expand` of a row linear in the operands `parts`, by products that a component of exactly 0 passes as 0."""
 
+    @wraps(expand)
     def wrapped(*operands, types, out):
         made = [
             [Factor(x, k in parts, times) for x in a] if isinstance(a, list) else Factor(a, k in parts, times)
