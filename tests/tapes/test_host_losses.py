@@ -402,9 +402,24 @@ def stripped_slice(kind, y):
     return z
 
 
-@pytest.mark.parametrize(
-    "step", [copied_number, copied_by_json, inverse, doubled, stripped_array, stripped_slice], ids=lambda f: f.__name__
-)
+def stripped_raw(kind, y):
+    z = kind.new()
+    z.numpy()[:] = np.array(y.numpy())
+    return z
+
+
+def stripped_out(kind, y):
+    z = kind.new()
+    np.multiply(np.array(y.numpy()), 2.0, out=z.numpy())
+    return z
+
+
+SUPPOSED = [
+    copied_number, copied_by_json, inverse, doubled, stripped_array, stripped_slice, stripped_raw, stripped_out,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", SUPPOSED, ids=lambda f: f.__name__)
 def test_numbers_that_equal_what_was_read_are_warned_of(step):
     said, found = suspected(step)
     assert len(said) == 1 and "[host-number]" in str(said[0].message) and "wb.detach" in str(said[0].message)

@@ -80,7 +80,10 @@ class HostValues(np.ndarray):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **choices: Any) -> Any:
         if any(_ours(i) for i in inputs):
             return NotImplemented
-        sources = () if ufunc in _FLAT else united(map(sources_of, inputs))
+        if ufunc in _FLAT:
+            sources = ()
+        else:  # into an array that may be memory of ours: what is only supposed counts too
+            sources = united(map(sources_of, inputs)) if out is None else _origin_of_any(inputs)
         if out is not None:
             choices["out"] = tuple(map(stripped, out))
         choices = {k: stripped(v) for k, v in choices.items()}
@@ -107,13 +110,13 @@ class HostValues(np.ndarray):
         return carrying(super().__getitem__(stripped(key)), self.sources)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        sources = sources_of(value)
+        sources = origin_of(value)
         super().__setitem__(stripped(key), stripped(value))
         part = super().__getitem__(_as_slices(key)) if _is_basic(key) else None
         if isinstance(part, np.ndarray):
             received(part, sources, self)
         else:  # some elements, the others stay what they were
-            received(self, united((sources, self.sources)))
+            received(self, self.sources if isinstance(sources, Supposed) else united((sources, self.sources)))
 
     def __float__(self) -> float:
         return given_away(float(self.view(np.ndarray)), self.sources)
@@ -438,12 +441,13 @@ def received(target: Any, sources: tuple[Source, ...], whole: Any = None) -> Non
     tape = recorder()
     if tape is None or not isinstance(target, np.ndarray):
         return
-    for values in (target, whole):
+    supposed = isinstance(sources, Supposed)  # the tape is told, the values themselves do not carry it
+    for values in (target, whole) if not supposed else ():
         if isinstance(values, HostValues):
             values.sources = united((values.sources, sources))
     found = known_memory(target)
     if found is None:
-        if kept := united((getattr(target, "sources", ()), sources)):
+        if kept := united((getattr(target, "sources", ()), () if supposed else sources)):
             note(target, kept)
     elif not found[0].is_gradient:
         tape.values_written(*found, stripped(target), sources, caller_where())
@@ -574,3 +578,10 @@ def origin_of(value: Any) -> tuple[Source, ...]:
     if certain or not tape.numbers.any:
         return certain
     return Supposed(tape.numbers.supposed(value))
+
+
+def _origin_of_any(values: Iterable[Any]) -> tuple[Source, ...]:
+    """`origin_of` several values that are put into one."""
+    groups = [origin_of(v) for v in values]
+    certain = united(g for g in groups if not isinstance(g, Supposed))
+    return certain or Supposed(united(groups))
