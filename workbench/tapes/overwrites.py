@@ -128,9 +128,12 @@ def keep_start(tape: Recording, event: Event, written: Sequence[array]) -> None:
         tape.begun[memory] = None
         if tape.keep == "all" or memory.blank == memory.version or not span.nbytes:
             continue
-        read = id(a) in tape.arrays or any(s.overlaps(span) is not False for s in event.reads)
+        if id(a) not in tape.arrays:
+            mine = [s for s in event.reads if s.allocation is memory]
+            if not mine or all(s.overlaps(span) is False for s in mine):
+                continue
         needs = tape.needs.get(memory)
-        if read and not (needs and needs.meeting(span)):
+        if not (needs and needs.meeting(span)):
             event.kept = (*event.kept, Kept(span, span.copy_out(), said=START))
 
 
