@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
-from workbench.diagnose import Finding
+from workbench.diagnose import Finding, Findings
 from workbench.diagnose.finding import folded
 from workbench.errors import Where
 
@@ -35,6 +35,31 @@ def test_a_finding_has_launch_thread_line_and_arrays():
     assert tape.microscope(found.launch, found.thread).thread == (1,)
     text = repr(found)
     assert "#0 root, thread 1" in text and ": speed" in text.split("\n")[0]
+
+
+def test_a_headline_says_what_launch_thread_and_line():
+    pressure, speed = wb.array(np.float32([4.0, -1.0]), requires_grad=True), wb.zeros(2)
+    with wb.Tape() as tape:
+        wb.launch(root, dim=2, inputs=[pressure], outputs=[speed])
+    (found,) = tape.diagnose(grads={speed: wb.ones(2)}).named("not-finite")
+    assert found.headline == f"NaN born in #0 root, thread 1, line {found.line}: sqrt(-1) = nan in speed"
+
+
+def test_a_headline_of_no_own_words_is_the_sentence_behind_its_place():
+    place = Where("models/run.py", 7)
+    sentence = "f is lost, which #1 pull (models/run.py:6) computed."
+    assert Finding("lost", "info", "#2 gust", place, sentence).headline == (
+        "#2 gust, line 7: f is lost, which #1 pull (line 6) computed."
+    )
+    assert Finding("no-leaf", "warning", "", None, "nothing.", brief="{at}: nothing").headline == "nothing"
+
+
+def test_causes_come_before_what_follows_from_them():
+    slugs = ["overwritten-kept", "growing", "unread", "died", "not-finite", "what-is-new", "aliased"]
+    found = Findings([Finding(s, "info", "", None, "") for s in slugs])
+    assert [f.slug for f in found] == [
+        "not-finite", "died", "growing", "what-is-new", "aliased", "unread", "overwritten-kept",
+    ]  # fmt: skip
 
 
 def test_a_thread_of_a_grid_is_a_tuple():

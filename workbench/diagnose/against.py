@@ -14,7 +14,8 @@ import numpy as np
 
 from ..arrays.array import array
 from ..device import on_host
-from ..errors import KernelError, LaunchError, WorkbenchError
+from ..errors import KernelError, LaunchError, Where, WorkbenchError
+from ..kernels import ir
 from ..kernels.types import Struct
 from ..tapes.events import Event
 from ..tapes.jvp import passing
@@ -156,7 +157,11 @@ def _finding(n: int, here: _Run, there: _Run, numbers: str, arrays: tuple[str, .
     text += ". What it wrote is the same all the same." if quiet else "."
     names = arrays or tuple(dict.fromkeys(x.name for x in accesses(here.tape, event) if x.writes))
     severity = "info" if quiet else "warning"
-    return Finding("parted", severity, f"#{n} {event.label}", event.where, f"the runs part here: {text}", FIX, names)
+    inside = _other_lines(event, there.tape.events[n])
+    return Finding(
+        "parted", severity, f"#{n} {event.label}", event.where, f"the runs part here: {text}", FIX, names,
+        brief=f"the runs part {{at}}: {text.rstrip('.')}", inside=inside[0] if inside else None,
+    )  # fmt: skip
 
 
 def _causes(n: int, here: _Run, there: _Run) -> Iterator[str]:
@@ -168,6 +173,9 @@ def _causes(n: int, here: _Run, there: _Run) -> Iterator[str]:
         return
     if one.label == two.label:
         yield from _lines(one.command.program.function.source, two.command.program.function.source)
+    elif found := _other_lines(one, two):
+        ours, theirs = (f"line {w.line} `{w.text.strip()}`" for w in found)
+        yield f"{ours} here, {theirs} there"
     if one.command.plan.form.dims != two.command.plan.form.dims:
         yield f"dim is {_grid(one)} here, {_grid(two)} there"
     known = {leaf.name: a for leaf, a in zip(two.command.program.leaves, two.command.places, strict=True)}
@@ -184,6 +192,23 @@ def _causes(n: int, here: _Run, there: _Run) -> Iterator[str]:
         if (a.shape, a.dtype, here.met.get(a.allocation)) != (b.shape, b.dtype, there.met.get(b.allocation)):
             mine, yours = (f"{name_of(run.tape, x)} ({x.dtype} {x.shape})" for run, x in ((here, a), (there, b)))
             yield f"{leaf.name} is {mine} here, {yours} there"
+
+
+def _other_lines(one: Event, two: Event) -> tuple[Where, Where] | None:
+    """Where two kernels that may have different names differ in their statements, if each has the line of the other."""
+    if one.command is None or two.command is None or one.command.program is two.command.program:
+        return None
+    ours, theirs = (list(_statements(e)) for e in (one, two))
+    if len(ours) != len(theirs):
+        return None
+    pairs = zip(ours, theirs, strict=True)
+    return next(((a, b) for a, b in pairs if a.text.strip() != b.text.strip()), None)
+
+
+def _statements(event: Event) -> Iterator[Where]:
+    """The lines of a kernel in the order of the file, each once."""
+    found = {s.where.line: s.where for s in ir.walk(event.command.program.function.body) if s.where is not None}
+    yield from (found[line] for line in sorted(found))
 
 
 def _lines(one: str, two: str) -> Iterator[str]:

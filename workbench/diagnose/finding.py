@@ -17,6 +17,12 @@ from ..tables import html_table
 ENDS = ("died", "not-on-path", "detached")  # one place may end the gradients of several leaves
 SHOWN = 6  # arrays of one finding
 SEVERITIES = ("error", "warning", "info")
+ORDER = (  # of one severity: causes before what may follow from them, and what is ordinary last
+    "parted", "race", "not-finite", "adjoint-not-finite", "custom-rule", "unwritten-read", "stale-buffer", "wiped",
+    "overwritten-unread", "died", "cut", "saturated", "growing", "", "aliased", "kink", "not-on-path", "unread",
+    "overwritten-kept",
+)  # fmt: skip
+OVERFLOW = "it has grown beyond the largest number"
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,8 @@ class Finding:
     arrays    the names of the arrays that it is about.
     thread    the index of the thread, a tuple on a grid of several axes; None if it is about all of them.
     count     in how many launches it was found: `launch` is the first of them.
+    brief     the same in a few words, `{at}` for the place and `{arrays}` for the names; `headline` fills them in.
+    inside    the statement of the kernel that it is about, if `where` is the place of its launch.
     """
 
     slug: str
@@ -43,6 +51,8 @@ class Finding:
     arrays: tuple[str, ...] = ()
     thread: int | tuple[int, ...] | None = None
     count: int = 1
+    brief: str = ""
+    inside: Where | None = None
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES:
@@ -58,6 +68,15 @@ class Finding:
         """`and in 199 more launches`, if there are more."""
         rest = self.count - 1
         return f"and in {rest} more launch{'' if rest == 1 else 'es'}" if rest else ""
+
+    @property
+    def headline(self) -> str:
+        """One line: what was found, launch, thread and number of the line."""
+        line = f"line {self.line}" if self.line is not None else ""
+        at = ", ".join(filter(None, (self.launch, self._thread, line)))
+        said = _FILE.sub(r"(line \1)", self.brief or (f"{{at}}: {self.sentence}" if at else self.sentence))
+        filled = {"at": f"in {at}" if self.launch and not said.startswith("{at}") else at, "arrays": self.listed}
+        return " ".join(_BLANK.sub(lambda m: filled[m[1]], said).removeprefix(": ").split())
 
     def __str__(self) -> str:
         place = ", ".join(filter(None, (self.launch, self._thread, self.more)))
@@ -93,6 +112,8 @@ class Finding:
         )  # fmt: skip
 
 
+_FILE = re.compile(r"\([^()\s]*[/\\][^()\s]*:(\d+)\)")  # a place in the middle of a sentence
+_BLANK = re.compile(r"\{(at|arrays)\}")
 _NUMBER = re.compile(r"-?\d[\d.]*(?:e[+-]?\d+)?")
 
 
@@ -127,6 +148,12 @@ def _one_of(same: list[Finding]) -> Finding:
     return replace(same[0], arrays=arrays, count=sum(launches.values()))
 
 
+def _rank(f: Finding) -> tuple[int, float]:
+    slug = f.slug if f.slug in ORDER else ""
+    overflow = slug == "adjoint-not-finite" and OVERFLOW in f.sentence
+    return SEVERITIES.index(f.severity), ORDER.index("growing") + 0.5 if overflow else ORDER.index(slug)
+
+
 HEAD = ("finding", "launch", "thread", "line", "arrays", "what was found", "what to do")
 
 
@@ -134,7 +161,7 @@ class Findings(Sequence[Finding]):
     """The findings of one diagnosis, the worst first. `note` says what could not be looked at."""
 
     def __init__(self, found: Iterable[Finding], events: int = 0, note: str = ""):
-        self._found = tuple(sorted(found, key=lambda f: SEVERITIES.index(f.severity)))
+        self._found = tuple(sorted(found, key=_rank))
         self.events, self.note = events, note
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from ..kernels.ops import Row, memory, scalar, vectors
 from ..tables import bytes_text
 from ..tapes.events import Event
 from ..tapes.replay import keep_all
-from .finding import Finding
+from .finding import OVERFLOW, Finding
 from .first_nan import Birth, first_not_finite, first_not_finite_adjoint
 from .rule import Case, View, any_name, walk_and_look
 from .walk_record import Step, Trail
@@ -72,6 +72,7 @@ def _forward(case: Case, step: Step, earlier: list[str], why: str) -> Iterator[F
         yield Finding(
             "not-finite", "warning", title, step.event.where, f"{written} holds NaN or infinity, {came}.{doubt}",
             " or ".join(filter(None, (before, 'wb.Tape(keep="all")' if doubt or step.clouded else ""))), names,
+            brief=f"{written} holds NaN or infinity {{at}}, {came}",
         )  # fmt: skip
         return
 
@@ -80,7 +81,8 @@ def _forward(case: Case, step: Step, earlier: list[str], why: str) -> Iterator[F
 
     birth = case.inspect(step.event, look) if step.event.command else None
     assert birth is None or isinstance(birth, Birth)
-    yield _born(birth, step, f"the first NaN or infinity, in {', '.join(names)}, is born here", doubt, names)
+    text = f"the first NaN or infinity, in {', '.join(names)}, is born here"
+    yield _born(birth, step, text, doubt, names, "{arrays}")
 
 
 def backward_not_finite(case: Case, position: int) -> Iterator[Finding]:
@@ -105,7 +107,7 @@ def backward_not_finite(case: Case, position: int) -> Iterator[Finding]:
     birth = case.inspect(step.event, look) if step.event.command else None
     assert birth is None or isinstance(birth, Birth)
     text = f"the first NaN or infinity of the reverse pass, in the adjoint of {', '.join(names)}, is born here"
-    yield replace(_born(birth, step, text, "", names), slug="adjoint-not-finite")
+    yield replace(_born(birth, step, text, "", names, "the adjoint of {arrays}"), slug="adjoint-not-finite")
 
 
 _REMEDIES: dict[Row, str] = {
@@ -121,15 +123,18 @@ _REMEDIES: dict[Row, str] = {
 }  # fmt: skip
 
 
-def _born(birth: Birth | None, step: Step, text: str, doubt: str, names: tuple[str, ...]) -> Finding:
+def _born(birth: Birth | None, step: Step, text: str, doubt: str, names: tuple[str, ...], held: str) -> Finding:
     title = step.title
     if birth is None:
         why = f"by `{step.event.label}`" if step.event.command is None else UNSEEN
         sentence = f"{text}, {why}.{doubt}"
-        return Finding("not-finite", "warning", title, step.event.where, sentence, "", names)
-    sentence = f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`.{doubt}"
+        return Finding("not-finite", "warning", title, step.event.where, sentence, "", names,
+                       brief=f"NaN or infinity born {{at}}, in {held}")  # fmt: skip
+    grown = f": {OVERFLOW}" if birth.overflow else ""
+    sentence = f"{text}: in thread {birth.thread}, {birth.text}, in `{birth.row.name}`{grown}.{doubt}"
     return Finding("not-finite", "warning", title, birth.where or step.event.where, sentence,
-                   _REMEDIES.get(birth.row, "look at the operands of this line"), names, birth.thread)  # fmt: skip
+                   _REMEDIES.get(birth.row, "look at the operands of this line"), names, birth.thread,
+                   brief=f"{birth.what} born {{at}}: {birth.text} in {held}")  # fmt: skip
 
 
 FINITE = (not_finite,)

@@ -23,17 +23,23 @@ from ..tapes.naming import name_of
 from ..tapes.rerun import Enough, is_number, run_adjoint, run_primal
 from ..tapes.tape import Tape
 
+LARGE = 1e30  # an operand like this, and infinity: an overflow
 Threads = list[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class Birth:
-    """Statement and thread; `text` shows the operation with its numbers; `row` is the primal operation behind it."""
+    """Statement and thread; `text` shows the operation with its numbers; `row` is the primal operation behind it.
+
+    `what`: NaN or infinity. `overflow`: infinity, made of finite numbers that were too large.
+    """
 
     where: Where | None
     thread: Any
     text: str
     row: Row
+    what: str
+    overflow: bool
 
 
 class _Births:
@@ -42,7 +48,7 @@ class _Births:
     def __init__(self, function: ir.Function, targets: frozenset[str], called: dict[str, str]):
         self.targets, self.birth, self.called = targets, None, called
         self.thread: Any = None
-        self.bad: dict[ir.Value, tuple[ir.Stmt, str]] = {}
+        self.bad: dict[ir.Value, tuple[ir.Stmt, str, str, bool]] = {}
         self.pushes: dict[ir.Value, list[ir.Value]] = {}
         self.inits: dict[ir.Value, tuple[ir.Value, ...]] = {}
         for stmt in ir.walk(function.body):
@@ -58,7 +64,9 @@ class _Births:
             self.thread, self.bad = thread, {}
         for out in stmt.outs:
             if is_number(out) and out not in self.bad and not np.isfinite(values[out]).all():
-                self.bad[out] = stmt, _shown(stmt, values, self.called)  # in a loop: its first turn like this
+                what = "NaN" if np.isnan(values[out]).any() else "infinity"
+                large = what != "NaN" and any(is_number(a) and np.abs(values[a]).max() > LARGE for a in stmt.args)
+                self.bad[out] = stmt, _shown(stmt, values, self.called), what, large  # in a loop: its first turn
         if stmt.row.writes and ir.root(stmt.args[0]).name in self.targets:
             value = stmt.args[-1]
             if value in self.bad and not np.isfinite(values[value]).all():
@@ -73,10 +81,10 @@ class _Births:
             seen.add(value)
             last = self.bad.get(value, last)
             value = next((v for v in self.sources(value) if v in self.bad and v not in seen), value)
-        stmt, text = last
+        stmt, text, what, large = last
         primal = stmt.of or stmt
         thread = self.thread[0] if len(self.thread) == 1 else self.thread
-        return Birth(stmt.where or primal.where, thread, text, primal.row)
+        return Birth(stmt.where or primal.where, thread, text, primal.row, what, large)
 
     def sources(self, value: ir.Value) -> list[ir.Value]:
         """What a value was computed from; for a loop's parameter, its initial value and its turns' results."""

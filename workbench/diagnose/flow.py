@@ -125,7 +125,11 @@ def _died(step: Step, death: Death, name: str) -> Finding:
     return Finding(
         slug, severity, step.title, death.where or step.event.where,
         f"the gradient of {name} is zero everywhere: it ends here, because {death.reason}.", death.fix, (name,),
+        brief=f"the adjoint of {{arrays}} {_DYING.get(slug, 'dies')} {{at}}: {death.reason}",
     )  # fmt: skip
+
+
+_DYING = {"cancel": "cancels", "detached": "is meant to end"}
 
 
 def custom_rules(case: Case) -> Iterator[Finding]:
@@ -141,6 +145,7 @@ def custom_rules(case: Case) -> Iterator[Finding]:
             yield Finding(
                 "custom-rule", "warning", step.title, found.where or event.where, found.sentence,
                 f"{found.fix}; if it differs on purpose, ignore this", (found.argument,),
+                brief=f"{found.sentence.rstrip('.')}, called {{at}}" + _rule_line(found),
             )  # fmt: skip
         if isinstance(found, Disagreement):
             yield Finding(
@@ -150,6 +155,10 @@ def custom_rules(case: Case) -> Iterator[Finding]:
                 "every argument that matters must get its part in the func_grad; if it differs on purpose, ignore this",
                 (found.parameter,),
             )  # fmt: skip
+
+
+def _rule_line(found: WrongCall) -> str:
+    return f"; the func_grad is at line {found.rule.line}" if found.rule is not None else ""
 
 
 def cancelling(case: Case) -> Iterator[Finding]:
@@ -187,7 +196,9 @@ def kinks(case: Case) -> Iterator[Finding]:
             f"{number} of {seen.compared} comparisons in {seen.launches} launches are decided by rounding, in"
             f" `{stmt.row.name}` (for one, in thread {thread}): another backend or precision may decide otherwise,"
             " and the gradient jumps there.",
-            "compare gradients between backends where none is close, or use a smooth transition", thread=thread,
+            "compare gradients between backends where none is close, or use a smooth transition",
+            tuple(dict.fromkeys(x.name for x in case.step(event).accesses if x.writes)), thread,
+            brief=f"`{stmt.row.name}` is at its corner {{at}}: rounding decides, and the gradient jumps there",
         )  # fmt: skip
 
 

@@ -72,6 +72,8 @@ def growing(case: Case) -> Iterator[Finding]:
             + (f"; what they compute grows by {beside}." if beside else "."),
             "a smaller time step, damping, or fewer steps between seed and leaf",
             tuple(dict.fromkeys(x.name for x in first.came)),
+            brief=f"the adjoint explodes {{at}} and before: from {sizes[0]:.3g} to {sizes[-1]:.3g} at {last.title},"
+            f" by a factor of {worst.rate:.3g} a step",
         )  # fmt: skip
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from ast import literal_eval
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..arrays.allocation import Allocation
+from ..arrays.array import array
 from ..arrays.span import Span
-from ..errors import Where
+from ..errors import GradientError, KernelError, Where
 from ..tables import bytes_text
 from ..tapes.events import Event
 from ..tapes.host_sources import suspicion
@@ -48,6 +52,7 @@ def _shared(launch: str, where: Where | None, names: tuple[str, ...], sentence: 
     return Finding(
         "aliased", "info", launch, where, sentence,
         "separate arrays if this is not meant; the gradient is that of the shared memory either way", names,
+        brief="{arrays} share memory, which is written {at}",
     )  # fmt: skip
 
 
@@ -124,9 +129,20 @@ def supposed(case: Case) -> Iterator[Finding]:
 
 def refusals(case: Case) -> Iterator[Finding]:
     """What the walk refused, races among it."""
-    found = [] if case.trail.error is None else [refused(case.trail.error, title(case, case.trail.failed))]
-    found += [refused(error, title(case, event)) for error, event in case.trail.races]
+    found = [] if case.trail.error is None else [_refused(case, case.trail.error, case.trail.failed)]
+    found += [_refused(case, error, event) for error, event in case.trail.races]
     yield from dict.fromkeys(found)
+
+
+def _refused(case: Case, error: GradientError | KernelError, event: Event | None) -> Finding:
+    """An error as a finding, with the arrays and the thread that it speaks of."""
+    found, command = refused(error, title(case, event)), event.command if event is not None else None
+    said = set(re.findall(r"'([^']+)'", found.sentence))
+    pairs = zip(command.program.leaves, command.places, strict=True) if command is not None else ()
+    called = ((leaf.name, name_of(case.tape, a, leaf.name)) for leaf, a in pairs if isinstance(a, array))
+    names = tuple(dict.fromkeys(name for leaf, name in called if {leaf, name} & said))
+    thread = re.search(r"\bthreads? (\d+|\([\d, ]+\))", found.sentence)
+    return replace(found, arrays=names, thread=literal_eval(thread[1]) if thread else None)
 
 
 RECORD = (refusals, supposed, no_leaf, aliased, kept)

@@ -71,7 +71,7 @@ def refused(error: Exception, launch: str = "") -> Finding:
     """An error of the tape as a finding."""
     assert isinstance(error, GradientError | KernelError)
     sentence = " ".join(filter(None, (error.what, error.why)))
-    return Finding(error.slug, "error", launch, error.where, sentence, error.instead)
+    return Finding(error.slug, "error", launch, error.where, sentence, error.instead, brief=f"{{at}}: {error.what}")
 
 
 def any_name(tape: Tape, a: Allocation) -> str:

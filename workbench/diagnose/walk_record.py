@@ -117,7 +117,7 @@ class Trail:
         self.steps = [Step(e, accesses(tape, e), f"#{n} {e.label}") for n, e in enumerate(tape.events)]
         self.of = {s.event: s for s in self.steps}
         self.order = {e: n for n, e in enumerate(tape.events)}
-        self.lost: dict[Allocation, list[Span]] = {a: list(spans) for a, spans in tape.changed.items()}
+        self.lost: dict[Allocation, dict[Span, None]] = {a: dict.fromkeys(s) for a, s in tape.changed.items()}
         self.turns = Turns(self.steps)
         self.present: dict[Access, np.ndarray] = {}
         self.races: list[tuple[GradientError, Event]] = []
@@ -194,10 +194,11 @@ class Trail:
         """What is lost of the memory that this event found."""
         kept = [k.span for k in event.kept]
         for span in event.writes:
-            spans = self.lost.setdefault(span.allocation, [])
-            spans[:] = [s for s in spans if not any(k.contains(s) for k in kept)]
+            spans = self.lost.setdefault(span.allocation, {})
+            for back in [s for s in spans if any(k.contains(s) for k in kept)] if kept else ():
+                del spans[back]
             if not any(k.contains(span) for k in kept):
-                spans.append(span)
+                spans[span] = None
 
     def known(self, span: Span) -> bool:
         return all(s.overlaps(span) is False for s in self.lost.get(span.allocation, ()))
