@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...tables import bytes_text
+from .envelope import Scale, scale_of, sizes_of, state_of
 from .fold import Fold
 from .gather import Levels
 from .lanes import Adjoints, Block, Lane, cut_memory, pieces, rows_of, versions_of
@@ -54,6 +55,7 @@ LEVELS = {
     "flags": ("event", "bits"),
 }
 LOOKS = tuple(dict.fromkeys(ARROWS.values()))
+SAID = [level_text(AdjointLevel("", 0, 0, zero=k == 1, nan=k in (2, 4), inf=k > 2)) for k in range(len(STATES))]
 BITS = {flag: 1 << n for n, flag in enumerate(FLAGS)}
 LARGEST = float(np.finfo(np.float32).max)
 PIECES = 64  # of a lane, from which it is cut evenly
@@ -187,15 +189,16 @@ class Columns:
 
     # ---- the adjoint side
 
-    def levels(self, levels: Levels) -> tuple[dict[str, Any], bytes]:
-        """The adjoint side: meta and bytes."""
+    def levels(self, levels: Levels, scale: Scale | None = None) -> tuple[dict[str, Any], bytes]:
+        """The adjoint side: meta and bytes. `scale`: of thickness, if not the one that fits these levels."""
+        scale = scale_of_levels(levels) if scale is None else scale
         events = self.trace.events
         watched = {n for n, event in enumerate(events) if len(event.touches) <= TOUCHES}
         found = Adjoints(self.trace, self.cuts, levels.events, levels.seeds, watched)
         rows: Rows = {table: [] for table in LEVELS}
-        self._bars(found, rows)
+        self._bars(found, rows, scale)
         for n in sorted(watched):
-            for w, r, arrow in arrows_of(self.rows, events[n], n, found.flows):
+            for w, r, arrow in arrows_of(self.rows, events[n], n, found.flows, scale):
                 source, target = (self.lanes[events[n].touches[k].allocation] for k in (w, r))
                 rows["arrows"] += (n, source, target, LOOKS.index(arrow.look), arrow.y0, arrow.y1, arrow.size)
         for n, some in enumerate(levels.events):
@@ -205,10 +208,11 @@ class Columns:
             rows["flags"] += (n, BITS["died"])
         tables, data = packed(LEVELS, rows)
         text = ", ".join(clean(seed.text) for seed in levels.seeds)
-        said = [level_text(AdjointLevel("", 0, 0, zero=s == "zero", nan=s == "nan", inf=s == "inf")) for s in STATES]
-        return {"tables": tables, "seed": text, "said": said}, data
+        ticks = [[text, scale.part(tick)] for text, tick in zip(scale.texts, scale.ticks, strict=True)]
+        said = {"low": scale.low, "high": scale.high, "ticks": ticks}
+        return {"tables": tables, "seed": text, "said": SAID, "scale": said}, data
 
-    def _bars(self, found: Adjoints, rows: Rows) -> None:
+    def _bars(self, found: Adjoints, rows: Rows, scale: Scale) -> None:
         meets = set()
         for bar in found.bars:
             lane, number, level = self.rows[bar.allocation], self.lanes[bar.allocation], bar.level
@@ -216,9 +220,9 @@ class Columns:
                 for _, piece, mark in absent_marks(lane, bar, self.blocks[bar.allocation]):
                     rows["absent"] += (number, mark.y, mark.thick, piece.e0, piece.e1)
                 continue
-            mark = bar_mark(lane, bar, level)
+            mark = bar_mark(lane, bar, level, scale)
             rows["bars"] += (
-                number, *pieces(lane.cuts, bar.lo, bar.hi), STATES.index(mark.state), mark.y, mark.thick, mark.opacity,
+                number, *pieces(lane.cuts, bar.lo, bar.hi), state_of(level), mark.y, mark.thick, mark.opacity,
                 mark.sign, _held(level.max_abs), _held(level.l2), level.contributions, bar.e0, bar.e1,
             )  # fmt: skip
             place = bar.allocation, level.lo, level.hi, bar.e1
@@ -241,10 +245,17 @@ def _held(value: float) -> float:
     return min(value, LARGEST) if math.isfinite(value) else value
 
 
+def scale_of_levels(*sides: Levels) -> Scale:
+    """The scale of thickness that fits these levels: one for all that are to be compared."""
+    found = [level for side in sides for some in side.events for level in some]
+    found += [seed.level for side in sides for seed in side.seeds if seed.level is not None]
+    return scale_of(sizes_of(found))
+
+
 def levels_of(trace: Trace) -> Levels:
     """The adjoint side of a whole trace."""
     died = [n for n, event in enumerate(trace.events) if "died" in event.flags]
     return Levels([list(event.adjoint) for event in trace.events], list(trace.seeds), died)
 
 
-__all__ = ["Columns", "Levels", "Seed", "levels_of"]
+__all__ = ["Columns", "Levels", "Seed", "levels_of", "scale_of_levels"]

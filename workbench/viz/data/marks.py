@@ -6,26 +6,26 @@ nothing about them. y is measured like the tops of the lanes; `DRAWING` holds th
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...tables import bytes_text
+from .envelope import ALL, Envelope, Scale
 from .lanes import NAME_BUDGET, Bar, Block, Flow, Lane
 from .text import clean, fit, text_width
 from .trace import AdjointLevel, EventColumn, Kept, NameRange, TouchMark
 
 MOMENT = 3.0  # between an event and the versions and adjoints beside it
 SLOT = 9.0  # between two signs that would cover each other
-WORST, BEST = 3.0, -6.0  # log10 of the adjoints between which the thickness of a bar grows
 THIN, THICK, ZERO = 2.5, 14.0, 5.0
 FAINT, FULL = 0.45, 0.95  # opacities of bars
-STATES = ("value", "zero", "nan", "inf")
+STATES = ("value", "zero", "nan", "inf", "nan")  # by the numbers of `envelope`: the last one is NaN and Inf
 ARROWS = {"value": "arrow", "zero": "arrow dead", "nan": "arrow ill", "inf": "arrow ill", "cut": "arrow cut"}
 CROWD = 3  # arrows of an event from which they are thinner
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+WEDGE = 280.0  # width of the scale in the legend
 CHIP_ROOM, NOTE_ROOM, EDGE = 182.0, 194.0, 180.0
 
 
@@ -48,13 +48,13 @@ LABEL_FIRST, LABEL, LABEL_ROOM = 9.0, 21.0, 26.0  # indents of the text of a ver
 DRAWING = {
     "moment": MOMENT, "slot": SLOT, "kept": KEPT_DX, "meet": MEET_DX, "arrow": [ARROW_FROM, ARROW_TO],
     "bend": [BEND_MOST, BEND, BEND_END], "label": [LABEL_FIRST, LABEL, LABEL_ROOM],
-    "signs": [[how, *sign] for how, sign in SIGNS.items()],
+    "signs": [[how, *sign] for how, sign in SIGNS.items()], "thick": [THIN, THICK, ZERO], "wedge": WEDGE,
 }  # fmt: skip
 
 LEGEND = {
     "read": "read", "write": "write", "accumulate": "accumulate", "kept": "kept",
-    "value": f"1e{BEST:.0f} … 1e{WORST:.0f}", "zero": "exactly 0", "nan": "NaN", "inf": "Inf", "absent": "no adjoint",
-    "cut": "cut",
+    "zero": "exactly 0", "nan": "NaN", "inf": "Inf",
+    "absent": "no adjoint", "cut": "cut", "scale": "|adjoint|", "band": "many: smallest to largest",
 }  # fmt: skip
 
 
@@ -214,23 +214,73 @@ def _free(start: float, top: float, bottom: float, taken: list[tuple[float, floa
 # ---- adjoints
 
 
-def thickness(level: AdjointLevel) -> float:
-    """2.5 to 14: log10 of the largest adjoint, clamped to 1e-6 .. 1e3, so that two pictures compare."""
+def thickness(level: AdjointLevel, scale: Scale = ALL) -> float:
+    """2.5 to 14: log10 of the largest adjoint on the scale of the tape."""
     if level.state != "value":
         return THICK if level.state in ("nan", "inf") else ZERO
-    size = math.log10(level.max_abs) if level.max_abs > 0 else BEST
-    return THIN + (THICK - THIN) * (min(max(size, BEST), WORST) - BEST) / (WORST - BEST)
+    return thick(level.max_abs, scale)
 
 
-def bar_mark(lane: Lane, bar: Bar, level: AdjointLevel) -> BarMark:
+def thick(size: float, scale: Scale) -> float:
+    return THIN + (THICK - THIN) * scale.part(size)
+
+
+def bar_mark(lane: Lane, bar: Bar, level: AdjointLevel, scale: Scale = ALL) -> BarMark:
     y, tall = lane.adjoint_span(bar.lo, bar.hi)
-    state, full = level.state, thickness(level)
-    thick = min(full, max(tall - 2, 2.0))
+    state, full = level.state, thickness(level, scale)
+    thin = min(full, max(tall - 2, 2.0))
     if state in ("nan", "inf"):
-        thick = max(thick, min(6.0, tall))
-        return BarMark(state, y + tall / 2, thick, FULL, min(4.0, thick / 2 - 1))
+        thin = max(thin, min(6.0, tall))
+        return BarMark(state, y + tall / 2, thin, FULL, min(4.0, thin / 2 - 1))
     faint = round(0.5 + 0.045 * (full - 4), 2) if state == "value" else FULL
-    return BarMark(state, y + tall / 2, thick, min(max(faint, FAINT), FULL))
+    return BarMark(state, y + tall / 2, thin, min(max(faint, FAINT), FULL))
+
+
+class Strip(NamedTuple):
+    """A part of a strip: stretches [first, last) that look the same."""
+
+    look: str
+    first: int
+    last: int
+    thick: float
+
+
+def strip_marks(found: Envelope, scale: Scale) -> list[Strip]:
+    """What is drawn of many events: per stretch a light band as thick as its largest adjoint, in it a full one as thick
+    as its smallest, or the sign of exact zeros if any is; black where anything is NaN or infinite."""
+    marks: list[Strip] = []
+    layers: dict[str, list[tuple[str, float]]] = {"band": [], "core": []}
+    for k in range(len(found.most)):
+        one = found.at(k)
+        band, core = _strip(one, scale)
+        layers["band"].append(band)
+        layers["core"].append(core)
+    for parts in layers.values():
+        for first, last in _runs(parts):
+            look, wide = parts[first]
+            if look:
+                marks.append(Strip(look, first, last, wide))
+    return marks
+
+
+def _strip(one: Envelope, scale: Scale) -> tuple[tuple[str, float], tuple[str, float]]:
+    state, nothing = one.state, ("", 0.0)
+    if state in ("nan", "inf"):
+        return nothing, (f"bar {state}", THICK)
+    if state == "absent":
+        return nothing, nothing
+    band = ("band", round(thick(float(one.most), scale), 2)) if state == "value" else nothing
+    if one.zero:
+        return band, ("bar zero", ZERO)
+    return band, ("bar value", round(thick(float(one.least), scale), 2))
+
+
+def _runs(parts: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    start = 0
+    for n in range(1, len(parts) + 1):
+        if n == len(parts) or parts[n] != parts[start]:
+            yield start, n
+            start = n
 
 
 def absent_marks(lane: Lane, bar: Bar, blocks: Sequence[Block]) -> Iterator[tuple[int, Block, BarMark]]:
@@ -257,7 +307,11 @@ def meet_mark(lane: Lane, level: AdjointLevel) -> Meet:
 
 
 def arrows_of(
-    lanes: Mapping[str, Lane], event: EventColumn, position: int, flows: Mapping[tuple[int, int], Flow]
+    lanes: Mapping[str, Lane],
+    event: EventColumn,
+    position: int,
+    flows: Mapping[tuple[int, int], Flow],
+    scale: Scale = ALL,
 ) -> Iterator[tuple[int, int, Arrow]]:
     """(written touch, read touch, arrow) wherever an adjoint came in and something was there to receive it.
 
@@ -279,7 +333,7 @@ def arrows_of(
         if cut or before is None:
             yield w, r, Arrow(ARROWS["cut"], y0, y0 + 0.6 * (y1 - y0), 1.8)
             continue
-        size = 1.4 + 0.14 * thickness(before) if before.state == "value" else 1.8
+        size = 1.4 + 0.14 * thickness(before, scale) if before.state == "value" else 1.8
         yield w, r, Arrow(ARROWS[before.state], y0, y1, round(size * crowd, 2))
 
 

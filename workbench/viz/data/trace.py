@@ -219,7 +219,7 @@ def join_levels(levels: Sequence[AdjointLevel]) -> AdjointLevel | None:
         min(level.lo for level in levels),
         max(level.hi for level in levels),
         max((level.max_abs for level in levels if not math.isnan(level.max_abs)), default=math.nan),
-        math.hypot(*(level.l2 for level in levels)),
+        MIXED if any(level.mixed for level in levels) else math.hypot(*(level.l2 for level in levels)),
         any(level.nan for level in levels),
         any(level.inf for level in levels),
         all(level.zero for level in levels),

@@ -9,8 +9,9 @@ import { listenToPicture } from "./keys.js";
 import { decodeLevels, tallies, unitOf } from "./lanes.js";
 import { listenToMap, paintFrame, paintMap } from "./overview.js";
 import { pageOf } from "./page.js";
+import { drawLegend, drawScale } from "./legend.js";
 import { moveCursor, paint } from "./paint.js";
-import { drawLegend, panelsOf } from "./panels.js";
+import { panelsOf } from "./panels.js";
 import { stateOf } from "./state.js";
 import { fillTable, tableOf } from "./table.js";
 import { look } from "./window.js";
@@ -62,6 +63,7 @@ function takeLevels(v) {
   v.sums = tallies(v.tape, v.levels);
   v.seedText.textContent = lm?.seed ? `seed  ${lm.seed}` : v.levels ? "" : "no adjoint yet";
   v.seedText.title = lm?.seed ?? "";
+  drawScale(v);
   arrange(v);
   paintMap(v);
   v.draw();

@@ -30,7 +30,7 @@ from ...diagnose import diagnose
 from ...errors import GradientError
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
-from ..data.columns import Columns, Levels, levels_of
+from ..data.columns import Columns, Levels, levels_of, scale_of_levels
 from ..data.fold import folds
 from ..data.gather import gather, levels, structure
 from ..data.snapshot import Moments, frame_of, full_shape, is_viewable, picture, reduced
@@ -52,9 +52,9 @@ SHARED_COLOURS = (  # the others follow the theme of the page
     "cursor", "absent",
 )  # fmt: skip
 SCRIPTS = (  # a file imports from those before it
-    "elements.js", "heat.js", "lanes.js", "ask.js", "state.js", "window.js", "words.js", "search.js", "page.js",
-    "heads.js", "compose.js", "paint.js", "overview.js", "findings.js", "table.js", "keys.js",
-    "section.js", "heat_panel.js", "ledger_panel.js", "scope_panel.js", "panels.js", "view.js",
+    "elements.js", "heat.js", "lanes.js", "envelope.js", "ask.js", "state.js", "window.js", "words.js", "search.js",
+    "page.js", "heads.js", "compose.js", "paint.js", "overview.js", "findings.js", "table.js", "keys.js",
+    "section.js", "heat_panel.js", "ledger_panel.js", "scope_panel.js", "panels.js", "legend.js", "view.js",
 )  # fmt: skip
 
 
@@ -282,10 +282,13 @@ class View(anywidget.AnyWidget):
     def set_levels(self, given: Levels | Trace | None, compare: Levels | Trace | None = None, text: str = "") -> None:
         """Draw the adjoint side of another walk (None: leave it), and that of a second one below it, to compare."""
         found: dict[str, Any] = {}
-        for name, side in (("levels", given), ("other", compare)):
-            if side is not None:
-                side = levels_of(side) if isinstance(side, Trace) else side
-                found[f"{name}_meta"], found[name] = self._columns.levels(side)
+        sides = {
+            name: levels_of(side) if isinstance(side, Trace) else side
+            for name, side in (("levels", given), ("other", compare)) if side is not None
+        }  # fmt: skip
+        scale = scale_of_levels(*sides.values()) if len(sides) == 2 else None
+        for name, side in sides.items():
+            found[f"{name}_meta"], found[name] = self._columns.levels(side, scale)
         if compare is None:
             found |= {"other_meta": {}, "other": b""}
         self._give(found, text)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ..data.envelope import ALL, Scale, scale_of, sizes_of
 from ..data.lanes import Adjoints, Bar, Block, Flow, Lane, cut_memory, rows_of, versions_of
 from ..data.marks import MOMENT
 from ..data.trace import AllocationTrack, EventColumn, Trace
@@ -73,6 +74,7 @@ class Layout:
     blocks: list[PlacedBlock] = field(default_factory=list)
     bars: list[PlacedBar] = field(default_factory=list)
     flows: dict[tuple[int, int], Flow] = field(default_factory=dict)
+    scale: Scale = ALL
 
 
 def visible(trace: Trace, budget: int = MARK_BUDGET) -> tuple[int, int]:
@@ -140,6 +142,7 @@ def arrange(
         right,
         right + RIGHT,
         bottom,
+        scale=_scale(trace),
     )
     levels = [event.adjoint for event in trace.events]
     found = Adjoints(trace, cuts, levels, trace.seeds, {position for position, _ in shown})
@@ -147,6 +150,12 @@ def arrange(
     layout.bars.extend(_place(layout, PlacedBar, found.bars))
     layout.flows.update(found.flows)
     return layout
+
+
+def _scale(trace: Trace) -> Scale:
+    """The scale of thickness that fits every adjoint of the trace, drawn or not."""
+    levels = [level for event in trace.events for level in event.adjoint]
+    return scale_of(sizes_of([*levels, *(seed.level for seed in trace.seeds if seed.level is not None)]))
 
 
 def place_columns(

@@ -28,6 +28,9 @@ from ..data.marks import (
     MOMENT,
     SIGNS,
     SLOT,
+    THICK,
+    THIN,
+    WEDGE,
     Arrow,
     absent_marks,
     arrows_of,
@@ -120,7 +123,7 @@ def draw(trace: Trace, budget: int = MARK_BUDGET) -> Scene:
     tall = min(widest, PITCH_MAX) + 16 if turned else 26
     flagged = any(event_flags(event) & BADGES.keys() for event in trace.events)
     layout = arrange(trace, shown, widest, boxes + tall + (28 if flagged else 14))
-    scene = Scene(layout.width, layout.bottom + 46, sentence(trace))
+    scene = Scene(layout.width, layout.bottom + 76, sentence(trace))
     _title(scene, layout)
     _header(scene, layout, boxes, tall, turned)
     _lanes(scene, layout)
@@ -320,7 +323,7 @@ def _adjoints(scene: Scene, layout: Layout) -> None:
 
 def _bar(scene: Scene, layout: Layout, bar: PlacedBar, level: AdjointLevel, key: str) -> None:
     lane = layout.lanes[bar.allocation]
-    mark, wide = bar_mark(lane, bar, level), bar.x1 - bar.x0
+    mark, wide = bar_mark(lane, bar, level, layout.scale), bar.x1 - bar.x0
     title = _bar_title(layout, lane, bar, level)
     scene.add("rect", key, mark.look, bar.x0, mark.y - mark.thick / 2, wide, mark.thick, radius=mark.thick / 2,
               title=title, opacity=mark.opacity)  # fmt: skip
@@ -358,7 +361,7 @@ def _glyph(scene: Scene, key: str, state: str, x: float, y: float, r: float, tit
 
 def _arrows(scene: Scene, layout: Layout) -> None:
     for column in layout.columns:
-        for w, r, arrow in arrows_of(layout.lanes, column.event, column.position, layout.flows):
+        for w, r, arrow in arrows_of(layout.lanes, column.event, column.position, layout.flows, layout.scale):
             _arrow(scene, layout, column, w, r, arrow)
 
 
@@ -458,12 +461,32 @@ def _cursor(scene: Scene, layout: Layout, top: float, tall: float) -> None:
 
 
 def _legend(scene: Scene, layout: Layout) -> None:
-    """One line that names every sign."""
+    """A line that names every sign, and the scale of thickness with its numbers."""
     y, x = layout.bottom + 29, MARGIN + 4
     for key, text in LEGEND.items():
-        x = _legend_sign(scene, key, x, y)
-        scene.label(f"legend-{key}-label", "faint", x, y + 3.5, text, 10)
-        x += text_width(text, 10) + 14
+        if key not in ("scale", "band"):
+            x = _legend_text(scene, key, text, _legend_sign(scene, key, x, y), y)
+    x, y = MARGIN + 4, y + 24
+    scene.label("legend-scale-label", "faint", x, y + 3.5, LEGEND["scale"], 10)
+    x += text_width(LEGEND["scale"], 10) + 14
+    scene.add("path", "legend-scale", "wedge", path=_wedge(x, y))
+    for n, (tick, text) in enumerate(zip(layout.scale.ticks, layout.scale.texts, strict=True)):
+        at = x + WEDGE * layout.scale.part(tick)
+        scene.label(f"legend-scale-{n}", "faint", at, y + 17, text, 9, anchor="middle")
+    x += WEDGE + 34
+    scene.add("rect", "legend-band", "band", x, y - 6, 28, 12)
+    scene.add("rect", "legend-band-core", "bar value", x, y - 2, 28, 4)
+    _legend_text(scene, "band", LEGEND["band"], x + 34, y)
+
+
+def _wedge(x: float, y: float) -> str:
+    """As thick at each place as an adjoint of that size is drawn."""
+    return f"M{x} {y - THIN / 2}L{x + WEDGE} {y - THICK / 2}V{y + THICK / 2}L{x} {y + THIN / 2}Z"
+
+
+def _legend_text(scene: Scene, key: str, text: str, x: float, y: float) -> float:
+    scene.label(f"legend-{key}-label", "faint", x, y + 3.5, text, 10)
+    return x + text_width(text, 10) + 14
 
 
 def _legend_sign(scene: Scene, key: str, x: float, y: float) -> float:
@@ -475,9 +498,6 @@ def _legend_sign(scene: Scene, key: str, x: float, y: float) -> float:
         kind = {"read": "circle", "write": "square", "accumulate": "diamond"}[key]
         r = 5 if key == "accumulate" else 4
         scene.add(kind, name, key, x - r, y - r, 2 * r, 2 * r)
-    elif key == "value":
-        path = f"M{x} {y - 1}L{x + 34} {y - 6}V{y + 6}L{x} {y + 1}Z"
-        scene.add("path", name, "wedge", path=path)
     elif key == "cut":
         scene.add("path", name, "arrow cut", path=f"M{x} {y}H{x + 26}", size=1.8)
     elif key == "absent":
@@ -487,4 +507,4 @@ def _legend_sign(scene: Scene, key: str, x: float, y: float) -> float:
         scene.add("rect", name, f"bar {key}", x, y - tall / 2, 28, tall, radius=tall / 2)
         if key != "zero":
             _glyph(scene, f"{name}-sign", key, x + 14, y, 3.5, "")
-    return x + (10 if key in ("read", "write", "accumulate", "kept") else 40 if key == "value" else 34)
+    return x + (10 if key in ("read", "write", "accumulate", "kept") else 34)

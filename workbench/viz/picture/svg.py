@@ -38,7 +38,8 @@ RULES = """
 .read{{fill:{ground};stroke:{read};stroke-width:2}} .write{{fill:{write};stroke:{ground}}}
 .accumulate{{fill:{accumulate};stroke:{ground}}}
 .kept{{fill:none;stroke:{kept};stroke-width:2;stroke-linecap:round;stroke-linejoin:round}}
-.bar,.wedge{{fill:{hot}}} .bar.zero{{fill:none;stroke:{hot};stroke-width:1.3;stroke-dasharray:1.5 2.5}}
+.bar,.wedge,.band{{fill:{hot}}} .band{{opacity:.42}}
+.bar.zero{{fill:none;stroke:{hot};stroke-width:1.3;stroke-dasharray:1.5 2.5}}
 .bar.nan,.bar.inf{{fill:{ill};stroke:{sign};stroke-width:1}} .sign{{fill:none;stroke:{sign};stroke-width:1.8}}
 .sign.inf{{stroke:#ffffff;stroke-width:1.6}} .absent{{fill:url(#wb-absent)}} .absentline{{stroke:{absent}}}
 .arrow{{fill:none;stroke:{hot};opacity:.8}} .arrow.dead{{stroke-dasharray:1.5 3}} .arrow.ill{{stroke:{sign};opacity:1}}

@@ -1,0 +1,87 @@
+// @ts-check
+// What a stretch of the tape holds on a lane: workbench/viz/data/envelope.py and the strips of marks.py, in the page,
+// where stretches change with the zoom. Pure: no document, no widget.
+import { short } from "./elements.js";
+import { lower } from "./lanes.js";
+
+export const [VALUE, ZERO, NAN, INF, ABSENT, BOUND] = [1, 2, 4, 8, 16, 32];
+const OF_STATE = [VALUE, ZERO, NAN, INF, NAN | INF];
+
+/** The edges of at most `most` stretches of equal length that events [a, b) are cut into.
+ * @param {number} a @param {number} b @param {number} most */
+export function stretches(a, b, most) {
+  const count = Math.max(Math.min(b - a, Math.floor(most)), 1);
+  return Array.from({ length: count + 1 }, (_, k) => a + Math.floor((k * (b - a)) / count));
+}
+
+/** Per stretch [edges[k], edges[k + 1]] the largest and the smallest adjoint of a lane, what there is (bits), and the
+ * moment at which the reverse pass first had what is ill.
+ * @param {import("./lanes.js").Levels} side @param {number} lane @param {number} pieces @param {number[]} edges */
+export function envelopes({ bars, barsOn }, lane, pieces, edges) {
+  const n = edges.length - 1, most = new Float64Array(n), least = new Float64Array(n).fill(Infinity), has = new Uint8Array(n);
+  const illAt = new Int32Array(n).fill(-1), cover = new Float64Array(n), end = barsOn.start[lane + 1];
+  let k = lower(barsOn.start[lane], end, (m) => -bars.e0[barsOn.rows[m]], 1 - edges[n]); // later bars stand before
+  for (; k < end; k++) {
+    const bar = barsOn.rows[k], e0 = bars.e0[bar] + 1, e1 = bars.e1[bar], size = bars.max[bar], bits = OF_STATE[bars.state[bar]] | (bars.l2[bar] < 0 ? BOUND : 0);
+    if (e1 < edges[0]) { if (pieces === 1) break; continue; }
+    for (let j = lower(0, n, (m) => edges[m + 1], e0); j < n && edges[j] <= e1; j++) {
+      has[j] |= bits;
+      cover[j] += (bars.last[bar] - bars.first[bar]) * (Math.min(e1, edges[j + 1]) - Math.max(e0, edges[j]) + 1);
+      if (size > 0 && Number.isFinite(size)) {
+        most[j] = Math.max(most[j], size);
+        if (bits & VALUE) least[j] = Math.min(least[j], size);
+      }
+      if (bits & (NAN | INF)) illAt[j] = Math.max(illAt[j], e1);
+    }
+  }
+  for (let j = 0; j < n; j++) {
+    if (cover[j] < pieces * (edges[j + 1] - edges[j] + 1)) has[j] |= ABSENT;
+    if (least[j] === Infinity) least[j] = 0;
+  }
+  return { most, least, has, illAt };
+}
+
+/** @typedef {ReturnType<typeof envelopes>} Envelope */
+
+/** How thick a size is drawn. @param {number} size @param {{low: number, high: number}} scale @param {number[]} thick */
+export function thickOf(size, scale, [thin, full]) {
+  const part = size > 0 ? Math.min(Math.max((Math.log10(size) - scale.low) / (scale.high - scale.low), 0), 1) : 0;
+  return thin + (full - thin) * part;
+}
+
+/** What is drawn of many events, as `strip_marks` of marks.py. @param {Envelope} found @param {any} scale @param {number[]} thick */
+export function stripMarks(found, scale, thick) {
+  /** @type {any[][]} */ const bands = [], cores = [], size = (/** @type {number} */ s) => Math.round(thickOf(s, scale, thick) * 100) / 100;
+  for (let k = 0; k < found.has.length; k++) {
+    const has = found.has[k], ill = has & NAN ? "bar nan" : has & INF ? "bar inf" : "";
+    bands.push(!ill && has & VALUE ? ["band", size(found.most[k])] : ["", 0]);
+    cores.push(ill ? [ill, thick[1]] : has & ZERO ? ["bar zero", thick[2]] : has & VALUE ? ["bar value", size(found.least[k])] : ["", 0]);
+  }
+  return [...runsOf(bands), ...runsOf(cores)];
+}
+
+/** Neighbours that look the same as [look, first, last, thick]. @param {any[][]} parts */
+function runsOf(parts) {
+  const out = [];
+  for (let k = 0, start = 0; k < parts.length; k++) {
+    if (k + 1 < parts.length && parts[k + 1][0] === parts[start][0] && parts[k + 1][1] === parts[start][1]) continue;
+    if (parts[start][0]) out.push([parts[start][0], start, k + 1, parts[start][1]]);
+    start = k + 1;
+  }
+  return out;
+}
+
+/** One stretch in words, as `envelope_text` of envelope.py. @param {Envelope} found @param {number} k
+ * @param {(moment: number) => string} place @param {string} [within] */
+export function envelopeText(found, k, place, within = "") {
+  const has = found.has[k], most = short(found.most[k], 3), said = within && ` in ${within}`, bound = has & BOUND ? "≤ " : "";
+  if (has & (NAN | INF)) {
+    const names = [has & NAN ? "NaN" : "", has & INF ? "Inf" : ""].filter(Boolean).join(" and ");
+    return `${names} first in ${place(found.illAt[k])}${found.most[k] > 0 ? `, finite ones ${bound}${most}` : ""}${said}`;
+  }
+  if (has & VALUE) {
+    const least = has & (ZERO | BOUND) ? "0" : short(found.least[k], 3);
+    return least === most ? most + said : `${least} to ${bound}${most}${said}`;
+  }
+  return has & ZERO ? (has & ABSENT ? `0 or none${said}` : "0 exactly") : "none";
+}
