@@ -204,7 +204,7 @@ def test_a_frame_shows_every_number_of_its_plane_once(shape):
     seen = plane[plane > 0]
     index = tuple(slice(None) if axis in frame.axes else frame.fixed[axis] for axis in range(len(shape)))
     assert sorted(seen) == sorted(np.asarray(values[index]).reshape(-1))
-    assert max(reduced(plane, frame.block).shape) <= 96
+    assert max(reduced(plane, frame.block).shape) <= 128
 
 
 def test_a_block_shows_its_largest_number_with_its_sign_and_nan_wins():

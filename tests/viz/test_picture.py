@@ -12,7 +12,7 @@ import pytest
 import viz_samples as samples
 
 from workbench.viz.data import lanes
-from workbench.viz.data.marks import thickness
+from workbench.viz.data.marks import DARK, LIGHT, thickness
 from workbench.viz.data.text import clean, clean_lines, fit, text_width
 from workbench.viz.data.trace import (
     AdjointLevel,
@@ -29,7 +29,7 @@ from workbench.viz.picture import layout as layout_module
 from workbench.viz.picture.figure import TapeFigure
 from workbench.viz.picture.layout import arrange, both_ends
 from workbench.viz.picture.scene import Mark, Scene, draw
-from workbench.viz.picture.svg import DARK, LIGHT, render
+from workbench.viz.picture.svg import render
 from workbench.viz.picture.table import event_rows, table
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -481,26 +481,6 @@ def test_auto_holds_both_themes_and_the_others_one() -> None:
     assert DARK["ground"] in dark and LIGHT["tint"] not in dark and DARK["tint"] in auto
     with pytest.raises(ValueError, match="auto"):
         render(scene, "sepia")
-
-
-@pytest.mark.parametrize("palette", [LIGHT, DARK])
-def test_colours_stand_out_from_the_ground(palette: dict[str, str]) -> None:
-    for key in ("read", "write", "accumulate", "kept", "hot", "cursor", "version", "absent"):
-        assert contrast(palette[key], palette["ground"]) >= 2.9, key
-    for key in ("ink", "muted", "hottext", "note"):
-        assert contrast(palette[key], palette["ground"]) >= 4.5, key
-
-
-def contrast(a: str, b: str) -> float:
-    """WCAG 2 contrast ratio."""
-
-    def luminance(colour: str) -> float:
-        parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-        r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_text_that_has_no_room_is_shortened() -> None:

@@ -1,4 +1,4 @@
-"""How what lies on the lanes looks: its class, height, thickness, sign and text. Only x is left to whoever draws it.
+"""How what lies on the lanes looks: class, colour, height, thickness, sign and text. Only x is left to whoever draws.
 
 The static picture (`picture/scene`) and the live view (`live/*.js`, by way of `columns`) draw these marks and decide
 nothing about them. y is measured like the tops of the lanes; `DRAWING` holds the distances that both keep from events.
@@ -20,13 +20,58 @@ from .trace import AdjointLevel, EventColumn, Kept, NameRange, TouchMark
 MOMENT = 3.0  # between an event and the versions and adjoints beside it
 SLOT = 9.0  # between two signs that would cover each other
 THIN, THICK, ZERO = 2.5, 14.0, 5.0
-FAINT, FULL = 0.45, 0.95  # opacities of bars
+FAINT, FULL = 0.88, 0.95  # opacities of bars: a faint one still stands out from the ground
 STATES = ("value", "zero", "nan", "inf", "nan")  # by the numbers of `envelope`: the last one is NaN and Inf
 ARROWS = {"value": "arrow", "zero": "arrow dead", "nan": "arrow ill", "inf": "arrow ill", "cut": "arrow cut"}
 CROWD = 3  # arrows of an event from which they are thinner
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 WEDGE = 280.0  # width of the scale in the legend
 CHIP_ROOM, NOTE_ROOM, EDGE = 182.0, 194.0, 180.0
+
+
+class Colour(NamedTuple):
+    """What one colour means in every picture and panel: its shades on a light and on a dark ground, and its shapes."""
+
+    light: str
+    dark: str
+    says: str
+    shapes: str
+
+
+COLOURS = {  # after Okabe and Ito, darker or lighter where the ground asks for it; `shapes` say the same without one
+    "value": Colour("#0072B2", "#3FA2E0", "values: versions, reads, writes, kept bytes", "band, circle, square, arrow"),
+    "hot": Colour("#D55E00", "#E8762C", "adjoints", "rounded track, curved arrow"),
+    "twin": Colour("#3D454E", "#5F6871", "the other of two: a run, or differences", "second track, outline, tick"),
+    "plus": Colour("#007A59", "#009E73", "a number above 0", "upwards, to the right"),
+    "minus": Colour("#CC79A7", "#E6A6C8", "a number below 0", "downwards, to the left, with a dash"),
+    "bad": Colour("#C0189B", "#FF7AE4", "something is wrong: NaN, Inf, findings, errors", "cross on black, triangle"),
+    "cursor": Colour("#15191E", "#FFFFFF", "what is chosen: a moment, a cell, a row", "line, frame"),
+}
+SIDE_BY_SIDE = (  # what may be seen at once in one picture, and is told apart by colour
+    ("value", "hot", "twin", "bad", "cursor"),  # lanes
+    ("plus", "minus", "bad", "cursor"),  # the cells of a heat-map
+    ("plus", "minus", "twin"),  # the bars of a row
+)
+_GROUND = {  # what has no meaning of its own: grounds, lines and texts
+    "ground": ("#ffffff", "#0d1117"), "ink": ("#1f2328", "#e6edf3"), "muted": ("#59636e", "#9198a1"),
+    "line": ("#d0d7de", "#30363d"), "box": ("#f6f8fa", "#161b22"), "blank": ("#ffffff", "#161b22"),
+    "tint": ("#d8e5f7", "#17304f"), "hottext": ("#a04d00", "#f0a25c"), "now": ("#fff1e5", "#3a2412"),
+    "note": ("#0550ae", "#58a6ff"), "shared": ("#ddf4ff", "#0c2d4d"), "stripe": ("#54aeff", "#2f81c7"),
+    "ill": ("#000000", "#000000"), "sign": ("#ff7ae4", "#ff7ae4"), "absent": ("#838b95", "#7d8590"),
+}  # fmt: skip
+LIGHT = {name: pair[0] for name, pair in _GROUND.items()} | {name: one.light for name, one in COLOURS.items()}
+DARK = {name: pair[1] for name, pair in _GROUND.items()} | {name: one.dark for name, one in COLOURS.items()}
+
+
+def scale_marks(least: float, most: float) -> list[tuple[float, float]]:
+    """The numbers beside a colour bar, as (place from 0 to 1, number): colours grow with the root of the size.
+
+    `least`, `most`: of the finite numbers shown. A side without numbers is left out."""
+    size = max(abs(least), abs(most))
+    first = -1 if least < 0 else 0
+    last = 1 if most > 0 or first == 0 else 0
+    shades = [k / 2 for k in range(2 * first, 2 * last + 1)]
+    return [((s - first) / (last - first), math.copysign(size * s * s, s) if s else 0.0) for s in shades]
 
 
 class Sign(NamedTuple):
@@ -232,8 +277,8 @@ def bar_mark(lane: Lane, bar: Bar, level: AdjointLevel, scale: Scale = ALL) -> B
     if state in ("nan", "inf"):
         thin = max(thin, min(6.0, tall))
         return BarMark(state, y + tall / 2, thin, FULL, min(4.0, thin / 2 - 1))
-    faint = round(0.5 + 0.045 * (full - 4), 2) if state == "value" else FULL
-    return BarMark(state, y + tall / 2, thin, min(max(faint, FAINT), FULL))
+    faint = round(FAINT + (FULL - FAINT) * (full - THIN) / (THICK - THIN), 2) if state == "value" else FULL
+    return BarMark(state, y + tall / 2, thin, faint)
 
 
 class Strip(NamedTuple):

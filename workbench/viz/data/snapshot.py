@@ -23,7 +23,7 @@ from ...kernels.types import Struct, is_float
 from ...tapes.events import Event, checksum_of
 from ...tapes.tape import Tape
 
-SIDE = 96  # cells of a heat-map, each way
+SIDE = 128  # cells of a heat-map, each way
 STRIP = 96  # numbers of a row that is not broken
 PICTURES = 1 << 25  # bytes of the pictures of one walk
 

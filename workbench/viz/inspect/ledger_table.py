@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import Where
 from ...tables import aligned, html_table
+from ..data.marks import LIGHT
 from ..data.text import clean, json_number, json_place
 
 LISTED, LAST = 200, 20  # rows of a table, of these the last ones
@@ -124,13 +125,20 @@ class Ledger:
         axes, start = figure.add_subplot(), 0.0
         for k, (_, value) in enumerate(bars):
             value = value if math.isfinite(value) else 0.0
-            axes.barh(k, value, left=start, height=0.7, color="#3b6ea8" if value >= 0 else "#c8553d")
-            axes.plot([start + value] * 2, [k - 0.35, k + 1.35], color="#6e7781", linewidth=0.8)
+            axes.barh(
+                k,
+                value,
+                left=start,
+                height=0.7,
+                color=LIGHT["plus" if value >= 0 else "minus"],
+                hatch="" if value >= 0 else "//",
+            )
+            axes.plot([start + value] * 2, [k - 0.35, k + 1.35], color=LIGHT["muted"], linewidth=0.8)
             start += value
-        axes.barh(len(bars), start, height=0.7, color="#6e7781")
+        axes.barh(len(bars), start, height=0.7, color=LIGHT["hot"])
         labels = [f"{text}  {value:+.4g}".replace("$", r"\$") for text, value in bars]
         axes.set_yticks(range(len(bars) + 1), [*labels, f"{self.title} = {self.published:.6g}".replace("$", r"\$")])
-        axes.axvline(0.0, color="#24292f", linewidth=0.8)
+        axes.axvline(0.0, color=LIGHT["ink"], linewidth=0.8)
         axes.invert_yaxis()
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)

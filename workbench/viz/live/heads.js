@@ -42,7 +42,7 @@ export function composeBadges(v, col, y) {
   if (here.length) {
     const x = col.x + Math.min(col.w / 2 - 6, 44), worst = here.some((f) => f.severity === "error") ? " error" : here.some((f) => f.severity === "warning") ? "" : " info";
     put(v, "path", `finding${worst}`, { d: `M${x} ${y - 44}l6 10.5h-12z`, "data-finding": v.findings.indexOf(here[0]) });
-    put(v, "text", "findingtext", { x, y: y - 35, "font-size": 8, "text-anchor": "middle" }, "!");
+    put(v, "text", `findingtext${worst}`, { x, y: y - 35, "font-size": 8, "text-anchor": "middle" }, "!");
   }
 }
 

@@ -10,8 +10,7 @@ import { h, short } from "./elements.js";
  *   least: number, most: number, nan: number, inf: number, zero: number}} Heat
  */
 
-const PALETTES = { value: [[0, 114, 178], [213, 94, 0]], adjoint: [[217, 115, 13], [117, 79, 191]] };
-const CELL_MOST = 26;
+const CELL_MOST = 40, CELL_LEAST = 2, FEW_ROWS = 4, ROW_MOST = 28, DASH = 8; // pixels; rows of a line may be higher than wide
 
 /** The element of the array behind a cell; of a block the first one; null behind the end of a last row.
  * @param {Frame} frame @param {number} r @param {number} c @returns {number[] | null} */
@@ -50,8 +49,24 @@ export function shade(v, most) {
   return most > 0 ? Math.sign(v) * Math.sqrt(Math.min(Math.abs(v) / most, 1)) : 0;
 }
 
+/** The numbers beside a colour bar: [place from 0 to 1, number]. A side without numbers is left out.
+ * As `scale_marks` of data/marks.py. @param {number} least @param {number} most @returns {number[][]} */
+export function scaleMarks(least, most) {
+  const size = Math.max(Math.abs(least), Math.abs(most)), first = least < 0 ? -1 : 0, last = most > 0 || !first ? 1 : 0;
+  return Array.from({ length: 2 * (last - first) + 1 }, (_, k) => [k / (2 * (last - first)), Math.sign(first + k / 2) * size * (first + k / 2) ** 2]);
+}
+
+/** What the colours between two numbers mean: a bar with numbers below. @param {number} least @param {number} most */
+export function colourBar(least, most) {
+  const marks = scaleMarks(least, most), ground = "var(--wb-blank, var(--wb-ground))";
+  const inks = [...(least < 0 ? ["var(--wb-minus)"] : []), ground, ...(most > 0 || least >= 0 ? ["var(--wb-plus)"] : [])];
+  return h("div", { class: "wb-scale", role: "img", "aria-label": `colours: ${marks.map(([, v]) => short(v, 2)).join(", ")}` },
+    h("span", { class: "wb-ramp", style: `background:linear-gradient(to right, ${inks.join(", ")})` }),
+    ...marks.map(([at, v]) => h("span", { class: "wb-tickmark", style: `left:${at * 100}%` }, short(v, 2))));
+}
+
 /**
- * @param {HTMLElement} root @param {{label: string, palette?: "value" | "adjoint", width?: number, height?: number,
+ * @param {HTMLElement} root @param {{label: string, room?: () => number, height?: number,
  *   pick?: (element: number[], cell: number[]) => void}} options
  */
 export function heatmap(root, options) {
@@ -59,11 +74,12 @@ export function heatmap(root, options) {
     class: "wb-heat", tabindex: "0", role: "application", "aria-roledescription": "heat-map", "aria-label": options.label,
   }));
   const readout = h("output", { class: "wb-readout", "aria-live": "polite" });
-  root.append(canvas, readout);
-  /** @type {any} */ const m = { options, canvas, readout, data: null, chosen: null, at: [0, 0], size: 1 };
+  const scale = h("div", {});
+  root.append(canvas, scale, readout);
+  /** @type {any} */ const m = { options, canvas, readout, scale, data: null, chosen: null, at: [0, 0], wide: 1, tall: 1 };
   const under = (/** @type {MouseEvent} */ event) => {
     const box = canvas.getBoundingClientRect();
-    return [Math.floor((event.clientY - box.top) / m.size), Math.floor((event.clientX - box.left) / m.size)];
+    return [Math.floor((event.clientY - box.top) / m.tall), Math.floor((event.clientX - box.left) / m.wide)];
   };
   canvas.addEventListener("pointermove", (event) => {
     const [r, c] = under(event);
@@ -91,6 +107,8 @@ export function heatmap(root, options) {
       canvas.setAttribute("aria-label", `${options.label}, ${given.rows} by ${given.columns} cells, ` +
         `${short(given.least)} to ${short(given.most)}`);
       readout.textContent = "";
+      const most = largest(given.cells); // what has the full colour
+      scale.replaceChildren(...(most ? [colourBar(given.least < 0 ? -most : 0, given.most > 0 ? most : 0)] : []));
       m.at = [Math.min(m.at[0], given.rows - 1), Math.min(m.at[1], given.columns - 1)];
       paintHeat(m);
     },
@@ -139,58 +157,67 @@ export function largest(values) {
   return most;
 }
 
+/** How large a cell is: as there is room. Square, but for a line and for few components, whose rows may be higher.
+ * @param {number} rows @param {number} columns @param {number} wide @param {number} tall */
+export function cellSize(rows, columns, wide, tall) {
+  const held = (/** @type {number} */ room, /** @type {number} */ most) => Math.max(Math.min(Math.floor(room), most), CELL_LEAST);
+  const across = held(wide / columns, CELL_MOST), down = held(tall / rows, CELL_MOST);
+  return rows <= FEW_ROWS ? [across, Math.max(Math.min(down, ROW_MOST), Math.min(across, down))] : [Math.min(across, down), Math.min(across, down)];
+}
+
 /** @param {any} m */
 function paintHeat(m) {
   const { data, canvas, options, chosen } = m;
   if (!data) return;
-  const { rows, columns, frame } = data, wide = options.width ?? 320, tall = options.height ?? 220;
-  const size = m.size = Math.max(Math.min(Math.floor(Math.min(wide / columns, tall / rows)), CELL_MOST), 2);
+  const { rows, columns, frame } = data;
+  [m.wide, m.tall] = cellSize(rows, columns, options.room?.() || 320, options.height ?? 220);
   const scale = Math.min(globalThis.devicePixelRatio || 1, 2);
-  canvas.width = columns * size * scale;
-  canvas.height = rows * size * scale;
-  canvas.style.width = `${columns * size}px`;
-  canvas.style.height = `${rows * size}px`;
+  canvas.width = columns * m.wide * scale;
+  canvas.height = rows * m.tall * scale;
+  canvas.style.width = `${columns * m.wide}px`;
+  canvas.style.height = `${rows * m.tall}px`;
   const pen = canvas.getContext("2d");
   if (!pen) return;
   pen.scale(scale, scale);
-  const style = getComputedStyle(canvas), color = (/** @type {string} */ name, /** @type {string} */ other) => style.getPropertyValue(`--wb-${name}`).trim() || other;
-  const ground = color("blank", "#fff"), line = color("absent", "#888");
-  const look = { size, ground, line, palette: PALETTES[/** @type {"value" | "adjoint"} */ (options.palette ?? "value")], most: largest(data.cells), zero: (ground.match(/[0-9a-f]{2}/gi) ?? ["ff", "ff", "ff"]).map((x) => parseInt(x, 16)) };
+  const style = getComputedStyle(canvas), ink = (/** @type {string} */ name) => style.getPropertyValue(`--wb-${name}`).trim() || "#888888";
+  const parts = (/** @type {string} */ name) => (ink(name).match(/[0-9a-f]{2}/gi) ?? ["88", "88", "88"]).map((x) => parseInt(x, 16));
+  const look = { m, ink, palette: [parts("plus"), parts("minus")], most: largest(data.cells), zero: parts("blank") };
   for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) if (elementOf(frame, r, c)) paintCell(pen, data, look, r, c);
   mark(m, pen, chosen ? cellOf(frame, chosen) : null, 2);
   if (document.activeElement === canvas) mark(m, pen, m.at, 1);
 }
 
-/** One number: its colour; hatched where it is not known, black where it is ill.
+/** One number: its colour, below 0 with a dash; hatched where it is not known, black where it is ill.
  * @param {CanvasRenderingContext2D} pen @param {any} data @param {any} look @param {number} r @param {number} c */
 function paintCell(pen, data, look, r, c) {
-  const { size, line } = look, k = r * data.columns + c, v = data.cells[k], x = c * size, y = r * size, side = size - (size > 5 ? 1 : 0);
-  const fill = (/** @type {string} */ ink) => { pen.fillStyle = ink; pen.fillRect(x, y, side, side); };
+  const { m, ink } = look, k = r * data.columns + c, v = data.cells[k], x = c * m.wide, y = r * m.tall;
+  const w = m.wide - (m.wide > 5 ? 1 : 0), d = m.tall - (m.tall > 5 ? 1 : 0), middle = [x + w / 2, y + d / 2];
+  const fill = (/** @type {string} */ paint) => { pen.fillStyle = paint; pen.fillRect(x, y, w, d); };
   if (data.known && !data.known[k]) {
-    fill(look.ground);
-    stroke(pen, line, [[x, y + side, x + side, y]]);
+    fill(ink("blank"));
+    stroke(pen, ink("absent"), [[x, y + d, x + w, y]]);
   } else if (!Number.isFinite(v)) {
-    fill("#000");
-    const m = x + side / 2;
-    if (Number.isNaN(v)) stroke(pen, "#ff4fd8", [[x + 1, y + 1, x + side - 1, y + side - 1], [x + side - 1, y + 1, x + 1, y + side - 1]]);
-    else stroke(pen, "#fff", [[m, y + 2, m, y + side - 2]]);
+    fill(ink("ill"));
+    if (Number.isNaN(v)) stroke(pen, ink("sign"), [[x + 1, y + 1, x + w - 1, y + d - 1], [x + w - 1, y + 1, x + 1, y + d - 1]]);
+    else stroke(pen, "#fff", [[middle[0], y + 2, middle[0], y + d - 2]]);
   } else {
     const s = shade(v, look.most), to = look.palette[s < 0 ? 1 : 0], t = Math.abs(s);
     fill(`rgb(${look.zero.map((/** @type {number} */ z, /** @type {number} */ i) => Math.round(z + (to[i] - z) * t)).join(",")})`);
-    if (v === 0 && size > 5) {
-      pen.strokeStyle = line;
+    if (v < 0 && Math.min(w, d) >= DASH) stroke(pen, ink("cursor"), [[middle[0] - w / 5, middle[1], middle[0] + w / 5, middle[1]]]);
+    if (v === 0 && Math.min(m.wide, m.tall) > 5) {
+      pen.strokeStyle = ink("absent");
       pen.lineWidth = 0.5;
-      pen.strokeRect(x + 0.5, y + 0.5, side - 1, side - 1);
+      pen.strokeRect(x + 0.5, y + 0.5, w - 1, d - 1);
     }
   }
 }
 
-/** A frame around a cell. @param {any} m @param {CanvasRenderingContext2D} pen @param {number[] | null} cell @param {number} wide */
-function mark({ canvas, size }, pen, cell, wide) {
+/** A frame around a cell. @param {any} m @param {CanvasRenderingContext2D} pen @param {number[] | null} cell @param {number} thick */
+function mark({ canvas, wide, tall }, pen, cell, thick) {
   if (!cell) return;
-  pen.lineWidth = wide;
-  pen.strokeStyle = getComputedStyle(canvas).getPropertyValue("--wb-cursor").trim() || "#cf222e";
-  pen.strokeRect(cell[1] * size + 0.5, cell[0] * size + 0.5, Math.max(size - 1, 2), Math.max(size - 1, 2));
+  pen.lineWidth = thick;
+  pen.strokeStyle = getComputedStyle(canvas).getPropertyValue("--wb-cursor").trim() || "#000";
+  pen.strokeRect(cell[1] * wide + 0.5, cell[0] * tall + 0.5, Math.max(wide - 1, 2), Math.max(tall - 1, 2));
 }
 
 /** @param {CanvasRenderingContext2D} pen @param {string} ink @param {number[][]} lines */

@@ -27,8 +27,8 @@ export function heatPanel(v) {
   p.box.append(h("div", { class: "wb-choice" }, p.choice, p.index, p.whole, p.axes), p.note, p.pair);
   p.left.append(p.leftSays);
   p.right.append(p.rightSays);
-  p.values = heatmap(p.left, { label: "value", pick, width: 300, height: 190 });
-  p.adjoints = heatmap(p.right, { label: "adjoint", palette: "adjoint", pick, width: 300, height: 190 });
+  p.values = heatmap(p.left, { label: "value", pick, room: () => roomOf(p), height: 240 });
+  p.adjoints = heatmap(p.right, { label: "adjoint", pick, room: () => roomOf(p), height: 240 });
   p.ask = v.keen("heat", () => (v.get("array") < 0 ? null : { array: v.get("array"), cursor: v.get("cursor"), element: v.get("element"), fixed: p.fixed, window: p.windowed }),
     (/** @type {any} */ answer, /** @type {any} */ asked) => showMaps(p, answer, asked),
     (/** @type {string} */ error) => { p.note.textContent = error; p.note.style.display = ""; });
@@ -36,6 +36,13 @@ export function heatPanel(v) {
     element: p.box, ask: p.ask, mark: () => markElement(p), reset: () => reset(p),
     repaint: () => { p.values.repaint(); p.adjoints.repaint(); },
   };
+}
+
+/** The width that one of the two maps has: half of the panel, or all of it where it is narrow or there is one map.
+ * @param {any} p */
+function roomOf(p) {
+  const wide = p.box.clientWidth - 26;
+  return wide < 560 || p.right.style.display === "none" ? wide : wide / 2 - 16;
 }
 
 /** A cell was chosen; where it stands for many numbers, it opens first. @param {any} p @param {number[]} at @param {number[]} cell */
@@ -57,12 +64,12 @@ function showMaps(p, answer, asked) {
   p.frame = answer.frame;
   p.pair.style.display = "";
   p.head.textContent = `${name} ${asked.cursor >= v.n ? "at the end of the tape" : `before ${v.tape.heading(asked.cursor)}`}`;
+  p.right.style.display = answer.adjoint ? "" : "none";
   p.values.draw({ ...answer.value, frame: p.frame, cells: floats(shown), known: raw(known) }, `value of ${name}`);
   p.leftSays.textContent = ranged("value", answer.value);
   p.note.textContent = state === "not kept" ? `The value of ${name} at this moment was overwritten later and not kept: the reverse pass does not need it.`
     : state === "partly" ? "Hatched cells were overwritten later and not kept." : answer.value.note;
   p.note.style.display = p.note.textContent ? "" : "none";
-  p.right.style.display = answer.adjoint ? "" : "none";
   if (answer.adjoint) {
     p.adjoints.draw({ ...answer.adjoint, frame: p.frame, cells: floats(adjoint), known: null }, `adjoint of ${name}`);
     p.rightSays.textContent = ranged("adjoint", answer.adjoint);

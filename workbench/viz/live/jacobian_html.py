@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from ..data.marks import COLOURS, LIGHT
 from ..data.seed_runs import Difference, SeedRun, Seeds
 from ..picture.svg import quoted
 
-POSITIVE, NEGATIVE = (213, 94, 0), (0, 114, 178)  # vermillion and blue: told apart by everybody
+POSITIVE, NEGATIVE = (tuple(bytes.fromhex(COLOURS[name].light[1:])) for name in ("plus", "minus"))
 UNKNOWN = (127, 127, 127, 40)
-ILL = (255, 79, 216, 255)
+ILL = (*bytes.fromhex(LIGHT["sign"][1:]), 255)
 TALL, WIDE = 96, 192  # pixels of the matrix
 BARS = 64
 ROWS = 200  # of a table

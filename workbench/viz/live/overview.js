@@ -13,7 +13,7 @@ export function paintMap(v) {
   if (!pen) return;
   const style = getComputedStyle(v.rootEl), color = (/** @type {string} */ name) => style.getPropertyValue(`--wb-${name}`).trim() || "#888";
   const at = Float32Array.from({ length: v.n + 1 }, (_, e) => Math.floor(((e + 0.3) / Math.max(v.n, 1)) * w));
-  paintTouches(v, pen, at, w, tall, [color("read"), color("write"), color("accumulate")]);
+  paintTouches(v, pen, at, w, tall, [color("value"), color("value"), color("value")]);
   paintFlags(v, pen, at, tall, color);
   paintFrame(v);
 }
@@ -38,13 +38,13 @@ function paintFlags(v, pen, at, tall, color) {
   for (const name of ["nan", "inf", "died"]) {
     for (let e = 0; e < v.n; e++) {
       if (v.sums[name][e + 1] === v.sums[name][e]) continue;
-      pen.fillStyle = name === "died" ? color("muted") : "#000";
+      pen.fillStyle = name === "died" ? color("muted") : color("ill");
       pen.fillRect(at[e], 0, 2, tall);
       pen.fillStyle = color("sign");
       if (name !== "died") pen.fillRect(at[e], 0, 2, 4);
     }
   }
-  pen.fillStyle = color("cursor");
+  pen.fillStyle = color("bad");
   for (const f of v.findings) if (f.position >= 0 && f.severity !== "info") pen.fillRect(at[f.position] - 1, tall - 5, 4, 5);
 }
 

@@ -12,7 +12,6 @@ import functools
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -30,11 +29,10 @@ from ..picture.figure import TapeFigure
 from ..picture.scene import draw
 from ..picture.svg import quoted, render
 from . import jacobian_html
-from .view import View, module
+from .view import View, module, style
 
 PATIENCE = 0.05  # seconds a callback waits for the lock
 FRAME = 0.2  # seconds between pictures while rows are filled
-CSS = Path(__file__).with_name("seeds.css")
 TITLES = {"one-hot": "one element", "ones": "ones", "random": "random", "half norm": "½‖y‖²"}
 NOTES = {
     "one-hot": "1 at one element: a row of the Jacobian", "ones": "the gradient of the sum",
@@ -46,7 +44,7 @@ class Picker(anywidget.AnyWidget):
     """The values of an array as cells, of which one is picked by click or keyboard."""
 
     _esm = module("elements.js", "heat.js", "seeds.js")
-    _css = CSS
+    _css = style("seeds.css")
     values = traitlets.Bytes().tag(sync=True)
     columns = traitlets.Int(1).tag(sync=True)
     count = traitlets.Int(1).tag(sync=True)
@@ -404,11 +402,10 @@ class SeedPanel(widgets.VBox):
 
     def static(self) -> str:
         """The present pictures as HTML that needs neither kernel nor scripts."""
-        style = CSS.read_text("utf-8")
         parts = [self.title.value, self.matrix.value, self.row.value]
         if self.run is not None and self.run.trace is not None:
             parts.append(_card("tape view", TapeFigure(self.run.trace).html))
-        return f'<div class="wb-seeds"><style>{style}</style>{"".join(parts)}</div>'
+        return f'<div class="wb-seeds"><style>{style("seeds.css")}</style>{"".join(parts)}</div>'
 
     def __repr__(self) -> str:
         label = self.run.label if self.run is not None else "no seed"

@@ -5,7 +5,7 @@ The picture is one tab stop: arrows move, Home and End go to the ends. JupyterLa
 has no `data-lm-suppress-shortcuts` itself, so every focusable element of the panel gets it, and a name to be read by. */
 
 import { h, s } from "./elements.js";
-import { floats, largest, shade } from "./heat.js";
+import { colourBar, floats, largest, shade } from "./heat.js";
 
 const FOCUSABLE = "input, button, select, textarea, summary, [tabindex]";
 const CELLS = 1024;
@@ -27,8 +27,8 @@ export function moved(key, at, columns, count) {
 
 /** As in the heat-maps. @param {number} value @param {number} most */
 function colour(value, most) {
-  if (!Number.isFinite(value)) return "#000";
-  return `color-mix(in srgb, var(--wb-${value > 0 ? "plus" : "minus"}) ${Math.round(100 * Math.abs(shade(value, most)))}%, var(--wb-ground))`;
+  if (!Number.isFinite(value)) return "var(--wb-ill)";
+  return `color-mix(in srgb, var(--wb-${value > 0 ? "plus" : "minus"}) ${Math.round(100 * Math.abs(shade(value, most)))}%, var(--wb-blank))`;
 }
 
 /** Names and keys for everything in the panel that can have the focus. @param {Element} root */
@@ -46,8 +46,9 @@ function care(root) {
   }
 }
 
-/** Draw the window of cells that holds the chosen one. @param {any} model @param {SVGElement} svg @param {HTMLElement} label */
-function drawCells(model, svg, label) {
+/** Draw the window of cells that holds the chosen one, with what their colours mean.
+ * @param {any} model @param {SVGElement} svg @param {HTMLElement} label @param {HTMLElement} scale */
+function drawCells(model, svg, label, scale) {
   const all = floats(model.get("values")), columns = model.get("columns"), count = model.get("count"), at = model.get("picked");
   const start = windowStart(at, count), shown = Math.min(CELLS, count - start), most = largest(all), name = model.get("names")[0];
   const size = Math.max(9, Math.min(22, Math.floor(640 / Math.max(columns, 1))));
@@ -63,6 +64,7 @@ function drawCells(model, svg, label) {
     width: columns * size + 4, height: Math.ceil(shown / columns) * size + 4, "aria-label": `element of ${name}`,
     "aria-valuemin": 0, "aria-valuemax": count - 1, "aria-valuenow": at, "aria-valuetext": text,
   };
+  scale.replaceChildren(...(most ? [colourBar(all.some((v) => v < 0) ? -most : 0, all.some((v) => v > 0) ? most : 0)] : []));
   for (const [key, value] of Object.entries(given)) svg.setAttribute(key, String(value));
   label.textContent = count > CELLS ? `${text} (numbers ${start} to ${start + shown - 1} are shown)` : text;
 }
@@ -91,8 +93,9 @@ function render({ model, el, signal }) {
   el.classList.add("wb-pick");
   const label = h("div", { class: "wb-pick-label" });
   const svg = s("svg", { tabindex: "0", role: "slider", "data-lm-suppress-shortcuts": "true" });
-  el.append(label, svg);
-  const draw = () => drawCells(model, svg, label);
+  const scale = h("div", {});
+  el.append(label, svg, scale);
+  const draw = () => drawCells(model, svg, label, scale);
   const pick = (/** @type {number} */ k) => {
     model.set("picked", k);
     model.save_changes();

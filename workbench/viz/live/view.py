@@ -33,6 +33,7 @@ from ...tapes.tape import Tape
 from ..data.columns import Columns, Levels, levels_of, scale_of_levels
 from ..data.fold import folds
 from ..data.gather import gather, levels, structure
+from ..data.marks import DARK, LIGHT
 from ..data.snapshot import Moments, frame_of, full_shape, is_viewable, picture, reduced
 from ..data.text import clean, clean_lines, json_number
 from ..data.trace import Trace
@@ -41,16 +42,12 @@ from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Ledger, Row
 from ..inspect.microscope import microscope
 from ..picture.figure import TapeFigure
-from ..picture.svg import DARK, LIGHT, quoted
+from ..picture.svg import quoted
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 DRAWN = 5000  # events up to which a static picture is put beside the widget
 BUSY = "busy: recording"
-SHARED_COLOURS = (  # the others follow the theme of the page
-    "muted", "line", "box", "read", "write", "accumulate", "version", "tint", "kept", "hot", "shared", "stripe", "sign",
-    "cursor", "absent",
-)  # fmt: skip
 SCRIPTS = (  # a file imports from those before it
     "elements.js", "heat.js", "lanes.js", "envelope.js", "ask.js", "state.js", "window.js", "words.js", "search.js",
     "page.js", "heads.js", "compose.js", "paint.js", "overview.js", "findings.js", "table.js", "keys.js",
@@ -77,10 +74,10 @@ def module(*names: str) -> str:
 
 @cache
 def style(*names: str) -> str:
-    """CSS files of this folder as one, with the colours of the static picture."""
+    """CSS files of this folder as one, with the colours of `marks`; ground and ink follow the theme of the page."""
     text = "\n".join(Path(__file__).with_name(name).read_text("utf-8") for name in names)
     for theme, palette in (("light", LIGHT), ("dark", DARK)):
-        colours = " ".join(f"--wb-{name}: {palette[name]};" for name in SHARED_COLOURS)
+        colours = " ".join(f"--wb-{k}: {v};" for k, v in palette.items() if k not in ("ground", "ink"))
         text = text.replace(f"/* {theme} */", colours)
     return text
 

@@ -8,22 +8,11 @@ from __future__ import annotations
 
 from html import escape
 
+from ..data.marks import DARK, LIGHT
 from ..data.text import clean_lines
 from .scene import Mark, Scene
 
 THEMES = ("auto", "light", "dark")
-LIGHT = {
-    "ground": "#ffffff", "ink": "#1f2328", "muted": "#59636e", "line": "#d0d7de", "box": "#f6f8fa",
-    "read": "#0072B2", "write": "#D55E00", "accumulate": "#009E73", "version": "#3b7dd8", "tint": "#d8e5f7",
-    "kept": "#1a7f37", "hot": "#d9730d", "hottext": "#a85200", "note": "#0969da", "shared": "#ddf4ff",
-    "stripe": "#54aeff", "ill": "#000000", "sign": "#ff4fd8", "cursor": "#cf222e", "absent": "#8c959f",
-}  # fmt: skip
-DARK = {
-    "ground": "#0d1117", "ink": "#e6edf3", "muted": "#9198a1", "line": "#30363d", "box": "#161b22",
-    "read": "#3fa2e0", "write": "#e8762c", "accumulate": "#1fb88a", "version": "#4a8fe7", "tint": "#17304f",
-    "kept": "#3fb950", "hot": "#e8832a", "hottext": "#f0a25c", "note": "#58a6ff", "shared": "#0c2d4d",
-    "stripe": "#2f81c7", "ill": "#000000", "sign": "#ff6ae0", "cursor": "#e5534b", "absent": "#7d8590",
-}  # fmt: skip
 SANS = "system-ui,-apple-system,'Segoe UI',sans-serif"
 MONO = "ui-monospace,Menlo,'DejaVu Sans Mono',monospace"
 RULES = """
@@ -32,24 +21,24 @@ RULES = """
 .hot{{fill:{hottext}}} .note{{fill:{note}}} .event,.chip{{fill:{box};stroke:{line}}}
 .other{{stroke:{muted};stroke-dasharray:3 2}} .shared{{fill:url(#wb-shared);stroke:{stripe}}}
 .chipground{{fill:{ground};opacity:.86}} .sharedground{{fill:{shared}}} .sharedstripe{{fill:{stripe}}}
-.block{{fill:{tint}}} .block.strided{{fill:url(#wb-strided)}} .blockstart{{fill:{version}}}
-.stridedground{{fill:{tint}}} .stridedline{{stroke:{version};stroke-width:1.1;opacity:.55}}
+.block{{fill:{tint}}} .block.strided{{fill:url(#wb-strided)}} .blockstart{{fill:{value}}}
+.stridedground{{fill:{tint}}} .stridedline{{stroke:{value};stroke-width:1.1;opacity:.55}}
 .extent{{fill:{stripe}}} .extent.strided{{fill:{box};stroke:{stripe};stroke-dasharray:2 1.5;stroke-width:1.4}}
-.read{{fill:{ground};stroke:{read};stroke-width:2}} .write{{fill:{write};stroke:{ground}}}
-.accumulate{{fill:{accumulate};stroke:{ground}}}
-.kept{{fill:none;stroke:{kept};stroke-width:2;stroke-linecap:round;stroke-linejoin:round}}
-.bar,.wedge,.band{{fill:{hot}}} .band{{opacity:.42}}
+.read{{fill:{ground};stroke:{value};stroke-width:2}} .write{{fill:{value};stroke:{ground}}}
+.accumulate{{fill:{value};stroke:{ground}}}
+.kept{{fill:none;stroke:{value};stroke-width:2;stroke-linecap:round;stroke-linejoin:round}}
+.bar,.wedge,.band{{fill:{hot}}} .band{{fill-opacity:.42;stroke:{hot};stroke-width:.8}}
 .bar.zero{{fill:none;stroke:{hot};stroke-width:1.3;stroke-dasharray:1.5 2.5}}
 .bar.nan,.bar.inf{{fill:{ill};stroke:{sign};stroke-width:1}} .sign{{fill:none;stroke:{sign};stroke-width:1.8}}
 .sign.inf{{stroke:#ffffff;stroke-width:1.6}} .absent{{fill:url(#wb-absent)}} .absentline{{stroke:{absent}}}
-.arrow{{fill:none;stroke:{hot};opacity:.8}} .arrow.dead{{stroke-dasharray:1.5 3}} .arrow.ill{{stroke:{sign};opacity:1}}
+.arrow{{fill:none;stroke:{hot};opacity:.9}} .arrow.dead{{stroke-dasharray:1.5 3}} .arrow.ill{{stroke:{bad};opacity:1}}
 .arrow.cut{{stroke-dasharray:6 4;opacity:1}} .stop{{fill:none;stroke:{ink};stroke-width:1.8}}
-.tip{{fill:{hot}}} .illtip{{fill:{sign}}} .meet{{fill:{ground};stroke:{hot};stroke-width:1.6}}
+.tip{{fill:{hot}}} .illtip{{fill:{bad}}} .meet{{fill:{ground};stroke:{hot};stroke-width:1.6}}
 .meettext{{fill:{hottext};font-weight:700}} .gap{{fill:{box};opacity:.92}}
 .gapedge{{fill:none;stroke:{muted};stroke-dasharray:3 3}}
-.badge{{fill:{ill};stroke:{sign}}} .badgetext,.cursortext{{fill:#ffffff;font-weight:600}}
+.badge{{fill:{ill};stroke:{sign}}} .badgetext{{fill:#ffffff;font-weight:600}}
 .event.current{{stroke:{cursor};stroke-width:1.6}} .cursor{{fill:none;stroke:{cursor};stroke-width:1.6}}
-.cursorbox{{fill:{cursor}}}
+.cursorbox{{fill:{cursor}}} .cursortext{{fill:{ground};font-weight:600}}
 """
 DEFS = (
     '<pattern id="wb-shared" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
