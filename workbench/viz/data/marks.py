@@ -6,6 +6,7 @@ nothing about them. y is measured like the tops of the lanes; `DRAWING` holds th
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
