@@ -126,7 +126,6 @@ MISTAKES = [
     ("x.cpu()", AttributeError, "x.numpy()"),
     ("x.zero_grad()", AttributeError, "x.grad.zero_()"),
     ("x.backward()", AttributeError, "tape.backward(loss), then x.grad"),
-    ("x.reshap(3)", AttributeError, "x.reshape"),
     ("wb.sin(x)", TypeError, "wb.map(f, x)"),
     ("wb.map(np.sin, x)", "map-func", "wb.map(wb.sin, ...)"),
     ("wb.map(wb.sin, np.ones(3))", "map-arrays", "from_numpy"),

@@ -277,6 +277,19 @@ def test_a_tape_inside_another_can_be_chained():
     np.testing.assert_allclose(x.grad.numpy(), d * (X + 1) * 2 * X)
 
 
+def test_two_tapes_can_be_entered_inside_one_another_in_turns():
+    x, p, q, y = leaf(), empty(), empty(), empty()
+    a, b, earlier = wb.Tape(), wb.Tape(), wb.Tape()
+    with earlier:
+        run(square, x, p)
+    with b, a:
+        run(square, x, q)
+    with a, b:
+        run(times, x, p, y)
+    with pytest.warns(UserWarning, match="p was written by an earlier tape from x"):
+        b.backward(grads={y: seed(*ONE)})
+
+
 def test_a_tape_without_a_leaf_is_refused():
     x, y = wb.array(X, dtype=F), empty()
     with wb.Tape() as tape:

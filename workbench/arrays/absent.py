@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ _INSTEAD = {
     "wb.array(x, dtype=...) outside of tapes, or a kernel that casts": "astype float double half type int long",
     "wb.clone(x)": "copy clone",
     "wb.detach(x)": "detach stop_gradient",
-    "x.numpy()": "cpu to_numpy asnumpy as_numpy __array_struct__ values data_ptr buffer",
+    "x.numpy()": "cpu to_numpy asnumpy as_numpy values data_ptr buffer",
     "x.list()": "tolist to_list",
     "x.view(dtype), x.reshape(shape) or x.flatten()": "ravel squeeze unsqueeze expand permute swapaxes resize",
     "x.to('cuda:0')": "cuda gpu",
@@ -31,21 +30,30 @@ _INSTEAD = {
 }
 
 
-class NoAttribute(AttributeError):
-    """What reading an attribute raises that is not there. Composed when shown: `hasattr` is asked often."""
+class Absent:
+    """In place of a method that others' classes have: reading it raises an AttributeError that says what to write.
 
-    def __init__(self, name: str, obj: Any, what: str, meant: dict[str, str]):
-        super().__init__(name=name, obj=obj)
-        self.what, self.meant, self.placeholder = what, meant, {"an array": "x", "a tape": "tape"}[what]
+    A `__getattr__` would do the same, and slow down every attribute of the class.
+    """
 
-    def __str__(self) -> str:
-        text = f"{self.what} has no attribute {self.name!r}"
-        if self.name.startswith("_"):
-            return text
-        known = [n for n in dir(type(self.obj)) if not n.startswith("_")]
-        line = next((line for line, names in self.meant.items() if self.name in names.split()), None)
-        close = difflib.get_close_matches(str(self.name), known, n=1)
-        return compose(text, None, "", line or (f"{self.placeholder}.{close[0]}" if close else ""), "attribute")
+    def __init__(self, what: str, instead: str):
+        self.what, self.instead = what, instead
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, obj: Any, owner: type) -> Any:
+        text = compose(f"{self.what} has no attribute {self.name!r}", None, "", self.instead, "attribute")
+        raise AttributeError(text, name=self.name, obj=obj)
+
+
+def place_absent(kind: Any, what: str, meant: dict[str, str]) -> None:
+    """Give a class an `Absent` for each of the names in `meant`, which `dir` does not list."""
+    absent = {name: Absent(what, line) for line, names in meant.items() for name in names.split()}
+    for name, stand_in in absent.items():
+        setattr(kind, name, stand_in)
+        stand_in.__set_name__(kind, name)
+    kind.__dir__ = lambda self: [n for n in object.__dir__(self) if n not in absent]
 
 
 def _compared(sign: str) -> Callable[[Any, Any], Any]:
@@ -78,7 +86,7 @@ def install(kind: Any, operators: dict[str, Callable[[Any, Any], Any]]) -> None:
     for name, sign in _COMPARISONS.items():
         setattr(kind, name, _compared(sign))
     kind.__hash__ = object.__hash__
-    kind.__getattr__ = _missing
+    place_absent(kind, "an array", _INSTEAD)
 
 
 def _operator(name: str, operators: dict[str, Callable[[Any, Any], Any]]) -> Callable[[Any, Any], Any]:
@@ -93,10 +101,6 @@ def _operator(name: str, operators: dict[str, Callable[[Any, Any], Any]]) -> Cal
 
     apply.__name__ = name
     return apply
-
-
-def _missing(a: Any, name: str) -> Any:
-    raise NoAttribute(name, a, "an array", _INSTEAD)
 
 
 def check_is_array(what: str, value: Any, kind: type, instead: str) -> None:

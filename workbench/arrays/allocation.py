@@ -181,7 +181,7 @@ class Allocation:
                 tape.foreign_write(span, what, where)
         self.version += 1
         if self.origins:
-            self._forget_origins(span, by)
+            self.forget_origins(span, by)
         if capture_log.opened is not None and (notes := capture_log.noting()) is not None:
             notes.written.setdefault(self, {})[span] = what
         if self._of is not None:
@@ -192,11 +192,18 @@ class Allocation:
             if primal is not None:
                 primal.grad_notes.clear()
 
-    def _forget_origins(self, span: Span, by: Any) -> None:
+    def forget_origins(self, span: Span, by: Any = None) -> None:
+        """Nothing that a tape wrote to these bytes is left; `by` hears of it, where some of it may be."""
+        kept: list[tuple[Span, Any]] = []
         for part, run in self.origins:
-            if by is not None and part.overlaps(span) is not False:
+            if part is not span and part.overlaps(span) is False:
+                kept.append((part, run))
+                continue
+            if by is not None:
                 by.crossed(part, run)
-        self.origins = [(rest, run) for part, run in self.origins for rest in part.without(span)]
+            if part is not span:
+                kept += [(rest, run) for rest in part.without(span)]
+        self.origins = kept
 
     # ---- gradients
 

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..arrays.allocation import Allocation
 from ..arrays.array import span_of
 from ..arrays.span import Span
-from ..kernels.analysis import launch_ranges
-from ..kernels.analysis.accesses import Access as Touch
 from ..kernels.analysis.accesses import accesses_by_array
 from ..kernels.ops import memory
-from ..launches.plan import Plan
 from .rule import Case
 from .walk_record import Access, Step, positions
 
@@ -56,13 +52,12 @@ def history_of(case: Case) -> History:
     """The history of all floats of a tape."""
     found = History()
     pending: Pending = {}
-    sure: dict[Plan, dict[int, Any]] = {}
     for n, step in enumerate(case.trail.steps):
         if step.event.kind == "foreign":
             continue
         _reads(n, step, pending, found)
         writes = [x for x in step.accesses if x.writes and x.span.nbytes]
-        covering = list(_covering(step, writes, sure)) if any(pending.get(x.span.allocation) for x in writes) else []
+        covering = list(_covering(step, writes)) if any(pending.get(x.span.allocation) for x in writes) else []
         for k, x in enumerate(writes):
             a = x.span.allocation
             found.first_write.setdefault(a, (n, step, x))
@@ -112,44 +107,13 @@ def _matters(case: Case, step: Step, x: Access) -> bool:
     return active and x.scalar is not None and x.span.allocation in case.tape.active
 
 
-def _covering(step: Step, writes: list[Access], sure: dict[Plan, dict[int, Any]]) -> Iterator[Span]:
+def _covering(step: Step, writes: list[Access]) -> Iterator[Span]:
     """The bytes that an event certainly stores to."""
     command = step.event.command
     if command is None:
         yield from (x.span for x in writes if x.plain and step.event.kind != "func")
         return
-    plan = command.plan
-    if plan not in sure:
-        sure[plan] = _certain_boxes(plan)
-    yield from (span_of(command.flat[k], box) for k, box in sure[plan].items())
-
-
-def _certain_boxes(plan: Plan) -> dict[int, Any]:
-    """By position, the box of an array in which a launch stores to every element, whatever the data."""
-    found = {}
-    names = {plan.program.leaves[k].name: k for k, _ in plan.writes}
-    for name, group in accesses_by_array(plan.forward.function).items():
-        for touch in group.writes:
-            if touch.stmt.row is memory.STORE and touch.certain and not touch.guards and _straight(touch, plan):
-                box = launch_ranges.box(touch, plan.form)
-                if box:
-                    found[names[name]] = tuple((lo, hi + 1) for lo, hi in box)
-    return found
-
-
-def _straight(touch: Touch, plan: Plan) -> bool:
-    """True if every axis is a thread index of its own, or a number that the launch knows: no element is left out."""
-    if touch.loops or len(touch.indices) != len(plan.form.shapes.get(touch.name, ())):
-        return False
-    axes: list = []
-    for form in touch.indices:
-        if form is None:
-            return False
-        moving = [(s, c) for s, c in form.terms if s[0] not in ("dim", "param", "shape", "host")]
-        if len(moving) > 1 or any(s[0] != "tid" or abs(c) != 1 for s, c in moving):
-            return False
-        axes += [s for s, _ in moving]
-    return len(axes) == len(set(axes))
+    yield from (span_of(command.flat[k], box) for k, box in command.plan.stores)
 
 
 def _again(result: Result, step: Step, k: int, x: Access) -> bool:

@@ -38,6 +38,7 @@ class Backward:
     gather    the adjoint is split: `executable` computes per thread, `gather` adds up per cell.
     pull      runs before `executable`, and adds up per cell what threads would have added to other cells.
     races     the race finder to run once before.
+    live      for each write of the launch: whether what it writes depends on an active parameter.
     """
 
     reverse: Reverse
@@ -50,6 +51,7 @@ class Backward:
     gather: Gather | None = None
     races: Races | None = None
     pull: Pull | None = None
+    live: tuple[bool, ...] = ()
 
     def run(self, arguments: AdjointArguments, fresh: tuple[int, ...] = (), rest: bool = True) -> None:
         """Run the adjoint in the form chosen for this launch.
@@ -144,12 +146,13 @@ def plan_adjoint(plan: Plan, active: frozenset[str]) -> Backward:
                 program.prepare(part.function, form.backend, part.variant)
     races = plan.races if config.race_guard else None
     needs = reverse.needs | (races.guard.needs if races else frozenset())
+    carries = any(k in plan.float_reads or k in plan.accumulates_only for k in shadows)
     return Backward(
         reverse, main, shadows,
         tuple((position[n], needed.get(position[n])) for n in sorted(needs)),
         tuple(position[n] for n in sorted(reverse.private)),
         tuple(position[n] for n in reverse.extremal), ready(reverse.count) if reverse.count else None,
-        gather, races, pull,
+        gather, races, pull, tuple([carries and k in shadows for k, _ in plan.writes]),
     )  # fmt: skip
 
 

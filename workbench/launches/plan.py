@@ -30,6 +30,7 @@ from ..kernels.ops import memory as rows
 from ..kernels.program import Program
 from ..kernels.types import is_float
 from .adjoint_plan import Backward, plan_adjoint
+from .coverage import stored_boxes
 from .executable import Executable, executable_for, root_name
 from .limits import refuse_size
 from .race_check import Races, find_races, refuse_race
@@ -59,9 +60,26 @@ class Plan:
         return tuple(k for k, _ in self.writes if k not in self.floats)
 
     @cached_property
+    def rereads(self) -> bool:
+        """Can the launch read memory that it writes."""
+        read = {k for k, _ in self.reads}
+        return bool(self.form.groups) or any(k in read for k, _ in self.writes)
+
+    @cached_property
     def written(self) -> frozenset[str]:
         """The array parameters that the launch writes."""
         return frozenset(self.program.leaves[k].name for k, _ in self.writes)
+
+    @cached_property
+    def stores(self) -> tuple[tuple[int, Any], ...]:
+        """(position, box or None for the whole array) of what is surely stored to, in every element."""
+        position = {self.program.leaves[k].name: k for k, _ in self.writes}
+        return tuple((position[n], box) for n, box in stored_boxes(self.program.function, self.form))
+
+    @cached_property
+    def covered(self) -> frozenset[int]:
+        """The arrays of which nothing stays in what the launch writes of them."""
+        return frozenset(k for k, _ in {*self.stores} & {*self.writes})
 
     @cached_property
     def changing(self) -> Groups:

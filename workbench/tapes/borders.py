@@ -13,7 +13,7 @@ import sys
 import warnings
 import weakref
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -140,51 +140,40 @@ def warn(text: str) -> None:
 
 
 def settle(tape: Recording) -> None:
-    """Bring the borders of a tape, and what memory says of its origin, up to the last event. Cheap if up to date."""
+    """Bring what memory says of its origin up to the last event of a tape. Cheap if up to date."""
     if tape.apart:
         return
     events, tape.settled = tape.events[tape.settled :], len(tape.events)
-    if not events:
-        return
-    for read in dict.fromkeys(s for e in events if e.kind != "foreign" for s in e.reads if s.allocation.origins):
-        for span, run in read.allocation.origins:
-            if span.overlaps(read) is not False:
-                tape.crossed(span, run)
-    if not tape.active:
+    if not events or not tape.active:
         return
     last: dict[Span, bool] = {}
-    for event in events:
+    for event in reversed(events):
         for span, live in _written(tape, event):
-            last.pop(span, None)
-            last[span] = live
-            tape.run.wrote.add(span.allocation.id)
+            if span not in last:
+                last[span] = live
+    run = tape.run
+    run.wrote.update([span.allocation.id for span in last])
     if not any(last.values()):
         return
-    for span, live in last.items():
+    for span, live in reversed(last.items()):
         a = span.allocation
-        kept = [(s, r) for s, r in a.origins if not span.contains(s)]
-        a.origins = [*kept, (span, tape.run)] if live else kept
+        kept = [(s, r) for s, r in a.origins if not span.contains(s)] if a.origins else []
+        a.origins = [*kept, (span, run)] if live else kept
     leaves = [a for a in tape.active if a.required and a.id not in tape.run.wrote]
     tape.run.leaves = [weakref.ref(a) for a in leaves]
     named = leaves or [a for a in tape.active if a.required]
     tape.run.names = tuple(memory_name(tape, a) for a in named[:3])
 
 
-def _written(tape: Recording, event: Event) -> Iterator[tuple[Span, bool]]:
+def _written(tape: Recording, event: Event) -> Iterable[tuple[Span, bool]]:
     """What an event wrote, and whether that depends on something with a gradient."""
+    if event.reverse is not None:
+        return zip(event.writes, event.reverse.live, strict=True)
     if event.kind in ("foreign", "func", "cut"):
-        return
-    if event.command is not None:
-        live = () if event.reverse is None else event.reverse.shadows
-        plan = event.command.plan
-        live = live if any(k in plan.float_reads or k in plan.accumulates_only for k in live) else ()
-        for (k, _), span in zip(plan.writes, event.writes, strict=True):
-            yield span, k in live
-        return
+        return ()
     source = event.source
     live_copy = event.kind == "loop" or (source is not None and source.allocation in tape.active)
-    for span in event.writes:
-        yield span, live_copy and span.allocation in tape.active
+    return [(span, live_copy and span.allocation in tape.active) for span in event.writes]
 
 
 def memory_name(tape: Recording, a: Allocation, span: Span | None = None) -> str:

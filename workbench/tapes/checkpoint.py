@@ -164,6 +164,7 @@ class _Loop:
             check_left(tape, event)
         keep_before(tape, event)
         for span in event.writes:
+            tape.meet(span)
             span.allocation.about_to_write(span, self.loop.__name__, where, tape)
         reads: dict[Span, array] = {}
         try:

@@ -6,7 +6,6 @@ left our hands, and `verify` refuses the walk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..arrays.array import array, span_of
@@ -115,26 +114,20 @@ def _unrecorded(tape: Recording, span: Span, event: Event) -> GradientError:
 START = "the start of the tape, to run the program again"
 
 
-def keep_start(tape: Recording, event: Event, written: Sequence[array]) -> None:
+def keep_start(tape: Recording, event: Event, a: array, span: Span) -> None:
     """Copy what memory held when the tape met it, before the first write to it, if the program has read that.
 
     No adjoint needs it. With it the program can be run again, to look at what was not kept. What `keep_before` will
     copy, and memory that is all zeros, is left out.
     """
-    for a, span in zip(written, event.writes, strict=True):
-        memory = a.allocation
-        if memory in tape.begun:
-            continue
-        tape.begun[memory] = None
-        if tape.keep == "all" or memory.blank == memory.version or not span.nbytes:
-            continue
-        if id(a) not in tape.arrays:
-            mine = [s for s in event.reads if s.allocation is memory]
-            if not mine or all(s.overlaps(span) is False for s in mine):
-                continue
-        needs = tape.needs.get(memory)
-        if not (needs and needs.meeting(span)):
-            event.kept = (*event.kept, Kept(span, span.copy_out(), said=START))
+    memory = span.allocation
+    if tape.keep == "all" or memory.blank == memory.version or not span.nbytes:
+        return
+    if id(a) not in tape.arrays and all(s.overlaps(span) is False for s in event.reads):
+        return
+    needs = tape.needs.get(memory)
+    if not (needs and needs.meeting(span)):
+        event.kept = (*event.kept, Kept(span, span.copy_out(), said=START))
 
 
 def keep_before(tape: Recording, event: Event) -> None:

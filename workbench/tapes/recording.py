@@ -102,7 +102,7 @@ class Recording:
             note_near_names(around, sys._getframe(1))
             with memory.LOCK:
                 settle(around)
-            if not self.events:
+            if not self.events and not self.run.around(around.run):
                 self.run.outer = around.run
         memory.push_recorder(self)
         return self
@@ -112,6 +112,12 @@ class Recording:
         note_near_names(self, sys._getframe(1))
         with memory.LOCK:
             settle(self)
+
+    def meet(self, read: Span) -> None:
+        """Note what other tapes wrote of the bytes that this one is about to read."""
+        for span, run in read.allocation.origins:
+            if span.overlaps(read) is not False:
+                self.crossed(span, run)
 
     def crossed(self, span: Span, run: Run) -> None:
         """Note that another tape, during `run`, wrote bytes that this one meets."""
@@ -152,12 +158,18 @@ class Recording:
             event.reverse = back
             for k, box in back.needs:
                 overwrites.need(self, span_of(flat[k], box), event, k)
-        begun = self.begun
-        for k, _ in plan.writes:
-            if flat[k].allocation not in begun:
-                overwrites.keep_start(self, event, [flat[k] for k, _ in plan.writes])
-                break
-        arrays = self.arrays
+        for span in event.reads:
+            if span.allocation.origins:
+                self.meet(span)
+        begun, arrays = self.begun, self.arrays
+        for (k, _), span in zip(plan.writes, event.writes):
+            a = flat[k]
+            if a.allocation not in begun:
+                begun[a.allocation] = None
+                if plan.rereads or id(a) in arrays:
+                    overwrites.keep_start(self, event, a, span)
+            if a.allocation.origins and k in plan.covered:
+                a.allocation.forget_origins(span)
         for k in plan.program.array_positions:
             a = flat[k]
             arrays[id(a)] = a
@@ -260,7 +272,11 @@ class Recording:
                 self.active[target] = None
             if target in self.active:
                 self.check_scalar(dst, kind)
-            overwrites.keep_start(self, event, [dst])
+            for span in reads:
+                self.meet(span)
+            if target not in self.begun:
+                self.begun[target] = None
+                overwrites.keep_start(self, event, dst, dst.span)
             for a in event.arrays:
                 self.arrays[id(a)] = a
             if self.guarded:

@@ -14,14 +14,11 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
-from ..arrays.array import array, read_values
+from ..arrays.array import array, read_values, span_of
 from ..arrays.scalar import scalar
 from ..arrays.span import Span
 from ..device import on_host
 from ..errors import GradientError
-from ..kernels.analysis.accesses import Access, accesses_of
-from ..kernels.analysis.hulls import exact_in
-from ..kernels.ops.memory import STORE
 from ..kernels.types import Struct
 from .copies import Rerun, Twins, places_of
 from .events import Event, Scope, checksum_of
@@ -337,31 +334,7 @@ def _sure_writes(event: Event) -> list[Span]:
     if event.command is None:
         return [] if event.kind == "foreign" else list(event.writes)
     plan, flat = event.command.plan, event.command.flat
-    position = {leaf.name: k for k, leaf in enumerate(plan.program.leaves)}
-    found = []
-    for access in accesses_of(plan.program.function):
-        certain = access.certain and not access.guards and not access.loops
-        if access.stmt.row is STORE and certain and (box := _grid(access, plan)) is not None:
-            a = flat[position[access.name]]
-            found.append(a.span if box == [(0, n) for n in a.shape] else a.span.part(tuple(box)))
-    return found
-
-
-def _grid(access: Access, plan: Any) -> list[tuple[int, int]] | None:
-    """The box of cells that an access surely visits, if each axis is constant or moves with one tid; else None."""
-    launch = plan.form
-    threads: Any = {("tid", k): (0, n - 1) for k, n in enumerate(launch.dims)}
-    box, used = [], []
-    for form in access.indices:
-        form = form.settled() if form is not None else None
-        line = launch.line(form) if form is not None and exact_in(form, launch, threads) else None
-        if line is None or len(line.terms) > 1 or any(s not in threads or abs(c) != 1 for s, c in line.terms.items()):
-            return None
-        lo, hi = line.hull(threads)
-        box.append((lo, hi + 1))
-        used += list(line.terms)
-    whole = len(box) == access.array.type.ndim  # type: ignore[attr-defined]
-    return box if whole and len(used) == len(set(used)) and all(0 <= lo < hi for lo, hi in box) else None
+    return [span_of(flat[k], box) for k, box in plan.stores]
 
 
 def _name(tape: Tape, span: Span) -> str:

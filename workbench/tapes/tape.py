@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import allocation as memory
 from ..arrays import capture_log
-from ..arrays.absent import NoAttribute
+from ..arrays.absent import place_absent
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.workspace import Shadow, Workspace, shadow_view
@@ -325,11 +325,11 @@ class Tape(Recording):
     def __deepcopy__(self, memo: dict) -> Tape:
         return ask("duplicate", self)
 
-    def __getattr__(self, name: str) -> Any:
-        raise NoAttribute(name, self, "a tape", _MEANT)
-
     def _ask(self, question: str, *args: Any, **choices: Any) -> Any:
         capture_log.refuse(f"tape.{question}()")
         note_names(self, sys._getframe(2))
         guess_names(self)
         return ask(question, self, *args, **choices)
+
+
+place_absent(Tape, "a tape", _MEANT)
