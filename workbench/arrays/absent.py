@@ -48,8 +48,9 @@ class Absent:
 
 
 def place_absent(kind: Any, what: str, meant: dict[str, str]) -> None:
-    """Give a class an `Absent` for each of the names in `meant`, which `dir` does not list."""
-    absent = {name: Absent(what, line) for line, names in meant.items() for name in names.split()}
+    """Give a class an `Absent` for each of the names in `meant` that it does not have; `dir` does not list them."""
+    wanted = ((name, line) for line, names in meant.items() for name in names.split())
+    absent = {name: Absent(what, line) for name, line in wanted if not hasattr(kind, name)}
     for name, stand_in in absent.items():
         setattr(kind, name, stand_in)
         stand_in.__set_name__(kind, name)
