@@ -144,3 +144,32 @@ def test_a_contact_that_is_never_made_has_no_finding():
         wb.launch(weighted, dim=N, inputs=[f, 1.0], outputs=[loss])
     tape.backward(loss)
     assert tape.diagnose().problems == []
+
+
+@wb.kernel
+def drain(v: wb.array[float], f: wb.array[float], out: wb.array[float]):
+    i = wb.tid()
+    out[i] = v[i] + 0.1 * f[i] + 0.01 * wb.clamp(0.5 - v[i], 0.0, 2.0)
+
+
+@wb.kernel
+def lift_off(v: wb.array[float], f: wb.array[float], out: wb.array[float]):
+    i = wb.tid()
+    out[i] = v[i] + 0.1 * f[i] + wb.max(0.5 - v[i], 0.0)
+
+
+def test_a_clamp_that_stays_at_zero_is_good_to_know_and_a_contact_that_ends_is_nothing():
+    (found,) = run(drain, (0.1, 0.2, 1.0, 0.2)).named("saturated")
+    assert found.severity == "info" and found.line == line_of(drain, "wb.clamp") and found.thread == 2
+    assert run(lift_off, (0.1, 0.2, 1.0, 0.3)).named("saturated") == []
+
+
+def test_a_clamp_at_zero_does_not_hide_one_at_another_bound():
+    @wb.kernel
+    def both(v: wb.array[float], f: wb.array[float], out: wb.array[float]):
+        i = wb.tid()
+        brake = wb.clamp(0.5 - v[i], 0.0, 1.0)
+        out[i] = wb.clamp(v[i] + 0.1 * f[i] + 0.0 * brake, -1.0, 1.0) + 0.01 * brake
+
+    found = run(both, (0.1, 0.2, 1.0, 0.3)).named("saturated")
+    assert [f.severity for f in found] == ["warning"] and found[0].line == line_of(both, "-1.0, 1.0)")

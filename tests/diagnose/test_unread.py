@@ -197,6 +197,32 @@ def test_states_two_apart_are_read_one_apart():
     assert [f.line for f in found] == [line("one step", states)] and found[0].arrays[0] == "state[1]"
 
 
+def whole(n, first, read, required=False):
+    """States that are rows of one array, or leaves of their own."""
+    state = [wb.zeros(N, requires_grad=True) for _ in range(n + 3)] if required else wb.zeros((n + 3, N))
+    start, loss = leaf(1.0, 0.5, 0.25, 2.0), wb.zeros(1)
+    with wb.Tape() as tape:
+        wb.launch(pull, dim=N, inputs=[start], outputs=[state[first]])
+        for k in range(first, n):
+            wb.launch(pull, dim=N, inputs=[state[k]], outputs=[state[k + 1]])
+        wb.launch(pull, dim=N, inputs=[start], outputs=[state[0]])
+        wb.launch(total, dim=N, inputs=[state[read]], outputs=[loss])
+    return tape.diagnose(loss)
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_of_a_list_the_item_nearest_to_the_one_read_is_named_of_rows_and_of_leaves_too(required):
+    (found,) = whole(5, 2, 6, required).named("unwritten-read")
+    assert found.arrays == ("state[6]", "state[5]") and found.line == line("inputs=[state[read]]", whole)
+    (found,) = whole(5, 3, 2, required).named("unwritten-read")
+    assert found.arrays == ("state[2]", "state[3]")
+    assert whole(5, 2, 5, required).named("unwritten-read") == []
+
+
+def test_a_first_state_of_zeros_that_has_a_gradient_is_nobodys_to_write():
+    assert whole(5, 0, 5, True).named("unwritten-read") == []
+
+
 def test_targets_coefficients_and_first_states_are_nobodys_to_write():
     target, start = wb.zeros(N), [wb.zeros(N) for _ in range(4)]
     k, loss = leaf(1.0, 2.0, 3.0, 4.0), wb.zeros(1)

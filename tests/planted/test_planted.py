@@ -53,6 +53,8 @@ BUGS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "unfinished_jacobi": ("found", "inputs=[p0, b], outputs=[p1]", ("%",)),
     "saturated_motor": ("found", "torque[k * 2 + i] = wb.clamp(gain[i] * angle[k * 2 + i], -1.0, 1.0)", ("clamp",)),
     "exploding": ("found", "inputs=[a, r], outputs=[b]", ("grows", "a step")),
+    "chaos_in_one_kernel": ("found", "for t in range(steps):", ("grows", "from turn 30 of 30", "a turn")),
+    "throttle_in_one_kernel": ("found", "wb.clamp(gain[i] * error, -1.0, 1.0)", ("thread 3", "from turn 35 of 40")),
     "missing_dt": ("compared", "inputs=[x, v, 0.05]", ("x", "move")),
     "wrong_func_grad": ("checked", "def potential_grad", ("'d'", "it gives", "the derivative is")),
 }

@@ -16,6 +16,7 @@ from .cuts import cut_derivatives
 from .finding import Finding
 from .growth import growing
 from .kinks import where_of
+from .loop_turns import growing_turns, saturated_turns
 from .objectives import seed_of_ones, unsettled
 from .rule import Case, title
 from .saturated import saturated
@@ -69,7 +70,10 @@ def ended(case: Case) -> Iterator[Finding]:
         told.add(death.where)
         yield death
     yield from cuts
-    yield from (f for f in saturated(case) if f.where not in told)
+    for found in (*saturated(case), *saturated_turns(case)):
+        if found.where not in told:
+            told.add(found.where)
+            yield found
 
 
 def _not_on_path(case: Case, name: str, event: Event | None) -> Finding:
@@ -202,4 +206,4 @@ def kinks(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-FLOW = (ended, unused_results, custom_rules, cancelling, growing, unsettled, seed_of_ones, kinks)
+FLOW = (ended, unused_results, custom_rules, cancelling, growing, growing_turns, unsettled, seed_of_ones, kinks)

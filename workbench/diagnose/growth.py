@@ -6,14 +6,17 @@ counts is the half of the series that lies farther from the seed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .finding import Finding
-from .rule import Case
-from .walk_record import Step
+
+if TYPE_CHECKING:
+    from .rule import Case
+    from .walk_record import Step
 
 STEPS = 8
 ALL = 1e6  # over all steps, whatever the state does: an unstable simulation grows by as much as its adjoint
@@ -21,14 +24,18 @@ MUCH = 100.0  # over all steps, where the state does not grow
 HALF = 10.0  # in the second half of them: a cubic grows by 8 there
 STRAIGHT = 0.9  # the correlation of the logarithm of its size with the number of the step
 FASTER = 1.5  # than the state, in powers
+WAY_OUT = "a smaller time step, damping, or fewer steps between seed and leaf"
 
 
 @dataclass
 class Series:
-    """Launches of one line, the one nearest to the seed first, with the size of the adjoint that came into each."""
+    """What is repeated, the time nearest to the seed first: sizes of the adjoint that came, and of what was computed.
 
-    steps: list[Step]
+    A size of a state is None where it is not known.
+    """
+
     sizes: np.ndarray
+    states: Sequence[float | None]
 
     @property
     def rate(self) -> float:
@@ -37,48 +44,52 @@ class Series:
     @property
     def explodes(self) -> bool:
         """True if it grows as an exponential does."""
-        if np.corrcoef(np.log(self.sizes), np.arange(len(self.sizes)))[0, 1] <= STRAIGHT:
-            return False
         total, half = self.sizes[-1] / self.sizes[0], self.sizes[-1] / self.sizes[len(self.sizes) // 2]
-        if total > ALL:
-            return True
+        much = total > ALL or (total > MUCH and half > HALF and self.outgrows)
+        return much and bool(np.corrcoef(np.log(self.sizes), np.arange(len(self.sizes)))[0, 1] > STRAIGHT)
+
+    @property
+    def outgrows(self) -> bool:
+        """True if it is known to grow faster than the state."""
         state = self.state_rate
-        return total > MUCH and half > HALF and state is not None and np.log(self.rate) > FASTER * np.log(max(state, 1))
+        return state is not None and bool(np.log(self.rate) > FASTER * np.log(max(state, 1)))
 
     @property
     def state_rate(self) -> float | None:
-        """By what factor a launch the values that were written grow; None where they are not known."""
-        sizes = [(n, sum(s.wrote.values())) for n, s in enumerate(reversed(self.steps)) if s.wrote]
-        known = [(n, size) for n, size in sizes if size > 0 and np.isfinite(size)]
+        """By what factor a time the values that were computed grow at most; None where they are not known."""
+        known = [(n, s) for n, s in enumerate(reversed(self.states)) if s is not None and s > 0 and np.isfinite(s)]
         if len(known) < 2:
             return None
-        (first, least), (last, most) = known[0], max(known[1:], key=lambda k: k[1])
-        return float((most / least) ** (1 / (last - first)))
+        most = max(size for _, size in known[1:])
+        return float((most / known[0][1]) ** (1 / (known[-1][0] - known[0][0])))
+
+    def told(self, unit: str, computed: str) -> str:
+        """From what to what it grows, and beside what."""
+        state = self.state_rate
+        beside = "" if state is None else f"a factor of {state:.3g} a {unit}" if state > 1.005 else "no factor at all"
+        text = f"the adjoint grows from {self.sizes[0]:.3g} to {self.sizes[-1]:.3g}, by a factor of {self.rate:.3g}"
+        return f"{text} a {unit}" + (f"; what {computed} grows by {beside}." if beside else ".")
 
 
 def growing(case: Case) -> Iterator[Finding]:
     """A launch that is repeated, and whose incoming adjoint grows by a factor at every step back."""
     if not case.seeded:
         return
-    found = [s for s in _series(case) if s.explodes]
+    found = [(steps, s) for steps, s in _series(case) if s.explodes]
     if found:
-        worst = max(found, key=lambda s: s.rate)
-        first, last, state, sizes = worst.steps[0], worst.steps[-1], worst.state_rate, worst.sizes
-        beside = "" if state is None else f"a factor of {state:.3g} a step" if state > 1.005 else "no factor at all"
+        steps, worst = max(found, key=lambda f: f[1].rate)
+        first, last = steps[0], steps[-1]
         yield Finding(
             "growing", "warning", first.title, first.event.where,
-            f"going back through {len(sizes)} launches of {first.event.label!r}, from {first.title} to {last.title},"
-            f" the adjoint grows from {sizes[0]:.3g} to {sizes[-1]:.3g}, by a factor of {worst.rate:.3g} a step"
-            + (f"; what they compute grows by {beside}." if beside else "."),
-            "a smaller time step, damping, or fewer steps between seed and leaf",
-            tuple(dict.fromkeys(x.name for x in first.came)),
-            brief=f"the adjoint explodes {{at}} and before: from {sizes[0]:.3g} to {sizes[-1]:.3g} at {last.title},"
-            f" by a factor of {worst.rate:.3g} a step",
+            f"going back through {len(steps)} launches of {first.event.label!r}, from {first.title} to {last.title}, "
+            + worst.told("step", "they compute"), WAY_OUT, tuple(dict.fromkeys(x.name for x in first.came)),
+            brief=f"the adjoint explodes {{at}} and before: from {worst.sizes[0]:.3g} to {worst.sizes[-1]:.3g} at"
+            f" {last.title}, by a factor of {worst.rate:.3g} a step",
         )  # fmt: skip
 
 
-def _series(case: Case) -> Iterator[Series]:
-    """The repeated launches of each line, from where their adjoint is smallest."""
+def _series(case: Case) -> Iterator[tuple[list[Step], Series]]:
+    """The repeated launches of each line, the one nearest to the seed first, from where their adjoint is smallest."""
     lines: dict[tuple, list[Step]] = {}
     for step in reversed(case.trail.steps):
         if step.event.command is not None and step.flowing > 0 and np.isfinite(step.flowing):
@@ -87,4 +98,5 @@ def _series(case: Case) -> Iterator[Series]:
         sizes = np.array([s.flowing for s in steps])
         begin = int(sizes.argmin())
         if len(steps) - begin >= STEPS and sizes[begin] < sizes[-1]:
-            yield Series(steps[begin:], sizes[begin:])
+            taken = steps[begin:]
+            yield taken, Series(sizes[begin:], [sum(s.wrote.values()) if s.wrote else None for s in taken])

@@ -19,7 +19,7 @@ from ..kernels import ir
 from ..kernels.interpreter import run
 from ..kernels.ops import scalar
 from ..tapes.events import Event
-from ..tapes.rerun import Enough, is_number, sample_adjoint, small
+from ..tapes.rerun import Enough, is_number, sample_adjoint, small, watched_costs
 
 ULPS = 4
 MOST = 60_000  # statements of one diagnosis: a fraction of a second
@@ -75,18 +75,11 @@ class Kinks:
         sample_adjoint(event, space, trace, costs, threads)
 
     def _costs(self, event: Event) -> dict[ir.Stmt, int]:
-        """The statements to look at, with how many others run beside each; none if nothing is compared.
-
-        Those others are counted at the first statement of their region, so that few have to be shown to the trace.
-        """
+        """The statements to look at, with what they cost; none if nothing is compared."""
         function = event.reverse.reverse.function
         if function not in self.costs:
-            costs = {s: 1 for s in ir.walk(function.body) if _decides(s)}
-            regions = [function.body, *(r for s in ir.walk(function.body) for r in s.regions)]
-            for region in regions if costs else ():
-                if region.body:
-                    costs[region.body[0]] = costs.get(region.body[0], 0) + len(region.body)
-            self.costs[function] = costs
+            wanted = [s for s in ir.walk(function.body) if _decides(s)]
+            self.costs[function] = watched_costs(function, wanted) if wanted else {}
         return self.costs[function]
 
     def worst(self) -> tuple[ir.Stmt, int, Event, Any] | None:

@@ -36,16 +36,23 @@ Pending = dict[Allocation, list[Result]]
 class History:
     """`wiped`: results and the event that overwrote all of them, unread. `left`: those nobody read at all.
 
-    `reads`: how many results of each site were read. `first_read`, `first_write`: by memory, the earliest step.
+    `reads`: how many results of each site were read. `first_write`, `last_read`: by memory; `first_reads`: by
+    span. `writes`: all spans that were written.
     """
 
     wiped: list[tuple[Result, Step]] = field(default_factory=list)
     left: list[Result] = field(default_factory=list)
     reads: dict[Site, int] = field(default_factory=dict)
     sites: dict[Site, list[Result]] = field(default_factory=dict)
-    first_read: dict[Allocation, tuple[int, Step, Access]] = field(default_factory=dict)
+    first_reads: dict[Span, tuple[Step, Access]] = field(default_factory=dict)
+    writes: dict[Allocation, set[Span]] = field(default_factory=dict)
     first_write: dict[Allocation, tuple[int, Step, Access]] = field(default_factory=dict)
     last_read: dict[Allocation, tuple[int, Step, Access]] = field(default_factory=dict)
+
+    def written(self, span: Span) -> bool:
+        """Did anybody write, or may have written, one of these bytes."""
+        spans = self.writes.get(span.allocation, ())
+        return span in spans or any(s.overlaps(span) is not False for s in spans)
 
 
 def history_of(case: Case) -> History:
@@ -61,6 +68,7 @@ def history_of(case: Case) -> History:
         for k, x in enumerate(writes):
             a = x.span.allocation
             found.first_write.setdefault(a, (n, step, x))
+            found.writes.setdefault(a, set()).add(x.span)
             _wipe(step, k, x, covering, pending, found)
             if _matters(case, step, x):
                 result = Result(step, x, (step.event.label, step.event.line, k))
@@ -75,7 +83,7 @@ def _reads(n: int, step: Step, pending: Pending, found: History) -> None:
         if (x.writes and step.event.kind != "func") or not x.span.nbytes:
             continue
         a = x.span.allocation
-        found.first_read.setdefault(a, (n, step, x))
+        found.first_reads.setdefault(x.span, (step, x))
         found.last_read[a] = n, step, x
         if pending.get(a):
             rest = [r for r in pending[a] if r.access.span.overlaps(x.span) is False]

@@ -1,8 +1,9 @@
 """A rule about `clamp`, `min` and `max` that hold a value at its bound from some launch of a series on, or everywhere.
 
-One idea: a bound that is reached in passing is ordinary, and so is one whose value is 0 (no contact, a resting neuron).
-A value other than 0 that comes out in every later launch of the line, and did not before, is one that lost its gradient
-on the way. The last launch runs again in the interpreter, and in the others the threads that it found at their bound.
+One idea: a bound reached in passing is ordinary, and so is a `min` or `max` of 0 (no contact, a resting neuron).
+Another value that comes out in every later launch of the line, and did not before, is one that lost its gradient on the
+way; a clamp that gives 0 is good to know, as it may be a contact that ended. The last launch runs again in the
+interpreter, and in the others the threads that it found at their bound.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..arrays.workspace import Workspace
+from ..errors import Where
 from ..kernels import ir
 from ..kernels.analysis.activity import varied
 from ..kernels.interpreter import run
@@ -36,6 +38,7 @@ THREADS = 64  # of the last launch, evenly spread
 FOLLOWED = 8  # threads that are followed through the others
 LOOKED = 300  # launches of a line
 STATEMENTS = 100_000  # of one diagnosis: a fraction of a second
+WIDER = "wider bounds, or a smooth limit such as tanh"
 LIMITS = (scalar.CLAMP, scalar.MIN, scalar.MAX)
 
 Place = tuple  # (statement, thread, component)
@@ -46,10 +49,11 @@ class _Line:
     """The launches of one line, in program order, and which of its places were at a bound in which of them."""
 
     steps: list[Step]
-    limits: dict[Plan, dict[ir.Stmt, list[bool]]] = field(default_factory=dict)  # which operands have a derivative
+    limits: dict[tuple, dict[ir.Stmt, list[bool]]] = field(default_factory=dict)  # which operands have a derivative
     held: dict[Place, dict[Event, bool]] = field(default_factory=dict)
     last: Event | None = None
     everywhere: set[ir.Stmt] = field(default_factory=set)  # at a bound in every place of the last launch
+    zero: set[Place] = field(default_factory=set)  # that bound is 0
 
 
 class Bounds:
@@ -69,9 +73,9 @@ class Bounds:
         for found in series.values():
             line = _Line(found[-LOOKED:])
             for step in line.steps:
-                plan = step.event.command.plan
-                if plan not in line.limits:
-                    line.limits[plan] = _limits(plan.forward.function, step.event.reverse.reverse.active)
+                kind = plan, active = _kind(step.event)
+                if kind not in line.limits:
+                    line.limits[kind] = limits_of(plan.forward.function, active)
             if any(line.limits.values()):
                 self.lines.append(line)
                 self.of.update((s.event, line) for s in line.steps)
@@ -91,7 +95,12 @@ def saturated(case: Case) -> Iterator[Finding]:
             yield _told(line, *found)
 
 
-def _limits(function: ir.Function, active: frozenset[str]) -> dict[ir.Stmt, list[bool]]:
+def _kind(event: Event) -> tuple[Plan, frozenset[str]]:
+    """What decides which operands have a derivative: the first launch of a series may start from constants."""
+    return event.command.plan, event.reverse.reverse.active
+
+
+def limits_of(function: ir.Function, active: frozenset[str]) -> dict[ir.Stmt, list[bool]]:
     """The bounds of a kernel that apply to something with a derivative, with which of their operands have one."""
     stmts = list(ir.walk(function.body))
     depends = varied(function, active, stmts)
@@ -108,7 +117,7 @@ def _smooth(stmt: ir.Stmt) -> bool:
 def _look(line: _Line, event: Event, space: Workspace) -> int:
     """Note which places are at their bound in this launch. Returns the number of statements that ran."""
     plan = event.command.plan
-    limits = line.limits[plan]
+    limits = line.limits[_kind(event)]
     first = line.last is None
     dims = plan.form.dims
     ran = 0
@@ -126,8 +135,10 @@ def _look(line: _Line, event: Event, space: Workspace) -> int:
         ran += 1
         if stmt not in limits:
             return
-        for k, held in enumerate(_held(stmt, limits[stmt], values)):
+        for k, (held, zero) in enumerate(zip(*held_at_bound(stmt, limits[stmt], values), strict=True)):
             place = stmt, thread, k
+            if held and zero:
+                line.zero.add(place)
             if first or place in line.held:
                 known = line.held.setdefault(place, {})
                 known[event] = known.get(event, True) and bool(held)  # of several turns, all
@@ -149,32 +160,33 @@ def _keep_reached(line: _Line, event: Event, space: Workspace) -> None:
     def trace(thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
         of = stmt.of
         limit = of is not None and of.row in LIMITS and of.where in wanted and stmt.role == "adjoint"
-        if limit and any(_brings(a, stmt, values) for a in stmt.args):
+        if limit and any(brings(a, stmt, values) for a in stmt.args):
             came.add((of.where, thread))  # type: ignore[union-attr]
 
     run_adjoint(event, space, trace, list(dict.fromkeys(thread for _, thread, _ in places)))
-    reached = [p for p in places if (p[0].where, p[1]) in came]
+    reached = sorted((p for p in places if (p[0].where, p[1]) in came), key=lambda p: p in line.zero)
     line.held = {p: line.held[p] for p in reached[:FOLLOWED]}
 
 
-def _brings(value: ir.Value, stmt: ir.Stmt, values: run.Values) -> bool:
+def brings(value: ir.Value, stmt: ir.Stmt, values: run.Values) -> bool:
+    """True if a value that a statement of an adjoint takes is an adjoint from elsewhere, and not 0."""
     made = value.stmt
     if made is None or made.role != "adjoint" or made.of is stmt.of or not is_float(value.type):
         return False
     return bool(np.any(values[value] != 0))
 
 
-def _held(stmt: ir.Stmt, depends: list[bool], values: run.Values) -> np.ndarray:
-    """By component, whether a bound without a derivative came out, and is not 0."""
+def held_at_bound(stmt: ir.Stmt, depends: list[bool], values: run.Values) -> tuple[np.ndarray, np.ndarray]:
+    """By component: did a bound without a derivative come out, and is it 0. The 0 of `min` and `max` is no bound."""
     out = np.atleast_1d(np.asarray(values[stmt.outs[0]])).ravel()
-    given = [np.broadcast_to(np.asarray(values[a]).ravel(), out.shape) for a in stmt.args]
+    given = [np.asarray(values[a]).ravel() for a in stmt.args]  # a scalar bound serves every component
     if stmt.row is scalar.CLAMP:
         x, lo, hi = given
         chosen = np.where((hi < lo) | (hi < x), 2, np.where(x < lo, 1, 0))
-    else:
-        a, b = given
-        chosen = np.where(b < a if stmt.row is scalar.MIN else a < b, 1, 0)
-    return ~np.array(depends)[chosen] & (out != 0)
+        return ~np.array(depends)[chosen], out == 0
+    a, b = given
+    chosen = np.where(b < a if stmt.row is scalar.MIN else a < b, 1, 0)
+    return ~np.array(depends)[chosen] & (out != 0), out == 0
 
 
 def _reached(line: _Line) -> tuple[Place, int, int] | None:
@@ -191,29 +203,39 @@ def _reached(line: _Line) -> tuple[Place, int, int] | None:
             begin -= 1
         always = begin == 0 and place[0] in line.everywhere
         later = begin > 0 and known[begin - 1] is False and len(line.steps) >= TURNS and end - begin + 1 >= TAIL
-        if (always or later) and (best is None or begin < best[1]):
+        if (always or later) and (best is None or (place in line.zero, begin) < (best[0] in line.zero, best[1])):
             best = place, begin, end
     return best
 
 
 def _told(line: _Line, place: Place, begin: int, end: int) -> Finding:
-    (stmt, thread, component), step = place, line.steps[begin]
-    names = tuple(dict.fromkeys(x.name for x in step.accesses if x.writes))
-    fix = "wider bounds, or a smooth limit such as tanh"
+    (stmt, thread, component), step, zero = place, line.steps[begin], place in line.zero
+    where = where_of(stmt) or step.event.where
     if begin == 0:  # `min(dt, limit)` may be meant so, a clamp less likely
-        severity = "warning" if stmt.row is scalar.CLAMP else "info"
         return Finding(
-            "saturated", severity, step.title, where_of(stmt) or step.event.where,
+            "saturated", "warning" if stmt.row is scalar.CLAMP and not zero else "info", step.title, where,
             f"`{stmt.row.name}` holds its bound in every thread, in all {len(line.steps)} launches of this line: its"
             " derivative is zero there, and no gradient goes through it.",
-            fix, names,
+            WIDER, _written(step),
         )  # fmt: skip
+    since = f"from {step.title} (launch {begin + 1} of {len(line.steps)} on this line)"
+    return saturation(stmt, thread, component, zero, step, where, since, f"{end - begin + 1} launches")
+
+
+def saturation(
+    stmt: ir.Stmt, thread: tuple[int, ...], component: int, zero: bool, step: Step, where: Where | None, since: str,
+    lost: str,
+) -> Finding:  # fmt: skip
+    """The finding about a bound that one thread reached at some time, and never left. `zero`: that bound is 0."""
     part = f" component {component}," if isinstance(stmt.outs[0].type, Composite) else ""
     number: int | tuple[int, ...] = thread[0] if len(thread) == 1 else thread
     return Finding(
-        "saturated", "warning", step.title, where_of(stmt) or step.event.where,
-        f"`{stmt.row.name}` holds its bound in thread {number},{part} from {step.title} (launch {begin + 1} of"
-        f" {len(line.steps)} on this line) to the last one, and did not before: its derivative is zero there, and what"
-        f" goes into it gets no gradient from these {end - begin + 1} launches.",
-        fix, names, number,
+        "saturated", "info" if zero else "warning", step.title, where,
+        f"`{stmt.row.name}` holds its bound in thread {number},{part} {since} to the last one, and did not before: its"
+        f" derivative is zero there, and what goes into it gets no gradient from these {lost}.",
+        WIDER, _written(step), number,
     )  # fmt: skip
+
+
+def _written(step: Step) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(x.name for x in step.accesses if x.writes))

@@ -30,8 +30,8 @@ def unused_results(case: Case) -> Iterator[Finding]:
     seeded = set(case.trail.seeded)
     told: set[Site] = set()
     unwritten = list(_unwritten(history))
-    for a, step, read in unwritten:
-        twin = _twin(a, read, history, seeded)
+    for step, read in unwritten:
+        twin = _twin(step, read, history, seeded)
         if twin is not None:
             told.add(twin.site)
             yield _mistaken(step, read, twin)
@@ -108,30 +108,34 @@ def _no_swap(step: Step, fixed: Access | None) -> str:
 # ---- a buffer read that nobody wrote
 
 
-def _unwritten(history: History) -> Iterator[tuple[Allocation, Step, Access]]:
-    """Floats that a launch read, and that nobody wrote or asked a gradient of."""
-    for a, (_, step, x) in history.first_read.items():
-        if a in history.first_write or a.asked or x.scalar is None or step.event.command is None:
-            continue
-        yield a, step, x
+def _unwritten(history: History) -> Iterator[tuple[Step, Access]]:
+    """Floats that a launch read and nobody wrote, with their first read."""
+    for step, x in history.first_reads.values():
+        if x.scalar is not None and step.event.command is not None and not history.written(x.span):
+            yield step, x
 
 
-def _twin(a: Allocation, read: Access, history: History, seeded: set[Allocation]) -> Result | None:
-    """A result that somebody may have meant to read here: never read, of the same kind, or a later item of the list."""
-    blank, (when, _, _) = not np.any(on_host(a.bytes)), history.first_read[a]
-    found = None
+def _twin(step: Step, read: Access, history: History, seeded: set[Allocation]) -> Result | None:
+    """A result that somebody may have meant to read here: another item of the list, or one of the kind, never read."""
+    a, earlier = read.span.allocation, []
+    blank = not np.any(on_host(read.array.data))
     for site, results in history.sites.items():
-        if _same_list(read.name, results[0].access.name):
-            earlier = [r for r in results if history.first_write[r.access.span.allocation][0] < when]
-            if blank and earlier and _alike(read, earlier[-1].access):
-                found = max(found or earlier[-1], earlier[-1], key=lambda r: r.step.event.id)
+        if _item(read.name) is not None and _list(read.name) == _list(results[0].access.name):
+            before = [r for r in results if r.step.event.id < step.event.id and _alike(read, r.access)]
+            earlier += before if blank else []
             continue
         result = results[-1]
         b = result.access.span.allocation
         free = not history.reads.get(site) and b not in seeded and not b.exposed
-        if free and _alike(read, result.access) and (blank or _same_stem(read.name, result.access.name)):
+        meant = a in history.first_write or a.asked
+        if free and not meant and _alike(read, result.access) and (blank or _same_stem(read.name, result.access.name)):
             return result
-    return found
+    return min(earlier, key=lambda r: _distance(read, r), default=None)
+
+
+def _distance(read: Access, result: Result) -> tuple[int, int]:
+    """In the list; of those equally far the latest."""
+    return abs((_item(result.access.name) or 0) - (_item(read.name) or 0)), -result.step.event.id
 
 
 def _mistaken(step: Step, read: Access, twin: Result) -> Finding:
@@ -148,13 +152,17 @@ def _alike(x: Access, y: Access) -> bool:
     return x.array.shape == y.array.shape and x.array.dtype == y.array.dtype and x is not y
 
 
-_ITEM = re.compile(r"^(.*)\[-?\d+\]$")
+_ITEM = re.compile(r"^(.*)\[(-?\d+)\]$")
 _WORD = re.compile(r"[A-Za-z]+")
 
 
-def _same_list(a: str, b: str) -> bool:
-    left, right = _ITEM.match(a), _ITEM.match(b)
-    return left is not None and right is not None and left[1] == right[1]
+def _list(name: str) -> str:
+    return name[: name.rfind("[")] if _ITEM.match(name) else ""
+
+
+def _item(name: str) -> int | None:
+    found = _ITEM.match(name)
+    return int(found[2]) if found else None
 
 
 def _same_stem(a: str, b: str) -> bool:

@@ -25,6 +25,7 @@ from ..tapes.naming import name_of
 from ..tapes.reverse import check_races, walk
 from ..tapes.tape import Tape
 from .kinks import Kinks
+from .loop_turns import Loops
 from .saturated import Bounds
 from .turns import Turns
 
@@ -126,6 +127,7 @@ class Trail:
         self._here: Event | None = None
         self.kinks = Kinks()
         self.bounds = Bounds()
+        self.loops = Loops()
         with memory.LOCK, memory.unrecorded(), np.errstate(all="ignore"):
             self.seeded = {a: _finite(tape, a, s.data) for a, s in seeds.items()}
             self.ones = {a: n for a, s in seeds.items() if (n := _ones(tape, a, s.data)) > 1}
@@ -136,6 +138,7 @@ class Trail:
             if any(s.data.any() for s in seeds.values()):
                 self.kinks.choose(tape.events)
                 self.bounds.choose(self.steps)
+                self.loops.choose(self.steps)
             try:
                 self.final = walk(tape, seeds, self.observe, self.before)[0]
             except (GradientError, KernelError) as error:
@@ -160,6 +163,7 @@ class Trail:
                 if access.writes:
                     step.came[access] = _norm(data)
         self.bounds.look(step, space)
+        self.loops.look(step, space)
 
     def observe(self, event: Event, space: Workspace) -> None:
         """Memory is as the event before it left it; the adjoint is that of what this event found."""

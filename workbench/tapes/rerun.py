@@ -6,7 +6,7 @@ Every statement is shown to a trace as it runs. Large launches are given up on: 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -112,15 +112,39 @@ def _run(function: ir.Function, event: Event, args: list, trace: Trace, threads:
     return True
 
 
+def sample_primal(event: Event, trace: Trace, watched: Container[ir.Stmt], threads: Sequence[tuple[int, ...]]) -> None:
+    """Some threads of the launch again, until the trace raises Enough; it is shown the statements in `watched`."""
+    _sample(event.command.plan.forward.function, event, Copies(event).primal(), trace, watched, threads)
+
+
 def sample_adjoint(
     event: Event, space: Workspace, trace: Trace, watched: Container[ir.Stmt], threads: Sequence[tuple[int, ...]]
 ) -> None:
-    """Its adjoint again for some threads, until the trace raises Enough; it is shown the statements in `watched`."""
+    """The same of its adjoint."""
     back, copies = event.reverse, Copies(event, space)
     args = copies.primal() + [copies.shadow(event.command.places[k]) for k in back.shadows]
+    _sample(back.reverse.function, event, args, trace, watched, threads)
+
+
+def _sample(
+    function: ir.Function, event: Event, args: list, trace: Trace, watched: Container[ir.Stmt],
+    threads: Sequence[tuple[int, ...]],
+) -> None:  # fmt: skip
     dims = event.command.plan.form.dims
     with suppress(Enough, BoundsError):
-        run.run(back.reverse.function, dims, args, trace=trace, watched=watched, threads=threads)
+        run.run(function, dims, args, trace=trace, watched=watched, threads=threads)
+
+
+def watched_costs(function: ir.Function, wanted: Iterable[ir.Stmt]) -> dict[ir.Stmt, int]:
+    """Statements to be shown to a trace, with how many others run beside each: by them it can count what it costs.
+
+    Others are counted at the first statement of their region, so that few have to be shown beside the `wanted` ones.
+    """
+    costs = dict.fromkeys(wanted, 1)
+    for region in [function.body, *(r for s in ir.walk(function.body) for r in s.regions)]:
+        if region.body:
+            costs[region.body[0]] = costs.get(region.body[0], 0) + len(region.body)
+    return costs
 
 
 def is_number(value: ir.Value) -> bool:
