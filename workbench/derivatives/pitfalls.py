@@ -93,13 +93,13 @@ class Wrong(Mapping):
         lines = [f"{names[a]}: {np.array2string(g, threshold=12, precision=6)}" for a, g in self._found.items()]
         return "\n".join([f"{self.title}. {self.pitfall.what}", *lines])
 
-    def show(self) -> Any:
-        """The static picture of the tape with this flow, marked as wrong."""
-        return ask("show", self.tape, self)
+    def show(self, against: Any = None) -> Any:
+        """The static picture of the tape with this flow, marked as wrong. against=tape: with the exact one over it."""
+        return ask("show", self.tape, self, against)
 
-    def explore(self) -> Any:
-        """The live picture of the tape with this flow, marked as wrong."""
-        return ask("explore", self.tape, self)
+    def explore(self, against: Any = None) -> Any:
+        """The live picture of the tape with this flow, marked as wrong. against=tape: with the exact one over it."""
+        return ask("explore", self.tape, self, against)
 
     def retrace(self, observe: Hook, before: Hook | None = None) -> Workspace:
         """The wrong walk once more, to be looked at."""

@@ -22,16 +22,16 @@ from ..tapes.jvp import passing
 from ..tapes.naming import guess_names, name_of
 from ..tapes.replay import keep_all
 from ..tapes.tape import Tape
+from .alignment import aligned, apart
 from .finding import Finding, Findings
 from .walk_record import Access, accesses
 
-ROUNDING = 32  # units in the last place of the largest number: the order of a sum is no difference
 MUCH = 1 << 28  # bytes of values that are held of one run
 FIX = "make both the same here; what comes later follows from it"
 
 
 @dataclass
-class _Run:
+class Run:
     """One of the two tapes. `values[n]`: copies of what event n read and wrote, as far as they were held."""
 
     tape: Tape
@@ -56,9 +56,10 @@ def against(tape: Tape, other: Tape) -> Findings:
             instead="tape.diagnose(against=other_tape)",
         )  # fmt: skip
     guess_names(other)
-    here, there = _run(tape), _run(other)
+    here, there = run_of(tape), run_of(other)
     both = min(len(tape.events), len(other.events))
-    same = _aligned(tape, other)
+    pairs = aligned(tape, other)
+    same = next((k for k, pair in enumerate(pairs) if pair != (k, k)), len(pairs))
     for n in range(same):
         found = _parted(n, here, there)
         if found is not None:
@@ -71,13 +72,13 @@ def against(tape: Tape, other: Tape) -> Findings:
     return Findings(quiet[:1], len(tape.events), note)
 
 
-def _held(here: _Run, there: _Run) -> int:
+def _held(here: Run, there: Run) -> int:
     return min(len(here.values), len(there.values))
 
 
-def _run(tape: Tape) -> _Run:
-    """What every event of a tape read and wrote."""
-    held = _Run(tape, [])
+def run_of(tape: Tape) -> Run:
+    """What every event of a tape read and wrote, by running it again with everything kept."""
+    held = Run(tape, [])
     try:
         again = tape if tape.keep == "all" and all(e.kind != "func" for e in tape.events) else keep_all(tape)
         room = MUCH
@@ -104,15 +105,6 @@ def _run(tape: Tape) -> _Run:
     return held
 
 
-def _aligned(tape: Tape, other: Tape) -> int:
-    """Up to which event the two tapes go through the same sequence; kernels that were renamed count as the same."""
-    ours, theirs = ([(e.kind, e.label) for e in t.events] for t in (tape, other))
-    n = next((k for k, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-    if len(ours) == len(theirs) and all(a[0] == b[0] for a, b in zip(ours, theirs, strict=True)):
-        return len(ours)
-    return n
-
-
 def _lacking(n: int, tape: Tape, other: Tape) -> Finding:
     """The tapes are of different length: which of them has an event more at this place."""
     ours, theirs = ([(e.kind, e.label) for e in t.events] for t in (tape, other))
@@ -129,7 +121,7 @@ def _lacking(n: int, tape: Tape, other: Tape) -> Finding:
     return Finding("parted", "warning", launch, event.where, text, FIX, names)
 
 
-def _parted(n: int, here: _Run, there: _Run) -> Finding | None:
+def _parted(n: int, here: Run, there: Run) -> Finding | None:
     """What is different at event n, if other numbers came of it."""
     ours, theirs = accesses(here.tape, here.tape.events[n]), accesses(there.tape, there.tape.events[n])
     if n >= _held(here, there):
@@ -141,18 +133,18 @@ def _parted(n: int, here: _Run, there: _Run) -> Finding | None:
             if text and writes:
                 return _finding(n, here, there, f"it writes {text}", (one.name,))
             if text:  # nobody wrote other numbers: an earlier launch wrote them elsewhere, or it began so
-                m = next((m for m in reversed(range(n)) if any(_causes(m, here, there))), n)
+                m = next((m for m in reversed(range(n)) if any(causes(m, m, here, there))), n)
                 finds = "it" if m == n else f"so #{n} `{here.tape.events[n].label}`"
                 return _finding(m, here, there, f"{finds} finds {text}", (one.name,))
     return None
 
 
-def _finding(n: int, here: _Run, there: _Run, numbers: str, arrays: tuple[str, ...]) -> Finding | None:
+def _finding(n: int, here: Run, there: Run, numbers: str, arrays: tuple[str, ...]) -> Finding | None:
     event = here.tape.events[n]
-    causes = list(dict.fromkeys(_causes(n, here, there)))
-    if not causes and not numbers:
+    reasons = list(dict.fromkeys(causes(n, n, here, there)))
+    if not reasons and not numbers:
         return None
-    text = "; ".join(filter(None, (", ".join(causes), numbers)))
+    text = "; ".join(filter(None, (", ".join(reasons), numbers)))
     quiet = not numbers and not (here.why or there.why)
     text += ". What it wrote is the same all the same." if quiet else "."
     names = arrays or tuple(dict.fromkeys(x.name for x in accesses(here.tape, event) if x.writes))
@@ -164,9 +156,9 @@ def _finding(n: int, here: _Run, there: _Run, numbers: str, arrays: tuple[str, .
     )  # fmt: skip
 
 
-def _causes(n: int, here: _Run, there: _Run) -> Iterator[str]:
-    """What was asked for in different ways."""
-    one, two = here.tape.events[n], there.tape.events[n]
+def causes(n: int, m: int, here: Run, there: Run) -> Iterator[str]:
+    """What event n here asked for in other ways than event m there."""
+    one, two = here.tape.events[n], there.tape.events[m]
     if one.label != two.label:
         yield f"`{one.label}` is launched here, `{two.label}` there"
     if one.command is None or two.command is None:
@@ -221,28 +213,43 @@ def _lines(one: str, two: str) -> Iterator[str]:
         yield "the kernel has more lines in one of them"
 
 
+def numbers_of(access: Access, words: Any) -> np.ndarray:
+    """The numbers in the words of an access, components last; the bytes of a struct."""
+    kind = np.dtype(np.uint8) if isinstance(access.array.dtype, Struct) else access.array.dtype.numpy
+    return np.frombuffer(words.tobytes(), kind).reshape(*access.span.shape, access.span.itemsize // kind.itemsize)
+
+
+def cell_text(name: str, index: tuple[int, ...], components: int) -> str:
+    """`x[3]`, with the component behind it if there are several; the name alone for a single number."""
+    cell = index if components > 1 else index[:-1]
+    return f"{name}[{', '.join(map(str, cell))}]" if cell else name
+
+
+def unlike(one: Access, two: Access) -> str:
+    """Why the numbers of two accesses cannot be compared cell by cell; "" if they can, in other precisions too."""
+    kinds = [x.array.dtype for x in (one, two)]
+    alike = kinds[0] == kinds[1] or not any(isinstance(kind, Struct) for kind in kinds)
+    shapes = [(x.span.shape, *getattr(x.array.dtype, "shape", ())) for x in (one, two)]
+    if alike and shapes[0] == shapes[1]:
+        return ""
+    said = [f"of shape {x.span.shape}" if one.span.shape != two.span.shape else str(x.array.dtype) for x in (one, two)]
+    return f"{one.name} {said[0]} here, {two.name} {said[1]} there"
+
+
 def _numbers(one: Access, two: Access, v: Any, w: Any) -> str:
     """`x[3] = 1 here, 2 there` for the first numbers that differ by more than rounding."""
-    if one.span.shape != two.span.shape or one.array.dtype != two.array.dtype:
-        return f"{one.name} of shape {one.span.shape} here, {two.name} of shape {two.span.shape} there"
-    if np.array_equal(v, w):
+    if text := unlike(one, two):
+        return text
+    a = numbers_of(one, v)
+    found = apart(a, numbers_of(two, w))
+    if found is None:
         return ""
     if isinstance(one.array.dtype, Struct):
         return f"other structs in {one.name} than there in {two.name}"
-    kind = one.array.dtype.numpy
-    a, b = (np.frombuffer(x.tobytes(), kind).reshape(*one.span.shape, -1) for x in (v, w))
-    differ = a != b
-    if kind.kind == "f":
-        size = max((float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in (a, b)), default=0.0)
-        near = np.abs(a.astype(float) - b.astype(float)) <= ROUNDING * float(np.finfo(kind).eps) * size
-        differ &= ~near & ~(np.isnan(a) & np.isnan(b))
-    if not differ.any():
-        return ""
-    at = tuple(int(i) for i in np.argwhere(differ)[0])
-    cell = at if a.shape[-1] > 1 else at[:-1]
-    more = int(differ.sum()) - 1
     name = one.name if one.name == two.name else f"{one.name} ({two.name} there)"
-    text = f"{name}[{', '.join(map(str, cell))}] = {_shown(a[at])} here, {_shown(b[at])} there"
+    cell = cell_text(name, found.index, a.shape[-1])
+    text = f"{cell} = {_shown(found.here)} here, {_shown(found.there)} there"
+    more = found.count - 1
     return text + (f", and {more} more number{'' if more == 1 else 's'}" if more else "")
 
 

@@ -249,17 +249,43 @@ class Tape(Recording):
     def __bool__(self) -> bool:
         return True
 
-    def show(self) -> Any:
-        """The static picture of the tape: lanes of memory by launches, with a table beside it."""
-        return self._ask("show")
+    def show(self, against: Any = None) -> Any:
+        """The static picture of the tape: lanes of memory by launches, with a table beside it.
 
-    def explore(self) -> Any:
-        """The live picture: a widget with a reverse cursor, heat-maps, ledger and microscope."""
-        return self._ask("explore")
+        against   another pass, drawn over this one in outline; where both differ by more than rounding this one has
+                  another colour, and the first launch and lane where they part carry both numbers. A tape (before and
+                  after a fix, float32 and float64), what `backward(..., pitfall=)` returned, or other seeds of this
+                  tape: {array: seed}, or an array of one element. What only one of both has is drawn, and said.
 
-    def to_html(self, path: Any, **choices: Any) -> Any:
-        """Write the live picture as one file that needs no kernel and no network. Returns the path."""
-        return self._ask("to_html", path, **choices)
+        >>> @wb.kernel
+        ... def pull(x: wb.array[float], k: float, f: wb.array[float]):
+        ...     i = wb.tid()
+        ...     f[i] = -k * x[i]
+        >>> def run(k):
+        ...     x, f = wb.ones(3, requires_grad=True), wb.zeros(3)
+        ...     with wb.Tape() as tape:
+        ...         wb.launch(pull, dim=3, inputs=[x, k], outputs=[f])
+        ...     tape.backward(grads={f: wb.ones(3)})
+        ...     return tape
+        >>> picture = run(2.0).show(against=run(2.5))
+        >>> "f[0]: -2 instead of -2.5" in picture.text
+        True
+        """
+        self._name_other(against)
+        return self._ask("show", None, against)
+
+    def explore(self, against: Any = None) -> Any:
+        """The live picture: a widget with a reverse cursor, heat-maps, ledger and microscope. `against` as in `show`."""
+        self._name_other(against)
+        return self._ask("explore", None, against)
+
+    def to_html(self, path: Any, against: Any = None, **choices: Any) -> Any:
+        """Write the live picture as one file that needs no kernel and no network. Returns the path.
+
+        `against` as in `show`; cells=[(array, index)] and threads=[(launch, thread)] say whose ledgers and
+        microscopes are in it."""
+        self._name_other(against)
+        return self._ask("to_html", path, against=against, **choices)
 
     def ledger(self, a: array, index: Any = (), at: Any = None) -> Any:
         """Where the gradient of one element of `a` came from: signed contributions that sum to it.
@@ -309,8 +335,7 @@ class Tape(Recording):
         'the runs part here: dt is 0.5 here, 0.25 there; it writes q[0] = 1 here, 0.75 there, and 2 more numbers.'
         """
         if against is not None:
-            if isinstance(against, Tape):
-                note_names(against, sys._getframe(1))
+            self._name_other(against)
             return self._ask("against", against)
         return self._ask("diagnose", loss, grads)
 
@@ -324,6 +349,11 @@ class Tape(Recording):
 
     def __deepcopy__(self, memo: dict) -> Tape:
         return ask("duplicate", self)
+
+    def _name_other(self, other: Any) -> None:
+        """Note what the program of our caller calls the arrays of another tape."""
+        if isinstance(other, Tape):
+            note_names(other, sys._getframe(2))
 
     def _ask(self, question: str, *args: Any, **choices: Any) -> Any:
         capture_log.refuse(f"tape.{question}()")

@@ -14,16 +14,22 @@ from typing import Any
 from ..arrays.array import array
 from ..derivatives.pitfalls import Wrong
 from ..tapes.tape import Tape
+from .data.against import compare
 from .data.gather import gather
 from .picture.figure import TapeFigure
 
 
-def show(tape: Tape, wrong: Wrong | None = None) -> TapeFigure:
+def show(tape: Tape, wrong: Wrong | None = None, against: Any = None) -> TapeFigure:
     """The static tape view: a picture and a table that survive wherever a notebook is rendered.
 
-    `wrong`: of a pass that is wrong on purpose.
+    wrong    of a pass that is wrong on purpose.
+    against  another pass, drawn over this one in outline: a tape, a `Wrong`, or seeds of this tape {array: seed}.
+             An exact pass and one that is wrong on purpose change places: the exact one is the outline.
     """
-    return TapeFigure(gather(tape, wrong))
+    if against is None:
+        return TapeFigure(gather(tape, wrong))
+    made = compare(tape, wrong, against)
+    return TapeFigure(made.trace, against=made)
 
 
 def seeds(tape: Tape, y: array) -> Any:

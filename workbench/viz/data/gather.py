@@ -35,11 +35,20 @@ def gather(tape: Tape, wrong: Wrong | None = None) -> Trace:
 
     Reads memory under the lock; changes nothing.
     """
-    made = _Gather(tape)
     if wrong is None:
-        return made.trace()
-    made.retrace, made.seeds = wrong.retrace, wrong.seeds
-    return replace(made.trace(), title=wrong.title)
+        return _Gather(tape).trace()
+    return replace(gather_pass(tape, wrong.retrace, wrong.seeds), title=wrong.title, wrong=True)
+
+
+def gather_pass(tape: Tape, retrace: Any, seeds: Mapping[Allocation, Any], watch: Any = None) -> Trace:
+    """The trace of this walk from these seeds; `watch(event, space)` is called after each of its reverse steps."""
+
+    def watched(observe: Any, before: Any) -> None:
+        retrace(lambda event, space: (observe(event, space), watch(event, space)), before)
+
+    made = _Gather(tape)
+    made.retrace, made.seeds = retrace if watch is None else watched, seeds
+    return made.trace()
 
 
 def gather_seeded(tape: Tape, seeds: Mapping[Allocation, Any]) -> tuple[Trace, Workspace]:

@@ -46,10 +46,11 @@ COLOURS = {  # after Okabe and Ito, darker or lighter where the ground asks for 
     "plus": Colour("#007A59", "#009E73", "a number above 0", "upwards, to the right"),
     "minus": Colour("#CC79A7", "#E6A6C8", "a number below 0", "downwards, to the left, with a dash"),
     "bad": Colour("#C0189B", "#FF7AE4", "something is wrong: NaN, Inf, findings, errors", "cross on black, triangle"),
+    "odd": Colour("#5A1EE0", "#8A54FF", "this of two where they differ, or what is wrong on purpose", "tag, stripes"),
     "cursor": Colour("#15191E", "#FFFFFF", "what is chosen: a moment, a cell, a row", "line, frame"),
 }
 SIDE_BY_SIDE = (  # what may be seen at once in one picture, and is told apart by colour
-    ("value", "hot", "twin", "bad", "cursor"),  # lanes
+    ("value", "hot", "twin", "bad", "odd", "cursor"),  # lanes
     ("plus", "minus", "bad", "cursor"),  # the cells of a heat-map
     ("plus", "minus", "twin"),  # the bars of a row
 )
@@ -58,7 +59,7 @@ _GROUND = {  # what has no meaning of its own: grounds, lines and texts
     "line": ("#d0d7de", "#30363d"), "box": ("#f6f8fa", "#161b22"), "blank": ("#ffffff", "#161b22"),
     "tint": ("#d8e5f7", "#17304f"), "hottext": ("#a04d00", "#f0a25c"), "now": ("#fff1e5", "#3a2412"),
     "note": ("#0550ae", "#58a6ff"), "shared": ("#ddf4ff", "#0c2d4d"), "stripe": ("#54aeff", "#2f81c7"),
-    "ill": ("#000000", "#000000"), "sign": ("#ff7ae4", "#ff7ae4"), "absent": ("#838b95", "#7d8590"),
+    "ill": ("#000000", "#000000"), "sign": ("#ff7ae4", "#ff7ae4"), "oddtext": ("#5A1EE0", "#C4A5FF"), "absent": ("#838b95", "#7d8590"),
 }  # fmt: skip
 LIGHT = {name: pair[0] for name, pair in _GROUND.items()} | {name: one.light for name, one in COLOURS.items()}
 DARK = {name: pair[1] for name, pair in _GROUND.items()} | {name: one.dark for name, one in COLOURS.items()}
@@ -102,6 +103,10 @@ LEGEND = {
     "zero": "exactly 0", "nan": "NaN", "inf": "Inf",
     "absent": "no adjoint", "cut": "cut", "scale": "|adjoint|", "band": "many: smallest to largest",
 }  # fmt: skip
+
+
+OUTLINE = 3.0  # by which the outline of the other pass is thicker than its adjoint
+TAG, TAG_SIZE = 14.0, 10.0  # height of the tag where two passes part, and of its text
 
 
 class Chip(NamedTuple):
@@ -327,6 +332,22 @@ def _runs(parts: Sequence[Any]) -> Iterator[tuple[int, int]]:
         if n == len(parts) or parts[n] != parts[start]:
             yield start, n
             start = n
+
+
+def odd(parts: bool, wrong: bool) -> str:
+    """What the class of a mark is followed by where this pass differs from the other, or is wrong on purpose."""
+    return " parted wrong" if wrong and parts else " parted" if parts else ""
+
+
+def outline_mark(lane: Lane, bar: Bar, level: AdjointLevel, scale: Scale) -> BarMark:
+    """An adjoint of the other pass, drawn around what this one has there."""
+    mark = bar_mark(lane, bar, level, scale)
+    return BarMark(mark.state, mark.y, mark.thick + OUTLINE)
+
+
+def tag_top(lane: Lane) -> float:
+    """Where the tag stands that says which numbers part: at the foot of the lane."""
+    return lane.top + lane.height - TAG
 
 
 def absent_marks(lane: Lane, bar: Bar, blocks: Sequence[Block]) -> Iterator[tuple[int, Block, BarMark]]:

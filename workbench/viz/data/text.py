@@ -10,7 +10,11 @@ from ...errors import Where
 from .trace import AdjointLevel, TouchMark, Trace, fold_flags
 
 MONO, SANS = 0.612, 0.56  # widths of a character, as parts of its size
-BADGES = {"nan": "NaN", "inf": "Inf", "died": "died", "cut": "cut"}
+BADGES = {
+    "nan": "NaN", "inf": "Inf", "died": "died", "cut": "cut", "parts": "parts", "here": "only here",
+    "there": "only there",
+}  # fmt: skip
+ODD = ("parts", "here", "there")  # badges about a second pass
 
 
 def text_width(text: str, size: float, mono: bool = False) -> float:

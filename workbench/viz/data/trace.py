@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-FLAGS: tuple[str, ...] = ("nan", "inf", "died", "kept", "aliased", "cut")
+FLAGS: tuple[str, ...] = ("nan", "inf", "died", "kept", "aliased", "cut", "parts", "here", "there")
 KINDS = {
     "launch": ("launch", "launches"), "copy": ("copy", "copies"), "cut": ("cut", "cuts"), "fill": ("fill", "fills"),
     "zero": ("zero", "zeros"), "assign": ("assign", "assigns"), "func": ("func", "funcs"),
@@ -134,7 +134,7 @@ class EventColumn:
     `arrows` are pairs (written touch, read touch), by position in `touches`, along which the adjoint flows back;
     None means from every written to every read touch. `scope` names the loop or block. `flags` adds what cannot
     be seen in the event itself: `died`, where an adjoint came in and exactly zero went out; `cut`, where a gradient is
-    stopped on purpose."""
+    stopped on purpose; of two passes `parts`, where they first differ, `here` and `there`, what only one of them has."""
 
     id: str
     index: int
@@ -173,13 +173,16 @@ class EventColumn:
 
 @dataclass(frozen=True)
 class Trace:
-    """Everything the tape view shows. `cursor` is the position (in `events`) that the reverse pass has reached."""
+    """Everything the tape view shows. `cursor` is the position (in `events`) that the reverse pass has reached.
+
+    `wrong`: its adjoints are wrong on purpose."""
 
     allocations: Sequence[AllocationTrack]
     events: Sequence[EventColumn]
     seeds: Sequence[Seed] = ()
     cursor: int | None = None
     title: str = "tape"
+    wrong: bool = False
 
     def __post_init__(self) -> None:
         seeds = tuple(Seed(seed) if isinstance(seed, str) else Seed(*seed) for seed in self.seeds)

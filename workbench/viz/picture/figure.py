@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+from ..data.against import Comparison
 from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
 from .scene import Mark, Scene, draw
@@ -25,12 +26,14 @@ PAGE = (
 
 
 class TapeFigure:
-    """The static tape view of a trace. `theme` is `auto`, `light` or `dark`; another name is a ValueError."""
+    """The static tape view of a trace. `theme` is `auto`, `light` or `dark`; another name is a ValueError.
 
-    def __init__(self, trace: Trace, theme: str = "auto"):
+    against  two passes over each other: then `trace` is that of the comparison."""
+
+    def __init__(self, trace: Trace, theme: str = "auto", against: Comparison | None = None):
         if theme not in THEMES:
             raise ValueError(f"a theme is one of {THEMES}, not {theme!r}")
-        self.trace, self.theme = trace, theme
+        self.trace, self.theme, self.against = trace, theme, against
         self._svg = ""
         self._rows: list[Row] | None = None
 
@@ -38,22 +41,24 @@ class TapeFigure:
     def svg(self) -> str:
         """The picture as SVG text. Unlike the notebook display it raises what goes wrong."""
         if not self._svg:
-            self._svg = render(draw(self.trace), self.theme)
+            self._svg = render(draw(self.trace, against=self.against), self.theme)
         return self._svg
 
     @property
     def text(self) -> str:
         """The same facts as an aligned text table."""
-        return table(self.trace, rows=self._event_rows())
+        return table(self.trace, rows=self._event_rows(), against=self.against)
 
     @property
     def html(self) -> str:
         """The picture as an image, and the table folded below it."""
-        return _html(self.svg, sentence(self.trace), html_table(self.trace, rows=self._event_rows()))
+        tables = html_table(self.trace, rows=self._event_rows(), against=self.against)
+        said = " ".join(["", *self.against.said]) if self.against is not None else ""
+        return _html(self.svg, sentence(self.trace) + said, tables)
 
     def _event_rows(self) -> list[Row]:
         if self._rows is None:
-            self._rows = event_rows(self.trace)
+            self._rows = event_rows(self.trace, against=self.against)
         return self._rows
 
     def save(self, path: str | Path) -> Path:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ..data.against import Comparison
 from ..data.envelope import ALL, Scale, scale_of, sizes_of
 from ..data.lanes import Adjoints, Bar, Block, Flow, Lane, cut_memory, rows_of, versions_of
 from ..data.marks import MOMENT
@@ -75,6 +76,9 @@ class Layout:
     bars: list[PlacedBar] = field(default_factory=list)
     flows: dict[tuple[int, int], Flow] = field(default_factory=dict)
     scale: Scale = ALL
+    against: Comparison | None = None  # the other pass, with its bars and flows
+    others: list[PlacedBar] = field(default_factory=list)
+    other_flows: dict[tuple[int, int], Flow] = field(default_factory=dict)
 
 
 def visible(trace: Trace, budget: int = MARK_BUDGET) -> tuple[int, int]:
@@ -118,6 +122,7 @@ def arrange(
     label_width: float = 0.0,
     header: float = 86.0,
     lane_budget: int = LANE_BUDGET,
+    against: Comparison | None = None,
 ) -> Layout:
     """Positions of everything, for the events in `shown` (see `both_ends`).
 
@@ -142,20 +147,29 @@ def arrange(
         right,
         right + RIGHT,
         bottom,
-        scale=_scale(trace),
+        scale=_scale(trace, against),
+        against=against,
     )
     levels = [event.adjoint for event in trace.events]
     found = Adjoints(trace, cuts, levels, trace.seeds, {position for position, _ in shown})
     layout.blocks.extend(_place(layout, PlacedBlock, versions_of(trace, cuts)))
     layout.bars.extend(_place(layout, PlacedBar, found.bars))
     layout.flows.update(found.flows)
+    if against is not None:
+        other = Adjoints(trace, cuts, against.other.events, against.other.seeds, {position for position, _ in shown})
+        layout.others.extend(_place(layout, PlacedBar, other.bars))
+        layout.other_flows.update(other.flows)
     return layout
 
 
-def _scale(trace: Trace) -> Scale:
-    """The scale of thickness that fits every adjoint of the trace, drawn or not."""
+def _scale(trace: Trace, against: Comparison | None) -> Scale:
+    """The scale of thickness that fits every adjoint of the trace, drawn or not, and those of another pass."""
     levels = [level for event in trace.events for level in event.adjoint]
-    return scale_of(sizes_of([*levels, *(seed.level for seed in trace.seeds if seed.level is not None)]))
+    seeds = list(trace.seeds)
+    if against is not None:
+        levels += [level for some in against.other.events for level in some]
+        seeds += against.other.seeds
+    return scale_of(sizes_of([*levels, *(seed.level for seed in seeds if seed.level is not None)]))
 
 
 def place_columns(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...tables import bytes_text
+from ..data.against import Comparison
 from ..data.lanes import Bar, Block, Lane
 from ..data.marks import (
     ARROW_FROM,
@@ -41,11 +42,12 @@ from ..data.marks import (
     meet_mark,
     name_title,
     note,
+    odd,
     slots_of,
     touch_place,
     version_text,
 )
-from ..data.text import BADGES, clean, fit, level_text, sentence, text_width, touch_text
+from ..data.text import BADGES, ODD, clean, fit, level_text, sentence, text_width, touch_text
 from ..data.trace import AdjointLevel, EventColumn, TouchMark, Trace, event_flags, events_text, fold_flags
 from .layout import (
     GAP_WIDTH,
@@ -61,6 +63,7 @@ from .layout import (
     place_columns,
     shown_events,
 )
+from .overlay import outlines, said_height, tag, two_passes, wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,24 +115,31 @@ class Scene:
         return [mark for mark in self.marks if mark.kind == "label" and mark.text]
 
 
-def draw(trace: Trace, budget: int = MARK_BUDGET) -> Scene:
-    """The whole picture."""
+def draw(trace: Trace, budget: int = MARK_BUDGET, against: Comparison | None = None) -> Scene:
+    """The whole picture; `against`: with the other pass over it, whose columns `trace` must have."""
     shown = shown_events(trace, budget)
     widest = max((text_width(clean(event.heading), 12, True) for _, event in shown), default=0.0)
-    pitch = place_columns(trace, shown, widest)[2]
+    _, _, pitch, right = place_columns(trace, shown, widest)
     turned = pitch < 84 and widest + 16 > pitch
     scoped = any(event.scope for _, event in shown)
-    boxes = 44 + 16 * scoped + 12 * (scoped and trace.cursor is not None)
+    lines = [] if against is None else wrapped(against.said, right - MARGIN)
+    said = 0 if against is None else said_height(lines)
+    boxes = said + 44 + 16 * scoped + 12 * (scoped and trace.cursor is not None)
     tall = min(widest, PITCH_MAX) + 16 if turned else 26
     flagged = any(event_flags(event) & BADGES.keys() for event in trace.events)
-    layout = arrange(trace, shown, widest, boxes + tall + (28 if flagged else 14))
+    layout = arrange(trace, shown, widest, boxes + tall + (28 if flagged else 14), against=against)
     scene = Scene(layout.width, layout.bottom + 76, sentence(trace))
     _title(scene, layout)
+    if against is not None:
+        two_passes(scene, layout, lines)
+    _scopes(scene, layout, said + 52)
     _header(scene, layout, boxes, tall, turned)
     _lanes(scene, layout)
     _values(scene, layout)
     _adjoints(scene, layout)
+    outlines(scene, layout)
     _touches(scene, layout)
+    tag(scene, layout)
     _gap(scene, layout, boxes)
     _cursor(scene, layout, boxes, tall)
     _legend(scene, layout)
@@ -140,7 +150,7 @@ def _title(scene: Scene, layout: Layout) -> None:
     trace, right = layout.trace, layout.right
     scene.add("rect", "ground", "ground", 0, 0, scene.width, scene.height, radius=8)
     title = fit(clean(trace.title), 360, 15)
-    scene.label("title", "title", MARGIN, 26, title, 15, title=clean(trace.title))
+    scene.label("title", "title wrong" if trace.wrong else "title", MARGIN, 26, title, 15, title=clean(trace.title))
     x = MARGIN + text_width(title, 15) + 4 * sum(c.isupper() for c in title) + 12  # bold capitals are wide
     scene.label("summary", "muted", x, 26, fit(trace.summary, right - x, 12), 12, title=scene.sentence)
     if trace.seeds:
@@ -150,7 +160,6 @@ def _title(scene: Scene, layout: Layout) -> None:
 
 
 def _header(scene: Scene, layout: Layout, top: float, tall: float, turned: bool) -> None:
-    _scopes(scene, layout, 52)
     for column in layout.columns:
         _event_box(scene, layout, column, top, tall, turned)
     if not layout.columns:
@@ -167,7 +176,7 @@ def _event_box(scene: Scene, layout: Layout, column: Column, top: float, tall: f
         wide = max(text_width(text, 12, True) + 14, min(84.0, layout.pitch - 10))
     x = column.x
     scene.add("path", f"guide-{key}", "guide", path=f"M{x:.1f} {top + tall:.1f}V{layout.bottom:.1f}")
-    look = "event" if event.kind == "launch" else "event other"
+    look = "event lacking" if "there" in event.flags else "event" if event.kind == "launch" else "event other"
     look += " current" if key == layout.trace.cursor else ""
     scene.add("rect", f"event-{key}", look, x - wide / 2, top, wide, tall, radius=6, title=title)
     if turned:
@@ -190,7 +199,8 @@ def _badge(scene: Scene, key: str, words: Sequence[str], x: float, y: float, roo
     short = text if text_width(text, 9.5) + 12 <= room else "".join(word[0] for word in words)
     wide = text_width(short, 9.5) + 12
     title = title or f"adjoint: {', '.join(words)}"
-    scene.add("rect", key, "badge", x - wide / 2, y - 11, wide, 14, radius=7, title=title)
+    of_two = set(words) <= {BADGES[flag] for flag in ODD}
+    scene.add("rect", key, "badge odd" if of_two else "badge", x - wide / 2, y - 11, wide, 14, radius=7, title=title)
     scene.label(f"{key}-label", "badgetext", x, y - 0.5, short, 9.5, anchor="middle", title=title)
 
 
@@ -285,7 +295,9 @@ def _block(scene: Scene, layout: Layout, lane: Lane, block: PlacedBlock, reach: 
     """One version. Its label has room up to `reach`, where the next event has its signs."""
     mark, wide = block_mark(lane, block), block.x1 - block.x0
     title = _block_title(layout, lane, block)
-    scene.add("rect", key, mark.look, block.x0, mark.y, wide, mark.tall, radius=mark.radius, title=title)
+    parts = layout.against is not None and layout.against.parts_block(block)
+    look = mark.look + odd(parts, False)
+    scene.add("rect", key, look, block.x0, mark.y, wide, mark.tall, radius=mark.radius, title=title)
     scene.add("rect", f"{key}-start", "blockstart", block.x0, mark.y, min(4, wide), mark.tall, radius=1, title=title)
     indent = LABEL if block.e0 >= 0 else LABEL_FIRST
     if mark.text and reach - block.x0 - indent - LABEL_ROOM >= text_width(mark.text, 10, True):
@@ -325,7 +337,9 @@ def _bar(scene: Scene, layout: Layout, bar: PlacedBar, level: AdjointLevel, key:
     lane = layout.lanes[bar.allocation]
     mark, wide = bar_mark(lane, bar, level, layout.scale), bar.x1 - bar.x0
     title = _bar_title(layout, lane, bar, level)
-    scene.add("rect", key, mark.look, bar.x0, mark.y - mark.thick / 2, wide, mark.thick, radius=mark.thick / 2,
+    parts = layout.trace.wrong if layout.against is None else layout.against.parts_bar(bar, layout.others)
+    look = mark.look + odd(parts, layout.trace.wrong)
+    scene.add("rect", key, look, bar.x0, mark.y - mark.thick / 2, wide, mark.thick, radius=mark.thick / 2,
               title=title, opacity=mark.opacity)  # fmt: skip
     if mark.sign:
         _glyph(scene, f"{key}-sign", mark.state, bar.x0 + wide / 2, mark.y, mark.sign, title)

@@ -39,12 +39,21 @@ RULES = """
 .badge{{fill:{ill};stroke:{sign}}} .badgetext{{fill:#ffffff;font-weight:600}}
 .event.current{{stroke:{cursor};stroke-width:1.6}} .cursor{{fill:none;stroke:{cursor};stroke-width:1.6}}
 .cursorbox{{fill:{cursor}}} .cursortext{{fill:{ground};font-weight:600}}
+.bar.parted{{fill:{odd}}} .bar.parted.wrong{{fill:url(#wb-wrong);stroke:{odd};stroke-width:.8}}
+.bar.zero.parted{{fill:none;stroke:{odd}}} .bar.nan.parted,.bar.inf.parted{{fill:{ill};stroke:{odd}}}
+.block.parted{{stroke:{odd};stroke-width:1.6}} .title.wrong,.said{{fill:{oddtext};font-weight:600}}
+.outline{{fill:none;stroke:{twin};stroke-width:1.4}} .outline.zero{{stroke-dasharray:1.5 2.5}}
+.event.lacking{{fill:none;stroke:{odd};stroke-dasharray:3 2}} .badge.odd{{fill:{odd};stroke:{odd}}}
+.tag{{fill:{odd}}} .tagtext{{fill:#ffffff;font-weight:600}} .pointer{{fill:none;stroke:{odd};stroke-width:1.6}}
+.wrongground{{fill:{ground}}} .wrongstripe{{fill:{odd}}}
 """
 DEFS = (
     '<pattern id="wb-shared" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
     '<rect class="sharedground" width="7" height="7"/><rect class="sharedstripe" width="2" height="7"/></pattern>'
     '<pattern id="wb-strided" width="6" height="6" patternUnits="userSpaceOnUse">'
     '<rect class="stridedground" width="6" height="6"/><path class="stridedline" d="M0 6L6 0"/></pattern>'
+    '<pattern id="wb-wrong" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<rect class="wrongground" width="6" height="6"/><rect class="wrongstripe" width="4" height="6"/></pattern>'
     '<pattern id="wb-absent" width="6" height="6" patternUnits="userSpaceOnUse">'
     '<path class="absentline" d="M0 6L6 0"/></pattern>'
     '<marker id="wb-tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="9" markerHeight="9" '

@@ -6,45 +6,59 @@ A long tape is cut in the middle, and the table says how much was left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ... import tables
+from ..data.against import Comparison
+from ..data.lanes import Flow
 from ..data.text import clean, clean_lines, level_text, text_width, versions
 from ..data.trace import AllocationTrack, EventColumn, TouchMark, Trace, event_flags, events_text, fold_flags
 from .layout import Column, Layout, arrange, both_ends
 
 ROW_LIMIT = 200
 EVENT_HEAD = ("event", "line", "reads", "writes", "kept", "adjoint after", "adjoint before", "flags")
+AGAINST_HEAD = ("adjoint before, other", "difference")
 MEMORY_HEAD = ("memory", "bytes", "type", "names")
 Row = tuple[tuple[str, ...], ...]
 
 
-def table(trace: Trace, limit: int = ROW_LIMIT, rows: Sequence[Row] | None = None) -> str:
+def table(
+    trace: Trace, limit: int = ROW_LIMIT, rows: Sequence[Row] | None = None, against: Comparison | None = None
+) -> str:
     """The whole tape as aligned plain text. At most `limit` events and allocations have a row of their own.
 
-    `rows` are the event rows, if the caller has them already."""
-    rows = event_rows(trace, limit) if rows is None else rows
+    `rows` are the event rows, if the caller has them already; `against`: the two passes that they are about."""
+    rows = event_rows(trace, limit, against) if rows is None else rows
     head = f"{clean(trace.title)}  {trace.summary}"
     if trace.seeds:
         head += f"    seed  {clean(trace.seed_text)}"
-    parts = [head, _aligned(EVENT_HEAD, rows), _aligned(MEMORY_HEAD, memory_rows(trace, limit))]
+    said = [] if against is None else ["\n".join(map(clean, against.said))]
+    parts = [head, *said, _aligned(_head(against), rows), _aligned(MEMORY_HEAD, memory_rows(trace, limit))]
     return "\n\n".join(parts)
 
 
-def html_table(trace: Trace, limit: int = ROW_LIMIT, rows: Sequence[Row] | None = None) -> str:
+def html_table(
+    trace: Trace, limit: int = ROW_LIMIT, rows: Sequence[Row] | None = None, against: Comparison | None = None
+) -> str:
     """The same rows as two HTML tables with captions and header cells."""
-    rows = event_rows(trace, limit) if rows is None else rows
-    events = _html("Events in the order they ran", EVENT_HEAD, rows)
+    rows = event_rows(trace, limit, against) if rows is None else rows
+    events = _html("Events in the order they ran", _head(against), rows)
     return events + _html("Memory and its names", MEMORY_HEAD, memory_rows(trace, limit))
 
 
-def event_rows(trace: Trace, limit: int = ROW_LIMIT) -> list[Row]:
-    """One row per event: each cell is a tuple of lines."""
-    layout = arrange(trace, both_ends(trace, (limit + 1) // 2, limit // 2), lane_budget=len(trace.allocations))
+def _head(against: Comparison | None) -> tuple[str, ...]:
+    return EVENT_HEAD if against is None else (*EVENT_HEAD[:-1], *AGAINST_HEAD, EVENT_HEAD[-1])
+
+
+def event_rows(trace: Trace, limit: int = ROW_LIMIT, against: Comparison | None = None) -> list[Row]:
+    """One row per event: each cell is a tuple of lines. `against`: with the other pass, and what differs."""
+    shown = both_ends(trace, (limit + 1) // 2, limit // 2)
+    layout = arrange(trace, shown, lane_budget=len(trace.allocations), against=against)
     rows = []
     for place, column in enumerate(layout.columns):
         if layout.gap and column.position != place and len(rows) == place:
-            rows.append(_gap_row(layout.gap.events))
+            gap = _gap_row(layout.gap.events)
+            rows.append(gap if against is None else (*gap[:-1], (), (), gap[-1]))
         rows.append(_event_row(layout, column))
     return rows
 
@@ -63,8 +77,26 @@ def _event_row(layout: Layout, column: Column) -> Row:
     writes = tuple(_touch(lanes[touch.allocation].track, touch) for touch in event.touches if touch.how != "read")
     kept = tuple(f"{tables.bytes_text(kept.nbytes, 1000)}: {clean(kept.reason)}".rstrip(": ") for kept in event.kept)
     flags = tuple(sorted(event_flags(event) - {"kept"}))
-    after, before = _adjoints(layout, column, True), _adjoints(layout, column, False)
-    return ((heading,), (clean(event.where),), reads, writes, kept, after, before, flags)
+    after, before = _adjoints(layout, column, layout.flows, True), _adjoints(layout, column, layout.flows)
+    second = () if layout.against is None else (_other(layout, column), _differences(layout.against, column.position))
+    return ((heading,), (clean(event.where),), reads, writes, kept, after, before, *second, flags)
+
+
+def _other(layout: Layout, column: Column) -> tuple[str, ...]:
+    """The adjoint of the other pass: of what both touched, or of what only the other did."""
+    assert layout.against is not None
+    if column.event.touches:
+        return _adjoints(layout, column, layout.other_flows)
+    levels = layout.against.other.events[column.position]
+    return tuple(f"{clean(layout.lanes[x.allocation].track.names[0].name)} {level_text(x)}" for x in levels)
+
+
+def _differences(against: Comparison, position: int) -> tuple[str, ...]:
+    """The first numbers of each memory that differ at a column, and by how much the most different ones do."""
+    found = [p for p in against.partings if p.position == position]
+    return tuple(
+        f"{clean(p.text)}{f', {p.count} differ, by {p.most:.3g} at most' if p.count > 1 else ''}" for p in found
+    )
 
 
 def _touch(track: AllocationTrack, touch: TouchMark) -> str:
@@ -77,11 +109,13 @@ def _named(track: AllocationTrack, touch: TouchMark) -> str:
     return f"{clean(touch.name)}{where}{' strided' if touch.strided else ''}"
 
 
-def _adjoints(layout: Layout, column: Column, after: bool) -> tuple[str, ...]:
+def _adjoints(
+    layout: Layout, column: Column, flows: Mapping[tuple[int, int], Flow], after: bool = False
+) -> tuple[str, ...]:
     """The adjoint of every range that the event touched, each range once."""
     found: dict[tuple[str, int, int], str] = {}
     for n, touch in enumerate(column.event.touches):
-        flow = layout.flows[column.position, n]
+        flow = flows[column.position, n]
         text = level_text(flow.after if after else flow.before)
         name = _named(layout.lanes[touch.allocation].track, touch)
         found.setdefault((touch.allocation, touch.lo, touch.hi), f"{name} {text}")

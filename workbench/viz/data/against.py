@@ -1,0 +1,450 @@
+"""Two passes as one picture: what each shows, laid over each other, and where they part.
+
+`compare` puts two tapes, two seeds of one tape, or an exact pass and one that is wrong on purpose on common columns and
+lanes (`diagnose/alignment`). What only one of them has stays, and is said. Numbers come from both tapes and from walks
+of both; nothing is computed here but which of them differ by more than rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ...arrays import allocation as memory
+from ...arrays.allocation import Allocation
+from ...arrays.array import array
+from ...arrays.workspace import Workspace
+from ...derivatives.pitfalls import Wrong
+from ...diagnose.against import Run, causes, cell_text, numbers_of, run_of, unlike
+from ...diagnose.alignment import aligned, apart, memories
+from ...diagnose.walk_record import Access, accesses, shadow_of
+from ...errors import LaunchError
+from ...kernels.types import Struct
+from ...tapes.events import Event
+from ...tapes.naming import guess_names
+from ...tapes.seeds import seeds_of
+from ...tapes.tape import Tape
+from .gather import Levels, gather_pass
+from .lanes import Bar, Block
+from .text import level_text
+from .trace import AdjointLevel, AllocationTrack, EventColumn, Seed, Trace, count
+
+MUCH = 1 << 28  # bytes of adjoints that are held of one pass
+Place = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two passes: a tape, how it is walked and from which seeds, and what it is called."""
+
+    tape: Tape
+    walk: Callable[..., Any]
+    seeds: Mapping[Allocation, Any]
+    title: str
+    wrong: Wrong | None = None
+
+
+@dataclass(frozen=True)
+class Parting:
+    """Where numbers of both passes differ by more than rounding: in one memory, at one column.
+
+    kind      `value` (just after the launch, or as it began: `found`), or `adjoint` (after the reverse step).
+    position  the column; their count for the seeds.
+    lo, hi    the bytes that were compared. `cell`: `v[3]`, the first number that differs, `here` and `there` what it is.
+    count     how many numbers differ, `most` by how much at most.
+    """
+
+    kind: str
+    position: int
+    allocation: str
+    lo: int
+    hi: int
+    cell: str
+    here: float
+    there: float
+    count: int
+    most: float
+    found: bool = False
+
+    @property
+    def numbers(self) -> str:
+        """`-0.1008 instead of -0.1102`."""
+        if np.isnan(self.here) and np.isnan(self.there):
+            return "another struct"
+        return " instead of ".join(told_apart(self.here, self.there))
+
+    @property
+    def text(self) -> str:
+        """`adjoint of v[3]: -0.1008 instead of -0.1102`."""
+        return f"{'adjoint of ' if self.kind == 'adjoint' else ''}{self.cell}: {self.numbers}"
+
+
+@dataclass
+class Comparison:
+    """Two passes over common columns and lanes.
+
+    trace      this pass: its columns and those that only the other has. `other`: the adjoint side of the other.
+    places     per column the event here and the event there, None where it is lacking.
+    partings   every difference: values from left to right, then adjoints from right to left. `first`: the one that is
+               flagged, None if the passes agree.
+    said       the comparison in sentences, the first parting first.
+    """
+
+    here: Side
+    there: Side
+    trace: Trace
+    other: Levels
+    places: Sequence[Place]
+    partings: list[Parting] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    _found: dict[str, dict[tuple[str, int], list[Parting]]] = field(default_factory=dict)
+
+    @property
+    def first(self) -> Parting | None:
+        """What the picture flags: a launch, where there is one."""
+        ends = len(self.places)
+        return next((p for p in self.partings if p.position < ends), next(iter(self.partings), None))
+
+    def parts_bar(self, bar: Bar, others: Sequence[Bar]) -> bool:
+        """Does an adjoint of this pass differ from the other's, whose bars on the same lane are `others`?"""
+        end = bar.e1
+        if end == len(self.places) or None not in self.places[end]:
+            return any(p.lo < bar.hi and bar.lo < p.hi for p in self._at("adjoint").get((bar.allocation, end), ()))
+        beside = [b for b in others if b.e0 < end <= b.e1 and b.lo < bar.hi and bar.lo < b.hi]  # one has no such launch
+        return any(level_text(b.level) != level_text(bar.level) for b in beside if b.level is not None)
+
+    def parts_block(self, block: Block) -> bool:
+        """Does a version of this pass hold other values than the other's?"""
+        found = self._at("value")
+        here = (p for p in found.get((block.allocation, block.e0), ()) if not p.found)
+        later = (
+            p for e in range(block.e0 + 1, min(block.e1, len(self.places) - 1) + 1)
+            for p in found.get((block.allocation, e), ()) if p.found or None in self.places[e]
+        )  # fmt: skip
+        return any(p.lo < block.hi and block.lo < p.hi for p in (*here, *later))
+
+    def _at(self, kind: str) -> dict[tuple[str, int], list[Parting]]:
+        """{(lane, column): differences} of values or of adjoints."""
+        if kind not in self._found:
+            found = self._found[kind] = {}
+            for p in self.partings:
+                if p.kind == kind:
+                    found.setdefault((p.allocation, p.position), []).append(p)
+        return self._found[kind]
+
+
+def told_apart(here: float, there: float) -> tuple[str, str]:
+    """Both numbers with as many digits, four at least, as it takes to tell them apart."""
+    for digits in (4, 6, 9, 17):
+        one, two = (f"{x:.{digits}g}" for x in (here, there))
+        if one != two:
+            break
+    return one, two
+
+
+# ---- who is compared
+
+
+def side_of(tape: Tape, other: Any = None) -> Side:
+    """The pass that `against=` means: another tape, one that is wrong on purpose, or this tape with other seeds.
+
+    other  None for the last backward of `tape`; a tape; a `Wrong`; seeds {array: seed}, or an array of one element as
+           `backward` takes it. Raises LaunchError [against] for anything else, GradientError for seeds that do not fit.
+    """
+    if other is None or other is tape:
+        return Side(tape, tape.retrace, tape.last_seeds, "exact" if other is None else "the same tape")
+    if isinstance(other, Wrong):
+        return Side(other.tape, other.retrace, other.seeds, other.title, other)
+    if isinstance(other, Tape):
+        guess_names(other)
+        return Side(other, other.retrace, other.last_seeds, "the other tape")
+    if isinstance(other, Mapping | array):
+        with memory.LOCK, memory.unrecorded():
+            loss = isinstance(other, array)
+            space = seeds_of(tape, other if loss else None, None if loss else dict(other))
+            seeds = {a: shadow.data.copy() for a, shadow in space.items()}
+        return Side(tape, lambda observe, before: tape.retrace(observe, before, seeds), seeds, "other seeds")
+    raise LaunchError(
+        f"against= takes a tape, a pass that is wrong on purpose, or seeds, not a {type(other).__name__}.",
+        slug="against", instead="tape.show(against=other_tape), or against={y: seed}",
+    )  # fmt: skip
+
+
+def compare(tape: Tape, wrong: Wrong | None, against: Any) -> Comparison:
+    """Two passes as one picture. Of an exact pass and one that is wrong on purpose the exact one is the outline."""
+    here, there = side_of(tape, wrong), side_of(tape, against)
+    if there.wrong is not None and here.wrong is None:
+        here, there = there, here
+    if here.wrong is None and there.tape is not here.tape:
+        here = replace(here, title="this tape")
+    elif here.wrong is None and there.title == "other seeds":
+        here = replace(here, title="last seeds")
+    with memory.LOCK, memory.unrecorded():
+        return _Comparing(here, there).made()
+
+
+# ---- how
+
+
+class _Comparing:
+    def __init__(self, here: Side, there: Side):
+        self.here, self.there = here, there
+        self.pairs = aligned(here.tape, there.tape)
+        self.partner = {str(b): a for b, a in memories(here.tape, there.tape, self.pairs).items()}
+        self.places = _merged(self.pairs, len(here.tape.events), len(there.tape.events))
+        self.column = {n: k for k, (n, _) in enumerate(self.places) if n is not None}
+        self.notes: list[str] = []
+
+    def made(self) -> Comparison:
+        held: dict[Event, list[tuple[Access, np.ndarray | None]]] = {}
+        room = MUCH
+
+        def hold(event: Event, space: Workspace) -> None:
+            nonlocal room
+            if room >= 0:
+                held[event] = [(x, shadow_of(space, x)) for x in _once(accesses(self.there.tape, event))]
+                room -= sum(g.nbytes for _, g in held[event] if g is not None)
+
+        adjoints: list[Parting] = []
+        events = self.there.tape.events
+        twin = {self.here.tape.events[n]: (n, events[m]) for n, m in self.pairs}
+
+        def look(event: Event, space: Workspace) -> None:
+            n, other = twin.get(event, (-1, None))
+            if other in held:
+                adjoints.extend(self._adjoints(self.column[n], event, space, held[other]))
+
+        theirs = gather_pass(self.there.tape, self.there.walk, self.there.seeds, hold)
+        ours = gather_pass(self.here.tape, self.here.walk, self.here.seeds, look)
+        if room < 0:
+            self.notes.append("Some adjoints were not compared: the passes hold too much memory.")
+        for side, trace in ((self.here, ours), (self.there, theirs)):
+            if not trace.seeds:
+                self.notes.append(
+                    f"There is no adjoint of {side.title}: it has no backward() that can be walked again."
+                )
+        walked = bool(ours.seeds and theirs.seeds)
+        values, reasons = self._values()
+        trace, other = self._laid(ours, theirs)
+        seeds = self._seeds(trace) if walked else []
+        made = Comparison(
+            self.here, self.there, trace, other, self.places, [*values, *seeds, *(adjoints if walked else [])]
+        )
+        self._flag(made)
+        made.said = self._said(made, reasons)
+        return made
+
+    # ---- numbers
+
+    def _adjoints(self, position: int, event: Event, space: Workspace, theirs: Iterable[Any]) -> Iterable[Parting]:
+        """Where the adjoints after a reverse step differ: what both events touched, memory by memory."""
+        known: dict[Any, list[tuple[Access, np.ndarray | None]]] = {}
+        for x, g in theirs:
+            known.setdefault(self.partner.get(str(x.span.allocation)), []).append((x, g))
+        for x in _once(accesses(self.here.tape, event)):
+            rest = known.get(x.span.allocation)
+            if not rest:
+                continue
+            y, g = rest.pop(0)
+            if not unlike(x, y):
+                yield from self._apart("adjoint", position, x, shadow_of(space, x), g)
+
+    def _apart(self, kind: str, position: int, x: Access, a: Any, b: Any, found: bool = False) -> Iterable[Parting]:
+        if a is None and b is None:
+            return
+        a, b = (np.zeros_like(b) if a is None else a), (np.zeros_like(a) if b is None else b)
+        if not a.size:
+            return
+        a, b = (g.reshape(*x.span.shape, -1) for g in (a, b))
+        one = apart(a, b)
+        if one is None:
+            return
+        struct = isinstance(x.array.dtype, Struct)  # its bytes are no numbers
+        here, there, most = (np.nan,) * 3 if struct else (one.here, one.there, one.most)
+        cell = cell_text(x.name, one.index, 1 if struct else a.shape[-1])
+        yield Parting(kind, position, str(x.span.allocation), *x.span.hull(), cell, here, there, one.count, most, found)
+
+    def _values(self) -> tuple[list[Parting], list[str]]:
+        """Where forward values differ, from left to right; what was asked for in other ways at the first such launch."""
+        if self.here.tape is self.there.tape:
+            return [], []
+        one, two = run_of(self.here.tape), run_of(self.there.tape)
+        if one.why or two.why:
+            self.notes.append(f"Values were not compared: {one.why or two.why}.")
+            return [], []
+        parts: list[Parting] = []
+        differ: set[Allocation] = set()
+        reasons: list[str] = []
+        for n, m in self.pairs:
+            new = list(self._values_of(n, m, one, two, differ))
+            if new and not parts:
+                reasons = list(dict.fromkeys(causes(n, m, one, two)))
+            parts += new
+        return parts, reasons
+
+    def _values_of(self, n: int, m: int, one: Run, two: Run, differ: set[Allocation]) -> Iterable[Parting]:
+        """What event n wrote otherwise than event m, and what it found otherwise that nobody is known to have written."""
+        ours, theirs = accesses(one.tape, one.tape.events[n]), accesses(two.tape, two.tape.events[m])
+        for k, writes in enumerate((False, True)):
+            a, b = ([x for x in found if x.writes == writes] for found in (ours, theirs))
+            for x, y, v, w in zip(a, b, one.values[n][k], two.values[m][k], strict=False):
+                if unlike(x, y) or (not writes and x.span.allocation in differ):
+                    continue
+                at = self.column[n] if writes else self._lacking(self.column[n], x.span.allocation)
+                found = not writes and at == self.column[n]
+                new = list(self._apart("value", at, x, numbers_of(x, v), numbers_of(y, w), found))
+                if new:
+                    differ.add(x.span.allocation)
+                yield from new
+
+    def _lacking(self, position: int, a: Allocation) -> int:
+        """The column of the write that one of both lacks, from which this memory has other numbers; else `position`."""
+        for k in range(position - 1, -1, -1):
+            n, m = self.places[k]
+            if n is not None and m is None and any(w.allocation is a for w in self.here.tape.events[n].writes):
+                return k
+            if m is not None and n is None:
+                writes = (self.partner.get(str(w.allocation)) for w in self.there.tape.events[m].writes)
+                if any(w is a for w in writes):
+                    return k
+        return position
+
+    def _seeds(self, trace: Trace) -> list[Parting]:
+        """Where the seeds differ, by the whole memory of each."""
+        found = []
+        theirs = {self.partner.get(str(a)): (a, data) for a, data in self.there.seeds.items()}
+        for a in dict.fromkeys((*self.here.seeds, *(a for a in theirs if a is not None))):
+            scalar = self.here.tape.scalars.get(a)
+            if scalar is None or not hasattr(scalar, "numpy"):
+                continue
+            kinds = [
+                np.dtype(np.float32) if s.bits == 16 else s.numpy
+                for s in (scalar, self.there.tape.scalars.get(theirs[a][0], scalar) if a in theirs else scalar)
+            ]
+            ours, other = self.here.seeds.get(a), theirs[a][1] if a in theirs else None
+            g, h = (
+                None if data is None else _host(data).view(kind)
+                for data, kind in zip((ours, other), kinds, strict=True)
+            )
+            g, h = (np.zeros(len(h), h.dtype) if g is None else g), (np.zeros(len(g), g.dtype) if h is None else h)  # type: ignore[arg-type]
+            one = apart(g, h) if len(g) == len(h) else None
+            if one is not None:
+                name = next(t.names[0].name for t in trace.allocations if t.id == str(a))
+                found.append(Parting("adjoint", len(self.places), str(a), 0, a.nbytes, cell_text(name, (*one.index, 0), 1),
+                                     one.here, one.there, one.count, one.most))  # fmt: skip
+        return found
+
+    # ---- one trace for both
+
+    def _laid(self, ours: Trace, theirs: Trace) -> tuple[Trace, Levels]:
+        """Columns and lanes of both, with the adjoint of this pass; and the adjoint of the other on the same."""
+        met = set(map(str, self.partner.values())) if self.here.tape is not self.there.tape else None
+        tracks = [
+            t if met is None or t.id in met else replace(t, text=f"only here, {t.text}") for t in ours.allocations
+        ]
+        lanes = {t.id: t for t in tracks}
+        moved: dict[str, AllocationTrack] = {}
+        extra = []
+        for track in theirs.allocations:
+            mine = self.partner.get(track.id)
+            moved[track.id] = lanes.get(str(mine)) or replace(
+                track, id=f"there {track.id}", text=f"only in the other, {track.text}"
+            )
+            if mine is None or str(mine) not in lanes:
+                extra.append(moved[track.id])
+        sizes = {t.id: (t.itemsize, moved[t.id]) for t in theirs.allocations}
+        events, levels = [], []
+        for n, m in self.places:
+            column = ours.events[n] if n is not None else _only_there(theirs.events[m])  # type: ignore[index]
+            flags = {"here"} if m is None else {"there"} if n is None else set()
+            events.append(replace(column, flags=column.flags | flags))
+            levels.append([] if m is None else [_moved(level, sizes) for level in theirs.events[m].adjoint])
+        seeds = [Seed(s.text, None if s.level is None else _moved(s.level, sizes)) for s in theirs.seeds]
+        died = [k for k, (_, m) in enumerate(self.places) if m is not None and "died" in theirs.events[m].flags]
+        wrong = self.here.wrong
+        title = wrong.title if wrong else f"{self.here.title} against {self.there.title}"
+        trace = Trace([*tracks, *extra], events, ours.seeds, title=title, wrong=wrong is not None)
+        return trace, Levels(levels, seeds, died)
+
+    def _flag(self, made: Comparison) -> None:
+        """The launch at which the passes part first carries a flag, which survives folding."""
+        first = made.first
+        if first is not None and first.position < len(self.places):
+            events = list(made.trace.events)
+            events[first.position] = replace(events[first.position], flags=events[first.position].flags | {"parts"})
+            made.trace = replace(made.trace, events=events)
+
+    # ---- words
+
+    def _said(self, made: Comparison, reasons: Sequence[str]) -> list[str]:
+        said, first, ends = [], made.first, len(self.places)
+        if first is None:
+            said.append("Both passes agree but for rounding.")
+        else:
+            said.append(self._first(made, first, reasons))
+        seeds = [p for p in made.partings if p.position == ends and p is not first]
+        if seeds:
+            said.append(f"The seeds differ: {seeds[0].cell} is {seeds[0].numbers}.")
+        for flag, where in (("here", "in this pass"), ("there", "in the other")):
+            lacking = [e.heading for e in made.trace.events if flag in e.flags]
+            if lacking:
+                names = ", ".join(lacking[:4]) + (", …" if len(lacking) > 4 else "")
+                said.append(f"{count(len(lacking), 'launch', 'launches')} only {where}: {names}.")
+        for sign, where in (("only here, ", "in this pass"), ("only in the other, ", "in the other")):
+            names = [t.names[0].name for t in made.trace.allocations if t.text.startswith(sign)]
+            if names:
+                said.append(f"Memory only {where}: {', '.join(names[:6])}{', …' if len(names) > 6 else ''}.")
+        return [*said, *self.notes]
+
+    def _first(self, made: Comparison, first: Parting, reasons: Sequence[str]) -> str:
+        if first.position == len(self.places):
+            where = "in their seeds"
+        else:
+            event = made.trace.events[first.position]
+            where = f"at {event.heading}" + (f" ({event.where})" if event.where else "")
+        more = first.count - 1
+        rest = f", and {count(more, 'more number', 'more numbers')}" if more else ""
+        why = f"; {', '.join(reasons)}" if reasons else ""
+        began = ", before it ran" if first.found else ""
+        if first.position < len(self.places) and None in (place := self.places[first.position]):
+            where += f", which only {'the other' if place[0] is None else 'this pass'} has"
+        same = "Values are the same; adjoints part" if first.kind == "adjoint" else "They part"
+        return f"{same} first {where}, {first.text}{began}{rest}{why}."
+
+
+def _merged(pairs: Sequence[tuple[int, int]], ours: int, theirs: int) -> list[Place]:
+    """The columns of both, in order: what only this one has comes before what only the other has."""
+    places: list[Place] = []
+    i = j = 0
+    for n, m in [*pairs, (ours, theirs)]:
+        places += [(k, None) for k in range(i, n)] + [(None, k) for k in range(j, m)]
+        if n < ours:
+            places.append((n, m))
+        i, j = n + 1, m + 1
+    return places
+
+
+def _once(found: Iterable[Access]) -> list[Access]:
+    """Each range once."""
+    return list({x.span: x for x in reversed(list(found))}.values())[::-1]
+
+
+def _host(data: Any) -> np.ndarray:
+    return (data.get() if hasattr(data, "get") else np.asarray(data)).reshape(-1).view(np.uint8)
+
+
+def _only_there(event: EventColumn) -> EventColumn:
+    """A column that this tape lacks: it touches nothing here."""
+    return replace(event, touches=(), kept=(), adjoint=(), arrows=(), flags=())
+
+
+def _moved(level: AdjointLevel, sizes: Mapping[str, tuple[int, AllocationTrack]]) -> AdjointLevel:
+    """A level of the other pass on the lane it belongs to, where elements may have another size."""
+    itemsize, lane = sizes[level.allocation]
+    lo, hi = level.lo, level.hi
+    if itemsize and lane.itemsize and itemsize != lane.itemsize:
+        lo, hi = lo * lane.itemsize // itemsize, hi * lane.itemsize // itemsize
+    return replace(level, allocation=lane.id, lo=min(lo, lane.nbytes), hi=min(hi, lane.nbytes))

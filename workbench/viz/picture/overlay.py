@@ -1,0 +1,75 @@
+"""What a picture of two passes has besides: who is who, what is said, the other in outline, the tag where they part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from ..data.marks import TAG, TAG_SIZE, odd, outline_mark, tag_top
+from ..data.text import clean, fit, level_text, text_width
+from .layout import LEFT, MARGIN, Layout
+
+if TYPE_CHECKING:
+    from .scene import Scene
+
+LINE = 17.0
+
+
+def two_passes(scene: Scene, layout: Layout, lines: Sequence[str]) -> None:
+    """Below the title: the look of either pass, and what is said about them."""
+    made = layout.against
+    assert made is not None
+    x, y = MARGIN, 44.0
+    look = f"bar{odd(True, layout.trace.wrong)}"
+    signs = (("here", look, f"{made.here.title}, where it differs"), ("there", "outline", made.there.title))
+    for key, cls, text in signs:
+        scene.add("rect", f"pass-{key}", cls, x, y - 9, 26, 9, radius=4)
+        text = fit(clean(text), layout.right - x - 32, 12)
+        scene.label(f"pass-{key}-label", "name", x + 32, y, text, 12)
+        x += 32 + text_width(text, 12) + 18
+    for n, text in enumerate(lines):
+        scene.label(f"said-{n}", "said", MARGIN, y + 20 + LINE * n, text, 12)
+
+
+def wrapped(said: Sequence[str], room: float) -> list[str]:
+    """Sentences as lines that have room, each from a new line."""
+    return [part for text in said for part in wrap(clean(text), max(int(room / text_width("0", 12)), 20))]
+
+
+def said_height(lines: Sequence[str]) -> float:
+    """What both passes and these lines need below the title."""
+    return 24 + LINE * len(lines)
+
+
+def outlines(scene: Scene, layout: Layout) -> None:
+    """The adjoints of the other pass, around those of this one."""
+    for n, bar in enumerate(layout.others):
+        if bar.level is None:
+            continue
+        lane = layout.lanes[bar.allocation]
+        mark = outline_mark(lane, bar, bar.level, layout.scale)
+        title = f"the other: adjoint of {lane.track.range_text(bar.lo, bar.hi)}: {level_text(bar.level)}"
+        place = bar.x0, mark.y - mark.thick / 2, bar.x1 - bar.x0, mark.thick
+        look = f"outline {mark.state}"
+        scene.add("rect", f"outline-{bar.allocation}-{n}", look, *place, radius=mark.thick / 2, title=title)
+
+
+def tag(scene: Scene, layout: Layout) -> None:
+    """The first numbers that differ, on the lane and at the launch where they do."""
+    first = layout.against.first if layout.against is not None else None
+    lane = layout.lanes.get(first.allocation) if first is not None else None
+    if first is None or lane is None:
+        return
+    at = {column.position: column.x for column in layout.columns}
+    gap = (layout.gap.x0 + layout.gap.x1) / 2 if layout.gap is not None else layout.right
+    x = at.get(first.position, layout.right if first.position == len(layout.trace.events) else gap)
+    text, title = clean(f"{first.cell}: {first.numbers}"), clean(first.text)
+    wide, y = text_width(text, TAG_SIZE) + 14, tag_top(lane)
+    left = max(min(max(x - wide / 2, LEFT), layout.width - wide - 4), 4)
+    start = (lane.value_top if first.kind == "value" else lane.adjoint_top) + lane.track_height / 2
+    scene.add("path", "parts", "pointer", path=f"M{x:.1f} {start:.1f}V{y:.1f}", title=title)
+    scene.add("rect", "parts-tag", "tag", left, y, wide, TAG, radius=TAG / 2, title=title)
+    scene.label(
+        "parts-tag-label", "tagtext", left + wide / 2, y + TAG - 3.6, text, TAG_SIZE, anchor="middle", title=title
+    )
