@@ -25,12 +25,10 @@ Pair = tuple[int, int]
 def aligned(tape: Tape, other: Tape) -> list[Pair]:
     """The pairs (event of `tape`, event of `other`) that are the same step of both programs, by position, in order.
 
-    A kernel with another name counts as the same where it stands in the same place."""
+    A kernel with another name counts as the same where as many events of the same kinds stand in its place."""
     if tape is other:
         return [(n, n) for n in range(len(tape.events))]
     kinds = [[e.kind for e in t.events] for t in (tape, other)]
-    if kinds[0] == kinds[1]:
-        return [(n, n) for n in range(len(kinds[0]))]
     ours, theirs = _keys(tape, other)
     pairs, i, j = [], 0, 0
     for n, m in [*_common(ours, theirs), (len(ours), len(theirs))]:

@@ -275,7 +275,7 @@ class Tape(Recording):
         return self._ask("show", None, against)
 
     def explore(self, against: Any = None) -> Any:
-        """The live picture: a widget with a reverse cursor, heat-maps, ledger and microscope. `against` as in `show`."""
+        """The live picture: a widget with a reverse cursor, heat-maps, ledger, microscope. `against` as in `show`."""
         self._name_other(against)
         return self._ask("explore", None, against)
 

@@ -18,11 +18,12 @@ from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
+from ...device import on_host
 from ...diagnose.against import Run, causes, cell_text, numbers_of, run_of, unlike
 from ...diagnose.alignment import aligned, apart, memories
 from ...diagnose.walk_record import Access, accesses, shadow_of
 from ...errors import LaunchError
-from ...kernels.types import Struct
+from ...kernels.types import Scalar, Struct
 from ...tapes.events import Event
 from ...tapes.naming import guess_names
 from ...tapes.seeds import seeds_of
@@ -53,7 +54,7 @@ class Parting:
 
     kind      `value` (just after the launch, or as it began: `found`), or `adjoint` (after the reverse step).
     position  the column; their count for the seeds.
-    lo, hi    the bytes that were compared. `cell`: `v[3]`, the first number that differs, `here` and `there` what it is.
+    lo, hi    the bytes that were compared. `cell`: `v[3]`, first number that differs; `here` and `there`: what it is.
     count     how many numbers differ, `most` by how much at most.
     """
 
@@ -155,7 +156,7 @@ def side_of(tape: Tape, other: Any = None) -> Side:
            `backward` takes it. Raises LaunchError [against] for anything else, GradientError for seeds that do not fit.
     """
     if other is None or other is tape:
-        return Side(tape, tape.retrace, tape.last_seeds, "exact" if other is None else "the same tape")
+        return Side(tape, tape.retrace, tape.last_seeds, "exact")
     if isinstance(other, Wrong):
         return Side(other.tape, other.retrace, other.seeds, other.title, other)
     if isinstance(other, Tape):
@@ -178,10 +179,8 @@ def compare(tape: Tape, wrong: Wrong | None, against: Any) -> Comparison:
     here, there = side_of(tape, wrong), side_of(tape, against)
     if there.wrong is not None and here.wrong is None:
         here, there = there, here
-    if here.wrong is None and there.tape is not here.tape:
-        here = replace(here, title="this tape")
-    elif here.wrong is None and there.title == "other seeds":
-        here = replace(here, title="last seeds")
+    if here.wrong is None:
+        here = replace(here, title="last seeds" if there.title == "other seeds" else "this tape")
     with memory.LOCK, memory.unrecorded():
         return _Comparing(here, there).made()
 
@@ -268,7 +267,7 @@ class _Comparing:
         yield Parting(kind, position, str(x.span.allocation), *x.span.hull(), cell, here, there, one.count, most, found)
 
     def _values(self) -> tuple[list[Parting], list[str]]:
-        """Where forward values differ, from left to right; what was asked for in other ways at the first such launch."""
+        """Where forward values differ, from left to right; what the first such launch was asked for in other ways."""
         if self.here.tape is self.there.tape:
             return [], []
         one, two = run_of(self.here.tape), run_of(self.there.tape)
@@ -286,7 +285,7 @@ class _Comparing:
         return parts, reasons
 
     def _values_of(self, n: int, m: int, one: Run, two: Run, differ: set[Allocation]) -> Iterable[Parting]:
-        """What event n wrote otherwise than event m, and what it found otherwise that nobody is known to have written."""
+        """What event n wrote otherwise than event m, and what it found otherwise though nobody wrote it so."""
         ours, theirs = accesses(one.tape, one.tape.events[n]), accesses(two.tape, two.tape.events[m])
         for k, writes in enumerate((False, True)):
             a, b = ([x for x in found if x.writes == writes] for found in (ours, theirs))
@@ -317,24 +316,17 @@ class _Comparing:
         found = []
         theirs = {self.partner.get(str(a)): (a, data) for a, data in self.there.seeds.items()}
         for a in dict.fromkeys((*self.here.seeds, *(a for a in theirs if a is not None))):
-            scalar = self.here.tape.scalars.get(a)
-            if scalar is None or not hasattr(scalar, "numpy"):
+            g = _seed(self.here.tape, a, self.here.seeds.get(a))
+            h = _seed(self.there.tape, *theirs.get(a, (a, None)))
+            if g is None and h is None:
                 continue
-            kinds = [
-                np.dtype(np.float32) if s.bits == 16 else s.numpy
-                for s in (scalar, self.there.tape.scalars.get(theirs[a][0], scalar) if a in theirs else scalar)
-            ]
-            ours, other = self.here.seeds.get(a), theirs[a][1] if a in theirs else None
-            g, h = (
-                None if data is None else _host(data).view(kind)
-                for data, kind in zip((ours, other), kinds, strict=True)
-            )
-            g, h = (np.zeros(len(h), h.dtype) if g is None else g), (np.zeros(len(g), g.dtype) if h is None else h)  # type: ignore[arg-type]
+            g, h = (np.zeros_like(h) if g is None else g), (np.zeros_like(g) if h is None else h)
             one = apart(g, h) if len(g) == len(h) else None
             if one is not None:
                 name = next(t.names[0].name for t in trace.allocations if t.id == str(a))
-                found.append(Parting("adjoint", len(self.places), str(a), 0, a.nbytes, cell_text(name, (*one.index, 0), 1),
-                                     one.here, one.there, one.count, one.most))  # fmt: skip
+                numbers = one.here, one.there, one.count, one.most
+                cell = f"{name}[{one.index[0]}]"
+                found.append(Parting("adjoint", len(self.places), str(a), 0, a.nbytes, cell, *numbers))
         return found
 
     # ---- one trace for both
@@ -360,7 +352,7 @@ class _Comparing:
         for n, m in self.places:
             column = ours.events[n] if n is not None else _only_there(theirs.events[m])  # type: ignore[index]
             flags = {"here"} if m is None else {"there"} if n is None else set()
-            events.append(replace(column, flags=column.flags | flags))
+            events.append(replace(column, flags={*column.flags, *flags}))
             levels.append([] if m is None else [_moved(level, sizes) for level in theirs.events[m].adjoint])
         seeds = [Seed(s.text, None if s.level is None else _moved(s.level, sizes)) for s in theirs.seeds]
         died = [k for k, (_, m) in enumerate(self.places) if m is not None and "died" in theirs.events[m].flags]
@@ -374,7 +366,8 @@ class _Comparing:
         first = made.first
         if first is not None and first.position < len(self.places):
             events = list(made.trace.events)
-            events[first.position] = replace(events[first.position], flags=events[first.position].flags | {"parts"})
+            one = events[first.position]
+            events[first.position] = replace(one, flags={*one.flags, "parts"})
             made.trace = replace(made.trace, events=events)
 
     # ---- words
@@ -432,8 +425,12 @@ def _once(found: Iterable[Access]) -> list[Access]:
     return list({x.span: x for x in reversed(list(found))}.values())[::-1]
 
 
-def _host(data: Any) -> np.ndarray:
-    return (data.get() if hasattr(data, "get") else np.asarray(data)).reshape(-1).view(np.uint8)
+def _seed(tape: Tape, a: Allocation, data: Any) -> np.ndarray | None:
+    """The numbers of a seed, None for what has none."""
+    scalar = tape.scalars.get(a)
+    if data is None or not isinstance(scalar, Scalar):
+        return None
+    return on_host(data).reshape(-1).view(np.float32 if scalar.bits == 16 else scalar.numpy)
 
 
 def _only_there(event: EventColumn) -> EventColumn:

@@ -134,7 +134,7 @@ class EventColumn:
     `arrows` are pairs (written touch, read touch), by position in `touches`, along which the adjoint flows back;
     None means from every written to every read touch. `scope` names the loop or block. `flags` adds what cannot
     be seen in the event itself: `died`, where an adjoint came in and exactly zero went out; `cut`, where a gradient is
-    stopped on purpose; of two passes `parts`, where they first differ, `here` and `there`, what only one of them has."""
+    stopped on purpose; of two passes `parts`, where they first differ, `here`, `there`: what only one of them has."""
 
     id: str
     index: int
