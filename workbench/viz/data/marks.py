@@ -59,7 +59,8 @@ _GROUND = {  # what has no meaning of its own: grounds, lines and texts
     "line": ("#d0d7de", "#30363d"), "box": ("#f6f8fa", "#161b22"), "blank": ("#ffffff", "#161b22"),
     "tint": ("#d8e5f7", "#17304f"), "hottext": ("#a04d00", "#f0a25c"), "now": ("#fff1e5", "#3a2412"),
     "note": ("#0550ae", "#58a6ff"), "shared": ("#ddf4ff", "#0c2d4d"), "stripe": ("#54aeff", "#2f81c7"),
-    "ill": ("#000000", "#000000"), "sign": ("#ff7ae4", "#ff7ae4"), "oddtext": ("#5A1EE0", "#C4A5FF"), "absent": ("#838b95", "#7d8590"),
+    "ill": ("#000000", "#000000"), "sign": ("#ff7ae4", "#ff7ae4"), "oddtext": ("#5A1EE0", "#C4A5FF"),
+    "absent": ("#838b95", "#7d8590"),
 }  # fmt: skip
 LIGHT = {name: pair[0] for name, pair in _GROUND.items()} | {name: one.light for name, one in COLOURS.items()}
 DARK = {name: pair[1] for name, pair in _GROUND.items()} | {name: one.dark for name, one in COLOURS.items()}
