@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import math
 import sys
 import warnings
 from collections.abc import Callable
@@ -119,7 +120,10 @@ def numbers(rng, a: int, b: int, i: int, j: int) -> Step:
         lambda v: np.float64(0.5) * v[a][i],
         lambda v: wb.detach(v[a][i]),
         lambda v: wb.detach(float(v[a][i])),
-    ][int(rng.integers(14))]
+        lambda v: 0.7 * v[a].numpy()[i].item() + 0.1,
+        lambda v: sum(v[a].numpy().tolist()) / 3,
+        lambda v: v[a][i].item() * v[a].numpy().tolist()[j],
+    ][int(rng.integers(17))]
     return given(rng, read, b)
 
 
@@ -129,7 +133,12 @@ def supposed(rng, a: int, b: int, i: int, j: int) -> Step:
         lambda v: 1.0 / (float(v[a][i]) or 1.0),
         lambda v: 2.0 * v[a].numpy().tolist()[i],
         lambda v: -float(v[a][i]),
-    ][int(rng.integers(4))]
+        lambda v: math.sin(float(v[a][i])),
+        lambda v: 0.7 * float(v[a][i]) + 1.0,
+        lambda v: float(v[a][i]) - 0.25,
+        lambda v: 1.5 - float(v[a][i]),
+        lambda v: np.asarray(v[a])[i],
+    ][int(rng.integers(9))]
     return given(rng, read, b)
 
 
@@ -151,7 +160,14 @@ def arrays(rng, a: int, b: int, i: int, j: int) -> Step:
         lambda v: np.array(v[a].numpy()),
         lambda v: wb.detach(v[a].numpy() * 0.5),
         lambda v: np.full(SIZE, 0.5),
-    ][int(rng.integers(15))]
+        lambda v: np.array(v[a].numpy())[::-1],
+        lambda v: np.asarray(v[a]) * 2.0,
+        lambda v: np.asarray(v[a]) / 3.0 - 0.25,
+        lambda v: np.tanh(np.asarray(v[a])),
+        lambda v: np.roll(np.array(v[a].numpy()), 1),
+        lambda v: np.array(v[a].numpy().reshape(2, 2).T).ravel(),
+        lambda v: v[a].numpy().copy()[[3, 0, 1, 2]],
+    ][int(rng.integers(22))]
 
     def through_out(v):
         np.multiply(read(v), 0.5, out=v[b].numpy())

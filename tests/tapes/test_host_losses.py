@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import math
 import pickle
 import warnings
 
@@ -160,6 +161,19 @@ def shared(kind, y):
     return wb.from_numpy(y.numpy() + 1)  # read and written
 
 
+def through_item_arithmetic(kind, y):
+    return kind.new().fill_(3 * y.numpy()[1].item() + 1)  # read and written
+
+
+def through_a_list_of_floats(kind, y):
+    return kind.new().fill_(sum(y.numpy().tolist()) / 3)  # read and written
+
+
+def through_powers_of_items(kind, y):
+    a, b = y[0].item(), y.numpy().item(1)  # read
+    return wb.full(3, (a**2 + b**2) ** 0.5, dtype=kind.dtype)  # written
+
+
 def launched_with_arithmetic(kind, y):
     return kind.scaled(2 * y[1], y)  # read
 
@@ -204,7 +218,8 @@ LOST = [
     halved, sine, sine_of_the_array, joined, joined_arrays, stacked, stacked_elements, taken_at, masked, written_raw,
     written_raw_later, written_raw_in_place, written_by_out, written_by_copyto, through_a_buffer,
     through_asarray, through_a_view_of_asarray, through_methods, through_a_sum, through_linalg, through_arithmetic,
-    through_arithmetic_with_numpy, through_tolist, through_iteration, through_another_type, shared,
+    through_arithmetic_with_numpy, through_item_arithmetic, through_a_list_of_floats, through_powers_of_items,
+    through_tolist, through_iteration, through_another_type, shared,
     launched_with_arithmetic, launched_with_a_mean, field_by_arithmetic, scalar_by_arithmetic,
     element_that_has_changed, launched_with_what_has_changed, leaf_that_starts,
 ]  # fmt: skip
@@ -387,7 +402,19 @@ def inverse(kind, y):
 
 
 def doubled(kind, y):
-    return kind.new().fill_(2.0 * y[1:2].numpy().item())
+    return kind.new().fill_(2.0 * float(y[1]))
+
+
+def affine_in_a_number(kind, y):
+    return kind.scaled(0.7 * float(y[1]) + 1.0, kind.ones())
+
+
+def plus_a_number(kind, y):
+    return kind.scaled(float(y[2]) - 0.25, kind.ones())
+
+
+def sine_of_a_number(kind, y):
+    return kind.scaled(math.sin(float(y[1])), kind.ones())
 
 
 def stripped_array(kind, y):
@@ -414,8 +441,60 @@ def stripped_out(kind, y):
     return z
 
 
+def stripped_reversed(kind, y):
+    return wb.from_numpy(np.array(y.numpy()[::-1], dtype=float))
+
+
+def stripped_strided(kind, y):
+    return wb.from_numpy(np.array(y.numpy()[::2], dtype=float))
+
+
+def stripped_rolled(kind, y):
+    return wb.array(np.roll(np.array(y.numpy()), 1))
+
+
+def stripped_and_joined(kind, y):
+    return wb.array(np.concatenate([np.array(y.numpy())[1:], [1.0]]))
+
+
+def stripped_and_clipped(kind, y):
+    return wb.array(np.clip(np.array(y.numpy()), 0.0, 10.0))
+
+
+def stripped_to_float32(kind, y):
+    return wb.array(np.array(y.numpy(), np.float32)[::-1], dtype=kind.dtype)
+
+
+def stripped_before_it_changes(kind, y):
+    h = np.array(y.numpy())
+    y.assign(kind.squared(y))
+    return wb.array(h[::-1])
+
+
+def asarray_scaled(kind, y):
+    return wb.array(np.asarray(y) * 2)
+
+
+def asarray_normalised(kind, y):
+    h = np.asarray(y)
+    return wb.array(h / np.linalg.norm(h))
+
+
+def asarray_shifted(kind, y):
+    z = kind.new()
+    z.assign((np.asarray(y) * 0.1 + np.asarray(y)) / 7)
+    return z
+
+
+def asarray_sine(kind, y):
+    return wb.array(np.sin(np.asarray(y))[::-1].copy())
+
+
 SUPPOSED = [
-    copied_number, copied_by_json, inverse, doubled, stripped_array, stripped_slice, stripped_raw, stripped_out,
+    copied_number, copied_by_json, inverse, doubled, affine_in_a_number, plus_a_number, sine_of_a_number,
+    stripped_array, stripped_slice, stripped_raw, stripped_out, stripped_reversed, stripped_strided, stripped_rolled,
+    stripped_and_joined, stripped_and_clipped, stripped_to_float32, stripped_before_it_changes, asarray_scaled,
+    asarray_normalised, asarray_shifted, asarray_sine,
 ]  # fmt: skip
 
 
@@ -444,14 +523,43 @@ def detached_values(kind, y):
     return z.fill_(wb.detach(float(y[1]))) * wb.full(3, wb.detach(y[1]))
 
 
+def taken_before_it_was_read(kind, y):
+    dt = 1 / 120
+    v = kind.scaled(9.81 * dt, kind.squared(y))
+    speed = kind.scaled(dt, kind.ones())
+    assert float(speed[0]) == dt and float(v[0]) != dt
+    return kind.scaled(dt, v)
+
+
+def linspaces(kind, y):
+    grid, z = wb.array(np.linspace(0, 1, 7)), kind.new(7)
+    line = kind.scaled(y[0], grid)
+    assert np.asarray(line)[6] == 0.5
+    z.assign(np.linspace(0, 2, 7))
+    return kind.squared(z)
+
+
+def unrelated_values(kind, y):
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        assert np.asarray(y).size == 3 and y.list()
+        z = kind.new(3)
+        z.assign(rng.normal(size=3))
+        y = kind.scaled(float(rng.normal()), y * z)
+    return y
+
+
 def another_number(kind, y):
     assert float(y[1]) == 2.0 / 3
     return kind.scaled(0.6666, kind.ones())
 
 
 @pytest.mark.parametrize(
-    "step", [round_numbers, detached_number, detached_values, another_number], ids=lambda f: f.__name__
-)
+    "step",
+    [round_numbers, detached_number, detached_values, taken_before_it_was_read, linspaces, unrelated_values,
+     another_number],
+    ids=lambda f: f.__name__,
+)  # fmt: skip
 def test_other_numbers_are_not_warned_of(step):
     said, found = suspected(step)
     assert said == [] and found == []

@@ -140,7 +140,7 @@ class HostCopies:
         elif isinstance(data, np.ndarray) or hasattr(data, "sources") or hasattr(type(data), "allocation"):
             plain = not hasattr(type(data), "allocation") or isinstance(data.dtype, Struct)
             yield dst, data if plain else self.numbers(data)  # type: ignore[arg-type]
-        elif data.__class__ is float and origin_of(data):
+        elif isinstance(data, float | np.floating) and origin_of(data):
             yield dst, data
 
     def _row(self, a: array, i: int) -> array:

@@ -10,26 +10,23 @@ for an element `v` of a float32 array asks nobody.
 
 from __future__ import annotations
 
-import math
 import operator
 import weakref
-import zlib
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..errors import Where
-from ..kernels.ops.functions import is_meant, mean
+from ..kernels.ops.functions import mean
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Small
 from .allocation import Allocation, caller_where, known_memory, recorder, recorders
+from .host_likeness import checksum
 from .span import Span
 
 MOST = 16  # sources that a value remembers
-COUNTED = 1 << 16  # numbers that a tape remembers having given away
 
 
 @dataclass(frozen=True)
@@ -122,10 +119,10 @@ class HostValues(np.ndarray):
         return given_away(float(self.view(np.ndarray)), self.sources)
 
     def item(self, *place: Any) -> Any:
-        return given_away(self.view(np.ndarray).item(*place), self.sources)
+        return carrying(self.view(np.ndarray).item(*place), self.sources)
 
     def tolist(self) -> Any:
-        return given_away(self.view(np.ndarray).tolist(), self.sources)
+        return carrying(self.view(np.ndarray).tolist(), self.sources)
 
     def fill(self, value: Any) -> None:
         self[...] = value
@@ -210,29 +207,30 @@ class HostSmall(HostValues, Small):
 class _HostNumber:
     """A float read from an array, and what arithmetic makes of it. `cell`: the array element that it is.
 
-    The members of three classes, of which it is no base: NumPy looks for its own class right behind theirs.
+    The members of four classes, of which it is no base: NumPy looks for its own class right behind theirs. One is for
+    the floats of Python that `item()` and `tolist()` give; `float(v)` can only be a plain one.
     """
 
     sources: tuple[Source, ...]
     cell: Any
-    plain: Any  # the same number as NumPy's own class
+    plain: Any  # the same number as NumPy's, or Python's, own class
     __array_ufunc__ = HostValues.__array_ufunc__
     __array_function__ = HostValues.__array_function__
 
     def __float__(self) -> float:
         return given_away(float(self.plain), self.sources, self.cell)
 
-    def item(self) -> float:
-        return self.__float__()
+    def item(self) -> Any:
+        return carrying(self.plain.item(), self.sources, self.cell)
 
     def detach(self) -> Any:
-        return mean(self.plain)
+        return mean(self.plain * 1)  # another object: the first may be known as read
 
-    def tolist(self) -> float:
-        return self.__float__()
+    def tolist(self) -> Any:
+        return self.item()
 
     def astype(self, dtype: Any, *rest: Any, **choices: Any) -> Any:
-        return carrying(self.plain.astype(dtype, *rest, **choices), self.sources)
+        return carrying(np.float64(self.plain).astype(dtype, *rest, **choices), self.sources, self.cell)
 
     def __copy__(self) -> Any:
         return self
@@ -244,10 +242,10 @@ class _HostNumber:
         return self
 
     def __reduce__(self) -> Any:
-        return self.plain.__reduce__()
+        return self.plain.__class__, (self.plain,)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.plain.__reduce_ex__(protocol)
+        return self.__reduce__()
 
 
 def _arithmetic(does: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
@@ -267,14 +265,15 @@ def _number_class(plain: Any) -> type:
         made.plain, made.sources, made.cell = value, sources, cell
         return made
 
-    members = {n: m for n, m in vars(_HostNumber).items() if callable(m)}
+    members = {n: m for n, m in vars(_HostNumber).items() if callable(m) and (hasattr(plain, n) or n in _OWN)}
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs"):
         does = getattr(operator, name)
         members |= {f"__{name}__": _arithmetic(does), f"__r{name}__": _arithmetic(does, True)}
     return type(f"Host{plain.__name__.capitalize()}", (plain,), {**members, "__new__": new})
 
 
-_NUMBERS = {plain: _number_class(plain) for plain in (np.float16, np.float32, np.float64)}
+_OWN = "astype", "detach", "__array_ufunc__", "__array_function__", "__copy__", "__deepcopy__"
+_NUMBERS = {plain: _number_class(plain) for plain in (np.float16, np.float32, np.float64, float)}
 _HOST_NUMBERS = tuple(_NUMBERS.values())
 
 
@@ -315,12 +314,12 @@ def carrying(result: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
     """A result of NumPy's with these sources. What has no derivative (integers, truth values, text) stays as it is."""
     if not sources:
         return result
-    if isinstance(result, np.generic):
+    if isinstance(result, np.generic | float):
         made = _NUMBERS.get(stripped(result).__class__)
         if made is not None:
             number = made(stripped(result), sources, cell)
             if (tape := recorder()) is not None:
-                tape.numbers.recent.append((number.plain, sources))
+                tape.numbers.note(number.plain, sources)
             return number
         return _record(result, sources, cell) if isinstance(result, np.void) and result.dtype.names else result
     if isinstance(result, np.ndarray):
@@ -403,7 +402,7 @@ def _sources_of_plain(value: np.ndarray) -> tuple[Source, ...]:
             return root.sources
         known = _noted.get(id(root))
         if known is not None and known[0]() is root:
-            return known[1] if known[2] == _checksum(root) else ()
+            return known[1] if known[2] == checksum(root) else ()
         root = root.base
     if value.dtype.kind not in "fV" or (found := known_memory(value)) is None or found[0].is_gradient:
         return ()
@@ -424,16 +423,12 @@ def note(values: np.ndarray, sources: tuple[Source, ...]) -> None:
     root: Any = values
     while isinstance(root.base, np.ndarray):
         root = root.base
-    key, checksum = id(root), _checksum(values)
+    key, digits = id(root), checksum(values)
     if not isinstance(root, HostValues):
-        kept = checksum if root is values else _checksum(root)
+        kept = digits if root is values else checksum(root)
         _noted[key] = weakref.ref(root, lambda _: _noted.pop(key, None)), sources, kept
     if (tape := recorder()) is not None and values.nbytes:
-        tape.numbers.contents[checksum, values.nbytes] = sources
-
-
-def _checksum(values: np.ndarray) -> int:
-    return zlib.crc32(np.ascontiguousarray(values).view(np.uint8).data) if values.size else 0
+        tape.numbers.contents[digits, values.nbytes] = sources
 
 
 def received(target: Any, sources: tuple[Source, ...], whole: Any = None) -> None:
@@ -456,112 +451,11 @@ def received(target: Any, sources: tuple[Source, ...], whole: Any = None) -> Non
 # ---- numbers that left NumPy
 
 
-class Numbers:
-    """Numbers that were read while a tape recorded. The very objects are held, so that they are known again.
-
-    A number that is equal to one of them, or made from one by the simplest arithmetic, can be no more than supposed to
-    come from there; a number of few digits not even that.
-    """
-
-    def __init__(self) -> None:
-        self.held: dict[int, tuple[Any, tuple[Source, ...], Any]] = {}
-        self.like: dict[float, tuple[Source, ...]] = {}
-        self.recent: deque[tuple[Any, tuple[Source, ...]]] = deque(maxlen=COUNTED)  # that `like` does not have yet
-        self.arrays: dict[Source, None] = {}
-        self.contents: dict[tuple[int, int], tuple[Source, ...]] = {}  # checksum and size of what NumPy made of them
-
-    def add(self, value: Any, sources: tuple[Source, ...], cell: Any) -> None:
-        if len(self.held) >= COUNTED:
-            del self.held[next(iter(self.held))]
-        self.held[id(value)] = value, sources, cell
-        if value.__class__ is float:
-            self.recent.append((value, sources))
-
-    @property
-    def any(self) -> bool:
-        """Has anything been read to which a value could be equal."""
-        return bool(self.like or self.recent or self.arrays)
-
-    def of(self, value: Any) -> tuple[Source, ...]:
-        """Where this very object was read; empty for any other of the same value."""
-        found = self.held.get(id(value))
-        return () if found is None else found[1]
-
-    def cell(self, value: Any) -> Any:
-        """The array element that this very object was read from, or None."""
-        found = self.held.get(id(value))
-        return None if found is None else found[2]
-
-    def supposed(self, value: Any) -> tuple[Source, ...]:
-        """Where a value may come from that is not known to come from anywhere."""
-        while self.recent:
-            read, sources = self.recent.popleft()
-            if not trivial(float(read)):
-                for known in _kin(float(read)):
-                    self.like.setdefault(known, sources)
-        if is_meant(value):
-            return ()
-        if isinstance(value, np.floating | float):
-            number = float(value)
-            return () if trivial(number) else self.like.get(number, ())
-        if isinstance(value, list | tuple):
-            if any(map(is_meant, value[:FEW])):
-                return ()
-            return united(map(self.supposed, value[:FEW])) or self._contents(value)
-        if not isinstance(value, np.ndarray):
-            return ()
-        few = value.ravel().tolist() if value.size <= FEW and value.dtype.kind == "f" else ()
-        found = united(map(self.supposed, few)) or self._contents(value)
-        return found or (self.supposed(value.base) if isinstance(value.base, np.ndarray) else ())
-
-    def _contents(self, value: Any) -> tuple[Source, ...]:
-        """Arrays that were read, and hold what is given here."""
-        try:
-            given = np.asarray(value)
-        except ValueError:  # of rows that are not equally long
-            return ()
-        if (
-            given.dtype.kind != "f"
-            or not (self.arrays or self.contents)
-            or all(map(trivial, given.ravel()[:FEW].tolist()))
-        ):
-            return ()
-        if (known := self.contents.get((_checksum(given), given.nbytes))) is not None:
-            return known
-        found = [s for s in self.arrays if s.span.size * s.span.itemsize == given.nbytes]
-        now = ((s, s.span.view(given.dtype)) for s in found if s.span.itemsize % given.itemsize == 0)
-        return tuple(s for s, data in now if np.asarray(data).tobytes() == given.tobytes())
-
-
-FEW = 64  # elements of a list or array that are compared with numbers that were read
-
-
-def trivial(value: float) -> bool:
-    """Is it a number that anybody may write: of at most three digits, in either precision, or no number."""
-    if not math.isfinite(value):
-        return True
-    short = float(f"{value:.3g}")
-    return short == value or float(np.float32(short)) == value
-
-
-def _kin(value: float) -> Iterator[float]:
-    """The number, and what it becomes most often on its way: negative, inverse, root, square, twice, half."""
-    yield from (value, -value, 2 * value, value / 2, value * value)
-    if value:
-        yield 1 / value
-    if value > 0:
-        yield math.sqrt(value)
-
-
 def given_away(value: Any, sources: tuple[Source, ...], cell: Any = None) -> Any:
-    """Remember a float of Python, those in nested lists, or the components for a launch, as read. Returns them."""
+    """Remember a float of Python, or the components for a launch, as read. Returns them."""
     tape = recorder()
     if tape is not None and sources:
-        if isinstance(value, list):
-            for item in value:
-                given_away(item, sources)
-        else:
-            tape.numbers.add(value, sources, cell)
+        tape.numbers.add(value, sources, cell)
     return value
 
 

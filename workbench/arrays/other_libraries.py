@@ -46,7 +46,7 @@ class Foreign:
         if (tape := recorder()) is None:
             return values
         values = self.carrying(values)
-        tape.numbers.arrays.update(dict.fromkeys(getattr(values, "sources", ())))
+        tape.numbers.read(values)
         return values
 
     def carrying(self, value: Any, cell: Any = None) -> Any:
@@ -57,8 +57,15 @@ class Foreign:
         return value if source is None else carrying(value, (source,), cell)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        values = self.numpy()
+        values = self._for_numpy()
         return np.array(values, dtype=dtype, subok=True) if copy or dtype is not None else values
+
+    def _for_numpy(self) -> np.ndarray:
+        """`numpy()` for NumPy itself, which makes it plain."""
+        values = self.numpy()
+        if (tape := recorder()) is not None:
+            tape.numbers.read(values, plain=True)
+        return values
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **choices: Any) -> Any:
         """An operator beside a number or array of NumPy is one of ours; any other ufunc is NumPy's."""
@@ -77,7 +84,7 @@ class Foreign:
     def __array_interface__(self) -> dict[str, Any]:
         if self.device.is_cuda or self.is_gradient:  # of a gradient NumPy takes `__array__`, which is kept alive
             raise AttributeError("__array_interface__ of an array on a GPU, or of a gradient")
-        return self.numpy().__array_interface__
+        return self._for_numpy().__array_interface__
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -30,6 +30,8 @@ class HostTensor(torch.Tensor):
         target = args[0] if changes else (kwargs or {}).get("out")
         if isinstance(target, torch.Tensor) and name not in ("requires_grad_", "__int__", "__index__", "__iter__"):
             _changed(target, sources)
+        if isinstance(result, float) and name == "__float__":  # Python takes no other
+            return given_away(result, sources)
         return _carrying(result, sources)
 
     def detach(self) -> torch.Tensor:
@@ -59,8 +61,6 @@ def _carrying(result: Any, sources: tuple[Source, ...]) -> Any:
         if sources and result.is_floating_point():
             result.sources = sources  # type: ignore[attr-defined]
         return result
-    if isinstance(result, float | list):
-        return given_away(result, sources)
     if isinstance(result, tuple):
         for item in result:
             _carrying(item, sources)

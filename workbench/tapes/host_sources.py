@@ -153,15 +153,15 @@ def refuse(event: Event, space: Workspace, tape: Recording) -> None:
 
 def warn(tape: Recording) -> None:
     """Say at the user's lines where a gradient may have ended that nobody sees."""
-    for event in tape.suspects:
-        where = event.where
-        if where is not None:
-            warnings.warn_explicit(suspicion(event, tape) + " [host-number]", UserWarning, where.file, where.line)
+    said = dict.fromkeys((suspicion(e, tape), e.where.file, e.where.line) for e in tape.suspects if e.where is not None)
+    for text, file, line in said:
+        warnings.warn_explicit(f"{text} [host-number]", UserWarning, file, line)
 
 
 def suspicion(event: Event, tape: Recording) -> str:
     """What to say of a write that seems to end a gradient."""
-    text = f"{called(tape, event.arrays[0])} got values that are equal to what was read from {_readings(event, tape)}."
+    agree = "agree in all digits, as they are or after simple arithmetic, with what was read from"
+    text = f"{called(tape, event.arrays[0])} got values that {agree} {_readings(event, tape)}."
     return text + " If they came from there, the gradient ends here. wb.detach(value) says that it is meant."
 
 

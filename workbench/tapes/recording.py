@@ -17,7 +17,8 @@ from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, span_of, spans_of
-from ..arrays.host_reads import Numbers, Source
+from ..arrays.host_likeness import Numbers
+from ..arrays.host_reads import Source
 from ..arrays.span import Marks, Span
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError, LaunchError, Where
@@ -78,7 +79,7 @@ class Recording:
         self.first: dict[Allocation, Event] = {}  # that touched it
         self.stamps: dict[Allocation, int] = {}
         self.tallied = 0
-        self.numbers = Numbers()
+        self.numbers = Numbers(self)
         self.suspects: dict[Event, None] = {}  # that wrote numbers of the host, supposed to come from active memory
         self.bits: dict[Span, tuple[array, Event]] = {}  # what was written as whole numbers
         self.failure: tuple[Event, BaseException] | None = None
@@ -142,7 +143,7 @@ class Recording:
 
     def before_launch(self, command: Any, frame: Any) -> Event:
         """Called under LOCK before a launch runs: keep what it overwrites, note what its adjoint needs."""
-        if self.numbers.held:  # numbers were read
+        if self.numbers.any:  # something was read
             command = host_sources.declared(self, command)
         plan, flat = command.plan, command.flat
         event = Event(

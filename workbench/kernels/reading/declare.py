@@ -354,8 +354,9 @@ def convert(type: T.Type, value: Any, label: str) -> Any:
             return value
         raise TypeError(f"{label} takes a {type.name}, not {value!r}")
     assert isinstance(type, T.Scalar | T.Composite)
-    if hasattr(value, "sources") and getattr(value, "dtype", None) == type.numpy and np.shape(value) == type.shape:
-        return value.copy()  # read from an array under a tape: it stays one with it
+    if hasattr(value, "sources") and T.is_float(type) and np.shape(value) == type.shape:
+        # read from an array under a tape: it stays one with it
+        return value.copy() if getattr(value, "type", None) is type else value.astype(type.numpy)
     if isinstance(type, T.Scalar) and getattr(value, "shape", ()) != ():
         raise TypeError(f"{label} takes a {type}, not {value.__class__.__name__} of shape {value.shape}")
     try:

@@ -1,0 +1,333 @@
+"""What is equal to numbers and arrays that were read while a tape recorded, without being known to come from there.
+
+Values that NumPy or Python made plain (`np.array(y.numpy())`, `np.asarray(y)`, `float(y[0])`) say nothing about where
+they came from. When they are written back, they are compared with what was read: as they are, in any order, and after
+the simplest arithmetic. What agrees in all its digits is supposed to come from there, no more.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..kernels.ops.functions import is_meant
+
+if TYPE_CHECKING:
+    from .host_reads import Source
+
+COUNTED = 1 << 16  # numbers that a tape remembers having given away
+FEW = 64  # elements of a list or array that are compared one by one
+LEAST = 8  # elements of an array in float64 that are compared as numbers too
+READINGS = 32  # arrays, the last that were read, with which others are compared
+WHOLE = 4096  # elements of an array that are remembered all
+
+
+class Numbers:
+    """Numbers and arrays that were read while a tape recorded.
+
+    The very objects are held, so that they are known again. A number or array that is equal to one of them, or made
+    from one by the simplest arithmetic, can be no more than supposed to come from there; a number of few digits, or one
+    that an earlier launch had taken, not even that.
+    """
+
+    def __init__(self, tape: Any) -> None:
+        self._tape = weakref.ref(tape)
+        self.held: dict[int, tuple[Any, tuple[Source, ...], Any]] = {}
+        self.like: dict[float, _Like] = {}
+        self.recent: deque[_Like] = deque(maxlen=COUNTED)  # that `like` does not have yet
+        self.last: deque[_Like] = deque(maxlen=1024)
+        self.passed: dict[float, None] = {}  # written, and like nothing that had been read by then
+        self.arrays: dict[Source, _Read] = {}
+        self.contents: dict[tuple[int, int], tuple[Source, ...]] = {}  # checksum and size of what NumPy made of them
+
+    def add(self, value: Any, sources: tuple[Source, ...], cell: Any) -> None:
+        if len(self.held) >= COUNTED:
+            del self.held[next(iter(self.held))]
+        self.held[id(value)] = value, sources, cell
+        if value.__class__ is float:
+            self.note(value, sources)
+
+    def note(self, number: float, sources: tuple[Source, ...], certain: bool = True) -> None:
+        """Remember a number that was read. `certain`: it was taken out by itself, what is made from it will be told."""
+        self.recent.append(_Like(float(number), sources, certain))
+
+    def read(self, values: Any, plain: bool = False) -> None:
+        """Remember an array that was read. `plain`: as an array of NumPy's own class, which does not know it."""
+        for source in getattr(values, "sources", ()):
+            known = self.arrays.pop(source, None)
+            self.arrays[source] = read = _Read(values, plain or (known is not None and known.plain))
+            if known is None and read.sample.dtype == np.float64 and not evenly_spaced(read.sample):
+                for v in set(read.sample[:LEAST].tolist()):
+                    self.note(v, (source,), plain)
+        while len(self.arrays) > READINGS:
+            del self.arrays[next(iter(self.arrays))]
+
+    @property
+    def any(self) -> bool:
+        """Has anything been read to which a value could be equal."""
+        return bool(self.recent or self.like or self.arrays)
+
+    def of(self, value: Any) -> tuple[Source, ...]:
+        """Where this very object was read; empty for any other of the same value."""
+        found = self.held.get(id(value))
+        return () if found is None else found[1]
+
+    def cell(self, value: Any) -> Any:
+        """The array element that this very object was read from, or None."""
+        found = self.held.get(id(value))
+        return None if found is None else found[2]
+
+    def supposed(self, value: Any) -> tuple[Source, ...]:
+        """Where a value may come from that is not known to come from anywhere."""
+        if is_meant(value):
+            return ()
+        if isinstance(value, np.floating | float):
+            return self._number(float(value))
+        if isinstance(value, list | tuple):
+            if any(map(is_meant, value[:FEW])):
+                return ()
+            return _united(map(self.supposed, value[:FEW])) or self._array(value)
+        if not isinstance(value, np.ndarray):
+            return ()
+        few = value.ravel().tolist() if value.size <= FEW and value.dtype.kind == "f" else ()
+        found = _united(map(self.supposed, few)) or self._array(value)
+        return found or (self.supposed(value.base) if isinstance(value.base, np.ndarray) else ())
+
+    @property
+    def tape(self) -> Any:
+        return self._tape()
+
+    # ---- numbers
+
+    def _number(self, number: float) -> tuple[Source, ...]:
+        while self.recent:
+            read = self.recent.popleft()
+            if not trivial(read.number):
+                self.last.append(read)
+                for known in _kin(read.number):
+                    if read.certain or known not in self.like:
+                        self.like[known] = read
+        for table in (self.like, self.passed):
+            while len(table) > 2 * COUNTED:
+                del table[next(iter(table))]
+        if number in self.passed or trivial(number):
+            return ()
+        read = self.like.get(number)
+        if read is None or not (read.number == number or self._tells(read)):
+            read = self._shifted(number)
+        if read is None or self._taken(number, read.sources):
+            self.passed[number] = None
+            return ()
+        return read.sources
+
+    def _shifted(self, number: float) -> _Like | None:
+        """A number read which, times and plus numbers of three digits, is this one."""
+        if not self.last or float(np.float32(number)) == number:  # too few digits to be sure
+            return None
+        read = np.array([one.number for one in self.last])
+        with np.errstate(all="ignore"):
+            for form, found in _FORMS:
+                parts = found(number, read)
+                for k in np.flatnonzero(_nearly_short(parts)):
+                    if form(float(f"{parts[k]:.3g}"), float(read[k])) == number and self._tells(self.last[k]):
+                        return self.last[k]
+        return None
+
+    def _tells(self, read: _Like) -> bool:
+        """Is what can be made from a number also supposed to be: not where a leaf was only looked at as a whole."""
+        return read.certain or any(map(self._computed, read.sources))
+
+    def _computed(self, source: Source) -> bool:
+        """Had an event of the tape written what was read."""
+        at = source.at(self.tape) or 0
+        return any(s.overlaps(source.span) is not False for e in reversed(self.tape.events[:at]) for s in e.writes)
+
+    def _taken(self, number: float, sources: tuple[Source, ...]) -> bool:
+        """Had a launch taken this number, from nowhere that was read, before any of these was read."""
+        before = max((s.at(self.tape) or 0 for s in sources), default=0)
+        for command in (e.command for e in self.tape.events[:before]):
+            flat = () if command is None else enumerate(command.flat)
+            if any(v.__class__ is float and v == number and k not in command.declared for k, v in flat):
+                return True
+        return False
+
+    # ---- arrays
+
+    def _array(self, value: Any) -> tuple[Source, ...]:
+        """Arrays that were read, and hold what is given here, or what is given was made from."""
+        try:
+            raw = np.asarray(value)
+        except ValueError:  # of rows that are not equally long
+            return ()
+        given = None if not (self.arrays or self.contents) else floats_of(raw)
+        if given is None or not given.size:
+            return ()
+        told = [v for v in _sample(given).tolist() if not trivial(v)]
+        if not told:
+            return ()
+        if (known := self.contents.get((checksum(raw), raw.nbytes))) is not None:
+            return known
+        found = tuple(s for s in self.arrays if _holds(s, raw))
+        return found or tuple(s for s, read in self.arrays.items() if self._made_from(s, read, given, raw.shape, told))
+
+    def _made_from(
+        self, source: Source, read: _Read, given: np.ndarray, shape: tuple[int, ...], told: list[float]
+    ) -> bool:
+        told = sorted(set(told))
+        if evenly_spaced(np.array(told)):
+            return False
+        now = floats_of(source.span.view(read.dtype)) if source.span.size <= WHOLE and read.dtype is not None else None
+        if any(_members(told, all_of, given.dtype) for all_of in (read.values, now) if all_of is not None):
+            return True
+        if read.size != given.size or not (read.plain or self._computed(source)):
+            return False
+        orders = [given, given[::-1], given.reshape(shape).T.ravel() if given.size == math.prod(shape) else given]
+        return any(read.maps_to(_sample(order)) for order in orders)
+
+
+class _Like(NamedTuple):
+    number: float
+    sources: tuple[Source, ...]
+    certain: bool
+
+
+class _Read:
+    """An array as it was read: all its floats (of a large one none), and a sample of them."""
+
+    def __init__(self, values: Any, plain: bool):
+        plain_values = np.asarray(values)
+        own = floats_of(plain_values)
+        own = np.zeros(0) if own is None else own
+        self.plain, self.size = plain, own.size
+        self.dtype = plain_values.dtype if plain_values.dtype.names is None else None
+        self.sample = _sample(own).copy()
+        self.values = own.copy() if own.size <= WHOLE else None
+        self.made: list[np.ndarray] = []
+
+    def maps_to(self, given: np.ndarray) -> bool:
+        """Is a sample of as many numbers a simple function of this one, number by number."""
+        told = np.array([not trivial(v) for v in given.tolist()])
+        if len(set(given[told].tolist())) < (2 if _bits(given, self.sample) > 30 else 3):
+            return False
+        if not self.made:
+            with np.errstate(all="ignore"):
+                self.made = [f(self.sample) for f in _MADE]
+        narrow = min(given.dtype, self.sample.dtype, key=lambda t: t.itemsize)
+        wanted = given[told].astype(narrow)
+        return any((made[told].astype(narrow) == wanted).all() for made in self.made) or _affine(self.sample, given)
+
+
+_MADE: tuple[Callable[[Any], Any], ...] = (
+    np.sin, np.cos, np.tan, np.exp, np.log, np.sqrt, np.square, np.reciprocal, np.tanh, np.abs,
+)  # fmt: skip
+
+# number = form(part, read), with part = found(number, read)
+_FORMS: list[tuple[Callable[[float, float], float], Callable[[float, Any], Any]]] = [
+    (lambda c, v: c + v, lambda w, v: w - v),
+    (lambda c, v: c - v, lambda w, v: w + v),
+    (lambda c, v: v / c, lambda w, v: v / w),
+    (lambda c, v: c / v, lambda w, v: w * v),
+    *((lambda c, v, b=b: c * v + b, lambda w, v, b=b: (w - b) / v) for b in (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)),
+]  # fmt: skip
+
+
+def _affine(read: np.ndarray, given: np.ndarray) -> bool:
+    """Is given = a * read + b to rounding, for numbers that do not lie on a line anyway."""
+    x, y = read.astype(float), given.astype(float)
+    if not (np.isfinite(x).all() and np.isfinite(y).all()) or evenly_spaced(x):
+        return False
+    rounding = 16 * max(np.finfo(read.dtype).eps, np.finfo(given.dtype).eps)
+    if np.ptp(y) <= 1e-2 * np.abs(y).max():
+        return False
+    different = len(set(x.tolist()))
+    most, low, high = np.argmax(np.abs(x)), np.argmin(x), np.argmax(x)
+    factors = [(y[most] / x[most], 0.0)] if different >= 3 else []  # each number more is a coincidence less
+    if different >= (3 if rounding < 1e-12 else 4):
+        a = (y[high] - y[low]) / (x[high] - x[low])
+        factors.append((a, y[low] - a * x[low]))
+    return any((np.abs(a * x + b - y) <= rounding * (np.abs(a * x).max() + abs(b))).all() for a, b in factors if a)
+
+
+def _members(told: list[float], among: np.ndarray, dtype: np.dtype) -> bool:
+    """Are so many of these numbers among those that it cannot be chance."""
+    narrow = min(dtype, among.dtype, key=lambda t: t.itemsize)
+    known = np.isin(np.array(told).astype(narrow), among.astype(narrow)).sum()
+    bits = (50 if narrow.itemsize == 8 else 21 if narrow.itemsize == 4 else 8) - math.log2(max(among.size, 1))
+    return 2 * known >= len(told) and known * bits >= 30
+
+
+def _bits(a: np.ndarray, b: np.ndarray) -> int:
+    return min(np.finfo(a.dtype).nmant, np.finfo(b.dtype).nmant)
+
+
+def _holds(source: Source, given: np.ndarray) -> bool:
+    """Does the memory that was read hold these very bytes now."""
+    span = source.span
+    if span.size * span.itemsize != given.nbytes or given.dtype.names or span.itemsize % given.itemsize:
+        return False
+    return np.asarray(span.view(given.dtype)).tobytes() == given.tobytes()
+
+
+def floats_of(values: Any) -> np.ndarray | None:
+    """The floats of an array, or of the fields of records, one after another; None where there are none."""
+    if values.dtype.names:
+        parts = [p for p in (floats_of(values[name]) for name in values.dtype.names) if p is not None]
+        return np.concatenate(parts) if parts else None
+    return np.asarray(values).ravel() if values.dtype.kind == "f" else None
+
+
+def _sample(values: np.ndarray) -> np.ndarray:
+    """At most `FEW` of them, always those at the same places."""
+    if values.size <= FEW:
+        return values
+    return values[np.linspace(0, values.size - 1, FEW).astype(int)]
+
+
+def evenly_spaced(values: np.ndarray) -> bool:
+    """Are these three numbers or more that anybody may write, such as those of `linspace`."""
+    if values.size < 3:
+        return False
+    line = np.linspace(values[0], values[-1], values.size)
+    return bool(np.abs(values - line).max() <= 1e-6 * np.abs(values).max())
+
+
+def trivial(value: float) -> bool:
+    """Is it a number that anybody may write: of at most three digits, in either precision, or no number."""
+    if not math.isfinite(value):
+        return True
+    short = float(f"{value:.3g}")
+    return short == value or float(np.float32(short)) == value
+
+
+def _nearly_short(values: np.ndarray) -> np.ndarray:
+    """Which of these may have three digits at most."""
+    unit = 10.0 ** (np.floor(np.log10(np.abs(values))) - 2)
+    scaled = values / unit
+    return np.abs(scaled - np.rint(scaled)) <= 1e-9
+
+
+def _kin(value: float) -> Iterator[float]:
+    """The number, and what it becomes most often on its way: negative, inverse, root, square, twice, half, sine, ..."""
+    yield from (value, -value, 2 * value, value / 2, value * value)
+    yield from (math.sin(value), math.cos(value), math.tan(value), math.tanh(value))
+    if value:
+        yield 1 / value
+    if value > 0:
+        yield from (math.sqrt(value), math.log(value))
+    if abs(value) < 700:
+        yield math.exp(value)
+        yield math.exp(-value)
+
+
+def checksum(values: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(values).view(np.uint8).data) if values.size else 0
+
+
+def _united(groups: Iterable[tuple[Source, ...]]) -> tuple[Source, ...]:
+    return tuple(dict.fromkeys(s for group in groups for s in group))
