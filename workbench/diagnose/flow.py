@@ -202,7 +202,7 @@ def kinks(case: Case) -> Iterator[Finding]:
             " and the gradient jumps there.",
             "compare gradients between backends where none is close, or use a smooth transition",
             tuple(dict.fromkeys(x.name for x in case.step(event).accesses if x.writes)), thread,
-            brief=f"`{stmt.row.name}` is at its corner {{at}}: rounding decides, and the gradient jumps there",
+            brief=f"`{stmt.row.name}` behind {{arrays}} is at its corner {{at}}: rounding decides which way it goes",
         )  # fmt: skip
 
 

@@ -83,7 +83,8 @@ def growing(case: Case) -> Iterator[Finding]:
             "growing", "warning", first.title, first.event.where,
             f"going back through {len(steps)} launches of {first.event.label!r}, from {first.title} to {last.title}, "
             + worst.told("step", "they compute"), WAY_OUT, tuple(dict.fromkeys(x.name for x in first.came)),
-            brief=f"the adjoint explodes {{at}} and before: from {worst.sizes[0]:.3g} to {worst.sizes[-1]:.3g} at"
+            brief=f"the adjoint of {{arrays}} explodes {{at}} and before: from {worst.sizes[0]:.3g} to"
+            f" {worst.sizes[-1]:.3g} at"
             f" {last.title}, by a factor of {worst.rate:.3g} a step",
         )  # fmt: skip
 

@@ -104,6 +104,7 @@ def kept(case: Case) -> Iterator[Finding]:
             "overwritten-kept", "warning" if nbytes > KEPT_MUCH else "info", title(case, items[0][0]), where,
             f"overwrites {name}, which is needed later ({reason}): the tape keeps {bytes_text(nbytes)}{times}.",
             "a fresh array, if the memory matters; the gradient is exact either way", (name,), count=len(items),
+            brief=f"{name} is overwritten {{at}}, and {bytes_text(nbytes)} are kept because they are needed ({reason})",
         )  # fmt: skip
 
 

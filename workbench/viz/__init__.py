@@ -16,6 +16,7 @@ from ..derivatives.pitfalls import Wrong
 from ..tapes.tape import Tape
 from .data.against import compare
 from .data.gather import gather
+from .data.verdict import AT_ONCE, verdict
 from .picture.figure import TapeFigure
 
 
@@ -27,9 +28,10 @@ def show(tape: Tape, wrong: Wrong | None = None, against: Any = None) -> TapeFig
              An exact pass and one that is wrong on purpose change places: the exact one is the outline.
     """
     if against is None:
-        return TapeFigure(gather(tape, wrong))
+        return TapeFigure(gather(tape, wrong), verdict=verdict(tape, limit=AT_ONCE) if wrong is None else None)
     made = compare(tape, wrong, against)
-    return TapeFigure(made.trace, against=made)
+    parts = wrong is None and isinstance(against, Tape)
+    return TapeFigure(made.trace, against=made, verdict=verdict(tape, against) if parts else None)
 
 
 def seeds(tape: Tape, y: array) -> Any:

@@ -19,6 +19,7 @@ from ...arrays.span import Span
 from ...arrays.workspace import Workspace
 from ...derivatives.pitfalls import Wrong
 from ...device import on_host
+from ...errors import GradientError, KernelError
 from ...kernels import ir
 from ...kernels.program import Program
 from ...kernels.types import Scalar
@@ -209,7 +210,14 @@ class _Gather:
         for a, data in self.seeds.items():
             level = self.level(a, Span(a, 0, (a.nbytes,), (1,), 1), data)
             seeds.append(Seed(f"{self.any_name(a)}: |seed| = {level.l2:.3g}", level))
-        self.retrace(self.observe, self.before)
+        try:
+            self.retrace(self.observe, self.before)
+        except (GradientError, KernelError):
+            if self.seeds is not self.tape.last_seeds:
+                raise
+            self.levels.clear()  # the tape is shown without adjoints; its findings say what was refused
+            self.died.clear()
+            return []
         return seeds
 
     def any_name(self, a: Allocation) -> str:

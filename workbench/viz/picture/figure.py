@@ -12,6 +12,7 @@ from pathlib import Path
 from ..data.against import Comparison
 from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
+from ..data.verdict import Verdict, adjoint_range
 from .scene import Mark, Scene, draw
 from .svg import THEMES, quoted, render
 from .table import Row, event_rows, html_table, table
@@ -28,12 +29,15 @@ PAGE = (
 class TapeFigure:
     """The static tape view of a trace. `theme` is `auto`, `light` or `dark`; another name is a ValueError.
 
-    against  two passes over each other: then `trace` is that of the comparison."""
+    against  two passes over each other: then `trace` is that of the comparison.
+    verdict  what is wrong with the tape: the strip above the picture and the list below it; None for neither."""
 
-    def __init__(self, trace: Trace, theme: str = "auto", against: Comparison | None = None):
+    def __init__(
+        self, trace: Trace, theme: str = "auto", against: Comparison | None = None, verdict: Verdict | None = None
+    ):
         if theme not in THEMES:
             raise ValueError(f"a theme is one of {THEMES}, not {theme!r}")
-        self.trace, self.theme, self.against = trace, theme, against
+        self.trace, self.theme, self.against, self.verdict = trace, theme, against, verdict
         self._svg = ""
         self._rows: list[Row] | None = None
 
@@ -41,20 +45,23 @@ class TapeFigure:
     def svg(self) -> str:
         """The picture as SVG text. Unlike the notebook display it raises what goes wrong."""
         if not self._svg:
-            self._svg = render(draw(self.trace, against=self.against), self.theme)
+            strip = [] if self.verdict is None else self.verdict.lines(adjoint_range(self.trace))
+            self._svg = render(draw(self.trace, against=self.against, strip=strip), self.theme)
         return self._svg
 
     @property
     def text(self) -> str:
         """The same facts as an aligned text table."""
-        return table(self.trace, rows=self._event_rows(), against=self.against)
+        verdict = "" if self.verdict is None else self.verdict.text(adjoint_range(self.trace))
+        return table(self.trace, rows=self._event_rows(), against=self.against, verdict=verdict)
 
     @property
     def html(self) -> str:
-        """The picture as an image, and the table folded below it."""
+        """The picture as an image, every finding below it, and the table folded behind them."""
         tables = html_table(self.trace, rows=self._event_rows(), against=self.against)
         said = " ".join(["", *self.against.said]) if self.against is not None else ""
-        return _html(self.svg, sentence(self.trace) + said, tables)
+        findings = "" if self.verdict is None else _findings(self.verdict)
+        return _html(self.svg, sentence(self.trace) + said, tables, findings)
 
     def _event_rows(self) -> list[Row]:
         if self._rows is None:
@@ -111,11 +118,22 @@ class Beside:
         return {"text/plain": repr(self), "text/html": html}
 
 
-def _html(svg: str, alt: str, tables: str) -> str:
+def _findings(verdict: Verdict) -> str:
+    """Every finding with its line and what to do; the picture's own strip has room for the first few."""
+    items = []
+    for row in verdict.rows:
+        line = f"<br><code>{quoted(row.line)}</code>" if row.line else ""
+        fix = f"<br><em>Fix: {quoted(row.fix)}</em>" if row.fix else ""
+        items.append(f"<li><strong>{quoted(row.title)}</strong>{line}{fix}</li>")
+    style = "font-size:12px;margin:4px 0;padding-left:20px"
+    return f'<ul class="wb-findings" style="{style}">{"".join(items)}</ul>' if items else ""
+
+
+def _html(svg: str, alt: str, tables: str, findings: str = "") -> str:
     data = base64.b64encode(svg.encode("utf-8")).decode("ascii")
     image = f'<img alt="{quoted(alt)}" style="max-width:none" src="data:image/svg+xml;base64,{data}">'
     folded = f"<details><summary>The same as a table</summary>{tables}</details>" if tables else ""
-    return f'<div class="wb-tape-view"><div style="overflow-x:auto">{image}</div>{folded}</div>'
+    return f'<div class="wb-tape-view"><div style="overflow-x:auto">{image}</div>{findings}{folded}</div>'
 
 
 def _reason(error: Exception) -> str:

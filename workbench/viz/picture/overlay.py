@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 LINE = 17.0
 
 
-def two_passes(scene: Scene, layout: Layout, lines: Sequence[str]) -> None:
-    """Below the title: the look of either pass, and what is said about them."""
+def two_passes(scene: Scene, layout: Layout, lines: Sequence[str], top: float = 0) -> None:
+    """Below the title, and `top` that stands there: the look of either pass, and what is said about them."""
     made = layout.against
     assert made is not None
-    x, y = MARGIN, 44.0
+    x, y = MARGIN, 44.0 + top
     look = f"bar{odd(True, layout.trace.wrong)}"
     signs = (("here", look, f"{made.here.title}, where it differs"), ("there", "outline", made.there.title))
     for key, cls, text in signs:

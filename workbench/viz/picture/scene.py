@@ -65,6 +65,8 @@ from .layout import (
 )
 from .overlay import outlines, said_height, tag, two_passes, wrapped
 
+STRIP = 18.0  # height of a line of the strip
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -115,23 +117,28 @@ class Scene:
         return [mark for mark in self.marks if mark.kind == "label" and mark.text]
 
 
-def draw(trace: Trace, budget: int = MARK_BUDGET, against: Comparison | None = None) -> Scene:
-    """The whole picture; `against`: with the other pass over it, whose columns `trace` must have."""
+def draw(
+    trace: Trace, budget: int = MARK_BUDGET, against: Comparison | None = None, strip: Sequence[tuple[str, str]] = ()
+) -> Scene:
+    """The whole picture; `against`: with the other pass over it, whose columns `trace` must have. `strip`: lines above
+    it, each with its severity."""
     shown = shown_events(trace, budget)
     widest = max((text_width(clean(event.heading), 12, True) for _, event in shown), default=0.0)
     _, _, pitch, right = place_columns(trace, shown, widest)
     turned = pitch < 84 and widest + 16 > pitch
     scoped = any(event.scope for _, event in shown)
     lines = [] if against is None else wrapped(against.said, right - MARGIN)
-    said = 0 if against is None else said_height(lines)
+    verdict = STRIP * len(strip) + 12 if strip else 0
+    said = verdict + (0 if against is None else said_height(lines))
     boxes = said + 44 + 16 * scoped + 12 * (scoped and trace.cursor is not None)
     tall = min(widest, PITCH_MAX) + 16 if turned else 26
     flagged = any(event_flags(event) & BADGES.keys() for event in trace.events)
     layout = arrange(trace, shown, widest, boxes + tall + (28 if flagged else 14), against=against)
     scene = Scene(layout.width, layout.bottom + 76, sentence(trace))
     _title(scene, layout)
+    _strip(scene, layout, strip)
     if against is not None:
-        two_passes(scene, layout, lines)
+        two_passes(scene, layout, lines, verdict)
     _scopes(scene, layout, said + 52)
     _header(scene, layout, boxes, tall, turned)
     _lanes(scene, layout)
@@ -157,6 +164,15 @@ def _title(scene: Scene, layout: Layout) -> None:
         seed = "seed  " + clean(trace.seed_text)
         room = right - x - text_width(trace.summary, 12) - 24
         scene.label("seed", "muted", right, 26, fit(seed, room, 12), 12, anchor="end", title=seed)
+
+
+def _strip(scene: Scene, layout: Layout, strip: Sequence[tuple[str, str]]) -> None:
+    wide = layout.right - MARGIN
+    if strip:
+        scene.add("rect", "verdict", f"verdict {strip[0][0]}", MARGIN, 38, wide, STRIP * len(strip) + 4, radius=6)
+    for n, (severity, text) in enumerate(strip):
+        look = "muted" if severity == "quiet" else f"name found-{severity}"
+        scene.label(f"verdict-{n}", look, MARGIN + 10, 54 + STRIP * n, fit(text, wide - 20, 12), 12, title=text)
 
 
 def _header(scene: Scene, layout: Layout, top: float, tall: float, turned: bool) -> None:

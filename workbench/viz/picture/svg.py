@@ -46,6 +46,8 @@ RULES = """
 .event.lacking{{fill:none;stroke:{odd};stroke-dasharray:3 2}} .badge.odd{{fill:{odd};stroke:{odd}}}
 .tag{{fill:{odd}}} .tagtext{{fill:#ffffff;font-weight:600}} .pointer{{fill:none;stroke:{odd};stroke-width:1.6}}
 .wrongground{{fill:{ground}}} .wrongstripe{{fill:{odd}}}
+.verdict{{fill:{box};stroke:{line}}} .verdict.error,.verdict.warning{{stroke:{bad}}}
+.found-error,.found-warning{{font-weight:600}}
 """
 DEFS = (
     '<pattern id="wb-shared" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'

@@ -23,17 +23,20 @@ Row = tuple[tuple[str, ...], ...]
 
 
 def table(
-    trace: Trace, limit: int = ROW_LIMIT, rows: Sequence[Row] | None = None, against: Comparison | None = None
-) -> str:
+    trace: Trace, limit: int = ROW_LIMIT, rows: Sequence[Row] | None = None, against: Comparison | None = None,
+    verdict: str = "",
+) -> str:  # fmt: skip
     """The whole tape as aligned plain text. At most `limit` events and allocations have a row of their own.
 
-    `rows` are the event rows, if the caller has them already; `against`: the two passes that they are about."""
+    `rows` are the event rows, if the caller has them already; `against`: the two passes that they are about;
+    `verdict` is the text of the findings."""
     rows = event_rows(trace, limit, against) if rows is None else rows
     head = f"{clean(trace.title)}  {trace.summary}"
     if trace.seeds:
         head += f"    seed  {clean(trace.seed_text)}"
     said = [] if against is None else ["\n".join(map(clean, against.said))]
-    parts = [head, *said, _aligned(_head(against), rows), _aligned(MEMORY_HEAD, memory_rows(trace, limit))]
+    found = [verdict] if verdict else []
+    parts = [head, *found, *said, _aligned(_head(against), rows), _aligned(MEMORY_HEAD, memory_rows(trace, limit))]
     return "\n\n".join(parts)
 
 

@@ -1,0 +1,109 @@
+"""The strip above a tape view names a planted bug: in the static picture, its table, and what the page is told."""
+
+from __future__ import annotations
+
+import html
+from functools import cache
+from typing import Any
+
+import pytest
+import ten_bugs
+import view_samples as samples
+
+import workbench as wb
+from workbench.viz.data.verdict import Verdict, verdict
+
+
+@cache
+def planted(name: str) -> tuple[Any, ten_bugs.Planted]:
+    return ten_bugs.BUGS[name]()
+
+
+@cache
+def said(name: str) -> Verdict:
+    tape, bug = planted(name)
+    return verdict(tape, bug.other)
+
+
+def in_order(name: str) -> tuple[str, ...]:
+    """What a strip must say of a bug."""
+    bug = planted(name)[1]
+    return bug.launch, f"line {bug.line}", bug.says, *bug.arrays
+
+
+@pytest.mark.parametrize("name", ten_bugs.BUGS)
+def test_the_first_finding_names_launch_line_and_arrays(name):
+    bug, first = planted(name)[1], said(name).rows[0]
+    assert first.slug == bug.slug and first.arrays == bug.arrays
+    assert first.position == int(bug.launch.split()[0][1:])
+    for words in in_order(name):
+        assert words in first.title, first.title
+    if bug.thread is not None:
+        assert first.thread == (bug.thread,) and f"thread {bug.thread}" in first.title
+    assert any(line == bug.statement for _, line in first.places), (bug.statement, first.places)
+    assert first.lanes
+
+
+@pytest.mark.parametrize("name", [n for n in ten_bugs.BUGS if n != "missing_dt"])
+def test_the_static_picture_says_it_above_the_lanes_and_all_of_it_below(name):
+    figure = planted(name)[0].show()
+    svg, below, table = html.unescape(figure.svg), html.unescape(figure.html), figure.text
+    assert svg.index('id="verdict-0"') < svg.index('id="event-0"')
+    for words in in_order(name)[:2]:
+        assert words in svg
+    for row in said(name).rows:
+        assert row.title in table and row.line in table and row.fix in table
+        assert row.title in below and row.line in below and row.fix in below
+
+
+def test_a_race_that_was_repaired_is_no_finding():
+    assert {row.slug for row in verdict(ten_bugs.repaired()).rows} == {"overwritten-kept"}
+
+
+def chain(values: Any, steps: int = 1) -> wb.Tape:
+    x, states = wb.array(values, dtype=float, requires_grad=True), [wb.zeros(len(values)) for _ in range(steps)]
+    with wb.Tape() as tape:
+        for y in states:
+            wb.launch(samples.root, dim=len(values), inputs=[x], outputs=[y])
+    tape.backward(grads={states[0]: wb.ones(len(values))})
+    return tape
+
+
+def test_where_nothing_is_wrong_it_says_so_quietly_with_the_range_of_adjoints():
+    figure = chain([2.0, 5.0]).show()
+    assert figure.verdict.lines("adjoints from 0.5 to 1") == [("quiet", "no problem found, adjoints from 0.5 to 1")]
+    assert "no problem found, adjoints from 0.5 to 1" in figure.svg and "wb-findings" not in figure.html
+    assert "no problem found, adjoints from 0.5 to 1" in figure.text
+
+
+def test_of_a_long_tape_the_ends_are_looked_at_and_the_strip_says_so():
+    ill, fine = verdict(chain([0.5, 5.0], 9), limit=8), verdict(chain([2.0, 5.0], 9), limit=8)
+    assert [row.slug for row in ill.rows] == ["adjoint-not-finite", "not-finite"] or ill.rows
+    assert "not looked" in ill.note or "only the ends" in ill.note
+    assert fine.rows == () and fine.lines() == [("quiet", fine.note)], "what was not looked for is not called fine"
+
+
+def test_a_finding_whose_values_were_not_kept_says_so():
+    assert {row.slug: row.known for row in said("nan").rows}["not-finite"] is False
+    x, y = wb.array([0.5, 2.0], requires_grad=True), wb.zeros(2)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(samples.root, dim=2, inputs=[x], outputs=[y])
+    assert all(row.known for row in verdict(tape).rows)
+
+
+def test_what_goes_wrong_while_looking_is_a_note(monkeypatch):
+    monkeypatch.setattr("workbench.viz.data.verdict.diagnose", lambda tape: 1 / 0)
+    tape = chain([2.0, 5.0])
+    assert "could not be looked for: division by zero" in tape.show().text
+
+
+def test_names_in_a_strip_are_text():
+    x = wb.array([0.5, 2.0], dtype=float, requires_grad=True, name="<b>x</b>\u202e")
+    y = wb.zeros(2, name="</svg>")
+    with wb.Tape() as tape:
+        wb.launch(samples.root, dim=2, inputs=[x], outputs=[y])
+    tape.backward(grads={y: wb.ones(2)})
+    figure = tape.show()
+    assert "not-finite" in {row.slug for row in figure.verdict.rows}
+    assert "</svg>" in figure.verdict.rows[0].title and "\u202e" not in figure.text
+    assert figure.svg.count("</svg>") == 1 and "</svg>" not in figure.html

@@ -1,0 +1,172 @@
+"""What the strip above a tape view says: the findings of `tape.diagnose()` as plain data, the most important first.
+
+A tape longer than the caller has time for is only glanced at: what its arrays and gradients hold in the end, without a
+walk; the note says what was not looked for. Every text is safe to be shown as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...arrays import allocation as memory
+from ...arrays.array import array
+from ...diagnose import Finding, diagnose
+from ...diagnose.against import against as compared
+from ...diagnose.ends import glance
+from ...diagnose.walk_record import accesses
+from ...kernels import ir
+from ...tapes.naming import name_of
+from ...tapes.tape import Tape
+from .snapshot import Moments
+from .text import clean, clean_lines
+from .trace import Trace
+
+AT_ONCE = 2000  # events up to which a static picture waits for all findings
+PATIENT = 10_000  # the same for the live view and its pages
+NO_PROBLEM = "no problem found"
+SIGNS = {"error": "✕", "warning": "▲", "info": "•"}
+ORDINARY = ("overwritten-kept", "unread", "unsettled", "sum-not-mean", "detached")  # infos that most programs have
+SHOWN = 4  # lines of a static strip
+
+
+@dataclass(frozen=True)
+class Said:
+    """One finding. `position` of its launch, -1 for none; `thread` or None; `lanes`: ids of the memory it is about.
+
+    places   (file, line) of the statements to open the microscope at, the best first.
+    known    False where the launch used numbers that were overwritten and not kept.
+    """
+
+    slug: str
+    severity: str
+    headline: str
+    sentence: str
+    fix: str
+    line: str
+    more: str
+    position: int
+    thread: tuple[int, ...] | None
+    arrays: tuple[str, ...]
+    lanes: tuple[str, ...]
+    places: tuple[tuple[str, int], ...]
+    known: bool = True
+
+    @property
+    def title(self) -> str:
+        """Its headline with a sign for its severity, which is never told by colour alone."""
+        return " ".join(filter(None, (SIGNS[self.severity], self.headline, self.more)))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All findings; `note` says what was not looked for, `partial` whether asking again finds more."""
+
+    rows: tuple[Said, ...]
+    note: str = ""
+    partial: bool = False
+
+    @property
+    def calm(self) -> bool:
+        """True if nothing was found, or nothing that is not ordinary."""
+        return all(row.severity == "info" and row.slug in ORDINARY for row in self.rows)
+
+    def lines(self, quiet: str = "", most: int = SHOWN) -> list[tuple[str, str]]:
+        """The lines of a static strip with the severity of each, `quiet` for those that tell of nothing wrong."""
+        said = [*self._calm(quiet), *((row.severity, row.title) for row in self.rows)]
+        if len(said) > most:
+            said[most - 1 :] = [("quiet", f"… and {len(said) - most + 1} more findings, below")]
+        return [*said, *([("quiet", self.note)] if self.note else [])]
+
+    def text(self, quiet: str = "") -> str:
+        """Every finding with its line and what to do, as plain text."""
+        lines = [text for _, text in self._calm(quiet)]
+        for row in self.rows:
+            fix = f"Fix: {row.fix}" if row.fix else ""
+            lines += [row.title, *(f"    {text}" for text in (row.line, fix) if text)]
+        return "\n".join([*lines, *([self.note] if self.note else [])])
+
+    def _calm(self, quiet: str) -> list[tuple[str, str]]:
+        calm = self.calm and not self.partial and not self.note
+        return [("quiet", ", ".join(filter(None, (NO_PROBLEM, quiet))))] if calm else []
+
+    def to_json(self) -> dict[str, Any]:
+        return {"rows": [asdict(row) for row in self.rows], "note": self.note, "partial": self.partial,
+                "calm": self.calm}  # fmt: skip
+
+
+def verdict(tape: Tape, against: Tape | None = None, limit: int | None = None) -> Verdict:
+    """What is wrong with a tape, or where it parts from another one. Never raises: the note says what went wrong.
+
+    limit   events above which only the ends are looked at.
+    """
+    partial = limit is not None and len(tape.events) > limit and against is None
+    try:
+        with memory.LOCK:
+            found = compared(tape, against) if against is not None else glance(tape) if partial else diagnose(tape)
+        moments = Moments(tape) if tape.keep != "all" and not partial else None
+        with memory.LOCK, memory.unrecorded():
+            rows = tuple(_said(tape, f, moments) for f in found)
+    except Exception as error:  # a picture is shown, whatever becomes of its findings
+        return Verdict((), clean_lines(f"What is wrong could not be looked for: {error or type(error).__name__}"))
+    return Verdict(rows, clean_lines(found.note), partial)
+
+
+def adjoint_range(trace: Trace) -> str:
+    """`adjoints from 0.02 to 5.5`: the smallest and the largest size other than zero; empty where there is none."""
+    sizes = [level.max_abs for event in trace.events for level in event.adjoint if level.state == "value"]
+    sizes += [s.level.max_abs for s in trace.seeds if s.level is not None and s.level.state == "value"]
+    return f"adjoints from {min(sizes):.3g} to {max(sizes):.3g}" if sizes else ""
+
+
+# ---- one finding
+
+
+def _said(tape: Tape, f: Finding, moments: Moments | None) -> Said:
+    n = position_of(f.launch)
+    event = tape.events[n] if 0 <= n < len(tape.events) else None
+    touched = accesses(tape, event) if event is not None else []
+    about = [x for x in touched if x.name in f.arrays] or [x for x in touched if x.writes]
+    lanes = dict.fromkeys(str(x.span.allocation) for x in about)
+    known = True
+    if event is not None and event.command is not None and moments is not None and f.severity != "info":
+        used = dict.fromkeys(x.span.allocation for x in touched)
+        known = all(moments.status(a, n)[0].all() for a in used)
+    return Said(
+        f.slug, f.severity, clean(f.headline), clean(f.sentence), clean(f.fix),
+        clean(f"{f.where}: {f.where.text.strip()}") if f.where is not None else "", f.more, n,
+        (f.thread,) if isinstance(f.thread, int) else f.thread, tuple(map(clean, f.arrays)), tuple(lanes),
+        tuple(_places(tape, n, f)), known,
+    )  # fmt: skip
+
+
+def position_of(launch: str) -> int:
+    """The position in a finding's launch, 3 for `#3 integrate`; -1 if it is about the whole tape."""
+    found = re.match(r"#(\d+)", launch)
+    return int(found[1]) if found else -1
+
+
+def _places(tape: Tape, n: int, f: Finding) -> Iterator[tuple[str, int]]:
+    """Where in its kernel a finding is: its own statement, else one that writes, or reads, what it is about."""
+    for where in (f.inside, f.where):
+        if where is not None:
+            yield where.file, where.line
+    event = tape.events[n] if 0 <= n < len(tape.events) else None
+    if event is None or event.command is None:
+        return
+    program = event.command.program
+    pairs = zip(program.leaves, event.command.places, strict=True)
+    about = {leaf.name for leaf, a in pairs if isinstance(a, array) and name_of(tape, a, leaf.name) in f.arrays}
+    stmts = [s for s in ir.walk(program.function.body) if s.where is not None and s.args]
+    for writes in (True, False):
+        for s in stmts:
+            touches = (s.row.writes or not writes) and any(ir.root(a).name in about for a in s.args[:1] if _is_array(a))
+            if touches and s.where is not None:
+                yield s.where.file, s.where.line
+                break
+
+
+def _is_array(value: ir.Value) -> bool:
+    return not ir.is_value(value.type)
