@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...tables import bytes_text
-from .envelope import Scale, scale_of, sizes_of, state_of
+from .envelope import Scale, ill_blocks, scale_of, sizes_of, state_of
 from .fold import Fold
 from .gather import Levels
 from .lanes import Adjoints, Block, Lane, cut_memory, pieces, rows_of, versions_of
@@ -53,6 +53,7 @@ LEVELS = {
     "meets": ("lane", "event", "y", "radius", "met", "size"),
     "arrows": ("event", "from", "to", "look", "y0", "y1", "size"),
     "flags": ("event", "bits"),
+    "values": ("block", "state"),  # versions in which a NaN or an infinity is known
 }
 LOOKS = tuple(dict.fromkeys(ARROWS.values()))
 SAID = [level_text(AdjointLevel("", 0, 0, zero=k == 1, nan=k in (2, 4), inf=k > 2)) for k in range(len(STATES))]
@@ -113,7 +114,8 @@ class Columns:
             self._event(event, rows)
         for lane, lo, hi, _ in self.names.ranges:
             self._spot(self.rows[trace.allocations[lane].id], lo, hi, rows["spots"])
-        for block in versions_of(trace, self.cuts):
+        self.order = versions_of(trace, self.cuts)
+        for block in self.order:
             self._block(block, rows["blocks"])
         tables, self.data = packed(TABLES, rows)
         self.meta: dict[str, Any] = {
@@ -204,6 +206,8 @@ class Columns:
         for n, some in enumerate(levels.events):
             if bits := _ill(some):
                 rows["flags"] += (n, bits)
+        for block, state in ill_blocks(self.order, levels.values).items():
+            rows["values"] += (block, state)
         for n in levels.died:
             rows["flags"] += (n, BITS["died"])
         tables, data = packed(LEVELS, rows)
@@ -255,7 +259,7 @@ def scale_of_levels(*sides: Levels) -> Scale:
 def levels_of(trace: Trace) -> Levels:
     """The adjoint side of a whole trace."""
     died = [n for n, event in enumerate(trace.events) if "died" in event.flags]
-    return Levels([list(event.adjoint) for event in trace.events], list(trace.seeds), died)
+    return Levels([list(event.adjoint) for event in trace.events], list(trace.seeds), died, trace.values)
 
 
 __all__ = ["Columns", "Levels", "Seed", "levels_of", "scale_of_levels"]

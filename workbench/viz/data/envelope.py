@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .lanes import Bar
-from .trace import AdjointLevel
+from .lanes import Bar, Block
+from .trace import AdjointLevel, ValueLevel
 
 VALUE, ZERO, NAN, INF, BOTH, ABSENT = 0, 1, 2, 3, 4, -1  # states of a bar; BOTH: NaN and Inf
 DECADES = 12.0  # that a scale has at least, before sizes are left below it
@@ -110,6 +110,23 @@ def envelopes(bars: Bars, edges: Array) -> Envelope:
         any_of((state == NAN) | (state == BOTH)), any_of((state == INF) | (state == BOTH)), any_of(state == ABSENT),
         any_of(bars.bound[which] & (state != ABSENT)), ill_at,
     )  # fmt: skip
+
+
+def ill_blocks(blocks: Sequence[Block], values: Iterable[ValueLevel]) -> dict[int, int]:
+    """The numbers of the blocks in which a NaN or an infinity is known, and their states: NAN, INF or BOTH."""
+    ending: dict[tuple[str, int], list[int]] = {}
+    found: dict[int, int] = {}
+    values = list(values)
+    if values:
+        for n, block in enumerate(blocks):
+            ending.setdefault((block.allocation, block.e1), []).append(n)
+    for value in values:  # known because they were kept when they were overwritten, or at the end: where a block ends
+        for n in ending.get((value.allocation, value.moment), ()):
+            if blocks[n].lo < value.hi and value.lo < blocks[n].hi:
+                nan = value.nan or found.get(n) in (NAN, BOTH)
+                inf = value.inf or found.get(n) in (INF, BOTH)
+                found[n] = BOTH if nan and inf else NAN if nan else INF
+    return found
 
 
 def stretches(a: int, b: int, most: int) -> Array:

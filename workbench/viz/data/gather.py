@@ -7,7 +7,7 @@ here but maxima and norms of numbers that the walk left in memory.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite, sqrt
 from typing import Any, NamedTuple
@@ -26,7 +26,18 @@ from ...kernels.types import Scalar
 from ...tapes.events import Event
 from ...tapes.naming import reason_of
 from ...tapes.tape import Tape
-from .trace import AdjointLevel, AllocationTrack, EventColumn, Kept, NameRange, Seed, TouchMark, Trace
+from .ill_values import ill_values
+from .trace import (
+    AdjointLevel,
+    AllocationTrack,
+    EventColumn,
+    Kept,
+    NameRange,
+    Seed,
+    TouchMark,
+    Trace,
+    ValueLevel,
+)
 
 _KINDS = {"fill_": "fill", "zero_": "fill", "foreign": "assign"}
 
@@ -64,11 +75,12 @@ def gather_seeded(tape: Tape, seeds: Mapping[Allocation, Any]) -> tuple[Trace, W
 
 
 class Levels(NamedTuple):
-    """The adjoint side of a trace: per event (by position) the levels its reverse step left, and who let it die."""
+    """What a walk tells: per event (by position) the levels its reverse step left, who let it die, and ill values."""
 
     events: list[list[AdjointLevel]]
     seeds: list[Seed]
     died: list[int]
+    values: Sequence[ValueLevel] = ()
 
 
 def structure(tape: Tape) -> Trace:
@@ -84,7 +96,7 @@ def levels(tape: Tape, retrace: Any = None, seeds: Mapping[Allocation, Any] | No
     made.name_all()
     found = made.walk() if made.walkable else []
     died = [n for n, event in enumerate(tape.events) if event in made.died]
-    return Levels([made.levels.get(event, []) for event in tape.events], found, died)
+    return Levels([made.levels.get(event, []) for event in tape.events], found, died, ill_values(tape))
 
 
 def _range(span: Span) -> tuple[int, int, bool]:
@@ -114,7 +126,7 @@ class _Gather:
         self.scopes = scopes(tape)
         events = [self.column(n, e) for n, e in enumerate(tape.events)]
         tracks = [self.track(a) for a in self.names]
-        return Trace(tracks, events, seeds)
+        return Trace(tracks, events, seeds, values=ill_values(tape) if adjoints else ())
 
     @property
     def walkable(self) -> bool:

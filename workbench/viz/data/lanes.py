@@ -39,6 +39,7 @@ class Block:
     version: Version
     e0: int
     e1: int
+    state: int = 0  # NAN, INF or BOTH of `envelope`, where that is known of its values
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,11 +92,13 @@ SIGNS = {
 }
 KEPT_DX, MEET_DX = -8.0, -10.0
 ARROW_FROM, ARROW_TO, BEND_MOST, BEND, BEND_END = 6.0, -1.0, 40.0, 0.31, 0.57
+ILL_DX, ILL_ROOM = 10.0, 34.0  # of the sign of NaN in a version: from its end, and the least width of the version
 LABEL_FIRST, LABEL, LABEL_ROOM = 9.0, 21.0, 26.0  # indents of the text of a version, and what it leaves free
 DRAWING = {
     "moment": MOMENT, "slot": SLOT, "kept": KEPT_DX, "meet": MEET_DX, "arrow": [ARROW_FROM, ARROW_TO],
     "bend": [BEND_MOST, BEND, BEND_END], "label": [LABEL_FIRST, LABEL, LABEL_ROOM],
     "signs": [[how, *sign] for how, sign in SIGNS.items()], "thick": [THIN, THICK, ZERO], "wedge": WEDGE,
+    "ill": [ILL_DX, ILL_ROOM],
 }  # fmt: skip
 
 LEGEND = {
@@ -216,7 +218,8 @@ def block_mark(lane: Lane, block: Block) -> BlockMark:
     y, tall = lane.value_span(block.lo, block.hi)
     tall = max(tall - 1, 1.5) if len(lane.cuts) > 2 else tall
     text = version_text(block) if tall >= 11 else ""
-    return BlockMark("block strided" if block.version.strided else "block", y, tall, min(4, tall / 3), text)
+    look = f"block {STATES[block.state]}" if block.state else "block strided" if block.version.strided else "block"
+    return BlockMark(look, y, tall, min(4, tall / 3), text)
 
 
 def version_text(block: Block) -> str:
@@ -225,6 +228,11 @@ def version_text(block: Block) -> str:
 
 def version_prefix(mixed: bool) -> str:
     return "v≤" if mixed else "v"
+
+
+def ill_sign(mark: BlockMark, x1: float) -> tuple[float, float, float]:
+    """Where the sign of an ill version that ends at x1 stands, and its radius."""
+    return x1 - ILL_DX, mark.y + mark.tall / 2, min(4.0, mark.tall / 2 - 1)
 
 
 def touch_place(lane: Lane, touch: TouchMark | NameRange) -> tuple[float, float]:

@@ -152,30 +152,16 @@ class Moments:
 
     def _bytes(self, a: Allocation, cursor: int) -> tuple[np.ndarray, np.ndarray, str]:
         if self.values is None or self.values[0] is not a or self.values[1] < cursor:
-            self.values = (a, len(self.tape.events), *self._present(a))
+            self.values = (a, len(self.tape.events), *_copied(present(self.tape, a)))
         _, at, data, known, note = self.values
         for n in reversed([n for n in self.touching.get(a, ()) if cursor <= n < at]):
             _unwind(self.tape.events[n], a, data, known)
         self.values = a, cursor, data, known, note
         return data, known, note
 
-    def _present(self, a: Allocation) -> tuple[np.ndarray, np.ndarray, str]:
-        """Present bytes of a memory, and a mask of those that still hold what the last event left."""
-        data = np.array(on_host(a.bytes), copy=True)
-        known = np.ones(len(data), bool)
-        left = self.tape.left.get(a)
-        if left is None and a not in self.tape.needs:
-            return data, known, "as it is now: the tape does not watch this memory"
-        for span in self.tape.changed.get(a, ()):
-            byte_entries(span, known)[...] = False
-        for span, checksum in (left or {}).items():
-            if a.exposed and checksum != checksum_of(span):
-                byte_entries(span, known)[...] = False
-        return data, known, ""
-
     def status(self, a: Allocation, cursor: int) -> tuple[np.ndarray, np.ndarray]:
         """Masks of a memory's bytes before event `cursor`: known; and certain, not only taken as they are now."""
-        known, certain = self._present(a)[1], _watched(self.tape, a)
+        known, certain = present(self.tape, a)[1], _watched(self.tape, a)
         for n in reversed([n for n in self.touching.get(a, ()) if n >= cursor]):
             event = self.tape.events[n]
             _forget(event, a, known)
@@ -229,6 +215,25 @@ class Moments:
         if positions:
             self.retrace(observe, None)
         return found
+
+
+def present(tape: Tape, a: Allocation) -> tuple[np.ndarray, np.ndarray, str]:
+    """The bytes of a memory as they are now, a mask of those that still hold what the last event left, and a remark."""
+    data = on_host(a.bytes)
+    known = np.ones(len(data), bool)
+    left = tape.left.get(a)
+    if left is None and a not in tape.needs:
+        return data, known, "as it is now: the tape does not watch this memory"
+    for span in tape.changed.get(a, ()):
+        byte_entries(span, known)[...] = False
+    for span, checksum in (left or {}).items():
+        if a.exposed and checksum != checksum_of(span):
+            byte_entries(span, known)[...] = False
+    return data, known, ""
+
+
+def _copied(found: tuple[np.ndarray, np.ndarray, str]) -> tuple[np.ndarray, np.ndarray, str]:
+    return np.array(found[0], copy=True), *found[1:]
 
 
 def _unwind(event: Event, a: Allocation, data: np.ndarray, known: np.ndarray) -> None:

@@ -32,6 +32,17 @@ def fit(text: str, room: float, size: float, mono: bool = False) -> str:
     return text.rstrip() + "…" if text else ""
 
 
+def fit_middle(text: str, room: float, size: float, mono: bool = False) -> str:
+    """The text, or as much of both ends as has room around an ellipsis: a number at the end stays."""
+    end = min(max(round((room / size / MONO - 1) / 2), 0), 8)
+    start = len(text) - end
+    if text_width(text, size, mono) <= room:
+        return text
+    while start > 0 and text_width(text[:start] + "…" + text[len(text) - end :], size, mono) > room:
+        start -= 1
+    return f"{text[:start]}…{text[len(text) - end :]}" if start else ""
+
+
 def clean(text: object) -> str:
     """Text that XML and a terminal can carry: control, direction-changing and lone surrogate characters replaced."""
     bad = ("Cc", "Cs", "Cf", "Co", "Cn", "Zl", "Zp")

@@ -89,6 +89,17 @@ class AdjointLevel:
         return self.l2 == MIXED
 
 
+class ValueLevel(NamedTuple):
+    """Bytes [lo, hi) of an allocation whose values before event `moment` are known to have a NaN or an infinity."""
+
+    allocation: str
+    lo: int
+    hi: int
+    moment: int
+    nan: bool = False
+    inf: bool = False
+
+
 class Seed(NamedTuple):
     """One seed of the reverse pass as text (`loss[0] = 1`), and the adjoint level it put after the last event."""
 
@@ -170,6 +181,11 @@ class EventColumn:
     def heading(self) -> str:
         return f"#{self.index} {self.label}"
 
+    @property
+    def name(self) -> str:
+        """What stands in its box: the kernel before the number."""
+        return f"{self.label} #{self.index}"
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -183,6 +199,7 @@ class Trace:
     cursor: int | None = None
     title: str = "tape"
     wrong: bool = False
+    values: Sequence[ValueLevel] = ()
 
     def __post_init__(self) -> None:
         seeds = tuple(Seed(seed) if isinstance(seed, str) else Seed(*seed) for seed in self.seeds)

@@ -2,8 +2,9 @@
 // The window as a list of marks: lanes, versions, adjoints, accesses, arrows. Nothing is drawn here, and nothing decided
 // about a mark but its x: heights, classes, sizes and texts come from workbench/viz/data/marks.py.
 import { fit, put } from "./elements.js";
-import { bracketRows, composeCells, composeHead } from "./heads.js";
+import { composeCells, composeHead, headHeight } from "./heads.js";
 import { lower } from "./lanes.js";
+import { composeStrips, stripsOf } from "./strips.js";
 import { bunch, colOf, columnsOf, room, unseen, xOf } from "./window.js";
 
 export const TALLEST = 440;
@@ -16,6 +17,8 @@ export function composed(v) {
   for (let tries = 0; tries < 24; tries++) {
     v.marks = [];
     columnsOf(v, v.grouped);
+    v.strips = stripsOf(v);
+    headHeight(v);
     compose(v);
     if (v.marks.length <= BUDGET) break;
     v.grouped *= 2;
@@ -49,6 +52,7 @@ function composeLane(v, lane) {
   composeBlocks(v, lane);
   if (v.levels) composeBars(v, lane, v.levels, v.other ? -4 : 0, "");
   if (v.other) composeBars(v, lane, v.other, 4, " twin");
+  composeStrips(v, lane);
 }
 
 /** The names of a lane, and the note below them. @param {any} v @param {any} lane */
@@ -88,29 +92,26 @@ function composeBlock(v, blocks, b) {
   const e0 = blocks.e0[b], at = stretch(v, e0, blocks.e1[b]);
   if (!at) return;
   const y = blocks.y[b], tall = blocks.tall[b], hatched = blocks.strided[b] ? { style: `fill:url(#${v.uid}-strided)` } : {};
-  put(v, "rect", `block${blocks.strided[b] ? " strided" : ""}`, { x: at.x, y, width: at.w, height: tall, rx: blocks.radius[b], ...hatched });
+  const state = v.levels?.ill[b] ? v.meta.states[v.levels.ill[b]] : "";
+  put(v, "rect", `block${blocks.strided[b] ? " strided" : ""}${state && ` ${state}`}`, { x: at.x, y, width: at.w, height: tall, rx: blocks.radius[b], ...(state ? {} : hatched) });
   put(v, "rect", "blockstart", { x: at.x, y, width: Math.min(4, at.w), height: tall, rx: 1 });
   const [first, other, room] = v.meta.drawing.label, indent = e0 < 0 ? first : other;
+  const [dx, least] = v.meta.drawing.ill;
+  if (state && at.w > least) put(v, "path", `sign ${state}`, { d: signPath(state, at.x + at.w - dx, y + tall / 2, Math.min(4, tall / 2 - 1)) });
   const text = `${v.meta.prefixes[blocks.mixed[b]]}${blocks.version[b]}`;
   const limit = Math.min(at.end, v.grouped === 1 ? at.x + (v.cols[0]?.w ?? 0) - room : at.x);
   if (blocks.labelled[b] && limit - at.x - indent >= text.length * 6.2) {
-    put(v, "text", "mono", { x: at.x + indent, y: y + tall / 2 + 3.6, "font-size": 10 }, text);
+    put(v, "text", state ? "mono illtext" : "mono", { x: at.x + indent, y: y + tall / 2 + 3.6, "font-size": 10 }, text);
   }
 }
 
 /** The adjoint of a lane. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side @param {number} shift @param {string} twin */
 function composeBars(v, lane, side, shift, twin) {
-  const ill = new Set(), { bars, barsOn } = side, thin = side !== v.levels || v.other ? 6 : Infinity;
+  const { bars, barsOn } = side, thin = side !== v.levels || v.other ? 6 : Infinity;
   if (!twin) composeAbsent(v, lane, side, shift);
   for (let k = barsOn.start[lane.k]; k < barsOn.start[lane.k + 1]; k++) {
     const bar = barsOn.rows[k], e = bars.e1[bar], at = stretch(v, bars.e0[bar], e), state = v.meta.states[bars.state[bar]];
-    if (!at) {
-      const c = bars.state[bar] > 1 ? colOf(v, e) : -1;
-      if (c < 0 || ill.has(c)) continue;
-      ill.add(c); // an ill number inside a fold is still seen
-      put(v, "rect", `bar ${state}`, { x: v.cols[c].x - 3, y: lane.adjoint, width: 6, height: lane.tall, rx: 2 });
-      continue;
-    }
+    if (!at) continue;
     const y = bars.y[bar] + shift, thick = Math.min(bars.thick[bar], thin);
     put(v, "rect", `bar ${state}${twin}`, { x: at.x, y: y - thick / 2, width: at.w, height: thick, rx: thick / 2, opacity: bars.opacity[bar] }).e = e;
     if (bars.sign[bar] && at.w > 14) put(v, "path", `sign ${state}`, { d: signPath(state, at.x + at.w / 2, y, Math.max(Math.min(bars.sign[bar], thick / 2 - 1), 1.5)) }).e = e;
@@ -219,7 +220,4 @@ function composeArrows(v, shown) {
 /** The rows of the picture. @param {any} v */
 export function arrange(v) {
   v.lanes = v.meta.lanes.map((/** @type {any} */ track, /** @type {number} */ k) => ({ ...track, k, track }));
-  v.head = 78 + 16 * bracketRows(v);
-  const last = v.lanes[v.lanes.length - 1];
-  v.spacer.style.height = `${(last ? last.top + last.height : 0) + v.head + 14}px`;
 }

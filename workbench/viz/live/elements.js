@@ -51,6 +51,12 @@ export function fit(text, room, size) {
   return text.length <= most ? text : most > 1 ? text.slice(0, most - 1) + "…" : "";
 }
 
+/** As much of both ends of a text as has room: the end has the number. @param {string} text @param {number} room @param {number} size */
+export function fitMiddle(text, room, size) {
+  const most = Math.floor(room / (size * 0.612)), end = Math.min(Math.ceil((most - 1) / 2), 8);
+  return text.length <= most ? text : most > 3 ? `${text.slice(0, most - 1 - end)}…${text.slice(text.length - end)}` : "";
+}
+
 /** `3 reads`. @param {number} n @param {string} one @param {string} [many] */
 export const count = (n, one, many = one + "s") => `${n} ${n === 1 ? one : many}`;
 

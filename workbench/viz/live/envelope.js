@@ -85,3 +85,33 @@ export function envelopeText(found, k, place, within = "") {
   }
   return has & ZERO ? (has & ABSENT ? `0 or none${said}` : "0 exactly") : "none";
 }
+
+/** Per stretch what is known of the values of a lane: is there a version, NaN, Inf; and the event that first wrote what is
+ * ill. @param {import("./lanes.js").Tape} tape @param {import("./lanes.js").Levels | null} side @param {number} lane
+ * @param {number} pieces @param {number[]} edges */
+export function valuesIn({ blocks, blocksOn }, side, lane, pieces, edges) {
+  const n = edges.length - 1, has = new Uint8Array(n), since = new Int32Array(n).fill(-2), end = blocksOn.start[lane + 1];
+  let k = lower(blocksOn.start[lane], end, (m) => blocks.e1[blocksOn.rows[m]], edges[0]); // blocks stand by their ends
+  for (; k < end; k++) {
+    const b = blocksOn.rows[k], e0 = blocks.e0[b] + 1, e1 = blocks.e1[b], bits = side?.ill[b] ? OF_STATE[side.ill[b]] : VALUE;
+    if (e0 > edges[n]) { if (pieces === 1) break; continue; }
+    for (let j = lower(0, n, (m) => edges[m + 1], e0); j < n && edges[j] <= e1; j++) {
+      has[j] |= bits;
+      if (bits & (NAN | INF)) since[j] = since[j] < -1 ? e0 - 1 : Math.min(since[j], e0 - 1);
+    }
+  }
+  return { has, since };
+}
+
+/** What is drawn of the values in many events, as `value_marks` of marks.py. @param {{has: Uint8Array}} found @param {number} tall */
+export function valueMarks({ has }, tall) {
+  return runsOf(Array.from(has, (bits) => [bits & NAN ? "block nan" : bits & INF ? "block inf" : bits ? "block" : "", tall]));
+}
+
+/** What is ill of the values of one stretch, in words; nothing if nothing is known to be. @param {{has: Uint8Array, since: Int32Array}} found
+ * @param {number} k @param {(moment: number) => string} place */
+export function valueText({ has, since }, k, place) {
+  if (!(has[k] & (NAN | INF))) return "";
+  const names = [has[k] & NAN ? "NaN" : "", has[k] & INF ? "Inf" : ""].filter(Boolean).join(" and ");
+  return `values: ${names} ${since[k] < 0 ? "from before the tape" : `written by ${place(since[k])}`}`;
+}

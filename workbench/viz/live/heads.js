@@ -1,28 +1,37 @@
 // @ts-check
 // Above the lanes: boxes of events and folds, brackets, badges, findings; and the cells that have the keyboard.
-import { fit, put } from "./elements.js";
+import { fit, fitMiddle, put } from "./elements.js";
 import { RIGHT, xOf } from "./window.js";
-import { describe, findingsIn, tally } from "./words.js";
+import { describe, findingsIn, nameOf, tally } from "./words.js";
 
-const CELLS = 500;
+const CELLS = 500, SIZE = 11.5;
+const BOX = 26, TURNED = 96; // heights of the boxes, with names along and upright
+
+/** How high the boxes of the columns are: names that would be cut to nothing stand upright. @param {any} v */
+export function headHeight(v) {
+  const cut = v.cols.some((/** @type {any} */ col) => col.w >= 16 && col.w < 90 && nameOf(v, col).length * 7.05 + 14 > col.w - 6);
+  v.box = cut ? TURNED : BOX;
+  v.head = 52 + v.box + 16 * bracketRows(v);
+}
 
 /** @param {any} v */
 export function composeHead(v) {
-  const y = v.head - 48, rows = bracketRows(v);
+  const y = v.head - 22 - v.box, rows = bracketRows(v);
   put(v, "rect", "headground", { x: 0, y: 0, width: v.wide, height: v.head });
   if (rows) composeBrackets(v, rows);
   for (const col of v.cols) {
-    const one = col.b - col.a === 1, name = one ? v.tape.heading(col.a) : col.fold >= 0 ? v.meta.folds[col.fold][0] : "";
-    const box = col.w >= 30, small = name ? 11.5 : 9.5, text = box ? fit(name || `#${col.a}`, col.w - (name ? 20 : 6), small) : "";
-    if (one) put(v, "path", "guide", { d: `M${col.x} ${y + 26}V5000` });
-    const w = Math.max(Math.min(col.w - 6, Math.max(text.length * 7.1 + 14, 30)), 3);
+    const one = col.b - col.a === 1, name = nameOf(v, col), turned = v.box > BOX && name.length * 7.05 + 14 > col.w - 6;
+    const text = turned ? (col.w < 16 ? "" : fitMiddle(name, v.box - 14, SIZE)) : fitMiddle(name, col.w - 20, SIZE);
+    if (one) put(v, "path", "guide", { d: `M${col.x} ${y + v.box}V5000` });
+    const w = Math.max(turned ? Math.min(col.w - 4, 22) : Math.min(col.w - 6, Math.max(text.length * 7.1 + 14, 30)), 3);
     const kind = one ? v.tape.text(v.tape.events.kind[col.a]) : "";
     const isHit = v.query && v.hits.some((m) => m.e >= col.a && m.e < col.b) ? " found" : "";
     put(v, "rect", `event${one && kind !== "launch" ? " other" : ""}${col.fold >= 0 ? " fold" : ""}${!one && col.fold < 0 ? " group" : ""}${isHit}`,
-      { x: col.x - w / 2, y, width: w, height: 26, rx: Math.min(6, w / 2), "data-a": col.a, "data-b": col.b });
-    if (col.fold >= 0) put(v, "path", "foldedge", { d: `M${col.x - w / 2 + 5} ${y + 29}h${w - 10}` });
-    if (text) put(v, "text", "mono", { x: col.x, y: y + 17, "text-anchor": "middle", "font-size": small }, text);
-    composeBadges(v, col, y + 32);
+      { x: col.x - w / 2, y, width: w, height: v.box, rx: Math.min(6, w / 2), "data-a": col.a, "data-b": col.b });
+    if (col.fold >= 0) put(v, "path", "foldedge", { d: `M${col.x - w / 2 + 5} ${y + v.box + 3}h${Math.max(w - 10, 1)}` });
+    if (turned) put(v, "text", "mono", { transform: `translate(${col.x + 4} ${y + v.box - 7}) rotate(-90)`, "font-size": SIZE }, text);
+    else if (text) put(v, "text", "mono", { x: col.x, y: y + v.box / 2 + 4, "text-anchor": "middle", "font-size": SIZE }, text);
+    composeBadges(v, col, y + v.box + 6);
   }
   if (!v.cols.length) put(v, "text", "faint", { x: v.left, y: y + 18, "font-size": 12 }, "no events recorded");
 }
@@ -41,8 +50,8 @@ export function composeBadges(v, col, y) {
   }
   if (here.length) {
     const x = col.x + Math.min(col.w / 2 - 6, 44), worst = here.some((f) => f.severity === "error") ? " error" : here.some((f) => f.severity === "warning") ? "" : " info";
-    put(v, "path", `finding${worst}`, { d: `M${x} ${y - 44}l6 10.5h-12z`, "data-finding": v.findings.indexOf(here[0]) });
-    put(v, "text", `findingtext${worst}`, { x, y: y - 35, "font-size": 8, "text-anchor": "middle" }, "!");
+    put(v, "path", `finding${worst}`, { d: `M${x} ${y - 18 - v.box}l6 10.5h-12z`, "data-finding": v.findings.indexOf(here[0]) });
+    put(v, "text", `findingtext${worst}`, { x, y: y - 9 - v.box, "font-size": 8, "text-anchor": "middle" }, "!");
   }
 }
 
@@ -85,7 +94,7 @@ export function composeCells(v, shown) {
 /** @param {any} v @param {any} col @param {any} lane */
 export function composeCell(v, col, lane) {
   const k = lane ? lane.k : -1, x = Math.max(col.x - col.w / 2, v.left - 6), w = Math.max(Math.min(col.w, v.wide - x), 2);
-  const one = put(v, "rect", "cell", { x, width: w, y: lane ? lane.top + 4 : v.head - 50, height: lane ? lane.height - 8 : 32, rx: 4, role: "button", tabindex: "-1", "data-key": `${col.a}:${k}` });
+  const one = put(v, "rect", "cell", { x, width: w, y: lane ? lane.top + 4 : v.head - 24 - v.box, height: lane ? lane.height - 8 : v.box + 6, rx: 4, role: "button", tabindex: "-1", "data-key": `${col.a}:${k}` });
   one.label = describe(v, col, lane);
   one.col = col;
   one.lane = lane;

@@ -62,9 +62,11 @@ export function decode(meta, bytes) {
 
 /** The adjoint of one walk. @param {any} meta @param {DataView} bytes @param {Tape} tape */
 export function decodeLevels(meta, bytes, tape) {
-  const { bars, absent, meets, arrows, flags } = tablesOf(meta.tables, bytes), lanes = tape.meta.lanes.length;
+  const { bars, absent, meets, arrows, flags, values } = tablesOf(meta.tables, bytes), lanes = tape.meta.lanes.length;
+  const ill = new Uint8Array(tape.blocks.lane.length); // of versions, with the states of bars
+  values.block.forEach((b, k) => { ill[b] = values.state[k]; });
   return {
-    bars, absent, meets, arrows, flags, said: meta.said, histories: new Map(),
+    bars, absent, meets, arrows, flags, ill, scale: meta.scale, said: meta.said, histories: new Map(),
     barsOn: byLane(lanes, bars.lane), absentOn: byLane(lanes, absent.lane), meetsOn: byLane(lanes, meets.lane),
   };
 }
@@ -86,6 +88,8 @@ function historyOf(tape, levels, lane) {
   return found;
 }
 
+const RANK = [0, 0, 2, 1, 3]; // of the states of bars: value and zero (by size), NaN, Inf, both
+
 /** The bar of pieces [first, last) at the moment before event `e` (n: the seed); -1 for none. The worst of several.
  * @param {Tape} tape @param {Levels} levels @param {number} lane @param {number} first @param {number} last @param {number} e */
 export function levelAt(tape, levels, lane, first, last, e) {
@@ -95,7 +99,7 @@ export function levelAt(tape, levels, lane, first, last, e) {
     const k = lower(0, history[p].length, (m) => -e1[history[p][m]], -e + 0.5) - 1; // moments go down: the last one that is not less
     if (k < 0) continue;
     const found = history[p][k];
-    if (worst < 0 || state[found] > Math.max(state[worst], 1) || (state[worst] < 2 && max[found] > max[worst])) worst = found;
+    if (worst < 0 || RANK[state[found]] > RANK[state[worst]] || (RANK[state[found]] === RANK[state[worst]] && max[found] > max[worst])) worst = found;
   }
   return worst;
 }

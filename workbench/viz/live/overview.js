@@ -1,7 +1,10 @@
 // @ts-check
 // The whole tape in a strip below the lanes, with the window as a frame on it.
-import { RIGHT, eventAt, look } from "./window.js";
+import { INF, NAN, VALUE, envelopes, stretches, thickOf } from "./envelope.js";
 import { unitOf } from "./lanes.js";
+import { RIGHT, eventAt, look } from "./window.js";
+
+const PROFILE = 12; // height of the adjoint in the strip
 
 /** @param {any} v */
 export function paintMap(v) {
@@ -13,9 +16,26 @@ export function paintMap(v) {
   if (!pen) return;
   const style = getComputedStyle(v.rootEl), color = (/** @type {string} */ name) => style.getPropertyValue(`--wb-${name}`).trim() || "#888";
   const at = Float32Array.from({ length: v.n + 1 }, (_, e) => Math.floor(((e + 0.3) / Math.max(v.n, 1)) * w));
-  paintTouches(v, pen, at, w, tall, [color("value"), color("value"), color("value")]);
+  paintTouches(v, pen, at, w, tall - PROFILE - 1, [color("value"), color("value"), color("value")]);
   paintFlags(v, pen, at, tall, color);
+  if (v.levels && v.n) paintProfile(v, pen, w, tall, color);
   paintFrame(v);
+}
+
+/** How large the adjoint of any memory is, and where one is NaN or infinite: the worst in each pixel.
+ * @param {any} v @param {CanvasRenderingContext2D} pen @param {number} w @param {number} tall @param {(name: string) => string} color */
+function paintProfile(v, pen, w, tall, color) {
+  const edges = stretches(0, v.n, w), n = edges.length - 1, full = v.meta.drawing.thick;
+  const ofLanes = v.lanes.map((/** @type {any} */ lane) => envelopes(v.levels, lane.k, lane.pieces, edges));
+  for (let k = 0; k < n; k++) {
+    let has = 0, most = 0;
+    for (const one of ofLanes) { has |= one.has[k]; most = Math.max(most, one.most[k]); }
+    const ill = has & (NAN | INF), x = (k * w) / n, high = ill ? PROFILE : has & VALUE ? (thickOf(most, v.levels.scale, full) / full[1]) * PROFILE : 0;
+    pen.fillStyle = ill ? "#000" : color("hot");
+    pen.fillRect(x, tall - high, Math.max(w / n, 1), high);
+    pen.fillStyle = color("sign");
+    if (ill) pen.fillRect(x, tall - PROFILE, Math.max(w / n, 1), 2);
+  }
 }
 
 /** Every access as a dot. @param {any} v @param {CanvasRenderingContext2D} pen @param {Float32Array} at @param {number} w @param {number} tall @param {string[]} paints */

@@ -2,12 +2,14 @@
 // Marks to elements, and the cursor over them.
 import { TALLEST } from "./compose.js";
 import { s } from "./elements.js";
+import { veil } from "./strips.js";
 import { X, xOf } from "./window.js";
 
 /** @param {any} v */
 export function paint(v) {
   const tall = Math.min(TALLEST, (v.lanes.length ? v.lanes[v.lanes.length - 1].top + v.lanes[v.lanes.length - 1].height : 20) + v.head + 12);
   v.plot.style.height = `${tall}px`;
+  v.spacer.style.height = `${(v.lanes.length ? v.lanes[v.lanes.length - 1].top + v.lanes[v.lanes.length - 1].height : 0) + v.head + 14}px`;
   v.picture.setAttribute("width", String(v.wide));
   v.picture.setAttribute("height", String(tall));
   v.picture.setAttribute("viewBox", `0 0 ${v.wide} ${tall}`);
@@ -15,6 +17,7 @@ export function paint(v) {
   const body = s("g", { transform: `translate(0 ${v.head - v.plot.scrollTop})`, "clip-path": `url(#${v.uid}-body)` });
   const plotted = s("g", { "clip-path": `url(#${v.uid}-plot)` }), names = s("g", {}), top = s("g", {}), cells = s("g", {}), topCells = s("g", {});
   v.dated = [];
+  v.veils = [];
   let inHead = false, tab = null, near = null;
   for (const mark of v.marks) {
     if (mark.cls === "headground") inHead = true;
@@ -26,6 +29,7 @@ export function paint(v) {
       else if (here && !mark.lane) near = node;
       continue;
     }
+    if (mark.strip) v.veils.push({ node, strip: mark.strip });
     if (mark.e !== undefined) v.dated.push({ node, e: mark.e });
     if (mark.cls.startsWith("guide")) plotted.prepend(node);
     else if (inHead) top.append(node);
@@ -86,10 +90,10 @@ export function moveCursor(v) {
   v.cursorLine.setAttribute("d", `M${x} ${v.head - 22}V4000`);
   const at = Math.min(Math.max(x, v.left + w / 2), v.wide - w / 2 - 2);
   v.cursorBox.setAttribute("x", String(at - w / 2));
-  v.cursorBox.setAttribute("y", String(v.head - 63));
+  v.cursorBox.setAttribute("y", String(v.head - 37 - v.box));
   v.cursorBox.setAttribute("width", String(w));
   v.cursorText.setAttribute("x", String(at));
-  v.cursorText.setAttribute("y", String(v.head - 52.6));
+  v.cursorText.setAttribute("y", String(v.head - 26.6 - v.box));
   v.cursorText.textContent = text;
   v.moment.textContent = c < v.n ? `${v.n - c} of ${v.n} reversed` : "only the seed";
   markMoment(v, c);
@@ -97,6 +101,7 @@ export function moveCursor(v) {
 
 /** What is not yet reversed is faint; the present column is pressed. @param {any} v @param {number} c */
 function markMoment(v, c) {
+  veil(v, c);
   for (const { node, e } of v.dated) node.classList.toggle("later", e < c);
   for (const node of v.picture.querySelectorAll(".event")) node.classList.toggle("current", Number(node.dataset.a) <= c && c < Number(node.dataset.b));
   for (const node of v.picture.querySelectorAll(".cell")) {

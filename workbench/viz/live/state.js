@@ -22,7 +22,7 @@ export function stateOf(model, signal) {
     model, signal, tape, meta, n, open, uid: `wb${Math.random().toString(36).slice(2, 9)}`,
     still: globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false,
     levels: null, other: null, all: units(meta.folds, n, open), sums: tallies(tape, null),
-    u0: 0, u1: 1, grouped: 1, wide: 900, left: 264, head: 100, cols: [], lanes: [], marks: [], dated: [],
+    u0: 0, u1: 1, grouped: 1, wide: 900, left: 264, head: 100, box: 26, cols: [], lanes: [], marks: [], dated: [], strips: [], veils: [],
     findings: [], focus: { e: 0, lane: -1 }, query: "", hits: [], hit: -1, timer: null, drag: null,
     get: (/** @type {string} */ name) => model.get(name),
     set(/** @type {Record<string, any>} */ values) {

@@ -1,8 +1,8 @@
 // @ts-check
 // The drawn events as a table: for screen readers, tests and copying.
-import { h } from "./elements.js";
+import { count, h } from "./elements.js";
 import { levelOfRange } from "./lanes.js";
-import { findingsIn, levelText, tally, touchText } from "./words.js";
+import { findingsIn, levelText, nameOf, stretchText, tally, touchText } from "./words.js";
 
 const ROWS = 200;
 
@@ -16,16 +16,29 @@ export function tableOf(v) {
 
 /** @param {any} v */
 export function fillTable(v) {
-  const top = h("tr", {}, ...["event", "line", "reads", "writes", "kept", "adjoint before", "flags"].map((t) => h("th", { scope: "col" }, t)));
+  const top = h("tr", {}, ...["event", "line", "reads", "writes", "kept", "adjoint", "flags"].map((t) => h("th", { scope: "col" }, t)));
   const rows = [], list = (/** @type {string[]} */ texts) => h("td", {}, ...texts.flatMap((t, k) => (k ? [h("br"), t] : [t])));
   for (const col of v.cols.slice(0, ROWS)) {
-    const one = col.b - col.a === 1, name = one ? v.tape.heading(col.a) : col.fold >= 0 ? v.meta.folds[col.fold][0] : `#${col.a} to #${col.b - 1}`;
-    const [reads, writes, kept, adjoint] = one ? cellsOf(v, col.a) : [[], [], [], []];
+    const one = col.b - col.a === 1, name = one ? v.tape.heading(col.a) : nameOf(v, col);
+    const [reads, writes, kept, adjoint] = one ? cellsOf(v, col.a) : cellsOfMany(v, col);
     const flags = Object.entries(tally(v, col)).map(([f, k]) => (one ? f : `${f} ×${k}`));
     rows.push(h("tr", {}, h("th", { scope: "row" }, name), list(one ? [v.tape.text(v.tape.events.where[col.a])] : []), list(reads), list(writes), list(kept), list(adjoint), list([...flags, ...findingsIn(v, col).map((f) => f.slug)])));
   }
   const caption = v.cols.length ? `Events #${v.cols[0].a} to #${v.cols[Math.min(v.cols.length, ROWS) - 1].b - 1}, as drawn` : "No events";
   v.tableHere.replaceChildren(h("table", {}, h("caption", {}, caption), h("thead", {}, top), h("tbody", {}, ...rows)));
+}
+
+/** The same of many events: how often, and the envelope of each adjoint. @param {any} v @param {any} col */
+function cellsOfMany(v, col) {
+  const { touches, touchesOf, keptOf, ranges } = v.tape, seen = [0, 0, 0], lanes = new Set();
+  const from = touchesOf(col.a)[0], to = touchesOf(col.b - 1)[1], kept = keptOf(col.b - 1)[1] - keptOf(col.a)[0];
+  for (let t = from; t < to; t++) {
+    seen[touches.how[t]]++;
+    lanes.add(ranges[touches.range[t]][0]);
+  }
+  const some = (/** @type {number} */ k, /** @type {string} */ one) => (k ? [count(k, one)] : []);
+  const adjoint = v.levels ? [...lanes].map((k) => `${v.meta.lanes[k].names[0]?.[0] ?? v.meta.lanes[k].id} ${stretchText(v, v.levels, v.lanes[k], col)}`) : [];
+  return [some(seen[0], "read"), [...some(seen[1], "write"), ...some(seen[2], "accumulation")], some(kept, "range"), adjoint];
 }
 
 /** Reads, writes, kept bytes and adjoints of one event as texts. @param {any} v @param {number} e */

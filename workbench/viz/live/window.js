@@ -2,6 +2,7 @@
 // What of the tape is in sight: the window on the axis of units, its folds, and the moment that the cursor is at.
 // A unit is an event, or a fold that is shut; a column is as many units as have room.
 import { lower, unitOf, units } from "./lanes.js";
+import { placeIn } from "./strips.js";
 
 const FEW = 20, NARROW = 38;
 export const RIGHT = 26;
@@ -138,7 +139,7 @@ export function xOf(v, e) {
   if (e >= v.n) return Math.min(X(v, v.all.count), v.wide - RIGHT + 8);
   if (!v.cols.length || e < v.cols[0].a) return v.left - 6;
   const c = colOf(v, e);
-  return c < 0 ? v.wide - RIGHT + 8 : v.cols[c].x;
+  return c < 0 ? v.wide - RIGHT + 8 : placeIn(v.cols[c], e + 0.5);
 }
 
 /** Is a stretch of events [e0, e1] out of the window, or inside one column. @param {any} v @param {number} e0 @param {number} e1 */

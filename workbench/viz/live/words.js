@@ -1,6 +1,7 @@
 // @ts-check
 // What the page says: a column, a lane, an access, an adjoint in words.
 import { count, short } from "./elements.js";
+import { envelopes, envelopeText, valuesIn, valueText } from "./envelope.js";
 import { levelOfLane, lower } from "./lanes.js";
 
 /** A column, or a lane in it, in words. @param {any} v @param {any} col @param {any} lane */
@@ -15,7 +16,7 @@ function describeColumn(v, col) {
     for (let t = from; t < Math.min(to, from + 12); t++) lines.push(touchText(v, t));
     const [k0, k1] = v.tape.keptOf(col.a);
     for (let k = k0; k < k1; k++) lines.push(`kept ${v.tape.text(v.tape.kept.text[k])}`);
-  } else lines.push(`${col.fold >= 0 ? v.meta.folds[col.fold][0] : "events"}, #${col.a} to #${col.b - 1}`);
+  } else lines.push(`${nameOf(v, col)}, #${col.a} to #${col.b - 1}`);
   const flags = Object.entries(tally(v, col)).map(([name, k]) => (one ? name : `${name} ×${k}`));
   if (flags.length) lines.push(flags.join(", "));
   for (const f of findingsIn(v, col).slice(0, 3)) lines.push(`${f.severity}: ${f.sentence}`);
@@ -35,10 +36,37 @@ function describeLane(v, col, lane) {
   }
   if (!one) lines.push([count(seen[0], "read"), count(seen[1], "write"), count(seen[2], "accumulation")].filter((t) => !t.startsWith("0")).join(", ") || "not touched");
   if (v.levels) {
-    lines.push(`adjoint before: ${levelText(v.levels, levelOfLane(v.tape, v.levels, lane.k, col.a))}, after: ${levelText(v.levels, levelOfLane(v.tape, v.levels, lane.k, col.b))}`);
-    if (v.other) lines.push(`the other: ${levelText(v.other, levelOfLane(v.tape, v.other, lane.k, col.a))}`);
+    lines.push(one ? `adjoint before: ${momentText(v, v.levels, lane, col.a)}, after: ${momentText(v, v.levels, lane, col.b)}` : `adjoint: ${stretchText(v, v.levels, lane, col)}`);
+    if (v.other) lines.push(`the other: ${one ? momentText(v, v.other, lane, col.a) : stretchText(v, v.other, lane, col)}`);
   }
+  const edges = one ? [col.b, col.b] : [col.a, col.b];
+  const ill = valueText(valuesIn(v.tape, v.levels, lane.k, lane.pieces, edges), 0, placeOf(v));
+  if (ill) lines.push(ill);
   return lines.join("\n");
+}
+
+/** The name of a moment that the reverse pass came from. @param {any} v */
+const placeOf = (v) => (/** @type {number} */ m) => (m < v.n ? v.tape.heading(m) : "the seed");
+
+/** The adjoint of a lane at one moment in words. @param {any} v @param {import("./lanes.js").Levels} side @param {any} lane @param {number} e */
+function momentText(v, side, lane, e) {
+  if (lane.pieces === 1) return levelText(side, levelOfLane(v.tape, side, lane.k, e));
+  return envelopeText(envelopes(side, lane.k, lane.pieces, [e, e]), 0, placeOf(v));
+}
+
+/** The adjoint of a lane in all events of a column. @param {any} v @param {import("./lanes.js").Levels} side @param {any} lane @param {any} col */
+export function stretchText(v, side, lane, col) {
+  return envelopeText(envelopes(side, lane.k, lane.pieces, [col.a, col.b]), 0, placeOf(v), `#${col.a}..#${col.b - 1}`);
+}
+
+/** What a column is called: kernel before number, a fold by its name, many events by what they run and where they are.
+ * @param {any} v @param {any} col */
+export function nameOf(v, col) {
+  if (col.b - col.a === 1) return `${v.tape.text(v.tape.events.label[col.a])} #${col.a}`;
+  if (col.fold >= 0) return v.meta.folds[col.fold][0];
+  const names = new Set();
+  for (let e = col.a; e < col.b && names.size < 4; e++) names.add(v.tape.text(v.tape.events.label[e]));
+  return `${[...names].slice(0, 3).join(", ")}${names.size > 3 ? " …" : ""} #${col.a}-#${col.b - 1}`;
 }
 
 /** An adjoint in words. @param {import("./lanes.js").Levels} side @param {number} bar */

@@ -7,11 +7,11 @@ pieces, so the state right of the gap is true.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..data.against import Comparison
-from ..data.envelope import ALL, Scale, scale_of, sizes_of
+from ..data.envelope import ALL, Scale, ill_blocks, scale_of, sizes_of
 from ..data.lanes import Adjoints, Bar, Block, Flow, Lane, cut_memory, rows_of, versions_of
 from ..data.marks import MOMENT
 from ..data.trace import AllocationTrack, EventColumn, Trace
@@ -151,8 +151,11 @@ def arrange(
         against=against,
     )
     levels = [event.adjoint for event in trace.events]
+    blocks = versions_of(trace, cuts)
+    for n, state in ill_blocks(blocks, trace.values).items():
+        blocks[n] = replace(blocks[n], state=state)
     found = Adjoints(trace, cuts, levels, trace.seeds, {position for position, _ in shown})
-    layout.blocks.extend(_place(layout, PlacedBlock, versions_of(trace, cuts)))
+    layout.blocks.extend(_place(layout, PlacedBlock, blocks))
     layout.bars.extend(_place(layout, PlacedBar, found.bars))
     layout.flows.update(found.flows)
     if against is not None:

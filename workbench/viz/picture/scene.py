@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ...tables import bytes_text
 from ..data.against import Comparison
+from ..data.envelope import BOTH, INF, NAN
 from ..data.lanes import Bar, Block, Lane
 from ..data.marks import (
     ARROW_FROM,
@@ -20,6 +21,7 @@ from ..data.marks import (
     BEND,
     BEND_END,
     BEND_MOST,
+    ILL_ROOM,
     KEPT_DX,
     LABEL,
     LABEL_FIRST,
@@ -29,6 +31,7 @@ from ..data.marks import (
     MOMENT,
     SIGNS,
     SLOT,
+    STATES,
     THICK,
     THIN,
     WEDGE,
@@ -38,6 +41,7 @@ from ..data.marks import (
     bar_mark,
     block_mark,
     chips,
+    ill_sign,
     kept_place,
     meet_mark,
     name_title,
@@ -47,7 +51,7 @@ from ..data.marks import (
     touch_place,
     version_text,
 )
-from ..data.text import BADGES, ODD, clean, fit, level_text, sentence, text_width, touch_text
+from ..data.text import BADGES, ODD, clean, fit, fit_middle, level_text, sentence, text_width, touch_text
 from ..data.trace import AdjointLevel, EventColumn, TouchMark, Trace, event_flags, events_text, fold_flags
 from .layout import (
     GAP_WIDTH,
@@ -123,7 +127,7 @@ def draw(
     """The whole picture; `against`: with the other pass over it, whose columns `trace` must have. `strip`: lines above
     it, each with its severity."""
     shown = shown_events(trace, budget)
-    widest = max((text_width(clean(event.heading), 12, True) for _, event in shown), default=0.0)
+    widest = max((text_width(clean(event.name), 12, True) for _, event in shown), default=0.0)
     _, _, pitch, right = place_columns(trace, shown, widest)
     turned = pitch < 84 and widest + 16 > pitch
     scoped = any(event.scope for _, event in shown)
@@ -184,11 +188,11 @@ def _header(scene: Scene, layout: Layout, top: float, tall: float, turned: bool)
 
 def _event_box(scene: Scene, layout: Layout, column: Column, top: float, tall: float, turned: bool) -> None:
     event, key = column.event, column.position
-    heading, title = clean(event.heading), event_title(event)
+    name, title = clean(event.name), event_title(event)
     if turned:
-        text, wide = fit(heading, tall - 14, 12, True), 20.0
+        text, wide = fit_middle(name, tall - 14, 12, True), 20.0
     else:
-        text = fit(heading, layout.pitch - 22, 12, True)
+        text = fit_middle(name, layout.pitch - 22, 12, True)
         wide = max(text_width(text, 12, True) + 14, min(84.0, layout.pitch - 10))
     x = column.x
     scene.add("path", f"guide-{key}", "guide", path=f"M{x:.1f} {top + tall:.1f}V{layout.bottom:.1f}")
@@ -318,7 +322,10 @@ def _block(scene: Scene, layout: Layout, lane: Lane, block: PlacedBlock, reach: 
     indent = LABEL if block.e0 >= 0 else LABEL_FIRST
     if mark.text and reach - block.x0 - indent - LABEL_ROOM >= text_width(mark.text, 10, True):
         y = mark.y + mark.tall / 2 + 3.6
-        scene.label(f"{key}-label", "name", block.x0 + indent, y, mark.text, 10, mono=True, title=title)
+        look = "illtext" if block.state else "name"
+        scene.label(f"{key}-label", look, block.x0 + indent, y, mark.text, 10, mono=True, title=title)
+    if block.state and wide > ILL_ROOM:
+        _glyph(scene, f"{key}-sign", STATES[block.state], *ill_sign(mark, block.x1), title)
 
 
 def _block_title(layout: Layout, lane: Lane, block: Block) -> str:
@@ -328,7 +335,8 @@ def _block_title(layout: Layout, lane: Lane, block: Block) -> str:
     if version.mixed:
         origin = ": not drawn events wrote parts of it, the last one " + origin.removeprefix(", ")
     where = lane.track.range_text(block.lo, block.hi)
-    return f"{version_text(block)} of {where}{origin}{', strided' if version.strided else ''}"
+    ill = {NAN: ", has NaN", INF: ", has Inf", BOTH: ", has NaN and Inf"}.get(block.state, "")
+    return f"{version_text(block)} of {where}{origin}{ill}{', strided' if version.strided else ''}"
 
 
 def _adjoints(scene: Scene, layout: Layout) -> None:

@@ -22,6 +22,7 @@ RULES = """
 .other{{stroke:{muted};stroke-dasharray:3 2}} .shared{{fill:url(#wb-shared);stroke:{stripe}}}
 .chipground{{fill:{ground};opacity:.86}} .sharedground{{fill:{shared}}} .sharedstripe{{fill:{stripe}}}
 .block{{fill:{tint}}} .block.strided{{fill:url(#wb-strided)}} .blockstart{{fill:{value}}}
+.block.nan,.block.inf{{fill:{ill};stroke:{sign};stroke-width:1}} .illtext{{fill:#ffffff}}
 .stridedground{{fill:{tint}}} .stridedline{{stroke:{value};stroke-width:1.1;opacity:.55}}
 .extent{{fill:{stripe}}} .extent.strided{{fill:{box};stroke:{stripe};stroke-dasharray:2 1.5;stroke-width:1.4}}
 .read{{fill:{ground};stroke:{value};stroke-width:2}} .write{{fill:{value};stroke:{ground}}}

@@ -1,0 +1,84 @@
+// @ts-check
+// Columns that hold many events, as strips of thin columns: each of them as thick as what is in it, and black where a
+// NaN or an infinity is. Neighbouring columns of this kind are one strip.
+import { put } from "./elements.js";
+import { envelopes, stretches, stripMarks, valueMarks, valuesIn } from "./envelope.js";
+
+const THIN = 1.5, EDGE = 3; // pixels: of a thin column at least; left free beside a fold
+
+/** Where events [col.a, col.b) of a column lie. @param {any} col */
+const inside = (col) => {
+  const pad = col.fold >= 0 ? Math.min(EDGE, col.w / 8) : 0;
+  return [col.x - col.w / 2 + pad, col.w - 2 * pad];
+};
+
+/** The place of a moment (or with a half: of an event) in a column that holds it. @param {any} col @param {number} e */
+export function placeIn(col, e) {
+  const [x, w] = inside(col);
+  return x + (w * (e - col.a)) / (col.b - col.a);
+}
+
+/** At most how many thin columns a column has room for: whole turns of a loop, if all of them fit. @param {any} v @param {any} col */
+function most(v, col) {
+  const room = Math.max(Math.floor(inside(col)[1] / THIN), 1), turns = col.fold >= 0 ? v.meta.folds[col.fold][4] : 1;
+  return col.b - col.a > room && turns <= room ? turns * Math.floor(room / turns) : room;
+}
+
+/** The strips in sight: columns, edges of their stretches, and where each stretch begins and ends. @param {any} v */
+export function stripsOf(v) {
+  /** @type {any[]} */ const strips = [];
+  let now = null;
+  for (const col of v.cols) {
+    if (col.b - col.a < 2) { now = null; continue; }
+    if (!now) strips.push((now = { a: col.a, b: col.b, edges: [col.a], from: [], to: [] }));
+    const edges = stretches(col.a, col.b, most(v, col));
+    for (let k = 1; k < edges.length; k++) {
+      now.from.push(placeIn(col, edges[k - 1]));
+      now.to.push(placeIn(col, edges[k]));
+      now.edges.push(edges[k]);
+    }
+    now.b = col.b;
+  }
+  return strips;
+}
+
+/** The strips of a lane, over whatever passes below them. @param {any} v @param {any} lane */
+export function composeStrips(v, lane) {
+  for (const strip of v.strips) {
+    const x = strip.from[0], wide = strip.to[strip.to.length - 1] - x;
+    put(v, "rect", "stripground", { x, y: lane.value - 1, width: wide, height: lane.adjoint + lane.tall + 2 - lane.value });
+    const values = valuesIn(v.tape, v.levels, lane.k, lane.pieces, strip.edges);
+    drawn(v, strip, valueMarks(values, lane.tall), lane.value + lane.tall / 2, lane.tall);
+    if (!v.levels) continue;
+    const y = lane.adjoint + lane.tall / 2, sides = v.other ? [[v.levels, -4, 6, ""], [v.other, 4, 6, " twin"]] : [[v.levels, 0, lane.tall, ""]];
+    for (const [side, shift, cap, twin] of sides) {
+      drawn(v, strip, stripMarks(envelopes(side, lane.k, lane.pieces, strip.edges), side.scale, v.meta.drawing.thick), y + shift, cap, twin);
+    }
+    put(v, "rect", "veil", { x, y: lane.adjoint - 1, width: 0, height: lane.tall + 2 }).strip = strip;
+  }
+}
+
+/** One path for all parts that look the same. @param {any} v @param {any} strip @param {any[][]} parts @param {number} y
+ * @param {number} cap @param {string} [twin] */
+function drawn(v, strip, parts, y, cap, twin = "") {
+  /** @type {Record<string, string>} */ const paths = {};
+  let crosses = "";
+  for (const [look, first, last, thick] of parts) {
+    const x = strip.from[first], w = Math.max(strip.to[last - 1] - x, 1), t = Math.min(thick, cap);
+    paths[look] = `${paths[look] ?? ""}M${x.toFixed(1)} ${(y - t / 2).toFixed(1)}h${w.toFixed(1)}v${t.toFixed(1)}h${(-w).toFixed(1)}z`;
+    const r = Math.min(t / 2 - 1.5, 4);
+    if (look.endsWith(" nan") && w > 9 && r > 1) crosses += `M${x + w / 2 - r} ${y - r}l${2 * r} ${2 * r}m${-2 * r} 0l${2 * r} ${-2 * r}`;
+  }
+  for (const [look, d] of Object.entries(paths)) put(v, "path", `strip ${look}${twin}`, { d });
+  if (crosses) put(v, "path", "strip sign nan", { d: crosses });
+}
+
+/** What of a strip the reverse pass has not reached at moment `c` is covered. @param {any} v @param {number} c */
+export function veil(v, c) {
+  for (const { node, strip } of v.veils) {
+    const k = strip.edges.findIndex((/** @type {number} */ e) => e > c) - 1; // the stretch that holds the moment
+    const part = k < 0 ? 0 : (c - strip.edges[k]) / (strip.edges[k + 1] - strip.edges[k]);
+    const x = c <= strip.a ? strip.from[0] : k < 0 ? strip.to[strip.to.length - 1] : strip.from[k] + part * (strip.to[k] - strip.from[k]);
+    node.setAttribute("width", String(Math.max(x - strip.from[0], 0)));
+  }
+}
