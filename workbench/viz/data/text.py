@@ -101,8 +101,8 @@ def json_number(value: float) -> float | str:
 
 
 def json_place(where: Where | None) -> dict[str, Any] | None:
-    """A place as plain data: file, line, text, and where it was called from."""
+    """A place as plain data: file, line, column, text, and where it was called from."""
     if where is None:
         return None
-    return {"file": where.file, "line": where.line, "text": where.text, "function": where.function,
-            "caller": json_place(where.caller)}  # fmt: skip
+    return {"file": where.file, "line": where.line, "col": where.col, "text": where.text,
+            "function": where.function, "caller": json_place(where.caller)}  # fmt: skip

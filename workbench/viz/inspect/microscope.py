@@ -56,7 +56,8 @@ def microscope(tape: Tape, event: Any, thread: Any) -> Microscope:
             after.update(extremal_memory(found))
         with contextlib.suppress(Done):
             tape.retrace(observe, before)
-    return Microscope(position, f"#{position} {found.label}", index, tuple(seen.steps), seen.notes())
+    loops = tuple(loop.where for loop in seen.loops)
+    return Microscope(position, f"#{position} {found.label}", index, tuple(seen.steps), seen.notes(), loops)
 
 
 def status_of(tape: Tape, event: Event, position: int) -> dict[Allocation, tuple[np.ndarray, np.ndarray]]:

@@ -19,7 +19,8 @@ class Step:
     name: of the local, or of the memory cell (`x[2]`). value: a number, or tuples of numbers for vectors and matrices;
     "not kept" where it rests on memory that was overwritten and not kept.
     adjoint: of that value, complete; None on the way down, and where no derivative reaches it. depth: of calls.
-    iteration: the turn, from 0, of every loop around it, outer first. produced_by: the step that made the value; on
+    iteration: the turn, from 0, of every loop around it, outer first; loops: which these are, as places in
+    `Microscope.loops`. produced_by: the step that made the value; on
     the way back the step on the way down. aliases: all other names of this one value.
     """
 
@@ -33,24 +34,30 @@ class Step:
     produced_by: int | None = None
     aliases: tuple[str, ...] = ()
     note: str = ""
+    loops: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "phase": self.phase, "where": json_place(self.where), "name": self.name, "value": plain(self.value),
             "adjoint": plain(self.adjoint), "depth": self.depth, "iteration": list(self.iteration),
             "produced_by": self.produced_by, "aliases": list(self.aliases), "note": self.note,
+            "loops": list(self.loops),
         }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Microscope:
-    """One thread of the launch at `event` (its position in `tape.events`). `note`: what is missing, and why."""
+    """One thread of the launch at `event` (its position in `tape.events`). `note`: what is missing, and why.
+
+    loops: the source line of every loop of the kernel.
+    """
 
     event: int
     heading: str
     thread: tuple[int, ...]
     steps: tuple[Step, ...]
     note: str = ""
+    loops: tuple[Where | None, ...] = ()
 
     def find(self, name: str, iteration: tuple[int, ...] | None = None, phase: str = "forward") -> list[Step]:
         """The steps of a name or of an alias of it, in the order they ran."""
@@ -64,6 +71,7 @@ class Microscope:
         return {
             "event": self.event, "heading": self.heading, "thread": list(self.thread),
             "steps": [s.to_json() for s in self.steps], "note": self.note,
+            "loops": [json_place(loop) for loop in self.loops],
         }  # fmt: skip
 
     @property

@@ -76,6 +76,7 @@ class Thread:
         self.present: dict[str, None] = {}  # arrays that are shown as they are now
         self.certain: list[tuple[int, np.ndarray]] = []
         self.around: dict[Stmt, tuple[Stmt, ...]] = {}
+        self.loops: dict[Stmt, int] = {}
         self.testing: set[Stmt] = set()
         self._place(self.work.primal.body, ())
 
@@ -83,6 +84,8 @@ class Thread:
         for stmt in region.body:
             self.around[stmt] = around
             is_loop = stmt.row in (control.FOR, control.WHILE)
+            if is_loop:
+                self.loops[stmt] = len(self.loops)
             for k, inner in enumerate(stmt.regions):
                 if stmt.row is control.WHILE and k == 0:
                     self.testing.update(walk(inner))
@@ -233,7 +236,7 @@ class Thread:
             raise Done
         iteration, k = self.iteration(stmt), len(self.steps)
         self.steps.append(Step("forward", stmt.where, name, value, None, _depth(stmt.where), iteration,
-                               produced, (), note))  # fmt: skip
+                               produced, (), note, tuple(self.loops[loop] for loop in self.around[stmt])))  # fmt: skip
         self.at[stmt, iteration] = k
         for out in stmt.outs:
             self.made[out] = k

@@ -7,7 +7,6 @@ import { lower } from "./lanes.js";
 import { composeStrips, stripsOf } from "./strips.js";
 import { bunch, colOf, columnsOf, room, unseen, xOf } from "./window.js";
 
-export const TALLEST = 440;
 const BUDGET = 1900;
 /** @type {Record<string, string>} */ const TIPS = { "arrow ill": "illtip", "arrow cut": "stop" };
 
@@ -27,7 +26,7 @@ export function composed(v) {
 
 /** The lanes that are scrolled into sight. @param {any} v */
 function shownLanes(v) {
-  const top = v.plot.scrollTop, tall = v.plot.clientHeight || TALLEST;
+  const top = v.plot.scrollTop, tall = v.plot.clientHeight || v.tallest;
   const first = lower(0, v.lanes.length, (k) => v.lanes[k].top + v.lanes[k].height, top + 0.5);
   const last = lower(0, v.lanes.length, (k) => v.lanes[k].top, top + tall - v.head);
   return v.lanes.slice(first, Math.max(last, first + 1));

@@ -24,7 +24,7 @@ export function heatPanel(v) {
   p.leftSays = h("figcaption", {});
   p.rightSays = h("figcaption", { class: "wb-hot" });
   p.pair = h("div", { class: "wb-pair", style: "display:none" }, p.left, p.right);
-  p.box.append(h("div", { class: "wb-choice" }, p.choice, p.index, p.whole, p.axes), p.note, p.pair);
+  p.box.append(h("div", { class: "wb-choice" }, p.whole, p.axes), p.note, p.pair);
   p.left.append(p.leftSays);
   p.right.append(p.rightSays);
   p.values = heatmap(p.left, { label: "value", pick, room: () => roomOf(p), height: 240 });
@@ -33,7 +33,7 @@ export function heatPanel(v) {
     (/** @type {any} */ answer, /** @type {any} */ asked) => showMaps(p, answer, asked),
     (/** @type {string} */ error) => { p.note.textContent = error; p.note.style.display = ""; });
   return {
-    element: p.box, ask: p.ask, mark: () => markElement(p), reset: () => reset(p),
+    element: p.box, choice: h("span", { class: "wb-choice" }, p.choice, p.index), ask: p.ask, mark: () => markElement(p), reset: () => reset(p),
     repaint: () => { p.values.repaint(); p.adjoints.repaint(); },
   };
 }

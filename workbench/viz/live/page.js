@@ -22,7 +22,9 @@ export function pageOf(v) {
   v.legend = h("div", { class: "wb-legend" });
   v.warning = h("p", { class: "wb-warning" });
   const bar = h("div", { class: "wb-bar" }, h("strong", {}, v.meta.title), h("span", { class: "wb-muted" }, v.meta.summary), v.seedText);
-  return h("div", { class: "wb-view" }, bar, v.warning, toolsOf(v), v.plot, v.overview, v.legend, v.status, v.tip);
+  v.main = h("div", { class: "wb-main" }, v.plot, v.overview, v.status);
+  v.stage = h("div", { class: "wb-stage" }, v.main);
+  return h("div", { class: "wb-view" }, bar, v.warning, toolsOf(v), v.stage, v.legend, v.tip);
 }
 
 /** The line of buttons. @param {any} v */

@@ -1,15 +1,16 @@
 // @ts-check
 // Marks to elements, and the cursor over them.
-import { TALLEST } from "./compose.js";
+import { stretchDock } from "./dock.js";
 import { s } from "./elements.js";
 import { veil } from "./strips.js";
 import { X, xOf } from "./window.js";
 
 /** @param {any} v */
 export function paint(v) {
-  const tall = Math.min(TALLEST, (v.lanes.length ? v.lanes[v.lanes.length - 1].top + v.lanes[v.lanes.length - 1].height : 20) + v.head + 12);
+  const tall = Math.min(v.tallest, (v.lanes.length ? v.lanes[v.lanes.length - 1].top + v.lanes[v.lanes.length - 1].height : 20) + v.head + 12);
   v.plot.style.height = `${tall}px`;
   v.spacer.style.height = `${(v.lanes.length ? v.lanes[v.lanes.length - 1].top + v.lanes[v.lanes.length - 1].height : 0) + v.head + 14}px`;
+  stretchDock(v, tall);
   v.picture.setAttribute("width", String(v.wide));
   v.picture.setAttribute("height", String(tall));
   v.picture.setAttribute("viewBox", `0 0 ${v.wide} ${tall}`);

@@ -1,30 +1,65 @@
 // @ts-check
 // The panel of the microscope: one thread of one launch, down through its statements and back up.
-import { h } from "./elements.js";
+import { button, h } from "./elements.js";
 import { entered, plainValue, section, wholeNumbers } from "./section.js";
+import { inside, listOf, sameLine, stepAt, turnTo } from "./turns.js";
 
 const INSIDE = "inside one thread", INSIDE_HINT = "Choose a launch (its box above the lanes) to step through one of its threads.";
+const PRINTED = 600; // steps up to which a print shows every turn
 
 /** @param {any} v */
 export function scopePanel(v) {
-  /** @type {any} */ const p = { v, ...section("wb-scope", INSIDE), found: null, at: 0 };
+  /** @type {any} */ const p = { v, ...section("wb-scope", INSIDE), found: null, at: 0, list: [], key: "", wanted: null, from: null };
   p.thread = h("input", { type: "text", size: "7", "aria-label": "thread, such as 7 or 3, 1", onchange: () => typedThread(p), onkeydown: entered });
   p.slider = h("input", { type: "range", min: "0", max: "0", value: "0", "aria-label": "step of the thread: down through its statements, then back up", oninput: () => show(p, Number(p.slider.value)) });
-  const back = h("button", { type: "button", "aria-label": "one step of the thread back", onclick: () => show(p, p.at - 1) }, "◀");
-  const on = h("button", { type: "button", "aria-label": "one step of the thread on", onclick: () => show(p, p.at + 1) }, "▶");
-  p.turn = h("span", { class: "wb-turns" });
-  p.body = h("div", { class: "wb-lines", tabindex: "0", role: "region", "aria-label": "statements of the thread" }, h("p", { class: "wb-muted" }, INSIDE_HINT));
-  const bar = h("div", { class: "wb-choice" }, h("label", {}, "thread ", p.thread), back, p.slider, on, p.turn);
-  bar.style.display = "none";
-  p.box.append(bar, p.body);
+  p.back = h("button", { type: "button", class: "wb-back", onclick: () => p.from?.return() });
+  const back = button("◀", "one step of the thread back", () => show(p, p.at - 1));
+  const on = button("▶", "one step of the thread on", () => show(p, p.at + 1));
+  p.body = h("div", { class: "wb-lines", tabindex: "0", role: "region", "aria-label": "statements of the thread", onkeydown: (/** @type {any} */ event) => stepped(p, event) }, h("p", { class: "wb-muted" }, INSIDE_HINT));
+  p.bar = h("div", { class: "wb-choice", hidden: true }, p.back, h("label", {}, "thread ", p.thread), back, p.slider, on);
+  p.box.append(p.bar, p.body);
   const ask = v.keen("microscope", () => (v.get("launch") >= 0 && v.get("thread").length ? { launch: v.get("launch"), thread: v.get("thread") } : null),
-    (/** @type {any} */ answer) => {
-      p.found = answer;
-      bar.style.display = "";
-      p.slider.max = String(Math.max(answer.steps.length - 1, 0));
-      show(p, answer.steps.some((/** @type {any} */ one) => one.phase === "reverse") ? answer.steps.length - 1 : 0);
-    }, (/** @type {string} */ error) => { bar.style.display = ""; p.head.textContent = INSIDE; p.body.replaceChildren(h("p", { class: "wb-error" }, error)); });
-  return { element: p.box, ask: () => { p.thread.value = v.get("thread").join(", "); ask(); } };
+    (/** @type {any} */ answer) => take(p, answer),
+    (/** @type {string} */ error) => {
+      p.found = null;
+      p.head.textContent = INSIDE;
+      p.body.replaceChildren(h("p", { class: "wb-error" }, error));
+    });
+  /** @type {any} */ let later = null;
+  return {
+    element: p.box,
+    /** Of the thread that `key` names: a line to stop at, for `stepAt`, and where the way back leads.
+     * @param {string} key @param {any} wanted @param {any} from */
+    aim: (key, wanted, from) => Object.assign(p, { key, wanted, from }),
+    ask: () => { clearTimeout(later); later = setTimeout(() => { prepared(p); ask(); }); }, // launch and thread change one by one
+    print: () => { if (p.found) show(p, p.at); },
+  };
+}
+
+/** The key of a thread. @param {number} launch @param {number[]} thread */
+export const threadKey = (launch, thread) => `${launch} ${thread}`;
+
+/** What is above the statements. @param {any} p */
+function prepared(p) {
+  const { v } = p, launch = v.get("launch"), thread = v.get("thread");
+  if (p.key !== threadKey(launch, thread)) p.from = p.wanted = null;
+  p.bar.hidden = launch < 0;
+  p.back.hidden = !p.from;
+  p.back.textContent = p.from ? `‹ ${p.from.name}` : "";
+  if (p.from?.fresh) p.back.focus(); // the row that led here is out of sight now
+  if (p.from) p.from.fresh = false;
+  p.thread.value = thread.join(", ");
+}
+
+/** A thread came: stop where it is wanted; else where the reader is in it; else at the end of it. @param {any} p @param {any} answer */
+function take(p, answer) {
+  const { steps } = answer, same = p.found?.event === answer.event && String(p.found.thread) === String(answer.thread);
+  p.found = answer;
+  p.list = listOf(steps);
+  p.slider.max = String(Math.max(steps.length - 1, 0));
+  const wanted = p.wanted ? stepAt(steps, p.wanted.where, p.wanted.phase, p.wanted.adjoint) : -1;
+  p.wanted = null;
+  show(p, wanted >= 0 ? wanted : same ? p.at : steps.some((/** @type {any} */ one) => one.phase === "reverse") ? steps.length - 1 : 0);
 }
 
 /** @param {any} p */
@@ -36,6 +71,14 @@ function typedThread({ v, thread }) {
   else v.say(`a thread of this launch is ${grid.length} numbers below (${grid.join(", ")})`);
 }
 
+/** Left and right step. @param {any} p @param {KeyboardEvent} event */
+function stepped(p, event) {
+  if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+  show(p, p.at + (event.key === "ArrowLeft" ? -1 : 1));
+  event.preventDefault();
+  event.stopPropagation();
+}
+
 /** @param {any} p @param {number} to */
 function show(p, to) {
   if (!p.found) return;
@@ -44,16 +87,18 @@ function show(p, to) {
   p.slider.value = String(p.at);
   const here = steps[p.at], reverse = here?.phase === "reverse";
   titled(p, here, reverse ? p.at - down + 1 : p.at + 1, reverse ? steps.length - down : down);
-  const current = reverse ? here.produced_by : p.at, turn = steps[current]?.iteration ?? here?.iteration ?? [];
-  spinners(p, turn);
-  const rows = [];
-  for (let k = 0; k < down; k++) if (inTurn(steps[k].iteration, turn)) rows.push(row(p, down, k, k === current));
+  p.current = reverse ? here.produced_by : p.at;
+  if (steps[p.current]) turnTo(p.list, steps[p.current]);
+  p.back_at = new Map(steps.slice(down, p.at + 1).map((/** @type {any} */ one, /** @type {number} */ k) => [one.produced_by, down + k]));
+  const rows = rowsOf(p, p.list);
   if (reverse && here.produced_by === null) rows.push(lastRow(here));
-  const cells = ["line", "name", "value", "adjoint", "note"].map((text, k) => h("th", { scope: "col", class: k === 3 ? "wb-hot" : "" }, text));
+  const cells = ["line", "name", "value", "adjoint", "note"].map((text, k) => h("th", { scope: "col", class: ["wb-source", "", "", "wb-hot", ""][k] }, text));
   const says = p.found.note ? [h("p", { class: "wb-muted" }, p.found.note)] : [];
+  const had = p.body.contains(document.activeElement) ? document.activeElement?.getAttribute("aria-label") : null;
   p.body.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, ...cells)), h("tbody", {}, ...rows)), ...says);
+  if (had) (p.body.querySelector(`[aria-label="${CSS.escape(had)}"]`) ?? p.body).focus({ preventScroll: true });
   const now = /** @type {HTMLElement | null} */ (p.body.querySelector("tr.now"));
-  if (now) p.body.scrollTop = Math.max(now.offsetTop - p.body.clientHeight / 2, 0);
+  if (now) p.body.scrollTop = Math.max(now.offsetTop - (p.body.clientHeight - now.offsetHeight) / 2, 0);
 }
 
 /** Which step this is. @param {any} p @param {any} here @param {number} number @param {number} of */
@@ -64,51 +109,63 @@ function titled(p, here, number, of) {
   p.slider.setAttribute("aria-valuetext", here ? `${what}, line ${here.where?.line ?? ""}: ${here.name} = ${plainValue(here.value)}${adjoint}` : what);
 }
 
-/** Is a statement shown in this turn of the loops around it; of inner loops the first turn. @param {number[]} iteration @param {number[]} turn */
-const inTurn = (iteration, turn) => iteration.every((i, d) => i === (turn[d] ?? 0));
+/** Rows of a list of statements: each source line once, of each loop its present turn. @param {any} p @param {any[]} list @returns {HTMLElement[]} */
+function rowsOf(p, list) {
+  const { steps } = p.found, rows = [];
+  /** @type {any} */ let above;
+  for (const one of list) {
+    if (typeof one === "number") {
+      const { where } = steps[one];
+      rows.push(row(p, one, above === undefined || !sameLine(above, where)));
+      above = where;
+      continue;
+    }
+    const turns = p.v.printing && steps.length <= PRINTED ? one.turns.keys() : [one.turn];
+    for (const turn of turns) rows.push(loopRow(p, one, turn), ...rowsOf(p, one.turns[turn] ?? []));
+    above = undefined;
+  }
+  return rows;
+}
+
+/** A line of source with its number. @param {any} where @param {number} [depth] */
+const source = (where, depth = 0) => `${where?.line ?? ""} ${"  ".repeat(depth)}${where?.text?.trim() ?? ""}`;
 
 /** What the thread gives to a scalar parameter: made by no statement. @param {any} here */
 function lastRow(here) {
   const place = here.where ? `${String(here.where.file).split("/").pop()}:${here.where.line}` : "";
-  return h("tr", { class: "now" }, h("td", {}, place), h("td", {}, here.name), h("td", {}, plainValue(here.value)), h("td", { class: "wb-hot" }, plainValue(here.adjoint)), h("td", {}, here.note));
+  return h("tr", { class: "now" }, h("td", { class: "wb-source" }, place), h("td", {}, here.name), h("td", { class: "wb-value" }, plainValue(here.value)), h("td", { class: "wb-hot" }, plainValue(here.adjoint)), h("td", { class: "wb-muted" }, here.note));
 }
 
 /** One statement, with its value once it ran and its adjoint once it was reversed.
- * @param {any} p @param {number} down @param {number} k @param {boolean} now */
-function row(p, down, k, now) {
-  const { at } = p, { steps } = p.found, one = steps[k], came = k <= at;
-  let adjoint = null, { note } = one;
-  for (let r = down; r <= at; r++) {
-    if (steps[r].produced_by === k) {
-      adjoint = steps[r].adjoint;
-      if (r === at || steps[r].note.startsWith("was ")) note = steps[r].note;
-    }
-  }
-  const line = `${one.where?.line ?? ""} ${"  ".repeat(one.depth)}${one.where?.text?.trim() ?? ""}`;
+ * @param {any} p @param {number} k @param {boolean} first of its line */
+function row(p, k, first) {
+  const { steps } = p.found, one = steps[k], came = k <= p.at, now = k === p.current, r = p.back_at.get(k), back = steps[r];
+  const note = back && (r === p.at || back.note.startsWith("was ")) ? back.note : one.note, line = source(one.where, one.depth);
   const jump = one.produced_by === null ? "" : h("button", { type: "button", title: "go to the step that made this value", "aria-label": `go to the step that made ${one.name}`, onclick: () => show(p, one.produced_by) }, "↰");
-  const names = [one.name, ...one.aliases];
-  return h("tr", { class: now ? "now" : came ? "" : "later", "aria-current": now ? "step" : false },
-    h("td", {}, h("button", { type: "button", class: "wb-line", "aria-label": `step ${k + 1}: ${line}`, onclick: () => show(p, k) }, `${now ? "▸" : " "} ${line}`)),
-    h("td", { class: one.aliases.length ? "wb-shared" : "" }, names.join(" = ")),
+  const names = [one.name, ...one.aliases], lit = !now && steps[p.current] && sameLine(one.where, steps[p.current].where);
+  return h("tr", { class: now ? "now" : `${came ? "" : "later"}${lit ? " lit" : ""}`, "aria-current": now ? "step" : false },
+    h("td", { class: "wb-source" }, first ? line : ""),
+    h("td", { class: one.aliases.length ? "wb-shared" : "" }, h("button", { type: "button", class: "wb-line", "aria-label": `step ${k + 1}: ${line}`, onclick: () => show(p, k) }, `${now ? "▸" : " "}${names.join(" = ")}`)),
     h("td", { class: "wb-value" }, came ? plainValue(one.value) : "", jump),
-    h("td", { class: "wb-hot" }, adjoint === null ? "" : plainValue(adjoint)), h("td", { class: "wb-muted" }, note));
+    h("td", { class: "wb-hot" }, back && back.adjoint !== null ? plainValue(back.adjoint) : ""), h("td", { class: "wb-muted" }, note));
 }
 
-/** A box for the turn of every loop around the step. @param {any} p @param {number[]} now */
-function spinners(p, now) {
-  const { steps } = p.found, deepest = Math.max(0, ...steps.map((/** @type {any} */ one) => one.iteration.length));
-  const within = (/** @type {any} */ one, /** @type {number} */ d) => one.iteration.slice(0, d).every((/** @type {number} */ i, /** @type {number} */ e) => i === (now[e] ?? 0));
-  p.turn.replaceChildren();
-  for (let d = 0; d < deepest; d++) {
-    const inside = steps.filter((/** @type {any} */ one) => one.iteration.length > d && within(one, d));
-    const most = Math.max(0, ...inside.map((/** @type {any} */ one) => one.iteration[d]));
-    p.turn.append(h("label", {}, ` turn `, h("input", {
-      type: "number", min: "0", max: String(most), value: String(now[d] ?? 0), "aria-label": `turn of loop ${d + 1}`,
-      onchange: (/** @type {any} */ ev) => {
-        const want = Number(ev.target.value), { phase } = steps[p.at];
-        const k = steps.findIndex((/** @type {any} */ one) => one.phase === phase && one.iteration[d] === want && within(one, d));
-        if (k >= 0) show(p, k);
-      },
-    }), ` of ${most + 1}`));
-  }
+/** The line of a loop, folded to one turn, with a stepper. @param {any} p @param {any} node @param {number} turn */
+function loopRow(p, node, turn) {
+  const last = node.turns.length - 1, label = `turn of loop ${node.loop + 1}`;
+  const to = (/** @type {number} */ want) => toTurn(p, node, Math.min(Math.max(want, 0), last));
+  const ill = node.ill < 0 ? "" : button(`NaN or Inf from ${node.ill}`, `go to turn ${node.ill}, the first with a NaN or an infinity`, () => to(node.ill));
+  return h("tr", { class: "wb-loop" }, h("td", { class: "wb-source" }, source(p.found.loops[node.loop])),
+    h("td", { class: "wb-turns" }, "↻ turn ", button("◀", `${label}: one back`, () => to(turn - 1)),
+      h("input", { type: "number", min: "0", max: String(last), value: String(turn), "aria-label": label, onchange: (/** @type {any} */ event) => to(Number(event.target.value)) }),
+      button("▶", `${label}: one on`, () => to(turn + 1)), ` of 0 … ${last} `, ill));
+}
+
+/** Another turn of a loop: the same statement of it, of the phase that the reader is in. @param {any} p @param {any} node @param {number} turn */
+function toTurn(p, node, turn) {
+  const { steps } = p.found, { phase } = steps[p.at], now = steps[p.current];
+  const there = inside(node.turns[turn] ?? []), wanted = there.find((k) => now && steps[k].where?.col === now.where?.col && sameLine(steps[k].where, now.where)) ?? there[0];
+  if (wanted === undefined) return;
+  const back = steps.findIndex((/** @type {any} */ one) => one.phase === "reverse" && one.produced_by === wanted);
+  show(p, phase === "reverse" && back >= 0 ? back : wanted);
 }

@@ -10,6 +10,7 @@ const OPEN = 60; // events up to which every fold is open at first
  * open, all             folds that lie open; the units that they leave
  * u0, u1                the window, in units; grouped: units to a column; cols: the columns
  * wide, left, head      sizes of the picture: its width, where the tracks begin, the height above the lanes
+ * tallest, printing     the height that the picture may have; is the page being printed, all of it
  * lanes, marks, dated   rows of the picture; what is drawn; elements that an event of the reverse pass makes
  * focus                 event and lane (-1: its head) that the keyboard is at
  * draw, drawMap, say    draw the window or the strip anew; tell the reader
@@ -22,7 +23,7 @@ export function stateOf(model, signal) {
     model, signal, tape, meta, n, open, uid: `wb${Math.random().toString(36).slice(2, 9)}`,
     still: globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false,
     levels: null, other: null, all: units(meta.folds, n, open), sums: tallies(tape, null),
-    u0: 0, u1: 1, grouped: 1, wide: 900, left: 264, head: 100, box: 26, cols: [], lanes: [], marks: [], dated: [], strips: [], veils: [],
+    u0: 0, u1: 1, grouped: 1, wide: 900, left: 264, head: 100, box: 26, tallest: 440, printing: false, cols: [], lanes: [], marks: [], dated: [], strips: [], veils: [],
     findings: [], focus: { e: 0, lane: -1 }, query: "", hits: [], hit: -1, timer: null, drag: null,
     get: (/** @type {string} */ name) => model.get(name),
     set(/** @type {Record<string, any>} */ values) {

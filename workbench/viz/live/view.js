@@ -2,6 +2,7 @@
 // The live tape view: draws a window of the lanes, moves the cursor, asks for heat-maps, ledgers and microscopes.
 // Names and source lines only ever become text. The page holds at most as many marks as compose.js allows, at any zoom.
 import { arrange, composed } from "./compose.js";
+import { measured } from "./dock.js";
 import { h } from "./elements.js";
 import { diagnoseShort, findingsOf } from "./findings.js";
 import { heatWidget } from "./heat.js";
@@ -24,14 +25,14 @@ export function explorer(model, el, signal) {
   v.rootEl = pageOf(v);
   el.append(v.rootEl);
   v.panels = panelsOf(v);
-  v.rootEl.append(v.panels.element, findingsOf(v), tableOf(v));
+  v.stage.append(v.panels.element);
+  v.rootEl.append(findingsOf(v), tableOf(v));
   drawLegend(v);
   listenToPicture(v);
   listenToMap(v);
   listenToModel(v);
   warn(v);
-  v.wide = v.rootEl.clientWidth || 900;
-  narrow(v);
+  measured(v);
   arrange(v);
   v.u1 = Math.max(v.all.count, 1);
   takeLevels(v);
@@ -101,19 +102,10 @@ function cursorMoved(v) {
   v.panels.cursorMoved();
 }
 
-/** Names get less room on a narrow page. @param {any} v */
-function narrow(v) {
-  v.left = v.wide < 640 ? 150 : 264;
-  v.rootEl.classList.toggle("wb-narrow", v.wide < 760);
-}
-
 /** The size of the page and its theme. @param {any} v */
 function watch(v) {
   const measure = () => {
-    const now = v.rootEl.clientWidth;
-    if (!now || now === v.wide) return;
-    v.wide = now;
-    narrow(v);
+    if (!measured(v)) return;
     v.u1 = Math.max(v.u1, v.u0 + 1);
     arrange(v);
     paintMap(v);
@@ -123,7 +115,9 @@ function watch(v) {
   const themed = new MutationObserver(() => { paintMap(v); v.panels.repaint(); });
   themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light", "class"] });
   watcher?.observe(v.rootEl);
+  window.addEventListener("resize", measure);
   v.signal?.addEventListener("abort", () => {
+    window.removeEventListener("resize", measure);
     watcher?.disconnect();
     themed.disconnect();
   });

@@ -50,8 +50,9 @@ DRAWN = 5000  # events up to which a static picture is put beside the widget
 BUSY = "busy: recording"
 SCRIPTS = (  # a file imports from those before it
     "elements.js", "heat.js", "lanes.js", "envelope.js", "strips.js", "ask.js", "state.js", "window.js", "words.js",
-    "search.js", "page.js", "heads.js", "compose.js", "paint.js", "overview.js", "findings.js", "table.js", "keys.js",
-    "section.js", "heat_panel.js", "ledger_panel.js", "scope_panel.js", "panels.js", "legend.js", "view.js",
+    "search.js", "page.js", "heads.js", "compose.js", "dock.js", "paint.js", "overview.js", "findings.js", "table.js",
+    "keys.js", "section.js", "heat_panel.js", "ledger_panel.js", "turns.js", "scope_panel.js", "panels.js",
+    "legend.js", "view.js",
 )  # fmt: skip
 
 

@@ -1,0 +1,98 @@
+// @ts-check
+// The inspector: one place beside the picture, or below it on a narrow page, that holds one panel at a time and is
+// never out of sight while the picture is.
+import { h } from "./elements.js";
+
+const BESIDE = 940, LEAST = 150, SHARE = 0.45, TALL = 620, GAP = 10, WIDE = [400, 620];
+
+/**
+ * `pages` are `[name, panel]`: a panel is asked to fill itself when it is shown, and only then.
+ * @param {any} v @param {[string, any][]} pages @param {HTMLElement[]} more what stands beside the tabs
+ */
+export function dockOf(v, pages, ...more) {
+  const panels = new Map(pages), stale = new Set();
+  /** @type {Map<string, HTMLElement>} */ const tabs = new Map();
+  let shown = "";
+  const show = (/** @type {string} */ name) => {
+    shown = name;
+    for (const [other, tab] of tabs) {
+      tab.setAttribute("aria-selected", String(other === name));
+      tab.tabIndex = other === name ? 0 : -1;
+      panels.get(other).element.hidden = other !== name;
+    }
+    if (stale.delete(name)) panels.get(name).ask();
+  };
+  for (const [name, { element }] of panels) {
+    const id = `${v.uid}-${name}`, tab = h("button", { type: "button", role: "tab", id: `${id}-tab`, "aria-controls": id, onclick: () => show(name), onkeydown: (/** @type {any} */ event) => tabKey(event, [...tabs.values()]) }, name);
+    Object.assign(element, { id, role: "tabpanel" });
+    element.setAttribute("role", "tabpanel");
+    tabs.set(name, tab);
+  }
+  v.dock = h("section", { class: "wb-dock", "aria-label": "inspector" },
+    h("div", { class: "wb-docktop" }, h("div", { class: "wb-tabs", role: "tablist", "aria-label": "inspector" }, ...tabs.values()), ...more),
+    ...pages.map(([, panel]) => panel.element));
+  show(pages[0][0]);
+  return {
+    element: v.dock, show,
+    /** Fill a panel: now if it is in sight, else when it comes. @param {string} name */
+    ask: (name) => { if (name === shown) panels.get(name).ask(); else stale.add(name); },
+  };
+}
+
+/** Arrows go from tab to tab. @param {KeyboardEvent} event @param {HTMLElement[]} tabs */
+function tabKey(event, tabs) {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!by) return;
+  const next = tabs[(tabs.indexOf(/** @type {any} */ (event.target)) + by + tabs.length) % tabs.length];
+  next.focus();
+  next.click();
+  event.preventDefault();
+  event.stopPropagation();
+}
+
+/** What the view is scrolled in: the nearest part of the page with a height of its own, null for the window. @param {HTMLElement} root */
+function portOf(root) {
+  const was = root.style.display;
+  root.style.display = "none";
+  /** @type {any} */ let at = root.parentNode, found = null;
+  for (; at && !found; at = at.parentNode ?? at.host) {
+    if (!(at instanceof HTMLElement) || at === document.body || at === document.documentElement) continue;
+    const { overflowY, maxHeight } = getComputedStyle(at);
+    if (/auto|scroll/.test(overflowY) && (maxHeight.endsWith("px") || at.clientHeight > 200)) found = at;
+  }
+  root.style.display = was;
+  return found;
+}
+
+/** The height that a reader sees at once. @param {any} v */
+function heightInSight(v) {
+  if (v.port === undefined && v.rootEl.isConnected) v.port = portOf(v.rootEl);
+  if (!v.port) return window.innerHeight - 16;
+  const most = parseFloat(getComputedStyle(v.port).maxHeight);
+  return Math.min(Number.isNaN(most) ? v.port.clientHeight : most, window.innerHeight);
+}
+
+/** Sizes of picture and inspector so that both are in sight together. True if they changed. @param {any} v */
+export function measured(v) {
+  const whole = v.rootEl.clientWidth;
+  if (!whole) return false;
+  const beside = whole >= BESIDE, most = Math.round(heightInSight(v)), dock = Math.round(Math.min(Math.max(whole * 0.4, WIDE[0]), WIDE[1]));
+  v.rootEl.classList.toggle("wb-beside", beside);
+  v.stage.style.gridTemplateColumns = beside ? `minmax(0, 1fr) ${dock}px` : "minmax(0, 1fr)";
+  const room = Math.max(most - v.stage.offsetTop - GAP, beside ? 300 : 340), more = v.main.offsetHeight - v.plot.offsetHeight;
+  const least = beside ? 0 : Math.max(Math.round(room * SHARE), LEAST), tallest = Math.max(room - more - (beside ? 0 : least + GAP), 110);
+  const now = [beside, whole, room, more].join();
+  if (now === v.measures) return false;
+  Object.assign(v, { measures: now, tallest, room, more, beside, least });
+  v.wide = v.main.clientWidth || 900;
+  v.left = Math.round(Math.min(Math.max(v.wide * 0.32, 150), 264));
+  v.rootEl.classList.toggle("wb-narrow", whole < 760);
+  return true;
+}
+
+/** The inspector beside a picture is as high as it, or high enough; below it gets what the picture leaves. @param {any} v @param {number} tall of the plot */
+export function stretchDock(v, tall) {
+  if (!v.room) return;
+  const picture = tall + v.more;
+  v.dock.style.height = `${v.beside ? Math.max(picture, Math.min(v.room, TALL)) : Math.min(Math.max(v.room - picture - GAP, v.least), TALL)}px`;
+}
