@@ -120,7 +120,9 @@ export function threadFor(v, e) {
 export function pickLane(v, lane, name) {
   const on = v.meta.arrays.map((/** @type {any} */ a, /** @type {number} */ k) => [k, a]).filter((/** @type {any} */ pair) => pair[1][1] === lane);
   const named = on.find((/** @type {any} */ pair) => pair[1][0] === name) ?? on[0];
-  if (named && named[0] !== v.get("array")) v.set({ array: named[0], element: [] });
+  if (!named) return;
+  if (named[0] !== v.get("array")) v.set({ array: named[0], element: [] });
+  v.showPanel("values");
 }
 
 /** The middle of the unit that has the focus. @param {any} v */

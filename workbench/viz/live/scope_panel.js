@@ -2,7 +2,7 @@
 // The panel of the microscope: one thread of one launch, down through its statements and back up.
 import { button, h } from "./elements.js";
 import { entered, plainValue, section, wholeNumbers } from "./section.js";
-import { inside, listOf, sameLine, stepAt, turnTo } from "./turns.js";
+import { listOf, sameLine, stepAt, stepsIn, turnTo } from "./turns.js";
 
 const INSIDE = "inside one thread", INSIDE_HINT = "Choose a launch (its box above the lanes) to step through one of its threads.";
 const PRINTED = 600; // steps up to which a print shows every turn
@@ -152,19 +152,19 @@ function row(p, k, first) {
 
 /** The line of a loop, folded to one turn, with a stepper. @param {any} p @param {any} node @param {number} turn */
 function loopRow(p, node, turn) {
-  const last = node.turns.length - 1, label = `turn of loop ${node.loop + 1}`;
+  const last = node.turns.length - 1, name = `the loop in line ${p.found.loops[node.loop]?.line ?? ""}`;
   const to = (/** @type {number} */ want) => toTurn(p, node, Math.min(Math.max(want, 0), last));
   const ill = node.ill < 0 ? "" : button(`NaN or Inf from ${node.ill}`, `go to turn ${node.ill}, the first with a NaN or an infinity`, () => to(node.ill));
   return h("tr", { class: "wb-loop" }, h("td", { class: "wb-source" }, source(p.found.loops[node.loop])),
-    h("td", { class: "wb-turns" }, "↻ turn ", button("◀", `${label}: one back`, () => to(turn - 1)),
-      h("input", { type: "number", min: "0", max: String(last), value: String(turn), "aria-label": label, onchange: (/** @type {any} */ event) => to(Number(event.target.value)) }),
-      button("▶", `${label}: one on`, () => to(turn + 1)), ` of 0 … ${last} `, ill));
+    h("td", { class: "wb-turns" }, "↻ turn ", button("◀", `back one turn of ${name}`, () => to(turn - 1)),
+      h("input", { type: "number", min: "0", max: String(last), value: String(turn), "aria-label": `turn of loop ${node.loop + 1}`, onchange: (/** @type {any} */ event) => to(Number(event.target.value)) }),
+      button("▶", `on one turn of ${name}`, () => to(turn + 1)), ` of 0 … ${last} `, ill));
 }
 
 /** Another turn of a loop: the same statement of it, of the phase that the reader is in. @param {any} p @param {any} node @param {number} turn */
 function toTurn(p, node, turn) {
   const { steps } = p.found, { phase } = steps[p.at], now = steps[p.current];
-  const there = inside(node.turns[turn] ?? []), wanted = there.find((k) => now && steps[k].where?.col === now.where?.col && sameLine(steps[k].where, now.where)) ?? there[0];
+  const there = stepsIn(node.turns[turn] ?? []), wanted = there.find((k) => now && steps[k].where?.col === now.where?.col && sameLine(steps[k].where, now.where)) ?? there[0];
   if (wanted === undefined) return;
   const back = steps.findIndex((/** @type {any} */ one) => one.phase === "reverse" && one.produced_by === wanted);
   show(p, phase === "reverse" && back >= 0 ? back : wanted);

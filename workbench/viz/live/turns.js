@@ -39,7 +39,7 @@ export function turnTo(list, step) {
 }
 
 /** Steps of a list, those of loops in it included. @param {any[]} list @returns {number[]} */
-export const inside = (list) => list.flatMap((one) => (typeof one === "number" ? one : one.turns.flatMap(inside)));
+export const stepsIn = (list) => list.flatMap((one) => (typeof one === "number" ? one : one.turns.flatMap(stepsIn)));
 
 /** Are two statements of one line. @param {any} a @param {any} b @returns {boolean} */
 export const sameLine = (a, b) => (a && b ? a.line === b.line && a.file === b.file && sameLine(a.caller, b.caller) : a === b);

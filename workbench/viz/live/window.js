@@ -57,8 +57,9 @@ export function toggle(v, k) {
 export function refold(v, first = 0, last = v.n) {
   v.all = units(v.meta.folds, v.n, v.open);
   const a = unitOf(v.all, first), b = unitOf(v.all, Math.max(last - 1, first)) + 1;
-  if (v.all.count <= FEW) look(v, 0, v.all.count);
-  else look(v, a - 1, last === v.n && first === 0 ? v.all.count : a + Math.min(b - a, FEW) + 1);
+  const few = Math.min(FEW, Math.max(Math.floor(room(v) / NARROW) - 2, 4)); // that have a column each
+  if (v.all.count <= few) look(v, 0, v.all.count);
+  else look(v, a - 1, last === v.n && first === 0 ? v.all.count : a + Math.min(b - a, few) + 1);
   v.drawMap();
 }
 
