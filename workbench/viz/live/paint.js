@@ -7,7 +7,7 @@ import { X, xOf } from "./window.js";
 
 /** @param {any} v */
 export function paint(v) {
-  const tall = Math.min(v.tallest, (v.lanes.length ? v.lanes[v.lanes.length - 1].top + v.lanes[v.lanes.length - 1].height : 20) + v.head + 12);
+  const tall = Math.min(Math.max(v.tallest, v.head + 70), (v.lanes.length ? v.lanes[v.lanes.length - 1].top + v.lanes[v.lanes.length - 1].height : 20) + v.head + 12);
   v.plot.style.height = `${tall}px`;
   v.spacer.style.height = `${(v.lanes.length ? v.lanes[v.lanes.length - 1].top + v.lanes[v.lanes.length - 1].height : 0) + v.head + 14}px`;
   stretchDock(v, tall);
