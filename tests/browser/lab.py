@@ -38,10 +38,14 @@ FLAGS = [
     "--ServerApp.password=",
     "--ServerApp.disable_check_xsrf=True",
     "--ServerApp.terminals_enabled=False",
-    "--LabApp.expose_app_in_browser=True",
-    "--LabApp.news_url=",
-    "--LabApp.extension_manager=readonly",
 ]
+APPS = {  # the module that starts it, its own flags, and where a notebook is opened
+    "jupyterlab": (
+        ["--LabApp.expose_app_in_browser=True", "--LabApp.news_url=", "--LabApp.extension_manager=readonly"],
+        "lab/tree/{name}?reset",
+    ),
+    "notebook": (["--JupyterNotebookApp.expose_app_in_browser=True"], "notebooks/{name}"),
+}
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "notebook-extension/tracker": {"windowingMode": "none"},
@@ -72,9 +76,10 @@ def write_notebook(path: Path, cells: list[str]) -> None:
 
 
 class JupyterLab:
-    """One server in a home of its own. `files` is the folder it serves."""
+    """One server in a home of its own. `files` is the folder it serves; `app` one of `APPS`."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, app: str = "jupyterlab") -> None:
+        self.app, (self.flags, self.address) = app, APPS[app]
         self.home, self.files, self.runtime = home, home / "files", home / "runtime"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -105,7 +110,7 @@ class JupyterLab:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(values), "utf-8")
         place = [f"--ServerApp.port={self.port}", f"--ServerApp.root_dir={self.files}"]
-        command = [sys.executable, "-m", "jupyterlab", *FLAGS, *place]
+        command = [sys.executable, "-m", self.app, *FLAGS, *self.flags, *place]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
@@ -175,11 +180,11 @@ class NotebookPage:
     complaints: list[str] = field(default_factory=list)
     off_site: list[str] = field(default_factory=list)
 
-    def open(self) -> None:
+    def open(self, kernel: bool = True) -> None:
         self.page.route("**/*", self.guard)
         self.page.on("console", self.hear)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(f"{self.lab.url}/lab/tree/{self.name}?reset", wait_until="commit")
+        self.page.goto(f"{self.lab.url}/{self.lab.address.format(name=self.name)}", wait_until="commit")
         self.page.wait_for_function("window.jupyterapp !== undefined", timeout=180_000)
         self.page.evaluate(
             """async () => {
@@ -188,6 +193,8 @@ class NotebookPage:
             }"""
         )
         self.page.wait_for_function(f"({PANEL})({json.dumps(self.name)}) !== undefined", timeout=180_000)
+        if not kernel:
+            return
         self.page.evaluate(
             f"""async (name) => {{
                 const panel = ({PANEL})(name);
@@ -268,12 +275,12 @@ PANEL = """(name) => Array.from(window.jupyterapp.shell.widgets('main'))
 
 
 @contextmanager
-def opened(browser: Browser, lab: JupyterLab, name: str) -> Iterator[NotebookPage]:
-    """A notebook of the lab's folder in a fresh browser profile."""
+def opened(browser: Browser, lab: JupyterLab, name: str, kernel: bool = True) -> Iterator[NotebookPage]:
+    """A notebook of the lab's folder in a fresh browser profile; kernel=False: where none will ever run it."""
     context = browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion="reduce")
     try:
         notebook = NotebookPage(context.new_page(), lab, name)
-        notebook.open()
+        notebook.open(kernel)
         yield notebook
     finally:
         context.close()

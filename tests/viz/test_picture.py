@@ -599,5 +599,5 @@ def test_two_views_side_by_side_are_both_there_and_say_what_they_are():
     one, other = TapeFigure(Trace((), (), title="one tape")), TapeFigure(Trace((), (), title="other tape"))
     both = one.beside(other)
     page = both._repr_mimebundle_()["text/html"]
-    assert page.count("<img alt=") == 2 and "flex" in page
+    assert page.count("<img alt=") == 2 and "display:grid" in page
     assert "one tape" in repr(both) and "other tape" in repr(both)

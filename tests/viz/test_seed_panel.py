@@ -337,7 +337,7 @@ def test_without_a_widget_there_is_a_picture_and_names_are_no_html():
     with wb.Tape(keep="all") as tape:
         wb.launch(mix, 4, inputs=[x, x], outputs=[y])
     tape.names = dict.fromkeys(tape.names, "<i>n</i>")
-    bundle = tape.seeds(y)._repr_mimebundle_()
+    bundle, _ = tape.seeds(y)._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle and "seeding panel" in bundle["text/plain"]
     html = bundle["text/html"]
     assert html.count("<img alt=") == 2 and "Jacobian" in html

@@ -99,6 +99,13 @@ def levels(tape: Tape, retrace: Any = None, seeds: Mapping[Allocation, Any] | No
     return Levels([made.levels.get(event, []) for event in tape.events], found, died, ill_values(tape))
 
 
+def with_levels(trace: Trace, found: Levels) -> Trace:
+    """The trace of `structure` together with the levels of a walk."""
+    died = set(found.died)
+    events = [event.reversed_to(found.events[n], n in died) for n, event in enumerate(trace.events)]
+    return replace(trace, events=events, seeds=found.seeds, values=found.values)
+
+
 def _range(span: Span) -> tuple[int, int, bool]:
     low, high = span.hull()
     return low, high, not span.dense

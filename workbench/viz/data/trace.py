@@ -145,7 +145,8 @@ class EventColumn:
     `arrows` are pairs (written touch, read touch), by position in `touches`, along which the adjoint flows back;
     None means from every written to every read touch. `scope` names the loop or block. `flags` adds what cannot
     be seen in the event itself: `died`, where an adjoint came in and exactly zero went out; `cut`, where a gradient is
-    stopped on purpose; of two passes `parts`, where they first differ, `here`, `there`: what only one of them has."""
+    stopped on purpose; of two passes `parts`, where they first differ, `here`, `there`: what only one of them has.
+    `count`: events of this kind and with these flags that it stands for."""
 
     id: str
     index: int
@@ -158,6 +159,7 @@ class EventColumn:
     adjoint: Sequence[AdjointLevel] = ()
     arrows: Sequence[tuple[int, int]] | None = None
     flags: Iterable[str] = field(default_factory=frozenset)
+    count: int = 1
 
     def __post_init__(self) -> None:
         kind = self.kind.rstrip("_")
@@ -186,6 +188,15 @@ class EventColumn:
         """What stands in its box: the kernel before the number."""
         return f"{self.label} #{self.index}"
 
+    def reversed_to(self, adjoint: Sequence[AdjointLevel], died: bool) -> EventColumn:
+        """This event with the levels that its reverse step left. Cheaper than to make it again."""
+        made = object.__new__(EventColumn)
+        made.__dict__.update(self.__dict__, adjoint=tuple(adjoint))
+        made.__dict__.pop("shown_flags", None)
+        if died:
+            made.__dict__["flags"] = self.flags | {"died"}  # type: ignore[operator]
+        return made
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -200,6 +211,7 @@ class Trace:
     title: str = "tape"
     wrong: bool = False
     values: Sequence[ValueLevel] = ()
+    said: str = ""  # the summary of the tape that this one is a part of
 
     def __post_init__(self) -> None:
         seeds = tuple(Seed(seed) if isinstance(seed, str) else Seed(*seed) for seed in self.seeds)
@@ -210,6 +222,8 @@ class Trace:
     @property
     def summary(self) -> str:
         """`5 launches · 4 allocations · 6 names`."""
+        if self.said:
+            return self.said
         parts = events_text(self.events)
         parts.append(count(len(self.allocations), "allocation", "allocations"))
         parts.append(count(sum(len(track.names) for track in self.allocations), "name", "names"))
@@ -226,7 +240,9 @@ def count(number: int, one: str, many: str) -> str:
 
 def events_text(events: Sequence[EventColumn]) -> list[str]:
     """How many events of each kind, as words; an empty tape has `0 launches`."""
-    tally = Counter(event.kind for event in events)
+    tally: Counter[str] = Counter()
+    for event in events:
+        tally[event.kind] += event.count
     return [count(tally[kind], *words) for kind, words in KINDS.items() if tally[kind]] or ["0 launches"]
 
 
@@ -249,14 +265,17 @@ def join_levels(levels: Sequence[AdjointLevel]) -> AdjointLevel | None:
 
 def event_flags(event: EventColumn) -> frozenset[str]:
     """What the tape said plus what shows in the event itself."""
-    found = set(event.flags)
-    found.update("nan" for level in event.adjoint if level.nan)
-    found.update("inf" for level in event.adjoint if level.inf)
-    if event.kept:
-        found.add("kept")
-    if _touches_twice(event.touches):
-        found.add("aliased")
-    return frozenset(found)
+    known = event.__dict__.get("shown_flags")  # every part of a picture asks
+    if known is None:
+        found = set(event.flags)
+        found.update("nan" for level in event.adjoint if level.nan)
+        found.update("inf" for level in event.adjoint if level.inf)
+        if event.kept:
+            found.add("kept")
+        if _touches_twice(event.touches):
+            found.add("aliased")
+        known = event.__dict__["shown_flags"] = frozenset(found)
+    return known
 
 
 def _touches_twice(touches: Sequence[TouchMark]) -> bool:
@@ -279,5 +298,5 @@ def fold_flags(events: Iterable[EventColumn]) -> dict[str, int]:
     tally = dict.fromkeys(FLAGS, 0)
     for event in events:
         for flag in event_flags(event):
-            tally[flag] = tally.get(flag, 0) + 1
+            tally[flag] = tally.get(flag, 0) + event.count
     return {flag: number for flag, number in tally.items() if number}

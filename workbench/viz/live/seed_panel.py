@@ -29,6 +29,7 @@ from ..picture.figure import TapeFigure
 from ..picture.scene import draw
 from ..picture.svg import quoted, render
 from . import jacobian_html
+from .saved import SIZE, Saved
 from .view import View, module, style
 
 PATIENCE = 0.05  # seconds a callback waits for the lock
@@ -60,7 +61,7 @@ class Picker(anywidget.AnyWidget):
             self.count, self.names, self.values = flat.size, [name], flat.tobytes()
 
 
-class SeedPanel(widgets.VBox):
+class SeedPanel(Saved, widgets.VBox):
     """What `tape.seeds(y)` returns. `engine` is the `Seeds` behind it, `run` the seed that is shown."""
 
     def __init__(self, tape: Tape, y: array | None = None):
@@ -391,20 +392,15 @@ class SeedPanel(widgets.VBox):
             )
         return _images(trace) + pinned
 
-    def _repr_mimebundle_(self, **given: Any) -> Any:
-        """The widget, and for wherever there is none the pictures as they stand."""
-        made: Any = super()._repr_mimebundle_(**given)
-        bundle: Any = made[0] if isinstance(made, tuple) else made
-        if bundle is not None:
-            bundle["text/html"] = self.static()
-            bundle["text/plain"] = repr(self)
-        return made
+    def still(self) -> tuple[str, str]:
+        """For wherever there is no widget, the pictures as they stand."""
+        return repr(self), self.static()
 
     def static(self) -> str:
         """The present pictures as HTML that needs neither kernel nor scripts."""
         parts = [self.title.value, self.matrix.value, self.row.value]
         if self.run is not None and self.run.trace is not None:
-            parts.append(_card("tape view", TapeFigure(self.run.trace).html))
+            parts.append(_card("tape view", TapeFigure(self.run.trace).within(SIZE // 2)[1]))
         return f'<div class="wb-seeds"><style>{style("seeds.css")}</style>{"".join(parts)}</div>'
 
     def __repr__(self) -> str:

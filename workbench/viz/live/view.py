@@ -32,7 +32,7 @@ from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from ..data.columns import Columns, Levels, levels_of, scale_of_levels
 from ..data.fold import folds
-from ..data.gather import gather, levels, structure
+from ..data.gather import levels, structure
 from ..data.marks import DARK, LIGHT
 from ..data.snapshot import Moments, frame_of, full_shape, is_viewable, picture, reduced
 from ..data.text import clean, clean_lines, json_number
@@ -41,12 +41,10 @@ from ..inspect.cell import cell_of
 from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Ledger, Row
 from ..inspect.microscope import microscope
-from ..picture.figure import TapeFigure
-from ..picture.svg import quoted
+from .saved import Saved, still_of
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
-DRAWN = 5000  # events up to which a static picture is put beside the widget
 BUSY = "busy: recording"
 SCRIPTS = (  # a file imports from those before it
     "elements.js", "heat.js", "lanes.js", "envelope.js", "strips.js", "ask.js", "state.js", "window.js", "words.js",
@@ -140,7 +138,7 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-class View(anywidget.AnyWidget):
+class View(Saved, anywidget.AnyWidget):
     """The live view of a tape; `wrong`: of a pass that is wrong on purpose.
 
     cursor   events from this position on have been reversed: 0 (the whole pass is done) to the number of events.
@@ -173,6 +171,7 @@ class View(anywidget.AnyWidget):
         self.arrays: list[Any] = []
         self.moments: Moments | None = None
         self._grids: dict[tuple[int, ...], int] = {}
+        self._found: Levels | None = None
         self._retrace: Callable[..., Any] | None = None if wrong is None else wrong.retrace
         self._seeds: Mapping[Allocation, Any] | None = None if wrong is None else wrong.seeds
         with memory.LOCK, memory.unrecorded(), _no_collector():
@@ -217,7 +216,8 @@ class View(anywidget.AnyWidget):
         return self.tape.names.get(id(a)) or a.name or same or a.label
 
     def _level_traits(self) -> dict[str, Any]:
-        meta, data = self._columns.levels(levels(self.tape, self._retrace, self._seeds))
+        self._found = levels(self.tape, self._retrace, self._seeds)
+        meta, data = self._columns.levels(self._found)
         return {"levels_meta": meta, "levels": data}
 
     # ---- from Python
@@ -404,26 +404,14 @@ class View(anywidget.AnyWidget):
             self._walks()
             with _no_collector():
                 self._give(self._level_traits())
+            self.refresh_still()
         return {}, []
 
     # ---- without a kernel
 
-    def _repr_mimebundle_(self, **choices: Any) -> Any:
-        """The widget, and beside it a table and a picture for readers without one."""
-        bundle = super()._repr_mimebundle_(**choices)
-        if bundle is None:
-            return None
-        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
-        return {**data, **self._static()}, metadata
-
-    def _static(self) -> dict[str, str]:
-        if len(self.tape.events) > DRAWN:
-            text = self.meta["sentence"]
-            return {"text/plain": text, "text/html": f"<p>{quoted(text)}</p>"}
-        try:
-            return TapeFigure(gather(self.tape, self.wrong))._repr_mimebundle_()
-        except Exception as error:  # the widget itself can still be shown
-            return {"text/plain": f"live tape view ({clean_lines(error)})"}
+    def still(self) -> tuple[str, str]:
+        """The picture that a saved notebook shows where no kernel is: of the tape as it was when this view was made."""
+        return still_of(self._trace, self._found, self.wrong)
 
 
 class HeatMap(anywidget.AnyWidget):

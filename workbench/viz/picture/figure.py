@@ -7,15 +7,17 @@ a kernel, files need a place. Invariant: showing never raises; a failure to draw
 from __future__ import annotations
 
 import base64
+import json
 from pathlib import Path
 
 from ..data.against import Comparison
 from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
 from ..data.verdict import Verdict, adjoint_range
+from .layout import MARK_BUDGET
 from .scene import Mark, Scene, draw
 from .svg import THEMES, quoted, render
-from .table import Row, event_rows, html_table, table
+from .table import ROW_LIMIT, Row, event_rows, html_table, table
 
 PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>'
@@ -45,23 +47,50 @@ class TapeFigure:
     def svg(self) -> str:
         """The picture as SVG text. Unlike the notebook display it raises what goes wrong."""
         if not self._svg:
-            strip = [] if self.verdict is None else self.verdict.lines(adjoint_range(self.trace))
-            self._svg = render(draw(self.trace, against=self.against, strip=strip), self.theme)
+            self._svg = self._drawn(MARK_BUDGET)
         return self._svg
 
     @property
     def text(self) -> str:
         """The same facts as an aligned text table."""
-        verdict = "" if self.verdict is None else self.verdict.text(adjoint_range(self.trace))
-        return table(self.trace, rows=self._event_rows(), against=self.against, verdict=verdict)
+        return self._table(self._event_rows())
 
     @property
     def html(self) -> str:
         """The picture as an image, every finding below it, and the table folded behind them."""
-        tables = html_table(self.trace, rows=self._event_rows(), against=self.against)
+        return self._page(self.svg, html_table(self.trace, rows=self._event_rows(), against=self.against))
+
+    def within(self, most: int) -> tuple[str, str]:
+        """Text and HTML that take at most `most` bytes in a notebook: fewer columns and rows, no tooltips.
+
+        Showing never raises: what goes wrong is shown in the frame.
+        """
+        said, marks, rows = sentence(self.trace), MARK_BUDGET, 48
+        try:
+            while True:
+                few = event_rows(self.trace, rows, against=self.against)
+                text = self._table(few, rows)
+                html = self._page(self._drawn(marks, False), html_table(self.trace, rows, few, against=self.against))
+                if len(json.dumps([text, html])) <= most or marks < 50:
+                    break
+                marks, rows = marks // 2, rows // 2
+        except Exception as error:
+            text, html = said, _failure(_reason(error), self.theme)
+        text = text if len(text) <= most // 8 else said[:1000]
+        return text, html if len(html) <= most else f"<p>{quoted(said[:1000])}</p>"
+
+    def _drawn(self, marks: int, tips: bool = True) -> str:
+        strip = [] if self.verdict is None else self.verdict.lines(adjoint_range(self.trace))
+        return render(draw(self.trace, marks, against=self.against, strip=strip), self.theme, tips)
+
+    def _table(self, rows: list[Row], limit: int = ROW_LIMIT) -> str:
+        verdict = "" if self.verdict is None else self.verdict.text(adjoint_range(self.trace))
+        return table(self.trace, limit, rows, against=self.against, verdict=verdict)
+
+    def _page(self, svg: str, tables: str) -> str:
         said = " ".join(["", *self.against.said]) if self.against is not None else ""
         findings = "" if self.verdict is None else _findings(self.verdict)
-        return _html(self.svg, sentence(self.trace) + said, tables, findings)
+        return _html(svg, sentence(self.trace) + said, tables, findings)
 
     def _event_rows(self) -> list[Row]:
         if self._rows is None:
@@ -113,8 +142,9 @@ class Beside:
         del include, exclude
         pages = [figure._repr_mimebundle_()["text/html"] for figure in self.figures]
         fitted = [page.replace("max-width:none", "max-width:100%;height:auto") for page in pages]
-        parts = "".join(f'<div style="flex:1 1 480px;min-width:0">{page}</div>' for page in fitted)
-        html = f'<div style="display:flex;flex-wrap:wrap;gap:16px">{parts}</div>'
+        parts = "".join(f'<div style="min-width:0">{page}</div>' for page in fitted)
+        columns = "repeat(auto-fit,minmax(min(240px,100%),1fr))"
+        html = f'<div style="display:grid;grid-template-columns:{columns};gap:16px">{parts}</div>'
         return {"text/plain": repr(self), "text/html": html}
 
 

@@ -471,7 +471,7 @@ def _gap(scene: Scene, layout: Layout, top: float) -> None:
         return
     kinds = events_text(gap.events)
     noun = kinds[0].split(" ", 1)[-1] if len(kinds) == 1 else "events"
-    text = f"… {len(gap.events)} more {noun}"
+    text = f"… {sum(event.count for event in gap.events)} more {noun}"
     tally = fold_flags(gap.events)
     title = f"{', '.join(kinds)} not drawn; the table has them" + "".join(f"\n{key}: {n}" for key, n in tally.items())
     x0, x1 = gap.x0 + 3, gap.x1 - 3

@@ -6,6 +6,7 @@ theme `auto` holds both sets and lets `prefers-color-scheme` choose: an embedded
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 
 from ..data.marks import DARK, LIGHT
@@ -71,14 +72,18 @@ DEFS = (
 TIPS = {"ill": "illtip", "cut": "stop"}
 
 
-def render(scene: Scene, theme: str = "auto") -> str:
-    """The scene as one SVG document. `theme` is `auto`, `light` or `dark`; another name is a ValueError."""
+def render(scene: Scene, theme: str = "auto", tips: bool = True) -> str:
+    """The scene as one SVG document. `theme` is `auto`, `light` or `dark`; another name is a ValueError.
+
+    tips=False leaves out the tooltips and ids, which nobody sees in an `<img>`.
+    """
+    marks = scene.marks if tips else [replace(mark, title="", id="") for mark in scene.marks]
     wide, tall = number(scene.width), number(scene.height)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="wb-tape" role="img" aria-label="{quoted(scene.sentence)}" '
         f'width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}">'
     )
-    body = [head, f"<style>{style(theme)}</style>", f"<defs>{DEFS}</defs>", *map(_mark, scene.marks), "</svg>"]
+    body = [head, f"<style>{style(theme)}</style>", f"<defs>{DEFS}</defs>", *map(_mark, marks), "</svg>"]
     return "\n".join(body)
 
 
@@ -110,7 +115,7 @@ def _mark(mark: Mark) -> str:
 def _open(tag: str, mark: Mark, **attributes: object) -> str:
     faint = {"opacity": number(mark.opacity)} if mark.opacity < 1 else {}
     cls = f"label {mark.cls}{' mono' if mark.mono else ''}" if mark.kind == "label" else mark.cls
-    pairs = {"id": mark.id, "class": cls, **attributes, **faint}
+    pairs = {**({"id": mark.id} if mark.id else {}), "class": cls, **attributes, **faint}
     return f"<{tag} " + " ".join(f'{key.replace("_", "-")}="{quoted(value)}"' for key, value in pairs.items())
 
 

@@ -70,7 +70,7 @@ def _gap_row(events: Sequence[EventColumn]) -> Row:
     kinds = events_text(events)
     noun = kinds[0].split(" ", 1)[-1] if len(kinds) == 1 else "events"
     flags = tuple(f"{flag} ×{number}" for flag, number in fold_flags(events).items())
-    return ((f"… {len(events)} more {noun}",), (), (), (), (), (), (), flags)
+    return ((f"… {sum(event.count for event in events)} more {noun}",), (), (), (), (), (), (), flags)
 
 
 def _event_row(layout: Layout, column: Column) -> Row:

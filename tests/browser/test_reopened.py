@@ -1,0 +1,106 @@
+"""A notebook with a live view, saved and opened again: the picture stands where the live view was."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import pytest
+from lab import JupyterLab, eventually, opened, write_notebook
+from nbformat.sign import NotebookNotary
+
+if TYPE_CHECKING:
+    from lab import NotebookPage
+
+pytestmark = pytest.mark.browser
+SAMPLES = Path(__file__).resolve().parents[1] / "view_samples.py"
+CELLS = [
+    "import workbench as wb, view_samples as samples\ntape, arrays = samples.springs()",
+    "print('before')\nview = tape.explore()\ndisplay(view)\nprint('after')",
+    "long, _ = samples.crowd(6000, 40)\nlong.explore()",
+]
+SHOWN = """() => [...document.querySelectorAll('.jp-OutputArea-child')].map((child) => ({
+    live: child.querySelector('.wb-view') !== null,
+    picture: child.querySelector('.wb-still img')?.naturalWidth ?? 0,
+    high: child.getBoundingClientRect().height,
+    text: child.innerText,
+}))"""
+WITHOUT_NOTEBOOK = pytest.mark.skipif(not importlib.util.find_spec("notebook"), reason="Notebook 7 is not installed")
+
+
+@pytest.fixture(scope="module", params=["jupyterlab", pytest.param("notebook", marks=WITHOUT_NOTEBOOK)])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterLab]:
+    if request.param == "jupyterlab":
+        yield request.getfixturevalue("lab")
+        return
+    started = JupyterLab(tmp_path_factory.mktemp("notebook"), request.param)
+    started.start()
+    yield started
+    started.stop()
+
+
+def outputs(notebook: NotebookPage) -> list[dict[str, Any]]:
+    return [one for one in notebook.page.evaluate(SHOWN) if one["high"] > 0]
+
+
+def only_of_the_host(complaints: list[str]) -> list[str]:
+    """Notebook 7.6 says the first at any cell that runs, ipywidgets the second of any widget without a kernel."""
+    known = ("reading 'schema'", "widget model not found")
+    return [text for text in complaints if not any(word in text for word in known)]
+
+
+def let_go(server: JupyterLab) -> None:
+    for session in server.api("sessions"):
+        server.api(f"sessions/{session['id']}", "DELETE")
+
+
+def test_a_saved_view_is_a_picture_until_it_lives(server: JupyterLab, browser: Any) -> None:
+    shutil.copy(SAMPLES, server.files / SAMPLES.name)
+    write_notebook(server.files / "saved.ipynb", CELLS)
+    lives = [False, True, False, True]
+    with opened(browser, server, "saved.ipynb") as notebook:
+        notebook.run_all()
+        assert notebook.errors() == []
+        seeds = notebook.page.locator(".wb-seed")
+        eventually(seeds.all_inner_texts, lambda texts: len(texts) == 2 and all("seed" in text for text in texts))
+        assert [one["live"] for one in outputs(notebook)] == lives  # the pictures are there, and hidden
+        assert notebook.page.locator(".wb-still").count() == 2
+        notebook.save()
+        assert only_of_the_host(notebook.complaints) == [] and notebook.off_site == []
+    stored = json.loads((server.files / "saved.ipynb").read_text("utf-8"))
+    assert all(len(json.dumps(cell["outputs"])) < 300_000 for cell in stored["cells"])
+    let_go(server)
+    with opened(browser, server, "saved.ipynb") as notebook:  # with another kernel, which knows nothing of it
+        eventually(lambda: [one["picture"] > 500 for one in outputs(notebook)], lambda found: found == lives)
+        assert not any(word in notebook.page.inner_text("body") for word in ("not found", "Loading widget"))
+        assert only_of_the_host(notebook.complaints) == []
+        notebook.run_all()
+        eventually(lambda: [one["live"] for one in outputs(notebook)], lambda found: found == lives)
+    let_go(server)
+    stored["metadata"]["kernelspec"] = {"name": "gone", "display_name": "gone", "language": "cobol"}
+    notary = NotebookNotary(data_dir=str(server.home / "data"))  # opened as trusted, so that a widget is looked for
+    (server.files / "alone.ipynb").write_text(json.dumps(stored), "utf-8")
+    notary.sign(nbformat.from_dict(stored))
+    with opened(browser, server, "alone.ipynb", kernel=False) as notebook:
+        eventually(lambda: [one["picture"] > 500 for one in outputs(notebook)], lambda found: found == lives)
+        assert not any(word in notebook.page.inner_text("body") for word in ("not found", "Loading widget"))
+        assert only_of_the_host(notebook.complaints) == []
+
+
+def test_tape_views_beside_each_other_are_beside_each_other(lab: JupyterLab, browser: Any) -> None:
+    shutil.copy(SAMPLES, lab.files / SAMPLES.name)
+    write_notebook(lab.files / "beside.ipynb", [CELLS[0], "tape.show().beside(tape.show())"])
+    with opened(browser, lab, "beside.ipynb") as notebook:
+        for wide in (1440, 1024):
+            notebook.page.set_viewport_size({"width": wide, "height": 900})
+            if wide == 1440:
+                notebook.run_all()
+            left, right = eventually(lambda: notebook.page.locator(".wb-tape-view img").all(), lambda n: len(n) == 2)
+            left, right = left.bounding_box(), right.bounding_box()
+            assert left["y"] == right["y"] and left["x"] + left["width"] <= right["x"]
+            assert right["x"] + right["width"] <= wide and left["width"] > 200

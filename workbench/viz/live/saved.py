@@ -1,0 +1,67 @@
+"""What a notebook that was saved with a live view shows without a kernel: a still picture, in an output of its own.
+
+One idea: two outputs. Of one output a page shows the widget, or "model not found" where its kernel is gone, and nothing
+else that the output has. So the picture is an output before that of the widget, and the style sheet that comes with it
+shows one of the two: the widget as soon as it has any element, until then and ever after the picture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...derivatives.pitfalls import Wrong
+from ..data.gather import Levels, with_levels
+from ..data.shorten import shortened
+from ..data.trace import Trace
+from ..picture.figure import TapeFigure
+
+SIZE = 280_000  # bytes that a still picture adds to a notebook
+EVENTS = 5000  # from which it is drawn from the ends and the extremes of the tape
+ENDS = 80
+STILL = "wb-still"
+_CHILD, _WIDGET = ".jp-OutputArea-child", ">.jp-OutputArea-output:not([data-mime-type])>*"
+_PICTURE = f"{_CHILD}:has(>*>.{STILL})"
+STYLE = f"{_PICTURE}+{_CHILD}:not(:has({_WIDGET})),{_PICTURE}:has(+{_CHILD}{_WIDGET}){{display:none}}"
+
+
+class Saved:
+    """A widget that is displayed with its still picture before it. `still()`: the text and the HTML of that."""
+
+    _shown: Any = None
+
+    def still(self) -> tuple[str, str]:
+        raise NotImplementedError
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        self._shown = display(self._still_output(), raw=True, display_id=True)
+        found: Any = super()._repr_mimebundle_()  # type: ignore[misc]
+        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
+        display({**data, "text/plain": "", "text/html": ""}, metadata=metadata, raw=True)
+
+    def _repr_mimebundle_(self, **choices: Any) -> Any:
+        """The widget, and in the same bundle its still picture, for whoever asks for one bundle."""
+        found: Any = super()._repr_mimebundle_(**choices)  # type: ignore[misc]
+        if found is None:
+            return None
+        data, metadata = found if isinstance(found, tuple) else (found, {})
+        text, html = self.still()
+        return {**data, "text/plain": text, "text/html": html}, metadata
+
+    def _still_output(self) -> dict[str, str]:
+        text, html = self.still()
+        return {"text/plain": text, "text/html": f'<div class="{STILL}"><style>{STYLE}</style>{html}</div>'}
+
+    def refresh_still(self) -> None:
+        """The picture once more, where it is displayed: more has become known."""
+        if self._shown is not None:
+            self._shown.update(self._still_output(), raw=True)
+
+
+def still_of(trace: Trace, found: Levels | None, wrong: Wrong | None = None) -> tuple[str, str]:
+    """Text and HTML of a tape whose structure and levels are known: nothing of the tape is looked at again."""
+    whole = trace if found is None else with_levels(trace, found)
+    whole = whole if wrong is None else replace(whole, title=wrong.title, wrong=True)
+    return TapeFigure(shortened(whole, ENDS) if len(whole.events) > EVENTS else whole).within(SIZE)
