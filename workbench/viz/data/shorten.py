@@ -38,14 +38,18 @@ def shortened(trace: Trace, ends: int) -> Trace:
     events += [_versions(middle, keys), *last]
     order, shift = sorted(stays), len(events) - count
     values = [value for value in trace.values if value.moment < ends and value.allocation in keys]
-    values += [value._replace(moment=ends + 1 + order.index(value.moment - ends)) for value in ill]
+    values += [_moved(value, ends + 1 + order.index(value.moment - ends)) for value in ill]
     values += [
-        value._replace(moment=value.moment + shift)
+        _moved(value, value.moment + shift)
         for value in trace.values if value.moment >= count - ends and value.allocation in keys
     ]  # fmt: skip
     return replace(
         trace, allocations=tracks, events=[_within(event, keys) for event in events], said=trace.summary, values=values
     )
+
+
+def _moved(value: ValueLevel, moment: int) -> ValueLevel:
+    return ValueLevel(value.allocation, value.lo, value.hi, moment, value.nan, value.inf)
 
 
 def _first_ill(trace: Trace, keys: set[str], ends: int) -> list[ValueLevel]:
