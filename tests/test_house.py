@@ -52,6 +52,7 @@ LAYERS = (
     ("arrays", "arrays.*"),
     ("launches", "launches.*"),
     ("tapes", "tapes.*"),
+    ("rockets",),
     ("derivatives", "derivatives.*"),
     ("diagnose", "diagnose.*"),
     ("interop", "interop.*"),

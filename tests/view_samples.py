@@ -102,6 +102,38 @@ def crowd(launches: int, arrays: int) -> tuple[wb.Tape, list[Any]]:
     return tape, xs
 
 
+@wb.kernel
+def spread(u: wb.array(dtype=float), c: wb.array(dtype=float), out: wb.array(dtype=float)):
+    i = wb.tid()
+    out[i] = u[i] + 0.2 * c[i] * (u[(i + 1) % 8] - u[i])
+
+
+def chain(steps: int = 24) -> tuple[wb.Tape, list[Any]]:
+    """A state for each step in one list, `u`, and the coefficients `c`; the last state is the seed."""
+    u = [wb.array(np.linspace(0.1, 1, 8, dtype=np.float32), dtype=float, requires_grad=True)]
+    u += [wb.zeros(8, dtype=float) for _ in range(steps)]
+    c = wb.ones(8, dtype=float, requires_grad=True)
+    with wb.Tape() as tape:
+        for k in range(steps):
+            wb.launch(spread, dim=8, inputs=[u[k], c], outputs=[u[k + 1]])
+    tape.backward(grads={u[steps]: wb.ones_like(c)})
+    return tape, u
+
+
+def parts(number: int = 24) -> wb.Tape:
+    """As many arrays, each with a name of its own, and `loss` after them."""
+    letters = ["first", *(f"part_{chr(97 + k)}" for k in range(number - 1))]
+    made = [wb.array([1.0, 2.0], dtype=float, requires_grad=True, name=name) for name in letters]
+    out = [wb.zeros(2, dtype=float, name=f"of_{name}") for name in letters]
+    with wb.Tape() as tape:
+        for x, y in zip(made, out, strict=True):
+            wb.launch(root, dim=2, inputs=[x], outputs=[y])
+        loss = wb.zeros(1, dtype=float, name="loss")
+        wb.utils.array_sum(out[-1], out=loss)
+    tape.backward(loss)
+    return tape
+
+
 def forgotten() -> tuple[wb.Tape, Any]:
     """`x` is doubled in place: what it was before is needed by nobody, and so not kept."""
     x = wb.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)

@@ -84,6 +84,7 @@ if _TYPE_CHECKING:
     from .derivatives.jacobian import hvp, jacobian, value_and_grad
     from .derivatives.sweep import sweep
     from .derivatives.verify import gradcheck
+    from .rockets import demo
     from .tapes.capture import ScopedCapture, capture, capture_launch
     from .tapes.checkpoint import checkpoint
     from .tapes.jvp import jvp
@@ -106,6 +107,7 @@ _LATER = {
     "capture": "tapes.capture:capture",
     "capture_launch": "tapes.capture:capture_launch",
     "checkpoint": "tapes.checkpoint:checkpoint",
+    "demo": "rockets:demo",
     "diagnose": "diagnose",
     "gradcheck": "derivatives.verify:gradcheck",
     "hvp": "derivatives.jacobian:hvp",

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...tables import bytes_text
 from .envelope import Scale, ill_blocks, scale_of, sizes_of, state_of
+from .families import families
 from .fold import Fold
 from .gather import Levels
 from .lanes import Adjoints, Block, Lane, cut_memory, pieces, rows_of, versions_of
@@ -123,6 +124,7 @@ class Columns:
             "count": len(trace.events), "tables": tables, "flags": BITS, "how": HOW, "lanes": self._lanes(),
             "texts": [clean(text) for text in self.names.texts], "ranges": [list(r) for r in self.names.ranges],
             "folds": [fold.to_json() for fold in folds], "drawing": DRAWING, "badges": BADGES, "states": STATES,
+            "families": [[one.name, one.note, one.members] for one in families(trace.allocations)],
             "looks": LOOKS, "legend": LEGEND, "prefixes": [version_prefix(False), version_prefix(True)],
         }  # fmt: skip
 

@@ -129,6 +129,15 @@ def ill_blocks(blocks: Sequence[Block], values: Iterable[ValueLevel]) -> dict[in
     return found
 
 
+def together(found: Sequence[Envelope]) -> Envelope:
+    """What several lanes hold together in the same stretches."""
+    least = np.min([np.where(one.least > 0, one.least, np.inf) for one in found], axis=0)
+    most, ill_at = (np.max([getattr(one, name) for one in found], axis=0) for name in ("most", "ill_at"))
+    flags = ("value", "zero", "nan", "inf", "absent", "bound")
+    there = {name: np.any([getattr(one, name) for one in found], axis=0) for name in flags}
+    return Envelope(most, np.where(np.isfinite(least), least, 0.0), ill_at=ill_at, **there)
+
+
 def stretches(a: int, b: int, most: int) -> Array:
     """The edges of at most `most` stretches of equal length that events [a, b) are cut into: turns, if they fit."""
     count = max(min(b - a, most), 1)

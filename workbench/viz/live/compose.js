@@ -3,6 +3,7 @@
 // about a mark but its x: heights, classes, sizes and texts come from workbench/viz/data/marks.py.
 import { fit, put } from "./elements.js";
 import { composeCells, composeHead, headHeight } from "./heads.js";
+import { composeEnvelope, composeFamilyName, eachAccess, placeRows } from "./families.js";
 import { lower } from "./lanes.js";
 import { composeStrips, stripsOf } from "./strips.js";
 import { bunch, colOf, columnsOf, room, unseen, xOf } from "./window.js";
@@ -24,9 +25,12 @@ export function composed(v) {
   }
 }
 
+/** The height of the picture: what the lanes need, as far as there is room. @param {any} v */
+export const tallOf = (v) => Math.min(Math.max(v.tallest, v.head + 70), (v.bottom || 20) + v.head + 12);
+
 /** The lanes that are scrolled into sight. @param {any} v */
 function shownLanes(v) {
-  const top = v.plot.scrollTop, tall = v.plot.clientHeight || v.tallest;
+  const top = v.plot.scrollTop, tall = tallOf(v);
   const first = lower(0, v.lanes.length, (k) => v.lanes[k].top + v.lanes[k].height, top + 0.5);
   const last = lower(0, v.lanes.length, (k) => v.lanes[k].top, top + tall - v.head);
   return v.lanes.slice(first, Math.max(last, first + 1));
@@ -35,9 +39,9 @@ function shownLanes(v) {
 /** @param {any} v */
 function compose(v) {
   const shown = shownLanes(v);
-  for (const lane of shown) composeLane(v, lane);
+  for (const lane of shown) (lane.members ? composeFamily : composeLane)(v, lane);
   if (v.grouped === 1 && v.levels) composeArrows(v, shown);
-  for (const lane of shown) composeTouches(v, lane);
+  for (const lane of shown) (lane.members ? composeAccesses : composeTouches)(v, lane);
   composeHead(v);
   composeCells(v, shown);
 }
@@ -46,12 +50,31 @@ function compose(v) {
 function composeLane(v, lane) {
   put(v, "path", "rule", { d: `M0 ${lane.top}H${v.wide}` });
   composeNames(v, lane);
-  put(v, "text", "faint", { x: v.left - 10, y: lane.value + lane.tall / 2 + 3.5, "text-anchor": "end", "font-size": 10 }, "value");
-  put(v, "text", "hot", { x: v.left - 10, y: lane.adjoint + lane.tall / 2 + 3.5, "text-anchor": "end", "font-size": 10 }, "adjoint");
+  composeTracks(v, lane);
   composeBlocks(v, lane);
   if (v.levels) composeBars(v, lane, v.levels, v.other ? -4 : 0, "");
   if (v.other) composeBars(v, lane, v.other, 4, " twin");
   composeStrips(v, lane);
+}
+
+/** What the tracks of a lane are. @param {any} v @param {any} lane */
+function composeTracks(v, lane) {
+  put(v, "text", "faint", { x: v.left - 10, y: lane.value + lane.tall / 2 + 3.5, "text-anchor": "end", "font-size": 10 }, "value");
+  put(v, "text", "hot", { x: v.left - 10, y: lane.adjoint + lane.tall / 2 + 3.5, "text-anchor": "end", "font-size": 10 }, "adjoint");
+}
+
+/** Lanes of one kind as one row: the envelope of all of them. @param {any} v @param {any} row */
+function composeFamily(v, row) {
+  put(v, "path", "rule", { d: `M0 ${row.top}H${v.wide}` });
+  composeFamilyName(v, row);
+  if (row.open) return;
+  composeTracks(v, row);
+  composeEnvelope(v, row);
+}
+
+/** @param {any} v @param {any} row */
+function composeAccesses(v, row) {
+  if (!row.open) eachAccess(v, row, (col, seen) => composeSigns(v, row, col, seen));
 }
 
 /** The names of a lane, and the note below them. @param {any} v @param {any} lane */
@@ -195,8 +218,14 @@ function sign(v, how, x, y, radius) {
 
 /** One of each kind for all that a column holds. @param {any} v @param {any} lane @param {any} col @param {number} from @param {number} to */
 function composeMany(v, lane, col, from, to) {
-  const seen = [0, 0, 0], y = lane.value + lane.tall / 2;
+  const seen = [0, 0, 0];
   for (let k = from; k < to; k++) seen[v.tape.touches.how[v.tape.onLane.rows[k]]]++;
+  composeSigns(v, lane, col, seen);
+}
+
+/** One sign of each kind that there is. @param {any} v @param {any} lane @param {any} col @param {number[]} seen */
+function composeSigns(v, lane, col, seen) {
+  const y = lane.value + lane.tall / 2;
   if (seen[0]) sign(v, 0, col.x - 7, y, 3.5);
   if (seen[1]) sign(v, 1, col.x + 3, y, 3.5);
   if (seen[2]) sign(v, 2, col.x + (seen[1] ? 12 : 3), y, 3.5);
@@ -204,11 +233,12 @@ function composeMany(v, lane, col, from, to) {
 
 /** Where the adjoint goes at each event in sight. @param {any} v @param {any[]} shown */
 function composeArrows(v, shown) {
-  const { arrows } = v.levels, lanes = new Set(shown.map((lane) => lane.k)), [from, to] = v.meta.drawing.arrow, [most, part, far] = v.meta.drawing.bend;
+  const { arrows } = v.levels, lanes = new Set(shown.flatMap((lane) => lane.members ?? lane.k)), [from, to] = v.meta.drawing.arrow, [most, part, far] = v.meta.drawing.bend;
   let k = v.cols.length ? lower(0, arrows.event.length, (m) => arrows.event[m], v.cols[0].a) : arrows.event.length;
   for (const col of v.cols) {
     for (; k < arrows.event.length && arrows.event[k] < col.b; k++) {
       if (col.b - col.a > 1 || !lanes.has(arrows.from[k]) || !lanes.has(arrows.to[k])) continue;
+      if (v.rowOf[arrows.from[k]] === v.rowOf[arrows.to[k]] && arrows.from[k] !== arrows.to[k]) continue; // inside a family
       const look = v.meta.looks[arrows.look[k]], y0 = arrows.y0[k], y1 = arrows.y1[k];
       const x0 = col.x + from, x1 = col.x + to, bend = Math.min(most, part * col.w), tip = TIPS[look] ?? "tip";
       put(v, "path", look, { d: `M${x0} ${y0}C${x0 - bend} ${y0} ${x1 + far * bend} ${y1} ${x1} ${y1}`, "stroke-width": arrows.size[k], "marker-end": `url(#${v.uid}-${tip})` }).e = col.a;
@@ -218,5 +248,5 @@ function composeArrows(v, shown) {
 
 /** The rows of the picture. @param {any} v */
 export function arrange(v) {
-  v.lanes = v.meta.lanes.map((/** @type {any} */ track, /** @type {number} */ k) => ({ ...track, k, track }));
+  placeRows(v);
 }

@@ -43,6 +43,19 @@ export function envelopes({ bars, barsOn }, lane, pieces, edges) {
 
 /** @typedef {ReturnType<typeof envelopes>} Envelope */
 
+/** What several lanes hold together in the same stretches. @param {Envelope[]} found @returns {Envelope} */
+export function together(found) {
+  const [first, ...rest] = found, all = { most: first.most.slice(), least: first.least.slice(), has: first.has.slice(), illAt: first.illAt.slice() };
+  for (const one of rest) for (let k = 0; k < all.has.length; k++) {
+    all.most[k] = Math.max(all.most[k], one.most[k]);
+    all.least[k] = Math.min(all.least[k] || Infinity, one.least[k] || Infinity);
+    all.has[k] |= one.has[k];
+    all.illAt[k] = Math.max(all.illAt[k], one.illAt[k]);
+    if (all.least[k] === Infinity) all.least[k] = 0;
+  }
+  return all;
+}
+
 /** How thick a size is drawn. @param {number} size @param {{low: number, high: number}} scale @param {number[]} thick */
 export function thickOf(size, scale, [thin, full]) {
   const part = size > 0 ? Math.min(Math.max((Math.log10(size) - scale.low) / (scale.high - scale.low), 0), 1) : 0;

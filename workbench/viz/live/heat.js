@@ -10,7 +10,7 @@ import { h, short } from "./elements.js";
  *   least: number, most: number, nan: number, inf: number, zero: number}} Heat
  */
 
-const CELL_MOST = 40, CELL_LEAST = 2, FEW_ROWS = 4, ROW_MOST = 28, DASH = 8; // pixels; rows of a line may be higher than wide
+const CELL_MOST = 56, CELL_LEAST = 2, FEW_ROWS = 4, ROW_MOST = 28, DASH = 8; // pixels; rows of a line may be higher than wide
 
 /** The element of the array behind a cell; of a block the first one; null behind the end of a last row.
  * @param {Frame} frame @param {number} r @param {number} c @returns {number[] | null} */
@@ -60,7 +60,7 @@ export function scaleMarks(least, most) {
 export function colourBar(least, most) {
   const marks = scaleMarks(least, most), ground = "var(--wb-blank, var(--wb-ground))";
   const inks = [...(least < 0 ? ["var(--wb-minus)"] : []), ground, ...(most > 0 || least >= 0 ? ["var(--wb-plus)"] : [])];
-  return h("div", { class: "wb-scale", role: "img", "aria-label": `colours: ${marks.map(([, v]) => short(v, 2)).join(", ")}` },
+  return h("div", { class: "wb-colours", role: "img", "aria-label": `colours: ${marks.map(([, v]) => short(v, 2)).join(", ")}` },
     h("span", { class: "wb-ramp", style: `background:linear-gradient(to right, ${inks.join(", ")})` }),
     ...marks.map(([at, v]) => h("span", { class: "wb-tickmark", style: `left:${at * 100}%` }, short(v, 2))));
 }

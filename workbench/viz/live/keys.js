@@ -1,5 +1,6 @@
 // @ts-check
 // Mouse and keys on the picture: what is under the pointer, what a key does, what is chosen.
+import { showRow, toggleFamily } from "./families.js";
 import { showFinding } from "./findings.js";
 import { unitOf } from "./lanes.js";
 import { look, pitch, play, step, toggle, zoom } from "./window.js";
@@ -49,9 +50,11 @@ function released(v, event) {
   const behind = document.elementsFromPoint(event.clientX, event.clientY).find((one) => /** @type {any} */ (one).dataset?.fold ?? /** @type {any} */ (one).dataset?.finding);
   const data = /** @type {any} */ (fold ?? mark ?? behind)?.dataset;
   if (data?.fold) toggle(v, Number(data.fold));
+  else if (data?.family) toggleFamily(v, Number(data.family));
   else if (data?.finding) showFinding(v, Number(data.finding));
   else if (target.dataset?.lane) pickLane(v, Number(target.dataset.lane), target.dataset.name);
   else if (at.col) choose(v, at.col, at.lane);
+  else if (at.lane?.members) toggleFamily(v, at.lane.family);
   else if (at.lane) pickLane(v, at.lane.k, "");
 }
 
@@ -62,7 +65,7 @@ function typed(v, event) {
   const key = event.key, c = mark ? v.cols.findIndex((one) => one.a === mark.col.a) : 0;
   if (key === "Escape") { /** @type {any} */ (event.target).blur(); return; }
   if (key === "ArrowLeft" || key === "ArrowRight") moveFocus(v, c + (key === "ArrowLeft" ? -1 : 1), v.focus.lane);
-  else if (key === "ArrowUp" || key === "ArrowDown") moveFocus(v, c, Math.min(Math.max(v.focus.lane + (key === "ArrowUp" ? -1 : 1), -1), v.lanes.length - 1));
+  else if (key === "ArrowUp" || key === "ArrowDown") moveFocus(v, c, nextRow(v, key === "ArrowUp" ? -1 : 1));
   else if (key === "Home") { look(v, 0, v.u1 - v.u0); moveFocus(v, 0, v.focus.lane); }
   else if (key === "End") { look(v, v.all.count - (v.u1 - v.u0), v.all.count); moveFocus(v, v.cols.length - 1, v.focus.lane); }
   else if (key === "Enter" || key === " ") { if (mark) choose(v, mark.col, mark.lane); }
@@ -102,6 +105,7 @@ export function under(v, event) {
 /** @param {any} v @param {any} col @param {any} lane */
 export function choose(v, col, lane) {
   v.focus = { e: col.a, lane: lane ? lane.k : -1 };
+  if (lane?.members) { toggleFamily(v, lane.family); return; }
   if (lane) pickLane(v, lane.k, "");
   else if (col.fold >= 0) { toggle(v, col.fold); return; }
   else if (col.b - col.a > 1) { look(v, col.unit, col.unit + v.grouped); return; }
@@ -137,6 +141,12 @@ export function foldAt(v, e, close) {
   return best;
 }
 
+/** The lane or family above or below the one that has the focus; -1 for the head. @param {any} v @param {number} by */
+function nextRow(v, by) {
+  const at = v.lanes.findIndex((/** @type {any} */ one) => one.k === v.focus.lane) + by;
+  return at < 0 ? -1 : v.lanes[Math.min(at, v.lanes.length - 1)].k;
+}
+
 /** @param {any} v @param {number} c @param {number} lane */
 export function moveFocus(v, c, lane) {
   const by = v.cols[0]?.w ? v.grouped : 1;
@@ -145,9 +155,7 @@ export function moveFocus(v, c, lane) {
   if (!v.cols[c]) return;
   v.focus = { e: v.cols[c].a, lane };
   if (lane >= 0) {
-    const one = v.lanes[lane], tall = v.plot.clientHeight - v.head;
-    if (one.top < v.plot.scrollTop) v.plot.scrollTop = one.top;
-    else if (one.top + one.height > v.plot.scrollTop + tall) v.plot.scrollTop = one.top + one.height - tall;
+    showRow(v, v.lanes.find((/** @type {any} */ one) => one.k === lane));
   }
   v.draw();
   const node = /** @type {any} */ (v.picture.querySelector("[tabindex='0']"));

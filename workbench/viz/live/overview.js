@@ -42,7 +42,7 @@ function paintProfile(v, pen, w, tall, color) {
 function paintTouches(v, pen, at, w, tall, paints) {
   const seen = new Set(), high = Math.max(tall / Math.max(v.lanes.length, 1), 1), dot = Math.max(w / Math.max(v.n, 1), 1);
   for (let t = 0; t < v.tape.touchEvent.length; t++) {
-    const lane = v.tape.ranges[v.tape.touches.range[t]][0], x = at[v.tape.touchEvent[t]], y = Math.floor((lane / v.lanes.length) * tall), how = v.tape.touches.how[t];
+    const lane = v.rowOf[v.tape.ranges[v.tape.touches.range[t]][0]], x = at[v.tape.touchEvent[t]], y = Math.floor((lane / v.lanes.length) * tall), how = v.tape.touches.how[t];
     const key = (x * 64 + Math.min(y, 63)) * 3 + how;
     if (seen.has(key)) continue;
     seen.add(key);

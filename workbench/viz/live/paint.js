@@ -1,5 +1,6 @@
 // @ts-check
 // Marks to elements, and the cursor over them.
+import { tallOf } from "./compose.js";
 import { stretchDock } from "./dock.js";
 import { s } from "./elements.js";
 import { veil } from "./strips.js";
@@ -7,9 +8,9 @@ import { X, xOf } from "./window.js";
 
 /** @param {any} v */
 export function paint(v) {
-  const tall = Math.min(Math.max(v.tallest, v.head + 70), (v.lanes.length ? v.lanes[v.lanes.length - 1].top + v.lanes[v.lanes.length - 1].height : 20) + v.head + 12);
+  const tall = tallOf(v);
   v.plot.style.height = `${tall}px`;
-  v.spacer.style.height = `${(v.lanes.length ? v.lanes[v.lanes.length - 1].top + v.lanes[v.lanes.length - 1].height : 0) + v.head + 14}px`;
+  v.spacer.style.height = `${v.bottom + v.head + 14}px`;
   stretchDock(v, tall);
   v.picture.setAttribute("width", String(v.wide));
   v.picture.setAttribute("height", String(tall));

@@ -1,6 +1,7 @@
 // @ts-check
 // Search by name: launches, scopes and memory.
 import { count } from "./elements.js";
+import { showLane } from "./families.js";
 import { reveal } from "./window.js";
 
 /** @param {any} v @param {string} text */
@@ -26,7 +27,7 @@ export function nextHit(v, by) {
   if (!v.hits.length) return;
   v.hit = (v.hit + by + v.hits.length) % v.hits.length;
   const one = v.hits[v.hit];
-  if (one.lane >= 0) v.plot.scrollTop = Math.max(v.lanes[one.lane].top - 20, 0);
+  if (one.lane >= 0) showLane(v, one.lane);
   else {
     reveal(v, one.e);
     v.focus = { e: one.e, lane: -1 };

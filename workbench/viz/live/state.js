@@ -12,6 +12,8 @@ const OPEN = 60; // events up to which every fold is open at first
  * wide, left, head      sizes of the picture: its width, where the tracks begin, the height above the lanes
  * tallest, printing     the height that the picture may have; is the page being printed, all of it
  * lanes, marks, dated   rows of the picture; what is drawn; elements that an event of the reverse pass makes
+ * spread, rowOf, bottom families of lanes that lie open; the row of each lane; where the rows end
+ * aimed                 has the lane of the seed been brought into sight
  * focus                 event and lane (-1: its head) that the keyboard is at
  * draw, drawMap, say    draw the window or the strip anew; tell the reader
  * @param {any} model @param {AbortSignal} signal
@@ -24,7 +26,7 @@ export function stateOf(model, signal) {
     still: globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false,
     levels: null, other: null, all: units(meta.folds, n, open), sums: tallies(tape, null),
     u0: 0, u1: 1, grouped: 1, wide: 900, left: 264, head: 100, box: 26, tallest: 440, printing: false, cols: [], lanes: [], marks: [], dated: [], strips: [], veils: [],
-    findings: [], focus: { e: 0, lane: -1 }, query: "", hits: [], hit: -1, timer: null, drag: null,
+    spread: new Set(), bottom: 0, aimed: false, findings: [], focus: { e: 0, lane: -1 }, query: "", hits: [], hit: -1, timer: null, drag: null,
     get: (/** @type {string} */ name) => model.get(name),
     set(/** @type {Record<string, any>} */ values) {
       for (const [name, value] of Object.entries(values)) model.set(name, value);

@@ -37,7 +37,7 @@ function cellsOfMany(v, col) {
     lanes.add(ranges[touches.range[t]][0]);
   }
   const some = (/** @type {number} */ k, /** @type {string} */ one) => (k ? [count(k, one)] : []);
-  const adjoint = v.levels ? [...lanes].map((k) => `${v.meta.lanes[k].names[0]?.[0] ?? v.meta.lanes[k].id} ${stretchText(v, v.levels, v.lanes[k], col)}`) : [];
+  const adjoint = v.levels ? [...lanes].map((k) => `${v.meta.lanes[k].names[0]?.[0] ?? v.meta.lanes[k].id} ${stretchText(v, v.levels, { ...v.meta.lanes[k], k }, col)}`) : [];
   return [some(seen[0], "read"), [...some(seen[1], "write"), ...some(seen[2], "accumulation")], some(kept, "range"), adjoint];
 }
 

@@ -4,6 +4,7 @@
 import { arrange, composed } from "./compose.js";
 import { measured } from "./dock.js";
 import { h } from "./elements.js";
+import { showSeed } from "./families.js";
 import { diagnoseShort, findingsOf } from "./findings.js";
 import { heatWidget } from "./heat.js";
 import { listenToPicture } from "./keys.js";
@@ -53,6 +54,7 @@ function draw(v) {
   paint(v);
   moveCursor(v);
   paintFrame(v);
+  showSeed(v);
   if (v.tableBox.hasAttribute("open")) fillTable(v);
 }
 
@@ -64,6 +66,7 @@ function takeLevels(v) {
   v.sums = tallies(v.tape, v.levels);
   v.seedText.textContent = lm?.seed ? `seed  ${lm.seed}` : v.levels ? "" : "no adjoint yet";
   v.seedText.title = lm?.seed ?? "";
+  v.scale = lm?.scale;
   drawScale(v);
   arrange(v);
   paintMap(v);

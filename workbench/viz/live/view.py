@@ -47,9 +47,9 @@ PATIENCE = 0.05  # seconds that an answer waits for the lock
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
 SCRIPTS = (  # a file imports from those before it
-    "elements.js", "heat.js", "lanes.js", "envelope.js", "strips.js", "ask.js", "state.js", "window.js", "words.js",
-    "search.js", "page.js", "heads.js", "compose.js", "dock.js", "paint.js", "overview.js", "findings.js", "table.js",
-    "keys.js", "section.js", "heat_panel.js", "ledger_panel.js", "turns.js", "scope_panel.js", "panels.js",
+    "elements.js", "heat.js", "lanes.js", "envelope.js", "strips.js", "ask.js", "state.js", "window.js", "families.js",
+    "words.js", "search.js", "page.js", "heads.js", "compose.js", "dock.js", "paint.js", "overview.js", "findings.js",
+    "table.js", "keys.js", "section.js", "heat_panel.js", "ledger_panel.js", "turns.js", "scope_panel.js", "panels.js",
     "legend.js", "view.js",
 )  # fmt: skip
 

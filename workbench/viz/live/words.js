@@ -2,10 +2,11 @@
 // What the page says: a column, a lane, an access, an adjoint in words.
 import { count, short } from "./elements.js";
 import { envelopes, envelopeText, valuesIn, valueText } from "./envelope.js";
+import { describeFamily } from "./families.js";
 import { levelOfLane, lower } from "./lanes.js";
 
 /** A column, or a lane in it, in words. @param {any} v @param {any} col @param {any} lane */
-export const describe = (v, col, lane) => (lane ? describeLane(v, col, lane) : describeColumn(v, col));
+export const describe = (v, col, lane) => (lane?.members ? describeFamily(v, col, lane) : lane ? describeLane(v, col, lane) : describeColumn(v, col));
 
 /** @param {any} v @param {any} col */
 function describeColumn(v, col) {
@@ -88,6 +89,7 @@ export function touchText(v, t) {
 
 /** @param {any} lane */
 export function laneText(lane) {
+  if (lane.members) return `${lane.name}\n${lane.note}`;
   const parts = lane.track.names.map((/** @type {any} */ x) => `${x[0]}: bytes [${x[1]}:${x[2]}) of ${lane.track.nbytes}${x[3] ? ", strided" : ""}`);
   return [...parts.slice(0, 12), lane.track.text].filter(Boolean).join("\n");
 }

@@ -1,0 +1,172 @@
+// @ts-check
+// Lanes of one list or one kind under one name: workbench/viz/data/families.py. Shut, a family is one row with the
+// envelope of its members, never one memory; open, its members follow it. Moves what the columns place on the lanes.
+import { count, fit, put } from "./elements.js";
+import { envelopes, envelopeText, stretches, stripMarks, together, valueMarks, valuesIn, valueText } from "./envelope.js";
+import { lower } from "./lanes.js";
+import { RIGHT, xOf } from "./window.js";
+
+const TRACK = 15, SHUT_ROW = 62, OPEN_ROW = 30;
+
+/** The rows of the picture: lanes and families, from top to bottom. @param {any} v */
+export function placeRows(v) {
+  const { lanes, families } = v.meta, of = new Map();
+  families.forEach((/** @type {any} */ family, /** @type {number} */ f) => family[2].forEach((/** @type {number} */ k) => of.set(k, f)));
+  v.lanes = [];
+  v.shift ??= new Float64Array(lanes.length); // how far each lane lies below where its columns say
+  v.rowOf = new Int32Array(lanes.length);
+  let top = 0;
+  const add = (/** @type {number} */ k) => {
+    const track = lanes[k], by = (v.shift[k] = top - track.top);
+    v.rowOf[k] = v.lanes.length;
+    v.lanes.push({ ...track, k, track, top, value: track.value + by, adjoint: track.adjoint + by });
+    top += track.height;
+  };
+  const seen = new Set();
+  lanes.forEach((/** @type {any} */ _, /** @type {number} */ k) => {
+    const f = of.get(k);
+    if (f === undefined) { add(k); return; }
+    if (seen.has(f)) return;
+    seen.add(f);
+    const [name, note, members] = families[f], open = v.spread.has(f), height = open ? OPEN_ROW : SHUT_ROW;
+    const row = { k: lanes.length + f, family: f, members, open, name, note, top, height, value: top + 10, adjoint: top + 35, tall: TRACK, pieces: 1 };
+    for (const m of members) {
+      v.rowOf[m] = v.lanes.length;
+      v.shift[m] = row.adjoint + (TRACK - lanes[m].tall) / 2 - lanes[m].adjoint; // where arrows go
+    }
+    v.lanes.push(row);
+    top += height;
+    if (open) members.forEach(add);
+  });
+  v.bottom = top;
+  move(v, v.tape, [[v.tape.blocks.y, v.tape.blocks.lane], [v.tape.spots.y, v.meta.ranges.map((/** @type {any} */ r) => r[0])]]);
+  for (const side of [v.levels, v.other]) if (side) {
+    const { bars, absent, meets, arrows } = side;
+    move(v, side, [[bars.y, bars.lane], [absent.y, absent.lane], [meets.y, meets.lane], [arrows.y0, arrows.from], [arrows.y1, arrows.to]]);
+  }
+}
+
+/** Move what lies on the lanes to where they are now. @param {any} v @param {any} held @param {[Float32Array, ArrayLike<number>][]} tables */
+function move(v, held, tables) {
+  const was = held.shift ?? new Float64Array(v.shift.length), by = v.shift.map((/** @type {number} */ to, /** @type {number} */ k) => to - was[k]);
+  held.shift = v.shift.slice();
+  if (by.some((/** @type {number} */ d) => d)) for (const [y, lane] of tables) for (let k = 0; k < y.length; k++) y[k] += by[lane[k]];
+}
+
+/** Open or shut a family. @param {any} v @param {number} f */
+export function toggleFamily(v, f) {
+  if (!v.spread.delete(f)) v.spread.add(f);
+  placeRows(v);
+  v.drawMap();
+  v.draw();
+  v.say(`${v.meta.families[f][0]} ${v.spread.has(f) ? "unfolded" : "folded"}`);
+}
+
+/** Bring a lane into sight: out of its family, and scrolled to. @param {any} v @param {number} k */
+export function showLane(v, k) {
+  const f = v.meta.families.findIndex((/** @type {any} */ family) => family[2].includes(k));
+  if (f >= 0 && !v.spread.has(f)) toggleFamily(v, f);
+  showRow(v, v.lanes[v.rowOf[k]]);
+}
+
+/** Scroll as little as shows a row. @param {any} v @param {any} row */
+export function showRow(v, row) {
+  const tall = v.plot.clientHeight - v.head;
+  if (row && row.top < v.plot.scrollTop) v.plot.scrollTop = row.top;
+  else if (row && row.top + row.height > v.plot.scrollTop + tall) v.plot.scrollTop = row.top + row.height - tall;
+}
+
+/** At first the lane in which the gradient starts is in sight. @param {any} v */
+export function showSeed(v) {
+  if (v.aimed || !v.levels || !v.plot.clientHeight) return;
+  v.aimed = true;
+  const { e1, state, lane } = v.levels.bars, seeded = e1.findIndex((/** @type {number} */ e, /** @type {number} */ k) => e === v.n && state[k] !== 1);
+  if (seeded >= 0) showRow(v, v.lanes[v.rowOf[lane[seeded]]]);
+}
+
+/** The name of a family: as on a stack of labels. @param {any} v @param {any} row */
+export function composeFamilyName(v, row) {
+  const count = ` ×${row.members.length}`, edge = v.left - 52, y = row.top + (row.open ? 5 : 12);
+  const text = `${row.open ? "−" : "+"} ${fit(row.name, edge - 46 - 7.1 * count.length, 11.5)}${count}`, w = text.length * 7.05 + 18;
+  const hit = v.query && row.name.toLowerCase().includes(v.query) ? " found" : "";
+  for (const by of row.open ? [0] : [6, 3, 0]) put(v, "rect", `chip stack${hit}`, { x: 14 + by, y: y + by, width: w, height: 20, rx: 10, "data-family": row.family });
+  put(v, "text", "mono", { x: 14 + w / 2, y: y + 14, "text-anchor": "middle", "font-size": 11.5 }, text);
+  if (!row.open) put(v, "text", "faint", { x: 16, y: y + 40, "font-size": 10 }, fit(row.note, edge - 10, 9));
+}
+
+/** Per column which accesses any member has: one of each kind. @param {any} v @param {any} row @param {(col: any, seen: number[]) => void} take */
+export function eachAccess(v, row, take) {
+  const { onLane, touchEvent, touches } = v.tape, seen = v.cols.map(() => [0, 0, 0]);
+  for (const m of v.cols.length ? row.members : []) {
+    const end = onLane.start[m + 1];
+    let k = lower(onLane.start[m], end, (n) => touchEvent[onLane.rows[n]], v.cols[0].a), c = 0;
+    for (; k < end; k++) {
+      const e = touchEvent[onLane.rows[k]];
+      while (c < v.cols.length && v.cols[c].b <= e) c++;
+      if (c === v.cols.length) break;
+      seen[c][touches.how[onLane.rows[k]]]++;
+    }
+  }
+  seen.forEach((/** @type {number[]} */ some, /** @type {number} */ c) => { if (some.some(Boolean)) take(v.cols[c], some); });
+}
+
+/** What is drawn of a family: between the columns the moments, inside a column of many events its stretches; as
+ * `edges` of stretches, and where each of them begins and ends. @param {any} v */
+function stretchesInSight(v) {
+  /** @type {{edges: number[], from: number[], to: number[]}} */ const out = { edges: [], from: [], to: [] };
+  const add = (/** @type {number} */ e, /** @type {number} */ from, /** @type {number} */ to) => { out.edges.push(e); out.from.push(from); out.to.push(to); };
+  let x = v.cols.length ? xOf(v, v.cols[0].a - 1) : 0;
+  for (const col of v.cols) {
+    const many = col.b - col.a > 1, left = many ? col.x - col.w / 2 : col.x, right = many ? col.x + col.w / 2 : col.x;
+    add(col.a, x, left);
+    const inner = many ? stretches(col.a, col.b, col.w / 2) : [col.a, col.b], place = (/** @type {number} */ e) => left + ((right - left) * (e - col.a)) / (col.b - col.a);
+    for (let k = 0; k + 1 < inner.length; k++) add(inner[k], place(inner[k]), place(inner[k + 1]));
+    x = right;
+  }
+  const last = v.cols[v.cols.length - 1];
+  if (last) add(last.b, x, last.b < v.n ? v.wide - RIGHT + 8 : xOf(v, v.n));
+  if (last) out.edges.push(last.b);
+  return out;
+}
+
+/** What is known of the values of all members in the same stretches. @param {any} v @param {any} row @param {number[]} edges */
+function valuesOf(v, row, edges) {
+  const [all, ...rest] = row.members.map((/** @type {number} */ m) => valuesIn(v.tape, v.levels, m, v.meta.lanes[m].pieces, edges));
+  for (const { has, since } of rest) for (let k = 0; k < has.length; k++) {
+    all.has[k] |= has[k];
+    if (since[k] > -2) all.since[k] = all.since[k] < -1 ? since[k] : Math.min(all.since[k], since[k]);
+  }
+  return all;
+}
+
+/** The adjoints of all members in the same stretches. @param {any} v @param {any} side @param {any} row @param {number[]} edges */
+const adjointsOf = (v, side, row, edges) => together(row.members.map((/** @type {number} */ m) => envelopes(side, m, v.meta.lanes[m].pieces, edges)));
+
+/** The envelope of a family. @param {any} v @param {any} row */
+export function composeEnvelope(v, row) {
+  const at = stretchesInSight(v), middle = row.adjoint + TRACK / 2, sides = v.other ? [[v.levels, -4, 6, ""], [v.other, 4, 6, " twin"]] : [[v.levels, 0, TRACK, ""]];
+  for (const [look, first, last, tall] of valueMarks(valuesOf(v, row, at.edges), TRACK)) {
+    put(v, "rect", look, { x: at.from[first], y: row.value, width: Math.max(at.to[last - 1] - at.from[first], 1), height: tall });
+  }
+  for (const [side, shift, cap, twin] of v.levels ? sides : []) {
+    for (const [look, first, last, thick] of stripMarks(adjointsOf(v, side, row, at.edges), v.scale, v.meta.drawing.thick)) {
+      const t = Math.min(thick, cap), w = at.to[last - 1] - at.from[first];
+      if (w > 0) put(v, "rect", `${look}${twin}`, { x: at.from[first], y: middle + shift - t / 2, width: w, height: t }).e = at.edges[first];
+    }
+  }
+}
+
+/** A family in a column, in words. @param {any} v @param {any} col @param {any} row */
+export function describeFamily(v, col, row) {
+  const lines = [`${row.name} ×${row.members.length}, ${col.b - col.a === 1 ? v.tape.heading(col.a) : `#${col.a} to #${col.b - 1}`}`];
+  const place = (/** @type {number} */ m) => (m < v.n ? v.tape.heading(m) : "the seed");
+  eachAccess(v, row, (one, seen) => {
+    if (one === col) lines.push([count(seen[0], "read"), count(seen[1], "write"), count(seen[2], "accumulation")].filter((t) => !t.startsWith("0")).join(", "));
+  });
+  for (const [side, what] of v.levels ? [[v.levels, "adjoint"], ...(v.other ? [[v.other, "the other"]] : [])] : []) {
+    const found = adjointsOf(v, side, row, [col.a, col.a, col.b, col.b]), text = (/** @type {number} */ k) => envelopeText(found, k, place);
+    lines.push(col.b - col.a === 1 ? `${what} before: ${text(0)}, after: ${text(2)}` : `${what}: ${text(1)}`);
+  }
+  const ill = valueText(valuesOf(v, row, col.b - col.a === 1 ? [col.b, col.b] : [col.a, col.b]), 0, place);
+  return [...lines, ...(ill ? [ill] : [])].join("\n");
+}
