@@ -6,6 +6,7 @@ import base64
 import re
 import threading
 import zlib
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,6 +16,7 @@ import workbench as wb
 from workbench.arrays import allocation
 from workbench.errors import GradientError
 from workbench.viz.data.seed_runs import Seeds
+from workbench.viz.data.text import text_width
 from workbench.viz.live import jacobian_html
 from workbench.viz.live.seed_panel import SeedPanel
 
@@ -31,6 +33,12 @@ def mix(x: wb.array(dtype=float), k: wb.array(dtype=float), y: wb.array(dtype=fl
 def bend(p: wb.array(dtype=wb.vec2), q: wb.array(dtype=wb.vec2)):
     i = wb.tid()
     q[i] = wb.vec2(p[i][0] * p[i][1], p[i][0] + 3.0 * p[i][1])
+
+
+@wb.kernel
+def double(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    y[i] = 2.0 * x[i]
 
 
 @wb.kernel
@@ -340,30 +348,88 @@ def test_without_a_widget_there_is_a_picture_and_names_are_no_html():
     bundle, _ = tape.seeds(y)._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle and "seeding panel" in bundle["text/plain"]
     html = bundle["text/html"]
-    assert html.count("<img alt=") == 2 and "Jacobian" in html
+    assert html.count("<img alt=") == 3 and "Jacobian" in html
     assert "<script>" not in html and "<i>n</i>" not in html and "<img src=q>" not in html
 
 
 # ---- pictures
 
 
+LIGHT = jacobian_html.THEMES["light"]
+
+
+def ink(name: str) -> tuple[int, ...]:
+    return tuple(bytes.fromhex(LIGHT[name][1:]))
+
+
+def drawn(rows: dict[int, np.ndarray], count: int, width: int, cell: tuple[int, int] = (1, 1)) -> np.ndarray:
+    return jacobian_html.pixels(*jacobian_html.cells(rows, count, width), cell, LIGHT)
+
+
 def test_the_matrix_tells_sign_size_unknown_and_nan_apart():
     known = {0: np.array([0.0, 4.0, -1.0]), 2: np.array([np.nan, 0.0, 0.0])}
-    made, most = jacobian_html.pixels(known, 3, 3)
-    assert most == 4.0
-    assert tuple(made[0, 0])[3] == 0 and tuple(made[0, 1]) == (*jacobian_html.POSITIVE, 255)
-    assert tuple(made[0, 2][:3]) == jacobian_html.NEGATIVE and 0 < made[0, 2][3] < 255
-    assert tuple(made[1, 1]) == jacobian_html.UNKNOWN and tuple(made[2, 0]) == jacobian_html.ILL
+    assert jacobian_html.largest(jacobian_html.cells(known, 3, 3)[0]) == 4.0
+    made = drawn(known, 3, 3)
+    assert tuple(made[0, 0])[3] == 0 and tuple(made[0, 1]) == (*ink("plus"), 255)
+    assert tuple(made[0, 2][:3]) == ink("minus") and 0 < made[0, 2][3] < 255
+    assert tuple(made[1, 1]) == jacobian_html.UNKNOWN and tuple(made[2, 0]) == (*ink("sign"), 255)
+    large = drawn(known, 3, 3, (12, 12))
+    assert tuple(large[6, 30]) == (*ink("cursor"), 255), "a number below 0 has a dash"
+    assert tuple(large[26, 6]) == (*ink("ill"), 255) and tuple(large[24, 0]) == (*ink("sign"), 255)
 
 
 def test_a_large_matrix_keeps_its_largest_number_and_its_nan():
     row = np.zeros(10_000)
     row[7_777] = -3.0
-    made, most = jacobian_html.pixels({4_000: row}, 8_000, 10_000)
-    assert made.shape == (jacobian_html.TALL, jacobian_html.WIDE, 4) and most == 3.0
+    made = drawn({4_000: row}, 8_000, 10_000)
+    assert made.shape == (jacobian_html.TALL, jacobian_html.WIDE, 4)
     assert (made[..., 3] == 255).sum() == 1
     row[10] = np.nan
-    assert (jacobian_html.pixels({4_000: row}, 8_000, 10_000)[0] == jacobian_html.ILL).all(-1).sum() == 1
+    assert (drawn({4_000: row}, 8_000, 10_000) == (*ink("sign"), 255)).all(-1).sum() == 1
+
+
+def test_rows_have_names_and_the_colours_have_numbers(panel):
+    panel.engine.jacobian()
+    text = jacobian_html.matrix(panel.engine, 0)
+    names = re.findall(r'class="wb-rowname"[^>]*>([^<]*)<', text)
+    assert names == [panel.engine.name_of(k) for k in range(panel.engine.count)]
+    most = max(float(np.abs(row).max()) for row in panel.engine.rows.values())
+    ticks = re.findall(r'class="wb-tickmark"[^>]*>([^<]*)<', text)
+    assert ticks[-1] == f"{most:.2g}" and "0" in ticks
+
+
+@pytest.mark.parametrize("count", [3, 12, 64])
+@pytest.mark.parametrize("name", ["x", "a_rather_long_name_of_an_array"])
+def test_labels_of_both_axes_do_not_overlap(count: int, name: str):
+    x = wb.array(np.linspace(-1, 1, count), dtype=float, requires_grad=True, name=name)
+    y = wb.zeros(count, dtype=float, name=f"of_{name}")
+    with wb.Tape() as tape:
+        wb.launch(double, dim=count, inputs=[x], outputs=[y])
+    engine = Seeds(tape, y)
+    engine.jacobian()
+    tops = [
+        float(top) for top in re.findall(r'class="wb-rowname" style="top:([-\d.]+)px', jacobian_html.matrix(engine))
+    ]
+    assert len(tops) > 2 and min(b - a for a, b in pairwise(tops)) >= jacobian_html.LABEL
+    svg = ElementTree.fromstring(jacobian_html.bars(engine, engine.run("ones"), None).partition("</svg>")[0] + "</svg>")
+    boxes = []
+    for node in svg.iter("text"):
+        if node.get("class") == "wb-name":
+            at, wide = float(node.get("x", 0)), text_width(node.text or "", jacobian_html.LABEL, True)
+            half = jacobian_html.LABEL / 2 if node.get("transform") else wide / 2
+            boxes.append((at - half, at + half))
+            deep = float(node.get("y", 0)) + (wide if node.get("transform") else 0)
+            assert deep <= float(svg.get("height", 0)) + 1, "inside the picture"
+    assert len(boxes) > 2 and all(a[1] <= b[0] + 0.5 for a, b in pairwise(boxes)), boxes
+
+
+def test_sliders_say_what_they_stand_for(panel):
+    panel.element.value = 2
+    assert panel.engine.name_of(2) in panel.element_says.value
+    held = panel.engine.start()[panel.input.value].reshape(-1)
+    assert f"[0] = {held[0]:.4g}" in panel.value_says.value
+    panel.value.value = float(held[0]) + 0.5
+    assert f"[0] = {float(held[0]) + 0.5:.4g}" in panel.value_says.value
 
 
 def test_the_image_is_a_png_of_these_pixels():

@@ -1,7 +1,7 @@
 """Jacobian rows as HTML: the matrix so far as an image, one row as bars with what differences say, and as a table.
 
-Colours are drawn over whatever ground the page has (the image has an alpha channel, the bars use the page's own
-variables), so that one picture serves light and dark. Sign is told by colour and, in the bars, by direction.
+Colours are those of `marks`: an image for each theme, of which the page shows one; bars and texts use the page's own
+variables. Sign is told by colour, in the matrix by a dash and in the bars by direction. No two labels overlap.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ..data.marks import COLOURS, LIGHT
+from ..data.marks import DARK, LIGHT, scale_marks
 from ..data.seed_runs import Difference, SeedRun, Seeds
+from ..data.text import fit, text_width
 from ..picture.svg import quoted
 
-POSITIVE, NEGATIVE = (tuple(bytes.fromhex(COLOURS[name].light[1:])) for name in ("plus", "minus"))
 UNKNOWN = (127, 127, 127, 40)
-ILL = (*bytes.fromhex(LIGHT["sign"][1:]), 255)
+THEMES = {"light": LIGHT, "dark": DARK}
+DASH = 8  # pixels of a cell from which a number below 0 has a dash
+LABEL, NAME = 11.0, 13.0  # size of the text of an axis, and the room that a line of it takes
+LONGEST = 110.0  # room for the longest label
 TALL, WIDE = 96, 192  # pixels of the matrix
 BARS = 64
 ROWS = 200  # of a table
@@ -40,8 +43,8 @@ def image(width: int, height: int, rgba: np.ndarray) -> str:
     return "data:image/png;base64," + base64.b64encode(data + chunk(b"IEND", b"")).decode("ascii")
 
 
-def pixels(rows: dict[int, np.ndarray], count: int, width: int) -> tuple[np.ndarray, float]:
-    """The matrix as pixels, each the largest of the numbers it stands for, and the largest of all."""
+def cells(rows: dict[int, np.ndarray], count: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """The matrix as cells, each the largest of the numbers it stands for, and which of its rows are known."""
     tall, wide = min(count, TALL), min(width, WIDE)
     edges = np.unique(np.linspace(0, width, wide + 1).astype(int))
     best = np.zeros((tall, wide))
@@ -54,23 +57,47 @@ def pixels(rows: dict[int, np.ndarray], count: int, width: int) -> tuple[np.ndar
             value = row[lo + int(np.argmax(sizes[lo:hi]))]
             if not abs(value) <= abs(best[at, column]):
                 best[at, column] = value
-    finite = np.abs(best[np.isfinite(best)])
-    most = float(finite.max(initial=0.0))
-    made = np.zeros((tall, wide, 4), np.uint8)
+    return best, known
+
+
+def pixels(best: np.ndarray, known: np.ndarray, cell: tuple[int, int], palette: dict[str, str]) -> np.ndarray:
+    """Cells of so many pixels (down, across), in the colours of a theme: shape (rows, columns, 4), uint8."""
+    most, (down, across) = largest(best), cell
+    made = np.zeros((*best.shape, 4), np.uint8)
     share = np.sqrt(np.clip(np.nan_to_num(np.abs(best)) / (most or 1.0), 0, 1))
-    made[..., :3] = np.where(best[..., None] > 0, POSITIVE, NEGATIVE)
-    made[..., 3] = np.where(best != 0, 40 + 215 * share, 0)
-    made[~np.isfinite(best)] = ILL
+    made[..., :3] = np.where(best[..., None] > 0, _rgb(palette["plus"]), _rgb(palette["minus"]))
+    made[..., 3] = np.where(best != 0, 255 * share, 0)
+    made[~np.isfinite(best)] = (*_rgb(palette["ill"]), 255)
     made[~known] = UNKNOWN
-    return made, most
+    made = made.repeat(down, 0).repeat(across, 1)
+    ill, below = ~np.isfinite(best) & known[:, None], (best < 0) & known[:, None]
+    for row, column in np.argwhere(ill):
+        k = np.arange(max(down, across))
+        y, x = row * down + k * down // len(k), column * across + k * across // len(k)
+        made[y, x] = made[y, (2 * column + 1) * across - 1 - x] = (*_rgb(palette["sign"]), 255)
+    if min(down, across) >= DASH:
+        for row, column in np.argwhere(below):
+            x = column * across
+            made[row * down + down // 2, x + 3 * across // 10 : x + 7 * across // 10] = (*_rgb(palette["cursor"]), 255)
+    return made
+
+
+def _rgb(colour: str) -> tuple[int, ...]:
+    return tuple(bytes.fromhex(colour[1:]))
+
+
+def largest(values: np.ndarray) -> float:
+    """The largest finite size, 0 if there is none."""
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
 
 
 def matrix(seeds: Seeds, current: int | None = None) -> str:
     """The Jacobian so far."""
     count, width = seeds.count, seeds.width
-    made, most = pixels(seeds.rows, count, width)
-    tall, wide = made.shape[:2]
-    high, broad = max(2, min(20, 280 // tall)) * tall, max(3, min(28, 620 // wide)) * wide
+    best, known = cells(seeds.rows, count, width)
+    (tall, wide), most = best.shape, largest(best)
+    down, across = max(2, min(20, 280 // tall)), max(3, min(28, 620 // wide))
+    high, broad = down * tall, across * wide
     alt = (
         f"Jacobian of {seeds.output} by {', '.join(seeds.inputs)}: {len(seeds.rows)} of {count} rows,"
         f" {width} columns, largest entry {most:.3g}"
@@ -82,13 +109,45 @@ def matrix(seeds: Seeds, current: int | None = None) -> str:
     if current is not None:
         top, one = current * tall // count * high / tall, high / tall
         mark = f'<i class="wb-row" style="top:{top:.1f}px;height:{one:.1f}px"></i>'
+    images = "".join(
+        f'<img alt="{quoted(alt)}" class="wb-{theme}" width="{broad}" height="{high}"'
+        f' src="{image(broad, high, pixels(best, known, (down, across), palette))}">'
+        for theme, palette in THEMES.items()
+    )
+    names, room = _row_labels(seeds, high)
+    finite = best[np.isfinite(best)]
+    signs = (-most if (finite < 0).any() else 0.0, most if (finite > 0).any() else 0.0)
     return (
-        f'<div class="wb-matrix"><div class="wb-columns" style="width:{broad}px" aria-hidden="true">{columns}</div>'
-        f'<div class="wb-frame" style="width:{broad}px;height:{high}px"><img alt="{quoted(alt)}"'
-        f' src="{image(wide, tall, made)}" width="{broad}" height="{high}">{mark}</div>'
-        f'<div class="wb-caption">{len(seeds.rows)} of {count} rows · largest {most:.3g} ·'
-        f' <b class="wb-plus">■</b> positive <b class="wb-minus">■</b> negative'
-        f' <b class="wb-unknown">■</b> not yet</div></div>'
+        f'<div class="wb-matrix" style="padding-left:{room + 8:.0f}px">'
+        f'<div class="wb-columns" style="width:{broad}px" aria-hidden="true">{columns}</div>'
+        f'<div class="wb-frame" style="width:{broad}px;height:{high}px">{names}{images}{mark}</div>'
+        f"{colour_bar(*signs) if most else ''}"
+        f'<div class="wb-caption">{len(seeds.rows)} of {count} rows · <b class="wb-unknown">■</b> not yet</div></div>'
+    )
+
+
+def _row_labels(seeds: Seeds, high: int) -> tuple[str, float]:
+    """The names of the rows beside the matrix, as many as there is room for, and the width that they need."""
+    count = seeds.count
+    every = max(math.ceil(count * NAME / high), 1)
+    texts = {k: fit(seeds.name_of(k), LONGEST, LABEL, True) for k in range(0, count, every)}
+    labels = "".join(
+        f'<span class="wb-rowname" style="top:{(k + 0.5) * high / count - NAME / 2:.1f}px" aria-hidden="true"'
+        f' title="{quoted(seeds.name_of(k))}">{quoted(text)}</span>'
+        for k, text in texts.items()
+    )
+    return labels, max(text_width(text, LABEL, True) for text in texts.values())
+
+
+def colour_bar(least: float, most: float) -> str:
+    """What the colours between two numbers mean, as `colourBar` of heat.js."""
+    marks = scale_marks(least, most)
+    inks = ["var(--wb-minus)"] * (least < 0) + ["var(--wb-blank)"] + ["var(--wb-plus)"] * (most > 0 or least >= 0)
+    ticks = "".join(f'<span class="wb-tickmark" style="left:{100 * at:g}%">{v:.2g}</span>' for at, v in marks)
+    said = quoted("colours: " + ", ".join(f"{v:.2g}" for _, v in marks))
+    return (
+        f'<div class="wb-colours" role="img" aria-label="{said}"><span class="wb-ramp"'
+        f' style="background:linear-gradient(to right,{",".join(inks)})"></span>{ticks}</div>'
     )
 
 
@@ -121,15 +180,29 @@ def bars(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, other: SeedRun
             at = y(float(measured[k]))
             parts.append(f'<path class="wb-tick" d="M{left + step * 0.02:.1f} {at:.1f}h{step * 0.96:.1f}"><title>'
                          f"differences: {measured[k]:.6g}</title></path>")  # fmt: skip
-        if step >= 26:
-            name = quoted(seeds.column_name(k))
-            parts.append(f'<text class="wb-name" x="{left + step / 2:.1f}" y="{2 * half + 27:.1f}">{name}</text>')
+    names, room = _bar_names([seeds.column_name(k) for k in shown], step, 2 * half + 16)
     alt = quoted(f"gradient of {run.label}: {len(row)} components, largest {np.nanmax(np.abs(row), initial=0.0):.3g}")
     less = f'<div class="wb-caption">the {len(shown)} largest of {len(row)}</div>' if len(shown) < len(row) else ""
     return (
-        f'<svg class="wb-bars" role="img" aria-label="{alt}" width="{wide:.0f}" height="{2 * half + 34:.0f}">'
-        f"{''.join(parts)}</svg>{less}"
+        f'<svg class="wb-bars" role="img" aria-label="{alt}" width="{wide:.0f}" height="{2 * half + 20 + room:.0f}">'
+        f"{''.join(parts)}{names}</svg>{less}"
     )
+
+
+def _bar_names(names: Sequence[str], step: float, y: float) -> tuple[str, float]:
+    """The names below the bars and the height that they need: upright where they are wide, and only as many as fit."""
+    wide = max(text_width(name, LABEL, True) for name in names)
+    if wide + 6 <= step:
+        return "".join(_bar_name(name, 54 + (n + 0.5) * step, y + 10) for n, name in enumerate(names)), NAME
+    every, room = math.ceil(NAME / step), min(wide, LONGEST)
+    texts = [fit(name, room, LABEL, True) for name in names]
+    some = range(0, len(names), every)
+    return "".join(_bar_name(texts[n], 54 + (n + 0.5) * step + 4, y, True) for n in some), room + 4
+
+
+def _bar_name(name: str, x: float, y: float, turned: bool = False) -> str:
+    turn = f' transform="rotate(-90 {x:.1f} {y:.1f})" style="text-anchor:end"' if turned else ""
+    return f'<text class="wb-name" x="{x:.1f}" y="{y:.1f}"{turn}>{quoted(name)}</text>'
 
 
 def _chosen(row: np.ndarray, other: np.ndarray | None) -> list[int]:

@@ -104,6 +104,7 @@ class SeedPanel(Saved, widgets.VBox):
         self.value = widgets.FloatSlider(0.0, description="value", continuous_update=False, readout_format=".4g")
         self.reset = button(description="Reset inputs")
         self.status, self.title = widgets.HTML(), widgets.HTML()
+        self.element_says, self.value_says = widgets.HTML(), widgets.HTML()
         self.matrix, self.row, self.picture = widgets.HTML(), widgets.HTML(), widgets.HTML()
 
     def _arranged(self) -> list[widgets.Widget]:
@@ -113,13 +114,13 @@ class SeedPanel(Saved, widgets.VBox):
             )
 
         self._number_line = line(self.number)
-        left = widgets.VBox([self.picker, self.element, self._number_line])
+        left = widgets.VBox([self.picker, line(self.element, self.element_says), self._number_line])
         return [
             self.title,
             line(self.output, self.kind),
             left,
             line(self.next, self.fill, self.stop, self.progress, self.pin, self.unpin, self.measure),
-            line(self.input, self.component, self.value, self.reset),
+            line(self.input, self.component, self.value, self.value_says, self.reset),
             self.status,
             line(self.matrix, self.row, align="flex-start"),
             self.picture,
@@ -259,6 +260,16 @@ class SeedPanel(Saved, widgets.VBox):
             return
         reach = max(1.0, 2 * abs(v))
         self._set(self.value, min=v - reach, max=v + reach, value=v, step=reach / 100, disabled=False)
+        self._say_value()
+
+    def _say_value(self) -> None:
+        """What the slider of an input stands for: the component and its value."""
+        said = ""
+        if not self.value.disabled:
+            held = self.engine.start()[str(self.input.value)]
+            index = ", ".join(map(str, np.unravel_index(self.component.value, held.shape)))
+            said = f"{self.input.value}[{index}] = {held.reshape(-1)[self.component.value]:.4g}"
+        self.value_says.value = _meant(said)
 
     def _what_if(self) -> None:
         self.engine.set(str(self.input.value), self.component.value, self.value.value)
@@ -334,7 +345,11 @@ class SeedPanel(Saved, widgets.VBox):
             return
         self.progress.value = len(engine.rows)
         self._number_line.layout.display = None if run.kind == "random" else "none"
-        self.picker.show(engine.output, read_values(engine.at(engine.y)).reshape(engine.shape))
+        values = read_values(engine.at(engine.y)).reshape(engine.shape)
+        self.picker.show(engine.output, values)
+        k = self.element.value
+        self.element_says.value = _meant(f"{engine.name_of(k)} = {values.reshape(-1)[k]:.4g}" if values.size else "")
+        self._say_value()
         self.title.value = self._heading(run)
         self.matrix.value = _card("Jacobian", jacobian_html.matrix(engine, run.element))
         difference = self._difference()
@@ -420,6 +435,11 @@ def _images(trace: Trace) -> str:
 
 def _card(title: str, content: str) -> str:
     return f'<div class="wb-card"><h4>{quoted(title)}</h4>{content}</div>'
+
+
+def _meant(text: str) -> str:
+    """What a slider stands for."""
+    return f'<span class="wb-meant">{quoted(text)}</span>'
 
 
 def _reason(error: Exception) -> str:
