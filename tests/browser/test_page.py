@@ -468,9 +468,9 @@ def test_search_finds_launches_and_memory_and_goes_there(show):
 
 def test_findings_lead_to_their_place(show):
     page = show("springs")
-    page.says(".wb-findings summary", "finding")
-    assert page.count("[data-finding]") > 0
-    page.page.locator(".wb-findings summary").click()
+    page.says(".wb-found", "positions, state[0] share memory, which is written in #1 integrate, line")
+    assert page.count(".wb-lanes [data-finding]") > 0
+    page.get_by_role("button", name="all 2 findings").click()
     page.page.locator(".wb-finding button").first.click()
     assert page.cursor() == "reverse 4/5"
     assert page.page.locator(".event.current").get_attribute("data-a") == "1"

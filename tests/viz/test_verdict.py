@@ -40,7 +40,7 @@ def test_the_first_finding_names_launch_line_and_arrays(name):
         assert words in first.title, first.title
     if bug.thread is not None:
         assert first.thread == (bug.thread,) and f"thread {bug.thread}" in first.title
-    assert any(line == bug.statement for _, line in first.places), (bug.statement, first.places)
+    assert first.place["line"] == bug.statement, first.place
     assert first.lanes
 
 

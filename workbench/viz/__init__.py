@@ -41,14 +41,14 @@ def seeds(tape: Tape, y: array) -> Any:
     return SeedPanel(tape, y)
 
 
-def explore(tape: Tape, wrong: Wrong | None = None) -> Any:
+def explore(tape: Tape, wrong: Wrong | None = None, against: Any = None) -> Any:
     """The live tape view; `wrong`: of a pass that is wrong on purpose."""
     from .live.view import View
 
     return View(tape, wrong)
 
 
-def to_html(tape: Tape, path: Any, **choices: Any) -> Any:
+def to_html(tape: Tape, path: Any, against: Any = None, **choices: Any) -> Any:
     """The live view as one file."""
     from .live.offline import to_html
 

@@ -17,6 +17,7 @@ from ...diagnose import Finding, diagnose
 from ...diagnose.against import against as compared
 from ...diagnose.ends import glance
 from ...diagnose.walk_record import accesses
+from ...errors import Where
 from ...kernels import ir
 from ...tapes.naming import name_of
 from ...tapes.tape import Tape
@@ -29,6 +30,10 @@ PATIENT = 10_000  # the same for the live view and its pages
 NO_PROBLEM = "no problem found"
 SIGNS = {"error": "✕", "warning": "▲", "info": "•"}
 ORDINARY = ("overwritten-kept", "unread", "unsettled", "sum-not-mean", "detached")  # infos that most programs have
+ADJOINTS = (  # findings about the reverse pass
+    "died", "adjoint-not-finite", "growing", "custom-rule", "cut", "saturated", "kink", "cancel", "detached",
+    "not-on-path",
+)  # fmt: skip
 SHOWN = 4  # lines of a static strip
 
 
@@ -36,7 +41,7 @@ SHOWN = 4  # lines of a static strip
 class Said:
     """One finding. `position` of its launch, -1 for none; `thread` or None; `lanes`: ids of the memory it is about.
 
-    places   (file, line) of the statements to open the microscope at, the best first.
+    place    the statement to open the microscope at, `phase` the way it is read there: forward or reverse.
     known    False where the launch used numbers that were overwritten and not kept.
     """
 
@@ -51,7 +56,8 @@ class Said:
     thread: tuple[int, ...] | None
     arrays: tuple[str, ...]
     lanes: tuple[str, ...]
-    places: tuple[tuple[str, int], ...]
+    place: dict[str, Any] | None
+    phase: str
     known: bool = True
 
     @property
@@ -97,6 +103,9 @@ class Verdict:
                 "calm": self.calm}  # fmt: skip
 
 
+NOTHING = Verdict(())
+
+
 def verdict(tape: Tape, against: Tape | None = None, limit: int | None = None) -> Verdict:
     """What is wrong with a tape, or where it parts from another one. Never raises: the note says what went wrong.
 
@@ -138,7 +147,8 @@ def _said(tape: Tape, f: Finding, moments: Moments | None) -> Said:
         f.slug, f.severity, clean(f.headline), clean(f.sentence), clean(f.fix),
         clean(f"{f.where}: {f.where.text.strip()}") if f.where is not None else "", f.more, n,
         (f.thread,) if isinstance(f.thread, int) else f.thread, tuple(map(clean, f.arrays)), tuple(lanes),
-        tuple(_places(tape, n, f)), known,
+        _place(tape, n, f),
+        "reverse" if f.slug in ADJOINTS else "forward", known,
     )  # fmt: skip
 
 
@@ -148,24 +158,29 @@ def position_of(launch: str) -> int:
     return int(found[1]) if found else -1
 
 
-def _places(tape: Tape, n: int, f: Finding) -> Iterator[tuple[str, int]]:
+def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
     """Where in its kernel a finding is: its own statement, else one that writes, or reads, what it is about."""
-    for where in (f.inside, f.where):
-        if where is not None:
-            yield where.file, where.line
     event = tape.events[n] if 0 <= n < len(tape.events) else None
     if event is None or event.command is None:
-        return
+        return None
     program = event.command.program
+    stmts = [s for s in ir.walk(program.function.body) if s.where is not None]
+    lines = {(w.file, w.line) for s in stmts for w in _calls(s.where)}
+    for where in (f.inside, f.where):
+        if where is not None and (where.file, where.line) in lines:
+            return {"file": where.file, "line": where.line}
     pairs = zip(program.leaves, event.command.places, strict=True)
     about = {leaf.name for leaf, a in pairs if isinstance(a, array) and name_of(tape, a, leaf.name) in f.arrays}
-    stmts = [s for s in ir.walk(program.function.body) if s.where is not None and s.args]
-    for writes in (True, False):
-        for s in stmts:
-            touches = (s.row.writes or not writes) and any(ir.root(a).name in about for a in s.args[:1] if _is_array(a))
-            if touches and s.where is not None:
-                yield s.where.file, s.where.line
-                break
+    touching = [s for s in stmts if s.args and _is_array(s.args[0]) and ir.root(s.args[0]).name in about]
+    first = next((s.where for s in (*(s for s in touching if s.row.writes), *touching)), None)
+    return None if first is None else {"file": first.file, "line": first.line}
+
+
+def _calls(where: Where | None) -> Iterator[Where]:
+    """A place, and where it was called from."""
+    while where is not None:
+        yield where
+        where = where.caller
 
 
 def _is_array(value: ir.Value) -> bool:

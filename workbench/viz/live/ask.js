@@ -6,17 +6,17 @@
 export function asker(model, uid, say) {
   let asked = 0;
   const waiting = new Map();
-  const ask = (/** @type {string} */ what, /** @type {any} */ more = {}) => new Promise((done, fail) => {
+  const ask = (/** @type {string} */ what, /** @type {any} */ more = {}, /** @type {(busy: string) => void} */ wait = say) => new Promise((done, fail) => {
     const content = { id: `${uid}-${++asked}`, ask: what, ...more };
-    waiting.set(content.id, { done, fail, content, tries: 0 });
+    waiting.set(content.id, { done, fail, wait, content, tries: 0 });
     model.send(content);
   });
   const heard = (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => {
     const one = waiting.get(message?.id);
     if (!one) return;
     if (message.busy) {
-      say(`${message.busy} …`);
-      if (one.tries++ < 600) setTimeout(() => model.send(one.content), 400);
+      one.wait(`${message.busy} …`);
+      setTimeout(() => model.send(one.content), one.tries++ < 100 ? 400 : 2000);
       return;
     }
     waiting.delete(message.id);
@@ -26,8 +26,9 @@ export function asker(model, uid, say) {
   model.on("msg:custom", heard);
 
   /** While one question is on its way, only the newest of the others waits.
-   * @param {string} what @param {() => any} wanted @param {(answer: any, asked: any) => void} take @param {(error: string) => void} refuse */
-  function keen(what, wanted, take, refuse) {
+   * @param {string} what @param {() => any} wanted @param {(answer: any, asked: any) => void} take @param {(error: string) => void} refuse
+   * @param {(busy: string) => void} [wait] */
+  function keen(what, wanted, take, refuse, wait = say) {
     let running = false, again = false;
     return async function go() {
       if (running) { again = true; return; }
@@ -37,7 +38,7 @@ export function asker(model, uid, say) {
         const more = wanted();
         if (!more) break;
         try {
-          take(await ask(what, more), more);
+          take(await ask(what, more, wait), more);
           say("");
         } catch (error) {
           refuse(/** @type {Error} */ (error).message);

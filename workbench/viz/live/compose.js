@@ -52,6 +52,7 @@ function composeLane(v, lane) {
   composeNames(v, lane);
   composeTracks(v, lane);
   composeBlocks(v, lane);
+  composeMarked(v, lane);
   if (v.levels) composeBars(v, lane, v.levels, v.other ? -4 : 0, "");
   if (v.other) composeBars(v, lane, v.other, 4, " twin");
   composeStrips(v, lane);
@@ -75,6 +76,13 @@ function composeFamily(v, row) {
 /** @param {any} v @param {any} row */
 function composeAccesses(v, row) {
   if (!row.open) eachAccess(v, row, (col, seen) => composeSigns(v, row, col, seen));
+}
+
+/** The band that the shown finding is about: values from its launch on, or adjoints up to it. @param {any} v @param {any} lane */
+function composeMarked(v, lane) {
+  if (!v.marked?.lanes.has(lane.k)) return;
+  const { from, reverse } = v.marked, x = xOf(v, reverse ? -1 : from), end = xOf(v, reverse ? from : v.n), y = reverse ? lane.adjoint : lane.value;
+  if (end > x) put(v, "rect", "marked", { x, y: y - 3, width: end - x, height: lane.tall + 6, rx: 4 });
 }
 
 /** The names of a lane, and the note below them. @param {any} v @param {any} lane */

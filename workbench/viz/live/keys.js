@@ -1,7 +1,6 @@
 // @ts-check
 // Mouse and keys on the picture: what is under the pointer, what a key does, what is chosen.
 import { showRow, toggleFamily } from "./families.js";
-import { showFinding } from "./findings.js";
 import { unitOf } from "./lanes.js";
 import { look, pitch, play, step, toggle, zoom } from "./window.js";
 import { describe, laneText } from "./words.js";
@@ -51,7 +50,7 @@ function released(v, event) {
   const data = /** @type {any} */ (fold ?? mark ?? behind)?.dataset;
   if (data?.fold) toggle(v, Number(data.fold));
   else if (data?.family) toggleFamily(v, Number(data.family));
-  else if (data?.finding) showFinding(v, Number(data.finding));
+  else if (data?.finding) v.showFinding(Number(data.finding));
   else if (target.dataset?.lane) pickLane(v, Number(target.dataset.lane), target.dataset.name);
   else if (at.col) choose(v, at.col, at.lane);
   else if (at.lane?.members) toggleFamily(v, at.lane.family);

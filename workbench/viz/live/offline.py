@@ -100,7 +100,7 @@ class _Page:
         self.chosen: dict[int, list[int]] = {}
         with memory.LOCK:
             view.answer({"ask": "levels"})
-            self.keep("findings", {"ask": "findings"})
+            self.findings()
             self.moments = [self.changes(k) for k in range(len(view.arrays))]
             for k in self.by_size():
                 self.heats(k)
@@ -120,6 +120,17 @@ class _Page:
                 raise
             return
         self.answers[key] = {"ok": found, "buffers": [self.store(blob) for blob in blobs]}
+
+    def findings(self) -> None:
+        """What is wrong, and the microscopes that it leads to. Nothing can be run again here."""
+        self.keep("findings", {"ask": "findings"})
+        found = self.answers.get("findings", {"ok": {"rows": []}})["ok"]
+        found["again"] = found["partial"] = False
+        for row in found["rows"][:THREADS]:
+            n = row["position"]
+            if n >= 0 and self.tape.events[n].command is not None:
+                at = row["thread"] or tuple(0 for _ in self.tape.events[n].command.plan.form.dims)
+                self.microscope(n, at)
 
     def store(self, blob: bytes) -> list[int]:
         at = [self.size, len(blob)]

@@ -14,6 +14,7 @@ from ...derivatives.pitfalls import Wrong
 from ..data.gather import Levels, with_levels
 from ..data.shorten import shortened
 from ..data.trace import Trace
+from ..data.verdict import Verdict
 from ..picture.figure import TapeFigure
 
 SIZE = 280_000  # bytes that a still picture adds to a notebook
@@ -60,8 +61,11 @@ class Saved:
             self._shown.update(self._still_output(), raw=True)
 
 
-def still_of(trace: Trace, found: Levels | None, wrong: Wrong | None = None) -> tuple[str, str]:
-    """Text and HTML of a tape whose structure and levels are known: nothing of the tape is looked at again."""
+def still_of(
+    trace: Trace, found: Levels | None, wrong: Wrong | None = None, verdict: Verdict | None = None
+) -> tuple[str, str]:
+    """Text and HTML of a tape whose structure, levels and findings are known: nothing of it is looked at again."""
     whole = trace if found is None else with_levels(trace, found)
     whole = whole if wrong is None else replace(whole, title=wrong.title, wrong=True)
-    return TapeFigure(shortened(whole, ENDS) if len(whole.events) > EVENTS else whole).within(SIZE)
+    shown = shortened(whole, ENDS) if len(whole.events) > EVENTS else whole
+    return TapeFigure(shown, verdict=verdict).within(SIZE)

@@ -15,6 +15,7 @@ const OPEN = 60; // events up to which every fold is open at first
  * spread, rowOf, bottom families of lanes that lie open; the row of each lane; where the rows end
  * aimed                 has the lane of the seed been brought into sight
  * focus                 event and lane (-1: its head) that the keyboard is at
+ * findings, marked      what was found; of the finding that is shown: `{lanes, from, reverse}`
  * draw, drawMap, say    draw the window or the strip anew; tell the reader
  * @param {any} model @param {AbortSignal} signal
  */
@@ -26,7 +27,7 @@ export function stateOf(model, signal) {
     still: globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false,
     levels: null, other: null, all: units(meta.folds, n, open), sums: tallies(tape, null),
     u0: 0, u1: 1, grouped: 1, wide: 900, left: 264, head: 100, box: 26, tallest: 440, printing: false, cols: [], lanes: [], marks: [], dated: [], strips: [], veils: [],
-    spread: new Set(), bottom: 0, aimed: false, findings: [], focus: { e: 0, lane: -1 }, query: "", hits: [], hit: -1, timer: null, drag: null,
+    spread: new Set(), bottom: 0, aimed: false, findings: [], marked: null, focus: { e: 0, lane: -1 }, query: "", hits: [], hit: -1, timer: null, drag: null,
     get: (/** @type {string} */ name) => model.get(name),
     set(/** @type {Record<string, any>} */ values) {
       for (const [name, value] of Object.entries(values)) model.set(name, value);

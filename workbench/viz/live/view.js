@@ -5,7 +5,6 @@ import { arrange, composed } from "./compose.js";
 import { measured } from "./dock.js";
 import { h } from "./elements.js";
 import { showSeed } from "./families.js";
-import { diagnoseShort, findingsOf } from "./findings.js";
 import { heatWidget } from "./heat.js";
 import { listenToPicture } from "./keys.js";
 import { decodeLevels, tallies, unitOf } from "./lanes.js";
@@ -16,6 +15,7 @@ import { moveCursor, paint } from "./paint.js";
 import { panelsOf } from "./panels.js";
 import { stateOf } from "./state.js";
 import { fillTable, tableOf } from "./table.js";
+import { fillVerdict, lookForFindings, verdictOf } from "./verdict.js";
 import { look } from "./window.js";
 
 /** @param {any} model @param {HTMLElement} el @param {AbortSignal} signal */
@@ -25,9 +25,10 @@ export function explorer(model, el, signal) {
   v.drawMap = () => paintMap(v);
   v.rootEl = pageOf(v);
   el.append(v.rootEl);
+  v.rootEl.prepend(verdictOf(v));
   v.panels = panelsOf(v);
   v.stage.append(v.panels.element);
-  v.rootEl.append(findingsOf(v), tableOf(v));
+  v.rootEl.append(tableOf(v));
   drawLegend(v);
   listenToPicture(v);
   listenToMap(v);
@@ -44,7 +45,7 @@ export function explorer(model, el, signal) {
   v.panels.threadChanged();
   v.set({ ready: true });
   if (!v.levels && v.n) v.ask("levels").catch((/** @type {Error} */ error) => v.say(error.message));
-  diagnoseShort(v);
+  lookForFindings(v);
 }
 
 /** @param {any} v */
@@ -71,6 +72,7 @@ function takeLevels(v) {
   arrange(v);
   paintMap(v);
   v.draw();
+  fillVerdict(v);
   v.panels.renew();
 }
 

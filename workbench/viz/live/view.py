@@ -26,7 +26,6 @@ from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.workspace import Workspace, add_seed
 from ...device import xp
-from ...diagnose import diagnose
 from ...errors import GradientError
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
@@ -37,7 +36,9 @@ from ..data.marks import DARK, LIGHT
 from ..data.snapshot import Moments, frame_of, full_shape, is_viewable, picture, reduced
 from ..data.text import clean, clean_lines, json_number
 from ..data.trace import Trace
+from ..data.verdict import NOTHING, PATIENT, Verdict, verdict
 from ..inspect.cell import cell_of
+from ..inspect.kept_run import KeptRun
 from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Ledger, Row
 from ..inspect.microscope import microscope
@@ -48,9 +49,9 @@ AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
 SCRIPTS = (  # a file imports from those before it
     "elements.js", "heat.js", "lanes.js", "envelope.js", "strips.js", "ask.js", "state.js", "window.js", "families.js",
-    "words.js", "search.js", "page.js", "heads.js", "compose.js", "dock.js", "paint.js", "overview.js", "findings.js",
+    "words.js", "search.js", "page.js", "heads.js", "compose.js", "dock.js", "paint.js", "overview.js",
     "table.js", "keys.js", "section.js", "heat_panel.js", "ledger_panel.js", "turns.js", "scope_panel.js", "panels.js",
-    "legend.js", "view.js",
+    "legend.js", "verdict.js", "view.js",
 )  # fmt: skip
 
 
@@ -170,6 +171,8 @@ class View(Saved, anywidget.AnyWidget):
         self.tape, self.wrong = tape, wrong
         self.arrays: list[Any] = []
         self.moments: Moments | None = None
+        self._kept: KeptRun | None = None
+        self._said: Verdict | None = None
         self._grids: dict[tuple[int, ...], int] = {}
         self._found: Levels | None = None
         self._retrace: Callable[..., Any] | None = None if wrong is None else wrong.retrace
@@ -317,7 +320,7 @@ class View(Saved, anywidget.AnyWidget):
         """The answer to one question, and its buffers. Raises `Busy`, or what the question deserves."""
         questions: dict[str, Callable[[Mapping[str, Any]], tuple[Any, list[bytes]]]] = {
             "heat": self._heat, "ledger": self._ledger, "microscope": self._microscope, "findings": self._findings,
-            "levels": self._levels,
+            "levels": self._levels, "again": self._again,
         }  # fmt: skip
         with quiet_memory():
             if len(self.tape.events) != self.meta["count"]:
@@ -343,7 +346,7 @@ class View(Saved, anywidget.AnyWidget):
         cursor = min(max(int(asked["cursor"]), 0), len(self.tape.events))
         frame = frame_of(full_shape(a), asked.get("fixed") or (), asked.get("window") or ())
         moments = self._walks()
-        numbers, known, note = moments.value(a, cursor)
+        numbers, known, note = (moments if self._kept is None else self._kept).value(a, cursor)
         value, blobs = _known_picture(numbers, known, frame)
         adjoint = moments.adjoint(a, cursor, frame)
         found: dict[str, Any] = {"frame": frame.to_json(), "value": {**value, "note": note}, "adjoint": None}
@@ -382,21 +385,34 @@ class View(Saved, anywidget.AnyWidget):
             raise ValueError("the microscope belongs to the seeds of the last backward; this view shows other ones")
         self._walks()
         thread = tuple(int(i) for i in asked["thread"])
-        return microscope(self.tape, int(asked["launch"]), thread).to_json(), []
+        look = microscope if self._kept is None else self._kept.microscope
+        return look(self.tape, int(asked["launch"]), thread).to_json(), []
 
     def _findings(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
-        del asked
-        self._walks()
-        found = diagnose(self.tape)
+        self._beside()
+        if self.wrong is not None:
+            return {**NOTHING.to_json(), "again": False}, []
+        self._said = found = verdict(self.tape, limit=None if asked.get("all") else PATIENT)
+        self.refresh_still()
+        lanes = self._columns.lanes
         rows = [
-            {
-                "slug": f.slug, "severity": f.severity, "position": _position(f.launch), "sentence": clean(f.sentence),
-                "fix": clean(f.fix), "line": clean(f"{f.where}: {f.where.text.strip()}") if f.where else "",
-                "arrays": [clean(name) for name in f.arrays], "more": f.more,
-            }
-            for f in found
-        ]  # fmt: skip
-        return {"rows": rows, "note": clean_lines(found.note), "title": found.title}, []
+            {**row, "lanes": [lanes[name] for name in row["lanes"] if name in lanes]} for row in found.to_json()["rows"]
+        ]
+        again = self._kept is None and any(not row.known for row in found.rows)
+        return {**found.to_json(), "rows": rows, "again": again}, []
+
+    def _again(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        """The program once more, on copies, with everything kept: from now on every value at every moment is known."""
+        del asked
+        self._beside()
+        self._kept = KeptRun(self.tape)
+        self.moments = None
+        return {}, []
+
+    def _beside(self) -> None:
+        """`Busy` while a cell runs: what takes long waits until nobody would wait for it."""
+        if cells.beside:
+            raise Busy("busy: a cell is running")
 
     def _levels(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         del asked
@@ -411,7 +427,7 @@ class View(Saved, anywidget.AnyWidget):
 
     def still(self) -> tuple[str, str]:
         """The picture that a saved notebook shows where no kernel is: of the tape as it was when this view was made."""
-        return still_of(self._trace, self._found, self.wrong)
+        return still_of(self._trace, self._found, self.wrong, self._said)
 
 
 class HeatMap(anywidget.AnyWidget):
@@ -467,12 +483,6 @@ def _known_picture(numbers: np.ndarray, known: np.ndarray, frame: Any) -> tuple[
 def _said(found: Mapping[str, Any]) -> dict[str, Any]:
     cells = found["cells"]
     return {"rows": cells.shape[0], "columns": cells.shape[1], **{k: v for k, v in found.items() if k != "cells"}}
-
-
-def _position(launch: str) -> int:
-    """The position in a finding's launch, 3 for `#3 integrate`; -1 if it is about the whole tape."""
-    found = re.match(r"#(\d+)", launch)
-    return int(found[1]) if found else -1
 
 
 def _negative(seed: Any) -> Any:

@@ -1,0 +1,44 @@
+"""The program of a tape once more, on copies and with everything kept: values that the tape itself has forgotten."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...arrays.array import array
+from ...errors import LaunchError
+from ...tapes.replay import keep_all
+from ...tapes.tape import Tape
+from ..data.snapshot import Moments
+from .microscope import event_of, microscope
+from .steps import Microscope
+
+
+class KeptRun:
+    """Values and threads at any moment, under the numbers that events have on the tape. The caller holds the lock.
+
+    Raises what `tapes.replay.keep_all` raises where a program cannot be run again.
+    """
+
+    def __init__(self, tape: Tape):
+        self.tape, self.again = tape, keep_all(tape)
+        self.moments = Moments(self.again)
+        self.starts = list(self.again.positions.values())  # of each event of the second run: its number on the tape
+        copies = {a.allocation: self.again.of(a).allocation for a in tape.arrays.values()}
+        self.again.last_seeds = {copies[a]: data for a, data in tape.last_seeds.items() if a in copies}
+
+    def value(self, a: array, cursor: int) -> tuple[np.ndarray, np.ndarray, str]:
+        """As `Moments.value`."""
+        numbers, known, note = self.moments.value(self.again.of(a), bisect_left(self.starts, cursor))
+        return numbers, known, "" if known.all() else note
+
+    def microscope(self, tape: Tape, event: Any, thread: Any) -> Microscope:
+        """As `microscope` of the tape, with every value known."""
+        n = next(k for k, e in enumerate(tape.events) if e is event_of(tape, event))
+        if n not in self.starts:
+            raise LaunchError("that launch was not run again.", slug="event")
+        found = microscope(self.again, self.starts.index(n), thread)
+        return replace(found, event=n, heading=f"#{n} {tape.events[n].label}")

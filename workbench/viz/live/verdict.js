@@ -1,0 +1,148 @@
+// @ts-check
+// The strip above the picture: what `tape.diagnose()` found, the most important first, one click from its cause. It is
+// asked for as soon as the page is drawn; while the kernel is busy it says so, and asks again.
+import { button, count, h, short } from "./elements.js";
+import { showLane } from "./families.js";
+import { goTo } from "./window.js";
+
+const SEVERITY = { error: "✕", warning: "▲", info: "•" }, CHIPS = 3;
+const KEEP_ALL = "run again with everything kept";
+
+/** The strip. @param {any} v */
+export function verdictOf(v) {
+  v.verdictLine = h("div", { class: "wb-verdictline" });
+  v.findingsBox = h("ol", { class: "wb-findings", id: `${v.uid}-findings`, hidden: true });
+  v.strip = h("section", { class: "wb-verdict", "aria-label": "verdict", "aria-busy": "true" }, v.verdictLine, v.findingsBox);
+  v.verdict = null;
+  v.showFinding = (/** @type {number} */ k) => showFinding(v, k);
+  v.diagnose = v.keen("findings", () => ({ all: v.lookedAll === true }), (/** @type {any} */ answer) => {
+    v.verdict = answer;
+    v.findings = answer.rows;
+    v.strip.setAttribute("aria-busy", "false");
+    listFindings(v);
+    fillVerdict(v);
+    v.drawMap();
+    v.draw();
+  }, (/** @type {string} */ error) => verdictWaits(v, `What is wrong could not be looked for: ${error}`, button("again", "look for findings again", () => lookForFindings(v))),
+  (/** @type {string} */ busy) => verdictWaits(v, `${busy}; what is wrong is looked for as soon as it is free`));
+  if (v.get("warning")) v.strip.hidden = true; // a pass that is wrong on purpose: the warning says so
+  return v.strip;
+}
+
+/** Look for findings, from now on without a limit if asked for again. @param {any} v @param {boolean} [all] */
+export function lookForFindings(v, all = false) {
+  if (!v.n || v.strip.hidden) {
+    v.strip.hidden = true;
+    v.strip.setAttribute("aria-busy", "false");
+    return;
+  }
+  v.lookedAll = all;
+  verdictWaits(v, "looking for what is wrong …");
+  v.diagnose();
+}
+
+/** @param {any} v @param {string} text @param {...HTMLElement} more */
+function verdictWaits(v, text, ...more) {
+  v.strip.className = "wb-verdict";
+  v.verdictLine.replaceChildren(...(more.length ? [] : [h("progress", { "aria-label": "looking for findings" })]), h("span", { class: "wb-muted", role: "status" }, text), ...more);
+}
+
+/** The line of the strip: the first finding, those behind it, and what can be done. @param {any} v */
+export function fillVerdict(v) {
+  if (!v.verdict) return;
+  const { rows, note, partial, calm, again } = v.verdict, loud = calm ? [] : [0];
+  const chips = rows.map((/** @type {any} */ _, /** @type {number} */ k) => k).slice(loud.length, calm ? 0 : 1 + CHIPS);
+  v.strip.className = `wb-verdict ${calm ? "quiet" : rows[0].severity}`;
+  const open = !v.findingsBox.hidden, word = calm ? "note" : "finding";
+  const all = h("button", { type: "button", class: "wb-all", "aria-expanded": String(open), "aria-controls": v.findingsBox.id, onclick: () => { unfoldFindings(v, v.findingsBox.hidden); } }, `${open ? "▾" : "▸"} ${calm ? "" : "all "}${count(rows.length, word)}`);
+  v.verdictLine.replaceChildren(
+    ...(calm ? [h("span", { class: "wb-calm", role: "status" }, partial || note ? note || "" : `no problem found${adjointRange(v)}`)] : []),
+    ...loud.map((k) => firstFinding(v, k)), ...chips.map((/** @type {number} */ k) => findingChip(v, k)),
+    ...(rows.length > (calm ? 0 : 1) || rows.some((/** @type {any} */ f) => f.fix) ? [all] : []),
+    ...(!calm && note ? [h("span", { class: "wb-muted" }, note)] : []),
+    ...(partial ? [button("look for the rest", "look for findings: tape.diagnose()", () => lookForFindings(v, true))] : []),
+    ...(again ? [h("button", { type: "button", class: "wb-again", title: "the program runs once more, on copies of its memory", onclick: () => runAgain(v) }, KEEP_ALL)] : []));
+}
+
+/** @param {any} f */
+const headlined = (f) => [h("span", { class: "wb-sign", "aria-hidden": "true" }, SEVERITY[/** @type {"info"} */ (f.severity)]), ` ${f.headline}${f.more ? ` ${f.more}` : ""}`];
+
+/** The first finding in full. @param {any} v @param {number} k */
+const firstFinding = (v, k) => h("button", { type: "button", class: "wb-found", "data-finding": k, "aria-label": `${v.findings[k].severity}: ${v.findings[k].headline}; show it`, onclick: () => showFinding(v, k) }, ...headlined(v.findings[k]));
+
+/** A further one in short. @param {any} v @param {number} k */
+function findingChip(v, k) {
+  const f = v.findings[k], where = f.position >= 0 ? ` #${f.position}` : "";
+  return h("button", { type: "button", class: `wb-chip ${f.severity}`, "data-finding": k, title: f.headline, "aria-label": `${f.severity}: ${f.headline}; show it`, onclick: () => showFinding(v, k) }, `${SEVERITY[/** @type {"info"} */ (f.severity)]} ${f.slug}${where}`);
+}
+
+/** The smallest and the largest adjoint, where they are known. @param {any} v */
+function adjointRange(v) {
+  let least = Infinity, most = 0;
+  const { max, state } = v.levels?.bars ?? { max: [], state: [] };
+  for (let k = 0; k < max.length; k++) {
+    if (state[k] || !(max[k] > 0)) continue;
+    least = Math.min(least, max[k]);
+    most = Math.max(most, max[k]);
+  }
+  return most > 0 ? `; adjoints from ${short(least, 3)} to ${short(most, 3)}` : "";
+}
+
+/** Every finding with its line and what to do. @param {any} v */
+function listFindings(v) {
+  v.findingsBox.replaceChildren(...v.findings.map((/** @type {any} */ f, /** @type {number} */ k) =>
+    h("li", { class: `wb-finding ${f.severity}`, id: `${v.uid}-finding-${k}` },
+      h("button", { type: "button", "aria-label": `${f.headline}; show it`, onclick: () => showFinding(v, k) }, ...headlined(f)),
+      ...(f.line ? [h("code", {}, f.line)] : []), h("span", { class: "wb-muted" }, f.sentence), ...(f.fix ? [h("em", {}, ` Fix: ${f.fix}`)] : []))));
+}
+
+/** @param {any} v @param {boolean} open */
+function unfoldFindings(v, open) {
+  v.findingsBox.hidden = !open;
+  fillVerdict(v);
+  v.verdictLine.querySelector(".wb-all")?.focus();
+}
+
+/** Go where a finding is: unfold its launch, mark its memory from there on, open its thread at its line.
+ * @param {any} v @param {number} k */
+function showFinding(v, k) {
+  const f = v.findings[k];
+  for (const node of v.strip.querySelectorAll("[data-finding]")) node.setAttribute("aria-pressed", String(Number(node.dataset.finding) === k));
+  if (f.position < 0) {
+    unfoldFindings(v, true);
+    v.say(f.sentence);
+    return;
+  }
+  v.marked = { lanes: new Set(f.lanes), from: f.position, reverse: f.phase === "reverse" };
+  const array = arrayOfFinding(v, f);
+  if (array >= 0 && array !== v.get("array")) v.set({ array, element: [] });
+  goTo(v, f.position);
+  if (f.lanes.length) showLane(v, f.lanes[0]);
+  v.draw();
+  if (v.tape.events.grid[f.position] >= 0) v.openThread(f.position, f.thread, f.place, { phase: f.phase });
+  v.plot.scrollIntoView?.({ block: "nearest", behavior: "auto" });
+  v.say(f.sentence);
+}
+
+/** The array that a finding is about, as a number. @param {any} v @param {any} f */
+function arrayOfFinding(v, f) {
+  const named = v.meta.arrays.findIndex((/** @type {any} */ a) => a[0] === f.arrays[0] && (!f.lanes.length || f.lanes.includes(a[1])));
+  return named >= 0 ? named : v.meta.arrays.findIndex((/** @type {any} */ a) => f.lanes.includes(a[1]));
+}
+
+/** Ask for the second run. @param {any} v */
+async function runAgain(v) {
+  const node = v.verdictLine.querySelector(".wb-again");
+  node.disabled = true;
+  node.textContent = "running again …";
+  try {
+    await v.ask("again");
+    v.verdict.again = false;
+    fillVerdict(v);
+    v.panels.renew();
+    v.say("the program has run again on copies: every value at every moment is known now");
+  } catch (error) {
+    node.textContent = KEEP_ALL;
+    v.say(/** @type {Error} */ (error).message);
+  }
+}
