@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 COUNTED = 1 << 16  # numbers that a tape remembers having given away
 FEW = 64  # elements of a list or array that are compared one by one
 LEAST = 8  # elements of an array in float64 that are compared as numbers too
-READINGS = 32  # arrays, the last that were read, with which others are compared
+READINGS = 16  # arrays, the last that were read, with which others are compared
 WHOLE = 4096  # elements of an array that are remembered all
 
 
@@ -41,7 +41,7 @@ class Numbers:
         self.held: dict[int, tuple[Any, tuple[Source, ...], Any]] = {}
         self.like: dict[float, _Like] = {}
         self.recent: deque[_Like] = deque(maxlen=COUNTED)  # that `like` does not have yet
-        self.last: deque[_Like] = deque(maxlen=1024)
+        self.last: deque[_Like] = deque(maxlen=256)
         self.passed: dict[float, None] = {}  # written, and like nothing that had been read by then
         self.arrays: dict[Source, _Read] = {}
         self.contents: dict[tuple[int, int], tuple[Source, ...]] = {}  # checksum and size of what NumPy made of them
@@ -65,6 +65,8 @@ class Numbers:
             if known is None and read.sample.dtype == np.float64 and not evenly_spaced(read.sample):
                 for v in set(read.sample[:LEAST].tolist()):
                     self.note(v, (source,), plain)
+            for v in read.reductions() if plain else ():
+                self.note(v, (source,))
         while len(self.arrays) > READINGS:
             del self.arrays[next(iter(self.arrays))]
 
@@ -128,15 +130,17 @@ class Numbers:
 
     def _shifted(self, number: float) -> _Like | None:
         """A number read which, times and plus numbers of three digits, is this one."""
-        if not self.last or float(np.float32(number)) == number:  # too few digits to be sure
+        digits = float(f"{number:.6g}") != number and float(np.float32(number)) != number
+        if not self.last or not digits or _nearly_short(np.array([1 / number])).any():  # too few digits to be sure
             return None
         read = np.array([one.number for one in self.last])
         with np.errstate(all="ignore"):
-            for form, found in _FORMS:
-                parts = found(number, read)
-                for k in np.flatnonzero(_nearly_short(parts)):
-                    if form(float(f"{parts[k]:.3g}"), float(read[k])) == number and self._tells(self.last[k]):
-                        return self.last[k]
+            parts = np.array([found(number, read) for _, found in _FORMS])
+            near = np.argwhere(_nearly_short(parts))
+        for which, k in near.tolist():
+            form = _FORMS[which][0]
+            if form(float(f"{parts[which, k]:.3g}"), float(read[k])) == number and self._tells(self.last[k]):
+                return self.last[k]
         return None
 
     def _tells(self, read: _Like) -> bool:
@@ -144,9 +148,13 @@ class Numbers:
         return read.certain or any(map(self._computed, read.sources))
 
     def _computed(self, source: Source) -> bool:
-        """Had an event of the tape written what was read."""
-        at = source.at(self.tape) or 0
-        return any(s.overlaps(source.span) is not False for e in reversed(self.tape.events[:at]) for s in e.writes)
+        """Had an event written what was read."""
+        for tape, at in ((ref(), at) for ref, at in source.tapes):
+            if tape is None:
+                continue
+            if tape.apart or any(s.overlaps(source.span) is not False for e in tape.events[:at] for s in e.writes):
+                return True
+        return False
 
     def _taken(self, number: float, sources: tuple[Source, ...]) -> bool:
         """Had a launch taken this number, from nowhere that was read, before any of these was read."""
@@ -168,27 +176,36 @@ class Numbers:
         given = None if not (self.arrays or self.contents) else floats_of(raw)
         if given is None or not given.size:
             return ()
-        told = [v for v in _sample(given).tolist() if not trivial(v)]
+        told = [v for v in sample(given).tolist() if not trivial(v)]
         if not told:
             return ()
         if (known := self.contents.get((checksum(raw), raw.nbytes))) is not None:
             return known
         found = tuple(s for s in self.arrays if _holds(s, raw))
-        return found or tuple(s for s, read in self.arrays.items() if self._made_from(s, read, given, raw.shape, told))
+        return found or self._made_from(given, raw.shape, sorted(set(told)))
 
-    def _made_from(
-        self, source: Source, read: _Read, given: np.ndarray, shape: tuple[int, ...], told: list[float]
-    ) -> bool:
-        told = sorted(set(told))
+    def _made_from(self, given: np.ndarray, shape: tuple[int, ...], told: list[float]) -> tuple[Source, ...]:
+        """The arrays that hold these numbers in any order, or of which they are a simple function one by one."""
         if evenly_spaced(np.array(told)):
-            return False
-        now = floats_of(source.span.view(read.dtype)) if source.span.size <= WHOLE and read.dtype is not None else None
-        if any(_members(told, all_of, given.dtype) for all_of in (read.values, now) if all_of is not None):
-            return True
-        if read.size != given.size or not (read.plain or self._computed(source)):
-            return False
-        orders = [given, given[::-1], given.reshape(shape).T.ravel() if given.size == math.prod(shape) else given]
-        return any(read.maps_to(_sample(order)) for order in orders)
+            return ()
+        turned = [given.reshape(shape).T.ravel()] if len(shape) > 1 and given.size == math.prod(shape) else []
+        samples = [_Sample(order) for order in (given, given[::-1], *turned)]
+        found = []
+        for source, read in self.arrays.items():
+            if any(_members(told, among, given.dtype) for among in read.held(source)) or (
+                read.size == given.size and (read.plain or self._computed(source)) and any(map(read.maps_to, samples))
+            ):
+                found.append(source)
+        return tuple(found)
+
+
+class _Sample:
+    """Some of the numbers to be written. `told`: which of them say something, `different`: how many of those."""
+
+    def __init__(self, given: np.ndarray):
+        self.values = sample(given)
+        self.told = np.array([not trivial(v) for v in self.values.tolist()])
+        self.different = len(set(self.values[self.told].tolist()))
 
 
 class _Like(NamedTuple):
@@ -206,26 +223,47 @@ class _Read:
         own = np.zeros(0) if own is None else own
         self.plain, self.size = plain, own.size
         self.dtype = plain_values.dtype if plain_values.dtype.names is None else None
-        self.sample = _sample(own).copy()
+        self.sample = sample(own).copy()
         self.values = own.copy() if own.size <= WHOLE else None
-        self.made: list[np.ndarray] = []
+        self.made: np.ndarray | None = None  # what simple functions make of the sample
 
-    def maps_to(self, given: np.ndarray) -> bool:
+    def reductions(self) -> list[float]:
+        """What one number is most often made of an array: sum, mean, norm, ..., of a large one nothing."""
+        if self.values is None or self.size < 2:
+            return []
+        with np.errstate(all="ignore"):
+            return [float(f(self.values)) for f in _REDUCED]
+
+    def held(self, source: Source) -> Iterator[np.ndarray]:
+        """What the array held then, and what its memory holds now; nothing of a large one."""
+        if self.values is not None:
+            yield self.values
+        now = floats_of(source.span.view(self.dtype)) if source.span.size <= WHOLE and self.dtype is not None else None
+        if now is not None:
+            yield now
+
+    def maps_to(self, given: _Sample) -> bool:
         """Is a sample of as many numbers a simple function of this one, number by number."""
-        told = np.array([not trivial(v) for v in given.tolist()])
-        if len(set(given[told].tolist())) < (2 if _bits(given, self.sample) > 30 else 3):
+        told, values = given.told, given.values
+        if given.different < (2 if _bits(values, self.sample) > 30 else 3):
             return False
-        if not self.made:
+        if self.made is None:
             with np.errstate(all="ignore"):
-                self.made = [f(self.sample) for f in _MADE]
-        narrow = min(given.dtype, self.sample.dtype, key=lambda t: t.itemsize)
-        wanted = given[told].astype(narrow)
-        return any((made[told].astype(narrow) == wanted).all() for made in self.made) or _affine(self.sample, given)
+                self.made = np.array([f(self.sample) for f in _MADE])
+        narrow = min(values.dtype, self.sample.dtype, key=lambda t: t.itemsize)
+        wanted = values[told].astype(narrow)
+        same = self.made[:, told].astype(narrow) == wanted
+        return bool(same.all(axis=1).any()) or _affine(self.sample, values)
 
 
 _MADE: tuple[Callable[[Any], Any], ...] = (
     np.sin, np.cos, np.tan, np.exp, np.log, np.sqrt, np.square, np.reciprocal, np.tanh, np.abs,
 )  # fmt: skip
+
+_REDUCED: tuple[Callable[[Any], Any], ...] = (
+    np.sum, np.mean, np.linalg.norm, np.std, np.var, lambda v: v @ v, lambda v: np.mean(v * v), np.max, np.min,
+)  # fmt: skip
+_SHIFTS = [0.0, *(sign * k * unit for unit in (1.0, 0.1) for k in range(1, 11) for sign in (1, -1))]
 
 # number = form(part, read), with part = found(number, read)
 _FORMS: list[tuple[Callable[[float, float], float], Callable[[float, Any], Any]]] = [
@@ -233,7 +271,7 @@ _FORMS: list[tuple[Callable[[float, float], float], Callable[[float, Any], Any]]
     (lambda c, v: c - v, lambda w, v: w + v),
     (lambda c, v: v / c, lambda w, v: v / w),
     (lambda c, v: c / v, lambda w, v: w * v),
-    *((lambda c, v, b=b: c * v + b, lambda w, v, b=b: (w - b) / v) for b in (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)),
+    *((lambda c, v, b=float(f"{b:.3g}"): c * v + b, lambda w, v, b=b: (w - b) / v) for b in _SHIFTS),
 ]  # fmt: skip
 
 
@@ -282,7 +320,7 @@ def floats_of(values: Any) -> np.ndarray | None:
     return np.asarray(values).ravel() if values.dtype.kind == "f" else None
 
 
-def _sample(values: np.ndarray) -> np.ndarray:
+def sample(values: np.ndarray) -> np.ndarray:
     """At most `FEW` of them, always those at the same places."""
     if values.size <= FEW:
         return values

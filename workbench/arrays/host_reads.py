@@ -292,6 +292,21 @@ class HostRecord(np.void):
         super().__setitem__(key, stripped(value))
         self.cell, self.sources = None, united((self.sources, sources_of(value)))
 
+    def copy(self) -> Any:  # type: ignore[override]
+        return _record(plain_record(self), self.sources, self.cell)
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def item(self, *place: Any) -> Any:
+        return carrying(plain_record(self).item(*place), self.sources)
+
+    def tolist(self) -> Any:
+        return self.item()
+
     def detach(self) -> np.void:
         return plain_record(self)
 

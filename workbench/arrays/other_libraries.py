@@ -96,6 +96,8 @@ class Foreign:
     def __dlpack__(self, **options: Any) -> Any:
         """DLPack: another library takes this memory as it is. The memory is exposed from now on."""
         self.allocation.expose()
+        if self.device.is_cpu and (tape := recorder()) is not None:
+            tape.numbers.read(self.carrying(self.data), plain=True)
         return self.data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.span import Span
+from ..arrays.span import Marks, Span
 from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
 from .events import Event, checksum_of, clock
@@ -206,8 +206,10 @@ class _Loop:
         inner.active.update(self.active)
         inner.scalars.update(self.scalars)
         inner.around, inner.inherited = self.tape, frozenset(self.active)
+        inner.numbers = self.tape.numbers
         spans = [a.span for a in self.state]
         for span in spans:
+            inner.touched.setdefault(span.allocation, Marks()).add(span)  # no step starts a leaf
             inner.left[span.allocation] = {}
             span.allocation.watch(inner)
             if span.allocation.exposed:
@@ -305,6 +307,7 @@ class _Loop:
         elif kind == "Reverse":
             assert action.n1 - action.n0 == 1 and self.ready is not None
             walk(self.ready, space)
+            self.tape.suspects.update(self.ready.suspects)
             self.ready = None
             done.update()
 

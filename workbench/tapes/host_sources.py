@@ -7,12 +7,15 @@ that is not zero when the walk reaches the write, a gradient would end there uns
 from __future__ import annotations
 
 import warnings
+import weakref
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays.allocation import Allocation
+from ..arrays.allocation import Allocation, caller_where, recorders
 from ..arrays.array import array, array_on, exact, new_array
+from ..arrays.host_likeness import sample
 from ..arrays.host_reads import Source, Supposed
 from ..arrays.host_writes import write_values
 from ..arrays.span import Span
@@ -48,7 +51,7 @@ def behind(tape: Recording, dst: array, sources: tuple[Source, ...]) -> tuple[So
 def _active(tape: Recording, source: Source) -> bool:
     memory, span, at = source.span.allocation, source.span, source.at(tape)
     if at is None:  # read before a step of a checkpointed loop, which has a tape of its own
-        return tape.around is not None and _active(tape.around, source)
+        return tape.around is not None and (memory in tape.inherited or _active(tape.around, source))
     if memory.is_gradient or not (memory.asked or memory in tape.active):
         return False
     for event in reversed(tape.events[:at]):
@@ -88,14 +91,73 @@ def written(
     dst = array_on(memory, scalar_of(values.dtype), values.shape or (1,), values.strides or (values.itemsize,), offset)
     while tape.events and tape.events[-1].noted and dst.span.contains(tape.events[-1].writes[0]):
         tape.events.pop()  # nobody has met what this overwrites
+    tell_around(tape, [dst], sources, where)
     found = behind(tape, dst, sources) if sources else ()
     if found or (dst.allocation in tape.active and tape.has_touched(dst.span)):
-        event = Event(next(clock), "foreign", "numpy()", where, (), (dst.span,), arrays=(dst,))
-        event.sources, event.noted = found, True
-        tape.arrays[id(dst)] = dst
-        if found:
-            follow(tape, dst)
-        tape.events.append(event)
+        _note(tape, dst, found, where)
+
+
+def _note(tape: Recording, dst: array, sources: tuple[Source, ...], where: Where | None, by: str = "numpy()") -> None:
+    """An event that wrote values from these sources, without the tape having recorded how."""
+    event = Event(next(clock), "foreign", by, where, (), (dst.span,), arrays=(dst,))
+    event.sources, event.noted = sources, True
+    tape.arrays[id(dst)] = dst
+    if sources:
+        follow(tape, dst)
+    tape.events.append(event)
+
+
+# ---- tapes inside one another
+
+INSIDE = "a tape inside this one"
+
+
+def tell_around(tape: Recording, written: Iterable[array], sources: tuple[Source, ...], where: Where | None) -> None:
+    """Tell the tapes around this one that values with these sources are about to be written."""
+    around = [t for t in recorders() if t is not tape] if sources else ()
+    for other in around:
+        for dst in written:
+            if found := behind(other, dst, sources):
+                _note(other, dst, found, where)
+
+
+def note_inside(tape: Recording, inner: Recording, events: Sequence[Event]) -> None:
+    """Note what a tape inside this one has recorded from memory on an active path of this one, and will lose."""
+    if tape is inner or tape.muted or inner.apart:
+        return
+    for event in events:
+        if event.reverse is not None or event.kind in ("cut", "foreign", "func", "loop") or not event.reads:
+            continue
+        if event.command is None and event.arrays[-1].allocation in inner.active and event.followed:
+            continue
+        here = ((weakref.ref(tape), len(tape.events)),)
+        read = (Source(s, repr(s.allocation), len(tape.events), event.where, here) for s in event.reads)
+        sources = live(tape, tuple(read))
+        for dst in _written_by(event) if sources else ():
+            if is_followed(dst):
+                _note(tape, dst, sources, event.where, INSIDE)
+
+
+def _written_by(event: Event) -> list[array]:
+    if event.command is None:
+        return [event.arrays[0]]
+    return [event.command.flat[k] for k in dict.fromkeys(k for k, _ in event.command.plan.writes)]
+
+
+def look(tape: Recording, command: Any) -> None:
+    """Compare memory that others may have written to, and that this launch is about to read, with what was read."""
+    for k in sorted({k for k, _ in command.plan.reads}):
+        a = command.flat[k]
+        memory = a.allocation
+        if memory.exposed and memory not in tape.active and a.is_contiguous and a.device.is_cpu and is_followed(a):
+            some = sample(a.data.ravel()).tobytes()
+            if tape.glimpsed.get(a.span) != some:
+                tape.glimpsed[a.span] = some
+                if not tape.has_touched(a.span) or tape.last_writer(a.span) is None:
+                    found = live(tape, tape.numbers.supposed(a.data))
+                    found = tuple(s for s in found if s.span.overlaps(a.span) is False)
+                    if found:
+                        _note(tape, a, Supposed(found), caller_where())
 
 
 def follow(tape: Recording, dst: array) -> None:
@@ -117,6 +179,9 @@ def declared(tape: Recording, command: Any) -> Any:
         if sources or supposed:
             places[k] = _standing_for(f"{leaf.name} of {command.program.name}", leaf.type, value, supposed)
             found.append(k)
+        known = tape.numbers.of(value) or Supposed(tape.numbers.supposed(value))
+        if known:
+            tell_around(tape, [command.flat[j] for j in command.plan.float_writes], known, caller_where())
     return command if len(found) == len(command.declared) else command.declaring(places, tuple(sorted(found)))
 
 
@@ -168,6 +233,13 @@ def suspicion(event: Event, tape: Recording) -> str:
 def lost(event: Event, tape: Recording) -> GradientError:
     """What to say of a write that ends a gradient."""
     dst = event.arrays[0]
+    if event.label == INSIDE:
+        return GradientError(
+            f"{called(tape, dst)} was written by a tape inside this one; a tape records nothing while another is open"
+            " inside it, so this gradient stops there.",
+            slug="nested-tape", where=event.where, why=f"It was computed from {_readings(event, tape)}.",
+            instead=f"one tape around both, or wb.detach({called(tape, dst)}) if it is meant",
+        )  # fmt: skip
     return GradientError(
         f"{called(tape, dst)} was written with values that the host made from {_readings(event, tape)}.",
         slug="host-values", where=event.where,

@@ -52,6 +52,7 @@ class Recording:
         self.names: dict[int, str] = {}  # by the id of arrays: what the user calls them
         self.guessed: set[int] = set()  # those that no variable was seen to be
         self.wholes: dict[Allocation, dict[Span, tuple[str, array]]] = {}  # what has a name in their memories
+        self.entered: list[int] = []  # for each time that it is open: how many events it had when it was entered
         self._clear()
 
     def _clear(self) -> None:
@@ -80,6 +81,7 @@ class Recording:
         self.stamps: dict[Allocation, int] = {}
         self.tallied = 0
         self.numbers = Numbers(self)
+        self.glimpsed: dict[Span, bytes] = {}  # exposed memory off active paths: some of what it held when it was read
         self.suspects: dict[Event, None] = {}  # that wrote numbers of the host, supposed to come from active memory
         self.bits: dict[Span, tuple[array, Event]] = {}  # what was written as whole numbers
         self.failure: tuple[Event, BaseException] | None = None
@@ -105,6 +107,9 @@ class Recording:
                 settle(around)
             if not self.events and not self.run.around(around.run):
                 self.run.outer = around.run
+            if not self.events:
+                self.numbers = around.numbers
+        self.entered.append(len(self.events))
         memory.push_recorder(self)
         return self
 
@@ -113,6 +118,9 @@ class Recording:
         note_near_names(self, sys._getframe(1))
         with memory.LOCK:
             settle(self)
+            inside = self.events[self.entered.pop() :]
+            for around in memory.recorders():
+                host_sources.note_inside(around, self, inside)
 
     def meet(self, read: Span) -> None:
         """Note what other tapes wrote of the bytes that this one is about to read."""
@@ -144,6 +152,7 @@ class Recording:
     def before_launch(self, command: Any, frame: Any) -> Event:
         """Called under LOCK before a launch runs: keep what it overwrites, note what its adjoint needs."""
         if self.numbers.any:  # something was read
+            host_sources.look(self, command)
             command = host_sources.declared(self, command)
         plan, flat = command.plan, command.flat
         event = Event(
@@ -255,6 +264,7 @@ class Recording:
         """A host write while this tape records: an event, unless it starts a leaf that the tape has not touched."""
         target = dst.allocation
         followed = src is not None and kind != "cut" and is_float_memory(src) and self._follows(src.allocation)
+        host_sources.tell_around(self, [dst], sources, where)
         sources = host_sources.behind(self, dst, sources)
         starts_leaf = kind == "assign" and not (followed or sources or self.has_touched(dst.span))
         starts_leaf = starts_leaf and bool(target.required)
