@@ -127,7 +127,7 @@ def test_the_live_view_draws_the_marks_of_the_static_picture(page: Any, name: st
     tape = TAPES[name]() if name in TAPES else None
     trace = gather(tape) if tape is not None else TRACES[name]()
     scene, layout = drawn(trace)
-    assert layout.gap is None
+    assert not layout.groups
     live = live_marks(page, trace, folds(tape) if tape is not None else [], layout.pitch)
     assert [c[:2] for c in live["columns"]] == [[n, n + 1] for n in range(len(trace.events))]
     want, got = static_facts(scene, layout), live_facts(live, len(trace.events))

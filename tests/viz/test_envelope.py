@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.viz.data.columns import Columns, levels_of, scale_of_levels
-from workbench.viz.data.envelope import Bars, Scale, envelope_text, envelopes, scale_of, stretches
-from workbench.viz.data.lanes import Adjoints, cut_memory
+from workbench.viz.data.envelope import Bars, Scale, envelope_text, envelopes, ill_blocks, scale_of, stretches
+from workbench.viz.data.lanes import Adjoints, cut_memory, versions_of
 from workbench.viz.data.marks import strip_marks, thick
-from workbench.viz.data.trace import AdjointLevel, AllocationTrack, EventColumn, NameRange, Seed, TouchMark, Trace
+from workbench.viz.data.trace import (
+    AdjointLevel,
+    AllocationTrack,
+    EventColumn,
+    Fold,
+    NameRange,
+    Seed,
+    TouchMark,
+    Trace,
+    ValueLevel,
+)
 from workbench.viz.live.view import SCRIPTS, module
+from workbench.viz.picture import scene as scene_module
+from workbench.viz.picture.scene import draw
 
 SIZE = 64
 HALVES = ((0, 64), (0, 32), (32, 64))
@@ -36,9 +50,9 @@ def level_of(kind: str, key: str, lo: int, hi: int, size: float) -> AdjointLevel
 
 
 @st.composite
-def traces(draw: Any) -> Trace:
+def traces(draw: Any, least: int = 1, most: int = 40) -> Trace:
     """Launches on two memories, whole or in halves, whose adjoints grow, die, explode or turn NaN."""
-    count, parts = draw(st.integers(1, 40)), draw(st.booleans())
+    count, parts = draw(st.integers(least, most)), draw(st.booleans())
     events = []
     for n in range(count):
         touches, adjoint = [], []
@@ -128,6 +142,47 @@ def check_strip(found: Any, scale: Scale, truth: Any, edges: Any) -> None:
         elif inside["value"]:
             wanted["bar value"] = round(thick(inside["least"], scale), 2)
         assert here == wanted
+
+
+@given(traces(61, 75), st.data())
+@settings(max_examples=25, deadline=None)
+def test_the_static_picture_shows_what_is_inside_a_fold_and_a_cut_middle(trace: Trace, data: Any) -> None:
+    count = len(trace.events)
+    first, last = sorted(data.draw(st.lists(st.integers(0, count), min_size=2, max_size=2, unique=True)))
+    ill = [ValueLevel("m1", 0, SIZE, m, nan=True) for m in data.draw(st.sets(st.integers(0, count), max_size=3))]
+    folded = replace(trace, folds=(Fold("step ×7", first, last, "repeat", 7),), values=ill)
+    for made, budget in ((folded, 2000), (trace, 400)):
+        layouts: list[Any] = []
+        with pytest.MonkeyPatch.context() as patch:
+            real = scene_module.arrange
+            patch.setattr(scene_module, "arrange", lambda *a, **k: layouts.append(real(*a, **k)) or layouts[-1])
+            scene = draw(made, budget)
+        check_groups(made, layouts[0], scene.marks)
+
+
+def check_groups(trace: Trace, layout: Any, marks: list[Any]) -> None:
+    blocks = versions_of(trace, {key: lane.cuts for key, lane in layout.lanes.items()})
+    ill = [blocks[k] for k in ill_blocks(blocks, trace.values)]
+    for n, group in enumerate(layout.groups):
+        for key in ("m0", "m1"):
+            strips = [m for m in marks if m.id.startswith(f"gap{n or ''}-{key}-")]
+            truth = facts(level for moment in history(trace, key)[group.first : group.last + 1] for level in moment)
+            looks = " ".join(m.cls for m in strips if "-adjoint-" in m.id)
+            assert ("nan" in looks) == truth["nan"]
+            assert "inf" in looks or not truth["inf"] or truth["nan"]
+            assert "zero" in looks or not truth["zero"] or truth["nan"] or truth["inf"]
+            title = next((m.title for m in strips if "-adjoint-" in m.id), "none")
+            assert title == "none" or (truth["nan"], truth["inf"]) == ("NaN" in title, "Inf" in title)
+            assert "exactly" not in title or (truth["zero"] and not truth["value"])
+            if truth["value"] and not truth["nan"] and not truth["inf"]:
+                most = round(min(thick(truth["most"], layout.scale), 15.0), 1)
+                assert max(heights(strips)) >= most - 0.11
+            black = any("block nan" in m.cls for m in strips)
+            assert black == any(b.allocation == key and b.e1 >= group.first and b.e0 < group.last for b in ill)
+
+
+def heights(strips: list[Any]) -> list[float]:
+    return [float(v) for m in strips if "-adjoint-" in m.id for v in re.findall(r"v([\d.]+)", m.path)]
 
 
 NODE = """

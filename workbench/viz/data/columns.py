@@ -17,7 +17,6 @@ import numpy as np
 from ...tables import bytes_text
 from .envelope import Scale, ill_blocks, scale_of, sizes_of, state_of
 from .families import families
-from .fold import Fold
 from .gather import Levels
 from .lanes import Adjoints, Block, Lane, cut_memory, pieces, rows_of, versions_of
 from .marks import (
@@ -39,7 +38,7 @@ from .marks import (
     version_prefix,
 )
 from .text import BADGES, clean, level_text, sentence
-from .trace import FLAGS, HOW, AdjointLevel, EventColumn, NameRange, Seed, Trace, event_flags
+from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Seed, Trace, event_flags
 
 TABLES = {
     "events": ("label", "kind", "where", "flags", "touches", "kept", "scope", "grid"),
@@ -123,7 +122,7 @@ class Columns:
             "title": clean(trace.title), "summary": trace.summary, "sentence": sentence(trace, self.tally),
             "count": len(trace.events), "tables": tables, "flags": BITS, "how": HOW, "lanes": self._lanes(),
             "texts": [clean(text) for text in self.names.texts], "ranges": [list(r) for r in self.names.ranges],
-            "folds": [fold.to_json() for fold in folds], "drawing": DRAWING, "badges": BADGES, "states": STATES,
+            "folds": [_fold(fold) for fold in folds], "drawing": DRAWING, "badges": BADGES, "states": STATES,
             "families": [[one.name, one.note, one.members] for one in families(trace.allocations)],
             "looks": LOOKS, "legend": LEGEND, "prefixes": [version_prefix(False), version_prefix(True)],
         }  # fmt: skip
@@ -237,6 +236,10 @@ class Columns:
                 meet = meet_mark(lane, level)
                 radius = meet.radius
                 rows["meets"] += (number, bar.e1, meet.y, radius, level.contributions if meet.text else 0, meet.size)
+
+
+def _fold(fold: Fold) -> list[Any]:
+    return [clean(fold.name), fold.first, fold.last, fold.kind, fold.count, fold.parent]
 
 
 def _ill(levels: Iterable[AdjointLevel]) -> int:

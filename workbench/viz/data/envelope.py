@@ -42,6 +42,15 @@ class Bars(NamedTuple):
         )  # fmt: skip
 
 
+def version_bars(blocks: Sequence[Block]) -> Bars:
+    """Versions as bars without sizes: what `envelopes` needs to say which values are NaN or infinite."""
+    nothing = np.zeros(len(blocks))
+    return Bars(
+        np.array([block.e0 for block in blocks], np.int64), np.array([block.e1 for block in blocks], np.int64),
+        np.array([block.state for block in blocks], np.int64), nothing, nothing.astype(bool),
+    )  # fmt: skip
+
+
 def state_of(level: AdjointLevel | None) -> int:
     """The state of a bar with this level."""
     if level is None:

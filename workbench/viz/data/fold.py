@@ -15,28 +15,13 @@ import numpy as np
 
 from ...tapes.events import Event, Scope
 from ...tapes.tape import Tape
-from .text import clean
+from .trace import Fold
 
 LONGEST = 64  # tokens of one turn
 TURNS = 3  # from which a repetition folds
 MOST = 20_000  # folds
 DEEPEST = 6
 SHOWN = 3  # labels in a name
-
-
-@dataclass(frozen=True)
-class Fold:
-    """Events [first, last) under one name. kind: "scope" or "repeat"; `count` turns of a repeat, `parent` or -1."""
-
-    name: str
-    first: int
-    last: int
-    kind: str
-    count: int = 1
-    parent: int = -1
-
-    def to_json(self) -> list[Any]:
-        return [clean(self.name), self.first, self.last, self.kind, self.count, self.parent]
 
 
 @dataclass

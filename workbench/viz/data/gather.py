@@ -26,6 +26,7 @@ from ...kernels.types import Scalar
 from ...tapes.events import Event
 from ...tapes.naming import reason_of
 from ...tapes.tape import Tape
+from .fold import folds
 from .ill_values import ill_values
 from .trace import (
     AdjointLevel,
@@ -133,7 +134,7 @@ class _Gather:
         self.scopes = scopes(tape)
         events = [self.column(n, e) for n, e in enumerate(tape.events)]
         tracks = [self.track(a) for a in self.names]
-        return Trace(tracks, events, seeds, values=ill_values(tape) if adjoints else ())
+        return Trace(tracks, events, seeds, values=ill_values(tape) if adjoints else (), folds=folds(tape))
 
     @property
     def walkable(self) -> bool:

@@ -323,6 +323,15 @@ def strip_marks(found: Envelope, scale: Scale) -> list[Strip]:
     return marks
 
 
+def value_marks(found: Envelope, tall: float) -> list[Strip]:
+    """The same of values: a version, black where a NaN or an infinity is known of one."""
+    parts = []
+    for k in range(len(found.most)):
+        state = found.at(k).state
+        parts.append("" if state == "absent" else "block" if state == "value" else f"block {state}")
+    return [Strip(parts[first], first, last, tall) for first, last in _runs(parts) if parts[first]]
+
+
 def _strip(one: Envelope, scale: Scale) -> tuple[tuple[str, float], tuple[str, float]]:
     state, nothing = one.state, ("", 0.0)
     if state in ("nan", "inf"):

@@ -44,7 +44,12 @@ def shortened(trace: Trace, ends: int) -> Trace:
         for value in trace.values if value.moment >= count - ends and value.allocation in keys
     ]  # fmt: skip
     return replace(
-        trace, allocations=tracks, events=[_within(event, keys) for event in events], said=trace.summary, values=values
+        trace,
+        allocations=tracks,
+        events=[_within(event, keys) for event in events],
+        said=trace.summary,
+        values=values,
+        folds=(),
     )
 
 

@@ -199,6 +199,18 @@ class EventColumn:
 
 
 @dataclass(frozen=True)
+class Fold:
+    """Events [first, last) under one name. kind: "scope" or "repeat"; `count` turns of a repeat, `parent` or -1."""
+
+    name: str
+    first: int
+    last: int
+    kind: str
+    count: int = 1
+    parent: int = -1
+
+
+@dataclass(frozen=True)
 class Trace:
     """Everything the tape view shows. `cursor` is the position (in `events`) that the reverse pass has reached.
 
@@ -212,6 +224,7 @@ class Trace:
     wrong: bool = False
     values: Sequence[ValueLevel] = ()
     said: str = ""  # the summary of the tape that this one is a part of
+    folds: Sequence[Fold] = ()
 
     def __post_init__(self) -> None:
         seeds = tuple(Seed(seed) if isinstance(seed, str) else Seed(*seed) for seed in self.seeds)

@@ -11,17 +11,21 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..data.against import Comparison
-from ..data.envelope import ALL, Scale, ill_blocks, scale_of, sizes_of
+from ..data.envelope import ALL, Bars, Scale, ill_blocks, scale_of, sizes_of, version_bars
 from ..data.lanes import Adjoints, Bar, Block, Flow, Lane, cut_memory, rows_of, versions_of
 from ..data.marks import MOMENT
-from ..data.trace import AllocationTrack, EventColumn, Trace
+from ..data.text import clean
+from ..data.trace import AllocationTrack, EventColumn, Fold, Trace
 
 MARK_BUDGET = 2000
 LANE_BUDGET = 48
 WIDTH_CAP = 3200
 LEFT, RIGHT, MARGIN = 280.0, 30.0, 16.0
 PITCH, PITCH_MAX, PITCH_MIN = 128.0, 190.0, 36.0
-GAP_WIDTH = 176.0
+GAP_WIDTH, GROUP_WIDTH, GROUPS_WIDTH = 176.0, 620.0, 1500.0  # of a group at least, at most; of all at most
+OPEN = 60  # events up to which nothing is folded
+FOLDS = 8  # columns of folds
+PIECES = 64  # of a lane, from which its envelopes are of equal parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +54,45 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """The events that are not drawn, and the strip that says so."""
+class Group:
+    """Events from `first` on that share one column: a fold, or the middle of a long tape. `within`: their numbers."""
 
     events: Sequence[EventColumn]
+    first: int
+    within: str
     x0: float
     x1: float
+    fold: Fold | None = None
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.events)
+
+    @property
+    def name(self) -> str:
+        """`step ×200`, or `springs #3-#40`."""
+        if self.fold is not None:
+            return self.fold.name
+        names = list(dict.fromkeys(event.label for event in self.events if event.index >= 0))
+        return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''} {self.within.replace('..', '-')}"
+
+    def columns(self, room: int) -> int:
+        """How many thin columns it gets if `room` of them have room: whole turns of a loop, if all of them fit."""
+        if any(event.count != 1 for event in self.events):  # some stand for others, out of order
+            return 1
+        turns = self.fold.count if self.fold is not None else 1
+        return turns * (room // turns) if turns <= room < len(self.events) else room
+
+    def x(self, position: int) -> float:
+        """The place of an event inside."""
+        return self.x0 + (self.x1 - self.x0) * (position + 0.5 - self.first) / len(self.events)
 
 
 @dataclass(frozen=True)
 class Layout:
     trace: Trace
     columns: tuple[Column, ...]
-    gap: Gap | None
+    groups: tuple[Group, ...]
     lanes: dict[str, Lane]
     hidden_lanes: int
     pitch: float
@@ -79,16 +109,32 @@ class Layout:
     against: Comparison | None = None  # the other pass, with its bars and flows
     others: list[PlacedBar] = field(default_factory=list)
     other_flows: dict[tuple[int, int], Flow] = field(default_factory=dict)
+    group_bars: dict[str, Bars] = field(
+        default_factory=dict
+    )  # of every lane, drawn or not; only where there are groups
+    version_bars: dict[str, Bars] = field(default_factory=dict)
+
+    def place(self, position: int) -> float:
+        """The x of an event, wherever it is drawn; the right end for the moment after the last one."""
+        for column in self.columns:
+            if column.position == position:
+                return column.x
+        return next((g.x(position) for g in self.groups if g.first <= position < g.last), self.right)
+
+    def moment(self, position: int) -> str:
+        """The name of a moment that the reverse pass came from."""
+        events = self.trace.events
+        return clean(events[position].heading) if position < len(events) else "the seed"
 
 
-def visible(trace: Trace, budget: int = MARK_BUDGET) -> tuple[int, int]:
+def visible(events: Sequence[EventColumn], lanes: int, budget: int) -> tuple[int, int]:
     """How many events are drawn from the start and from the end: all of them, or what the mark budget allows."""
-    total = len(trace.events)
-    room = budget - 14 * min(len(trace.allocations), LANE_BUDGET) - 40
+    total = len(events)
+    room = budget - 22 * min(lanes, LANE_BUDGET) - 40
     most = int((WIDTH_CAP - LEFT - RIGHT) / PITCH_MIN)
     head, tail = 0, 0
     while head + tail < min(total, most + 1) and room > 0:
-        event = trace.events[head] if head <= tail else trace.events[total - 1 - tail]
+        event = events[head] if head <= tail else events[total - 1 - tail]
         room -= _weight(event)
         head, tail = (head + 1, tail) if head <= tail else (head, tail + 1)
     if head + tail >= total and room > 0:
@@ -104,8 +150,17 @@ def _weight(event: EventColumn) -> int:
 
 
 def shown_events(trace: Trace, budget: int = MARK_BUDGET) -> list[tuple[int, EventColumn]]:
-    """The drawn events with their positions."""
-    return both_ends(trace, *visible(trace, budget))
+    """The events that are drawn one by one, with their positions: of a long tape those outside of its folds."""
+    shut = shut_folds(trace)
+    singles = [(n, event) for n, event in enumerate(trace.events) if not any(f.first <= n < f.last for f in shut)]
+    head, tail = visible([event for _, event in singles], len(trace.allocations), budget - 60 * len(shut))
+    return singles if head + tail >= len(singles) else [*singles[:head], *singles[len(singles) - tail :]]
+
+
+def shut_folds(trace: Trace) -> list[Fold]:
+    """The outermost folds of a long tape: each is one column. None where they are too many."""
+    found = [fold for fold in trace.folds if fold.parent == -1 and fold.last - fold.first > 1]
+    return found if len(trace.events) > OPEN and len(found) <= FOLDS else []
 
 
 def both_ends(trace: Trace, head: int, tail: int) -> list[tuple[int, EventColumn]]:
@@ -127,9 +182,9 @@ def arrange(
     """Positions of everything, for the events in `shown` (see `both_ends`).
 
     `label_width` is the width of the widest event label, `header` the height above the lanes."""
-    columns, gap, pitch, right = place_columns(trace, shown, label_width)
+    columns, groups, pitch, right = place_columns(trace, shown, label_width)
     events = [event for _, event in shown]
-    tracks = _shown_tracks(trace, events, lane_budget)
+    tracks = _shown_tracks(trace, trace.events if any(g.fold for g in groups) else events, lane_budget)
     cuts = cut_memory(trace, events)
     cuts = {track.id: cuts[track.id] for track in tracks}
     lanes = rows_of(trace, tracks, events, cuts, header)
@@ -137,7 +192,7 @@ def arrange(
     layout = Layout(
         trace,
         columns,
-        gap,
+        groups,
         lanes,
         len(trace.allocations) - len(tracks),
         pitch,
@@ -158,11 +213,29 @@ def arrange(
     layout.blocks.extend(_place(layout, PlacedBlock, blocks))
     layout.bars.extend(_place(layout, PlacedBar, found.bars))
     layout.flows.update(found.flows)
+    if groups:
+        _group_bars(layout, blocks)
     if against is not None:
         other = Adjoints(trace, cuts, against.other.events, against.other.seeds, {position for position, _ in shown})
         layout.others.extend(_place(layout, PlacedBar, other.bars))
         layout.other_flows.update(other.flows)
     return layout
+
+
+def _group_bars(layout: Layout, blocks: Sequence[Block]) -> None:
+    """Everything that the lanes hold, exact for events that are not drawn too."""
+    trace = layout.trace
+    cuts = cut_memory(trace, trace.events, PIECES)
+    cuts = {key: cuts[key] for key in layout.lanes}
+    found = Adjoints(trace, cuts, [event.adjoint for event in trace.events], trace.seeds, ())
+    bars: dict[str, list[Bar]] = {key: [] for key in layout.lanes}
+    versions: dict[str, list[Block]] = {key: [] for key in layout.lanes}
+    for bar in found.bars:
+        bars[bar.allocation].append(bar)
+    for block in blocks:
+        versions[block.allocation].append(block)
+    layout.group_bars.update((key, Bars.of(some)) for key, some in bars.items())
+    layout.version_bars.update((key, version_bars(some)) for key, some in versions.items())
 
 
 def _scale(trace: Trace, against: Comparison | None) -> Scale:
@@ -177,22 +250,53 @@ def _scale(trace: Trace, against: Comparison | None) -> Scale:
 
 def place_columns(
     trace: Trace, shown: list[tuple[int, EventColumn]], label_width: float
-) -> tuple[tuple[Column, ...], Gap | None, float, float]:
-    """The columns, the gap, the distance between columns and the right end of the tracks."""
-    hidden = len(trace.events) - len(shown)
-    room = WIDTH_CAP - LEFT - RIGHT - (GAP_WIDTH if hidden else 0.0)
+) -> tuple[tuple[Column, ...], tuple[Group, ...], float, float]:
+    """The columns, the groups of the other events, the distance between columns and the right end of the tracks."""
+    hidden = _hidden(trace, shown)
+    widths = [_group_width(last - first, fold) for first, last, fold in hidden]
+    shrink = min(GROUPS_WIDTH / max(sum(widths), 1), 1)
+    room = WIDTH_CAP - LEFT - RIGHT - shrink * sum(widths)
     natural = min(max(label_width + 28.0, PITCH), PITCH_MAX)
     pitch = max(PITCH_MIN, min(natural, room / max(len(shown), 1)))
-    columns, x, gap = [], LEFT + 0.54 * pitch, None
-    for place, (position, event) in enumerate(shown):
-        if hidden and position != place and gap is None:
-            start = x - 0.46 * pitch
-            gap = Gap(trace.events[place:position], start, start + GAP_WIDTH)
-            x += GAP_WIDTH
-        columns.append(Column(event, position, x))
-        x += pitch
-    right = max(x - 0.46 * pitch, LEFT + 3.5 * PITCH)
-    return tuple(columns), gap, pitch, right
+    columns, groups, x = [], [], LEFT
+    starting = {first: (last, fold, shrink * wide) for (first, last, fold), wide in zip(hidden, widths, strict=True)}
+    for position in sorted([*starting, *(position for position, _ in shown)]):
+        if position in starting:
+            last, fold, wide = starting[position]
+            groups.append(_group(trace, position, last, (x, x + wide), fold))
+        else:
+            wide = pitch
+            columns.append(Column(trace.events[position], position, x + 0.54 * pitch))
+        x += wide
+    return tuple(columns), tuple(groups), pitch, max(x, LEFT + 3.5 * PITCH)
+
+
+def _group(trace: Trace, first: int, last: int, ends: tuple[float, float], fold: Fold | None) -> Group:
+    events = trace.events
+    low = events[first - 1].index + 1 if first else events[0].index
+    high = events[last].index - 1 if last < len(events) else events[-1].index
+    return Group(events[first:last], first, f"#{low}..#{high}", *ends, fold)
+
+
+def _hidden(trace: Trace, shown: list[tuple[int, EventColumn]]) -> list[tuple[int, int, Fold | None]]:
+    """Runs of events that are not in `shown`, those of a shut fold on their own, as (first, last, fold)."""
+    there = {position for position, _ in shown}
+    shut = {fold.first: fold for fold in shut_folds(trace) if not there & set(range(fold.first, fold.last))}
+    found, n, total = [], 0, len(trace.events)
+    while n < total:
+        fold = shut.get(n)
+        last = n + 1 if fold is None else fold.last
+        if fold is None and n not in there:
+            while last < total and last not in there and last not in shut:
+                last += 1
+        if fold is not None or n not in there:
+            found.append((n, last, fold))
+        n = last
+    return found
+
+
+def _group_width(events: int, fold: Fold | None) -> float:
+    return GAP_WIDTH if fold is None else min(max(GAP_WIDTH, 3.0 * fold.count, 1.5 * events), GROUP_WIDTH)
 
 
 def _shown_tracks(trace: Trace, events: Sequence[EventColumn], budget: int) -> list[AllocationTrack]:
@@ -205,10 +309,11 @@ def _shown_tracks(trace: Trace, events: Sequence[EventColumn], budget: int) -> l
 
 def _place(layout: Layout, kind: Any, found: Sequence[Any]) -> Iterator[Any]:
     """What is seen of blocks and bars. What begins and ends at events that are not drawn has no width."""
-    x = {column.position: column.x for column in layout.columns}
-    gap, count = layout.gap, len(layout.trace.events)
+    x = {column.position: (column.x + MOMENT, column.x - MOMENT) for column in layout.columns}
+    for group in layout.groups:
+        x.update(dict.fromkeys(range(group.first, group.last), (group.x1, group.x0)))
+    x[-1], x[len(layout.trace.events)] = (LEFT, LEFT), (layout.right, layout.right)
     for one in found:
-        x0 = LEFT if one.e0 < 0 else x[one.e0] + MOMENT if one.e0 in x else gap.x1  # type: ignore[union-attr]
-        x1 = layout.right if one.e1 == count else x[one.e1] - MOMENT if one.e1 in x else gap.x0  # type: ignore[union-attr]
+        x0, x1 = x[one.e0][0], x[one.e1][1]
         if x0 < x1:
             yield kind(*(getattr(one, item.name) for item in fields(one)), x0, x1)

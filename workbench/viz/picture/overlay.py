@@ -61,9 +61,7 @@ def tag(scene: Scene, layout: Layout) -> None:
     lane = layout.lanes.get(first.allocation) if first is not None else None
     if first is None or lane is None:
         return
-    at = {column.position: column.x for column in layout.columns}
-    gap = (layout.gap.x0 + layout.gap.x1) / 2 if layout.gap is not None else layout.right
-    x = at.get(first.position, layout.right if first.position == len(layout.trace.events) else gap)
+    x = layout.place(first.position)
     text, title = clean(f"{first.cell}: {first.numbers}"), clean(first.text)
     wide, y = text_width(text, TAG_SIZE) + 14, tag_top(lane)
     left = max(min(max(x - wide / 2, LEFT), layout.width - wide - 4), 4)

@@ -52,9 +52,9 @@ from ..data.marks import (
     version_text,
 )
 from ..data.text import BADGES, ODD, clean, fit, fit_middle, level_text, sentence, text_width, touch_text
-from ..data.trace import AdjointLevel, EventColumn, TouchMark, Trace, event_flags, events_text, fold_flags
+from ..data.trace import AdjointLevel, EventColumn, TouchMark, Trace, event_flags, fold_flags
+from .groups import group_title, groups
 from .layout import (
-    GAP_WIDTH,
     LEFT,
     MARGIN,
     MARK_BUDGET,
@@ -151,7 +151,11 @@ def draw(
     outlines(scene, layout)
     _touches(scene, layout)
     tag(scene, layout)
-    _gap(scene, layout, boxes)
+    groups(scene, layout, boxes)
+    for n, group in enumerate(layout.groups):
+        tally, middle = fold_flags(group.events), (group.x0 + group.x1) / 2
+        words = [f"{word} ×{tally[flag]}" for flag, word in BADGES.items() if flag in tally]
+        _badge(scene, f"gap{n or ''}-flag", words, middle, boxes + 44, group.x1 - group.x0, group_title(group))
     _cursor(scene, layout, boxes, tall)
     _legend(scene, layout)
     return scene
@@ -344,13 +348,14 @@ def _adjoints(scene: Scene, layout: Layout) -> None:
     blocks: dict[str, list[PlacedBlock]] = {key: [] for key in layout.lanes}
     for block in layout.blocks:
         blocks[block.allocation].append(block)
+    shown = {column.position for column in layout.columns}
     for n, bar in enumerate(layout.bars):
         key, level = f"bar-{bar.allocation}-{n}", bar.level
         if level is None:
             _absent(scene, layout.lanes[bar.allocation], bar, blocks[bar.allocation], key)
             continue
         _bar(scene, layout, bar, level, key)
-        if bar.given and level.contributions > 1 and not (layout.gap and bar.x1 == layout.gap.x0):
+        if bar.given and level.contributions > 1 and bar.e1 in shown:
             meets.setdefault((bar.allocation, level.lo, level.hi, bar.x1), level)
     _arrows(scene, layout)
     for n, ((allocation, _, _, x), level) in enumerate(meets.items()):
@@ -465,32 +470,11 @@ def _kept(scene: Scene, layout: Layout, column: Column, n: int, slot: int) -> No
     scene.add("path", f"kept-{column.position}-{n}", "kept", x, middle, path=path, title=title)
 
 
-def _gap(scene: Scene, layout: Layout, top: float) -> None:
-    gap = layout.gap
-    if gap is None:
-        return
-    kinds = events_text(gap.events)
-    noun = kinds[0].split(" ", 1)[-1] if len(kinds) == 1 else "events"
-    text = f"… {sum(event.count for event in gap.events)} more {noun}"
-    tally = fold_flags(gap.events)
-    title = f"{', '.join(kinds)} not drawn; the table has them" + "".join(f"\n{key}: {n}" for key, n in tally.items())
-    x0, x1 = gap.x0 + 3, gap.x1 - 3
-    scene.add("rect", "gap", "gap", x0, layout.top, x1 - x0, layout.bottom - layout.top, title=title)
-    path = f"M{x0:.1f} {layout.top:.1f}V{layout.bottom:.1f}M{x1:.1f} {layout.top:.1f}V{layout.bottom:.1f}"
-    scene.add("path", "gap-edges", "gapedge", path=path)
-    middle = (gap.x0 + gap.x1) / 2
-    scene.add("rect", "gap-box", "event other", gap.x0 + 6, top, GAP_WIDTH - 12, 26, radius=6, title=title)
-    scene.label("gap-label", "muted", middle, top + 17, fit(text, GAP_WIDTH - 20, 12), 12, anchor="middle", title=title)
-    words = [f"{word} ×{tally[flag]}" for flag, word in BADGES.items() if flag in tally]
-    _badge(scene, "gap-flag", words, middle, top + 44, GAP_WIDTH, title)
-
-
 def _cursor(scene: Scene, layout: Layout, top: float, tall: float) -> None:
-    total, cursor, gap = len(layout.trace.events), layout.trace.cursor, layout.gap
+    total, cursor = len(layout.trace.events), layout.trace.cursor
     if cursor is None or not 0 <= cursor < total:
         return
-    shown = [column.x for column in layout.columns if column.position == cursor]
-    x = shown[0] if shown else (gap.x0 + gap.x1) / 2 if gap else LEFT
+    x = layout.place(cursor)
     text = f"reverse {total - cursor}/{total}"
     wide = text_width(text, 9.5) + 12
     scene.add("path", "cursor", "cursor", path=f"M{x:.1f} {top + tall:.1f}V{layout.bottom:.1f}", title=text)

@@ -36,7 +36,7 @@ RULES = """
 .arrow{{fill:none;stroke:{hot};opacity:.9}} .arrow.dead{{stroke-dasharray:1.5 3}} .arrow.ill{{stroke:{bad};opacity:1}}
 .arrow.cut{{stroke-dasharray:6 4;opacity:1}} .stop{{fill:none;stroke:{ink};stroke-width:1.8}}
 .tip{{fill:{hot}}} .illtip{{fill:{bad}}} .meet{{fill:{ground};stroke:{hot};stroke-width:1.6}}
-.meettext{{fill:{hottext};font-weight:700}} .gap{{fill:{box};opacity:.92}}
+.meettext{{fill:{hottext};font-weight:700}} .strip.block{{stroke:none}} .gap{{fill:{box};opacity:.92}}
 .gapedge{{fill:none;stroke:{muted};stroke-dasharray:3 3}}
 .badge{{fill:{ill};stroke:{sign}}} .badgetext{{fill:#ffffff;font-weight:600}}
 .event.current{{stroke:{cursor};stroke-width:1.6}} .cursor{{fill:none;stroke:{cursor};stroke-width:1.6}}

@@ -12,8 +12,9 @@ from ... import tables
 from ..data.against import Comparison
 from ..data.lanes import Flow
 from ..data.text import clean, clean_lines, level_text, text_width, versions
-from ..data.trace import AllocationTrack, EventColumn, TouchMark, Trace, event_flags, events_text, fold_flags
-from .layout import Column, Layout, arrange, both_ends
+from ..data.trace import AllocationTrack, TouchMark, Trace, event_flags, events_text, fold_flags
+from .groups import group_texts
+from .layout import Column, Group, Layout, arrange, both_ends
 
 ROW_LIMIT = 200
 EVENT_HEAD = ("event", "line", "reads", "writes", "kept", "adjoint after", "adjoint before", "flags")
@@ -59,18 +60,28 @@ def event_rows(trace: Trace, limit: int = ROW_LIMIT, against: Comparison | None 
     layout = arrange(trace, shown, lane_budget=len(trace.allocations), against=against)
     rows = []
     for place, column in enumerate(layout.columns):
-        if layout.gap and column.position != place and len(rows) == place:
-            gap = _gap_row(layout.gap.events)
+        if layout.groups and column.position != place and len(rows) == place:
+            gap = _gap_row(layout, layout.groups[0])
             rows.append(gap if against is None else (*gap[:-1], (), (), gap[-1]))
         rows.append(_event_row(layout, column))
     return rows
 
 
-def _gap_row(events: Sequence[EventColumn]) -> Row:
+def _gap_row(layout: Layout, group: Group) -> Row:
+    events = group.events
     kinds = events_text(events)
     noun = kinds[0].split(" ", 1)[-1] if len(kinds) == 1 else "events"
     flags = tuple(f"{flag} ×{number}" for flag, number in fold_flags(events).items())
-    return ((f"… {sum(event.count for event in events)} more {noun}",), (), (), (), (), (), (), flags)
+    return (
+        (f"… {sum(event.count for event in events)} more {noun}", clean(group.name)),
+        (),
+        (),
+        (),
+        (),
+        (),
+        group_texts(layout, group),
+        flags,
+    )
 
 
 def _event_row(layout: Layout, column: Column) -> Row:
