@@ -149,7 +149,7 @@ export function composeEnvelope(v, row) {
     put(v, "rect", look, { x: at.from[first], y: row.value, width: Math.max(at.to[last - 1] - at.from[first], 1), height: tall });
   }
   for (const [side, shift, cap, twin] of v.levels ? sides : []) {
-    for (const [look, first, last, thick] of stripMarks(adjointsOf(v, side, row, at.edges), v.scale, v.meta.drawing.thick)) {
+    for (const [look, first, last, thick] of stripMarks(adjointsOf(v, side, row, at.edges), side.scale, v.meta.drawing.thick)) {
       const t = Math.min(thick, cap), w = at.to[last - 1] - at.from[first];
       if (w > 0) put(v, "rect", `${look}${twin}`, { x: at.from[first], y: middle + shift - t / 2, width: w, height: t }).e = at.edges[first];
     }

@@ -26,7 +26,7 @@ export function paintMap(v) {
  * @param {any} v @param {CanvasRenderingContext2D} pen @param {number} w @param {number} tall @param {(name: string) => string} color */
 function paintProfile(v, pen, w, tall, color) {
   const edges = stretches(0, v.n, w), n = edges.length - 1, full = v.meta.drawing.thick;
-  const ofLanes = v.lanes.map((/** @type {any} */ lane) => envelopes(v.levels, lane.k, lane.pieces, edges));
+  const ofLanes = v.meta.lanes.map((/** @type {any} */ lane, /** @type {number} */ k) => envelopes(v.levels, k, lane.pieces, edges));
   for (let k = 0; k < n; k++) {
     let has = 0, most = 0;
     for (const one of ofLanes) { has |= one.has[k]; most = Math.max(most, one.most[k]); }

@@ -67,7 +67,6 @@ function takeLevels(v) {
   v.sums = tallies(v.tape, v.levels);
   v.seedText.textContent = lm?.seed ? `seed  ${lm.seed}` : v.levels ? "" : "no adjoint yet";
   v.seedText.title = lm?.seed ?? "";
-  v.scale = lm?.scale;
   drawScale(v);
   arrange(v);
   paintMap(v);
