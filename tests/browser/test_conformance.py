@@ -95,6 +95,7 @@ COMPOSE = """async ([text, state, blobs, pitch]) => {
     const v = m.stateOf(m.offlineModel(state, async () => ({ ok: {} })), null);
     v.plot = { scrollTop: 0, clientHeight: 1e6 };
     v.spacer = { style: {} };
+    v.tallest = 1e6;
     v.levels = m.decodeLevels(state.levels_meta, state.levels, v.tape);
     v.wide = v.left + m.RIGHT + pitch * v.all.count;
     v.u1 = v.all.count;
@@ -108,7 +109,7 @@ COMPOSE = """async ([text, state, blobs, pitch]) => {
 def live_marks(page: Any, trace: Trace, found: list[Any], pitch: float) -> dict[str, Any]:
     columns = Columns(trace, found)
     meta, data = columns.levels(levels_of(trace))
-    state = json.loads(json.dumps({"meta": columns.meta, "levels_meta": meta, "cursor": 0}))
+    state = json.loads(json.dumps({"meta": {**columns.meta, "families": []}, "levels_meta": meta, "cursor": 0}))
     blobs = {"columns": list(columns.data), "levels": list(data)}
     return page.evaluate(COMPOSE, [module(*SCRIPTS), state, blobs, pitch])
 
@@ -118,7 +119,7 @@ def drawn(trace: Trace) -> tuple[list[Mark], Layout]:
     with pytest.MonkeyPatch.context() as patch:
         layouts: list[Layout] = []
         real = scene_module.arrange
-        patch.setattr(scene_module, "arrange", lambda *args: layouts.append(real(*args)) or layouts[-1])
+        patch.setattr(scene_module, "arrange", lambda *args, **more: layouts.append(real(*args, **more)) or layouts[-1])
         return draw(trace).marks, layouts[0]
 
 
@@ -142,7 +143,7 @@ def test_what_a_fold_hides_is_hidden_and_the_rest_is_as_in_the_static_picture(pa
     outer = [fold for fold in folds(tape) if fold.parent == -1]
     columns = Columns(trace, outer)
     meta, data = columns.levels(levels_of(trace))
-    state = json.loads(json.dumps({"meta": columns.meta, "levels_meta": meta, "cursor": 0}))
+    state = json.loads(json.dumps({"meta": {**columns.meta, "families": []}, "levels_meta": meta, "cursor": 0}))
     shut = COMPOSE.replace("v.wide =", "v.open = new Set(); v.all = m.units(v.meta.folds, v.n, v.open); v.wide =")
     live = page.evaluate(shut, [module(*SCRIPTS), state, {"columns": list(columns.data), "levels": list(data)}, 128.0])
     last = outer[-1].last

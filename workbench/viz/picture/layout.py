@@ -258,7 +258,7 @@ def place_columns(
     room = WIDTH_CAP - LEFT - RIGHT - shrink * sum(widths)
     natural = min(max(label_width + 28.0, PITCH), PITCH_MAX)
     pitch = max(PITCH_MIN, min(natural, room / max(len(shown), 1)))
-    columns, groups, x = [], [], LEFT
+    columns, groups, x = [], [], LEFT + 0.08 * pitch
     starting = {first: (last, fold, shrink * wide) for (first, last, fold), wide in zip(hidden, widths, strict=True)}
     for position in sorted([*starting, *(position for position, _ in shown)]):
         if position in starting:
@@ -266,7 +266,7 @@ def place_columns(
             groups.append(_group(trace, position, last, (x, x + wide), fold))
         else:
             wide = pitch
-            columns.append(Column(trace.events[position], position, x + 0.54 * pitch))
+            columns.append(Column(trace.events[position], position, x + 0.46 * pitch))
         x += wide
     return tuple(columns), tuple(groups), pitch, max(x, LEFT + 3.5 * PITCH)
 
