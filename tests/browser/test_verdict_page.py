@@ -62,7 +62,8 @@ def test_the_strip_names_the_bug_and_one_click_shows_it(opened, name):
         assert in_sight(page, seen), seen
     page.locator("tr.now").wait_for()
     assert bug.launch in page.locator(".wb-scope .wb-head").inner_text()
-    assert str(bug.statement) in page.locator("tr.now").inner_text().split()
+    said = page.locator(".wb-scope input[type=range]").get_attribute("aria-valuetext")
+    assert f"line {bug.statement}:" in str(said)
     assert in_sight(page, "tr.now"), "the microscope stands beside the lanes"
     if bug.thread is not None:
         assert f"thread {bug.thread}" in page.locator(".wb-scope .wb-head").inner_text()

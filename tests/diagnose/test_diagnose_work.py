@@ -67,3 +67,20 @@ def test_a_close_comparison_is_found_in_a_long_tape_and_none_where_nothing_is_cl
                 y = wb.zeros(40)
                 wb.launch(touching, dim=40, inputs=[x], outputs=[y])
         assert [f.slug for f in tape.diagnose(grads={y: wb.ones(40)}) if f.slug == "kink"] == slugs
+
+
+@wb.kernel
+def corner(x: wb.array[float], ground: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    y[i] = wb.min(x[i] - ground[i], 0.0) + 0.9 * x[i]
+
+
+def test_a_corner_is_found_in_one_launch_of_many():
+    states, low, at = [wb.array([2.0, 3.0], requires_grad=True)], wb.zeros(2), wb.array([2.0, 0.0])
+    with wb.Tape() as tape:
+        for n in range(120):
+            states.append(wb.zeros(2))
+            wb.launch(corner, dim=2, inputs=[states[0], at if n == 57 else low], outputs=[states[-1]])
+    tape.backward(grads={y: wb.ones(2) for y in states[1:]})
+    (found,) = tape.diagnose().named("kink")
+    assert (found.launch, found.thread, found.arrays) == ("#57 corner", 0, ("states[58]",))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
-from functools import cache
+import threading
+from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import pytest
 import ten_bugs
 import view_samples as samples
@@ -107,3 +109,40 @@ def test_names_in_a_strip_are_text():
     assert "not-finite" in {row.slug for row in figure.verdict.rows}
     assert "</svg>" in figure.verdict.rows[0].title and "\u202e" not in figure.text
     assert figure.svg.count("</svg>") == 1 and "</svg>" not in figure.html
+
+
+def test_a_second_run_knows_the_values_that_were_not_kept():
+    from workbench.viz.live.view import View
+
+    tape, bug = planted("nan")
+    view = View(tape)
+    told, _ = view.answer({"ask": "findings"})
+    assert told["again"] is True and told["rows"][0]["lanes"]
+    n, k = told["rows"][0]["position"], next(k for k, a in enumerate(view.arrays) if view._name(a) == "v")
+    asked = {"ask": "heat", "array": k, "cursor": n, "element": []}
+    before, _ = view.answer(asked)
+    view.answer({"ask": "again"})
+    after, blobs = view.answer(asked)
+    assert (before["value"]["state"], after["value"]["state"]) == ("not kept", "known")
+    assert view.answer({"ask": "findings"})[0]["again"] is False
+    found, _ = view.answer({"ask": "microscope", "launch": n, "thread": [bug.thread]})
+    assert found["event"] == n and found["heading"] == bug.launch
+    assert not any("not kept" in str(step["value"]) for step in found["steps"])
+    copy = np.frombuffer(blobs[0], np.float32)
+    assert np.isfinite(copy).all()
+    view.close()
+
+
+def test_while_a_cell_runs_beside_it_nothing_is_looked_for(monkeypatch):
+    from workbench.viz.live import view as view_module
+
+    view = view_module.View(planted("dead")[0])
+    monkeypatch.setattr(view_module.cells, "running", True)
+    replies: list[Any] = []
+    for ask in ("findings", "again"):
+        refused = partial(pytest.raises, view_module.Busy, view.answer, {"ask": ask})
+        other = threading.Thread(target=lambda refused=refused: replies.append(refused()))
+        other.start()
+        other.join()
+    assert ["a cell is running" in str(reply.value) for reply in replies] == [True, True]
+    view.close()

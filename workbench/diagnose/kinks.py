@@ -22,8 +22,9 @@ from ..tapes.events import Event
 from ..tapes.rerun import Enough, is_number, sample_adjoint, small, watched_costs
 
 ULPS = 4
-MOST = 60_000  # statements of one diagnosis: a fraction of a second
+MOST = 120_000  # statements of one diagnosis: a fraction of a second
 LAUNCHES = 32  # looked at, spread evenly over the tape
+MANY = 256  # the same where all of their threads have room
 _COMPARISONS = (scalar.LT, scalar.LE, scalar.GT, scalar.GE, scalar.PICK_LT)
 
 
@@ -45,7 +46,9 @@ class Kinks:
     def choose(self, events: Sequence[Event]) -> None:
         """Look at some of these, so that a long tape takes no longer than a short one."""
         able = [e for e in events if e.reverse is not None and small(e) and not e.reverse.extremal and self._costs(e)]
-        picked = np.linspace(0, len(able) - 1, min(len(able), LAUNCHES)).round().astype(int)
+        whole = sum(sum(self._costs(e).values()) * math.prod(e.command.plan.form.dims) for e in able)
+        most = min(max(MOST * len(able) // max(whole, 1), LAUNCHES), MANY)
+        picked = np.linspace(0, len(able) - 1, min(len(able), most)).round().astype(int)
         self.chosen = frozenset(able[k] for k in picked)
 
     def look(self, event: Event, space: Workspace) -> None:
