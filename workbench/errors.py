@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
+
+PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,9 @@ class Where:
 
 
 def _shown(file: str) -> str:
-    """A notebook's cell by the number that stands beside it, any other file by its path."""
+    """A notebook's cell by the number that stands beside it, a file of this package from there on, others by path."""
+    if file.startswith(PACKAGE):
+        return "workbench" + file[len(PACKAGE) - 1 :]
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     compiler = getattr(shell, "compile", None)
     named = compiler.format_code_name(file) if hasattr(compiler, "format_code_name") else None

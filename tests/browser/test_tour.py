@@ -62,17 +62,24 @@ def test_the_tour_runs_from_top_to_bottom_and_everything_in_it_is_seen(
     page.get_by_text("The same as a table").first.click()
     assert page.get_by_text("one memory").first.is_visible()
 
-    live = page.locator(".wb-view .wb-lanes").first
+    demo = page.locator(".wb-view").first
+    demo.scroll_into_view_if_needed()
+    assert demo.get_by_text("59 of 59 reversed", exact=True).is_visible()
+    page.screenshot(path=str(artefacts / "tour-demo.png"))
+    page.locator(".wb-seeds .wb-rowname", has_text="height[0]").first.wait_for()
+
+    view = page.locator(".wb-view").filter(has_text="5 launches · ").last
+    live = view.locator(".wb-lanes")
     for theme in (DARK, LIGHT):
         notebook.theme(theme)
         live.scroll_into_view_if_needed()
         assert live.is_visible()
         page.screenshot(path=str(artefacts / f"tour-live-{theme.split()[-1].lower()}.png"))
     page.get_by_text("rest before #0 spring", exact=True).first.wait_for()  # no later cell has spoilt its values
-    reversed_so_far = page.get_by_text("5 of 5 reversed", exact=True)
+    reversed_so_far = view.get_by_text("5 of 5 reversed", exact=True)
     assert reversed_so_far.is_visible()
-    page.get_by_role("button", name="undo").first.click()
-    page.get_by_text("4 of 5 reversed", exact=True).wait_for()
+    view.get_by_role("button", name="undo").first.click()
+    view.get_by_text("4 of 5 reversed", exact=True).wait_for()
 
     assert notebook.off_site == []
     assert notebook.complaints == []
