@@ -45,6 +45,7 @@ from ..inspect.microscope import microscope
 from .saved import Saved, still_of
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock
+SHORT = 100  # events up to which the still picture waits for the verdict
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
 SCRIPTS = (  # a file imports from those before it
@@ -426,7 +427,12 @@ class View(Saved, anywidget.AnyWidget):
     # ---- without a kernel
 
     def still(self) -> tuple[str, str]:
-        """The picture that a saved notebook shows where no kernel is: of the tape as it was when this view was made."""
+        """The picture that a saved notebook shows where no kernel is: of the tape as it was when this view was made.
+
+        A short tape is judged for it, as by `show`; of a longer one the verdict is there once the page has asked."""
+        if self._said is None and self.wrong is None and len(self.tape.events) <= SHORT:
+            with memory.LOCK, memory.unrecorded():
+                self._said = verdict(self.tape, limit=SHORT)
         return still_of(self._trace, self._found, self.wrong, self._said)
 
 
