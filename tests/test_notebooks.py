@@ -88,7 +88,9 @@ def test_the_tour_opens_with_the_demo_live_and_then_the_seeding_panel() -> None:
     for cell in code[1:3]:  # what stands there without a kernel
         (page,) = [output["data"]["text/html"] for output in cell.outputs if "text/html" in output.get("data", {})]
         assert "<img" in page
-    assert "NaN born in #38 burn, thread 5" in "".join(output["data"].get("text/plain", "") for output in code[1].outputs if "data" in output)
+    assert "NaN born in #38 burn, thread 5" in "".join(
+        output["data"].get("text/plain", "") for output in code[1].outputs if "data" in output
+    )
 
 
 def test_the_descent_of_the_tour_reaches_its_target() -> None:

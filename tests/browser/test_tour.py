@@ -41,7 +41,7 @@ def test_the_tour_runs_from_top_to_bottom_and_everything_in_it_is_seen(
     assert notebook.errors() == []
 
     page = notebook.page
-    pictures = page.locator("img[alt*='tape' i]")
+    pictures = page.locator("img[alt*='tape' i]:visible")
     assert pictures.count() == 2
     picture = pictures.first
     listing = page.locator("th", has_text="adjoint (~ replayed)").first
@@ -59,8 +59,9 @@ def test_the_tour_runs_from_top_to_bottom_and_everything_in_it_is_seen(
     assert not header.is_visible()
     folded.click()
     assert header.is_visible()
-    page.get_by_text("The same as a table").first.click()
-    assert page.get_by_text("one memory").first.is_visible()
+    output = page.locator(".jp-OutputArea-child", has=picture)
+    output.get_by_text("The same as a table").click()
+    assert output.get_by_text("one memory").first.is_visible()
 
     demo = page.locator(".wb-view").first
     demo.scroll_into_view_if_needed()
