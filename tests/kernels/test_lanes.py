@@ -15,7 +15,7 @@ pytestmark = pytest.mark.needs_cc
 N = 37  # two registers of sixteen, and five more
 QUICK = {
     "root": "a[i] ** F(0.5)", "folded_root": "a[i] ** (F(0.25) + F(0.25))", "square": "a[i] ** F(2.0)",
-    "inverse": "a[i] ** F(-1.0)", "whole": "F(int(a[i]))", "acos": "wb.acos(a[i])",
+    "inverse": "a[i] ** F(-1.0)", "whole": "F(int(a[i]))", "next": "F(int(a[i]) + int(b[i]))", "acos": "wb.acos(a[i])",
 }  # fmt: skip
 ONE = """sin cos tan asin atan sinh cosh tanh exp log log2 log10 log1p expm1 sqrt rsqrt cbrt erf erfc degrees radians
 abs floor ceil trunc round rint frac sign step nonzero""".split()

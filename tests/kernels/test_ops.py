@@ -437,7 +437,7 @@ def c_text(row: Row, types: list, out: T.Scalar, attr=None) -> str:
 def compiled(tmp_path, jobs: list) -> ctypes.CDLL:
     """One C function for each (row, types, out, attr)."""
     head = "#include <math.h>\n#include <stdint.h>\n#include <stdbool.h>\n#define WB_FN static inline\n"
-    head += "#define wb_pow pow\n#define wb_powf powf\n" + PRELUDE
+    head += "#define wb_pow pow\n#define wb_powf powf\n#define WB_INT(x) (x)\n" + PRELUDE
     parts = [head]
     for n, (row, types, out, attr) in enumerate(jobs):
         params = "".join(f"const {t.c} *a{k}, " for k, t in enumerate(types))

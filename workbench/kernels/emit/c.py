@@ -31,6 +31,7 @@ def _prototypes() -> str:
     return "\n".join(lines)
 
 
+# WB_INT: gcc would make `(float)(int)x` the trunc of x, which has a -0.
 TYPES = """\
 typedef __INT8_TYPE__ int8_t; typedef __INT16_TYPE__ int16_t; typedef __INT32_TYPE__ int32_t;
 typedef __INT64_TYPE__ int64_t; typedef __UINT8_TYPE__ uint8_t; typedef __UINT16_TYPE__ uint16_t;
@@ -44,6 +45,13 @@ typedef __UINT32_TYPE__ uint32_t; typedef __UINT64_TYPE__ uint64_t;
 #define WB_NAN __builtin_nan("")
 #define WB_NANF __builtin_nanf("")
 #define WB_AT(T, p, offset) (*(T *)((char *)(p) + (offset)))
+#if defined(__clang__)
+#define WB_INT(x) (x)
+#elif __GNUC__ >= 12
+#define WB_INT(x) __builtin_assoc_barrier(x)
+#else
+#define WB_INT(x) __extension__({ __typeof__(x) wb_int = (x); __asm__("" : "+r"(wb_int)); wb_int; })
+#endif
 int printf(const char *, ...);
 void *realloc(void *, __SIZE_TYPE__);
 void free(void *);

@@ -35,6 +35,7 @@ typedef unsigned long long uint64_t;
 #define WB_NAN __longlong_as_double(0x7ff8000000000000LL)
 #define WB_NANF __int_as_float(0x7fc00000)
 #define WB_AT(T, p, offset) (*(T *)((char *)(p) + (offset)))
+#define WB_INT(x) (x)
 #define wb_pow pow
 #define wb_powf powf
 """

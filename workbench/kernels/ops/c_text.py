@@ -30,7 +30,7 @@ def _conversions() -> None:
             )
             high = f"x >= {float(top)!r}{suffix} ? ({t.c}){top - 1}{'ULL' if t.kind == 'u' else 'LL'}"
             name = f"wb_{t.name}_from_{source.name}"
-            helper(name, f"{t.c} {name}({source.c} x) {{ return x != x ? 0 : {low} : {high} : ({t.c})x; }}")
+            helper(name, f"{t.c} {name}({source.c} x) {{ return x != x ? 0 : {low} : {high} : WB_INT(({t.c})x); }}")
 
 
 def _float_division() -> None:
@@ -96,8 +96,6 @@ def c_cast(types, x, attr):
         return f"({x} != 0)"
     if source.kind == "f" and target.kind in "iu":
         return f"wb_{target.name}_from_{'float64' if source.bits == 64 else 'float32'}({x})"
-    if source.kind == "i" and target.kind == "f":  # gcc takes a float made whole for its trunc, which has a -0
-        return f"{x} == 0 ? ({target.c})0 : ({target.c}){x}"
     return f"({target.c}){x}"
 
 

@@ -281,6 +281,10 @@ def _zero_or(product: Callable[..., Any], zero: Callable[..., Any]) -> Callable[
     return meaning
 
 
+def _times(g, f):
+    return np.where(g == 0, np.copysign(np.zeros_like(g * f), g), g * f)
+
+
 def _contracted(h: Any, by: Any, of: Any) -> Any:
     """h times `by`: for a scalar operand `of` of a composite, summed over components."""
     whole = isinstance(kind(h), Composite) and not isinstance(kind(of), Composite)
@@ -307,8 +311,8 @@ def _tangent_over(ts, y, g, f):
     return second if first is None else first if second is None else ADD(first, second)
 
 
-TIMES = row("times", type=_either(MUL.type), elementwise=True, c="{0} == 0 ? 0 : {0} * {1}", shown=MUL,
-            meaning=_zero_or(lambda g, f: g * f, lambda g, f: g == 0), adjoint=_adjoint_product, bilinear=True,
+TIMES = row("times", type=_either(MUL.type), elementwise=True, c="{0} * ({0} == 0 ? 0 : {1})", shown=MUL,
+            meaning=_times, adjoint=_adjoint_product, bilinear=True,
             tangent=lambda ts, y, g, f: product_tangent(ts, g, f), **_SIMPLE,
             doc="g * f for an adjoint g, but 0 where g is 0. By g its derivative is f also there: the product changes"
                 " with g wherever f is finite.")  # fmt: skip
