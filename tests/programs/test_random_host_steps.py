@@ -162,7 +162,7 @@ def arrays(rng, a: int, b: int, i: int, j: int) -> Step:
         lambda v: np.full(SIZE, 0.5),
         lambda v: np.array(v[a].numpy())[::-1],
         lambda v: np.asarray(v[a]) * 2.0,
-        lambda v: np.asarray(v[a]) / 3.0 - 0.25,
+        lambda v: np.asarray(v[a]) / 4.0 - 0.25,
         lambda v: np.tanh(np.asarray(v[a])),
         lambda v: np.roll(np.array(v[a].numpy()), 1),
         lambda v: np.array(v[a].numpy().reshape(2, 2).T).ravel(),

@@ -242,6 +242,60 @@ def test_a_tape_entered_in_itself_records_once():
     assert len(tape) == 3
 
 
+@pytest.mark.parametrize(
+    "fill", [lambda x: x.zero_(), lambda x: x.fill_(0.7), lambda x: wb.copy(x, empty().fill_(0.3))]
+)
+def test_what_was_computed_from_a_leaf_that_was_filled_is_no_border(fill):
+    x, w, q, y = leaf(), leaf(X + 1), empty(), empty()
+    with wb.Tape():
+        fill(x)
+        run(square, x, q)
+    with wb.Tape() as second:
+        run(times, q, w, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        second.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(w.grad.numpy(), q.numpy())
+
+
+def _first_part(x, w, q):
+    x[:1].zero_()
+    run(square, x, q)
+
+
+def _read_with_it(x, w, q):
+    x.zero_()
+    run(times, x, w, q)
+
+
+def _after_it(x, w, q):
+    run(square, x, q)
+    x.zero_()
+
+
+def _added_to(x, w, q):
+    run(square, x, q)
+    x.zero_()
+    wb.launch(total, dim=N, inputs=[x], outputs=[q])
+
+
+def _written_again(x, w, q):
+    x.zero_()
+    wb.copy(x, w)
+    run(square, x, q)
+
+
+@pytest.mark.parametrize("first", [_first_part, _read_with_it, _after_it, _added_to, _written_again])
+def test_what_depends_on_a_leaf_beside_the_filled_bytes_is_told(first):
+    x, w, q, v, y = leaf(), leaf(X + 1), empty(), leaf(), empty()
+    with wb.Tape():
+        first(x, w, q)
+    with wb.Tape() as second:
+        run(times, q, v, y)
+    with pytest.warns(UserWarning, match="q was written by an earlier tape"):
+        second.backward(grads={y: seed(*ONE)})
+
+
 def refused(call):
     with pytest.raises(wb.GradientError) as found:
         call()

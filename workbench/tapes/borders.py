@@ -147,10 +147,11 @@ def settle(tape: Recording) -> None:
     if not events or not tape.active:
         return
     last: dict[Span, bool] = {}
+    tape.constants.follow(tape)
     for event in reversed(events):
         for span, live in _written(tape, event):
             if span not in last:
-                last[span] = live
+                last[span] = live and event not in tape.constants
     run = tape.run
     run.wrote.update([span.allocation.id for span in last])
     if not any(last.values()):

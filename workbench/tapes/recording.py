@@ -25,6 +25,7 @@ from ..errors import GradientError, LaunchError, Where
 from ..kernels.types import Scalar, Struct
 from . import host_sources, overwrites
 from .borders import Border, Run, settle
+from .constants import Constants
 from .events import Event, Need, Needs, Scope, checksum_of, clock
 from .history import Pile
 from .naming import note_near_names
@@ -63,6 +64,7 @@ class Recording:
         self.crossings: list[Border] = []  # those at which the last backward stopped
         self.piled: dict[Allocation, Pile] = {}  # leaves whose gradient the last backward added to another
         self.read_early: dict[Allocation, None] = {}  # leaves whose gradient was read before the backward
+        self.constants = Constants()
         self.settled = 0  # so many events are in `borders` and in the origins of memory
         self.events.clear()
         self.arrays.clear()

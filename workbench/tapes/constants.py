@@ -1,0 +1,83 @@
+"""Writes on active paths of what is constant all the same: computed from bytes that a fill, or a copy of such, left.
+
+A kernel between arrays on an active path has an adjoint, whatever they hold. Its results depend on nothing with a
+gradient if all that it read was overwritten with numbers before. Only what is certain counts as constant.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..arrays.allocation import Allocation
+from ..arrays.span import Span
+from .events import Event
+
+if TYPE_CHECKING:
+    from .recording import Recording
+
+FILLS = ("assign", "fill_", "zero_")
+
+
+class Constants:
+    """Of one tape, event by event: `spans` hold constants, `live` hold what may depend on something with a gradient."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.spans: dict[Allocation, dict[Span, None]] = {}
+        self.live: dict[Allocation, dict[Span, None]] = {}
+        self.events: set[Event] = set()
+
+    def __contains__(self, event: Event) -> bool:
+        """Did this event write constants only."""
+        return event in self.events
+
+    def follow(self, tape: Recording) -> None:
+        """Go on to the last event of the tape."""
+        events = tape.events[self.done :]
+        if not self.spans and not any(e.kind in FILLS for e in tape.events):
+            return
+        self.done = len(tape.events)
+        for event in events:
+            constant = self._is_constant(event)
+            if constant:
+                self.events.add(event)
+            for span in event.writes:
+                if not constant:
+                    _cut(self.spans, span)
+                    self.live.setdefault(span.allocation, {})[span] = None
+                elif event.command is None:
+                    for known in (self.live, self.spans):
+                        for old in [s for s in known.get(span.allocation, ()) if span.contains(s)]:
+                            del known[span.allocation][old]
+                    self.spans.setdefault(span.allocation, {})[span] = None
+
+    def _is_constant(self, event: Event) -> bool:
+        if event.command is None:
+            if event.kind in FILLS and event.source is None:
+                return not event.sources
+            return event.kind in ("copy", *FILLS) and self._all_constant(event.reads)
+        back = event.reverse
+        if back is None or event.command.declared or not self.spans:
+            return False
+        plan, read, others = event.command.plan, [], []
+        for (k, _), span in zip(plan.reads, event.reads, strict=False):
+            if k in plan.floats:
+                (read if k in back.shadows else others).append(span)
+        return bool(read) and self._all_constant(read) and not any(map(self._may_live, (*others, *event.writes)))
+
+    def _all_constant(self, read: list[Span] | tuple[Span, ...]) -> bool:
+        return all(any(s.contains(span) for s in self.spans.get(span.allocation, ())) for span in read)
+
+    def _may_live(self, span: Span) -> bool:
+        """May these bytes, of which a launch perhaps leaves some as they are, depend on something with a gradient."""
+        a = span.allocation
+        if any(s.contains(span) for s in self.spans.get(a, ())):
+            return False
+        before = a.required.touch(span) or any(s.overlaps(span) is not False for s, _ in a.origins)
+        return before or any(s.overlaps(span) is not False for s in self.live.get(a, ()))
+
+
+def _cut(known: dict[Allocation, dict[Span, None]], span: Span) -> None:
+    """Drop the spans that share a byte with this one."""
+    for old in [s for s in known.get(span.allocation, ()) if s.overlaps(span) is not False]:
+        del known[span.allocation][old]
