@@ -26,7 +26,7 @@ export function composed(v) {
 }
 
 /** The height of the picture: what the lanes need, as far as there is room. @param {any} v */
-export const tallOf = (v) => Math.min(Math.max(v.tallest, v.head + 70), (v.bottom || 20) + v.head + 12);
+export const tallOf = (v) => Math.min(v.printing ? Infinity : Math.max(v.tallest, v.head + 70), (v.bottom || 20) + v.head + 12);
 
 /** The lanes that are scrolled into sight. @param {any} v */
 function shownLanes(v) {

@@ -78,21 +78,29 @@ export function measured(v) {
   if (!whole) return false;
   const beside = whole >= BESIDE, most = Math.round(heightInSight(v)), dock = Math.round(Math.min(Math.max(whole * 0.4, WIDE[0]), WIDE[1]));
   v.rootEl.classList.toggle("wb-beside", beside);
+  v.rootEl.classList.toggle("wb-low", !beside && most < 560);
   v.stage.style.gridTemplateColumns = beside ? `minmax(0, 1fr) ${dock}px` : "minmax(0, 1fr)";
-  const room = Math.max(most - v.stage.offsetTop - GAP, beside ? 300 : 340), more = v.main.offsetHeight - v.plot.offsetHeight;
+  v.rootEl.classList.toggle("wb-narrow", whole < 760);
+  const room = Math.max(most - v.stage.offsetTop - GAP, Math.min(most - GAP, beside ? 400 : 440)), more = v.main.offsetHeight - v.plot.offsetHeight;
   const least = beside ? 0 : Math.max(Math.round(room * SHARE), LEAST), tallest = Math.max(room - more - (beside ? 0 : least + GAP), 110);
   const now = [beside, whole, room, more].join();
   if (now === v.measures) return false;
   Object.assign(v, { measures: now, tallest, room, more, beside, least });
   v.wide = v.main.clientWidth || 900;
   v.left = Math.round(Math.min(Math.max(v.wide * 0.32, 150), 264));
-  v.rootEl.classList.toggle("wb-narrow", whole < 760);
   return true;
+}
+
+/** After a click or a key: all that it may have changed is in sight. @param {any} v */
+export function keepInSight(v) {
+  v.inSight = () => requestAnimationFrame(() => v.stage.scrollIntoView({ block: "nearest", inline: "nearest" }));
+  v.rootEl.addEventListener("click", (/** @type {any} */ event) => { if (!event.target.closest("summary, .wb-table, .wb-legend")) v.inSight(); });
 }
 
 /** The inspector beside a picture is as high as it, or high enough; below it gets what the picture leaves. @param {any} v @param {number} tall of the plot */
 export function stretchDock(v, tall) {
   if (!v.room) return;
+  if (v.printing) { v.dock.style.height = ""; return; }
   const picture = tall + v.more;
   v.dock.style.height = `${v.beside ? Math.max(picture, Math.min(v.room, TALL)) : Math.min(Math.max(v.room - picture - GAP, v.least), TALL)}px`;
 }

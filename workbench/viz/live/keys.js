@@ -1,8 +1,11 @@
 // @ts-check
 // Mouse and keys on the picture: what is under the pointer, what a key does, what is chosen.
 import { showRow, toggleFamily } from "./families.js";
+import { showKeys } from "./help.js";
 import { unitOf } from "./lanes.js";
-import { look, pitch, play, step, toggle, zoom } from "./window.js";
+import { play } from "./play.js";
+import { tell } from "./tips.js";
+import { look, pitch, step, toggle, zoom } from "./window.js";
 import { describe, laneText } from "./words.js";
 
 /** @param {any} v */
@@ -10,16 +13,17 @@ export function listenToPicture(v) {
   const on = (/** @type {string} */ name, /** @type {(v: any, event: any) => void} */ act) => v.picture.addEventListener(name, (/** @type {any} */ event) => act(v, event));
   on("pointerdown", pressed);
   on("pointermove", moved);
-  on("pointerleave", () => { v.tip.style.display = "none"; });
+  on("pointerleave", () => tell(v, "", null));
   on("pointerup", released);
   on("pointercancel", () => { v.drag = null; });
-  on("keydown", typed);
+  v.rootEl.addEventListener("keydown", (/** @type {any} */ event) => typed(v, event));
   v.picture.addEventListener("wheel", (/** @type {WheelEvent} */ event) => turned(v, event), { passive: false });
   v.plot.addEventListener("scroll", () => v.draw());
 }
 
 /** @param {any} v @param {any} event */
 function pressed(v, event) {
+  tell(v, "", null);
   if (event.button === 0) v.drag = { x: event.clientX, u0: v.u0, u1: v.u1, moved: false };
 }
 
@@ -33,11 +37,13 @@ function moved(v, event) {
     return;
   }
   const at = under(v, event), text = at.col ? describe(v, at.col, at.lane) : at.lane ? laneText(at.lane) : "";
-  v.tip.textContent = text;
-  v.tip.style.display = text ? "block" : "none";
-  const box = v.rootEl.getBoundingClientRect(), x = event.clientX - box.left + 14;
-  v.tip.style.left = `${Math.max(Math.min(x, box.width - v.tip.offsetWidth - 8), 0)}px`;
-  v.tip.style.top = `${event.clientY - box.top + 16}px`;
+  tell(v, text, text ? thingAt(v, at) : null);
+}
+
+/** What a tip is about: a launch's head, its part of a lane, the names of a lane. @param {any} v @param {any} at */
+function thingAt(v, { col, lane }) {
+  const box = v.picture.getBoundingClientRect(), top = box.top + (lane ? v.head + lane.top - v.plot.scrollTop : 0);
+  return col ? new DOMRect(box.left + col.x - col.w / 2, top, col.w, lane ? lane.height : v.head) : new DOMRect(box.left, top, v.left - 6, lane.height);
 }
 
 /** A click chooses what it is on. @param {any} v @param {any} event */
@@ -57,28 +63,48 @@ function released(v, event) {
   else if (at.lane) pickLane(v, at.lane.k, "");
 }
 
-/** What a key does. @param {any} v @param {any} event */
+/** What a key does. In the inspector and in boxes of text most keys have a meaning of their own. @param {any} v @param {any} event */
 function typed(v, event) {
-  const mark = /** @type {any} */ (event.target).mark;
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const key = event.key, c = mark ? v.cols.findIndex((one) => one.a === mark.col.a) : 0;
-  if (key === "Escape") { /** @type {any} */ (event.target).blur(); return; }
-  if (key === "ArrowLeft" || key === "ArrowRight") moveFocus(v, c + (key === "ArrowLeft" ? -1 : 1), v.focus.lane);
-  else if (key === "ArrowUp" || key === "ArrowDown") moveFocus(v, c, nextRow(v, key === "ArrowUp" ? -1 : 1));
-  else if (key === "Home") { look(v, 0, v.u1 - v.u0); moveFocus(v, 0, v.focus.lane); }
-  else if (key === "End") { look(v, v.all.count - (v.u1 - v.u0), v.all.count); moveFocus(v, v.cols.length - 1, v.focus.lane); }
-  else if (key === "Enter" || key === " ") { if (mark) choose(v, mark.col, mark.lane); }
+  const { key, target } = event, { mark } = target, typing = target.matches("input, select, textarea");
+  if (event.ctrlKey || event.metaKey || event.altKey || (typing && key !== "Escape")) return;
+  if (key === "Escape") {
+    if (v.help.hidden) target.blur();
+    else showKeys(v, false);
+  } else if (key === "?") showKeys(v, v.help.hidden);
   else if (key === "[") step(v, v.get("cursor") - 1);
   else if (key === "]") step(v, v.get("cursor") + 1);
   else if (key === "p") play(v);
+  else if (key === "/") v.searching.focus();
+  else if (target.closest(".wb-dock, .wb-keys, details") || !typedOnPicture(v, key, mark)) return;
+  event.preventDefault();
+  event.stopPropagation();
+  v.inSight();
+}
+
+/** @param {any} v @param {string} key @param {any} mark @returns {boolean} did it mean anything */
+function typedOnPicture(v, key, mark) {
+  const c = mark ? v.cols.findIndex((one) => one.a === mark.col.a) : 0;
+  if (key === "ArrowLeft" || key === "ArrowRight") stepColumn(v, key === "ArrowLeft" ? -1 : 1);
+  else if (key === "ArrowUp" || key === "ArrowDown") moveFocus(v, c, nextRow(v, key === "ArrowUp" ? -1 : 1));
+  else if (key === "Home") { look(v, 0, v.u1 - v.u0); step(v, 0); moveFocus(v, 0, v.focus.lane); }
+  else if (key === "End") { look(v, v.all.count - (v.u1 - v.u0), v.all.count); step(v, v.n); moveFocus(v, v.cols.length - 1, v.focus.lane); }
+  else if ((key === "Enter" || key === " ") && mark) choose(v, mark.col, mark.lane);
   else if (key === "+" || key === "=") zoom(v, 0.5, focusUnit(v));
   else if (key === "-") zoom(v, 2, focusUnit(v));
   else if (key === "0") look(v, 0, v.all.count);
   else if (key === "x" || key === "c") { const k = foldAt(v, v.focus.e, key === "c"); if (k >= 0) toggle(v, k); }
-  else if (key === "/") v.searching.focus();
-  else return;
-  event.preventDefault();
-  event.stopPropagation();
+  else return false;
+  return true;
+}
+
+/** One column of the reverse pass: the cursor goes there, and the keyboard with it. @param {any} v @param {number} by */
+function stepColumn(v, by) {
+  const c = v.get("cursor"), g = v.grouped, { all } = v, k = c < v.n ? unitOf(all, c) : all.count, inFold = c < v.n && c > all.starts[k];
+  const unit = by > 0 ? Math.floor(k / g) * g + g : (Math.ceil((inFold ? k + 1 : k) / g) - 1) * g;
+  step(v, all.starts[Math.min(Math.max(unit, 0), all.count)]);
+  v.focus = { e: Math.min(v.get("cursor"), v.n - 1), lane: v.focus.lane };
+  v.draw();
+  focusCell(v);
 }
 
 /** The wheel zooms and pans, with a key. @param {any} v @param {any} event */
@@ -157,6 +183,11 @@ export function moveFocus(v, c, lane) {
     showRow(v, v.lanes.find((/** @type {any} */ one) => one.k === lane));
   }
   v.draw();
+  focusCell(v);
+}
+
+/** @param {any} v */
+function focusCell(v) {
   const node = /** @type {any} */ (v.picture.querySelector("[tabindex='0']"));
   node?.focus({ preventScroll: true });
   if (node) v.say(node.getAttribute("aria-label") ?? "");

@@ -1,15 +1,17 @@
 // @ts-check
 // The frame of the page around the picture: title, buttons, search, the strip of the whole tape, legend and status.
 import { button, h, s } from "./elements.js";
+import { helpOf, hintOf } from "./help.js";
+import { play } from "./play.js";
 import { nextHit, search } from "./search.js";
-import { foldAll, look, play, step, zoom } from "./window.js";
+import { foldAll, look, step, zoom } from "./window.js";
 
 /** Everything that there is besides panels, findings and table. @param {any} v */
 export function pageOf(v) {
   v.status = h("div", { class: "wb-status", role: "status", "aria-live": "polite" });
   v.seedText = h("span", { class: "wb-seed" });
   v.picture = s("svg", { class: "wb-lanes", role: "application", "aria-roledescription": "tape view" });
-  v.picture.setAttribute("aria-label", `${v.meta.sentence} Arrow keys move, Enter selects, brackets step the reverse pass, x unfolds, c folds, plus and minus zoom, slash searches.`);
+  v.picture.setAttribute("aria-label", `${v.meta.sentence} Left and right step the reverse pass, up and down go from lane to lane, Enter opens, question mark lists all keys.`);
   v.cursorLine = s("path", { class: "cursor" });
   v.cursorBox = s("rect", { class: "cursorbox", height: 14, rx: 7 });
   v.cursorText = s("text", { class: "cursortext", "font-size": 9.5, "text-anchor": "middle" });
@@ -23,7 +25,7 @@ export function pageOf(v) {
   v.warning = h("p", { class: "wb-warning" });
   const bar = h("div", { class: "wb-bar" }, h("strong", {}, v.meta.title), h("span", { class: "wb-muted" }, v.meta.summary), v.seedText);
   v.main = h("div", { class: "wb-main" }, v.plot, v.overview, v.status);
-  v.stage = h("div", { class: "wb-stage" }, v.main);
+  v.stage = h("div", { class: "wb-stage" }, v.main, helpOf(v));
   return h("div", { class: "wb-view" }, bar, v.warning, toolsOf(v), v.stage, v.legend, v.tip);
 }
 
@@ -46,5 +48,5 @@ function toolsOf(v) {
       button("▶▶", "start of the reverse pass: only the seed", () => step(v, v.n)), v.moment),
     h("span", { class: "wb-zooms" }, button("−", "zoom out", () => zoom(v, 2)), button("+", "zoom in", () => zoom(v, 0.5)),
       button("fit", "show the whole tape", () => look(v, 0, v.all.count)), ...folding),
-    v.searching);
+    v.searching, hintOf(v));
 }

@@ -2,7 +2,7 @@
 // The live tape view: draws a window of the lanes, moves the cursor, asks for heat-maps, ledgers and microscopes.
 // Names and source lines only ever become text. The page holds at most as many marks as compose.js allows, at any zoom.
 import { arrange, composed } from "./compose.js";
-import { measured } from "./dock.js";
+import { keepInSight, measured } from "./dock.js";
 import { h } from "./elements.js";
 import { showSeed } from "./families.js";
 import { heatWidget } from "./heat.js";
@@ -14,6 +14,7 @@ import { drawLegend, drawScale } from "./legend.js";
 import { moveCursor, paint } from "./paint.js";
 import { panelsOf } from "./panels.js";
 import { stateOf } from "./state.js";
+import { listenToPrinter } from "./printed.js";
 import { fillTable, tableOf } from "./table.js";
 import { fillVerdict, lookForFindings, verdictOf } from "./verdict.js";
 import { look } from "./window.js";
@@ -30,6 +31,7 @@ export function explorer(model, el, signal) {
   v.stage.append(v.panels.element);
   v.rootEl.append(tableOf(v));
   drawLegend(v);
+  keepInSight(v);
   listenToPicture(v);
   listenToMap(v);
   listenToModel(v);
@@ -40,6 +42,7 @@ export function explorer(model, el, signal) {
   takeLevels(v);
   look(v, 0, v.all.count);
   watch(v);
+  listenToPrinter(v);
   v.panels.arrayChanged();
   v.panels.elementChanged();
   v.panels.threadChanged();

@@ -49,10 +49,10 @@ SHORT = 100  # events up to which the still picture waits for the verdict
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
 SCRIPTS = (  # a file imports from those before it
-    "elements.js", "heat.js", "lanes.js", "envelope.js", "strips.js", "ask.js", "state.js", "window.js", "families.js",
-    "words.js", "search.js", "page.js", "heads.js", "compose.js", "dock.js", "paint.js", "overview.js",
-    "table.js", "keys.js", "section.js", "heat_panel.js", "ledger_panel.js", "turns.js", "scope_panel.js", "panels.js",
-    "legend.js", "verdict.js", "view.js",
+    "elements.js", "heat.js", "lanes.js", "envelope.js", "strips.js", "ask.js", "state.js", "window.js",
+    "families.js", "words.js", "search.js", "help.js", "play.js", "page.js", "heads.js", "compose.js", "dock.js",
+    "paint.js", "overview.js", "table.js", "tips.js", "keys.js", "section.js", "heat_panel.js", "ledger_panel.js",
+    "turns.js", "scope_panel.js", "panels.js", "legend.js", "verdict.js", "printed.js", "view.js",
 )  # fmt: skip
 
 

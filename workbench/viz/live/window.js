@@ -97,26 +97,6 @@ export function step(v, c) {
   v.say(to < v.n ? `before ${v.tape.heading(to)}, ${v.n - to} of ${v.n} reversed` : "only the seed is there");
 }
 
-/** @param {any} v */
-export function play(v) {
-  const stop = () => {
-    clearInterval(v.timer);
-    v.timer = null;
-    v.playing.textContent = "play";
-    v.playing.setAttribute("aria-label", "play the reverse pass");
-  };
-  if (v.timer) { stop(); return; }
-  if (v.get("cursor") === 0) step(v, v.n);
-  v.playing.textContent = "pause";
-  v.playing.setAttribute("aria-label", "pause the reverse pass");
-  v.timer = setInterval(() => {
-    const c = v.get("cursor");
-    if (c <= 0 || v.signal?.aborted) { stop(); return; }
-    const col = v.cols.find((one) => one.a < c && c <= one.b); // a fold is one step of the show
-    step(v, col && col.b - col.a > 1 ? col.a : c - 1);
-  }, v.still ? 1200 : 650);
-}
-
 /** The columns of the window, each of `g` units. @param {any} v @param {number} g */
 export function columnsOf(v, g) {
   v.cols = [];
