@@ -66,7 +66,7 @@ export function colourBar(least, most) {
 }
 
 /**
- * @param {HTMLElement} root @param {{label: string, room?: () => number, height?: number,
+ * @param {HTMLElement} root @param {{label: string, room?: () => number, tall?: () => number,
  *   pick?: (element: number[], cell: number[]) => void}} options
  */
 export function heatmap(root, options) {
@@ -170,7 +170,7 @@ function paintHeat(m) {
   const { data, canvas, options, chosen } = m;
   if (!data) return;
   const { rows, columns, frame } = data;
-  [m.wide, m.tall] = cellSize(rows, columns, options.room?.() || 320, options.height ?? 220);
+  [m.wide, m.tall] = cellSize(rows, columns, options.room?.() || 320, options.tall?.() ?? 220);
   const scale = Math.min(globalThis.devicePixelRatio || 1, 2);
   canvas.width = columns * m.wide * scale;
   canvas.height = rows * m.tall * scale;

@@ -27,8 +27,8 @@ export function heatPanel(v) {
   p.box.append(h("div", { class: "wb-choice" }, p.whole, p.axes), p.note, p.pair);
   p.left.append(p.leftSays);
   p.right.append(p.rightSays);
-  p.values = heatmap(p.left, { label: "value", pick, room: () => roomOf(p), height: 240 });
-  p.adjoints = heatmap(p.right, { label: "adjoint", pick, room: () => roomOf(p), height: 240 });
+  p.values = heatmap(p.left, { label: "value", pick, room: () => roomOf(p), tall: () => tallFor(p) });
+  p.adjoints = heatmap(p.right, { label: "adjoint", pick, room: () => roomOf(p), tall: () => tallFor(p) });
   p.ask = v.keen("heat", () => (v.get("array") < 0 ? null : { array: v.get("array"), cursor: v.get("cursor"), element: v.get("element"), fixed: p.fixed, window: p.windowed }),
     (/** @type {any} */ answer, /** @type {any} */ asked) => showMaps(p, answer, asked),
     (/** @type {string} */ error) => { p.note.textContent = error; p.note.style.display = ""; });
@@ -43,6 +43,13 @@ export function heatPanel(v) {
 function roomOf(p) {
   const wide = p.box.clientWidth - 26;
   return wide < 560 || p.right.style.display === "none" ? wide : wide / 2 - 16;
+}
+
+/** The height that one of the two maps has, so that both are in sight: what the captions around it leave. @param {any} p */
+function tallFor(p) {
+  const box = p.box.getBoundingClientRect(), canvas = p.left.querySelector("canvas"), around = p.left.offsetHeight - canvas.offsetHeight;
+  const all = box.bottom - p.pair.getBoundingClientRect().top + p.box.scrollTop - 10, rows = p.pair.offsetHeight > 1.5 * p.left.offsetHeight ? 2 : 1;
+  return Math.min(Math.max((all - (rows - 1) * 8) / rows - around, 36), 420);
 }
 
 /** A cell was chosen; where it stands for many numbers, it opens first. @param {any} p @param {number[]} at @param {number[]} cell */

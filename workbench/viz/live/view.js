@@ -117,6 +117,7 @@ function watch(v) {
     arrange(v);
     paintMap(v);
     look(v, v.u0, v.u1);
+    v.panels.repaint();
   };
   const watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(measure);
   const themed = new MutationObserver(() => { paintMap(v); v.panels.repaint(); });
