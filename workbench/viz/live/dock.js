@@ -72,6 +72,14 @@ function heightInSight(v) {
   return Math.min(Number.isNaN(most) ? v.port.clientHeight : most, window.innerHeight);
 }
 
+/** @param {any} v */
+const scrolledIn = (v) => v.stage.scrollIntoView({ block: "nearest", inline: "nearest" });
+
+/** What comes late must not push out of sight what the reader has clicked just now. @param {any} v */
+export function holdInSight(v) {
+  if (performance.now() - v.acted < 3000) scrolledIn(v);
+}
+
 /** Sizes of picture and inspector so that both are in sight together. True if they changed. @param {any} v */
 export function measured(v) {
   const whole = v.rootEl.clientWidth;
@@ -93,7 +101,10 @@ export function measured(v) {
 
 /** After a click or a key: all that it may have changed is in sight. @param {any} v */
 export function keepInSight(v) {
-  v.inSight = () => requestAnimationFrame(() => v.stage.scrollIntoView({ block: "nearest", inline: "nearest" }));
+  v.inSight = () => {
+    v.acted = performance.now();
+    requestAnimationFrame(() => scrolledIn(v));
+  };
   v.rootEl.addEventListener("click", (/** @type {any} */ event) => { if (!event.target.closest("summary, .wb-table, .wb-legend")) v.inSight(); });
 }
 

@@ -51,6 +51,7 @@ function released(v, event) {
   const moved = v.drag?.moved;
   v.drag = null;
   if (moved || event.button) return;
+  v.inSight();
   const target = event.target, fold = target.closest?.("[data-fold]"), mark = target.closest?.("[data-finding]"), at = under(v, event);
   const behind = document.elementsFromPoint(event.clientX, event.clientY).find((one) => /** @type {any} */ (one).dataset?.fold ?? /** @type {any} */ (one).dataset?.finding);
   const data = /** @type {any} */ (fold ?? mark ?? behind)?.dataset;

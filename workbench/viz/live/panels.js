@@ -26,12 +26,12 @@ export function panelsOf(v) {
   v.showPanel = dock.show;
   return {
     element: dock.element,
-    repaint: heat.repaint,
+    repaint: () => { heat.repaint(); scope.again(); },
     cursorMoved: () => { dock.ask("values"); dock.ask("ledger"); },
     arrayChanged: () => { heat.reset(); dock.show(v.get("element").length ? "ledger" : "values"); dock.ask("values"); dock.ask("ledger"); },
     elementChanged: () => { heat.mark(); if (v.get("element").length) dock.show("ledger"); dock.ask("ledger"); },
     threadChanged: () => { if (v.get("launch") >= 0 && v.get("thread").length) dock.show("microscope"); dock.ask("microscope"); },
     renew: all,
-    print: () => { all(); scope.print(); },
+    print: () => { all(); scope.again(); },
   };
 }

@@ -32,7 +32,7 @@ export function scopePanel(v) {
      * @param {string} key @param {any} wanted @param {any} from */
     aim: (key, wanted, from) => Object.assign(p, { key, wanted, from }),
     ask: () => { clearTimeout(later); later = setTimeout(() => { prepared(p); ask(); }); }, // launch and thread change one by one
-    print: () => { if (p.found) show(p, p.at); },
+    again: () => { if (p.found) show(p, p.at); },
   };
 }
 
@@ -154,7 +154,7 @@ function row(p, k, first) {
 function loopRow(p, node, turn) {
   const last = node.turns.length - 1, name = `the loop in line ${p.found.loops[node.loop]?.line ?? ""}`;
   const to = (/** @type {number} */ want) => toTurn(p, node, Math.min(Math.max(want, 0), last));
-  const ill = node.ill < 0 ? "" : button(`NaN or Inf from ${node.ill}`, `go to turn ${node.ill}, the first with a NaN or an infinity`, () => to(node.ill));
+  const ill = node.ill < 0 ? "" : button(`NaN or Inf from ${node.ill}`, `go to turn ${node.ill}, where a NaN or an infinity began`, () => to(node.ill));
   return h("tr", { class: "wb-loop" }, h("td", { class: "wb-source" }, source(p.found.loops[node.loop])),
     h("td", { class: "wb-turns" }, "↻ turn ", button("◀", `back one turn of ${name}`, () => to(turn - 1)),
       h("input", { type: "number", min: "0", max: String(last), value: String(turn), "aria-label": `turn of loop ${node.loop + 1}`, onchange: (/** @type {any} */ event) => to(Number(event.target.value)) }),

@@ -3,7 +3,8 @@
 
 /**
  * A list holds numbers of steps, and loops: `{loop, turns, turn, ill}`, where `turns` are lists, `turn` is the one that
- * is shown, and `ill` the first one with a NaN or an infinity (-1: none).
+ * is shown, and `ill` where a NaN or an infinity began: the first turn that has one as a value, else the last that has
+ * one as an adjoint (-1: none).
  * @param {any[]} steps
  */
 export function listOf(steps) {
@@ -11,13 +12,14 @@ export function listOf(steps) {
   const adjoint = new Map(steps.filter((one) => one.phase === "reverse").map((one) => [one.produced_by, one.adjoint]));
   steps.forEach((one, k) => {
     if (one.phase !== "forward") return;
-    const bad = isIll(one.value) || isIll(adjoint.get(k));
+    const born = isIll(one.value), came = isIll(adjoint.get(k));
     let list = all;
     one.loops.forEach((/** @type {number} */ loop, /** @type {number} */ d) => {
       let node = list.findLast((other) => other.loop === loop);
-      if (!node) list.push(node = { loop, turns: [], turn: 0, ill: -1 });
+      if (!node) list.push(node = { loop, turns: [], turn: 0, ill: -1, born: false });
       const turn = one.iteration[d];
-      if (bad && (node.ill < 0 || turn < node.ill)) node.ill = turn;
+      if (born && !node.born) Object.assign(node, { born, ill: turn });
+      else if (came && !node.born) node.ill = Math.max(node.ill, turn);
       list = node.turns[turn] ??= [];
     });
     list.push(k);

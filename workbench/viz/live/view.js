@@ -2,7 +2,7 @@
 // The live tape view: draws a window of the lanes, moves the cursor, asks for heat-maps, ledgers and microscopes.
 // Names and source lines only ever become text. The page holds at most as many marks as compose.js allows, at any zoom.
 import { arrange, composed } from "./compose.js";
-import { keepInSight, measured } from "./dock.js";
+import { holdInSight, keepInSight, measured } from "./dock.js";
 import { h } from "./elements.js";
 import { showSeed } from "./families.js";
 import { heatWidget } from "./heat.js";
@@ -118,6 +118,7 @@ function watch(v) {
     paintMap(v);
     look(v, v.u0, v.u1);
     v.panels.repaint();
+    holdInSight(v);
   };
   const watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(measure);
   const themed = new MutationObserver(() => { paintMap(v); v.panels.repaint(); });
