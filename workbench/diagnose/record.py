@@ -87,7 +87,7 @@ def kept(case: Case) -> Iterator[Finding]:
     found: dict[tuple, list] = {}
     for step in case.trail.steps:
         for k in step.event.kept:
-            if k.said == START or step.event.kind == "foreign":
+            if k.said == START or step.event.kind == "foreign" or not (k.said or k.needs):  # kept by keep="all" alone
                 continue
             names = [a.name for a in step.accesses if a.span.allocation is k.span.allocation]
             key = (

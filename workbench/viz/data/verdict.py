@@ -61,6 +61,11 @@ class Said:
     known: bool = True
 
     @property
+    def ordinary(self) -> bool:
+        """True for what most programs have, and nobody needs to see at first."""
+        return self.severity == "info" and self.slug in ORDINARY
+
+    @property
     def title(self) -> str:
         """Its headline with a sign for its severity, which is never told by colour alone."""
         return " ".join(filter(None, (SIGNS[self.severity], self.headline, self.more)))
@@ -77,7 +82,7 @@ class Verdict:
     @property
     def calm(self) -> bool:
         """True if nothing was found, or nothing that is not ordinary."""
-        return all(row.severity == "info" and row.slug in ORDINARY for row in self.rows)
+        return all(row.ordinary for row in self.rows)
 
     def lines(self, quiet: str = "", most: int = SHOWN) -> list[tuple[str, str]]:
         """The lines of a static strip with the severity of each, `quiet` for those that tell of nothing wrong."""
@@ -99,8 +104,8 @@ class Verdict:
         return [("quiet", ", ".join(filter(None, (NO_PROBLEM, quiet))))] if calm else []
 
     def to_json(self) -> dict[str, Any]:
-        return {"rows": [asdict(row) for row in self.rows], "note": self.note, "partial": self.partial,
-                "calm": self.calm}  # fmt: skip
+        rows = [{**asdict(row), "ordinary": row.ordinary} for row in self.rows]
+        return {"rows": rows, "note": self.note, "partial": self.partial, "calm": self.calm}
 
 
 NOTHING = Verdict(())

@@ -51,7 +51,7 @@ function verdictWaits(v, text, ...more) {
 export function fillVerdict(v) {
   if (!v.verdict) return;
   const { rows, note, partial, calm, again } = v.verdict, loud = calm ? [] : [0];
-  const chips = rows.map((/** @type {any} */ _, /** @type {number} */ k) => k).slice(loud.length, calm ? 0 : 1 + CHIPS);
+  const chips = rows.map((/** @type {any} */ _, /** @type {number} */ k) => k).filter((/** @type {number} */ k) => k && !rows[k].ordinary).slice(0, CHIPS);
   v.strip.className = `wb-verdict ${calm ? "quiet" : rows[0].severity}`;
   const open = !v.findingsBox.hidden, word = calm ? "note" : "finding";
   const all = h("button", { type: "button", class: "wb-all", "aria-expanded": String(open), "aria-controls": v.findingsBox.id, onclick: () => { unfoldFindings(v, v.findingsBox.hidden); } }, `${open ? "▾" : "▸"} ${calm ? "" : "all "}${count(rows.length, word)}`);
