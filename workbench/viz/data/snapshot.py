@@ -8,8 +8,10 @@ Adjoints come from one walk that takes pictures of the array; they are shown at 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ from ...tapes.tape import Tape
 SIDE = 128  # cells of a heat-map, each way
 STRIP = 96  # numbers of a row that is not broken
 PICTURES = 1 << 25  # bytes of the pictures of one walk
+TAKEN = 2000  # pictures of other arrays that one walk takes beside those that are asked for
+FRAMES = 8  # windows into arrays whose pictures are held
 
 
 @dataclass(frozen=True)
@@ -128,17 +132,33 @@ class Moments:
         self.tape = tape
         self.retrace = retrace or tape.retrace
         self.seeds = seeds
-        self.touching: dict[Allocation, list[int]] = {}
-        for n, event in enumerate(tape.events):
-            for a in dict.fromkeys(span.allocation for span in (*event.reads, *event.writes)):
-                self.touching.setdefault(a, []).append(n)
-        self.walked: tuple[Any, dict[int, dict[str, Any]]] | None = None
+        self.walked: dict[tuple[int, Frame], dict[int, dict[str, Any]]] = {}
         self.values: tuple[Allocation, int, np.ndarray, np.ndarray, str] | None = None
+        self.masks: dict[Allocation, tuple[int, np.ndarray, np.ndarray]] = {}
+        self.held: dict[Allocation, tuple[np.ndarray, np.ndarray, str]] = {}
+        self.beside: Sequence[array] = ()  # arrays whose adjoints are taken in the same walk as that of another
 
-    @property
+    @cached_property
+    def touching(self) -> dict[Allocation, list[int]]:
+        """Of each memory the events that touch it."""
+        found: dict[Allocation, list[int]] = {}
+        for n, event in enumerate(self.tape.events):
+            for a in dict.fromkeys(span.allocation for span in (*event.reads, *event.writes)):
+                found.setdefault(a, []).append(n)
+        return found
+
+    @cached_property
     def rewinds(self) -> bool:
         """True if a reverse walk of this tape restores old contents on its way (and puts them back at the end)."""
         return any(event.kept or event.loop is not None for event in self.tape.events)
+
+    def hold(self, arrays: Iterable[array]) -> None:
+        """Copy what memory holds now, as far as there is room: later it may be used for something else."""
+        room = PICTURES
+        for a in dict.fromkeys(x.allocation for x in arrays):
+            room -= a.nbytes
+            if room >= 0:
+                self.held[a] = _copied(present(self.tape, a))
 
     # ---- values
 
@@ -152,22 +172,31 @@ class Moments:
 
     def _bytes(self, a: Allocation, cursor: int) -> tuple[np.ndarray, np.ndarray, str]:
         if self.values is None or self.values[0] is not a or self.values[1] < cursor:
-            self.values = (a, len(self.tape.events), *_copied(present(self.tape, a)))
+            data, known, note = self.held.get(a) or present(self.tape, a)
+            self.values = a, len(self.tape.events), data.copy(), known.copy(), note
         _, at, data, known, note = self.values
-        for n in reversed([n for n in self.touching.get(a, ()) if cursor <= n < at]):
+        for n in self._back(a, cursor, at):
             _unwind(self.tape.events[n], a, data, known)
         self.values = a, cursor, data, known, note
         return data, known, note
 
+    def _back(self, a: Allocation, cursor: int, at: int) -> Sequence[int]:
+        """The events from `at` down to `cursor` that touch a memory."""
+        touching = self.touching.get(a, [])
+        return touching[bisect_left(touching, cursor) : bisect_left(touching, at)][::-1]
+
     def status(self, a: Allocation, cursor: int) -> tuple[np.ndarray, np.ndarray]:
         """Masks of a memory's bytes before event `cursor`: known; and certain, not only taken as they are now."""
-        known, certain = present(self.tape, a)[1], _watched(self.tape, a)
-        for n in reversed([n for n in self.touching.get(a, ()) if n >= cursor]):
+        at, known, certain = self.masks.get(a, (-1, None, None))
+        if at < cursor or known is None or certain is None:
+            at, known, certain = len(self.tape.events), present(self.tape, a)[1], _watched(self.tape, a)
+        for n in self._back(a, cursor, at):
             event = self.tape.events[n]
             _forget(event, a, known)
             for span, _ in _restored(event, a):
                 byte_entries(span, known)[...] = byte_entries(span, certain)[...] = True
-        return known, certain
+        self.masks[a] = cursor, known, certain
+        return known.copy(), certain.copy()
 
     # ---- adjoints
 
@@ -177,44 +206,76 @@ class Moments:
         if not seeds or not is_float(a.dtype):
             return None
         touching = self.touching.get(a.allocation, [])
-        moment = next((n for n in touching if n >= cursor), len(self.tape.events))
+        place = bisect_left(touching, cursor)
+        moment = touching[place] if place < len(touching) else len(self.tape.events)
         key = (id(a), frame)
-        if self.walked is None or self.walked[0] != key or moment not in self.walked[1]:
-            self.walked = key, self._walk(a, frame, seeds, self._wanted(touching, moment, frame))
-        return self.walked[1][moment]
+        if moment not in self.walked.get(key, ()):
+            self.take([(a, frame, self._wanted(touching, moment, frame)), *self._others(a, frame)])
+        return self.walked[key][moment]
 
     def _wanted(self, touching: Sequence[int], moment: int, frame: Frame) -> set[int]:
         """The moments at which the walk takes pictures: all, or those nearest to this one within the memory budget."""
-        room = max(PICTURES // (4 * SIDE * SIDE if max(frame.block) > 1 else 4 * math.prod(frame.window[2:]) + 400), 8)
+        room = max(PICTURES // size_of(frame), 8)
         end = len(self.tape.events)
-        at = next((k for k, n in enumerate(touching) if n >= moment), len(touching))
+        at = bisect_left(touching, moment)
         return {*touching[max(at - room // 2, 0) : at + room // 2], moment, end}
 
-    def _walk(self, a: array, frame: Frame, seeds: Any, wanted: set[int]) -> dict[int, dict[str, Any]]:
-        found: dict[int, dict[str, Any]] = {}
-        positions = {event: n for n, event in enumerate(self.tape.events) if n in wanted}
-        blank = None
+    def _others(self, a: array, frame: Frame) -> list[tuple[array, Frame, set[int]]]:
+        """Other arrays whose adjoints the same walk has time and room for, all of each."""
+        if frame != frame_of(full_shape(a)) or self.walked:
+            return []
+        found, count, room = [], TAKEN, PICTURES
+        for other in self.beside:
+            touching, shown = self.touching.get(other.allocation, []), frame_of(full_shape(other))
+            if other is a or not is_float(other.dtype) or len(touching) + 1 > count:
+                continue
+            count, room = count - len(touching) - 1, room - size_of(shown) * (len(touching) + 1)
+            if room < 0:
+                break
+            found.append((other, shown, {*touching, len(self.tape.events)}))
+        return found
 
-        def take(space: Workspace) -> dict[str, Any]:
-            nonlocal blank
-            if a.allocation not in space:
-                if blank is None:
-                    blank = picture(frame.plane(np.zeros(full_shape(a), gradient_dtype(a)), 0), frame)
-                return blank
-            return picture(frame.plane(on_host(shadow_view(a, space[a.allocation])), 0), frame)
+    def take(self, wanted: Sequence[tuple[array, Frame, Collection[int]]]) -> None:
+        """Pictures of the adjoints of several arrays, each at several moments, in one walk. See `adjoint`."""
+        seeds = self.tape.last_seeds if self.seeds is None else self.seeds
+        at: dict[int, list[tuple[array, Frame]]] = {}
+        for a, frame, moments in wanted:
+            for n in moments:
+                at.setdefault(n, []).append((a, frame))
+        found: dict[tuple[int, Frame], dict[int, dict[str, Any]]] = {}
+        blank: dict[tuple[int, Frame], dict[str, Any]] = {}
+        places = {event: n for n, event in enumerate(self.tape.events) if n in at}
+
+        def take(position: int, space: Workspace) -> None:
+            for a, frame in at.get(position, ()):
+                key = id(a), frame
+                if a.allocation in space:
+                    made = picture(frame.plane(on_host(shadow_view(a, space[a.allocation])), 0), frame)
+                else:
+                    if key not in blank:
+                        blank[key] = picture(frame.plane(np.zeros(full_shape(a), gradient_dtype(a)), 0), frame)
+                    made = blank[key]
+                found.setdefault(key, {})[position] = made
 
         def observe(event: Event, space: Workspace) -> None:
-            n = positions.get(event)
-            if n is not None:
-                found[n] = take(space)
+            if event in places:
+                take(places[event], space)
 
         space = Workspace()
-        if a.allocation in seeds:
-            space[a.allocation] = Shadow(a.allocation, start=seeds[a.allocation])
-        found[len(self.tape.events)] = take(space)
-        if positions:
+        for a in {a.allocation for a, _, _ in wanted if a.allocation in seeds}:
+            space[a] = Shadow(a, start=seeds[a])
+        take(len(self.tape.events), space)
+        if places:
             self.retrace(observe, None)
-        return found
+        for key, pictures in found.items():
+            self.walked[key] = self.walked.pop(key, {}) | pictures
+        while len(self.walked) > len(found) + FRAMES:
+            self.walked.pop(next(iter(self.walked)))
+
+
+def size_of(frame: Frame) -> int:
+    """Bytes of a picture."""
+    return (4 * SIDE * SIDE if max(frame.block) > 1 else 4 * math.prod(frame.window[2:])) + 400
 
 
 def present(tape: Tape, a: Allocation) -> tuple[np.ndarray, np.ndarray, str]:

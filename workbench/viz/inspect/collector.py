@@ -6,7 +6,8 @@ what it adds into a `Log`. A write that uses up the cell's adjoint clears the ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,6 +41,7 @@ from .ledger_table import Row
 
 HOST = ("copy", "assign", "fill_", "zero_")
 JOINED = 256  # contributions of one launch from which those of one line are one row
+_SHARED = ("executables", "calls", "position")  # of the collectors of one walk
 ROWS = 20_000  # rows from which those of every further launch are joined by line
 
 
@@ -60,11 +62,15 @@ class Collector:
         self.executables: dict[tuple[Any, Any], tuple[Watched, Executable]] = {}
         self.calls: dict[Any, bool] = {}
 
-    def run(self) -> None:
+    def begin(self) -> None:
         seed = self.tape.last_seeds.get(self.cell.allocation)
         if seed is not None and (value := self.cell.value(seed)) != 0:
             self.rows.append(Row(-1, "seed", "seed", None, None, self.cell.label, value))
+            self.value = value
         self.prepare(len(self.tape.events) - 1)
+
+    def run(self) -> None:
+        self.begin()
         try:
             space = self.tape.retrace(self.observe, self.before)
         except Done:
@@ -281,6 +287,54 @@ class Collector:
         for at in np.argwhere((gap >= 0) & (gap < span.itemsize)):
             index = tuple(int(i) for i in at)
             yield index if span.itemsize == size else (*index, int(gap[index]) // size)
+
+
+class Group:
+    """The collectors of several cells in one walk: each hears only of the events that touch the memory of its cell."""
+
+    def __init__(self, tape: Tape, cells: Sequence[Cell]):
+        self.tape = tape
+        self.collectors = [Collector(tape, cell, None, True) for cell in cells]
+        self.of: dict[Allocation, list[Collector]] = {}
+        for one in self.collectors:
+            one.executables, one.calls, one.position = (getattr(self.collectors[0], name) for name in _SHARED)
+            self.of.setdefault(one.cell.allocation, []).append(one)
+        self.concerned: list[Collector] = []
+
+    def run(self, last: int, at: Callable[[int], None]) -> None:
+        """Walk down to the event at this position. `at(position)`: the rows and the values are those before it."""
+        position = len(self.tape.events)
+
+        def before(event: Event, space: Workspace) -> None:
+            for one in self.concerned:
+                one.before(event, space)
+
+        def observe(event: Event, space: Workspace) -> None:
+            nonlocal position
+            position -= 1
+            for one in self.concerned:
+                one.observe(event, space)
+                one.value = one.cell.read(space)
+            at(position)
+            if position <= last:
+                raise Done
+            self.concern(position - 1)
+
+        for one in self.collectors:
+            one.begin()
+        self.concern(position - 1)
+        with contextlib.suppress(Done):
+            self.tape.retrace(observe, before)
+
+    def concern(self, position: int) -> None:
+        """Who looks at the event at this position."""
+        event = self.tape.events[position]
+        touched = {span.allocation for span in (*event.reads, *event.writes)}
+        if event.command is not None:
+            touched.update(x.allocation for x in event.command.places if isinstance(x, array))
+        self.concerned = [one for a in touched for one in self.of.get(a, ())]
+        for one in self.concerned:
+            one.prepare(position)
 
 
 @dataclass

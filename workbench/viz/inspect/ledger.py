@@ -8,6 +8,7 @@ last overwritten (in the reverse sense), so their float64 sum is the published n
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from ...tapes.history import is_piled
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from .cell import Cell, cell_of
-from .collector import Collector
+from .collector import Collector, Group
 from .ledger_table import Ledger, Row
 
 
@@ -46,6 +47,30 @@ def ledger(tape: Tape, a: Any, index: Any = (), at: Any = None) -> Ledger:
     with memory.LOCK:
         found.run()
         return with_earlier(tape, cell, summed(found)) if at in (None, "start") else summed(found)
+
+
+def ledgers(tape: Tape, wanted: Sequence[tuple[Any, Any, Collection[int]]]) -> list[dict[int, Ledger | GradientError]]:
+    """The ledgers of several (array, index, moments), all in one walk; a moment is the position of an event, as `at`.
+
+    Per cell its ledgers by moment, or the error that `ledger` raises for it. A moment that is no event is left out.
+    """
+    group = Group(tape, [cell_of(tape, a, index) for a, index, _ in wanted])
+    stops: dict[int, list[int]] = {}
+    for k, (_, _, moments) in enumerate(wanted):
+        for n in moments:
+            stops.setdefault(n, []).append(k)
+    found: list[dict[int, Ledger | GradientError]] = [{} for _ in wanted]
+
+    def at(position: int) -> None:
+        for k in stops.get(position, ()):
+            try:
+                found[k][position] = summed(group.collectors[k])
+            except GradientError as error:
+                found[k][position] = error
+
+    with memory.LOCK:
+        group.run(min(stops, default=0), at)
+    return found
 
 
 def moment(tape: Tape, cell: Cell, at: Any) -> tuple[Event | None, bool]:

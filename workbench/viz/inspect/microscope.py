@@ -7,7 +7,7 @@ adjoint with every statement left in (`passes.unpruned_adjoint`). What is shown 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,36 +35,47 @@ def microscope(tape: Tape, event: Any, thread: Any) -> Microscope:
     that rests on memory which was overwritten and not kept is "not kept": `wb.Tape(keep="all")` keeps everything.
     Raises LaunchError for an event or a thread that does not exist, GradientError on a tape with `record_func`.
     """
-    found = event_of(tape, event)
-    index = thread_of(found, thread)
-    position = next(k for k, e in enumerate(tape.events) if e is found)
+    return microscopes(tape, [(event, thread)])[0]
+
+
+def microscopes(tape: Tape, wanted: Sequence[tuple[Any, Any]]) -> list[Microscope]:
+    """`microscope` of several (event, thread), all in one walk."""
+    places = {event: k for k, event in enumerate(tape.events)}
+    chosen = [(found, thread_of(found, thread)) for found, thread in ((event_of(tape, e), t) for e, t in wanted)]
+    first = min((places[event] for event, _ in chosen), default=0)
     after: dict[Allocation, Shadow] = {}
+    threads: dict[Event, list[Thread]] = {}
 
     def before(event: Event, space: Workspace) -> None:
-        if event is found:
+        for seen in threads.get(event, ()):
             seen.down(Copies(event))
             seen.up(Copies(event, space), space, helpers_of(tape, event, after))
+        if event is tape.events[first]:
             raise Done
 
     def observe(event: Event, space: Workspace) -> None:
-        if position + 1 < len(tape.events) and event is tape.events[position + 1]:
-            after.update(extremal_memory(found))
+        ready(places[event] - 1)
+
+    def ready(position: int) -> None:
+        """What an event under atomic_min and atomic_max left, while it is there."""
+        after.clear()
+        if position >= 0 and tape.events[position] in threads:
+            after.update(extremal_memory(tape.events[position]))
 
     with memory.LOCK:
-        seen = Thread(found, index, status_of(tape, found, position))
-        if position + 1 == len(tape.events):
-            after.update(extremal_memory(found))
+        moments, made = Moments(tape), []
+        for event, index in sorted(chosen, key=lambda one: -places[one[0]]):  # from the right: masks are stepped back
+            used = dict.fromkeys(x.allocation for x in event.command.places if isinstance(x, array))
+            seen = Thread(event, index, {a: moments.status(a, places[event]) for a in used})
+            threads.setdefault(event, []).append(seen)
+        ready(len(tape.events) - 1)
         with contextlib.suppress(Done):
             tape.retrace(observe, before)
-    loops = tuple(loop.where for loop in seen.loops)
-    return Microscope(position, f"#{position} {found.label}", index, tuple(seen.steps), seen.notes(), loops)
-
-
-def status_of(tape: Tape, event: Event, position: int) -> dict[Allocation, tuple[np.ndarray, np.ndarray]]:
-    """Of the memory that a launch uses: which bytes are known as it saw them, and which certainly."""
-    moments = Moments(tape)
-    used = dict.fromkeys(x.allocation for x in event.command.places if isinstance(x, array))
-    return {a: moments.status(a, position) for a in used}
+        for event, index in chosen:
+            seen = next(one for one in threads[event] if one.thread == index)
+            name, loops = f"#{places[event]} {event.label}", tuple(loop.where for loop in seen.loops)
+            made.append(Microscope(places[event], name, index, tuple(seen.steps), seen.notes(), loops))
+    return made
 
 
 def helpers_of(tape: Tape, event: Event, after: dict[Allocation, Shadow]) -> list:

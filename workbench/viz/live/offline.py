@@ -8,24 +8,33 @@ threads. The page asks no network and runs from a disk; names and values lie in 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import zlib
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...arrays import allocation as memory
+from ...errors import GradientError, LaunchError
+from ...kernels.types import is_float
 from ...tapes.tape import Tape
-from ..data.snapshot import full_shape
+from ..data.snapshot import frame_of, full_shape
+from ..inspect.ledger import ledgers
+from ..inspect.ledger_table import Ledger
+from ..inspect.microscope import microscopes
 from ..picture.svg import quoted
 from .view import SCRIPTS, View, module, style
 
 CELLS = 48  # ledgers that are stored where nobody chooses
-THREADS = 48  # microscopes
+RUNS = 1200  # adjoints that are run again for them
+THREADS = 24  # microscopes
 STOPS = 12  # moments of a ledger where nobody chooses
 HEATS = 1 << 24  # bytes of heat-maps
+MAPS = 800  # heat-maps
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy"
@@ -34,6 +43,7 @@ PAGE = """<!doctype html>
 {css}</style></head>
 <body><main id="view"><h1 class="wb-title" style="position:absolute;clip-path:inset(50%)">{title}</h1></main>
 <noscript>{sentence}</noscript>
+<p style="font:12px system-ui,sans-serif;opacity:.75">{left}</p>
 <script type="application/octet-stream" id="data">{data}</script>
 <script type="module">
 {module}
@@ -63,7 +73,7 @@ const keyOf = (content, moments) => {
 explorer(offlineModel(state, answer), document.getElementById("view"), new AbortController().signal);
 """
 MISSING = {
-    "heat": "This page has no numbers of that array: they were too many. A notebook shows them: tape.explore().",
+    "heat": "This page has no numbers of that array at that moment: there were too many. tape.explore() has all.",
     "ledger": "This page has no ledger of that cell at that moment: to_html(path, cells=[(x, index)]) puts one in.",
     "microscope": "This page has no microscope of that thread: to_html(path, threads=[(launch, thread)]) puts one in.",
     "findings": "",
@@ -98,18 +108,70 @@ class _Page:
         self.size = 0
         self.strict = False
         self.chosen: dict[int, list[int]] = {}
-        with memory.LOCK:
-            view.answer({"ask": "levels"})
-            self.findings()
-            self.moments = [self.changes(k) for k in range(len(view.arrays))]
-            for k in self.by_size():
-                self.heats(k)
-            self.strict = cells is not None
-            for a, index in self.some_cells() if cells is None else cells:
-                self.ledgers(a, index)
-            self.strict = threads is not None
-            for launch, thread in self.some_threads() if threads is None else threads:
-                self.microscope(launch, thread)
+        self.leads: list[tuple[int, tuple[int, ...]]] = []  # threads that findings are about
+        from tqdm.auto import tqdm
+
+        with memory.LOCK, tqdm(total=5, desc="page", delay=1.0, leave=False) as bar:
+            for work in (self.levels, self.findings, self.all_heats, self.all_ledgers, self.all_microscopes):
+                bar.set_postfix_str(work.__name__.removeprefix("all_"))
+                work(*{self.all_ledgers: (cells,), self.all_microscopes: (threads,)}.get(work, ()))
+                bar.update()
+
+    def levels(self) -> None:
+        self.view.answer({"ask": "levels"})
+
+    @property
+    def shares(self) -> bool:
+        """May many answers be made in one walk: not where the view is of something else than its tape."""
+        return self.view.wrong is None and "against" not in self.view.meta
+
+    def all_heats(self) -> None:
+        self.moments = [self.changes(k) for k in range(len(self.view.arrays))]
+        wanted = self.some_heats()
+        if self.shares and self.view.moments is not None:
+            arrays = self.view.arrays
+            every = [(arrays[k], frame_of(full_shape(arrays[k])), moments) for k, moments in wanted.items()]
+            with contextlib.suppress(GradientError):
+                self.view.moments.take([one for one in every if is_float(one[0].dtype)])
+        for k, moments in wanted.items():
+            for moment in reversed(moments):  # from the right: no walk is done twice
+                if self.size < HEATS:
+                    self.keep(f"heat {k} {moment}", {"ask": "heat", "array": k, "cursor": moment, "element": []})
+
+    def all_ledgers(self, cells: Any) -> None:
+        self.strict = cells is not None
+        wanted = [self.stops(a, index) for a, index in (self.some_cells() if cells is None else cells)]
+        if cells is None:
+            wanted = self.affordable(wanted)
+        if self.shares and wanted:
+            arrays, end = self.view.arrays, len(self.tape.events)
+            with contextlib.suppress(GradientError):
+                asked = [(arrays[k], at, [n for n in moments if n < end]) for k, at, moments in wanted]
+                for (k, at, _), found in zip(wanted, ledgers(self.tape, asked), strict=True):
+                    for n, one in found.items():
+                        if isinstance(one, Ledger):
+                            said = self.view.ledger_answer(arrays[k], one, n)
+                            self.known({"ask": "ledger", "array": k, "element": at, "cursor": n}, said)
+        for k, at, moments in wanted:
+            for n in moments:
+                key = f"ledger {k} {' '.join(map(str, at))} {n}"
+                self.keep(key, {"ask": "ledger", "array": k, "element": at, "cursor": n})
+
+    def all_microscopes(self, threads: Any) -> None:
+        wanted = self.some_threads() if threads is None else list(threads)
+        every = [*self.leads, *wanted]
+        if self.shares:
+            with contextlib.suppress(GradientError, LaunchError):
+                for (launch, thread), found in zip(every, microscopes(self.tape, every), strict=True):
+                    n, at = self.place(launch, thread)
+                    self.known({"ask": "microscope", "launch": n, "thread": at}, (found.to_json(), []))
+        for k, (launch, thread) in enumerate(every):
+            self.strict = threads is not None and k >= len(self.leads)
+            self.microscope(launch, thread)
+
+    def known(self, asked: dict[str, Any], found: tuple[Any, list[bytes]]) -> None:
+        """The view has this answer: it was made together with others."""
+        self.view.answers.put(self.view.answers.key(asked, self.view.answers.seeds), found)
 
     def keep(self, key: str, asked: dict[str, Any]) -> None:
         """Ask the view, and store what it says. What the user did not choose may be refused in silence."""
@@ -130,7 +192,7 @@ class _Page:
             n = row["position"]
             if n >= 0 and self.tape.events[n].command is not None:
                 at = row["thread"] or tuple(0 for _ in self.tape.events[n].command.plan.form.dims)
-                self.microscope(n, at)
+                self.leads.append((n, tuple(at)))
 
     def store(self, blob: bytes) -> list[int]:
         at = [self.size, len(blob)]
@@ -142,17 +204,23 @@ class _Page:
 
     def changes(self, k: int) -> list[int]:
         """The moments at which an array, or its adjoint, differs from the next: before each event that touches it."""
-        a = self.view.arrays[k].allocation
-        return [n for n, e in enumerate(self.tape.events) if any(s.allocation is a for s in (*e.reads, *e.writes))]
+        moments = self.view.moments
+        return [] if moments is None else moments.touching.get(self.view.arrays[k].allocation, [])
 
-    def by_size(self) -> list[int]:
-        arrays = self.view.arrays
-        return sorted(range(len(arrays)), key=lambda k: arrays[k].size * (len(self.moments[k]) + 1))
-
-    def heats(self, k: int) -> None:
-        for moment in [len(self.tape.events), *reversed(self.moments[k])]:  # from the right: no walk is done twice
-            if self.size < HEATS:
-                self.keep(f"heat {k} {moment}", {"ask": "heat", "array": k, "cursor": moment, "element": []})
+    def some_heats(self) -> dict[int, list[int]]:
+        """Per array the moments whose heat-maps are stored: all, or as many of each as there is room for, evenly."""
+        arrays, end = self.view.arrays, len(self.tape.events)
+        first = sorted(range(len(arrays)), key=lambda k: (not arrays[k].allocation.asked, len(self.moments[k])))
+        found, room = {}, MAPS
+        for n, k in enumerate(first):
+            share, moments = max(room // (len(first) - n), 2), self.moments[k]
+            if len(moments) + 1 > share:
+                moments = [moments[round(i * (len(moments) - 1) / max(share - 2, 1))] for i in range(share - 1)]
+            found[k] = [*dict.fromkeys(moments), end]
+            room -= len(found[k])
+            if room < 2:
+                break
+        return found
 
     def some_cells(self) -> list[tuple[Any, tuple[int, ...]]]:
         leaves = [a for a in self.view.arrays if a.allocation.asked] or self.view.arrays
@@ -160,26 +228,57 @@ class _Page:
         return [
             (a, tuple(int(i) for i in index))
             for a in leaves[:CELLS]
-            for index in [*np.ndindex(full_shape(a))][:each]
+            for index in islice(np.ndindex(full_shape(a)), each)
         ]  # fmt: skip
 
-    def ledgers(self, a: Any, index: Any) -> None:
+    def stops(self, a: Any, index: Any) -> tuple[int, tuple[int, ...], list[int]]:
+        """Array, index and moments of the ledgers of a cell."""
         k = self.view.number_of(a)
         at = tuple(int(i) for i in index) if isinstance(index, Sequence) else (int(index),)
-        stops = self.moments[k] if self.strict or len(self.moments[k]) <= STOPS else self.moments[k][:1]
-        for cursor in (*stops, len(self.tape.events)):
-            key = f"ledger {k} {' '.join(map(str, at))} {cursor}"
-            self.keep(key, {"ask": "ledger", "array": k, "element": at, "cursor": cursor})
+        moments = self.moments[k] if self.strict or len(self.moments[k]) <= STOPS else self.moments[k][:1]
+        return k, at, [*moments, len(self.tape.events)]
+
+    def affordable(self, wanted: list[tuple[int, tuple[int, ...], list[int]]]) -> list:
+        """The first cells of each array in turn, until too much would have to be run again; one at least."""
+        turns: dict[int, int] = {}
+        order = []
+        for one in wanted:
+            turns[one[0]] = turns.get(one[0], 0) + 1
+            order.append((turns[one[0]], len(order), one))
+        found, room = [], RUNS
+        for _, _, one in sorted(order):
+            room -= len(self.moments[one[0]]) * (1 + self.view.arrays[one[0]].allocation.nbytes // (1 << 16))
+            if room < 0 and found:
+                break
+            found.append(one)
+        return found
 
     def some_threads(self) -> list[tuple[int, tuple[int, ...]]]:
-        launches = [n for n, e in enumerate(self.tape.events) if e.command is not None][:THREADS]
-        return [(n, tuple(0 for _ in self.tape.events[n].command.plan.form.dims)) for n in launches]
+        """The first thread of the first launch of each kernel, then of the first launches."""
+        launches = [n for n, e in enumerate(self.tape.events) if e.command is not None]
+        kernels = {self.tape.events[n].command.program: n for n in reversed(launches)}
+        chosen = [*dict.fromkeys([*sorted(kernels.values()), *launches[:THREADS]])][:THREADS]
+        return [(n, tuple(0 for _ in self.tape.events[n].command.plan.form.dims)) for n in chosen]
+
+    def place(self, launch: Any, thread: Any) -> tuple[int, tuple[int, ...]]:
+        n = launch if isinstance(launch, int) else self.tape.events.index(launch)
+        return n, tuple(int(i) for i in thread) if isinstance(thread, Sequence) else (int(thread),)
 
     def microscope(self, launch: Any, thread: Any) -> None:
-        n = launch if isinstance(launch, int) else self.tape.events.index(launch)
-        at = tuple(int(i) for i in thread) if isinstance(thread, Sequence) else (int(thread),)
+        n, at = self.place(launch, thread)
         self.chosen.setdefault(n, list(at))
         self.keep(f"microscope {n} {' '.join(map(str, at))}", {"ask": "microscope", "launch": n, "thread": at})
+
+    def left_out(self) -> str:
+        """What the page cannot answer, in a sentence."""
+        told = {name: sum(key.startswith(name) for key in self.answers) for name in ("heat ", "ledger ", "microscope ")}
+        every = sum(len(moments) + 1 for moments in self.moments)
+        launches = sum(event.command is not None for event in self.tape.events)
+        return (
+            f"This page needs no kernel. It has {told['heat ']} of {every} heat-maps, {told['ledger ']} ledgers, and"
+            f" microscopes of {told['microscope ']} threads, of {launches} launches; a notebook answers the rest:"
+            " tape.explore()."
+        )
 
     # ---- the page
 
@@ -199,5 +298,5 @@ class _Page:
         return PAGE.format(
             title=title, css=style("view.css"), sentence=quoted(self.view.meta["sentence"]),
             data=base64.b64encode(packed).decode("ascii"), start=START,
-            module=module(*SCRIPTS).replace("</", "<\\/"),
+            left=quoted(self.left_out()), module=module(*SCRIPTS).replace("</", "<\\/"),
         )  # fmt: skip

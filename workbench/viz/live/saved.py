@@ -7,6 +7,8 @@ shows one of the two: the widget as soon as it has any element, until then and e
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,10 +22,32 @@ from ..picture.figure import TapeFigure
 SIZE = 280_000  # bytes that a still picture adds to a notebook
 EVENTS = 5000  # from which it is drawn from the ends and the extremes of the tape
 ENDS = 80
+MOST = 1 << 25  # bytes of answers that are remembered
 STILL = "wb-still"
 _CHILD, _WIDGET = ".jp-OutputArea-child", ">.jp-OutputArea-output:not([data-mime-type])>*"
 _PICTURE = f"{_CHILD}:has(>*>.{STILL})"
 STYLE = f"{_PICTURE}+{_CHILD}:not(:has({_WIDGET})),{_PICTURE}:has(+{_CHILD}{_WIDGET}){{display:none}}"
+
+
+class Answers:
+    """What the page was told, to be told again: also when the arrays have since been used for something else."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[Any, list[bytes]]] = {}
+        self.size = 0
+        self.seeds: Any = None
+
+    def key(self, asked: Mapping[str, Any], seeds: Any) -> str:
+        """The name of a question. With other seeds than those of the last one, all is forgotten."""
+        if seeds is not self.seeds:
+            self.known, self.size, self.seeds = {}, 0, seeds
+        return json.dumps({name: value for name, value in asked.items() if name != "id"}, sort_keys=True, default=str)
+
+    def put(self, key: str, found: tuple[Any, list[bytes]]) -> None:
+        self.known[key] = found
+        self.size += sum(map(len, found[1])) + 500
+        while self.size > MOST:
+            self.size -= sum(map(len, self.known.pop(next(iter(self.known)))[1])) + 500
 
 
 class Saved:

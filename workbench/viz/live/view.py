@@ -42,12 +42,13 @@ from ..inspect.kept_run import KeptRun
 from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Ledger, Row
 from ..inspect.microscope import microscope
-from .saved import Saved, still_of
+from .saved import Answers, Saved, still_of
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock
 SHORT = 100  # events up to which the still picture waits for the verdict
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
+REMEMBERED = ("heat", "ledger", "microscope")  # answers that are given again
 SCRIPTS = (  # a file imports from those before it
     "elements.js", "heat.js", "lanes.js", "envelope.js", "strips.js", "ask.js", "state.js", "window.js",
     "families.js", "words.js", "search.js", "help.js", "play.js", "page.js", "heads.js", "compose.js", "dock.js",
@@ -174,6 +175,7 @@ class View(Saved, anywidget.AnyWidget):
         self.moments: Moments | None = None
         self._kept: KeptRun | None = None
         self._said: Verdict | None = None
+        self.answers = Answers()
         self._grids: dict[tuple[int, ...], int] = {}
         self._found: Levels | None = None
         self._retrace: Callable[..., Any] | None = None if wrong is None else wrong.retrace
@@ -182,7 +184,8 @@ class View(Saved, anywidget.AnyWidget):
             self._trace = structure(tape)
             self._columns = Columns(self._trace, folds(tape), self._grid_numbers())
             given = self._level_traits() if len(tape.events) <= AT_ONCE else {}
-        lists = self._lists()
+            lists = self._lists()
+            self.moments = self._moments()
         if given and self.arrays:  # what gradients are asked of is looked at first
             given["array"] = next((k for k, a in enumerate(self.arrays) if a.allocation.asked), 0)
         title = {} if wrong is None else {"title": clean(wrong.title)}
@@ -323,19 +326,35 @@ class View(Saved, anywidget.AnyWidget):
             "heat": self._heat, "ledger": self._ledger, "microscope": self._microscope, "findings": self._findings,
             "levels": self._levels, "again": self._again,
         }  # fmt: skip
+        seeds = self.tape.last_seeds if self._seeds is None else self._seeds
+        if self.moments is not None and seeds is not self.answers.seeds:
+            self.moments.walked.clear()
+        key = self.answers.key(content, seeds)
+        if key in self.answers.known:
+            return self.answers.known[key]
         with quiet_memory():
             if len(self.tape.events) != self.meta["count"]:
                 raise ValueError("the tape has changed since this view was made: tape.explore() makes a new one")
             self._enter_devices()
-            return questions[content["ask"]](content)
+            found = questions[content["ask"]](content)
+            if content["ask"] in REMEMBERED:
+                self.answers.put(key, found)
+            return found
 
     def _walks(self) -> Moments:
         """Pictures of past moments. `Busy` while a cell runs that would see old contents which a walk restores."""
         if self.moments is None:
-            self.moments = Moments(self.tape, self._retrace, self._seeds)
+            self.moments = self._moments()
         if self.moments.rewinds and cells.beside:
             raise Busy("busy: a cell is running")
         return self.moments
+
+    def _moments(self) -> Moments:
+        """Values and adjoints of the tape, from what memory holds now: made with the view, before it is used again."""
+        found = Moments(self.tape, self._retrace, self._seeds)
+        found.hold(self.arrays)
+        found.beside = sorted(self.arrays, key=lambda a: not a.allocation.asked)
+        return found
 
     def _enter_devices(self) -> None:
         """Wait for the GPUs, and set the current device, which each thread has of its own."""
@@ -349,7 +368,10 @@ class View(Saved, anywidget.AnyWidget):
         moments = self._walks()
         numbers, known, note = (moments if self._kept is None else self._kept).value(a, cursor)
         value, blobs = _known_picture(numbers, known, frame)
-        adjoint = moments.adjoint(a, cursor, frame)
+        try:
+            adjoint = moments.adjoint(a, cursor, frame)
+        except GradientError as error:  # its memory has been used again: the value is still known
+            adjoint, note = None, clean_lines(f"No adjoint: {error}")
         found: dict[str, Any] = {"frame": frame.to_json(), "value": {**value, "note": note}, "adjoint": None}
         if adjoint is not None:
             found["adjoint"] = _said(adjoint)
@@ -369,6 +391,9 @@ class View(Saved, anywidget.AnyWidget):
             found = self._seed_ledger(a, index)
         else:
             found = ledger(self.tape, a, index, max(cursor, 0))
+        return self.ledger_answer(a, found, cursor)
+
+    def ledger_answer(self, a: Any, found: Ledger, cursor: int) -> tuple[Any, list[bytes]]:
         return {**found.to_json(), "cursor": cursor, "array": clean(self._name(a))}, []
 
     def _seed_ledger(self, a: Any, index: tuple) -> Ledger:
@@ -407,7 +432,7 @@ class View(Saved, anywidget.AnyWidget):
         del asked
         self._beside()
         self._kept = KeptRun(self.tape)
-        self.moments = None
+        self.moments, self.answers = None, Answers()
         return {}, []
 
     def _beside(self) -> None:
