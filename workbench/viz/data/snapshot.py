@@ -130,6 +130,7 @@ class Moments:
 
     def __init__(self, tape: Tape, retrace: Callable[..., Any] | None = None, seeds: Any = None):
         self.tape = tape
+        self.events = list(tape.events)  # later ones are of no moment
         self.retrace = retrace or tape.retrace
         self.seeds = seeds
         self.walked: dict[tuple[int, Frame], dict[int, dict[str, Any]]] = {}
@@ -142,7 +143,7 @@ class Moments:
     def touching(self) -> dict[Allocation, list[int]]:
         """Of each memory the events that touch it."""
         found: dict[Allocation, list[int]] = {}
-        for n, event in enumerate(self.tape.events):
+        for n, event in enumerate(self.events):
             for a in dict.fromkeys(span.allocation for span in (*event.reads, *event.writes)):
                 found.setdefault(a, []).append(n)
         return found
@@ -150,7 +151,7 @@ class Moments:
     @cached_property
     def rewinds(self) -> bool:
         """True if a reverse walk of this tape restores old contents on its way (and puts them back at the end)."""
-        return any(event.kept or event.loop is not None for event in self.tape.events)
+        return any(event.kept or event.loop is not None for event in self.events)
 
     def hold(self, arrays: Iterable[array]) -> None:
         """Copy what memory holds now, as far as there is room: later it may be used for something else."""
@@ -173,10 +174,10 @@ class Moments:
     def _bytes(self, a: Allocation, cursor: int) -> tuple[np.ndarray, np.ndarray, str]:
         if self.values is None or self.values[0] is not a or self.values[1] < cursor:
             data, known, note = self.held.get(a) or present(self.tape, a)
-            self.values = a, len(self.tape.events), data.copy(), known.copy(), note
+            self.values = a, len(self.events), data.copy(), known.copy(), note
         _, at, data, known, note = self.values
         for n in self._back(a, cursor, at):
-            _unwind(self.tape.events[n], a, data, known)
+            _unwind(self.events[n], a, data, known)
         self.values = a, cursor, data, known, note
         return data, known, note
 
@@ -189,9 +190,9 @@ class Moments:
         """Masks of a memory's bytes before event `cursor`: known; and certain, not only taken as they are now."""
         at, known, certain = self.masks.get(a, (-1, None, None))
         if at < cursor or known is None or certain is None:
-            at, known, certain = len(self.tape.events), present(self.tape, a)[1], _watched(self.tape, a)
+            at, known, certain = len(self.events), present(self.tape, a)[1], _watched(self.tape, a)
         for n in self._back(a, cursor, at):
-            event = self.tape.events[n]
+            event = self.events[n]
             _forget(event, a, known)
             for span, _ in _restored(event, a):
                 byte_entries(span, known)[...] = byte_entries(span, certain)[...] = True
@@ -207,7 +208,7 @@ class Moments:
             return None
         touching = self.touching.get(a.allocation, [])
         place = bisect_left(touching, cursor)
-        moment = touching[place] if place < len(touching) else len(self.tape.events)
+        moment = touching[place] if place < len(touching) else len(self.events)
         key = (id(a), frame)
         if moment not in self.walked.get(key, ()):
             self.take([(a, frame, self._wanted(touching, moment, frame)), *self._others(a, frame)])
@@ -216,7 +217,7 @@ class Moments:
     def _wanted(self, touching: Sequence[int], moment: int, frame: Frame) -> set[int]:
         """The moments at which the walk takes pictures: all, or those nearest to this one within the memory budget."""
         room = max(PICTURES // size_of(frame), 8)
-        end = len(self.tape.events)
+        end = len(self.events)
         at = bisect_left(touching, moment)
         return {*touching[max(at - room // 2, 0) : at + room // 2], moment, end}
 
@@ -232,7 +233,7 @@ class Moments:
             count, room = count - len(touching) - 1, room - size_of(shown) * (len(touching) + 1)
             if room < 0:
                 break
-            found.append((other, shown, {*touching, len(self.tape.events)}))
+            found.append((other, shown, {*touching, len(self.events)}))
         return found
 
     def take(self, wanted: Sequence[tuple[array, Frame, Collection[int]]]) -> None:
@@ -244,7 +245,7 @@ class Moments:
                 at.setdefault(n, []).append((a, frame))
         found: dict[tuple[int, Frame], dict[int, dict[str, Any]]] = {}
         blank: dict[tuple[int, Frame], dict[str, Any]] = {}
-        places = {event: n for n, event in enumerate(self.tape.events) if n in at}
+        places = {event: n for n, event in enumerate(self.events) if n in at}
 
         def take(position: int, space: Workspace) -> None:
             for a, frame in at.get(position, ()):
@@ -264,7 +265,7 @@ class Moments:
         space = Workspace()
         for a in {a.allocation for a, _, _ in wanted if a.allocation in seeds}:
             space[a] = Shadow(a, start=seeds[a])
-        take(len(self.tape.events), space)
+        take(len(self.events), space)
         if places:
             self.retrace(observe, None)
         for key, pictures in found.items():

@@ -175,7 +175,7 @@ class View(Saved, anywidget.AnyWidget):
         self.moments: Moments | None = None
         self._kept: KeptRun | None = None
         self._said: Verdict | None = None
-        self.answers = Answers()
+        self.answers, self._events = Answers(), list(tape.events)
         self._grids: dict[tuple[int, ...], int] = {}
         self._found: Levels | None = None
         self._retrace: Callable[..., Any] | None = None if wrong is None else wrong.retrace
@@ -333,13 +333,19 @@ class View(Saved, anywidget.AnyWidget):
         if key in self.answers.known:
             return self.answers.known[key]
         with quiet_memory():
-            if len(self.tape.events) != self.meta["count"]:
+            if not self._is_same():
                 raise ValueError("the tape has changed since this view was made: tape.explore() makes a new one")
             self._enter_devices()
             found = questions[content["ask"]](content)
             if content["ask"] in REMEMBERED:
                 self.answers.put(key, found)
             return found
+
+    def _is_same(self) -> bool:
+        """Is this still the tape that was drawn; that others wrote to its memory since then is no matter."""
+        now, drawn = self.tape.events, self._events
+        later = now[len(drawn) :]
+        return now[: len(drawn)][-1:] == drawn[-1:] and all(event.kind == "foreign" for event in later)
 
     def _walks(self) -> Moments:
         """Pictures of past moments. `Busy` while a cell runs that would see old contents which a walk restores."""
@@ -363,7 +369,7 @@ class View(Saved, anywidget.AnyWidget):
 
     def _heat(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         a = self.arrays[int(asked["array"])]
-        cursor = min(max(int(asked["cursor"]), 0), len(self.tape.events))
+        cursor = min(max(int(asked["cursor"]), 0), len(self._events))
         frame = frame_of(full_shape(a), asked.get("fixed") or (), asked.get("window") or ())
         moments = self._walks()
         numbers, known, note = (moments if self._kept is None else self._kept).value(a, cursor)
@@ -387,7 +393,7 @@ class View(Saved, anywidget.AnyWidget):
         self._walks()
         a, cursor = self.arrays[int(asked["array"])], int(asked["cursor"])
         index = tuple(int(i) for i in asked["element"])
-        if cursor >= len(self.tape.events):
+        if cursor >= len(self._events):
             found = self._seed_ledger(a, index)
         else:
             found = ledger(self.tape, a, index, max(cursor, 0))
