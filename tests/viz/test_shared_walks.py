@@ -23,7 +23,7 @@ def tape(request) -> wb.Tape:
 
 
 @wb.kernel
-def lowest(x: wb.array(dtype=float), y: wb.array(dtype=float), m: wb.array(dtype=float)):
+def lowest(x: wb.array[float], y: wb.array[float], m: wb.array[float]):
     i = wb.tid()
     wb.atomic_min(m, 0, x[i] * x[i])
     y[i] = y[i] + x[i] * x[i]
