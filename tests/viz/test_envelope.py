@@ -8,7 +8,7 @@ import math
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -202,18 +202,18 @@ console.log(JSON.stringify(out));
 """
 
 
-def in_the_page(folder: Path, cases: list[dict[str, Any]]) -> list[Any]:
+def in_the_page(folder: Path, cases: list[dict[str, Any]], script: str = NODE) -> list[Any]:
     """What the functions of the page make of these cases, run by Node."""
     (folder / "module.mjs").write_text(module(*SCRIPTS), "utf-8")
-    (folder / "run.mjs").write_text(NODE, "utf-8")
+    (folder / "run.mjs").write_text(script, "utf-8")
     (folder / "cases.json").write_text(json.dumps(cases), "utf-8")
     done = subprocess.run(["node", "run.mjs"], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def as_case(trace: Trace, asked: list[tuple[int, list[int]]]) -> dict[str, Any]:
-    columns = Columns(trace)
+def as_case(trace: Trace, asked: list[tuple[int, list[int]]], folds: Sequence[Fold] = ()) -> dict[str, Any]:
+    columns = Columns(trace, folds)
     lmeta, levels = columns.levels(levels_of(trace))
     wanted = [{"lane": lane, "edges": edges} for lane, edges in asked]
     texts = [base64.b64encode(part).decode() for part in (columns.data, levels)]
@@ -248,6 +248,98 @@ def test_the_page_and_python_have_the_same_envelopes_marks_and_words(tmp_path: P
             marks = [[m.look, m.first, m.last, m.thick] for m in strip_marks(one, scale)]
             assert [m[:3] for m in page["marks"]] == [m[:3] for m in marks]
             assert [m[3] for m in page["marks"]] == pytest.approx([m[3] for m in marks], abs=0.011)
+
+
+ZOOMS = """
+import { readFileSync } from "node:fs";
+import * as m from "./module.mjs";
+const view = (text) => new DataView(Uint8Array.from(Buffer.from(text, "base64")).buffer);
+const out = JSON.parse(readFileSync("cases.json", "utf8")).map(({ meta, data, lmeta, levels, asked }) => {
+  const state = { meta: { ...meta, families: [] }, columns: view(data), levels: view(levels), levels_meta: lmeta };
+  state.cursor = 0;
+  const v = m.stateOf(m.offlineModel(state, async () => ({ ok: {} })), null);
+  Object.assign(v, { plot: { scrollTop: 0, clientHeight: 1e6 }, spacer: { style: {} }, tallest: 1e6 });
+  v.levels = m.decodeLevels(lmeta, state.levels, v.tape);
+  v.sums = m.tallies(v.tape, v.levels);
+  return asked.map(({ open, wide, from, to }) => {
+    v.open = new Set(open);
+    v.all = m.units(meta.folds, v.n, v.open);
+    Object.assign(v, { wide, u0: from * v.all.count, u1: Math.max(to * v.all.count, from * v.all.count + 1) });
+    m.arrange(v);
+    m.composed(v);
+    const lanes = v.lanes.map((lane) => ({ value: lane.value, adjoint: lane.adjoint, tall: lane.tall }));
+    const marks = v.marks.filter((one) => one.cls.startsWith("strip ")).map((one) => [one.cls, one.given.d]);
+    const text = v.marks.filter((one) => one.cls === "mono" && (one.given.transform || one.given["text-anchor"]));
+    const heads = text.filter((one) => !(one.given.x < v.left)).map((one) => one.text);
+    const said = (col) => v.lanes.map((lane) => m.describe(v, col, lane));
+    const cols = v.cols.map((col) => ({ a: col.a, b: col.b, said: said(col) }));
+    const strips = v.strips.map(({ a, b, from, to }) => ({ a, b, from: from[0], to: to[to.length - 1] }));
+    return { cols, strips, lanes, marks, heads };
+  });
+});
+console.log(JSON.stringify(out));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="the functions of the page are run by Node")
+def test_at_every_zoom_and_fold_the_page_shows_and_says_what_every_launch_inside_holds(tmp_path: Path) -> None:
+    made: list[tuple[Trace, list[dict[str, Any]]]] = []
+
+    @given(traces(1, 75), st.data())
+    @settings(max_examples=40, deadline=None, database=None)
+    def collect(trace: Trace, data: Any) -> None:
+        count = len(trace.events)
+        first, last = sorted(data.draw(st.lists(st.integers(0, count), min_size=2, max_size=2, unique=True)))
+        ill = [ValueLevel("m1", 0, SIZE, m, nan=True) for m in data.draw(st.sets(st.integers(0, count), max_size=3))]
+        asked = []
+        for _ in range(3):
+            ends = sorted((data.draw(st.floats(0, 1)), data.draw(st.floats(0, 1))))
+            opened, wide = data.draw(st.sampled_from(([], [0]))), data.draw(st.sampled_from((500, 900, 1400)))
+            asked.append({"open": opened, "wide": wide, "from": ends[0], "to": ends[1]})
+        made.append((replace(trace, folds=(Fold("step ×7", first, last, "repeat", 7),), values=ill), asked))
+
+    collect()
+    cases = [{**as_case(trace, [], trace.folds), "asked": asked} for trace, asked in made]
+    for (trace, asked), answers in zip(made, in_the_page(tmp_path, cases, ZOOMS), strict=True):
+        for zoom, page in zip(asked, answers, strict=True):
+            check_page(trace, page, zoom)
+
+
+def check_page(trace: Trace, page: dict[str, Any], zoom: dict[str, Any]) -> None:
+    covered = [n for strip in page["strips"] for n in range(strip["a"], strip["b"])]
+    assert covered == [n for col in page["cols"] if col["b"] - col["a"] > 1 for n in range(col["a"], col["b"])]
+    assert not any(head.startswith("#") for head in page["heads"]), zoom
+    blocks = versions_of(trace, cut_memory(trace, trace.events))
+    ill = [blocks[k] for k in ill_blocks(blocks, trace.values)]
+    for k, (key, lane) in enumerate(zip(("m0", "m1"), page["lanes"], strict=True)):
+        moments = history(trace, key)
+        for col in page["cols"]:
+            inside = [level for moment in moments[col["a"] : col["b"] + 1] for level in moment]
+            truth, said = facts(inside), col["said"][k]
+            adjoint = said.split("adjoint", 1)[1].split("values:")[0]
+            assert (truth["nan"], truth["inf"]) == ("NaN" in adjoint, "Inf" in adjoint), said
+            if col["b"] - col["a"] > 1:
+                whole = truth["zero"] and not (truth["value"] or truth["nan"] or truth["inf"] or truth["absent"])
+                assert ("exactly" in adjoint) == whole, said
+        for strip in page["strips"]:
+            truth = facts(level for moment in moments[strip["a"] : strip["b"] + 1] for level in moment)
+            looks = looks_at(page["marks"], strip, lane["adjoint"], lane["tall"])
+            assert ("strip bar nan" in looks) == truth["nan"]
+            assert "strip bar inf" in looks or not truth["inf"] or truth["nan"]
+            assert "strip bar zero" in looks or not truth["zero"] or truth["nan"] or truth["inf"]
+            assert "strip band" in looks or not truth["value"] or truth["nan"] or truth["inf"]
+            here = any(b.allocation == key and b.e1 >= strip["a"] and b.e0 < strip["b"] for b in ill)
+            assert ("strip block nan" in looks_at(page["marks"], strip, lane["value"], lane["tall"])) == here
+
+
+def looks_at(marks: list[list[str]], strip: dict[str, Any], top: float, tall: float) -> set[str]:
+    """The looks of what is drawn on a track within a strip."""
+    found = set()
+    for look, path in marks:
+        for x, y in re.findall(r"M([\d.]+) ([\d.]+)h", path):
+            if strip["from"] - 0.1 <= float(x) <= strip["to"] + 0.1 and top - 0.1 <= float(y) <= top + tall:
+                found.add(look)
+    return found
 
 
 # ---- the scale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from typing import Any
 
@@ -33,14 +34,17 @@ def fit(text: str, room: float, size: float, mono: bool = False) -> str:
 
 
 def fit_middle(text: str, room: float, size: float, mono: bool = False) -> str:
-    """The text, or as much of both ends as has room around an ellipsis: a number at the end stays."""
-    end = min(max(round((room / size / MONO - 1) / 2), 0), 8)
-    start = len(text) - end
+    """The text, or as much of its start as has room, with its number (`#3`, `×200`) whole; that alone, or nothing."""
     if text_width(text, size, mono) <= room:
         return text
-    while start > 0 and text_width(text[:start] + "…" + text[len(text) - end :], size, mono) > room:
-        start -= 1
-    return f"{text[:start]}…{text[len(text) - end :]}" if start else ""
+    found = re.search(r" [#×]\S*$", text)
+    number = found[0] if found else ""
+    start = text.removesuffix(number)
+    while start and text_width(f"{start}…{number}", size, mono) > room:
+        start = start[:-1]
+    if start:
+        return f"{start}…{number}"
+    return number.strip() if text_width(number.strip(), size, mono) <= room else ""
 
 
 def clean(text: object) -> str:

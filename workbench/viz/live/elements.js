@@ -51,10 +51,11 @@ export function fit(text, room, size) {
   return text.length <= most ? text : most > 1 ? text.slice(0, most - 1) + "…" : "";
 }
 
-/** As much of both ends of a text as has room: the end has the number. @param {string} text @param {number} room @param {number} size */
+/** As much of the start of a text as has room, and its number (`#3`, `×200`) whole. @param {string} text @param {number} room @param {number} size */
 export function fitMiddle(text, room, size) {
-  const most = Math.floor(room / (size * 0.612)), end = Math.min(Math.ceil((most - 1) / 2), 8);
-  return text.length <= most ? text : most > 3 ? `${text.slice(0, most - 1 - end)}…${text.slice(text.length - end)}` : "";
+  const most = Math.floor(room / (size * 0.612)), [number = ""] = text.match(/ [#×]\S*$/) ?? [];
+  if (text.length <= most) return text;
+  return most > number.length + 1 ? `${text.slice(0, most - 1 - number.length)}…${number}` : number.length - 1 <= most ? number.trim() : "";
 }
 
 /** `3 reads`. @param {number} n @param {string} one @param {string} [many] */

@@ -5,7 +5,7 @@ import { RIGHT, xOf } from "./window.js";
 import { describe, findingsIn, nameOf, tally } from "./words.js";
 
 const CELLS = 500, SIZE = 11.5;
-const BOX = 26, TURNED = 96; // heights of the boxes, with names along and upright
+const BOX = 26, TURNED = 120; // heights of the boxes, with names along and upright
 
 /** How high the boxes of the columns are: names that would be cut to nothing stand upright. @param {any} v */
 export function headHeight(v) {

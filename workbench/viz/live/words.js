@@ -63,11 +63,15 @@ export function stretchText(v, side, lane, col) {
 /** What a column is called: kernel before number, a fold by its name, many events by what they run and where they are.
  * @param {any} v @param {any} col */
 export function nameOf(v, col) {
-  if (col.b - col.a === 1) return `${v.tape.text(v.tape.events.label[col.a])} #${col.a}`;
-  if (col.fold >= 0) return v.meta.folds[col.fold][0];
-  const names = new Set();
-  for (let e = col.a; e < col.b && names.size < 4; e++) names.add(v.tape.text(v.tape.events.label[e]));
-  return `${[...names].slice(0, 3).join(", ")}${names.size > 3 ? " …" : ""} #${col.a}-#${col.b - 1}`;
+  if (col.name) return col.name;
+  if (col.b - col.a === 1) col.name = `${v.tape.text(v.tape.events.label[col.a])} #${col.a}`;
+  else if (col.fold >= 0) col.name = v.meta.folds[col.fold][0];
+  else {
+    const labels = new Set();
+    for (let e = col.a; e < col.b && labels.size < 4; e++) labels.add(v.tape.events.label[e]);
+    col.name = `${[...labels].slice(0, 3).map(v.tape.text).join(", ")}${labels.size > 3 ? " …" : ""} #${col.a}-#${col.b - 1}`;
+  }
+  return col.name;
 }
 
 /** An adjoint in words. @param {import("./lanes.js").Levels} side @param {number} bar */
