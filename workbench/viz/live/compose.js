@@ -18,6 +18,7 @@ export function composed(v) {
     v.marks = [];
     columnsOf(v, v.grouped);
     v.strips = stripsOf(v);
+    v.plain = v.cols.some((/** @type {any} */ col) => col.b - col.a === 1); // else strips hide whatever passes below
     headHeight(v);
     compose(v);
     if (v.marks.length <= BUDGET) break;
@@ -51,11 +52,11 @@ function composeLane(v, lane) {
   put(v, "path", "rule", { d: `M0 ${lane.top}H${v.wide}` });
   composeNames(v, lane);
   composeTracks(v, lane);
-  composeBlocks(v, lane);
-  composeMarked(v, lane);
-  if (v.levels) composeBars(v, lane, v.levels, v.other ? -4 : 0, "");
-  if (v.other) composeBars(v, lane, v.other, 4, " twin");
+  if (v.plain) composeBlocks(v, lane);
+  if (v.plain && v.levels) composeBars(v, lane, v.levels, v.other ? -4 : 0, "");
+  if (v.plain && v.other) composeBars(v, lane, v.other, 4, " twin");
   composeStrips(v, lane);
+  composeMarked(v, lane);
 }
 
 /** What the tracks of a lane are. @param {any} v @param {any} lane */

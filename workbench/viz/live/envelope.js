@@ -14,6 +14,17 @@ export function stretches(a, b, most) {
   return Array.from({ length: count + 1 }, (_, k) => a + Math.floor((k * (b - a)) / count));
 }
 
+/** The first stretch that ends at a moment or later. @param {ArrayLike<number>} edges @param {number} n @param {number} moment */
+function stretchOf(edges, n, moment) {
+  let from = 0, to = n;
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (edges[middle + 1] < moment) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}
+
 /** Per stretch [edges[k], edges[k + 1]] the largest and the smallest adjoint of a lane, what there is (bits), and the
  * moment at which the reverse pass first had what is ill.
  * @param {import("./lanes.js").Levels} side @param {number} lane @param {number} pieces @param {number[]} edges */
@@ -24,7 +35,7 @@ export function envelopes({ bars, barsOn }, lane, pieces, edges) {
   for (; k < end; k++) {
     const bar = barsOn.rows[k], e0 = bars.e0[bar] + 1, e1 = bars.e1[bar], size = bars.max[bar], bits = OF_STATE[bars.state[bar]] | (bars.l2[bar] < 0 ? BOUND : 0);
     if (e1 < edges[0]) { if (pieces === 1) break; continue; }
-    for (let j = lower(0, n, (m) => edges[m + 1], e0); j < n && edges[j] <= e1; j++) {
+    for (let j = stretchOf(edges, n, e0); j < n && edges[j] <= e1; j++) {
       has[j] |= bits;
       cover[j] += (bars.last[bar] - bars.first[bar]) * (Math.min(e1, edges[j + 1]) - Math.max(e0, edges[j]) + 1);
       if (size > 0 && Number.isFinite(size)) {
@@ -108,7 +119,7 @@ export function valuesIn({ blocks, blocksOn }, side, lane, pieces, edges) {
   for (; k < end; k++) {
     const b = blocksOn.rows[k], e0 = blocks.e0[b] + 1, e1 = blocks.e1[b], bits = side?.ill[b] ? OF_STATE[side.ill[b]] : VALUE;
     if (e0 > edges[n]) { if (pieces === 1) break; continue; }
-    for (let j = lower(0, n, (m) => edges[m + 1], e0); j < n && edges[j] <= e1; j++) {
+    for (let j = stretchOf(edges, n, e0); j < n && edges[j] <= e1; j++) {
       has[j] |= bits;
       if (bits & (NAN | INF)) since[j] = since[j] < -1 ? e0 - 1 : Math.min(since[j], e0 - 1);
     }

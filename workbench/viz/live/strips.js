@@ -39,6 +39,7 @@ export function stripsOf(v) {
     }
     now.b = col.b;
   }
+  for (const strip of strips) strip.edges = Int32Array.from(strip.edges);
   return strips;
 }
 
@@ -58,6 +59,9 @@ export function composeStrips(v, lane) {
   }
 }
 
+/** @param {number} x */
+const tenth = (x) => Math.round(x * 10) / 10;
+
 /** One path for all parts that look the same. @param {any} v @param {any} strip @param {any[][]} parts @param {number} y
  * @param {number} cap @param {string} [twin] */
 function drawn(v, strip, parts, y, cap, twin = "") {
@@ -65,7 +69,7 @@ function drawn(v, strip, parts, y, cap, twin = "") {
   let crosses = "";
   for (const [look, first, last, thick] of parts) {
     const x = strip.from[first], w = Math.max(strip.to[last - 1] - x, 1), t = Math.min(thick, cap);
-    paths[look] = `${paths[look] ?? ""}M${x.toFixed(1)} ${(y - t / 2).toFixed(1)}h${w.toFixed(1)}v${t.toFixed(1)}h${(-w).toFixed(1)}z`;
+    paths[look] = `${paths[look] ?? ""}M${tenth(x)} ${tenth(y - t / 2)}h${tenth(w)}v${tenth(t)}H${tenth(x)}z`;
     const r = Math.min(t / 2 - 1.5, 4);
     if (look.endsWith(" nan") && w > 9 && r > 1) crosses += `M${x + w / 2 - r} ${y - r}l${2 * r} ${2 * r}m${-2 * r} 0l${2 * r} ${-2 * r}`;
   }
