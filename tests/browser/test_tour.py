@@ -59,7 +59,7 @@ def test_the_tour_runs_from_top_to_bottom_and_everything_in_it_is_seen(
     assert not header.is_visible()
     folded.click()
     assert header.is_visible()
-    output = page.locator(".jp-OutputArea-child", has=picture)
+    output = picture.locator("xpath=ancestor::*[contains(@class, 'jp-OutputArea-child')][1]")
     output.get_by_text("The same as a table").click()
     assert output.get_by_text("one memory").first.is_visible()
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
+import view_samples as samples
 
 from workbench.viz.data.envelope import Bars, envelope_text, envelopes, together
 from workbench.viz.data.families import LEAST, families
+from workbench.viz.data.gather import gather
 from workbench.viz.data.lanes import Bar
 from workbench.viz.data.trace import AdjointLevel, AllocationTrack, NameRange
+from workbench.viz.picture.scene import draw
 
 
 def tracks(*names: str, nbytes: int = 64) -> list[AllocationTrack]:
@@ -71,3 +75,27 @@ def test_lanes_together_are_as_true_as_each_of_them() -> None:
                 assert getattr(all_.at(k), name) == any(getattr(one, name) for one in ones), name
             if any(one.value for one in ones):
                 assert envelope_text(all_.at(k), str) != "0 exactly"
+
+
+@pytest.mark.parametrize("steps", [16, 80])
+def test_the_static_picture_folds_a_list_and_never_says_zero_where_an_array_of_it_is_not(steps: int) -> None:
+    tape, _ = samples.chain(steps)
+    scene = draw(gather(tape))
+    names = [mark.text for mark in scene.labels() if mark.cls == "name"]
+    assert f"u[0…{steps}] ×{steps + 1}" in names and "u[0]" not in names and "c" in names
+    assert len({mark.id for mark in scene.marks}) == len(scene.marks)
+    zeros = [mark for mark in scene.marks if mark.id.startswith("family-0-adjoint") and "zero" in mark.cls]
+    bands = [mark for mark in scene.marks if mark.id.startswith("family-0-adjoint") and "band" in mark.cls]
+    for zero in zeros:  # some array of the list is the seed, or has the gradient, at every moment
+        assert any(band.x <= zero.x and zero.x + zero.w <= band.x + band.w + 0.1 for band in bands), zero
+    assert all(mark.text for mark in scene.labels())
+
+
+def test_few_lanes_stay_as_they_are_in_the_static_picture() -> None:
+    tape, _ = samples.chain(6)
+    assert "u[3]" in [mark.text for mark in draw(gather(tape)).labels()]
+
+
+def test_the_table_beside_a_folded_picture_lists_every_array() -> None:
+    tape, _ = samples.chain(16)
+    assert "u[3]" in tape.show().text

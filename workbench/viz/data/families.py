@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...tables import bytes_text
 from .text import clean
-from .trace import AllocationTrack
+from .trace import AllocationTrack, NameRange
 
 LEAST = 4  # lanes of one kind from which they fold
 INDEX = re.compile(r"\[(-?\d+)\]")
@@ -23,8 +23,17 @@ class Family:
     """Lanes under one name: `members` are their numbers, in the order of their indices."""
 
     name: str
-    note: str
+    what: str
+    nbytes: int
     members: tuple[int, ...]
+
+    @property
+    def note(self) -> str:
+        return f"{self.what} · {bytes_text(self.nbytes, 1000)}"
+
+    def track(self, key: str) -> AllocationTrack:
+        """What stands for the members where allocations are listed."""
+        return AllocationTrack(key, self.nbytes, (NameRange(self.title, 0, self.nbytes),), self.what)
 
     @property
     def title(self) -> str:
@@ -46,8 +55,8 @@ def _family(tracks: Sequence[AllocationTrack], kind: tuple[str, ...], members: l
     name = ", ".join(_ranged(one, sorted({indices[n] for n in members})) for one in kind)
     texts = dict.fromkeys(tracks[n].text for n in members)
     what = f"{next(iter(texts))} each" if len(texts) == 1 else "of several shapes"
-    size = bytes_text(sum(tracks[n].nbytes for n in members), 1000)
-    return Family(clean(name), clean(f"{len(members)} arrays, {what} · {size}"), tuple(members))
+    nbytes = sum(tracks[n].nbytes for n in members)
+    return Family(clean(name), clean(f"{len(members)} arrays, {what}"), nbytes, tuple(members))
 
 
 def _ranged(kind: str, indices: Sequence[tuple[int, ...]]) -> str:

@@ -91,6 +91,15 @@ class Lane:
         return min(top + lo / size * height, top + height - tall), tall
 
 
+@dataclass(frozen=True, slots=True)
+class FamilyLane(Lane):
+    """The row of several allocations: whatever is about one of them is about the whole row."""
+
+    def _span(self, lo: int, hi: int, top: float) -> tuple[float, float]:
+        del lo, hi
+        return top, self.track_height
+
+
 # ---- rows
 
 

@@ -12,13 +12,15 @@ from typing import Any
 
 from ..data.against import Comparison
 from ..data.envelope import ALL, Bars, Scale, ill_blocks, scale_of, sizes_of, version_bars
-from ..data.lanes import Adjoints, Bar, Block, Flow, Lane, cut_memory, rows_of, versions_of
+from ..data.families import families
+from ..data.lanes import Adjoints, Bar, Block, FamilyLane, Flow, Lane, cut_memory, rows_of, versions_of
 from ..data.marks import MOMENT
 from ..data.text import clean
 from ..data.trace import AllocationTrack, EventColumn, Fold, Trace
 
 MARK_BUDGET = 2000
 LANE_BUDGET = 48
+FEW_LANES = 12  # up to which none of them fold
 WIDTH_CAP = 3200
 LEFT, RIGHT, MARGIN = 280.0, 30.0, 16.0
 PITCH, PITCH_MAX, PITCH_MIN = 128.0, 190.0, 36.0
@@ -113,6 +115,12 @@ class Layout:
         default_factory=dict
     )  # of every lane, drawn or not; only where there are groups
     version_bars: dict[str, Bars] = field(default_factory=dict)
+    folded: dict[str, Lane] = field(default_factory=dict)  # of every allocation in a family the row of that
+
+    @property
+    def places(self) -> dict[str, Lane]:
+        """Where each allocation is drawn."""
+        return self.lanes | self.folded
 
     def place(self, position: int) -> float:
         """The x of an event, wherever it is drawn; the right end for the moment after the last one."""
@@ -178,23 +186,31 @@ def arrange(
     header: float = 86.0,
     lane_budget: int = LANE_BUDGET,
     against: Comparison | None = None,
+    fold: bool = True,
 ) -> Layout:
     """Positions of everything, for the events in `shown` (see `both_ends`).
 
-    `label_width` is the width of the widest event label, `header` the height above the lanes."""
+    `label_width` is the width of the widest event label, `header` the height above the lanes; `fold`: may many lanes of
+    one kind share a row. They do not where two passes are compared, which is told for each of them."""
     columns, groups, pitch, right = place_columns(trace, shown, label_width)
     events = [event for _, event in shown]
-    tracks = _shown_tracks(trace, trace.events if any(g.fold for g in groups) else events, lane_budget)
-    cuts = cut_memory(trace, events)
-    cuts = {track.id: cuts[track.id] for track in tracks}
-    lanes = rows_of(trace, tracks, events, cuts, header)
+    rows = _rows(trace, fold and against is None)
+    tracks = _shown_tracks(rows, trace.events if any(g.fold for g in groups) else events, lane_budget)
+    inside = {row.id: members for row, members in rows if row in tracks and members}
+    cuts = cut_memory(trace, events) | dict.fromkeys(inside, (0, 1))
+    lanes = rows_of(trace, tracks, events, {track.id: cuts[track.id] for track in tracks}, header)
+    folded: dict[str, Lane] = {}
+    for key, members in inside.items():
+        lanes[key] = FamilyLane(*(getattr(lanes[key], item.name) for item in fields(Lane)))
+        folded.update((member.id, lanes[key]) for member in members)
+    cuts = {key: cuts[key] for key in [*lanes, *folded] if key not in inside}
     bottom = max((lane.top + lane.height for lane in lanes.values()), default=header)
     layout = Layout(
         trace,
         columns,
         groups,
         lanes,
-        len(trace.allocations) - len(tracks),
+        len(trace.allocations) - len(cuts),
         pitch,
         header,
         header,
@@ -204,16 +220,17 @@ def arrange(
         bottom,
         scale=_scale(trace, against),
         against=against,
+        folded=folded,
     )
     levels = [event.adjoint for event in trace.events]
     blocks = versions_of(trace, cuts)
     for n, state in ill_blocks(blocks, trace.values).items():
         blocks[n] = replace(blocks[n], state=state)
     found = Adjoints(trace, cuts, levels, trace.seeds, {position for position, _ in shown})
-    layout.blocks.extend(_place(layout, PlacedBlock, blocks))
-    layout.bars.extend(_place(layout, PlacedBar, found.bars))
+    layout.blocks.extend(_place(layout, PlacedBlock, [block for block in blocks if block.allocation in lanes]))
+    layout.bars.extend(_place(layout, PlacedBar, [bar for bar in found.bars if bar.allocation in lanes]))
     layout.flows.update(found.flows)
-    if groups:
+    if groups or folded:
         _group_bars(layout, blocks)
     if against is not None:
         other = Adjoints(trace, cuts, against.other.events, against.other.seeds, {position for position, _ in shown})
@@ -226,14 +243,15 @@ def _group_bars(layout: Layout, blocks: Sequence[Block]) -> None:
     """Everything that the lanes hold, exact for events that are not drawn too."""
     trace = layout.trace
     cuts = cut_memory(trace, trace.events, PIECES)
-    cuts = {key: cuts[key] for key in layout.lanes}
+    row_of = {key: key for key in layout.lanes} | {key: lane.track.id for key, lane in layout.folded.items()}
+    cuts = {key: cuts[key] for key in row_of if key in cuts}
     found = Adjoints(trace, cuts, [event.adjoint for event in trace.events], trace.seeds, ())
     bars: dict[str, list[Bar]] = {key: [] for key in layout.lanes}
     versions: dict[str, list[Block]] = {key: [] for key in layout.lanes}
     for bar in found.bars:
-        bars[bar.allocation].append(bar)
+        bars[row_of[bar.allocation]].append(bar)
     for block in blocks:
-        versions[block.allocation].append(block)
+        versions[row_of[block.allocation]].append(block)
     layout.group_bars.update((key, Bars.of(some)) for key, some in bars.items())
     layout.version_bars.update((key, version_bars(some)) for key, some in versions.items())
 
@@ -299,12 +317,26 @@ def _group_width(events: int, fold: Fold | None) -> float:
     return GAP_WIDTH if fold is None else min(max(GAP_WIDTH, 3.0 * fold.count, 1.5 * events), GROUP_WIDTH)
 
 
-def _shown_tracks(trace: Trace, events: Sequence[EventColumn], budget: int) -> list[AllocationTrack]:
-    """All allocations, or, if they are too many, the first ones that a shown event touches."""
-    if len(trace.allocations) <= budget:
-        return list(trace.allocations)
+def _rows(trace: Trace, fold: bool) -> list[tuple[AllocationTrack, list[AllocationTrack]]]:
+    """Allocations, and of many the families that they make: each with its members."""
+    tracks = list(trace.allocations)
+    found = families(tracks) if fold and len(tracks) > FEW_LANES else []
+    of = {number: n for n, family in enumerate(found) for number in family.members}
+    rows = [(family.track(f"family-{n}"), [tracks[k] for k in family.members]) for n, family in enumerate(found)]
+    first = {min(family.members): n for n, family in enumerate(found)}
+    return [
+        rows[first[k]] if k in first else (track, []) for k, track in enumerate(tracks) if k in first or k not in of
+    ]
+
+
+def _shown_tracks(
+    rows: Sequence[tuple[AllocationTrack, list[AllocationTrack]]], events: Sequence[EventColumn], budget: int
+) -> list[AllocationTrack]:
+    """All rows, or, if they are too many, the first ones that a shown event touches."""
+    if len(rows) <= budget:
+        return [track for track, _ in rows]
     touched = {touch.allocation for event in events for touch in event.touches}
-    return [track for track in trace.allocations if track.id in touched][:budget]
+    return [track for track, members in rows if touched & {track.id, *(member.id for member in members)}][:budget]
 
 
 def _place(layout: Layout, kind: Any, found: Sequence[Any]) -> Iterator[Any]:

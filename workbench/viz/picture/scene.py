@@ -53,6 +53,7 @@ from ..data.marks import (
 )
 from ..data.text import BADGES, ODD, clean, fit, fit_middle, level_text, sentence, text_width, touch_text
 from ..data.trace import AdjointLevel, EventColumn, TouchMark, Trace, event_flags, fold_flags
+from .families import envelope_rows, signs
 from .groups import group_title, groups
 from .layout import (
     LEFT,
@@ -148,6 +149,7 @@ def draw(
     _lanes(scene, layout)
     _values(scene, layout)
     _adjoints(scene, layout)
+    envelope_rows(scene, layout)
     outlines(scene, layout)
     _touches(scene, layout)
     tag(scene, layout)
@@ -186,7 +188,7 @@ def _strip(scene: Scene, layout: Layout, strip: Sequence[tuple[str, str]]) -> No
 def _header(scene: Scene, layout: Layout, top: float, tall: float, turned: bool) -> None:
     for column in layout.columns:
         _event_box(scene, layout, column, top, tall, turned)
-    if not layout.columns:
+    if not layout.columns and not layout.groups:
         scene.label("empty", "muted", LEFT, top + 18, "no events recorded", 12)
 
 
@@ -404,8 +406,13 @@ def _glyph(scene: Scene, key: str, state: str, x: float, y: float, r: float, tit
 
 def _arrows(scene: Scene, layout: Layout) -> None:
     for column in layout.columns:
-        for w, r, arrow in arrows_of(layout.lanes, column.event, column.position, layout.flows, layout.scale):
-            _arrow(scene, layout, column, w, r, arrow)
+        seen = set()
+        for w, r, arrow in arrows_of(layout.places, column.event, column.position, layout.flows, layout.scale):
+            rows = tuple(layout.places[column.event.touches[n].allocation].top for n in (w, r))
+            inside = column.event.touches[w].allocation in layout.folded and rows[0] == rows[1]
+            if not inside and (rows not in seen or not layout.folded):
+                _arrow(scene, layout, column, w, r, arrow)
+            seen.add(rows)
 
 
 def _arrow(scene: Scene, layout: Layout, column: Column, w: int, r: int, arrow: Arrow) -> None:
@@ -436,6 +443,7 @@ def _meet(scene: Scene, lane: Lane, level: AdjointLevel, x: float, key: str) -> 
 def _touches(scene: Scene, layout: Layout) -> None:
     for column in layout.columns:
         reads, kepts = slots_of(layout.lanes, column.event)
+        signs(scene, layout, column)
         order = sorted(range(len(column.event.touches)), key=lambda n: column.event.touches[n].how != "read")
         for n in order:
             touch = column.event.touches[n]

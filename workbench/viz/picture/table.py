@@ -57,7 +57,7 @@ def _head(against: Comparison | None) -> tuple[str, ...]:
 def event_rows(trace: Trace, limit: int = ROW_LIMIT, against: Comparison | None = None) -> list[Row]:
     """One row per event: each cell is a tuple of lines. `against`: with the other pass, and what differs."""
     shown = both_ends(trace, (limit + 1) // 2, limit // 2)
-    layout = arrange(trace, shown, lane_budget=len(trace.allocations), against=against)
+    layout = arrange(trace, shown, lane_budget=len(trace.allocations), against=against, fold=False)
     rows = []
     for place, column in enumerate(layout.columns):
         if layout.groups and column.position != place and len(rows) == place:

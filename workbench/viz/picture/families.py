@@ -1,0 +1,70 @@
+"""Lanes of one kind as one row of the static picture: the envelope of all of them, and one sign for what they share."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..data.envelope import Envelope, envelope_text, envelopes
+from ..data.lanes import Lane
+from ..data.marks import KEPT_DX, SIGNS, SLOT, strip_marks, touch_place, value_marks
+from ..data.text import clean, touch_text
+from .layout import LEFT, Column, Layout
+
+if TYPE_CHECKING:
+    from .scene import Scene
+
+
+def envelope_rows(scene: Scene, layout: Layout) -> None:
+    """Values and adjoints of every family in the moments between the events that are drawn one by one."""
+    places = _moments(layout)
+    edges = np.repeat([moment for moment, _, _ in places], 2)
+    for lane in {lane.track.id: lane for lane in layout.folded.values()}.values():
+        for side, bars, top in (
+            ("value", layout.version_bars[lane.track.id], lane.value_top),
+            ("adjoint", layout.group_bars[lane.track.id], lane.adjoint_top),
+        ):
+            found = Envelope(*(column[::2] for column in envelopes(bars, edges)))
+            y = top + lane.track_height / 2
+            marks = value_marks(found, lane.track_height) if side == "value" else strip_marks(found, layout.scale)
+            for n, mark in enumerate(marks):
+                x0, x1, tall = places[mark.first][1], places[mark.last - 1][2], min(mark.thick, lane.track_height)
+                said = ", ".join(
+                    dict.fromkeys(envelope_text(found.at(k), layout.moment) for k in range(mark.first, mark.last))
+                )
+                title = f"{side} of {clean(lane.track.names[0].name)}" + (f": {said}" if side == "adjoint" else "")
+                key = f"{lane.track.id}-{side}-{n}"
+                scene.add("rect", key, f"strip {mark.look}", x0, y - tall / 2, max(x1 - x0, 1), tall, title=title)
+
+
+def _moments(layout: Layout) -> list[tuple[int, float, float]]:
+    """The moments between what is drawn, with the x at which each begins and ends."""
+    stops = [(column.position, column.position + 1, column.x, column.x) for column in layout.columns]
+    stops += [(group.first, group.last, group.x0, group.x1) for group in layout.groups]
+    end = len(layout.trace.events)
+    stops = [(0, 0, LEFT, LEFT), *sorted(stops), (end, end, layout.right, layout.right)]
+    return [(before[1], before[3], after[2]) for before, after in pairwise(stops)]
+
+
+def signs(scene: Scene, layout: Layout, column: Column) -> None:
+    """What an event does to the members of families: one sign of each kind in a row."""
+    seen: dict[tuple[str, str], list[str]] = {}
+    rows: dict[str, Lane] = {}
+    for touch in column.event.touches:
+        lane = layout.folded.get(touch.allocation)
+        if lane is not None:
+            rows[lane.track.id] = lane
+            seen.setdefault((lane.track.id, touch.how), []).append(touch_text(touch))
+    for (row, how), texts in seen.items():
+        sign, (middle, r) = SIGNS[how], touch_place(rows[row], column.event.touches[0])
+        x, r = column.x + sign.dx, r + sign.more
+        title = "\n".join([clean(column.event.heading), *texts[:12]])
+        scene.add(sign.shape, f"{how}-{column.position}-{row}", how, x - r, middle - r, 2 * r, 2 * r, title=title)
+    kept = {layout.folded[one.allocation].track.id for one in column.event.kept if one.allocation in layout.folded}
+    for lane in {lane.track.id: lane for lane in layout.folded.values() if lane.track.id in kept}.values():
+        x, y = column.x + KEPT_DX - SLOT, lane.value_top + lane.track_height / 2
+        path = f"M{x:.1f} {y - 5:.1f}v10M{x - 3.2:.1f} {y + 1.4:.1f}L{x:.1f} {y + 5:.1f}L{x + 3.2:.1f} {y + 1.4:.1f}"
+        key = f"kept-{column.position}-{lane.track.id}"
+        scene.add("path", key, "kept", x, y, path=path, title="kept for the reverse pass")
