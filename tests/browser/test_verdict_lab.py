@@ -56,5 +56,5 @@ def test_what_was_not_kept_comes_with_a_second_run(lab_view):
     again.wait_for(timeout=60_000)
     again.click()
     again.wait_for(state="detached", timeout=60_000)
-    page.locator(".wb-status", has_text="every value at every moment is known").wait_for()
+    page.locator(".wb-verdict", has_text="every value at every moment is known").wait_for()
     assert kernel.value("view._kept is not None")

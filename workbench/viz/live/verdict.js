@@ -50,7 +50,7 @@ function verdictWaits(v, text, ...more) {
 /** The line of the strip: the first finding, those behind it, and what can be done. @param {any} v */
 export function fillVerdict(v) {
   if (!v.verdict) return;
-  const { rows, note, partial, calm, again } = v.verdict, loud = calm ? [] : [0];
+  const { rows, note, partial, calm, again, kept } = v.verdict, loud = calm ? [] : [0];
   const chips = rows.map((/** @type {any} */ _, /** @type {number} */ k) => k).filter((/** @type {number} */ k) => k && !rows[k].ordinary).slice(0, CHIPS);
   v.strip.className = `wb-verdict ${calm ? "quiet" : rows[0].severity}`;
   const open = !v.findingsBox.hidden, word = calm ? "note" : "finding";
@@ -61,7 +61,8 @@ export function fillVerdict(v) {
     ...(rows.length > (calm ? 0 : 1) || rows.some((/** @type {any} */ f) => f.fix) ? [all] : []),
     ...(!calm && note ? [h("span", { class: "wb-muted" }, note)] : []),
     ...(partial ? [button("look for the rest", "look for findings: tape.diagnose()", () => lookForFindings(v, true))] : []),
-    ...(again ? [h("button", { type: "button", class: "wb-again", title: "the program runs once more, on copies of its memory", onclick: () => runAgain(v) }, KEEP_ALL)] : []));
+    ...(again ? [h("button", { type: "button", class: "wb-again", title: "the program runs once more, on copies of its memory", onclick: () => runAgain(v) }, KEEP_ALL)] : []),
+    ...(kept ? [h("span", { class: "wb-muted", role: "status" }, "run again: every value at every moment is known")] : []));
 }
 
 /** @param {any} f */
@@ -137,10 +138,9 @@ async function runAgain(v) {
   node.textContent = "running again …";
   try {
     await v.ask("again");
-    v.verdict.again = false;
+    Object.assign(v.verdict, { again: false, kept: true });
     fillVerdict(v);
     v.panels.renew();
-    v.say("the program has run again on copies: every value at every moment is known now");
   } catch (error) {
     node.textContent = KEEP_ALL;
     v.say(/** @type {Error} */ (error).message);
