@@ -15,36 +15,12 @@ import warnings
 from typing import Any
 
 import numpy as np
+from tape_kernels import F, add, linear, scale, square
 
 import workbench as wb
 
-F = wb.float64
 N, MOST = 4, 10  # elements of a buffer, buffers
 COLUMNS = N * MOST
-
-
-@wb.kernel
-def square(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] = F(0.5) * x[i] * x[i] + F(0.3)
-
-
-@wb.kernel
-def add(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] += x[i] * x[i] * F(0.25)
-
-
-@wb.kernel
-def scale(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] *= x[i]
-
-
-@wb.kernel
-def linear(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] = F(2.0) * x[i] - F(1.0)
 
 
 # kernel, value, derivatives by x and y

@@ -1,4 +1,4 @@
-"""Two kernels whose adjoints read what they read, and four numbers to run them on, in float64."""
+"""Kernels whose adjoints read what they read, and four numbers to run them on, in float64."""
 
 from __future__ import annotations
 
@@ -22,6 +22,19 @@ def square(x: wb.array(dtype=F), y: wb.array(dtype=F)):
 def cube(x: wb.array(dtype=F), y: wb.array(dtype=F)):
     i = wb.tid()
     y[i] = x[i] * x[i] * x[i]
+
+
+@wb.kernel
+def times(x: wb.array(dtype=F), y: wb.array(dtype=F), z: wb.array(dtype=F)):
+    i = wb.tid()
+    z[i] = x[i] * y[i]
+
+
+@wb.kernel
+def both(x: wb.array(dtype=F), y: wb.array(dtype=F), z: wb.array(dtype=F)):
+    i = wb.tid()
+    y[i] = x[i] * x[i]
+    z[i] = wb.sin(x[i])
 
 
 def leaf(values=X):

@@ -448,3 +448,19 @@ def test_a_returned_float_of_an_atomic_that_threads_share(backend):
         with tape:
             wb.launch(k, dim=4, inputs=[x, y, z])
         tape.backward(grads={z: wb.ones(4, dtype=wb.float32)})
+
+
+def test_a_tape_names_itself_and_what_to_write():
+    for make in (lambda: wb.Tape(persistent=True), lambda: wb.Tape(keep="everything"), lambda: wb.Tape(True)):
+        with pytest.raises(wb.LaunchError) as found:
+            make()
+        assert found.value.slug == "tape-keyword" and "wb.Tape(" in found.value.instead
+        assert str(found.value).startswith("Tape")
+
+
+def test_a_lambda_on_the_line_of_a_def_is_no_stale_source():
+    def mapped(x): return wb.map(lambda v: v * v, x)  # fmt: skip
+
+    with pytest.raises(wb.KernelError) as found:
+        mapped(wb.ones(2))
+    assert found.value.slug == "no-source" and found.value.instead.startswith("def f(")

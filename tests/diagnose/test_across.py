@@ -6,24 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
-from squares import ONE, F, N, X, empty, leaf, seed, square
+from squares import ONE, F, N, X, both, empty, leaf, seed, square, times
 
 import workbench as wb
 
 pytestmark = pytest.mark.usefixtures("backend")
-
-
-@wb.kernel
-def times(x: wb.array(dtype=F), y: wb.array(dtype=F), z: wb.array(dtype=F)):
-    i = wb.tid()
-    z[i] = x[i] * y[i]
-
-
-@wb.kernel
-def both(x: wb.array(dtype=F), y: wb.array(dtype=F), z: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] = x[i] * x[i]
-    z[i] = wb.sin(x[i])
 
 
 @wb.kernel

@@ -11,39 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from tape_kernels import F, add, linear, scale, square
 
 import workbench as wb
 from workbench.arrays.array import read_values
 
-F = wb.float64
 BUFFERS, SIZE = 3, 8
 
 
 pytestmark = pytest.mark.usefixtures("backend")
-
-
-@wb.kernel
-def square(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] = F(0.5) * x[i] * x[i] + F(0.3)
-
-
-@wb.kernel
-def add(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] += x[i] * x[i] * F(0.25)
-
-
-@wb.kernel
-def scale(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] *= x[i]
-
-
-@wb.kernel
-def linear(x: wb.array(dtype=F), y: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] = F(2.0) * x[i] - F(1.0)
 
 
 @wb.kernel

@@ -7,24 +7,11 @@ import warnings
 
 import numpy as np
 import pytest
-from squares import ONE, F, N, X, cube, empty, leaf, seed, square
+from squares import ONE, F, N, X, both, cube, empty, leaf, seed, square, times
 
 import workbench as wb
 
 pytestmark = pytest.mark.usefixtures("backend")
-
-
-@wb.kernel
-def times(x: wb.array(dtype=F), y: wb.array(dtype=F), z: wb.array(dtype=F)):
-    i = wb.tid()
-    z[i] = x[i] * y[i]
-
-
-@wb.kernel
-def both(x: wb.array(dtype=F), y: wb.array(dtype=F), z: wb.array(dtype=F)):
-    i = wb.tid()
-    y[i] = x[i] * x[i]
-    z[i] = wb.sin(x[i])
 
 
 @wb.kernel
@@ -294,6 +281,36 @@ def test_what_depends_on_a_leaf_beside_the_filled_bytes_is_told(first):
         run(times, q, v, y)
     with pytest.warns(UserWarning, match="q was written by an earlier tape"):
         second.backward(grads={y: seed(*ONE)})
+
+
+def test_what_a_cut_made_and_another_tape_changed_is_refused():
+    x, y = leaf(), empty()
+    with wb.Tape() as tape:
+        q = wb.detach(x)
+        q.requires_grad = True
+        with wb.Tape():
+            q[1:3].fill_(0.5)
+        run(square, q, y)
+    assert refused(lambda: tape.backward(grads={y: seed(*ONE)})).slug == "overwritten"
+
+
+def test_a_constant_that_a_cut_made_may_change():
+    x, y = leaf(), empty()
+    with wb.Tape() as tape:
+        q = wb.detach(x)
+        run(times, q, x, y)
+    q.fill_(0.5)
+    with tape:
+        run(times, q, y, z := empty())
+    assert refused(lambda: tape.backward(grads={z: seed(*ONE)})).slug == "overwritten"  # the first launch needs it
+    with wb.Tape() as tape:
+        q = wb.detach(x)
+    q.fill_(0.5)
+    with tape:
+        run(times, q, x, y)
+    x.grad.zero_()
+    tape.backward(grads={y: seed(*ONE)})
+    np.testing.assert_allclose(x.grad.numpy(), 0.5)
 
 
 def refused(call):

@@ -23,7 +23,7 @@ from . import capture_log
 from .absent import check_is_array, install
 from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, clock, recorder
 from .copying import duplicate, parted
-from .dtypes import differentiable, dtype_of, inner_shape, is_half, itemsize_of, with_scalar
+from .dtypes import casting, differentiable, dtype_of, inner_shape, is_half, itemsize_of, with_scalar
 from .host_copies import HostCopies
 from .host_reads import origin_of, received, stripped
 from .host_values import components_error, converted_values, element_value, inferred, is_element, shape_of
@@ -107,7 +107,7 @@ class array(Foreign):
         ndim = cls._fixed_ndim if ndim is None else ndim
         if data is None and ptr is None and shape is None:
             if dtype is None:
-                raise LaunchError("array() needs data, a shape or a dtype", slug="dtype", instead="array(data)")
+                raise LaunchError("array() needs data, a shape or a dtype", slug="dtype", instead="wb.array(data)")
             return _annotation(dtype, ndim)
         if ptr is not None:
             made = _from_pointer(ptr, dtype, shape, strides, capacity, device)
@@ -236,7 +236,8 @@ class array(Foreign):
         if self.allocation.grad_scale == 2 and not is_half(self.dtype):
             raise LaunchError(
                 f"gradients of {self.label} as {self.dtype}, but this memory has them as float16", slug="two-types",
-                why="Memory has one gradient, of one scalar type.", instead="one dtype, or two buffers",
+                why="Memory has one gradient, of one scalar type.",
+                instead=f"wb.zeros(..., dtype=wb.{self.dtype})   in memory of its own",
             )  # fmt: skip
 
     @property
@@ -617,7 +618,7 @@ def _from_array(data: array, dtype: Any, shape: Any, device: Any, copy: bool) ->
             raise LaunchError(
                 f"array({data.label}, dtype={element}) converts values under a tape", slug="convert",
                 why="The conversion would not be recorded, and the gradient would end here.",
-                instead="a kernel that casts each element",
+                instead=casting(data.dtype, element),
             )  # fmt: skip
         return _from_data(read_values(data), element, shape, device, copy)
     made = copied(data, device) if copy else data[...]
@@ -635,14 +636,16 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
             instead=f"array(data, dtype={element})",
         )  # fmt: skip
     if isinstance(data, np.ndarray) and not data.flags.writeable:
-        raise LaunchError("the NumPy array is read-only and cannot be shared", slug="read-only", instead="array(data)")
+        raise LaunchError(
+            "the NumPy array is read-only and cannot be shared", slug="read-only", instead="wb.array(data)"
+        )
     inner = inner_shape(element)
     outer = data.ndim - len(inner)
     strides = tuple(int(s) for s in data.strides)
     if data.shape[outer:] != inner or outer < 0:
         raise components_error(data.shape, element)
     if strides[outer:] != row_strides(inner, data.dtype.itemsize) and data.size:
-        raise LaunchError("the components of one element are not side by side", slug="layout", instead="array(data)")
+        raise LaunchError("the components of one element are not side by side", slug="layout", instead="wb.array(data)")
     if outer == 0:
         shape_, strides = (1,), (itemsize_of(element),)
     else:
@@ -650,7 +653,11 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
     origin = origin_of(data)  # before it is known memory
     memory, offset = allocation_of(data)
     if device is not None and get_device(device) is not memory.device:
-        raise LaunchError(f"the data is on {memory.device}, not on {device}", slug="device", instead="copy=True")
+        raise LaunchError(
+            f"the data is on {memory.device}, not on {device}",
+            slug="device",
+            instead="wb.array(data, device=...)   which copies",
+        )
     made = array_on(memory, element, shape_, strides, offset)
     if origin:
         received(stripped(data), origin)

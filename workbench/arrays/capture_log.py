@@ -97,7 +97,9 @@ def start() -> Notes:
     """Open a capture. Raises LaunchError [capture] in an open one."""
     global opened
     if opened is not None:
-        raise LaunchError("a capture inside a capture", slug="capture", instead="one wb.capture() around both")
+        raise LaunchError(
+            "a capture inside a capture", slug="capture", instead="with wb.capture() as graph: ...   once, around both"
+        )
     opened = Notes()
     return opened
 

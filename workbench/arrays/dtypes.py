@@ -53,3 +53,10 @@ def with_scalar(dtype: Type, scalar: Scalar) -> Type:
     if isinstance(dtype, types.Matrix):
         return types.matrix((dtype.rows, dtype.cols), scalar)
     return types.quaternion(scalar) if isinstance(dtype, types.Quat) else scalar
+
+
+def casting(have: Type, want: Type) -> str:
+    """The line that makes values of one dtype into another, as an event of a tape."""
+    if isinstance(have, Scalar) and isinstance(want, Scalar):
+        return f"wb.map(f, x), with def f(v: wb.{have}): return wb.{want}(v)"
+    return "y[i] = ...   in a kernel, which casts each component"

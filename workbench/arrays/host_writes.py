@@ -11,6 +11,7 @@ from ..device import xp
 from ..errors import LaunchError
 from . import capture_log
 from .allocation import host_write, recorder
+from .dtypes import casting
 
 if TYPE_CHECKING:
     from .array import array
@@ -21,7 +22,7 @@ def check_same(dst: array, src: array, what: str) -> None:
     if dst.dtype != src.dtype:
         raise LaunchError(
             f"{what} from {src.label} ({src.dtype}) to {dst.label} ({dst.dtype}): the dtypes differ", slug="dtype",
-            instead="a kernel that casts each element",
+            instead=casting(src.dtype, dst.dtype),
         )  # fmt: skip
     if dst.shape != src.shape:
         raise LaunchError(

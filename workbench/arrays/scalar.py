@@ -51,7 +51,11 @@ class scalar:
     def __init__(self, value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None, *,
                  name: str | None = None):  # fmt: skip
         if isinstance(dtype, Struct):
-            raise LaunchError(f"a scalar of {dtype}", slug="dtype", instead="one scalar per parameter, or an array")
+            raise LaunchError(
+                f"a scalar of {dtype}",
+                slug="dtype",
+                instead="wb.scalar(s.k)   for each number of it, or wb.array([s], dtype=...)",
+            )
         self.memory = full(1, value, dtype, device, requires_grad, name=name)
         self._value = self._read()
 

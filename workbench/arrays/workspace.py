@@ -176,7 +176,7 @@ def add_seed(space: Workspace, a: array, seed: Any) -> None:
         if part.dtype.scalar.bits == 16 and a.allocation.grad_scale != 2:  # type: ignore[attr-defined]
             raise GradientError(
                 f"the seed of {a.label} has float16 fields, whose gradients would be float32 and have no room there.",
-                slug="struct-float16", instead="float32 fields",
+                slug="struct-float16", instead="wb.float32 for the field",
             )  # fmt: skip
         values = same_part(seed, path).data
         view = space[a.allocation].view(part.span, gradient_dtype(part))

@@ -121,5 +121,5 @@ def refuse_vacuous(report: Report) -> None:
         why = "Every derivative is zero, by the adjoint and by differences: a broken adjoint would look the same."
     raise GradientError(
         "gradcheck has checked nothing.", slug="gradcheck-vacuous", why="\n".join([why, str(report)]),
-        instead="other inputs, or the arrays that are to be differentiated among them",
+        instead="wb.gradcheck(f, inputs=[x])   with the arrays to differentiate by among the inputs",
     )  # fmt: skip

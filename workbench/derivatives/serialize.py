@@ -284,7 +284,8 @@ def _tape(t: Tape) -> Any:
         if e.kind in ("func", "loop"):
             raise GradientError(
                 f"a tape with {e.label!r} cannot be sent to another process.", slug="travel", where=e.where,
-                why="It runs a function of yours when it is walked.", instead="executor=None, or a kernel in its place",
+                why="It runs a function of yours when it is walked.",
+                instead="executor=None, or wb.launch(...) in its place",
             )  # fmt: skip
     verify(t)
     for kept in (k for e in t.events for k in e.kept):

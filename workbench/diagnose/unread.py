@@ -125,12 +125,17 @@ def _twin(step: Step, read: Access, history: History, seeded: set[Allocation]) -
             earlier += before if blank else []
             continue
         result = results[-1]
-        b = result.access.span.allocation
-        free = not history.reads.get(site) and b not in seeded and not b.exposed
+        free = not history.reads.get(site) and _only_read_here(result, seeded)
         meant = a in history.first_write or a.asked
         if free and not meant and _alike(read, result.access) and (blank or _same_stem(read.name, result.access.name)):
             return result
     return min(earlier, key=lambda r: _distance(read, r), default=None)
+
+
+def _only_read_here(result: Result, seeded: set[Allocation]) -> bool:
+    """Is there no reader but those on the tape: neither a seed nor another library."""
+    a = result.access.span.allocation
+    return a not in seeded and not a.exposed
 
 
 def _distance(read: Access, result: Result) -> tuple[int, int]:
@@ -182,7 +187,7 @@ def _stale(history: History, seeded: set[Allocation], told: set[Site]) -> Iterat
             last.setdefault(result.step.event, []).append(result)
     for results in last.values():
         outputs = [x for x in results[0].step.accesses if x.writes and x.scalar is not None]
-        unread = [r for r in results if r.access.span.allocation not in seeded and not r.access.span.allocation.exposed]
+        unread = [r for r in results if _only_read_here(r, seeded)]
         if len(unread) < len(outputs):
             continue
         for result in unread:

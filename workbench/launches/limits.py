@@ -19,7 +19,7 @@ def refuse_size(kernel: str, function: Function, form: LaunchForm) -> None:
         raise LaunchError(
             f"Kernel {kernel!r}: dim={form.dims} are {threads:,} threads.", slug="dim", where=function.where,
             why=f"A launch on {form.backend!r} has at most {most:,}, and {LONGEST:,} along one axis.",
-            instead="a smaller grid, launched several times",
+            instead="for start in range(0, n, m): wb.launch(kernel, dim=m, inputs=[start, ...])",
         )  # fmt: skip
     for name, shape in form.shapes.items():
         for axis, n in enumerate(shape):

@@ -118,7 +118,7 @@ def _shape(name: str, arrays: list[array]) -> tuple[int, ...]:
         raise LaunchError(
             f"{name}: arrays of shapes {arrays[0].shape} and {odd.shape}", slug="shape",
             why="Every array gives one element to each call: nothing is stretched or repeated.",
-            instead="arrays of one shape, or numbers",
+            instead=f"x.reshape({arrays[0].shape}), or a number in its place",
         )  # fmt: skip
     return arrays[0].shape
 
@@ -152,7 +152,11 @@ def _given(name: str, mapped: Mapped, out: Any, shape: tuple[int, ...]) -> list[
                 slug="shape" if o.dtype == t else "dtype",
             )  # fmt: skip
         if any(o.span.overlaps(other.span) is not False for other in outs[:k]):
-            raise LaunchError(f"{name}: two results would be written to one memory", slug="race", instead="two arrays")
+            raise LaunchError(
+                f"{name}: two results would be written to one memory",
+                slug="race",
+                instead="out=(a, b), two arrays that share no memory",
+            )
     return outs
 
 

@@ -60,7 +60,8 @@ def _adjoints(program: Program, flat: list, given: Sequence[Any]) -> dict[int, a
     if len(given) != len(program.params):
         raise LaunchError(
             f"Kernel {program.name!r} takes {len(program.params)} arguments, got {len(given)} adjoints.",
-            slug="adjoint-count", instead="adj_inputs=[one for each of inputs], adj_outputs=[one for each of outputs]",
+            slug="adjoint-count",
+            instead="adj_inputs=[wb.zeros_like(a) for a in inputs], adj_outputs=[wb.ones_like(a) for a in outputs]",
         )  # fmt: skip
     found: dict[int, array] = {}
     for k, leaf in enumerate(program.leaves):

@@ -81,7 +81,8 @@ def array_inner(a: array, b: array, out: array | None = None) -> Any:
     if a.dtype != b.dtype or a.shape != b.shape:
         raise LaunchError(
             f"array_inner of {a.dtype} {a.shape} and {b.dtype} {b.shape}",
-            slug="shape" if a.dtype == b.dtype else "dtype", instead="two arrays of one dtype and shape",
+            slug="shape" if a.dtype == b.dtype else "dtype",
+            instead="wb.utils.array_inner(a, b)   with a.dtype == b.dtype and a.shape == b.shape",
         )  # fmt: skip
     return _reduced("array_inner", _inner_program(a.dtype), (a, b), a.dtype.scalar, out)  # type: ignore[attr-defined]
 

@@ -84,7 +84,7 @@ class Graph:
         if allocation.recorder() is not None:
             raise LaunchError(
                 "replay() under an open tape.", slug="capture", why="The tape would not see the launches in it.",
-                instead="the tape and its backward() inside the capture",
+                instead="with wb.capture() as graph, wb.Tape() as tape: ...   and tape.backward(loss) in the capture",
             )  # fmt: skip
         capture_log.refuse("replay()")
         for a, name, version, seen in self._fixed:
@@ -92,7 +92,7 @@ class Graph:
                 raise LaunchError(
                     f"Kernel {name!r}: an array of indices has changed since the capture.", slug="capture",
                     why="Whether two threads of it meet was looked at once, and may be different now.",
-                    instead="wb.capture() again",
+                    instead="with wb.capture() as graph: ...   once more",
                 )  # fmt: skip
 
         if self._asks != allocation.asks:
@@ -101,7 +101,7 @@ class Graph:
                     raise LaunchError(
                         f"requires_grad or retain_grad of {next(iter(a.names), a)} has changed since the capture.",
                         slug="capture", why="The replay would publish the gradients that were asked for then.",
-                        instead="wb.capture() again",
+                        instead="with wb.capture() as graph: ...   once more",
                     )  # fmt: skip
             self._asks = allocation.asks
 
@@ -233,7 +233,7 @@ def _zero_again(notes: capture_log.Notes) -> None:
                 "two recordings of one tape that was zeroed in front of them, the second without an array of the"
                 " first.",
                 slug="capture", why="The gradients of that array would not be zeroed in a replay.",
-                instead="one tape for each",
+                instead="first, second = wb.Tape(), wb.Tape()   one for each recording",
             )  # fmt: skip
     places = sorted(((at, tape) for tape, ats in notes.zeroed.items() for at in ats), key=lambda p: -p[0])
     for at, tape in places:
@@ -252,7 +252,7 @@ def _check_fixed(notes: capture_log.Notes) -> None:
             raise LaunchError(
                 f"Kernel {name!r}: its indices are computed inside the capture.", slug="capture",
                 why="Whether two of its threads meet has to be looked at each time, and a replay does not.",
-                instead="the indices before the capture, or wb.config.race_guard = False",
+                instead="that launch before `with wb.capture()`, or wb.config.race_guard = False",
             )  # fmt: skip
 
 

@@ -100,12 +100,13 @@ class Checkpointed:
             if not isinstance(a, array):
                 raise LaunchError(
                     f"{self.__name__}(...): state {n} is a {type(a).__name__}, not an array.", slug="checkpoint-state",
-                    why="What a step carries over lies in arrays.", instead="parameters as globals, or by a closure",
+                    why="What a step carries over lies in arrays.",
+                    instead=f"{self.__name__}(x, v)   with arrays alone; the step takes other values by their names",
                 )  # fmt: skip
             if any(a.span.overlaps(b.span) is not False for b in state[:n]):
                 raise LaunchError(
                     f"{self.__name__}(...): two state arrays share memory.", slug="checkpoint-state",
-                    instead="each memory once",
+                    instead="x = wb.clone(x)   for one of the two",
                 )  # fmt: skip
 
 
@@ -240,7 +241,7 @@ class _Loop:
                 f"step {k} of {self.loop.__name__!r} was run again, and did something else than the first time.",
                 slug="checkpoint-step", where=inner.events[0].where if inner.events else None,
                 why="The gradient would be that of another program.",
-                instead="a step that depends on its number and its arrays only",
+                instead="def step(k, x, v): ...   using k and the arrays only, no list or counter that a step changes",
             )  # fmt: skip
 
     def _check_writes(self, inner: Tape) -> None:
@@ -249,7 +250,8 @@ class _Loop:
             if event.kind in ("func", "foreign", "loop"):
                 raise LaunchError(
                     f"a step of {self.loop.__name__!r} holds {event.label!r}, which cannot be run again.",
-                    slug="checkpoint-step", where=event.where, instead="launches, copies and fills",
+                    slug="checkpoint-step", where=event.where,
+                    instead="wb.launch(...), wb.copy(...), x.fill_(...) in its place",
                 )  # fmt: skip
             for span in event.writes:
                 a = span.allocation
@@ -258,8 +260,14 @@ class _Loop:
                         f"a step of {self.loop.__name__!r} writes {_label(event, span)}, which is not among its state.",
                         slug="checkpoint-state", where=event.where,
                         why="A step that runs again would find there what the last one left.",
-                        instead=f"{self.loop.__name__}(..., {_label(event, span)})",
+                        instead=self._way_out(event, span),
                     )  # fmt: skip
+
+    def _way_out(self, event: Event, span: Span) -> str:
+        name = _label(event, span)
+        if name.isidentifier() and event.command is not None:
+            return f"{self.loop.__name__}(..., {name})"
+        return "a kernel that reads the element itself: x: wb.array[float] among its parameters, x[0] in its body"
 
     def _note_reads(self, inner: Tape, reads: dict[Span, array]) -> None:
         own = {a.allocation for a in self.state}

@@ -281,7 +281,7 @@ class Twice(Rerun):
         if event.kind in ("func", "loop", "foreign"):
             raise GradientError(
                 f"{event.label} is not a program of ours: it has no second derivative.", slug="jvp-func",
-                where=event.where, instead="kernels in its place",
+                where=event.where, instead="wb.launch(...) in its place",
             )  # fmt: skip
         super().before(event)
         assert self.twins is not None
@@ -307,7 +307,7 @@ class Twice(Rerun):
                 name = called_by(self.tape, event, k)
                 raise GradientError(
                     f"{event.label!r}: {name!r} is {t.dtype}, whose tangent is wider than it.",
-                    slug="hvp-half", where=event.where, instead="float32 arrays",
+                    slug="hvp-half", where=event.where, instead="wb.array(values, dtype=float)",
                 )  # fmt: skip
         return Launch(known[key], made.dims, [*made.flat, *tangents], made.declared)
 

@@ -238,13 +238,14 @@ def lost(event: Event, tape: Recording) -> GradientError:
             f"{called(tape, dst)} was written by a tape inside this one; a tape records nothing while another is open"
             " inside it, so this gradient stops there.",
             slug="nested-tape", where=event.where, why=f"It was computed from {_readings(event, tape)}.",
-            instead=f"one tape around both, or wb.detach({called(tape, dst)}) if it is meant",
+            instead="with wb.Tape() as tape:   around both, without the inner one;"
+            f" wb.detach({called(tape, dst)}) if it is meant",
         )  # fmt: skip
     return GradientError(
         f"{called(tape, dst)} was written with values that the host made from {_readings(event, tape)}.",
         slug="host-values", where=event.where,
         why="The tape does not see what NumPy or Python did in between: the gradient would end here in silence.",
-        instead="a kernel, an array operator or wb.copy in its place; wb.detach(values) if it is meant to end here",
+        instead="y * 2, wb.map(f, y), wb.copy(z, y) or a kernel in its place; wb.detach(values) if it is meant",
     )  # fmt: skip
 
 

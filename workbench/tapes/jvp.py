@@ -62,7 +62,8 @@ class Tangents(Mapping):
         if a.allocation not in known:
             raise GradientError(
                 f"{a.label} was neither read nor written while this tape recorded.", slug="seed-untouched",
-                why="Its tangent would be zero in silence.", instead="an array of one of its launches",
+                why="Its tangent would be zero in silence.",
+                instead="{x: v}, with an x among the inputs of its launches",
             )  # fmt: skip
         return np.zeros((*a.shape, *components(a)), gradient_dtype(a))
 
@@ -118,7 +119,7 @@ def check_direction(tape: Tape, x: Any) -> None:
     if x.allocation not in tape.active:
         raise GradientError(
             f"{x.label} is on no active path of this tape.", slug="not-active",
-            why="What its derivative needs was not kept.", instead="requires_grad=True before the tape records",
+            why="What its derivative needs was not kept.", instead="x.requires_grad = True   before the tape records",
         )  # fmt: skip
 
 
@@ -227,7 +228,7 @@ def _refuse_unfollowed(tape: Tape, event: Event, space: Workspace) -> None:
             raise GradientError(
                 f"{called_by(tape, event, k)!r} was not yet on an active path when {event.label!r} was recorded.",
                 slug="late-grad", where=event.where, why="What its derivative needs was not kept.",
-                instead="requires_grad=True before the tape records",
+                instead="x.requires_grad = True   before the tape records",
             )  # fmt: skip
 
 
@@ -277,7 +278,7 @@ def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     what = "a checkpointed loop" if event.loop is not None else "a function of yours"
     raise GradientError(
         f"the tape holds {what} ({event.label}): forward mode cannot see what it does.",
-        slug="jvp-func", where=event.where, instead="kernels in its place, or backward()",
+        slug="jvp-func", where=event.where, instead="tape.backward(loss), or wb.launch(...) in place of the function",
     )  # fmt: skip
 
 

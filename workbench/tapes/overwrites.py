@@ -107,7 +107,7 @@ def _unrecorded(tape: Recording, span: Span, event: Event) -> GradientError:
         " met it, and the tape could not see how.",
         slug="overwritten", where=event.where,
         why="What was computed before does not flow through that change, so the gradient would be wrong.",
-        instead="a kernel, wb.copy, a.fill_() or a.assign() in its place, or tape.record_func(...) after it",
+        instead="wb.copy(a, b), a.assign(b), a.fill_(value) or a kernel; tape.record_func(...) behind foreign code",
     )  # fmt: skip
 
 
@@ -173,7 +173,8 @@ def verify(tape: Recording) -> None:
         event, error = tape.failure
         raise GradientError(
             f"{event.label!r} broke off while this tape recorded it: {error}", slug="failed-launch",
-            where=event.where, why="What it had written by then is not known.", instead="a new Tape",
+            where=event.where, why="What it had written by then is not known.",
+            instead="with wb.Tape() as tape:   around all of it, once more",
         ) from error  # fmt: skip
     for needs in tape.needs.values():
         for need in needs:
@@ -192,5 +193,5 @@ def verify(tape: Recording) -> None:
             slug="overwritten", where=need.event.where,
             why=f"The adjoint of {need.event.label!r} needs the value it read, and that is gone.",
             instead='wb.Tape(keep="all"), or the change inside the tape or after backward()'
-            if where else "the change after backward(), or a copy for the launch",
+            if where else "tape.backward(...)   before that change, or wb.clone(a) as the argument of the launch",
         )  # fmt: skip

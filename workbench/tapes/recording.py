@@ -45,7 +45,9 @@ class Recording:
 
     def __init__(self, keep: str = "needed"):
         if keep not in ("needed", "all"):
-            raise ValueError('keep is "needed" or "all"')
+            raise LaunchError(
+                f"Tape(keep={keep!r}): keep is 'needed' or 'all'.", slug="tape-keyword", instead='wb.Tape(keep="all")'
+            )
         self.keep = keep
         self.muted = False  # while a checkpointed loop runs, which is one event
         self.events: list[Event] = []
@@ -77,6 +79,7 @@ class Recording:
         self.written: dict[Allocation, Marks] = {}
         self.touched: dict[Allocation, Marks] = {}
         self.begun: dict[Allocation, None] = {}  # written by an event
+        self.cut: dict[Allocation, None] = {}  # made by a cut: a leaf if it is given requires_grad
         self.scalars: dict[Allocation, Any] = {}
         self.stored: dict[Allocation, dict[Span, None]] = {}
         self.first: dict[Allocation, Event] = {}  # that touched it
@@ -235,7 +238,7 @@ class Recording:
                 f"Kernel {plan.program.name!r} has enable_backward=False, and it lies between an array with"
                 " requires_grad and what is computed from it.",
                 slug="no-backward", where=plan.program.function.where,
-                why="Its gradient would be lost in silence.", instead="@wb.kernel, or launch it outside the tape",
+                why="Its gradient would be lost in silence.", instead="@wb.kernel, without enable_backward=False",
             )  # fmt: skip
 
     def after_launch(self, event: Event) -> None:
@@ -298,7 +301,9 @@ class Recording:
             self.events.append(event)
         target.about_to_write(dst.span, kind, where, self)
         perform()
-        if self.events and self.events[-1] is event and target in self.active:
+        if kind == "cut":
+            self.cut[target] = None
+        if self.events and self.events[-1] is event and (kind == "cut" or target in self.active):
             overwrites.remember_left(self, event)
 
     def values_written(
@@ -312,7 +317,7 @@ class Recording:
             raise GradientError(
                 f"{event.kind} to {dst.label}, of which several elements are one number in memory.", slug="race",
                 where=event.where, why="Which of the values stays is a matter of luck, and so is its gradient.",
-                instead="a copy to an array whose elements lie apart",
+                instead="y = wb.zeros(x.shape, dtype=x.dtype); wb.copy(y, values)",
             )  # fmt: skip
 
     def _follows(self, a: Allocation) -> bool:
@@ -377,7 +382,8 @@ class Recording:
         if not isinstance(dtype, Struct):
             raise GradientError(
                 f"{a.label} is used as {dtype} and as {known}, both with gradients.", slug="two-types",
-                why="Memory has one gradient, of one scalar type.", instead="two arrays, and a kernel that converts",
+                why="Memory has one gradient, of one scalar type.",
+                instead="wb.zeros(n, dtype=wb.float64)   for the other type, and a kernel that converts",
             )  # fmt: skip
         self.scalars[memory] = dtype
 
@@ -387,7 +393,7 @@ class Recording:
             raise GradientError(
                 f"{a.label} is float16 in the memory of a struct or of another type; its gradient is float32 and has no"
                 " room there.",
-                slug="struct-float16", instead="float32 fields, or an array of float16 beside the structs",
+                slug="struct-float16", instead="wb.array[wb.float16] beside the structs, or float32 for the field",
             )  # fmt: skip
         if a.span.offset == 0 and a.span.contiguous:
             return
@@ -435,7 +441,8 @@ class Recording:
             where = where or memory.caller_where()
             self.conflicts += [(need, what, where) for need in hit]
             self.needs[span.allocation] = needs.without(hit)  # once is enough to refuse the walk
-        if span.allocation in self.left:
+        a = span.allocation
+        if a in self.left and (a not in self.cut or self._follows(a)):
             self.changed.setdefault(span.allocation, {})[span] = None
             self.guarded = True
 

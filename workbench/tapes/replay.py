@@ -194,7 +194,7 @@ class _Again(Rerun):
                 raise GradientError(
                     f"{_name(self.tape, a.span())} was changed behind the tape's back, through its raw memory.",
                     slug="overwritten", why="What the program started from, or met on its way, is gone.",
-                    instead="a.assign(...), a.fill_(...) or a kernel, which tapes are told of",
+                    instead="a.assign(values), a.fill_(value) or a kernel",
                 )  # fmt: skip
 
     def record(self, into: Replay) -> None:
@@ -250,7 +250,7 @@ def _stranger(a: Any) -> GradientError:
     name = a.label if isinstance(a, array) else f"a {type(a).__name__}"
     return GradientError(
         f"{name} was neither read nor written while the tape recorded.", slug="replay-array",
-        instead="an array of one of its launches",
+        instead="tape.replay({x: values}), with an x among the inputs of its launches",
     )  # fmt: skip
 
 
@@ -273,14 +273,14 @@ def _refuse_opaque(tape: Tape) -> None:
             what = "a checkpointed loop" if event.kind == "loop" else "record_func"
             raise GradientError(
                 f"a tape with {what} ({event.label}) cannot be replayed.", slug="replay-func", where=event.where,
-                why="It runs code of yours on your own arrays, not on copies.", instead="kernels in its place",
+                why="It runs code of yours on your own arrays, not on copies.", instead="wb.launch(...) in its place",
             )  # fmt: skip
         later = [s for e in tape.events[n + 1 :] for s in (*e.reads, *e.writes) if e.kind != "foreign"]
         if event.kind == "foreign" and any(s.overlaps(w) is not False for w in event.writes for s in later):
             raise GradientError(
                 f"{_name(tape, event.writes[0])} was changed by {event.label!r} between two events of this tape.",
                 slug="overwritten", where=event.where, why="The tape has not recorded how.",
-                instead="the same inside `with tape:`",
+                instead="with tape:   around that write too",
             )  # fmt: skip
 
 

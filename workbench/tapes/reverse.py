@@ -234,7 +234,7 @@ def _late(name: str, event: Event) -> GradientError:
     return GradientError(
         f"{name!r} got requires_grad after {event.label!r} had been recorded.", slug="late-grad",
         where=event.where, why="What its adjoint needs was not kept.",
-        instead="requires_grad=True before the tape records",
+        instead="x.requires_grad = True   before the tape records",
     )  # fmt: skip
 
 

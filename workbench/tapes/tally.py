@@ -56,7 +56,7 @@ def refuse_bits(tape: Recording) -> None:
                     f"{event.label!r} writes {a.dtype} into the memory of {b.label}, which is used as {b.dtype},"
                     " with gradients.",
                     slug="two-types", where=event.where, why="Memory has one gradient, of one scalar type.",
-                    instead="two arrays, and a kernel that converts",
+                    instead="bits = wb.zeros(n, dtype=int)   of its own, and a kernel that converts",
                 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from ..arrays.absent import place_absent
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.workspace import Shadow, Workspace, shadow_view
-from ..errors import GradientError
+from ..errors import GradientError, LaunchError
 from .ask import ask
 from .borders import Crossing, note_seeds, settle, tell
 from .events import Event
@@ -82,6 +82,14 @@ class Tape(Recording):
     workbench.errors.GradientError: ...
     """
 
+    def __init__(self, keep: str = "needed", **others: Any):
+        for name in others:
+            raise LaunchError(
+                f"Tape has no argument {name!r}.", slug="tape-keyword", instead="wb.Tape()",
+                why="It takes keep alone; a tape can be walked as often as one likes, and launches may write in place.",
+            )  # fmt: skip
+        super().__init__(keep)
+
     def backward(
         self, loss: array | None = None, grads: dict[array, array] | None = None, *, pitfall: Any = None
     ) -> Any:
@@ -127,7 +135,7 @@ class Tape(Recording):
             raise GradientError(
                 "no array of this tape has requires_grad, so there is nothing to take a derivative by.", slug="no-leaf",
                 where=self.events[0].where, why="Every gradient would be None.",
-                instead="requires_grad=True on the arrays to differentiate by, before the tape records",
+                instead="x = wb.array(values, requires_grad=True)   before the tape records",
             )  # fmt: skip
 
     def _crossing(self, seeds: Workspace) -> Crossing | None:
@@ -162,7 +170,7 @@ class Tape(Recording):
             if event.kind == "func":
                 raise GradientError(
                     f"a tape with record_func({event.label}) cannot be walked again to look at it.", slug="func-replay",
-                    where=event.where, instead="backward(), which calls the function",
+                    where=event.where, instead="tape.backward(loss)   which calls the function",
                 )  # fmt: skip
         with memory.LOCK, memory.unrecorded():
             space = Workspace()

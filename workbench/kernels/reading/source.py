@@ -78,6 +78,8 @@ def source(fn: Callable[..., Any]) -> Source:
 
 
 def _read(fn: Callable[..., Any]) -> Source:
+    if fn.__code__.co_name == "<lambda>":  # its line may be that of a def
+        raise _no_def(fn)
     try:
         lines, before = inspect.findsource(fn)
         raw, text, tree = _block(fn, lines[before:])
@@ -152,7 +154,11 @@ def _definition(fn: Callable[..., Any], text: str) -> ast.FunctionDef:
     for node in _parsed(text):
         if isinstance(node, ast.FunctionDef):
             return node
-    raise KernelError(
+    raise _no_def(fn)
+
+
+def _no_def(fn: Callable[..., Any]) -> KernelError:
+    return KernelError(
         f"`{fn.__name__}` is not a function defined with `def`",
         slug="no-source",
         why="Its text cannot be read by itself.",
