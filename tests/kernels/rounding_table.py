@@ -27,3 +27,17 @@ def pages() -> str:
     for name, bounds in BOUNDS.items():
         lines.append(f"   ``{name}``, " + ", ".join("none" if b == inf else f"{b:g}" for b in bounds))
     return "\n".join(lines) + "\n"
+
+
+# In last places of the sum of the sizes of the terms; of an inverse Y of M, of |Y| |M| |Y|, and its derivative of the
+# product of two of these.
+PRODUCTS: dict[str, tuple[float, float]] = {
+    "dot": (2, 0), "cross": (1, 1), "outer": (0.5, 2), "mat * vec": (2, 2), "mat * mat": (2, 2), "quat * quat": (2, 2),
+    "vec * scalar": (0.5, 2), "determinant": (3, 3), "inverse": (6, 4),
+}  # fmt: skip
+
+
+def pages_of_products() -> str:
+    """The table of products as the reference has it."""
+    rows = [f"   ``{name}``, {value:g}, {slope:g}" for name, (value, slope) in PRODUCTS.items()]
+    return "\n".join(["   product, value, derivative", *rows]) + "\n"

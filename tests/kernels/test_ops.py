@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import math
 import subprocess
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from workbench.kernels.ops import (
     construct,
     convert,
     memory,
+    prelude,
     scalar,
     unary,
     why_refused,
@@ -463,12 +465,13 @@ def test_the_c_text_of_a_row_computes_its_meaning(tmp_path):
         (ROWS[n], [t] * ARITY.get(n, 1), ROWS[n].type(*[t] * ARITY.get(n, 1)), None) for n, t in C_CASES + CLOSE_CASES
     ]
     jobs += [(ROWS["cast"], [a], b, b) for a in INTS + REALS for b in (*INTS, *REALS, T.bool_)]
+    jobs += [(ROWS["even"], [t], t, places) for t in REALS if t.bits > 16 for places in (-3, 40)]
     library, wrong = compiled(tmp_path, jobs), []
     for n, (row, types, out, attr) in enumerate(jobs):
         args = samples(types[0], len(types))
         got = computed(library, n, args, out)
         wanted = np.array([row.compute(*x, attr=attr) for x in zip(*args, strict=True)], out.numpy)
-        exact = n < len(C_CASES) or row.name == "cast"
+        exact = n < len(C_CASES) or row.name in ("cast", "even")
         tolerance = 0 if exact else 4 * np.finfo(out.numpy).eps
         same = np.isclose(got.astype(float), wanted.astype(float), rtol=tolerance, atol=0, equal_nan=True)
         if exact:
@@ -478,7 +481,9 @@ def test_the_c_text_of_a_row_computes_its_meaning(tmp_path):
 
 
 class Text:
-    """A scalar C expression: what a linear row is applied to when it writes C."""
+    """A scalar in C: what a linear row is applied to when it writes C, a line for each operation."""
+
+    lines: ClassVar[list[str]] = []
 
     def __init__(self, text: str, type: T.Scalar):
         self.text, self.type = text, type
@@ -490,7 +495,8 @@ class Text:
         extra = {"attr": attr} if row.typed_by_attr else {}
         out, texts = row.type(*types, **extra), [k.text for k in known]
         text = row.c(types, *texts, **extra) if callable(row.c) else row.c.format(*texts, T=out.c, f="")
-        return Text(f"({text})", out)
+        self.lines.append(f"{out.c} v{len(self.lines)} = {text};")
+        return Text(f"v{len(self.lines) - 1}", out)
 
 
 def constant(x, type: T.Scalar) -> Text:
@@ -513,9 +519,10 @@ def linear_function(n: int, row: Row, args: list, attr) -> str:
         parts = [Text(f"({t.scalar.c})x[{at + k}]", t.scalar) for k in range(t.size)]
         operands.append(parts if isinstance(t, T.Composite) else parts[0])
         at += t.size
+    Text.lines.clear()
     made = row.expand(*operands, types=types, out=out, **extra)
     lines = [f"y[{k}] = {getattr(p, 'text', p)};" for k, p in enumerate(made if isinstance(made, list) else [made])]
-    return f"void f{n}(const double *x, double *y) {{ {' '.join(lines)} }}"
+    return f"void f{n}(const double *x, double *y) {{ {' '.join([*Text.lines, *lines])} }}"
 
 
 @pytest.mark.slow
@@ -528,7 +535,8 @@ def test_the_c_text_of_a_linear_row_computes_its_meaning(tmp_path):
     ]
     jobs = [(row.whole or row, args, attr) for row, args, attr in jobs]
     source = "\n".join(linear_function(n, *job) for n, job in enumerate(jobs))
-    head = "#include <math.h>\n#include <stdint.h>\n#include <stdbool.h>\n"
+    head = "#include <math.h>\n#include <stdint.h>\n#include <stdbool.h>\n#define WB_FN static inline\n"
+    head += prelude(source)
     (tmp_path / "linear.c").write_text(head + source)
     flags = ["-O1", "-ffp-contract=off", "-shared", "-fPIC", "-o", "linear.so"]
     subprocess.run(["cc", *flags, "linear.c", "-lm"], cwd=tmp_path, check=True)

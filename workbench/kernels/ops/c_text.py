@@ -48,8 +48,21 @@ def _float_division() -> None:
         )
 
 
+def _powers_of_two() -> None:
+    """From the bits of the exponent."""
+    for source, u, f, bits, digits in ((float32, "uint32_t", "f", 8, 23), (float64, "uint64_t", "", 11, 52)):
+        name, twice, c = f"wb_even{f}", 2**bits - 2, source.c
+        helper(
+            name,
+            f"{c} {name}({c} x, int32_t n) {{ union {{ {c} x; {u} u; }} b; b.x = x; int32_t e = n + {twice} - (int32_t)"
+            f"(b.u >> {digits} & {twice + 1}); b.u = ({u})(e < 1 ? 1 : e > {twice - 1} ? {twice - 1} : e) << {digits};"
+            " return b.x; }",
+        )
+
+
 _conversions()
 _float_division()
+_powers_of_two()
 
 
 def c_small(template: str) -> Callable[..., str]:

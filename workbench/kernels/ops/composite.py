@@ -211,6 +211,11 @@ class Dual:
         return NEG(self)
 
 
+def plain(x: Any) -> Any:
+    """A component without its tangent, for what the result does not depend on."""
+    return x.value if isinstance(x, Dual) else x
+
+
 def _dual_tangent(name: str) -> Callable[..., Any]:
     """Tangent by row `d_<name>`, which runs `expand` of the row on dual numbers."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..types import Matrix, Type, Vector, matrix, vector
+import numpy as np
+
+from ..types import Matrix, Scalar, Type, Vector, float16, matrix, vector
 from .composite import (
     curved,
     floating,
@@ -14,16 +16,19 @@ from .composite import (
     numbers,
     one_type,
     passed,
+    plain,
     scalars_agree,
     wants,
 )
 from .row import ROWS, kind, refuse, row
 from .scalar import (
+    ABS,
+    EVEN,
     NEG,
     TIMES,
     same_type,
 )  # fmt: skip
-from .vectors import CONSTRUCT, EXTRACT, sum_of_products, total
+from .vectors import CONSTRUCT, EXTRACT, narrowed, sum_of_products, total, widened
 
 
 def _grid(m: list, cols: int) -> list[list]:
@@ -159,18 +164,52 @@ def _det(rows: list[list]) -> Any:
     return out
 
 
-def _cofactors(m, types=None, out=None):
-    n = int(len(m) ** 0.5)
-    rows = _grid(m, n)
-    dets = [(i + j, _det(_minor(rows, i, j))) for i in range(n) for j in range(n)]
-    return [d if k % 2 == 0 else -d for k, d in dets]
+def _even(m: list, n: int, t: Scalar) -> tuple[list[list], Any]:
+    """The rows, times a power of two such that products of n components neither overflow nor vanish; that power.
+
+    Components of float16 go to float32 instead: then there is none.
+    """
+    if t is float16:
+        return _grid(widened(m, t), n), None
+    size = total(ABS(plain(x)) for x in m)  # to choose the largest costs more than all the rest
+    by = EVEN(size, attr=(int(np.finfo(t.numpy).maxexp) - 6) // n - 1)
+    return _grid([x * by for x in m], n), by
+
+
+def _adjugate(rows: list[list]) -> list[list]:
+    """The cofactors, by row and column."""
+    n = len(rows)
+    dets = [[_det(_minor(rows, i, j)) for j in range(n)] for i in range(n)]
+    return [[d if (i + j) % 2 == 0 else -d for j, d in enumerate(row)] for i, row in enumerate(dets)]
+
+
+def _unscaled(made: list, by: Any, times: int, t: Scalar) -> list:
+    """What was made of products of scaled components, in the scale of these."""
+    if by is None:
+        return narrowed(made, t)
+    back = t.numpy.type(1) / by
+    for _ in range(times):  # one by one, as the power of all may not be a number of the type
+        made = [x * back for x in made]
+    return made
+
+
+def _cofactors(m, types, out):
+    rows, by = _even(m, out.rows, out.scalar)
+    return _unscaled([x for row in _adjugate(rows) for x in row], by, out.rows - 1, out.scalar)
+
+
+def _determinant(m, types, out):
+    rows, by = _even(m, types[0].rows, out)
+    return _unscaled([_det(rows)], by, len(rows), out)[0]
 
 
 def _inverse(m, types, out):
-    n = types[0].rows
-    cof = _cofactors(m)
-    det = total(m[j] * cof[j] for j in range(n))
-    return [cof[j * n + i] / det for i in range(n) for j in range(n)]
+    n = out.rows
+    rows, by = _even(m, n, out.scalar)
+    cof = _adjugate(rows)
+    det = total(x * c for x, c in zip(rows[0], cof[0], strict=True))
+    made = [cof[j][i] / det for i in range(n) for j in range(n)]
+    return narrowed(made, out.scalar) if by is None else [x * by for x in made]
 
 
 def _flat_inverse(t, y):
@@ -185,7 +224,7 @@ COFACTORS = curved(
 )  # fmt: skip
 DETERMINANT = row(
     "determinant", type=floating("determinant", square("determinant", lambda t: t.scalar, _SIZES)),
-    expand=lambda m, types, out: _det(_grid(m, types[0].cols)),
+    expand=_determinant,
     adjoint=lambda g, y, m: (TIMES(g, COFACTORS(m)),), exact=True,
     tangent=lambda ts, y, m: None if ts[0] is None else ROWS["dot_both"](ts[0], COFACTORS(m)),
     doc="determinant(m: 2x2, 3x3 or 4x4 float matrix) -> scalar.",

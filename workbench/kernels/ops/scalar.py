@@ -627,6 +627,21 @@ COPYSIGN = row("copysign", type=_rule_floats("copysign"), meaning=np.copysign, c
                doc="copysign(a: F, b: F) -> F: |a| with the sign of b.")  # fmt: skip
 
 
+# ---- powers of two, by which rows scale without a rounding
+
+
+def _even(x, attr):
+    info = np.finfo(x.dtype)
+    e = info.maxexp if not np.isfinite(x) else info.minexp - 1 if x == 0 else max(np.frexp(x)[1] - 1, info.minexp - 1)
+    return np.ldexp(x.dtype.type(1), int(min(max(attr - int(e), info.minexp), -info.minexp)))
+
+
+EVEN = row("even", type=lambda x, attr: _rule_floats("even")(x), typed_by_attr=True, meaning=_even, exact=True,
+           cheap=True, c=lambda types, x, attr: f"wb_even{'' if types[0].bits == 64 else 'f'}({x}, {attr})",
+           doc="even(x: float32 or float64) -> a power of two that brings x near 2^attr. As much as it and its inverse "
+           "are normal numbers.")  # fmt: skip
+
+
 def smoothstep(lo, hi, x):
     """smoothstep(lo: F, hi: F, x: F) -> F: 0 below lo, 1 above hi, a cubic with flat ends between."""
     t = CLAMP((x - lo) / (hi - lo), 0.0, 1.0)

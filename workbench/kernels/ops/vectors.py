@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..types import Composite, Quat, Scalar, Type, Vector, is_int, uint32, vector
+from ..types import Composite, Quat, Scalar, Type, Vector, float16, float32, is_int, uint32, vector
 from .composite import (
     curved,
     floating,
@@ -340,7 +340,7 @@ _RANGE = {32: (2.0**-50, 2.0**60, 2.0**80), 64: (2.0**-450, 2.0**500, 2.0**600)}
 
 def _within(v: list, type: Scalar) -> tuple[list, Any]:
     """v times a power of two, such that its squares neither overflow nor vanish, and what undoes it; often by 1."""
-    if type.bits not in _RANGE:
+    if type is float16:
         return v, None
     small, large, power = (type.numpy.type(x) for x in _RANGE[type.bits])
     most = ABS(v[0])
@@ -351,14 +351,28 @@ def _within(v: list, type: Scalar) -> tuple[list, Any]:
     return [x * by for x in v], WHERE(over, power, WHERE(under, 1 / power, one))
 
 
+def widened(v: list, type: Scalar) -> list:
+    """Components of float16 as float32, in which products of several neither overflow nor vanish."""
+    return [CAST(x, attr=float32) for x in v] if type is float16 else v
+
+
+def narrowed(v: list, type: Scalar) -> list:
+    """What was widened, in the type again."""
+    return [CAST(x, attr=float16) for x in v] if type is float16 else v
+
+
 def _length(v, types, out):
-    near, back = _within(v, types[0].scalar)
+    near, back = _within(widened(v, out), out)
     n = SQRT(sum_of_products(near, near))
-    return n if back is None else n * back
+    return narrowed([n if back is None else n * back], out)[0]
 
 
 def _normalize(v, types, out):
-    near, _ = _within(v, types[0].scalar)
+    return narrowed(_normalized(widened(v, out.scalar), out.scalar), out.scalar)
+
+
+def _normalized(v, scalar):
+    near, _ = _within(v, scalar)
     n = SQRT(sum_of_products(near, near))
     some = NE(n, 0.0)
     return [WHERE(some, x / n, n) for x in near]
