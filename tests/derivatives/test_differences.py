@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.derivatives import differences
 
 F = wb.float64
 
@@ -271,3 +272,43 @@ def test_what_cannot_be_measured_is_not_a_pass(backend):
     verdicts = {r.input: r.verdict for r in report.rows}
     assert verdicts["x"] == "ok" and verdicts["s"] == "not measurable" and not report and not report.wrong
     assert "not measurable" in str(report)
+
+
+# ---- staircases of rounding: a function beside a number so large that it moves by leaps
+
+SHAPES = [
+    (np.square, lambda x: 2 * x), (np.sin, np.cos), (np.exp, np.exp), (lambda x: 3 * x, lambda x: 3.0),
+    (lambda x: x**3 - x, lambda x: 3 * x * x - 1), (np.reciprocal, lambda x: -1 / x**2),
+    (np.sqrt, lambda x: 0.5 / np.sqrt(x)),
+]  # fmt: skip
+
+
+def staircases(count: int, seed: int = 0):
+    """Functions of a distance that move at all within the longest step, with the slope and the first step."""
+    random = np.random.default_rng(seed)
+    for _ in range(count):
+        (f, slope), x = SHAPES[random.integers(len(SHAPES))], random.uniform(0.2, 3)
+        beside, by = 10 ** random.uniform(5, 14.5), 10 ** random.uniform(-2, 2)
+        step, middle = 1e-5 * x, by * f(x) + beside
+
+        def moved(t, f=f, x=x, by=by, beside=beside, middle=middle):
+            return float((by * f(x + t) + beside) - middle)
+
+        if any(moved(s * step * 4.0**k) for s in (1, -1) for k in range(-10, 7)):
+            yield moved, by * slope(x), step, 8e-15 * abs(by * f(x))
+
+
+def test_of_500_staircases_of_rounding_none_is_called_wrong_and_no_wrong_slope_right():
+    said: dict[float, list[str]] = {}
+    for f, slope, *scales in staircases(500):
+        for factor in (1.0, 2.0, 1.3, -1.0):
+            said.setdefault(factor, []).append(differences.verdict(f, factor * slope, *scales, 1e-4)[0])
+    assert differences.WRONG not in said[1.0] and said[1.0].count(differences.RIGHT) > 250
+    for factor in (2.0, 1.3, -1.0):
+        assert differences.RIGHT not in said[factor] and said[factor].count(differences.WRONG) > 300, factor
+
+
+def test_a_gradient_of_zero_is_not_right_on_one_step_of_a_staircase():
+    said = [differences.verdict(f, 0.0, *scales, 1e-4)[0] for f, _, *scales in staircases(200)
+            if all(any(f(s * scales[0] * 4.0**k) for k in range(-10, 7)) for s in (1, -1))]  # fmt: skip
+    assert len(said) > 150 and differences.RIGHT not in said

@@ -33,10 +33,13 @@ class Slope:
         return max(self.low - value, value - self.high, 0.0)
 
 
-def slope(f: Callable[[float], float], step: float, noise: float) -> Slope:
+Values = tuple[float, float, float, float]  # at a step and at half of it, forward and back, counted from the middle
+
+
+def slope(values: Values, step: float, noise: float) -> Slope:
     """Slopes at 0 of a function with f(0) = 0 and values known to `noise`."""
+    right, left = values[:2], (-values[2], -values[3])
     with np.errstate(all="ignore"):
-        right, left = (f(step), f(step / 2)), (-f(-step), -f(-step / 2))
         (after, after_bar), (before, before_bar) = _one_sided(*right, step), _one_sided(*left, step)
         floor = noise / step
         moved = any(left), any(right)
@@ -59,21 +62,75 @@ def verdict(f: Callable[[float], float], got: float, step: float, noise: float, 
 
     f(0) = 0. `step`: the first one. `rtol`: the relative error that a right derivative may have.
     """
-    found: list[Slope] = []
+    seen: dict[float, Values] = {}
+
+    def at(k: int) -> None:
+        h = step / FACTOR**k
+        with np.errstate(all="ignore"):
+            seen[h] = f(h), f(h / 2), f(-h), f(-h / 2)
+
     for k in [0, *range(-1, -UP - 1, -1), *range(1, DOWN + 1)]:  # rounding shows at the long ones
-        found.append(slope(f, step / FACTOR**k, noise))
-        found.sort(key=lambda s: s.step)
-        usable = [s for s in found if np.isfinite(s.bar) and not _plateau(s, found)]
-        if any(_agrees(s, got, rtol) for s in usable):
+        at(k)
+        found = _slopes(seen, noise)
+        usable = _usable(found)
+        flat = got == 0 and -UP < k <= 0 and not any(all(s.moved) for s in found)  # or a step of a staircase
+        if not flat and any(_agrees(s, got, rtol) for s in usable):
             return RIGHT, got
-        for three in zip(usable, usable[1:], usable[2:], strict=False) if k > 1 else ():
-            if _disagree(three, got, rtol) and not _contradicted(three, usable, got):
-                return WRONG, min((three[0].low, three[0].high), key=lambda side: abs(side - got))
+        if k > 1 and _wrong(usable, got, rtol):
+            for rest in range(k + 1, DOWN + 1):
+                at(rest)
+            return _last_word(seen, got, noise, rtol)
         if k == 2 and _kink_here(found[:3], got):
             break
-    usable = [s for s in found if np.isfinite(s.bar)]
-    best = min(usable, key=lambda s: s.bar, default=None)
-    return UNSURE, float("nan") if best is None else (best.low + best.high) / 2
+    return UNSURE, _best(_slopes(seen, noise))
+
+
+def _slopes(seen: dict[float, Values], noise: float) -> list[Slope]:
+    return [slope(values, step, noise) for step, values in sorted(seen.items())]
+
+
+def _best(found: list[Slope]) -> float:
+    best = min((s for s in found if np.isfinite(s.bar)), key=lambda s: s.bar, default=None)
+    return float("nan") if best is None else (best.low + best.high) / 2
+
+
+def _wrong(usable: list[Slope], got: float, rtol: float) -> tuple[Slope, ...] | None:
+    """Three steps that say so, and nothing that speaks against them."""
+    for three in zip(usable, usable[1:], usable[2:], strict=False):
+        if _disagree(three, got, rtol) and not _contradicted(three, usable, got):
+            return three
+    return None
+
+
+def _last_word(seen: dict[float, Values], got: float, noise: float, rtol: float) -> tuple[str, float]:
+    """Is it wrong, also if the function is a staircase of rounding, with the steps that show, of slope `got`."""
+    riser = _riser(seen)
+    found = _slopes(seen, max(noise, 2 * riser))
+    three = None if riser and _fits(seen, got, riser) else _wrong(_usable(found), got, rtol)
+    if three is None:
+        return UNSURE, _best(found)
+    return WRONG, min((three[0].low, three[0].high), key=lambda side: abs(side - got))
+
+
+def _usable(found: list[Slope]) -> list[Slope]:
+    return [s for s in found if np.isfinite(s.bar) and not _plateau(s, found)]
+
+
+def _riser(seen: dict[float, Values]) -> float:
+    """The height of the steps of a staircase: by how much it moves first, where it did not at once; else 0."""
+    heights = [0.0]
+    for whole, half in ((0, 1), (2, 3)):
+        values = [abs(v[n]) for _, v in sorted(seen.items()) for n in (half, whole)]
+        first = next((n for n, v in enumerate(values) if v), 0)
+        heights += [values[first]] if first and np.isfinite(values[first]) else []
+    return max(heights)
+
+
+def _fits(seen: dict[float, Values], got: float, riser: float) -> bool:
+    """Is a straight line of slope `got` never farther away than two steps, or a tenth of what it climbs."""
+    places = [(v, sign * h * part) for h, values in seen.items() for v, sign, part
+              in zip(values, (1, 1, -1, -1), (1, 0.5, 1, 0.5), strict=True)]  # fmt: skip
+    return all(abs(v - got * t) <= 2 * riser + 0.1 * abs(got * t) for v, t in places)
 
 
 def _plateau(s: Slope, found: list[Slope]) -> bool:
