@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+import workbench as wb
 from workbench.errors import Where
 from workbench.kernels import ir, show
 from workbench.kernels.ops import control, memory, scalar, vectors
@@ -352,3 +353,15 @@ def test_what_every_c_text_begins_with_is_folded_away_and_nothing_is_lost():
 def test_a_listing_survives_pickling():
     listing = pickle.loads(pickle.dumps(show.Listing("a = 1", "python")))
     assert (listing, listing.language) == ("a = 1", "python")
+
+
+@wb.kernel
+def grows(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    y[i] = wb.exp(x[i])
+
+
+def test_a_product_that_passes_zero_as_zero_is_printed_as_a_product_and_the_docstring_says_so():
+    text = str(grows.adjoint)
+    assert " * " in text and "times" not in text and "== 0 ? 0" in str(grows.c)
+    assert "adjoint of exactly 0 as 0" in type(grows).adjoint.__doc__

@@ -265,7 +265,8 @@ class Kernel:
     def adjoint(self) -> show.Beside:
         """The adjoint program, beside the user's lines: primal statement, replayed or recorded values, adjoint.
 
-        Below it, in words: what is computed again, what is recorded, what is read again, and why.
+        Below it, in words: what is computed again, what is recorded, what is read again, and why. A `*` or `/` whose
+        left operand is an adjoint passes an adjoint of exactly 0 as 0, whatever the other operand is: `k.c` says so.
         """
         rows = show.beside(self.program().function, self._reverse().function)
         rows.notes = self._reverse().notes
