@@ -231,7 +231,7 @@ def arrange(
     layout.bars.extend(_place(layout, PlacedBar, [bar for bar in found.bars if bar.allocation in lanes]))
     layout.flows.update(found.flows)
     if groups or folded:
-        _group_bars(layout, blocks)
+        _group_bars(layout, blocks, found, cuts)
     if against is not None:
         other = Adjoints(trace, cuts, against.other.events, against.other.seeds, {position for position, _ in shown})
         layout.others.extend(_place(layout, PlacedBar, other.bars))
@@ -239,13 +239,14 @@ def arrange(
     return layout
 
 
-def _group_bars(layout: Layout, blocks: Sequence[Block]) -> None:
+def _group_bars(layout: Layout, blocks: Sequence[Block], found: Adjoints, cuts: dict[str, tuple[int, ...]]) -> None:
     """Everything that the lanes hold, exact for events that are not drawn too."""
     trace = layout.trace
-    cuts = cut_memory(trace, trace.events, PIECES)
+    whole = cut_memory(trace, trace.events, PIECES)
     row_of = {key: key for key in layout.lanes} | {key: lane.track.id for key, lane in layout.folded.items()}
-    cuts = {key: cuts[key] for key in row_of if key in cuts}
-    found = Adjoints(trace, cuts, [event.adjoint for event in trace.events], trace.seeds, ())
+    whole = {key: whole[key] for key in row_of if key in whole}
+    if whole != cuts:
+        found = Adjoints(trace, whole, [event.adjoint for event in trace.events], trace.seeds, ())
     bars: dict[str, list[Bar]] = {key: [] for key in layout.lanes}
     versions: dict[str, list[Block]] = {key: [] for key in layout.lanes}
     for bar in found.bars:
