@@ -43,7 +43,7 @@ PAGE = """<!doctype html>
 {css}</style></head>
 <body><main id="view"><h1 class="wb-title" style="position:absolute;clip-path:inset(50%)">{title}</h1></main>
 <noscript>{sentence}</noscript>
-<p style="font:12px system-ui,sans-serif;opacity:.75">{left}</p>
+<footer style="font:12px system-ui,sans-serif">{left}</footer>
 <script type="application/octet-stream" id="data">{data}</script>
 <script type="module">
 {module}
