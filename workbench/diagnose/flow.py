@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..arrays.span import Marks
+from ..arrays.allocation import Allocation
+from ..arrays.span import Marks, Span
 from ..derivatives.call_check import WrongCall
 from ..kernels.types import Scalar, Struct
 from ..tapes.events import Event
@@ -44,7 +45,7 @@ def died(case: Case) -> Iterator[Finding]:
             at = next(e for e in cone if e.kind == "cut")
             yield _died(case.step(at), Death(at.where, DETACHED, kind="meant"), name)
             continue
-        ends = [s for s in reversed(case.trail.steps) if s.event in cone and _ends(s, cone[s.event])]
+        ends = [s for s, reads in ((case.step(e), cone[e]) for e in reversed(cone)) if _ends(s, reads)]
         if not reached or not ends:
             apart.append(_not_on_path(case, name, next(iter(cone), None)))
             continue
@@ -86,20 +87,32 @@ def _not_on_path(case: Case, name: str, event: Event | None) -> Finding:
 
 def _cone(case: Case, found: list[Access], cuts: bool = True) -> tuple[dict[Event, list[Access]], bool]:
     """The events that depend on these bytes (not if only by `cuts`), with those reads; does an adjoint reach any."""
-    reach = {found[0].span.allocation: Marks()}
+    reach: dict[Allocation, Marks] = {}
+    ahead = bytearray(len(case.trail.steps))  # steps that touch memory that is reached
+
+    def follow(span: Span) -> None:
+        a = span.allocation
+        if a not in reach:
+            reach[a] = Marks()
+            for n in case.trail.touching.get(a, ()):
+                ahead[n] = 1
+        reach[a].add(span)
+
     for x in found:
-        reach[x.span.allocation].add(x.span)
+        follow(x.span)
     cone: dict[Event, list[Access]] = {}
-    reached = False
-    for step in case.trail.steps:
-        reads = [x for x in step.accesses if not x.writes and x.span.nbytes
-                 and x.span.allocation in reach and reach[x.span.allocation].touch(x.span)]  # fmt: skip
+    reached, n = False, ahead.find(1)
+    while n >= 0:
+        step = case.trail.steps[n]
+        reads = [x for x in step.accesses if not x.writes and x.span.allocation in reach and x.span.nbytes
+                 and reach[x.span.allocation].touch(x.span)]  # fmt: skip
         if reads and (cuts or step.event.kind != "cut"):
             cone[step.event] = reads
             reached |= step.flowing > 0
             for x in step.accesses:
                 if x.writes:
-                    reach.setdefault(x.span.allocation, Marks()).add(x.span)
+                    follow(x.span)
+        n = ahead.find(1, n + 1)
     return cone, reached
 
 
@@ -173,7 +186,8 @@ def cancelling(case: Case) -> Iterator[Finding]:
     for a, found in leaf_accesses(case.trail).items():
         scalar = case.tape.scalars.get(a)
         rest = max((norm_of(final, x) for x in found), default=0.0)
-        given = [n for s in case.trail.steps for x, n in s.gave.items() if n and any(x is f for f in found)]
+        steps = [case.trail.steps[n] for n in case.trail.touching.get(a, ())]
+        given = [n for s in steps for x, n in s.gave.items() if n and any(x is f for f in found)]
         gross = sum(given)
         if isinstance(scalar, Scalar) and np.isfinite([rest, gross]).all() and len(given) > 1:
             eps = float(np.finfo(scalar.numpy).eps if scalar.bits > 16 else np.finfo(np.float32).eps)

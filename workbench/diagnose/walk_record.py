@@ -8,6 +8,7 @@ somebody overwrote and nobody kept are `lost`, and whoever asks is told so.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,15 @@ class Trail:
                 self.final = walk(tape, seeds, self.observe, self.before)[0]
             except (GradientError, KernelError) as error:
                 self.error, self.failed = error, self._here
+
+    @cached_property
+    def touching(self) -> dict[Allocation, list[int]]:
+        """Of each memory the positions of the steps that read or write it."""
+        found: dict[Allocation, list[int]] = {}
+        for n, step in enumerate(self.steps):
+            for a in dict.fromkeys(x.span.allocation for x in step.accesses):
+                found.setdefault(a, []).append(n)
+        return found
 
     # ---- the two observers
 
