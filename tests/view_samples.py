@@ -55,6 +55,16 @@ def double(x: wb.array(dtype=float)):
     x[i] = x[i] * 2.0
 
 
+@wb.kernel
+def shrink(x: wb.array(dtype=float), y: wb.array(dtype=float)):
+    i = wb.tid()
+    s = x[i]
+    for k in range(100):
+        s = s - 0.025 * wb.sqrt(s)
+        s = s * 0.99
+    y[i] = s
+
+
 def springs(steps: int = 2, n: int = 12) -> tuple[wb.Tape, dict[str, Any]]:
     """`steps` of forces and integrate, then an energy; `positions` and `state[0]` are one memory."""
     rng = np.random.default_rng(0)

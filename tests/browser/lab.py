@@ -275,9 +275,18 @@ PANEL = """(name) => Array.from(window.jupyterapp.shell.widgets('main'))
 
 
 @contextmanager
-def opened(browser: Browser, lab: JupyterLab, name: str, kernel: bool = True) -> Iterator[NotebookPage]:
-    """A notebook of the lab's folder in a fresh browser profile; kernel=False: where none will ever run it."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion="reduce")
+def opened(
+    browser: Browser, lab: JupyterLab, name: str, kernel: bool = True, size: tuple[int, int] = (1400, 1000),
+    zoom: float = 1.0,
+) -> Iterator[NotebookPage]:  # fmt: skip
+    """A notebook of the lab's folder in a fresh browser profile; kernel=False: where none will ever run it.
+
+    size: of the window in pixels of the screen, of which `zoom` stand for one of the page.
+    """
+    context = browser.new_context(
+        viewport={"width": round(size[0] / zoom), "height": round(size[1] / zoom)}, device_scale_factor=zoom,
+        reduced_motion="reduce",
+    )  # fmt: skip
     try:
         notebook = NotebookPage(context.new_page(), lab, name)
         notebook.open(kernel)

@@ -24,16 +24,6 @@ at_every_size = pytest.mark.parametrize("layout", LAYOUTS, ids=NAMES)
 TURNS = 100
 
 
-@wb.kernel
-def shrink(x: wb.array(dtype=float), y: wb.array(dtype=float)):
-    i = wb.tid()
-    s = x[i]
-    for k in range(100):
-        s = s - 0.025 * wb.sqrt(s)
-        s = s * 0.99
-    y[i] = s
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("inspector")
@@ -48,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     x = wb.array([9.0, 0.01], dtype=float, requires_grad=True, name="x")
     y = wb.zeros(2, dtype=float, requires_grad=True, name="y")
     with wb.Tape() as loop:
-        wb.launch(shrink, dim=2, inputs=[x], outputs=[y])
+        wb.launch(samples.shrink, dim=2, inputs=[x], outputs=[y])
     loop.backward(grads={y: wb.ones_like(y)})
     found["loop"] = wb.viz.to_html(loop, folder / "loop.html", threads=[(0, 0), (0, 1)])
     found["long"] = wb.viz.to_html(samples.springs(steps=60, n=3)[0], folder / "long.html", cells=[], threads=[])
@@ -102,7 +92,7 @@ def in_sight(page: Opened, *selectors: str) -> None:
                         const own = node.getBoundingClientRect();
                         for (let at = node.parentElement; at; at = at.parentElement) {
                             const s = getComputedStyle(at), r = at.getBoundingClientRect();
-                            if (s.overflowY === "visible" || at === document.documentElement) continue;
+                            if (s.overflowY === "visible" || [document.documentElement, document.body].includes(at)) continue;
                             if (own.bottom > r.bottom + 1 || own.top < r.top - 1 || own.right > r.right + 1)
                                 return at.className;
                         }

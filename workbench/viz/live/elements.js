@@ -30,6 +30,9 @@ export function h(tag, given = {}, ...children) {
   return node;
 }
 
+/** The page, or the part of it that some hosts shut off around their outputs. @param {Node} node @returns {any} */
+export const pageAround = (node) => node.getRootNode();
+
 /** A button with a name to be read by. @param {string} text @param {string} label @param {() => void} act */
 export function button(text, label, act) {
   return h("button", { type: "button", title: label, "aria-label": label, onclick: act }, text);

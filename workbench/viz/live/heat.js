@@ -1,6 +1,6 @@
 // @ts-check
 // A heat-map of numbers on a canvas, with one cell chosen by mouse or keyboard. Knows nothing of tapes.
-import { h, short } from "./elements.js";
+import { h, pageAround, short } from "./elements.js";
 
 /**
  * @typedef {{full: number[], axes: number[], fixed: number[], wrap: number, window: number[], block: number[]}} Frame
@@ -184,7 +184,7 @@ function paintHeat(m) {
   const look = { m, ink, palette: [parts("plus"), parts("minus")], most: largest(data.cells), zero: parts("blank") };
   for (let r = 0; r < rows; r++) for (let c = 0; c < columns; c++) if (elementOf(frame, r, c)) paintCell(pen, data, look, r, c);
   mark(m, pen, chosen ? cellOf(frame, chosen) : null, 2);
-  if (document.activeElement === canvas) mark(m, pen, m.at, 1);
+  if (pageAround(canvas).activeElement === canvas) mark(m, pen, m.at, 1);
 }
 
 /** One number: its colour, below 0 with a dash; hatched where it is not known, black where it is ill.

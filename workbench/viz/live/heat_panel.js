@@ -1,6 +1,6 @@
 // @ts-check
 // The panel of the heat-maps: value and adjoint of one array at the moment of the cursor.
-import { h, short } from "./elements.js";
+import { h, pageAround, short } from "./elements.js";
 import { cellOf, floats, heatmap, raw } from "./heat.js";
 import { entered, section, wholeNumbers } from "./section.js";
 
@@ -116,7 +116,7 @@ function spin(p) {
 /** Show which element is chosen; ask for another plane if it lies in one. @param {any} p */
 function markElement(p) {
   const at = p.v.get("element"), { frame, index } = p;
-  if (document.activeElement !== index || String(at) !== p.marked) index.value = at.join(", ");
+  if (pageAround(index).activeElement !== index || String(at) !== p.marked) index.value = at.join(", ");
   p.marked = String(at);
   if (frame && at.length === frame.full.length && !cellOf(frame, at)) {
     const moved = frame.full.some((/** @type {number} */ _, /** @type {number} */ k) => !frame.axes.includes(k) && frame.fixed[k] !== at[k]);

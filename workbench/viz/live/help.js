@@ -1,6 +1,6 @@
 // @ts-check
 // The keys: a list over the picture, and what it says of itself to those who do not know of it.
-import { button, h } from "./elements.js";
+import { button, h, pageAround } from "./elements.js";
 
 const KEYS = [
   ["← →", "step the reverse pass: on, and back"], ["[ ]", "the same, one launch at a time inside folds"], ["↑ ↓", "from lane to lane"],
@@ -23,7 +23,7 @@ export const hintOf = (v) => h("span", { class: "wb-hint" }, h("span", {}, h("kb
 /** @param {any} v @param {boolean} open */
 export function showKeys(v, open) {
   if (open === !v.help.hidden) return;
-  if (open) v.beforeHelp = document.activeElement;
+  if (open) v.beforeHelp = pageAround(v.rootEl).activeElement;
   v.help.hidden = !open;
   (open ? v.help.querySelector("button") : v.beforeHelp)?.focus?.();
 }

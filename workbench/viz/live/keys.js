@@ -1,5 +1,6 @@
 // @ts-check
 // Mouse and keys on the picture: what is under the pointer, what a key does, what is chosen.
+import { pageAround } from "./elements.js";
 import { showRow, toggleFamily } from "./families.js";
 import { showKeys } from "./help.js";
 import { unitOf } from "./lanes.js";
@@ -53,7 +54,7 @@ function released(v, event) {
   if (moved || event.button) return;
   v.inSight();
   const target = event.target, fold = target.closest?.("[data-fold]"), mark = target.closest?.("[data-finding]"), at = under(v, event);
-  const behind = document.elementsFromPoint(event.clientX, event.clientY).find((one) => /** @type {any} */ (one).dataset?.fold ?? /** @type {any} */ (one).dataset?.finding);
+  const behind = pageAround(v.rootEl).elementsFromPoint(event.clientX, event.clientY).find((/** @type {any} */ one) => /** @type {any} */ (one).dataset?.fold ?? /** @type {any} */ (one).dataset?.finding);
   const data = /** @type {any} */ (fold ?? mark ?? behind)?.dataset;
   if (data?.fold) toggle(v, Number(data.fold));
   else if (data?.family) toggleFamily(v, Number(data.family));

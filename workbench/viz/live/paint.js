@@ -2,7 +2,7 @@
 // Marks to elements, and the cursor over them.
 import { tallOf } from "./compose.js";
 import { stretchDock } from "./dock.js";
-import { s } from "./elements.js";
+import { pageAround, s } from "./elements.js";
 import { veil } from "./strips.js";
 import { X, xOf } from "./window.js";
 
@@ -15,7 +15,7 @@ export function paint(v) {
   v.picture.setAttribute("width", String(v.wide));
   v.picture.setAttribute("height", String(tall));
   v.picture.setAttribute("viewBox", `0 0 ${v.wide} ${tall}`);
-  const had = v.picture.contains(document.activeElement) ? document.activeElement?.getAttribute("data-key") : null;
+  const active = pageAround(v.picture).activeElement, had = v.picture.contains(active) ? active?.getAttribute("data-key") : null;
   const body = s("g", { transform: `translate(0 ${v.head - v.plot.scrollTop})`, "clip-path": `url(#${v.uid}-body)` });
   const plotted = s("g", { "clip-path": `url(#${v.uid}-plot)` }), names = s("g", {}), top = s("g", {}), cells = s("g", {}), topCells = s("g", {});
   v.dated = [];

@@ -1,6 +1,6 @@
 // @ts-check
 // The panel of the microscope: one thread of one launch, down through its statements and back up.
-import { button, h } from "./elements.js";
+import { button, h, pageAround } from "./elements.js";
 import { entered, plainValue, section, wholeNumbers } from "./section.js";
 import { listOf, sameLine, stepAt, stepsIn, turnTo } from "./turns.js";
 
@@ -94,7 +94,7 @@ function show(p, to) {
   if (reverse && here.produced_by === null) rows.push(lastRow(here));
   const cells = ["line", "name", "value", "adjoint", "note"].map((text, k) => h("th", { scope: "col", class: ["wb-source", "", "", "wb-hot", ""][k] }, text));
   const says = p.found.note ? [h("p", { class: "wb-muted" }, p.found.note)] : [];
-  const had = p.body.contains(document.activeElement) ? document.activeElement?.getAttribute("aria-label") : null;
+  const active = pageAround(p.body).activeElement, had = p.body.contains(active) ? active?.getAttribute("aria-label") : null;
   p.body.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, ...cells)), h("tbody", {}, ...rows)), ...says);
   if (had) (p.body.querySelector(`[aria-label="${CSS.escape(had)}"]`) ?? p.body).focus({ preventScroll: true });
   const now = /** @type {HTMLElement | null} */ (p.body.querySelector("tr.now"));

@@ -1,0 +1,140 @@
+"""The view where it is used: JupyterLab with its file browser open, Notebook 7, marimo. Opening, ledger, microscope."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from lab import ROOT, JupyterLab, eventually, free_port, opened, write_notebook
+from test_inspector import apart, box, in_sight
+from test_page import Opened, axe_script
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+SAMPLES = Path(__file__).resolve().parents[1] / "view_samples.py"
+CELLS = [
+    'import workbench as wb, view_samples as samples\ntape, arrays = samples.springs()\nx = arrays["positions"]',
+    "view = tape.explore()\nview",
+]
+SIZES = [((1440, 900), 1.0), ((1024, 768), 1.0), ((1440, 900), 1.5)]
+
+
+def walked(page: Opened) -> None:
+    """Open, step, ledger, one summand in the microscope, back: and each time what came is in sight."""
+    page.page.locator(".wb-lanes .event").first.wait_for(timeout=120_000)
+    page.cell(2).click()
+    page.says(".wb-scope .wb-head", "inside #2 forces")
+    in_sight(page, ".wb-dock", ".wb-scope tr.now", ".wb-scope tr.now td.wb-hot", ".wb-scope thead th.wb-hot")
+    assert apart(box(page.page.locator(".wb-dock")), box(page.page.locator(".wb-main")))
+    assert page.cursor() == "reverse 3/5"
+    page.press("ArrowLeft", "ArrowLeft")
+    assert page.cursor() == "reverse 5/5"
+    page.look_at("positions")
+    page.element("7, 0")
+    page.says(".wb-sum", "positions.grad[7, 0]")
+    in_sight(page, ".wb-dock", ".wb-ledger .wb-head", ".wb-rows li:first-child")
+    page.page.locator("button.wb-row").nth(1).click()
+    page.says(".wb-scope .wb-head", "#0 forces, thread 6")
+    assert page.page.locator(".wb-scope tr.now .wb-source").inner_text() == "16 d = xi - x[i + 1]"
+    in_sight(page, ".wb-dock", ".wb-scope tr.now td.wb-hot", ".wb-back")
+    page.page.locator(".wb-back").click()
+    page.says(".wb-rows .now", "#0 forces thread 6")
+
+
+def in_notebook(browser: Browser, server: JupyterLab, size: tuple[int, int], zoom: float, picture: Path) -> None:
+    shutil.copy(SAMPLES, server.files / SAMPLES.name)
+    write_notebook(server.files / "inspector.ipynb", CELLS)
+    with opened(browser, server, "inspector.ipynb", size=size, zoom=zoom) as notebook:
+        notebook.run_all()
+        assert notebook.errors() == []
+        page = Opened(notebook.page)
+        walked(page)
+        notebook.page.screenshot(path=str(picture))
+        notebook.page.evaluate(axe_script())
+        found = notebook.page.evaluate("axe.run(document.querySelector('.wb-view'))")
+        assert [(v["id"], [n["html"] for n in v["nodes"]]) for v in found["violations"]] == []
+        assert notebook.complaints == []
+
+
+@pytest.mark.parametrize("size, zoom", SIZES, ids=["1440", "1024", "1440 at 150 %"])
+def test_in_a_lab_with_its_file_browser_open(lab, browser, artefacts, size, zoom):
+    in_notebook(browser, lab, size, zoom, artefacts / f"lab-{size[0]}-{zoom}.png")
+
+
+def test_in_notebook_7(tmp_path_factory, browser, artefacts):
+    server = JupyterLab(tmp_path_factory.mktemp("notebook7"), "notebook")
+    server.start()
+    try:
+        in_notebook(browser, server, (1440, 900), 1.0, artefacts / "notebook7.png")
+    finally:
+        server.stop()
+
+
+MARIMO = """\
+import marimo
+app = marimo.App()
+
+@app.cell
+def _():
+    import workbench as wb, view_samples as samples
+    tape, arrays = samples.springs()
+    return (tape,)
+
+@app.cell
+def _(tape):
+    tape.explore()
+    return
+
+if __name__ == "__main__":
+    app.run()
+"""
+
+
+@pytest.fixture
+def marimo(tmp_path: Path) -> Iterator[str]:
+    """The address of a marimo notebook that runs."""
+    pytest.importorskip("marimo")
+    (tmp_path / "tape.py").write_text(MARIMO, "utf-8")
+    shutil.copy(SAMPLES, tmp_path / SAMPLES.name)
+    port = free_port()
+    command = [sys.executable, "-m", "marimo", "run", "tape.py", "--headless", "--no-token", f"--port={port}"]
+    paths = os.pathsep.join([str(ROOT), str(tmp_path)])
+    environment = {**os.environ, "PYTHONPATH": paths, "HOME": str(tmp_path), "MARIMO_SKIP_UPDATE_CHECK": "1"}
+    with (tmp_path / "log").open("wb") as log:
+        running = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        running.terminate()
+        running.wait(60)
+
+
+def test_in_marimo(marimo, browser, artefacts):
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    try:
+        page = Opened(context.new_page())
+        eventually(lambda: reached(page, marimo), bool, 60)
+        walked(page)
+        page.page.screenshot(path=str(artefacts / "marimo.png"))
+    finally:
+        context.close()
+
+
+def reached(page: Opened, address: str) -> bool:
+    from playwright.sync_api import Error
+
+    try:
+        page.page.goto(address)
+    except Error:  # it has not started yet
+        return False
+    return True
