@@ -37,7 +37,7 @@ def walked(page: Opened) -> None:
     assert page.cursor() == "reverse 3/5"
     page.press("ArrowLeft", "ArrowLeft")
     assert page.cursor() == "reverse 5/5"
-    page.look_at("positions")
+    page.tab("ledger")
     page.element("7, 0")
     page.says(".wb-sum", "positions.grad[7, 0]")
     in_sight(page, ".wb-dock", ".wb-ledger .wb-head", ".wb-rows li:first-child")
