@@ -54,6 +54,9 @@ class Explored:
         shown = "[document.querySelector('.cursortext').textContent, document.querySelector('.wb-heats select').value]"
         eventually(lambda: self.page.evaluate(shown), lambda found: found == ["reverse 5/5", "-1"], 20)
 
+    def tab(self, name: str) -> None:
+        self.page.get_by_role("tab", name=name).click()
+
     def look_at(self, number: int) -> None:
         self.page.get_by_label("array", exact=True).select_option(str(number))
 
@@ -112,8 +115,9 @@ def test_a_click_reaches_the_kernel(view):
 def test_the_kernel_moves_the_page(view):
     view.do("view.step(3); view.select(x, (7, 0)); view.look_into(2, 7)")
     eventually(lambda: view.page.locator(".cursortext").text_content(), lambda text: text == "reverse 2/5", 20)
-    view.says(".wb-ledger .wb-head", "positions[7, 0]")
     view.says(".wb-scope .wb-head", "inside #2 forces, thread 7")
+    view.tab("ledger")
+    view.says(".wb-ledger .wb-head", "positions[7, 0]")
 
 
 def test_arrow_keys_work_although_the_notebook_is_in_command_mode(view):
@@ -140,8 +144,9 @@ def test_heat_maps_and_ledger_follow_the_cursor(view):
     said = float(view.page.locator(".wb-sum").inner_text().split("=")[1].replace("−", "-"))
     assert said == pytest.approx(view.kernel.value("float(grads[7, 0])"), rel=1e-5)
     view.page.get_by_role("button", name="undo one step of the reverse pass").click()
-    view.says(".wb-heats .wb-head", "before #1 integrate")
     view.says(".wb-sum", "before #1 integrate")
+    view.tab("values")
+    view.says(".wb-heats .wb-head", "before #1 integrate")
 
 
 def test_the_microscope_steps_through_any_thread(view):
@@ -224,6 +229,7 @@ def test_other_seeds_are_drawn_when_the_kernel_sets_them(view):
 def test_both_themes_are_followed_live(view, artefacts):
     view.do("view.select(x, (7, 0)); view.look_into(2, 7); view.step(2)")
     view.says(".wb-scope .wb-head", "thread 7")
+    view.tab("ledger")
     view.says(".wb-sum", "before #2")
     ground = "getComputedStyle(document.querySelector('.wb-view')).getPropertyValue('--wb-tint')"
     seen = {}

@@ -92,7 +92,7 @@ def in_sight(page: Opened, *selectors: str) -> None:
                         const own = node.getBoundingClientRect();
                         for (let at = node.parentElement; at; at = at.parentElement) {
                             const s = getComputedStyle(at), r = at.getBoundingClientRect();
-                            if (s.overflowY === "visible" || [document.documentElement, document.body].includes(at)) continue;
+                            if (s.overflowY === "visible" || at.matches("html, body")) continue;
                             if (own.bottom > r.bottom + 1 || own.top < r.top - 1 || own.right > r.right + 1)
                                 return at.className;
                         }
