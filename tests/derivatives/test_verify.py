@@ -161,7 +161,7 @@ def test_a_wrong_func_grad_is_found_and_its_element_named():
     assert error.value.where.text.strip() == "def forgotten_grad(x: float, g: float):"
     report = wb.gradcheck(wrong_at_four, 6, [f32(X)], [wb.zeros(6)], raise_exception=False)
     (row,) = report.wrong
-    assert not report and "WRONG" in str(report) and "#b00020" in report._repr_html_()
+    assert not report and "WRONG" in str(report) and "#C0189B" in report._repr_html_()
     assert row.worst == (4,) and row.adjoint / row.measured == pytest.approx(2 / 3)
 
 

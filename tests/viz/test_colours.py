@@ -100,3 +100,8 @@ def test_a_colour_bar_has_numbers_on_both_sides_of_zero() -> None:
     assert scale_marks(0.0, 4.0) == [(0.0, 0.0), (0.5, 1.0), (1.0, 4.0)]
     assert scale_marks(-4.0, -1.0) == [(0.0, -4.0), (0.5, -1.0), (1.0, 0.0)]
     assert scale_marks(0.0, 0.0) == [(0.0, 0.0), (0.5, 0.0), (1.0, 0.0)]
+
+
+def test_a_report_of_a_wrong_gradient_has_the_colour_of_what_is_wrong() -> None:
+    text = (VIZ.parent / "derivatives" / "report.py").read_text()
+    assert re.findall(r"#[0-9a-fA-F]{6}\b", text) == [COLOURS["bad"].light]

@@ -100,9 +100,9 @@ class Report:
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{html.escape(h)}</th>" for h in self.HEAD)
-        red = ' style="color:#b00020;font-weight:bold"'
+        bad = ' style="color:#C0189B;font-weight:bold"'  # of what is wrong, as in all pictures: viz/data/marks.py
         body = "".join(
-            f"<tr{red if r.wrong else ''}>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>"
+            f"<tr{bad if r.wrong else ''}>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>"
             for r, cells in zip(self.rows, self._cells(), strict=True)
         )
         notes = "".join(f"<p>{html.escape(n)}</p>" for n in self.notes)
