@@ -115,3 +115,24 @@ def test_the_lane_in_which_the_gradient_starts_is_in_sight_and_the_head_stays(
     found.locator(".wb-lanes text.mono", has_text="first").first.wait_for()
     assert found.locator(".wb-lanes .event").first.bounding_box() == head
     found.close()
+
+
+def test_heat_maps_use_their_room_also_of_a_view_that_came_onto_the_page_later(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tape, _ = samples.chain(4)
+    path = tape.to_html(tmp_path_factory.mktemp("heat") / "heat.html", cells=[], threads=[])
+    text = path.read_text("utf-8").replace("<main id=", '<main style="display:none" id=')
+    path.write_text(text, "utf-8")
+    found = browser.new_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    found.goto(path.as_uri())
+    found.wait_for_selector(".wb-heat", state="attached", timeout=60_000)
+    found.wait_for_function("document.querySelector('.wb-heat').width > 0 && document.querySelector('.wb-ramp')")
+    found.evaluate("document.getElementById('view').style.display = ''")
+    found.wait_for_function("document.querySelector('.wb-heat').clientWidth >= 240")
+    found.set_viewport_size({"width": 700, "height": 900})
+    found.wait_for_function(
+        "document.querySelector('.wb-heat').getBoundingClientRect().right <= document.querySelector('.wb-heats')"
+        ".getBoundingClientRect().right + 1"
+    )
+    found.close()

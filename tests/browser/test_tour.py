@@ -67,7 +67,7 @@ def test_the_tour_runs_from_top_to_bottom_and_everything_in_it_is_seen(
     demo.scroll_into_view_if_needed()
     assert demo.get_by_text("59 of 59 reversed", exact=True).is_visible()
     page.screenshot(path=str(artefacts / "tour-demo.png"))
-    page.locator(".wb-seeds .wb-rowname", has_text="height[0]").first.wait_for()
+    page.locator(".wb-seeds .wb-rowname:visible", has_text="height[0]").first.wait_for()
 
     view = page.locator(".wb-view").filter(has_text="5 launches · ").last
     live = view.locator(".wb-lanes")

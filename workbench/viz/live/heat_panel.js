@@ -29,6 +29,7 @@ export function heatPanel(v) {
   p.right.append(p.rightSays);
   p.values = heatmap(p.left, { label: "value", pick, room: () => roomOf(p), tall: () => tallFor(p) });
   p.adjoints = heatmap(p.right, { label: "adjoint", pick, room: () => roomOf(p), tall: () => tallFor(p) });
+  watchRoom(p);
   p.ask = v.keen("heat", () => (v.get("array") < 0 ? null : { array: v.get("array"), cursor: v.get("cursor"), element: v.get("element"), fixed: p.fixed, window: p.windowed }),
     (/** @type {any} */ answer, /** @type {any} */ asked) => showMaps(p, answer, asked),
     (/** @type {string} */ error) => { p.note.textContent = error; p.note.style.display = ""; });
@@ -38,10 +39,26 @@ export function heatPanel(v) {
   };
 }
 
+/** Both maps anew when their room has changed, as it does when the view comes onto the page. @param {any} p */
+function watchRoom(p) {
+  if (typeof ResizeObserver === "undefined") return;
+  let last = 0;
+  const watcher = new ResizeObserver(() => {
+    const now = p.box.clientWidth;
+    if (!now || Math.abs(now - last) < 24) return; // a scroll bar is no change
+    last = now;
+    p.values.repaint();
+    p.adjoints.repaint();
+  });
+  watcher.observe(p.box);
+  p.v.signal?.addEventListener("abort", () => watcher.disconnect());
+}
+
 /** The width that one of the two maps has: half of the panel, or all of it where it is narrow or there is one map.
  * @param {any} p */
 function roomOf(p) {
   const wide = p.box.clientWidth - 26;
+  if (wide <= 0) return 0; // not on the page yet
   return wide < 560 || p.right.style.display === "none" ? wide : wide / 2 - 16;
 }
 
