@@ -146,3 +146,18 @@ def test_while_a_cell_runs_beside_it_nothing_is_looked_for(monkeypatch):
         other.join()
     assert ["a cell is running" in str(reply.value) for reply in replies] == [True, True]
     view.close()
+
+
+def test_a_tape_that_is_refused_is_walked_once_and_its_values_are_shown(monkeypatch):
+    from workbench.viz.live.view import View
+
+    tape, walks = planted("race")[0], []
+    retrace = type(tape).retrace
+    monkeypatch.setattr(type(tape), "retrace", lambda self, *given: walks.append(1) or retrace(self, *given))
+    view = View(tape)
+    walks.clear()
+    for cursor in (400, 200, 100, 0):
+        found, _ = view.answer({"ask": "heat", "array": 0, "cursor": cursor, "element": []})
+        assert found["adjoint"] is None and "touch one element" in found["value"]["note"]
+    assert len(walks) <= 1
+    view.close()

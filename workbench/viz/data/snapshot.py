@@ -21,6 +21,7 @@ from ...arrays.array import array
 from ...arrays.span import Span, byte_entries
 from ...arrays.workspace import Shadow, Workspace, gradient_dtype, shadow_view
 from ...device import on_host
+from ...errors import GradientError
 from ...kernels.types import Struct, is_float
 from ...tapes.events import Event, checksum_of
 from ...tapes.tape import Tape
@@ -133,6 +134,7 @@ class Moments:
         self.events = list(tape.events)  # later ones are of no moment
         self.retrace = retrace or tape.retrace
         self.seeds = seeds
+        self.refused: GradientError | None = None  # what a walk raised: another one would raise it too
         self.walked: dict[tuple[int, Frame], dict[int, dict[str, Any]]] = {}
         self.values: tuple[Allocation, int, np.ndarray, np.ndarray, str] | None = None
         self.masks: dict[Allocation, tuple[int, np.ndarray, np.ndarray]] = {}
@@ -238,6 +240,8 @@ class Moments:
 
     def take(self, wanted: Sequence[tuple[array, Frame, Collection[int]]]) -> None:
         """Pictures of the adjoints of several arrays, each at several moments, in one walk. See `adjoint`."""
+        if self.refused is not None:
+            raise self.refused
         seeds = self.tape.last_seeds if self.seeds is None else self.seeds
         at: dict[int, list[tuple[array, Frame]]] = {}
         for a, frame, moments in wanted:
@@ -266,8 +270,12 @@ class Moments:
         for a in {a.allocation for a, _, _ in wanted if a.allocation in seeds}:
             space[a] = Shadow(a, start=seeds[a])
         take(len(self.events), space)
-        if places:
-            self.retrace(observe, None)
+        try:
+            if places:
+                self.retrace(observe, None)
+        except GradientError as error:
+            self.refused = error
+            raise
         for key, pictures in found.items():
             self.walked[key] = self.walked.pop(key, {}) | pictures
         while len(self.walked) > len(found) + FRAMES:
