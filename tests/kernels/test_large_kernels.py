@@ -57,10 +57,21 @@ def test_calls_in_calls(backend):
     np.testing.assert_allclose(gradient, slope, rtol=1e-10)
 
 
+def branches(count: int):
+    lines = [f"{'el' * (k > 0)}if x[i] < F({(k + 1) / count}):\n        y[i] = x[i] * F({k})" for k in range(count)]
+    return kernel(lines, f"branches {count}")
+
+
+@pytest.mark.slow
+def test_every_stage_of_260_branches_in_each_other_can_be_looked_at():
+    made = branches(260)
+    for stage in (made.ir, made.adjoint, made.c, made.cuda):
+        assert "259" in str(stage)
+
+
 @pytest.mark.parametrize("count", [pytest.param(60), pytest.param(150, marks=pytest.mark.slow)])
 def test_branches_in_branches(backend, count):
-    lines = [f"{'el' * (k > 0)}if x[i] < F({(k + 1) / count}):\n        y[i] = x[i] * F({k})" for k in range(count)]
-    values, gradient = run(kernel(lines, f"branches {count}"))
+    values, gradient = run(branches(count))
     taken = np.array([next(k for k in range(count) if x < (k + 1) / count) for x in X], float)
     np.testing.assert_allclose(values, X * taken)
     np.testing.assert_allclose(gradient, taken)

@@ -259,7 +259,7 @@ class Kernel:
     @property
     def ir(self) -> show.Listing:
         """What was read: typed, structured SSA."""
-        return show.Listing(show.text(self.program().function))
+        return show.Listing(deep(show.text)(self.program().function))
 
     @property
     def adjoint(self) -> show.Beside:
@@ -268,7 +268,7 @@ class Kernel:
         Below it, in words: what is computed again, what is recorded, what is read again, and why. A `*` or `/` whose
         left operand is an adjoint passes an adjoint of exactly 0 as 0, whatever the other operand is: `k.c` says so.
         """
-        rows = show.beside(self.program().function, self._reverse().function)
+        rows = deep(show.beside)(self.program().function, self._reverse().function)
         rows.notes = self._reverse().notes
         return rows
 
@@ -303,7 +303,7 @@ class Kernel:
             names = frozenset(p.name for p in function.arrays)
             atomic = frozenset(p.name for p in function.arrays if p.type.dtype.scalar.bits > 8)  # type: ignore[attr-defined]
             shared = atomic if emit is emit_cuda.text else frozenset()
-            texts.append(emit(function, Variant(contiguous=names, restrict=True, atomic=shared, aligned=True)))
+            texts.append(deep(emit)(function, Variant(contiguous=names, restrict=True, atomic=shared, aligned=True)))
         return texts
 
     @property

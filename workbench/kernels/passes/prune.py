@@ -28,6 +28,7 @@ class _Live:
         self.work: list[Value] = []
         self.function = function
         self.owner: dict[Value, tuple[Stmt, int]] = {}  # region parameter -> its loop and position
+        self.place: dict[Value, int] = {}  # result of a statement with regions -> its position
         self.parents: dict[Stmt, Stmt] = {}
         self.pushes: dict[Value, list[Stmt]] = {}
         self.private: dict[str, list[Stmt]] = {}
@@ -44,6 +45,8 @@ class _Live:
                 self.private.setdefault(root(stmt.args[0]).name, []).append(stmt)
             if stmt.row in (mem.MARK, mem.ROLLBACK):
                 self.undo.append(stmt)
+            if stmt.regions:
+                self.place.update((o, j) for j, o in enumerate(stmt.outs))
             for r in stmt.regions:
                 for j, p in enumerate(r.params):
                     self.owner[p] = (stmt, j)
@@ -106,7 +109,7 @@ class _Live:
             if stmt not in self.stmts:
                 self.keep(stmt)
             if stmt.regions:
-                self.result(stmt, stmt.outs.index(value))
+                self.result(stmt, self.place[value])
         elif value in self.owner:
             stmt, j = self.owner[value]
             self.keep(stmt)

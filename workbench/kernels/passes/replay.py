@@ -140,12 +140,15 @@ class Replay:
         keys: list[Key] = list(stmt.outs)
         if record:
             for side in (0, 1):
+                zeros: dict[Type, Value] = {}
                 for key, value in itertools.islice(inner[side].items(), before, None):
                     if value.stmt is not None and value.stmt.row is c.CONST and key not in known:
                         known[key] = constant(value.type, value.stmt.attr)
                     elif key not in known and is_value(value.type):
-                        with self.builder.inside(regions[1 - side]):
-                            other = self.zero(value.type)
+                        other = zeros.get(value.type)
+                        if other is None:
+                            with self.builder.inside(regions[1 - side]):
+                                other = zeros[value.type] = self.zero(value.type)
                         columns.append((value, other) if side == 0 else (other, value))
                         keys.append(key)
         for side in (0, 1):
