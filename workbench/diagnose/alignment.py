@@ -25,15 +25,18 @@ Pair = tuple[int, int]
 def aligned(tape: Tape, other: Tape) -> list[Pair]:
     """The pairs (event of `tape`, event of `other`) that are the same step of both programs, by position, in order.
 
-    A kernel with another name counts as the same where as many events of the same kinds stand in its place."""
+    A kernel that only one of them has counts as the same as what stands in its place in the other."""
     if tape is other:
         return [(n, n) for n in range(len(tape.events))]
     kinds = [[e.kind for e in t.events] for t in (tape, other)]
     ours, theirs = _keys(tape, other)
+    known = [{key[1] for key in keys} for keys in (ours, theirs)]
     pairs, i, j = [], 0, 0
     for n, m in [*_common(ours, theirs), (len(ours), len(theirs))]:
         if n - i == m - j and kinds[0][i:n] == kinds[1][j:m]:  # as many of each kind: renamed
-            pairs += zip(range(i, n), range(j, m), strict=True)
+            places = zip(range(i, n), range(j, m), strict=True)
+            labels = ((a, b, ours[a][1], theirs[b][1]) for a, b in places)
+            pairs += [(a, b) for a, b, x, y in labels if x == y or x not in known[1] or y not in known[0]]
         if n < len(ours):
             pairs.append((n, m))
         i, j = n + 1, m + 1

@@ -42,13 +42,17 @@ def seeds(tape: Tape, y: array) -> Any:
 
 
 def explore(tape: Tape, wrong: Wrong | None = None, against: Any = None) -> Any:
-    """The live tape view; `wrong`: of a pass that is wrong on purpose."""
+    """The live tape view; `wrong`: of a pass that is wrong on purpose; `against` as in `show`."""
+    if against is not None:
+        from .live.against import AgainstView
+
+        return AgainstView(compare(tape, wrong, against))
     from .live.view import View
 
     return View(tape, wrong)
 
 
-def to_html(tape: Tape, path: Any, against: Any = None, **choices: Any) -> Any:
+def to_html(tape: Tape, path: Any, **choices: Any) -> Any:
     """The live view as one file."""
     from .live.offline import to_html
 

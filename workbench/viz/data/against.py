@@ -30,7 +30,7 @@ from ...tapes.seeds import seeds_of
 from ...tapes.tape import Tape
 from .gather import Levels, gather_pass
 from .lanes import Bar, Block
-from .text import level_text
+from .text import clean, level_text
 from .trace import AdjointLevel, AllocationTrack, EventColumn, Seed, Trace, count
 
 MUCH = 1 << 28  # bytes of adjoints that are held of one pass
@@ -55,7 +55,7 @@ class Parting:
     kind      `value` (just after the launch, or as it began: `found`), or `adjoint` (after the reverse step).
     position  the column; their count for the seeds.
     lo, hi    the bytes that were compared. `cell`: `v[3]`, first number that differs; `here` and `there`: what it is.
-    count     how many numbers differ, `most` by how much at most.
+    count     how many numbers differ, `most` by how much at most. `index`: of the cell, the component last.
     """
 
     kind: str
@@ -69,6 +69,7 @@ class Parting:
     count: int
     most: float
     found: bool = False
+    index: tuple[int, ...] = ()
 
     @property
     def numbers(self) -> str:
@@ -101,6 +102,7 @@ class Comparison:
     places: Sequence[Place]
     partings: list[Parting] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    _said_at: dict[int, list[str]] = field(default_factory=dict)
     _found: dict[str, dict[tuple[str, int], list[Parting]]] = field(default_factory=dict)
 
     @property
@@ -109,12 +111,24 @@ class Comparison:
         ends = len(self.places)
         return next((p for p in self.partings if p.position < ends), next(iter(self.partings), None))
 
-    def parts_bar(self, bar: Bar, others: Sequence[Bar]) -> bool:
-        """Does an adjoint of this pass differ from the other's, whose bars on the same lane are `others`?"""
+    def differences(self, position: int) -> list[str]:
+        """What differs at a column, as text: the first numbers of each memory, and how far the worst are apart."""
+        return self._texts().get(position, [])
+
+    def _texts(self) -> dict[int, list[str]]:
+        if not self._said_at:
+            for p in self.partings:
+                rest = f", {p.count} differ, by {p.most:.3g} at most" if p.count > 1 else ""
+                self._said_at.setdefault(p.position, []).append(clean(p.text + rest))
+        return self._said_at
+
+    def parts_bar(self, bar: Bar, others: Mapping[str, Sequence[Bar]]) -> bool:
+        """Does an adjoint of this pass differ from the other's, whose bars are `others`, by lane?"""
         end = bar.e1
         if end == len(self.places) or None not in self.places[end]:
             return any(p.lo < bar.hi and bar.lo < p.hi for p in self._at("adjoint").get((bar.allocation, end), ()))
-        beside = [b for b in others if b.e0 < end <= b.e1 and b.lo < bar.hi and bar.lo < b.hi]  # one has no such launch
+        same = others.get(bar.allocation, ())  # one has no such launch
+        beside = [b for b in same if b.e0 < end <= b.e1 and b.lo < bar.hi and bar.lo < b.hi]
         return any(level_text(b.level) != level_text(bar.level) for b in beside if b.level is not None)
 
     def parts_block(self, block: Block) -> bool:
@@ -264,7 +278,9 @@ class _Comparing:
         struct = isinstance(x.array.dtype, Struct)  # its bytes are no numbers
         here, there, most = (np.nan,) * 3 if struct else (one.here, one.there, one.most)
         cell = cell_text(x.name, one.index, 1 if struct else a.shape[-1])
-        yield Parting(kind, position, str(x.span.allocation), *x.span.hull(), cell, here, there, one.count, most, found)
+        yield Parting(
+            kind, position, str(x.span.allocation), *x.span.hull(), cell, here, there, one.count, most, found, one.index
+        )
 
     def _values(self) -> tuple[list[Parting], list[str]]:
         """Where forward values differ, from left to right; what the first such launch was asked for in other ways."""

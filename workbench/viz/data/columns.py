@@ -9,16 +9,17 @@ range is (lane, lo, hi, strided), bytes half-open; a moment is the position of a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...tables import bytes_text
+from .against import Comparison
 from .envelope import Scale, ill_blocks, scale_of, sizes_of, state_of
 from .families import families
 from .gather import Levels
-from .lanes import Adjoints, Block, Lane, cut_memory, pieces, rows_of, versions_of
+from .lanes import Adjoints, Bar, Block, Lane, by_lane, cut_memory, pieces, rows_of, versions_of
 from .marks import (
     ARROWS,
     DRAWING,
@@ -45,10 +46,25 @@ TABLES = {
     "touches": ("range", "name", "how", "before", "after", "slot"),
     "kept": ("range", "text", "slot"),
     "spots": ("first", "last", "y", "radius", "kept"),  # of each range: its pieces, and where its signs stand
-    "blocks": ("lane", "strided", "y", "tall", "radius", "mixed", "version", "labelled", "e0", "e1"),
+    "blocks": ("lane", "strided", "y", "tall", "radius", "mixed", "version", "labelled", "e0", "e1", "parts"),
 }
 LEVELS = {
-    "bars": ("lane", "first", "last", "state", "y", "thick", "opacity", "sign", "max", "l2", "met", "e0", "e1"),
+    "bars": (
+        "lane",
+        "first",
+        "last",
+        "state",
+        "y",
+        "thick",
+        "opacity",
+        "sign",
+        "max",
+        "l2",
+        "met",
+        "e0",
+        "e1",
+        "parts",
+    ),
     "absent": ("lane", "y", "thick", "e0", "e1"),
     "meets": ("lane", "event", "y", "radius", "met", "size"),
     "arrows": ("event", "from", "to", "look", "y0", "y1", "size"),
@@ -99,8 +115,13 @@ def packed(names: Mapping[str, tuple[str, ...]], rows: Rows) -> tuple[dict[str, 
 class Columns:
     """The columns of one trace. `meta` is plain data for JSON, `data` the bytes of all tables one after the other."""
 
-    def __init__(self, trace: Trace, folds: Sequence[Fold] = (), grids: Sequence[int] = ()):
-        """`grids`: per event which grid its threads have, by a number of the caller's; -1 for none."""
+    def __init__(
+        self, trace: Trace, folds: Sequence[Fold] = (), grids: Sequence[int] = (), against: Comparison | None = None
+    ):
+        """`grids`: per event which grid its threads have, by a number of the caller's; -1 for none.
+
+        against: two passes, of which `trace` is."""
+        self.against = against
         self.trace, self.names, self.grids = trace, Texts(), grids
         self.tally: dict[str, int] = {}
         self.lanes = {track.id: n for n, track in enumerate(trace.allocations)}
@@ -119,7 +140,8 @@ class Columns:
             self._block(block, rows["blocks"])
         tables, self.data = packed(TABLES, rows)
         self.meta: dict[str, Any] = {
-            "title": clean(trace.title), "summary": trace.summary, "sentence": sentence(trace, self.tally),
+            "title": clean(trace.title), "wrong": trace.wrong, "summary": trace.summary,
+            "sentence": sentence(trace, self.tally),
             "count": len(trace.events), "tables": tables, "flags": BITS, "how": HOW, "lanes": self._lanes(),
             "texts": [clean(text) for text in self.names.texts], "ranges": [list(r) for r in self.names.ranges],
             "folds": [_fold(fold) for fold in folds], "drawing": DRAWING, "badges": BADGES, "states": STATES,
@@ -176,6 +198,7 @@ class Columns:
         rows += (
             self.lanes[block.allocation], version.strided, mark.y, mark.tall, mark.radius, version.mixed,
             version.number, bool(mark.text), block.e0, block.e1,
+            self.against is not None and self.against.parts_block(block),
         )  # fmt: skip
 
     def _lanes(self) -> list[dict[str, Any]]:
@@ -192,14 +215,16 @@ class Columns:
 
     # ---- the adjoint side
 
-    def levels(self, levels: Levels, scale: Scale | None = None) -> tuple[dict[str, Any], bytes]:
-        """The adjoint side: meta and bytes. `scale`: of thickness, if not the one that fits these levels."""
+    def levels(self, levels: Levels, scale: Scale | None = None, second: bool = False) -> tuple[dict[str, Any], bytes]:
+        """The adjoint side: meta and bytes. `scale`: of thickness, if not the one that fits these levels.
+
+        second: these are those of the other pass."""
         scale = scale_of_levels(levels) if scale is None else scale
         events = self.trace.events
         watched = {n for n, event in enumerate(events) if len(event.touches) <= TOUCHES}
         found = Adjoints(self.trace, self.cuts, levels.events, levels.seeds, watched)
         rows: Rows = {table: [] for table in LEVELS}
-        self._bars(found, rows, scale)
+        self._bars(found, rows, scale, None if second else self._parting())
         for n in sorted(watched):
             for w, r, arrow in arrows_of(self.rows, events[n], n, found.flows, scale):
                 source, target = (self.lanes[events[n].touches[k].allocation] for k in (w, r))
@@ -217,7 +242,15 @@ class Columns:
         said = {"low": scale.low, "high": scale.high, "ticks": ticks}
         return {"tables": tables, "seed": text, "said": SAID, "scale": said}, data
 
-    def _bars(self, found: Adjoints, rows: Rows, scale: Scale) -> None:
+    def _parting(self) -> Callable[[Bar], bool]:
+        """Does a bar of this pass differ from the other pass: never, where there is none; always, if it is wrong."""
+        if self.against is None:
+            return lambda _: self.trace.wrong
+        made = self.against
+        others = by_lane(Adjoints(self.trace, self.cuts, made.other.events, made.other.seeds, ()).bars)
+        return lambda bar: made.parts_bar(bar, others)
+
+    def _bars(self, found: Adjoints, rows: Rows, scale: Scale, parts: Callable[[Bar], bool] | None) -> None:
         meets = set()
         for bar in found.bars:
             lane, number, level = self.rows[bar.allocation], self.lanes[bar.allocation], bar.level
@@ -229,6 +262,7 @@ class Columns:
             rows["bars"] += (
                 number, *pieces(lane.cuts, bar.lo, bar.hi), state_of(level), mark.y, mark.thick, mark.opacity,
                 mark.sign, _held(level.max_abs), _held(level.l2), level.contributions, bar.e0, bar.e1,
+                parts is not None and parts(bar),
             )  # fmt: skip
             place = bar.allocation, level.lo, level.hi, bar.e1
             if bar.given and level.contributions > 1 and place not in meets:

@@ -8,7 +8,7 @@ time linear in the number of events. Moments are positions of events: -1 is the 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -55,6 +55,9 @@ class Bar:
     e0: int
     e1: int
     given: bool = False
+
+
+_Bar = TypeVar("_Bar", bound=Bar)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +313,14 @@ class Adjoints:
         for i, j, cell in runs(self.held[key], first, last):
             if position < cell.until:
                 self.bars.append(Bar(key, cuts[i], cuts[j], cell.level, position, cell.until, cell.given))
+
+
+def by_lane(bars: Iterable[_Bar]) -> dict[str, list[_Bar]]:
+    """The bars of each memory, in their order."""
+    found: dict[str, list[_Bar]] = {}
+    for bar in bars:
+        found.setdefault(bar.allocation, []).append(bar)
+    return found
 
 
 def _mixed(old: list[AdjointLevel], level: AdjointLevel) -> AdjointLevel:

@@ -1,6 +1,7 @@
 // @ts-check
 // The window as a list of marks: lanes, versions, adjoints, accesses, arrows. Nothing is drawn here, and nothing decided
 // about a mark but its x: heights, classes, sizes and texts come from workbench/viz/data/marks.py.
+import { composeFolded, composeOutlines, composeTag, oddOf, stripes } from "./against.js";
 import { fit, put } from "./elements.js";
 import { composeCells, composeHead, headHeight } from "./heads.js";
 import { composeEnvelope, composeFamilyName, eachAccess, placeRows } from "./families.js";
@@ -43,6 +44,7 @@ function compose(v) {
   for (const lane of shown) (lane.members ? composeFamily : composeLane)(v, lane);
   if (v.grouped === 1 && v.levels) composeArrows(v, shown);
   for (const lane of shown) (lane.members ? composeAccesses : composeTouches)(v, lane);
+  composeTag(v, shown);
   composeHead(v);
   composeCells(v, shown);
 }
@@ -52,10 +54,13 @@ function composeLane(v, lane) {
   put(v, "path", "rule", { d: `M0 ${lane.top}H${v.wide}` });
   composeNames(v, lane);
   composeTracks(v, lane);
+  const over = v.meta.against && v.levels && v.other;
   if (v.plain) composeBlocks(v, lane);
-  if (v.plain && v.levels) composeBars(v, lane, v.levels, v.other ? -4 : 0, "");
-  if (v.plain && v.other) composeBars(v, lane, v.other, 4, " twin");
+  if (v.plain && v.levels) composeBars(v, lane, v.levels, v.other && !over ? -4 : 0, "");
+  if (v.plain && over) composeOutlines(v, lane, stretch);
+  else if (v.plain && v.other) composeBars(v, lane, v.other, 4, " twin");
   composeStrips(v, lane);
+  if (over) composeFolded(v, lane);
   composeMarked(v, lane);
 }
 
@@ -72,6 +77,7 @@ function composeFamily(v, row) {
   if (row.open) return;
   composeTracks(v, row);
   composeEnvelope(v, row);
+  if (v.meta.against && v.other) composeFolded(v, row, row.members);
 }
 
 /** @param {any} v @param {any} row */
@@ -124,7 +130,7 @@ function composeBlock(v, blocks, b) {
   if (!at) return;
   const y = blocks.y[b], tall = blocks.tall[b], hatched = blocks.strided[b] ? { style: `fill:url(#${v.uid}-strided)` } : {};
   const state = v.levels?.ill[b] ? v.meta.states[v.levels.ill[b]] : "";
-  put(v, "rect", `block${blocks.strided[b] ? " strided" : ""}${state && ` ${state}`}`, { x: at.x, y, width: at.w, height: tall, rx: blocks.radius[b], ...(state ? {} : hatched) });
+  put(v, "rect", `block${blocks.strided[b] ? " strided" : ""}${state && ` ${state}`}${blocks.parts[b] ? " parted" : ""}`, { x: at.x, y, width: at.w, height: tall, rx: blocks.radius[b], ...(state ? {} : hatched) });
   put(v, "rect", "blockstart", { x: at.x, y, width: Math.min(4, at.w), height: tall, rx: 1 });
   const [first, other, room] = v.meta.drawing.label, indent = e0 < 0 ? first : other;
   const [dx, least] = v.meta.drawing.ill;
@@ -138,13 +144,14 @@ function composeBlock(v, blocks, b) {
 
 /** The adjoint of a lane. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side @param {number} shift @param {string} twin */
 function composeBars(v, lane, side, shift, twin) {
-  const { bars, barsOn } = side, thin = side !== v.levels || v.other ? 6 : Infinity;
+  const { bars, barsOn } = side, thin = v.other && !v.meta.against ? 6 : Infinity;
   if (!twin) composeAbsent(v, lane, side, shift);
   for (let k = barsOn.start[lane.k]; k < barsOn.start[lane.k + 1]; k++) {
     const bar = barsOn.rows[k], e = bars.e1[bar], at = stretch(v, bars.e0[bar], e), state = v.meta.states[bars.state[bar]];
     if (!at) continue;
     const y = bars.y[bar] + shift, thick = Math.min(bars.thick[bar], thin);
-    put(v, "rect", `bar ${state}${twin}`, { x: at.x, y: y - thick / 2, width: at.w, height: thick, rx: thick / 2, opacity: bars.opacity[bar] }).e = e;
+    const cls = `bar ${state}${twin}${oddOf(v, bars.parts[bar])}`;
+    put(v, "rect", cls, { x: at.x, y: y - thick / 2, width: at.w, height: thick, rx: thick / 2, opacity: bars.opacity[bar], ...stripes(v, cls) }).e = e;
     if (bars.sign[bar] && at.w > 14) put(v, "path", `sign ${state}`, { d: signPath(state, at.x + at.w / 2, y, Math.max(Math.min(bars.sign[bar], thick / 2 - 1), 1.5)) }).e = e;
   }
   if (!twin) composeMeets(v, lane, side, shift);

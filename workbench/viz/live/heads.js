@@ -26,7 +26,8 @@ export function composeHead(v) {
     const w = Math.max(turned ? Math.min(col.w - 4, 22) : Math.min(col.w - 6, Math.max(text.length * 7.1 + 14, 30)), 3);
     const kind = one ? v.tape.text(v.tape.events.kind[col.a]) : "";
     const isHit = v.query && v.hits.some((m) => m.e >= col.a && m.e < col.b) ? " found" : "";
-    put(v, "rect", `event${one && kind !== "launch" ? " other" : ""}${col.fold >= 0 ? " fold" : ""}${!one && col.fold < 0 ? " group" : ""}${isHit}`,
+    const lacking = one && v.tape.events.flags[col.a] & v.meta.flags.there ? " lacking" : "";
+    put(v, "rect", `event${lacking}${one && kind !== "launch" ? " other" : ""}${col.fold >= 0 ? " fold" : ""}${!one && col.fold < 0 ? " group" : ""}${isHit}`,
       { x: col.x - w / 2, y, width: w, height: v.box, rx: Math.min(6, w / 2), "data-a": col.a, "data-b": col.b });
     if (col.fold >= 0) put(v, "path", "foldedge", { d: `M${col.x - w / 2 + 5} ${y + v.box + 3}h${Math.max(w - 10, 1)}` });
     if (turned) put(v, "text", "mono", { transform: `translate(${col.x + 4} ${y + v.box - 7}) rotate(-90)`, "font-size": SIZE }, text);
@@ -45,7 +46,8 @@ export function composeBadges(v, col, y) {
     let text = words.join(" · ");
     if (text.length * 5.4 + 12 > col.w - 4) text = words.map((word) => word[0]).join("");
     const w = Math.min(text.length * 5.6 + 10, Math.max(col.w - 2, 4));
-    put(v, "rect", "badge", { x: col.x - w / 2, y, width: w, height: 13, rx: 6 });
+    const two = words.every((word) => /^(parts|only )/.test(word));
+    put(v, "rect", two ? "badge odd" : "badge", { x: col.x - w / 2, y, width: w, height: 13, rx: 6 });
     if (col.w > 14) put(v, "text", "badgetext", { x: col.x, y: y + 9.8, "font-size": 9.5, "text-anchor": "middle" }, text);
   }
   if (here.length) {

@@ -48,13 +48,14 @@ export function decode(meta, bytes) {
     keptEvent.fill(e, events.kept[e], upTo(events.kept, e, keptEvent.length));
   }
   const laneOf = (/** @type {Float32Array} */ ranges) => byLane(lanes, Array.from(ranges, (r) => meta.ranges[r][0]));
+  const number = (/** @type {number} */ e) => meta.against?.numbers?.[e] ?? e; // of a column on its own tape
   return {
-    meta, n, events, touches, kept, spots, blocks, touchEvent, keptEvent, ranges: meta.ranges,
+    number, meta, n, events, touches, kept, spots, blocks, touchEvent, keptEvent, ranges: meta.ranges,
     onLane: laneOf(touches.range), keptOn: laneOf(kept.range), blocksOn: byLane(lanes, blocks.lane),
     text: (/** @type {number} */ k) => meta.texts[k],
     /** @param {number} e */ touchesOf: (e) => [events.touches[e], upTo(events.touches, e, total)],
     /** @param {number} e */ keptOf: (e) => [events.kept[e], upTo(events.kept, e, keptEvent.length)],
-    /** @param {number} e */ heading: (e) => `#${e} ${meta.texts[events.label[e]]}`,
+    /** @param {number} e */ heading: (e) => `#${number(e)} ${meta.texts[events.label[e]]}`,
   };
 }
 
@@ -146,7 +147,7 @@ export function unitOf(all, e) {
 /** Per flag how many of the first k events have it: differences count any stretch.
  * @param {Tape} tape @param {Levels | null} levels */
 export function tallies(tape, levels) {
-  const bits = new Uint8Array(tape.n);
+  const bits = new Uint16Array(tape.n);
   for (let e = 0; e < tape.n; e++) bits[e] = tape.events.flags[e];
   if (levels) levels.flags.event.forEach((e, k) => { bits[e] |= levels.flags.bits[k]; });
   /** @type {Record<string, Int32Array>} */ const sums = {};

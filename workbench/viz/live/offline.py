@@ -22,11 +22,13 @@ from ...arrays import allocation as memory
 from ...errors import GradientError, LaunchError
 from ...kernels.types import is_float
 from ...tapes.tape import Tape
+from ..data.against import compare
 from ..data.snapshot import frame_of, full_shape
 from ..inspect.ledger import ledgers
 from ..inspect.ledger_table import Ledger
 from ..inspect.microscope import microscopes
 from ..picture.svg import quoted
+from .against import AgainstView
 from .view import SCRIPTS, View, module, style
 
 CELLS = 48  # ledgers that are stored where nobody chooses
@@ -59,13 +61,16 @@ const page = JSON.parse(new TextDecoder().decode(new Uint8Array(whole, 4, length
 const blob = ([at, size]) => new DataView(whole.slice(4 + length + at, 4 + length + at + size));
 const state = page.state;
 for (const name of page.blobs) state[name] = blob(state[name]);
-const answer = async (content) => {
-  const found = page.answers[keyOf(content, page.moments)];
-  return found ? { ok: found.ok, buffers: found.buffers.map(blob) } : { error: page.missing[content.ask] };
+const at = (column, k) => (page.events && column >= 0 ? page.events[column][k] : column);
+const answer = async (asked) => {
+  const content = { ...asked, cursor: at(asked.cursor, 0), launch: at(asked.launch, 1) };
+  const found = page.answers[keyOf(content, page.moments)], ok = found?.ok;
+  if (!found) return { error: page.missing[asked.ask] };
+  return { ok: ok.cursor === undefined ? ok : { ...ok, cursor: asked.cursor }, buffers: found.buffers.map(blob) };
 };
 const keyOf = (content, moments) => {
   const { ask, array, element, launch, thread } = content;
-  const moment = moments[array]?.find((m) => m >= content.cursor) ?? state.meta.count;
+  const moment = moments[array]?.find((m) => m >= content.cursor) ?? page.end;
   if (ask === "heat") return `heat ${array} ${moment}`;
   if (ask === "ledger") return `ledger ${array} ${element.join(" ")} ${moment}`;
   return ask === "microscope" ? `microscope ${launch} ${thread.join(" ")}` : ask;
@@ -83,16 +88,17 @@ MISSING = {
 
 def to_html(
     tape: Tape, path: str | Path, cells: Iterable[tuple[Any, Any]] | None = None,
-    threads: Iterable[tuple[Any, Any]] | None = None, wrong: Any = None,
+    threads: Iterable[tuple[Any, Any]] | None = None, wrong: Any = None, against: Any = None,
 ) -> Path:  # fmt: skip
     """Write the live view of a tape as one page that needs no kernel and no network. Returns the path.
 
     cells     (array, index) of the ledgers to store, as for `tape.ledger`; by default the first ones of each leaf.
     threads   (launch, thread) of the microscopes to store; by default the first thread of the first launches.
+    against   another pass over this one, as for `tape.show`.
     Raises GradientError or LaunchError for a cell or a thread that does not exist.
     """
     path = Path(path)
-    view = View(tape, wrong)
+    view = View(tape, wrong) if against is None else AgainstView(compare(tape, wrong, against))
     try:
         path.write_text(_Page(view, cells, threads).text(), "utf-8")
     finally:
@@ -176,7 +182,7 @@ class _Page:
     def keep(self, key: str, asked: dict[str, Any]) -> None:
         """Ask the view, and store what it says. What the user did not choose may be refused in silence."""
         try:
-            found, blobs = self.view.answer(asked)
+            found, blobs = View.answer(self.view, asked)  # by events, not by columns
         except Exception:
             if self.strict:
                 raise
@@ -283,15 +289,25 @@ class _Page:
     # ---- the page
 
     def text(self) -> str:
-        names = ("meta", "levels_meta", "cursor", "array", "element", "launch", "thread", "warning", "status", "walks")
+        names = (
+            "meta", "levels_meta", "other_meta", "cursor", "array", "element", "launch", "thread", "warning", "status",
+            "walks",
+        )  # fmt: skip
+        view, count = self.view, self.view.meta["count"]
         state: dict[str, Any] = {name: getattr(self.view, name) for name in names}
-        state |= {"kind": "view", "other_meta": {}, "ready": False, "chosen": self.chosen}
-        for name in ("columns", "levels"):
+        state |= {"kind": "view", "ready": False, "chosen": {view.column_of(n): at for n, at in self.chosen.items()}}
+        for row in self.answers.get("findings", {"ok": {"rows": []}})["ok"]["rows"]:
+            row["position"] = view.column_of(row["position"]) if row["position"] >= 0 else -1
+        blobs = ["columns", "levels", *(["other"] if self.view.other_meta else [])]
+        for name in blobs:
             state[name] = self.store(getattr(self.view, name))
         page = {
-            "state": state, "blobs": ["columns", "levels"], "answers": self.answers, "moments": self.moments,
-            "missing": MISSING,
+            "state": state, "blobs": blobs, "answers": self.answers, "moments": self.moments,
+            "missing": MISSING, "end": len(self.tape.events),
         }  # fmt: skip
+        if count != page["end"]:  # some columns are of another tape
+            events = [view.event_of(k) for k in range(count + 1)]
+            page["events"] = [[n, n if view.column_of(n) == k else -1] for k, n in enumerate(events)]
         said = json.dumps(page).encode("utf-8")
         packed = zlib.compress(len(said).to_bytes(4, "little") + said + b"".join(self.blobs), 6)
         title = quoted(self.view.meta["title"])

@@ -65,6 +65,7 @@ export function definitions(v, tall) {
   };
   pattern("shared", 7, [s("rect", { class: "sharedground", width: 7, height: 7 }), s("rect", { class: "sharedstripe", width: 2, height: 7 })], { patternTransform: "rotate(45)" });
   pattern("strided", 6, [s("rect", { class: "stridedground", width: 6, height: 6 }), s("path", { class: "stridedline", d: "M0 6L6 0" })]);
+  pattern("wrong", 6, [s("rect", { class: "wrongground", width: 6, height: 6 }), s("rect", { class: "wrongstripe", width: 4, height: 6 })], { patternTransform: "rotate(45)" });
   pattern("absent", 6, [s("path", { class: "absentline", d: "M0 6L6 0" })]);
   for (const [name, cls] of [["tip", "tip"], ["illtip", "illtip"]]) {
     const node = s("marker", { id: `${v.uid}-${name}`, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" });

@@ -16,13 +16,14 @@ export function tableOf(v) {
 
 /** @param {any} v */
 export function fillTable(v) {
-  const top = h("tr", {}, ...["event", "line", "reads", "writes", "kept", "adjoint", "flags"].map((t) => h("th", { scope: "col" }, t)));
+  const top = h("tr", {}, ...["event", "line", "reads", "writes", "kept", "adjoint", ...(v.meta.against ? ["adjoint, other", "difference"] : []), "flags"].map((t) => h("th", { scope: "col" }, t)));
   const rows = [], list = (/** @type {string[]} */ texts) => h("td", {}, ...texts.flatMap((t, k) => (k ? [h("br"), t] : [t])));
   for (const col of v.cols.slice(0, ROWS)) {
     const one = col.b - col.a === 1, name = one ? v.tape.heading(col.a) : nameOf(v, col);
     const [reads, writes, kept, adjoint] = one ? cellsOf(v, col.a) : cellsOfMany(v, col);
+    const second = v.meta.against ? [list(one ? rangesOf(v, v.other, col.a) : []), list((one && v.meta.against.differences[col.a]) || [])] : [];
     const flags = Object.entries(tally(v, col)).map(([f, k]) => (one ? f : `${f} ×${k}`));
-    rows.push(h("tr", {}, h("th", { scope: "row" }, name), list(one ? [v.tape.text(v.tape.events.where[col.a])] : []), list(reads), list(writes), list(kept), list(adjoint), list([...flags, ...findingsIn(v, col).map((f) => f.slug)])));
+    rows.push(h("tr", {}, h("th", { scope: "row" }, name), list(one ? [v.tape.text(v.tape.events.where[col.a])] : []), list(reads), list(writes), list(kept), list(adjoint), ...second, list([...flags, ...findingsIn(v, col).map((f) => f.slug)])));
   }
   const caption = v.cols.length ? `Events #${v.cols[0].a} to #${v.cols[Math.min(v.cols.length, ROWS) - 1].b - 1}, as drawn` : "No events";
   v.tableHere.replaceChildren(h("table", {}, h("caption", {}, caption), h("thead", {}, top), h("tbody", {}, ...rows)));
@@ -47,11 +48,16 @@ function cellsOf(v, e) {
   const [from, to] = v.tape.touchesOf(e), [k0, k1] = v.tape.keptOf(e);
   for (let t = from; t < to; t++) (v.tape.touches.how[t] ? writes : reads).push(touchText(v, t).replace(/^(read|write) /, ""));
   for (let k = k0; k < k1; k++) kept.push(v.tape.text(v.tape.kept.text[k]));
-  const seen = new Set();
-  for (let t = from; t < to && v.levels; t++) {
-    const range = v.tape.touches.range[t], [lane, lo, hi] = v.tape.ranges[range], key = `${lane}:${lo}:${hi}`;
-    if (!seen.has(key)) adjoint.push(`${v.tape.text(v.tape.touches.name[t])} ${levelText(v.levels, levelOfRange(v.tape, v.levels, range, e))}`);
-    seen.add(key);
-  }
+  adjoint.push(...rangesOf(v, v.levels, e));
   return [reads, writes, kept, adjoint];
+}
+
+/** The adjoint of all that an event touched, each range once. @param {any} v @param {any} side @param {number} e */
+function rangesOf(v, side, e) {
+  const [from, to] = v.tape.touchesOf(e), found = new Map();
+  for (let t = from; t < to && side; t++) {
+    const range = v.tape.touches.range[t], [lane, lo, hi] = v.tape.ranges[range], key = `${lane}:${lo}:${hi}`;
+    if (!found.has(key)) found.set(key, `${v.tape.text(v.tape.touches.name[t])} ${levelText(side, levelOfRange(v.tape, side, range, e))}`);
+  }
+  return [...found.values()];
 }

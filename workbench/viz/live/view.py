@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,9 @@ BUSY = "busy: recording"
 REMEMBERED = ("heat", "ledger", "microscope")  # answers that are given again
 SCRIPTS = (  # a file imports from those before it
     "elements.js", "heat.js", "lanes.js", "envelope.js", "strips.js", "ask.js", "state.js", "window.js",
-    "families.js", "words.js", "search.js", "help.js", "play.js", "page.js", "heads.js", "compose.js", "dock.js",
-    "paint.js", "overview.js", "table.js", "tips.js", "keys.js", "section.js", "heat_panel.js", "ledger_panel.js",
-    "turns.js", "scope_panel.js", "panels.js", "legend.js", "verdict.js", "printed.js", "view.js",
+    "families.js", "against.js", "words.js", "search.js", "help.js", "play.js", "page.js", "heads.js", "compose.js",
+    "dock.js", "paint.js", "overview.js", "table.js", "tips.js", "keys.js", "section.js", "heat_panel.js",
+    "ledger_panel.js", "turns.js", "scope_panel.js", "panels.js", "legend.js", "verdict.js", "printed.js", "view.js",
 )  # fmt: skip
 
 
@@ -181,8 +182,8 @@ class View(Saved, anywidget.AnyWidget):
         self._retrace: Callable[..., Any] | None = None if wrong is None else wrong.retrace
         self._seeds: Mapping[Allocation, Any] | None = None if wrong is None else wrong.seeds
         with memory.LOCK, memory.unrecorded(), _no_collector():
-            self._trace = structure(tape)
-            self._columns = Columns(self._trace, folds(tape), self._grid_numbers())
+            self._columns = self._columns_of()
+            self._trace = self._columns.trace
             given = self._level_traits() if len(tape.events) <= AT_ONCE else {}
             lists = self._lists()
             self.moments = self._moments()
@@ -196,6 +197,10 @@ class View(Saved, anywidget.AnyWidget):
         self.on_msg(self._heard)
 
     # ---- what the page is given
+
+    def _columns_of(self) -> Columns:
+        trace = replace(structure(self.tape), wrong=self.wrong is not None)
+        return Columns(trace, folds(self.tape), self._grid_numbers())
 
     def _lists(self) -> dict[str, Any]:
         """The arrays that can be looked at, and the grids of the launches."""
@@ -231,7 +236,15 @@ class View(Saved, anywidget.AnyWidget):
 
     def step(self, cursor: int) -> None:
         """Put the cursor before this event."""
-        self.cursor = min(max(int(cursor), 0), len(self.tape.events))
+        self.cursor = self.column_of(min(max(int(cursor), 0), len(self.tape.events)))
+
+    def column_of(self, event: int) -> int:
+        """The column of an event of the tape, by position: the same, but where columns of another tape come between."""
+        return event
+
+    def event_of(self, column: int) -> int:
+        """The event of the tape, by position, that a column stands for, or the next one."""
+        return column
 
     def select(self, a: Any, index: Any = None) -> None:
         """Look at an array (or its number), and at one element of it (with the component, if it has any)."""
@@ -254,7 +267,7 @@ class View(Saved, anywidget.AnyWidget):
         """Open the microscope: a launch (or its position) and a thread."""
         position = launch if isinstance(launch, int) else self.tape.events.index(launch)
         with self.hold_sync():
-            self.launch = position
+            self.launch = self.column_of(position)
             self.thread = [int(i) for i in (thread if isinstance(thread, tuple | list) else [thread])]
 
     def set_seeds(self, grads: Mapping[Any, Any] | None = None, minus: Mapping[Any, Any] | None = None,
@@ -424,7 +437,7 @@ class View(Saved, anywidget.AnyWidget):
         self._beside()
         if self.wrong is not None:
             return {**NOTHING.to_json(), "again": False}, []
-        self._said = found = verdict(self.tape, limit=None if asked.get("all") else PATIENT)
+        self._said = found = self._verdict(None if asked.get("all") else PATIENT)
         self.refresh_still()
         lanes = self._columns.lanes
         rows = [
@@ -432,6 +445,9 @@ class View(Saved, anywidget.AnyWidget):
         ]
         again = self._kept is None and any(not row.known for row in found.rows)
         return {**found.to_json(), "rows": rows, "again": again}, []
+
+    def _verdict(self, limit: int | None) -> Verdict:
+        return verdict(self.tape, limit=limit)
 
     def _again(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """The program once more, on copies, with everything kept: from now on every value at every moment is known."""

@@ -64,7 +64,7 @@ export function stretchText(v, side, lane, col) {
  * @param {any} v @param {any} col */
 export function nameOf(v, col) {
   if (col.name) return col.name;
-  if (col.b - col.a === 1) col.name = `${v.tape.text(v.tape.events.label[col.a])} #${col.a}`;
+  if (col.b - col.a === 1) col.name = `${v.tape.text(v.tape.events.label[col.a])} #${v.tape.number(col.a)}`;
   else if (col.fold >= 0) col.name = v.meta.folds[col.fold][0];
   else {
     const labels = new Set();

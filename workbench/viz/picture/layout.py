@@ -13,7 +13,7 @@ from typing import Any
 from ..data.against import Comparison
 from ..data.envelope import ALL, Bars, Scale, ill_blocks, scale_of, sizes_of, version_bars
 from ..data.families import families
-from ..data.lanes import Adjoints, Bar, Block, FamilyLane, Flow, Lane, cut_memory, rows_of, versions_of
+from ..data.lanes import Adjoints, Bar, Block, FamilyLane, Flow, Lane, by_lane, cut_memory, rows_of, versions_of
 from ..data.marks import MOMENT
 from ..data.text import clean
 from ..data.trace import AllocationTrack, EventColumn, Fold, Trace
@@ -109,7 +109,7 @@ class Layout:
     flows: dict[tuple[int, int], Flow] = field(default_factory=dict)
     scale: Scale = ALL
     against: Comparison | None = None  # the other pass, with its bars and flows
-    others: list[PlacedBar] = field(default_factory=list)
+    others: dict[str, list[PlacedBar]] = field(default_factory=dict)
     other_flows: dict[tuple[int, int], Flow] = field(default_factory=dict)
     group_bars: dict[str, Bars] = field(
         default_factory=dict
@@ -234,7 +234,7 @@ def arrange(
         _group_bars(layout, blocks, found, cuts)
     if against is not None:
         other = Adjoints(trace, cuts, against.other.events, against.other.seeds, {position for position, _ in shown})
-        layout.others.extend(_place(layout, PlacedBar, other.bars))
+        layout.others.update(by_lane(_place(layout, PlacedBar, other.bars)))
         layout.other_flows.update(other.flows)
     return layout
 

@@ -44,7 +44,7 @@ def said_height(lines: Sequence[str]) -> float:
 
 def outlines(scene: Scene, layout: Layout) -> None:
     """The adjoints of the other pass, around those of this one."""
-    for n, bar in enumerate(layout.others):
+    for n, bar in enumerate(bar for bars in layout.others.values() for bar in bars):
         if bar.level is None:
             continue
         lane = layout.lanes[bar.allocation]
@@ -53,6 +53,25 @@ def outlines(scene: Scene, layout: Layout) -> None:
         place = bar.x0, mark.y - mark.thick / 2, bar.x1 - bar.x0, mark.thick
         look = f"outline {mark.state}"
         scene.add("rect", f"outline-{bar.allocation}-{n}", look, *place, radius=mark.thick / 2, title=title)
+    _folded(scene, layout)
+
+
+def _folded(scene: Scene, layout: Layout) -> None:
+    """A line below what differs of a lane inside a group of many events."""
+    made = layout.against
+    for n, group in enumerate(layout.groups if made is not None else ()):
+        ends: dict[tuple[str, str], list[int]] = {}
+        for p in made.partings:  # type: ignore[union-attr]
+            if group.first <= p.position < group.last and p.allocation in layout.lanes:
+                ends.setdefault((p.allocation, p.kind), []).append(p.position)
+        for (key, kind), found in ends.items():
+            lane, x = layout.lanes[key], group.x(min(found))
+            top = lane.value_top if kind == "value" else lane.adjoint_top
+            wide = max(group.x(max(found)) - x, 2.0)
+            title = f"{kind}s differ in {len(found)} of the events from #{min(found)} to #{max(found)}"
+            scene.add(
+                "rect", f"parted-{n}-{key}-{kind}", "partedline", x, top + lane.track_height - 1, wide, 3.0, title=title
+            )
 
 
 def tag(scene: Scene, layout: Layout) -> None:

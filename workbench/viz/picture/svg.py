@@ -41,7 +41,7 @@ RULES = """
 .badge{{fill:{ill};stroke:{sign}}} .badgetext{{fill:#ffffff;font-weight:600}}
 .event.current{{stroke:{cursor};stroke-width:1.6}} .cursor{{fill:none;stroke:{cursor};stroke-width:1.6}}
 .cursorbox{{fill:{cursor}}} .cursortext{{fill:{ground};font-weight:600}}
-.bar.parted{{fill:{odd}}} .bar.parted.wrong{{fill:url(#wb-wrong);stroke:{odd};stroke-width:.8}}
+.bar.parted,.partedline{{fill:{odd}}} .bar.parted.wrong{{fill:url(#wb-wrong);stroke:{odd};stroke-width:.8}}
 .bar.zero.parted{{fill:none;stroke:{odd}}} .bar.nan.parted,.bar.inf.parted{{fill:{ill};stroke:{odd}}}
 .block.parted{{stroke:{odd};stroke-width:1.6}} .title.wrong,.said{{fill:{oddtext};font-weight:600}}
 .outline{{fill:none;stroke:{twin};stroke-width:1.4}} .outline.zero{{stroke-dasharray:1.5 2.5}}

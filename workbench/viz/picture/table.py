@@ -92,7 +92,8 @@ def _event_row(layout: Layout, column: Column) -> Row:
     kept = tuple(f"{tables.bytes_text(kept.nbytes, 1000)}: {clean(kept.reason)}".rstrip(": ") for kept in event.kept)
     flags = tuple(sorted(event_flags(event) - {"kept"}))
     after, before = _adjoints(layout, column, layout.flows, True), _adjoints(layout, column, layout.flows)
-    second = () if layout.against is None else (_other(layout, column), _differences(layout.against, column.position))
+    made = layout.against
+    second = () if made is None else (_other(layout, column), tuple(made.differences(column.position)))
     return ((heading,), (clean(event.where),), reads, writes, kept, after, before, *second, flags)
 
 
@@ -103,14 +104,6 @@ def _other(layout: Layout, column: Column) -> tuple[str, ...]:
         return _adjoints(layout, column, layout.other_flows)
     levels = layout.against.other.events[column.position]
     return tuple(f"{clean(layout.lanes[x.allocation].track.names[0].name)} {level_text(x)}" for x in levels)
-
-
-def _differences(against: Comparison, position: int) -> tuple[str, ...]:
-    """The first numbers of each memory that differ at a column, and by how much the most different ones do."""
-    found = [p for p in against.partings if p.position == position]
-    return tuple(
-        f"{clean(p.text)}{f', {p.count} differ, by {p.most:.3g} at most' if p.count > 1 else ''}" for p in found
-    )
 
 
 def _touch(track: AllocationTrack, touch: TouchMark) -> str:

@@ -1,0 +1,117 @@
+"""The live view of two passes: `tape.explore(against=...)`. The other one is outline; panels are about this one.
+
+Columns that only the other tape has stand between those of this one, so a column is not always the event of its number:
+`column_of` and `event_of` go from one to the other, and only what crosses to the page does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..data.against import Comparison, Parting
+from ..data.columns import Columns, levels_of, scale_of_levels
+from ..data.fold import folds
+from ..data.text import clean
+from ..data.verdict import Verdict, verdict
+from ..picture.figure import TapeFigure
+from .saved import SIZE
+from .view import View
+
+TOLD = 2000  # columns whose differences the table has
+
+
+class AgainstView(View):
+    """The live view of a comparison. What is asked of launches that only the other has is refused in the view."""
+
+    def __init__(self, made: Comparison):
+        self.made = made
+        self._here = [k for k, (n, _) in enumerate(made.places) if n is not None]
+        super().__init__(made.here.tape, made.here.wrong)
+        first = made.first
+        numbers = [e.index for e in made.trace.events]
+        lanes = self._columns.lanes
+        meta: dict[str, Any] = self.meta
+        self.meta = {
+            **meta,
+            "against": {
+                "here": clean(made.here.title), "there": clean(made.there.title), "said": [clean(s) for s in made.said],
+                "first": None if first is None else self._first(first, lanes[first.allocation]),
+                "differences": {k: made.differences(k) for k in range(min(len(made.places), TOLD))},
+                "numbers": None if numbers == list(range(len(numbers))) else numbers,
+            },
+        }  # fmt: skip
+
+    def _first(self, first: Parting, lane: int) -> dict[str, Any]:
+        """The flag: its column and lane, what it says, and what to look at there."""
+        place = first.allocation, (first.lo, first.hi)
+        k = next((k for k, a in enumerate(self.arrays) if (str(a.allocation), a.span.hull()) == place), -1)
+        element: list[int] = []
+        if k >= 0 and first.index and first.kind == "adjoint" and self.wrong is None:  # whose ledger there is
+            *cell, component = first.index
+            shape = getattr(self.arrays[k].dtype, "shape", ())
+            element = [*cell, *(int(i) for i in np.unravel_index(component, shape))] if shape else cell
+        late = first.kind == "value" and not first.found
+        return {
+            "e": first.position, "lane": lane, "kind": first.kind, "text": clean(f"{first.cell}: {first.numbers}"),
+            "title": clean(first.text), "array": k, "element": element,
+            "cursor": min(first.position + late, len(self.made.places)),
+        }  # fmt: skip
+
+    # ---- columns and events
+
+    def column_of(self, event: int) -> int:
+        """The column of an event of this tape; behind the last one for their count."""
+        return self._here[event] if event < len(self._here) else len(self.made.places)
+
+    def event_of(self, column: int) -> int:
+        """The first event of this tape that is not before a column."""
+        return bisect_left(self._here, column)
+
+    def _columns_of(self) -> Columns:
+        found = [
+            replace(f, first=self.column_of(f.first), last=self.column_of(f.last - 1) + 1)
+            for f in folds(self.tape)
+        ]  # fmt: skip
+        numbers = self._grid_numbers()
+        grids = [-1 if n is None else numbers[n] for n, _ in self.made.places]
+        return Columns(self.made.trace, found, grids, self.made)
+
+    def _level_traits(self) -> dict[str, Any]:
+        ours, theirs = levels_of(self.made.trace), self.made.other
+        scale = scale_of_levels(ours, theirs)
+        meta, data = self._columns.levels(ours, scale)
+        other_meta, other = self._columns.levels(theirs, scale, second=True)
+        return {"levels_meta": meta, "levels": data, "other_meta": other_meta, "other": other}
+
+    # ---- questions
+
+    def answer(self, content: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
+        """As that of `View`, in columns."""
+        asked = dict(content)
+        if "launch" in asked and self.made.places[int(asked["launch"])][0] is None:
+            raise ValueError("only the other pass has this launch: its own view shows it")
+        asked |= {k: self.event_of(int(asked[k])) for k in ("cursor", "launch") if k in asked}
+        found, blobs = super().answer(asked)
+        if isinstance(found, dict):
+            found = {**found, **({"cursor": content["cursor"]} if "cursor" in found else {})}
+            if "rows" in found:
+                found["rows"] = [self._in_columns(row) for row in found["rows"]]
+        return found, blobs
+
+    def _in_columns(self, row: dict[str, Any]) -> dict[str, Any]:
+        position = row.get("position", -1)
+        return {**row, "position": self.column_of(position)} if position >= 0 else row
+
+    def still(self) -> tuple[str, str]:
+        """The picture of both passes, for readers without a kernel."""
+        return TapeFigure(self.made.trace, against=self.made, verdict=self._said).within(SIZE)
+
+    def _verdict(self, limit: int | None) -> Verdict:
+        """Of two tapes the first launch at which they part, with what is different about it."""
+        other = self.made.there.tape
+        return super()._verdict(limit) if other is self.tape else verdict(self.tape, other)
