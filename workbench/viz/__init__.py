@@ -60,9 +60,9 @@ def to_html(tape: Tape, path: Any, **choices: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """`predict`, the question of a lesson, needs ipywidgets: imported when first asked for."""
-    if name != "predict":
+    """`predict`, the question of a lesson, and `seal`, its answer, need widgets: imported when first asked for."""
+    if name not in ("predict", "seal"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .live.quiz import predict
+    from .live import quiz
 
-    return predict
+    return getattr(quiz, name)

@@ -1,49 +1,116 @@
-"""`predict`: a question with a few answers, to be clicked before the cell below is run.
+"""`predict`: a question with a few answers, to be clicked before the cells below are read.
 
-Where no widget can live (GitHub, a saved notebook, an untrusted one) the question stands there as text.
+The answer is told by the kernel when it is asked for, and by nobody before: a lesson gives it sealed, the page is not
+sent it, and what a notebook stores of it is a picture that lies folded. In JupyterLab and Notebook the cells below are
+veiled until there is an answer, or the question is skipped; elsewhere nothing is veiled.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
+import zlib
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from textwrap import wrap
 
-import ipywidgets
+import anywidget
+import traitlets
+
+from ..data.marks import DARK, LIGHT
+from .saved import Saved
+from .view import module, style
+
+LINE, SIZE = 96, 13.0  # characters of a line of the folded answer; of its text
 
 
-class Prediction(ipywidgets.VBox):
-    """The question as buttons; `chosen` is the answer given, None until then."""
+def seal(right: str, because: str = "") -> str:
+    """The answer and its reason as one text that nobody reads by accident: the third argument of `predict`.
+
+    >>> wb.viz.predict("1 + 1?", ["1", "2"], wb.viz.seal("2")).chosen is None
+    True
+    """
+    return base64.urlsafe_b64encode(zlib.compress(json.dumps([right, because]).encode("utf-8"), 9)).decode("ascii")
+
+
+def _opened(sealed: str) -> tuple[str, str]:
+    try:
+        right, because = json.loads(zlib.decompress(base64.urlsafe_b64decode(sealed)))
+    except (ValueError, TypeError, zlib.error, binascii.Error):
+        raise ValueError(
+            f"the right answer is one of the answers, or sealed by wb.viz.seal(right, because); not {sealed!r}"
+        ) from None
+    return right, because
+
+
+class Prediction(Saved, anywidget.AnyWidget):
+    """The question as buttons; `chosen` is the answer given, None until then; `skipped`: there will be none.
+
+    told   what the page is told once there is an answer, or the question is skipped: `right`, `because`.
+    """
+
+    _esm = module("elements.js", "quiz.js")
+    _css = style("quiz.css")
+    question = traitlets.Unicode().tag(sync=True)
+    answers = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    chosen = traitlets.Unicode(None, allow_none=True).tag(sync=True)
+    skipped = traitlets.Bool(False).tag(sync=True)
+    told = traitlets.Dict().tag(sync=True)
 
     def __init__(self, question: str, answers: Sequence[str], right: str, because: str = ""):
         if right not in answers:
-            raise ValueError(f"the right answer {right!r} is not among {list(answers)}")
-        self.question, self.answers, self.right, self.because = question, tuple(answers), right, because
-        self.chosen: str | None = None
-        self._said = ipywidgets.HTML()
-        self._buttons = [ipywidgets.Button(description=a, layout={"width": "auto"}) for a in answers]
-        for button in self._buttons:
-            button.on_click(lambda clicked: self.choose(clicked.description))
-        super().__init__([ipywidgets.HTML(f"<b>{escape(question)}</b>"), ipywidgets.HBox(self._buttons), self._said])
+            right, because = _opened(right)
+        if right not in answers:
+            raise ValueError(f"the right answer is not among {list(answers)}")
+        self._answer = {"right": right, "because": because}
+        super().__init__(question=question, answers=list(answers))  # type: ignore[call-arg]
+        self.observe(self._tell, ["chosen", "skipped"])
 
     def choose(self, answer: str) -> None:
-        """Answer. The buttons show which one it was, and what is right."""
+        """Answer. Raises ValueError for what is no answer of this question."""
+        if answer not in self.answers:
+            raise ValueError(f"{answer!r} is none of {list(self.answers)}")
         self.chosen = answer
-        for button in self._buttons:
-            button.button_style = (
-                "success" if button.description == self.right else "danger" if button.description == answer else ""
-            )
-        word = "Right." if answer == self.right else f"No: {self.right}."
-        self._said.value = f'<span role="status">{escape(f"{word} {self.because}".strip())}</span>'
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        bundle: Any = super()._repr_mimebundle_(**options)
+    def skip(self) -> None:
+        """Go on without an answer: the right one is told."""
+        self.skipped = True
+
+    def _tell(self, _: object) -> None:
+        self.told = self._answer
+
+    def __repr__(self) -> str:
+        return f"{self.question} ({' / '.join(self.answers)})"
+
+    def still(self) -> tuple[str, str]:
+        """The question alone, its answer folded: as a picture, so that nobody reads it in the text of a notebook."""
         items = "".join(f"<li>{escape(a)}</li>" for a in self.answers)
-        page = f"<p><b>{escape(self.question)}</b></p><ul>{items}</ul><p>The cells below tell.</p>"
-        (bundle[0] if isinstance(bundle, tuple) else bundle)["text/html"] = page
-        return bundle
+        picture = base64.b64encode(_picture(**self._answer).encode("utf-8")).decode("ascii")
+        folded = (
+            '<details><summary>The answer</summary><img alt="the answer, as a picture" '
+            f'src="data:image/svg+xml;base64,{picture}"></details>'
+        )
+        return repr(self), f"<p><b>{escape(self.question)}</b></p><ul>{items}</ul>{folded}"
+
+
+def _picture(right: str, because: str) -> str:
+    """The answer as SVG text."""
+    lines = [f"{right}.", *wrap(because, LINE)]
+    texts = "".join(f'<text x="8" y="{20 + 20 * n}">{escape(line)}</text>' for n, line in enumerate(lines))
+    look = f"text{{font:{SIZE}px system-ui,sans-serif;fill:{LIGHT['ink']}}}"
+    dark = f"@media (prefers-color-scheme:dark){{text{{fill:{DARK['ink']}}}}}"
+    wide, tall = 8 + 7.4 * max(map(len, lines)), 10 + 20 * len(lines)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{tall}">'
+        f"<style>{look}{dark}</style>{texts}</svg>"
+    )
 
 
 def predict(question: str, answers: Sequence[str], right: str, because: str = "") -> Prediction:
-    """Ask a question. `right` is one of `answers`; `because` is said once there is an answer. Raises ValueError."""
+    """Ask a question. The cells below it are veiled until there is an answer, where the page has cells.
+
+    right   one of `answers`, or `seal(right, because)`, which does not give it away in the cell that asks.
+    because is said once there is an answer. Raises ValueError if the right answer is not among the answers.
+    """
     return Prediction(question, answers, right, because)

@@ -45,9 +45,9 @@ def said_height(lines: Sequence[str]) -> float:
 def outlines(scene: Scene, layout: Layout) -> None:
     """The adjoints of the other pass, around those of this one."""
     for n, bar in enumerate(bar for bars in layout.others.values() for bar in bars):
-        if bar.level is None:
+        lane = layout.lanes.get(bar.allocation)
+        if bar.level is None or lane is None:
             continue
-        lane = layout.lanes[bar.allocation]
         mark = outline_mark(lane, bar, bar.level, layout.scale)
         title = f"the other: adjoint of {lane.track.range_text(bar.lo, bar.hi)}: {level_text(bar.level)}"
         place = bar.x0, mark.y - mark.thick / 2, bar.x1 - bar.x0, mark.thick

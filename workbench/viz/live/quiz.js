@@ -1,0 +1,53 @@
+// @ts-check
+// A question with its answers. Until one is chosen, or the question is skipped, the cells below it are veiled: a class on
+// its own cell says so, and the style sheet does the rest, for cells that come into the page later too.
+import { button, h } from "./elements.js";
+
+const VEILED = "wb-asks";
+
+/** @param {any} model @param {HTMLElement} el @param {AbortSignal} signal */
+function quiz(model, el, signal) {
+  const said = h("p", { class: "wb-said", role: "status" }), note = h("p", { class: "wb-faint" });
+  const answers = model.get("answers").map((/** @type {string} */ text) => button(text, text, () => send({ chosen: text })));
+  const skip = button("skip", "skip the question: tell the answer", () => send({ skipped: true }));
+  const done = () => model.get("chosen") !== null || model.get("skipped");
+  /** @type {Element | null} */ let cell = null;
+  const veil = () => {
+    cell = el.closest(".jp-Cell") ?? cell;
+    cell?.classList.toggle(VEILED, !done());
+    note.textContent = cell && !done() ? "The cells below are veiled until you answer or skip." : "";
+  };
+  const send = (/** @type {Record<string, any>} */ values) => {
+    for (const [name, value] of Object.entries(values)) model.set(name, value);
+    model.save_changes();
+    tell();
+  };
+  const tell = () => {
+    const { right, because } = model.get("told"), chosen = model.get("chosen");
+    veil();
+    skip.hidden = done();
+    if (right === undefined) return;
+    for (const one of answers) {
+      const text = one.textContent;
+      one.className = text === right ? "right" : text === chosen ? "wrong" : "";
+    }
+    said.textContent = `${chosen === right ? "Right." : chosen === null ? `${right}.` : `No: ${right}.`} ${because}`.trim();
+  };
+  el.append(h("div", { class: "wb-quiz" }, h("p", {}, h("b", {}, model.get("question"))),
+    h("div", { class: "wb-answers", role: "group", "aria-label": "answers" }, ...answers, skip), note, said));
+  const changes = ["change:told", "change:chosen", "change:skipped"];
+  for (const name of changes) model.on(name, tell);
+  const placed = new ResizeObserver(veil); // the element comes into its cell after it is made
+  placed.observe(el);
+  tell();
+  signal?.addEventListener("abort", () => {
+    placed.disconnect();
+    cell?.classList.remove(VEILED);
+    for (const name of changes) model.off(name, tell);
+  });
+}
+
+export default {
+  /** @param {{model: any, el: HTMLElement, signal: AbortSignal}} given */
+  render({ model, el, signal }) { quiz(model, el, signal); },
+};
