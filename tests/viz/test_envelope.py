@@ -336,7 +336,7 @@ def looks_at(marks: list[list[str]], strip: dict[str, Any], top: float, tall: fl
     """The looks of what is drawn on a track within a strip."""
     found = set()
     for look, path in marks:
-        for x, y in re.findall(r"M([\d.]+) ([\d.]+)h", path):
+        for x, y in re.findall(r"M(-?[\d.]+) (-?[\d.]+)h", path):
             if strip["from"] - 0.1 <= float(x) <= strip["to"] + 0.1 and top - 0.1 <= float(y) <= top + tall:
                 found.add(look)
     return found
