@@ -51,7 +51,7 @@ class Explored:
     def reset(self) -> None:
         self.do("view.launch = -1; view.thread = []; view.array = -1; view.element = []; view.cursor = 0")
         # all of it must have reached the page: what a test chooses before that would be taken back
-        shown = "[document.querySelector('.cursortext').textContent, document.querySelector('.wb-heats select').value]"
+        shown = "[document.querySelector('.cursortext').textContent, document.querySelector('.wb-dock select').value]"
         eventually(lambda: self.page.evaluate(shown), lambda found: found == ["reverse 5/5", "-1"], 20)
 
     def tab(self, name: str) -> None:
