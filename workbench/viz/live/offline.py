@@ -32,11 +32,11 @@ from .against import AgainstView
 from .view import SCRIPTS, View, module, style
 
 CELLS = 48  # ledgers that are stored where nobody chooses
-RUNS = 1200  # adjoints that are run again for them
-THREADS = 24  # microscopes
+RUNS = 800  # adjoints that are run again for them
+THREADS = 16  # microscopes
 STOPS = 12  # moments of a ledger where nobody chooses
 HEATS = 1 << 24  # bytes of heat-maps
-MAPS = 800  # heat-maps
+MAPS = 500  # heat-maps
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta http-equiv="Content-Security-Policy"
