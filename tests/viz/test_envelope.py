@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workbench.viz.data.columns import Columns, levels_of, scale_of_levels
@@ -225,7 +225,7 @@ def test_the_page_and_python_have_the_same_envelopes_marks_and_words(tmp_path: P
     made: list[tuple[Trace, list[tuple[int, list[int]]]]] = []
 
     @given(traces(), st.data())
-    @settings(max_examples=60, deadline=None, database=None)
+    @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     def collect(trace: Trace, data: Any) -> None:
         a = data.draw(st.integers(0, len(trace.events) - 1))
         b, most = data.draw(st.integers(a + 1, len(trace.events))), data.draw(st.integers(1, 50))
@@ -286,7 +286,7 @@ def test_at_every_zoom_and_fold_the_page_shows_and_says_what_every_launch_inside
     made: list[tuple[Trace, list[dict[str, Any]]]] = []
 
     @given(traces(1, 75), st.data())
-    @settings(max_examples=40, deadline=None, database=None)
+    @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     def collect(trace: Trace, data: Any) -> None:
         count = len(trace.events)
         first, last = sorted(data.draw(st.lists(st.integers(0, count), min_size=2, max_size=2, unique=True)))
