@@ -61,7 +61,8 @@ def in_notebook(browser: Browser, server: JupyterLab, size: tuple[int, int], zoo
         notebook.page.evaluate(axe_script())
         found = notebook.page.evaluate("axe.run(document.querySelector('.wb-view'))")
         assert [(v["id"], [n["html"] for n in v["nodes"]]) for v in found["violations"]] == []
-        assert notebook.complaints == []
+        # Notebook 7 itself says this of one of its settings now and then
+        assert [text for text in notebook.complaints if "reading 'schema'" not in text] == []
 
 
 @pytest.mark.parametrize("size, zoom", SIZES, ids=["1440", "1024", "1440 at 150 %"])

@@ -112,6 +112,7 @@ function cursorMoved(v) {
 /** The size of the page and its theme. @param {any} v */
 function watch(v) {
   const measure = () => {
+    holdInSight(v);
     if (!measured(v)) return;
     v.u1 = Math.max(v.u1, v.u0 + 1);
     arrange(v);
