@@ -162,7 +162,7 @@ def test_a_wrong_func_grad_is_found_and_its_element_named():
     report = wb.gradcheck(wrong_at_four, 6, [f32(X)], [wb.zeros(6)], raise_exception=False)
     (row,) = report.wrong
     assert not report and "WRONG" in str(report) and "#C0189B" in report._repr_html_()
-    assert row.worst == (4,) and row.adjoint / row.measured == pytest.approx(2 / 3)
+    assert row.worst == (4,) and row.adjoint / row.measured == pytest.approx(2 / 3, rel=1e-4)
 
 
 def test_an_element_is_found_among_many():

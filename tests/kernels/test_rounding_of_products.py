@@ -240,6 +240,26 @@ def test_an_inverse_far_from_one_is_that_near_one_scaled(backend, scale):
     np.testing.assert_allclose(y.numpy()[0] * scale, np.linalg.inv(made), rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("sizes", [(1e30, 1e-30, 1.0), (1e20, 1e-20, 1.0, 1e10), (1e30, 1e-30, 1e30, 1e-30)])
+def test_rows_of_different_sizes_do_not_drown_one_another(backend, sizes):
+    n, d = len(sizes), np.array(sizes)
+    made = wb.types.matrix((n, n), wb.float32)
+    m, y = wb.array(np.diag(d).astype(np.float32)[None], dtype=made, requires_grad=True), wb.zeros(1, dtype=made)
+    det = wb.zeros(1)
+
+    @wb.kernel
+    def both(m: wb.array(dtype=made), y: wb.array(dtype=made), det: wb.array(dtype=wb.float32)):
+        y[0] = wb.inverse(m[0])
+        det[0] = wb.determinant(m[0])
+
+    with wb.Tape() as tape:
+        wb.launch(both, dim=1, inputs=[m], outputs=[y, det])
+    tape.backward(det)
+    np.testing.assert_allclose(np.diag(y.numpy()[0]) * d, 1, rtol=1e-6)
+    np.testing.assert_allclose(det.numpy()[0], np.prod(d), rtol=1e-6)
+    np.testing.assert_allclose(np.diag(m.grad.numpy()[0]), np.prod(d) / d, rtol=1e-6)
+
+
 if __name__ == "__main__":
     for backend in sys.argv[2:] or ["c"]:
         wb.config.backend = backend

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from .row import ROWS, kind, refuse, row
 from .scalar import (
     ABS,
     EVEN,
+    MAX,
+    MIN,
     NEG,
     TIMES,
     same_type,
@@ -164,16 +167,18 @@ def _det(rows: list[list]) -> Any:
     return out
 
 
-def _even(m: list, n: int, t: Scalar) -> tuple[list[list], Any]:
-    """The rows, times a power of two such that products of n components neither overflow nor vanish; that power.
+def _even(m: list, n: int, t: Scalar) -> tuple[list[list], list]:
+    """The rows, each times a power of two such that products of n components neither overflow nor vanish; those powers.
 
-    Components of float16 go to float32 instead: then there is none.
+    Components of float16 go to float32 instead: then there are none.
     """
     if t is float16:
-        return _grid(widened(m, t), n), None
-    size = total(ABS(plain(x)) for x in m)  # to choose the largest costs more than all the rest
-    by = EVEN(size, attr=(int(np.finfo(t.numpy).maxexp) - 6) // n - 1)
-    return _grid([x * by for x in m], n), by
+        return _grid(widened(m, t), n), []
+    powers, rows, near = [], _grid(m, n), (int(np.finfo(t.numpy).maxexp) - 6) // n - 1
+    for r in rows:
+        size = total(ABS(plain(x)) for x in r)  # to choose the largest costs more than all the rest
+        powers.append(EVEN(size, attr=near))
+    return [[x * by for x in r] for r, by in zip(rows, powers, strict=True)], powers
 
 
 def _adjugate(rows: list[list]) -> list[list]:
@@ -183,33 +188,56 @@ def _adjugate(rows: list[list]) -> list[list]:
     return [[d if (i + j) % 2 == 0 else -d for j, d in enumerate(row)] for i, row in enumerate(dets)]
 
 
-def _unscaled(made: list, by: Any, times: int, t: Scalar) -> list:
-    """What was made of products of scaled components, in the scale of these."""
-    if by is None:
-        return narrowed(made, t)
-    back = t.numpy.type(1) / by
-    for _ in range(times):  # one by one, as the power of all may not be a number of the type
-        made = [x * back for x in made]
-    return made
+def _unscaled(x: Any, powers: list, t: Scalar) -> Any:
+    """What was made of products of one component of each of these rows, in the scale of the components.
+
+    Divided by the largest power first, then by the smallest, and so on inwards: so that nothing on the way overflows
+    or vanishes where the result does not.
+    """
+    left = list(powers)
+    while left:
+        largest = reduce(MAX, left)
+        x = x * (t.numpy.type(1) / largest)
+        if len(left) > 1:
+            smallest = reduce(MIN, left)
+            x = x * (t.numpy.type(1) / smallest)
+        left = _without_ends(left)
+    return x
+
+
+def _without_ends(powers: list) -> list:
+    """At most two numbers between the largest and the smallest of at most four."""
+    if len(powers) < 3:
+        return []
+    a, b, *rest = powers
+    low, high = MIN(a, b), MAX(a, b)
+    if len(rest) == 1:
+        return [MAX(low, MIN(high, rest[0]))]
+    other_low, other_high = MIN(*rest), MAX(*rest)
+    return [MAX(low, other_low), MIN(high, other_high)]
 
 
 def _cofactors(m, types, out):
-    rows, by = _even(m, out.rows, out.scalar)
-    return _unscaled([x for row in _adjugate(rows) for x in row], by, out.rows - 1, out.scalar)
+    rows, powers = _even(m, out.rows, out.scalar)
+    found = _adjugate(rows)
+    if not powers:
+        return narrowed([x for r in found for x in r], out.scalar)
+    others = [powers[:i] + powers[i + 1 :] for i in range(out.rows)]
+    return [_unscaled(x, by, out.scalar) for r, by in zip(found, others, strict=True) for x in r]
 
 
 def _determinant(m, types, out):
-    rows, by = _even(m, types[0].rows, out)
-    return _unscaled([_det(rows)], by, len(rows), out)[0]
+    rows, powers = _even(m, types[0].rows, out)
+    return _unscaled(_det(rows), powers, out) if powers else narrowed([_det(rows)], out)[0]
 
 
 def _inverse(m, types, out):
     n = out.rows
-    rows, by = _even(m, n, out.scalar)
+    rows, powers = _even(m, n, out.scalar)
     cof = _adjugate(rows)
     det = total(x * c for x, c in zip(rows[0], cof[0], strict=True))
     made = [cof[j][i] / det for i in range(n) for j in range(n)]
-    return narrowed(made, out.scalar) if by is None else [x * by for x in made]
+    return [x * powers[k % n] for k, x in enumerate(made)] if powers else narrowed(made, out.scalar)
 
 
 def _flat_inverse(t, y):
