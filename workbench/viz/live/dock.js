@@ -77,7 +77,7 @@ const scrolledIn = (v) => v.stage.scrollIntoView({ block: "nearest", inline: "ne
 
 /** What comes late must not push out of sight what the reader has clicked just now. @param {any} v */
 export function holdInSight(v) {
-  if (performance.now() - v.acted < 3000) scrolledIn(v);
+  if (performance.now() - v.acted < 10000) scrolledIn(v);
 }
 
 /** Sizes of picture and inspector so that both are in sight together. True if they changed. @param {any} v */
@@ -91,9 +91,9 @@ export function measured(v) {
   v.rootEl.classList.toggle("wb-narrow", whole < 760);
   const room = Math.max(most - v.stage.offsetTop - GAP, Math.min(most - GAP, beside ? 400 : 440)), more = v.main.offsetHeight - v.plot.offsetHeight;
   const least = beside ? 0 : Math.max(Math.round(room * SHARE), LEAST), tallest = Math.max(room - more - (beside ? 0 : least + GAP), 110);
-  const now = [beside, whole, room, more].join();
+  const now = [beside, whole, most, room, more].join();
   if (now === v.measures) return false;
-  Object.assign(v, { measures: now, tallest, room, more, beside, least });
+  Object.assign(v, { measures: now, tallest, room, more, beside, least, most });
   v.wide = v.main.clientWidth || 900;
   v.left = Math.round(Math.min(Math.max(v.wide * 0.32, 150), 264));
   return true;
@@ -105,6 +105,7 @@ export function keepInSight(v) {
     v.acted = performance.now();
     requestAnimationFrame(() => scrolledIn(v));
   };
+  v.rootEl.addEventListener("wheel", () => { v.acted = -Infinity; }, { passive: true });
   v.rootEl.addEventListener("click", (/** @type {any} */ event) => { if (!event.target.closest("summary, .wb-table, .wb-legend")) v.inSight(); });
 }
 
@@ -113,5 +114,5 @@ export function stretchDock(v, tall) {
   if (!v.room) return;
   if (v.printing) { v.dock.style.height = ""; return; }
   const picture = tall + v.more;
-  v.dock.style.height = `${v.beside ? Math.max(picture, Math.min(v.room, TALL)) : Math.min(Math.max(v.room - picture - GAP, v.least), TALL)}px`;
+  v.dock.style.height = `${v.beside ? Math.max(picture, Math.min(v.room, TALL)) : Math.min(Math.max(v.room - picture - GAP, v.least), Math.max(v.most - picture - GAP, LEAST), TALL)}px`;
 }
