@@ -27,6 +27,17 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterLab]:
 
 
 @pytest.fixture(scope="session")
+def notebook7(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterLab]:
+    """A running Notebook 7, used like `lab`."""
+    from lab import JupyterLab
+
+    server = JupyterLab(tmp_path_factory.mktemp("notebook7"), "notebook")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
 def browser(chromium: str) -> Iterator[Browser]:
     from lab import CHROMIUM_FLAGS
     from playwright.sync_api import sync_playwright

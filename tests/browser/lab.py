@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import nbformat
 from jupyter_client.blocking.client import BlockingKernelClient
-from playwright.sync_api import Browser, ConsoleMessage, Page, Route
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Route
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM_FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
@@ -293,3 +293,30 @@ def opened(
         yield notebook
     finally:
         context.close()
+
+
+@contextmanager
+def marimo(folder: Path, text: str, mode: str = "run") -> Iterator[str]:
+    """The address of a marimo notebook that runs in `folder`, as an app or (`edit`) with its cells."""
+    (folder / "cells.py").write_text(text, "utf-8")
+    (folder / "pyproject.toml").write_text("[tool.marimo.runtime]\nauto_instantiate = true\n", "utf-8")  # cells run
+    port = free_port()
+    command = [sys.executable, "-m", "marimo", mode, "cells.py", "--headless", "--no-token", f"--port={port}"]
+    paths = os.pathsep.join([str(ROOT), str(folder)])
+    environment = {**os.environ, "PYTHONPATH": paths, "HOME": str(folder), "MARIMO_SKIP_UPDATE_CHECK": "1"}
+    with (folder / "log").open("wb") as log:
+        running = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        running.terminate()
+        running.wait(60)
+
+
+def reached(page: Page, address: str) -> bool:
+    """Does something answer at this address? The page is there then."""
+    try:
+        page.goto(address)
+    except Error:  # it has not started yet
+        return False
+    return True

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from lab import ROOT, JupyterLab, eventually, free_port, opened, write_notebook
+from lab import JupyterLab, eventually, marimo, opened, reached, write_notebook
 from test_inspector import apart, box, in_sight
 from test_page import Opened, axe_script
 
@@ -70,13 +66,8 @@ def test_in_a_lab_with_its_file_browser_open(lab, browser, artefacts, size, zoom
     in_notebook(browser, lab, size, zoom, artefacts / f"lab-{size[0]}-{zoom}.png")
 
 
-def test_in_notebook_7(tmp_path_factory, browser, artefacts):
-    server = JupyterLab(tmp_path_factory.mktemp("notebook7"), "notebook")
-    server.start()
-    try:
-        in_notebook(browser, server, (1440, 900), 1.0, artefacts / "notebook7.png")
-    finally:
-        server.stop()
+def test_in_notebook_7(notebook7, browser, artefacts):
+    in_notebook(browser, notebook7, (1440, 900), 1.0, artefacts / "notebook7.png")
 
 
 MARIMO = """\
@@ -99,43 +90,14 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def marimo(tmp_path: Path) -> Iterator[str]:
-    """The address of a marimo notebook that runs."""
-    pytest.importorskip("marimo")
-    (tmp_path / "tape.py").write_text(MARIMO, "utf-8")
+def test_in_marimo(tmp_path, browser, artefacts):
     shutil.copy(SAMPLES, tmp_path / SAMPLES.name)
-    port = free_port()
-    command = [sys.executable, "-m", "marimo", "run", "tape.py", "--headless", "--no-token", f"--port={port}"]
-    paths = os.pathsep.join([str(ROOT), str(tmp_path)])
-    environment = {**os.environ, "PYTHONPATH": paths, "HOME": str(tmp_path), "MARIMO_SKIP_UPDATE_CHECK": "1"}
-    with (tmp_path / "log").open("wb") as log:
-        running = subprocess.Popen(
-            command, cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        running.terminate()
-        running.wait(60)
-
-
-def test_in_marimo(marimo, browser, artefacts):
     context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
     try:
         page = Opened(context.new_page())
-        eventually(lambda: reached(page, marimo), bool, 60)
-        walked(page)
-        page.page.screenshot(path=str(artefacts / "marimo.png"))
+        with marimo(tmp_path, MARIMO) as address:
+            eventually(lambda: reached(page.page, address), bool, 60)
+            walked(page)
+            page.page.screenshot(path=str(artefacts / "marimo.png"))
     finally:
         context.close()
-
-
-def reached(page: Opened, address: str) -> bool:
-    from playwright.sync_api import Error
-
-    try:
-        page.page.goto(address)
-    except Error:  # it has not started yet
-        return False
-    return True

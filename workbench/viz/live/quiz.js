@@ -1,9 +1,27 @@
 // @ts-check
 // A question with its answers. Until one is chosen, or the question is skipped, the cells below it are veiled: a class on
-// its own cell says so, and the style sheet does the rest, for cells that come into the page later too.
+// its own cell says so, and a style sheet does the rest, for cells that come into the page later too. That sheet is the
+// page's own, as marimo shows a widget in a shadow root, out of which no sheet of the widget reaches.
 import { button, h } from "./elements.js";
 
-const VEILED = "wb-asks";
+const VEILED = "wb-asks", SHEET = "wb-veil";
+const CELL = '.jp-Cell, [data-testid="cell-column"] > *, .marimo-cell:not([data-testid="cell-column"] *)';
+const BELOW = `.${VEILED} ~ :is(.jp-Cell, .marimo-cell, :has(.marimo-cell))`;
+const VEIL = `${BELOW} { background: repeating-linear-gradient(135deg, transparent 0 8px, #88888822 8px 16px); border-radius: 6px; }
+${BELOW} > * { visibility: hidden !important; }
+${BELOW} > * * { visibility: inherit !important; }
+@media print { ${BELOW} > *, ${BELOW} > * * { visibility: visible !important; } }`;
+
+/** The cell that an element is shown in, if the page has cells. @param {Element} el @returns {Element | null} */
+function cellOf(el) {
+  const root = el.getRootNode();
+  return el.closest(CELL) ?? (root instanceof ShadowRoot ? cellOf(root.host) : null);
+}
+
+/** @param {Document} page */
+function veilSheet(page) {
+  if (!page.getElementById(SHEET)) page.head.append(h("style", { id: SHEET }, VEIL));
+}
 
 /** @param {any} model @param {HTMLElement} el @param {AbortSignal} signal */
 function quiz(model, el, signal) {
@@ -13,7 +31,7 @@ function quiz(model, el, signal) {
   const done = () => model.get("chosen") !== null || model.get("skipped");
   /** @type {Element | null} */ let cell = null;
   const veil = () => {
-    cell = el.closest(".jp-Cell") ?? cell;
+    cell = cellOf(el) ?? cell;
     cell?.classList.toggle(VEILED, !done());
     note.textContent = cell && !done() ? "The cells below are veiled until you answer or skip." : "";
   };
@@ -37,6 +55,7 @@ function quiz(model, el, signal) {
     h("div", { class: "wb-answers", role: "group", "aria-label": "answers" }, ...answers, skip), note, said));
   const changes = ["change:told", "change:chosen", "change:skipped"];
   for (const name of changes) model.on(name, tell);
+  veilSheet(el.ownerDocument);
   const placed = new ResizeObserver(veil); // the element comes into its cell after it is made
   placed.observe(el);
   tell();
