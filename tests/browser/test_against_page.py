@@ -104,6 +104,6 @@ def test_runs_of_unequal_length_and_a_long_one_that_is_folded_still_show_where_t
         assert page.locator(".badge.odd").count() == 1 and page.locator(".partedline").count() >= 2
         page.get_by_role("button", name="go to where both part").click()
         page.locator(".event.current").wait_for(state="attached")
-        page.locator(".wb-heats .wb-head", has_text="v before #81 move").wait_for()
+        page.locator(".wb-heats .wb-head", has_text="v after #80 push").wait_for()
         assert "v[0]" in page.locator(".wb-lanes .tagtext").text_content()
     assert complaints == []

@@ -472,7 +472,9 @@ def test_findings_lead_to_their_place(show):
     assert page.count(".wb-lanes [data-finding]") > 0
     page.get_by_role("button", name="all 2 findings").click()
     page.page.locator(".wb-finding button").first.click()
-    assert page.cursor() == "reverse 4/5"
+    assert page.cursor() == "reverse 3/5"
+    page.tab("values")
+    page.says(".wb-heats .wb-head", "after #1 integrate")
     assert page.page.locator(".event.current").get_attribute("data-a") == "1"
 
 

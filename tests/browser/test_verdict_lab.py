@@ -41,7 +41,7 @@ def test_the_strip_is_filled_although_nobody_asked_and_one_click_shows_the_cause
     assert f"#{launch} narrow, thread {thread}, line {line}: sqrt(-" in page.locator(".wb-found").inner_text()
     page.locator(".wb-found").click()
     eventually(
-        lambda: kernel.value("(view.launch, view.thread, view.cursor)"), lambda v: v == (launch, [thread], launch)
+        lambda: kernel.value("(view.launch, view.thread, view.cursor)"), lambda v: v == (launch, [thread], launch + 1)
     )
     page.locator("tr.now").wait_for()
     assert f"line {line}:" in str(page.locator(".wb-scope input[type=range]").get_attribute("aria-valuetext"))

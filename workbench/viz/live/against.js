@@ -2,7 +2,7 @@
 // Two passes in one picture: what is said of them, the other one in outline, and the tag where they first part.
 import { button, h, put, s } from "./elements.js";
 import { placeIn } from "./strips.js";
-import { colOf, goTo, xOf } from "./window.js";
+import { colOf, goTo, step, xOf } from "./window.js";
 
 const LINE = 3, TAG = 14, OUTLINE = 3; // pixels
 
@@ -23,9 +23,10 @@ export function againstOf(v) {
 
 /** Go to the first column at which both part, and look at the cell that does. @param {any} v */
 export function showParting(v) {
-  const { e, cursor, array, element } = v.meta.against.first;
-  goTo(v, Math.min(e, v.n - 1));
-  v.set({ cursor, ...(array >= 0 ? { array, element } : {}) });
+  const { e, late, array, element } = v.meta.against.first;
+  if (array >= 0) v.set({ array, element });
+  if (e < v.n) goTo(v, e, late);
+  else step(v, v.n);
 }
 
 /** What is wrong on purpose is striped. @param {any} v @param {string} cls */

@@ -59,7 +59,7 @@ class AgainstView(View):
         return {
             "e": first.position, "lane": lane, "kind": first.kind, "text": clean(f"{first.cell}: {first.numbers}"),
             "title": clean(first.text), "array": k, "element": element,
-            "cursor": min(first.position + late, len(self.made.places)),
+            "late": late,
         }  # fmt: skip
 
     # ---- columns and events

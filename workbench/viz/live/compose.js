@@ -85,10 +85,10 @@ function composeAccesses(v, row) {
   if (!row.open) eachAccess(v, row, (col, seen) => composeSigns(v, row, col, seen));
 }
 
-/** The band that the shown finding is about: values from its launch on, or adjoints up to it. @param {any} v @param {any} lane */
+/** The band that the shown finding is about: values from its launch on, or adjoints up to it; `all` of them where they grow. @param {any} v @param {any} lane */
 function composeMarked(v, lane) {
   if (!v.marked?.lanes.has(lane.k)) return;
-  const { from, reverse } = v.marked, x = xOf(v, reverse ? -1 : from), end = xOf(v, reverse ? from : v.n), y = reverse ? lane.adjoint : lane.value;
+  const { from, reverse, all } = v.marked, x = xOf(v, reverse ? -1 : from), end = xOf(v, reverse && !all ? from : v.n), y = reverse ? lane.adjoint : lane.value;
   if (end > x) put(v, "rect", "marked", { x, y: y - 3, width: end - x, height: lane.tall + 6, rx: 4 });
 }
 
@@ -136,7 +136,7 @@ function composeBlock(v, blocks, b) {
   const [dx, least] = v.meta.drawing.ill;
   if (state && at.w > least) put(v, "path", `sign ${state}`, { d: signPath(state, at.x + at.w - dx, y + tall / 2, Math.min(4, tall / 2 - 1)) });
   const text = `${v.meta.prefixes[blocks.mixed[b]]}${blocks.version[b]}`;
-  const limit = Math.min(at.end, v.grouped === 1 ? at.x + (v.cols[0]?.w ?? 0) - room : at.x);
+  const limit = Math.min(at.end, v.grouped === 1 ? (v.cols[colOf(v, e0) + 1]?.x ?? at.end) - room : at.x);
   if (blocks.labelled[b] && limit - at.x - indent >= text.length * 6.2) {
     put(v, "text", state ? "mono illtext" : "mono", { x: at.x + indent, y: y + tall / 2 + 3.6, "font-size": 10 }, text);
   }

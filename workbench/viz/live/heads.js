@@ -14,44 +14,58 @@ export function headHeight(v) {
   v.head = 52 + v.box + 16 * bracketRows(v);
 }
 
+/** What of a column is in the plot: its middle and width. A head never stands over the names of the lanes.
+ * @param {any} v @param {any} col */
+function seen(v, col) {
+  const x0 = Math.max(col.x - col.w / 2, v.left - 6), x1 = Math.min(col.x + col.w / 2, v.wide - 2);
+  return { x: (x0 + x1) / 2, w: x1 - x0 };
+}
+
+/** Where the sign of a finding stands. @param {any} v @param {any} col */
+export function signAt(v, col) {
+  const { x, w } = seen(v, col);
+  return x + Math.min(w / 2 - 6, 44);
+}
+
 /** @param {any} v */
 export function composeHead(v) {
   const y = v.head - 22 - v.box, rows = bracketRows(v);
   put(v, "rect", "headground", { x: 0, y: 0, width: v.wide, height: v.head });
   if (rows) composeBrackets(v, rows);
   for (const col of v.cols) {
-    const one = col.b - col.a === 1, name = nameOf(v, col), turned = v.box > BOX && name.length * 7.05 + 14 > col.w - 6;
-    const text = turned ? (col.w < 16 ? "" : fitMiddle(name, v.box - 14, SIZE)) : fitMiddle(name, col.w - 20, SIZE);
+    const at = seen(v, col), one = col.b - col.a === 1, name = nameOf(v, col), turned = v.box > BOX && name.length * 7.05 + 14 > col.w - 6;
+    if (at.w < 4) continue;
+    const text = turned ? (at.w < 16 ? "" : fitMiddle(name, v.box - 14, SIZE)) : at.w < 30 ? "" : fitMiddle(name, at.w - 20, SIZE);
     if (one) put(v, "path", "guide", { d: `M${col.x} ${y + v.box}V5000` });
-    const w = Math.max(turned ? Math.min(col.w - 4, 22) : Math.min(col.w - 6, Math.max(text.length * 7.1 + 14, 30)), 3);
+    const w = Math.max(turned ? Math.min(at.w - 4, 22) : Math.min(at.w - 6, Math.max(text.length * 7.1 + 14, 30)), 3);
     const kind = one ? v.tape.text(v.tape.events.kind[col.a]) : "";
     const isHit = v.query && v.hits.some((m) => m.e >= col.a && m.e < col.b) ? " found" : "";
     const lacking = one && v.tape.events.flags[col.a] & v.meta.flags.there ? " lacking" : "";
     put(v, "rect", `event${lacking}${one && kind !== "launch" ? " other" : ""}${col.fold >= 0 ? " fold" : ""}${!one && col.fold < 0 ? " group" : ""}${isHit}`,
-      { x: col.x - w / 2, y, width: w, height: v.box, rx: Math.min(6, w / 2), "data-a": col.a, "data-b": col.b });
-    if (col.fold >= 0) put(v, "path", "foldedge", { d: `M${col.x - w / 2 + 5} ${y + v.box + 3}h${Math.max(w - 10, 1)}` });
-    if (turned) put(v, "text", "mono", { transform: `translate(${col.x + 4} ${y + v.box - 7}) rotate(-90)`, "font-size": SIZE }, text);
-    else if (text) put(v, "text", "mono", { x: col.x, y: y + v.box / 2 + 4, "text-anchor": "middle", "font-size": SIZE }, text);
-    composeBadges(v, col, y + v.box + 6);
+      { x: at.x - w / 2, y, width: w, height: v.box, rx: Math.min(6, w / 2), "data-a": col.a, "data-b": col.b });
+    if (col.fold >= 0) put(v, "path", "foldedge", { d: `M${at.x - w / 2 + 5} ${y + v.box + 3}h${Math.max(w - 10, 1)}` });
+    if (turned) put(v, "text", "mono", { transform: `translate(${at.x + 4} ${y + v.box - 7}) rotate(-90)`, "font-size": SIZE }, text);
+    else if (text) put(v, "text", "mono", { x: at.x, y: y + v.box / 2 + 4, "text-anchor": "middle", "font-size": SIZE }, text);
+    composeBadges(v, col, at, y + v.box + 6);
   }
   if (!v.cols.length) put(v, "text", "faint", { x: v.left, y: y + 18, "font-size": 12 }, "no events recorded");
 }
 
-/** @param {any} v @param {any} col @param {number} y */
-export function composeBadges(v, col, y) {
+/** @param {any} v @param {any} col @param {{x: number, w: number}} at @param {number} y */
+function composeBadges(v, col, at, y) {
   const flags = tally(v, col), one = col.b - col.a === 1;
   const words = Object.entries(/** @type {Record<string, string>} */ (v.meta.badges)).filter(([name]) => flags[name]).map(([name, word]) => (one ? word : `${word} ×${flags[name]}`));
   const here = findingsIn(v, col);
   if (words.length) {
     let text = words.join(" · ");
-    if (text.length * 5.4 + 12 > col.w - 4) text = words.map((word) => word[0]).join("");
-    const w = Math.min(text.length * 5.6 + 10, Math.max(col.w - 2, 4));
+    if (text.length * 5.4 + 12 > at.w - 4) text = words.map((word) => word[0]).join("");
+    const w = Math.min(text.length * 5.6 + 10, Math.max(at.w - 2, 4));
     const two = words.every((word) => /^(parts|only )/.test(word));
-    put(v, "rect", two ? "badge odd" : "badge", { x: col.x - w / 2, y, width: w, height: 13, rx: 6 });
-    if (col.w > 14) put(v, "text", "badgetext", { x: col.x, y: y + 9.8, "font-size": 9.5, "text-anchor": "middle" }, text);
+    put(v, "rect", two ? "badge odd" : "badge", { x: at.x - w / 2, y, width: w, height: 13, rx: 6 });
+    if (at.w > 14) put(v, "text", "badgetext", { x: at.x, y: y + 9.8, "font-size": 9.5, "text-anchor": "middle" }, text);
   }
   if (here.length) {
-    const x = col.x + Math.min(col.w / 2 - 6, 44), worst = here.some((f) => f.severity === "error") ? " error" : here.some((f) => f.severity === "warning") ? "" : " info";
+    const x = signAt(v, col), worst = here.some((f) => f.severity === "error") ? " error" : here.some((f) => f.severity === "warning") ? "" : " info";
     put(v, "path", `finding${worst}`, { d: `M${x} ${y - 18 - v.box}l6 10.5h-12z`, "data-finding": v.findings.indexOf(here[0]) });
     put(v, "text", `findingtext${worst}`, { x, y: y - 9 - v.box, "font-size": 8, "text-anchor": "middle" }, "!");
   }
@@ -95,8 +109,8 @@ export function composeCells(v, shown) {
 
 /** @param {any} v @param {any} col @param {any} lane */
 export function composeCell(v, col, lane) {
-  const k = lane ? lane.k : -1, x = Math.max(col.x - col.w / 2, v.left - 6), w = Math.max(Math.min(col.w, v.wide - x), 2);
-  const one = put(v, "rect", "cell", { x, width: w, y: lane ? lane.top + 4 : v.head - 24 - v.box, height: lane ? lane.height - 8 : v.box + 6, rx: 4, role: "button", tabindex: "-1", "data-key": `${col.a}:${k}` });
+  const k = lane ? lane.k : -1, at = seen(v, col), w = Math.max(at.w, 2);
+  const one = put(v, "rect", "cell", { x: at.x - at.w / 2, width: w, y: lane ? lane.top + 4 : v.head - 24 - v.box, height: lane ? lane.height - 8 : v.box + 6, rx: 4, role: "button", tabindex: "-1", "data-key": `${col.a}:${k}` });
   one.label = describe(v, col, lane);
   one.col = col;
   one.lane = lane;

@@ -45,8 +45,9 @@ function watchRoom(p) {
   let last = 0;
   const watcher = new ResizeObserver(() => {
     const now = p.box.clientWidth;
-    if (!now || Math.abs(now - last) < 24) return; // a scroll bar is no change
+    if (now && Math.abs(now - last) < 24) return; // a scroll bar is no change
     last = now;
+    if (!now) return; // out of sight
     p.values.repaint();
     p.adjoints.repaint();
   });
@@ -87,7 +88,7 @@ function showMaps(p, answer, asked) {
   const { v } = p, [shown, known, adjoint] = answer.buffers, name = v.meta.arrays[asked.array][0], { state } = answer.value;
   p.frame = answer.frame;
   p.pair.style.display = "";
-  p.head.textContent = `${name} ${asked.cursor >= v.n ? "at the end of the tape" : `before ${v.tape.heading(asked.cursor)}`}`;
+  p.head.textContent = `${name} ${momentName(v, asked.cursor)}`;
   p.right.style.display = answer.adjoint ? "" : "none";
   p.values.draw({ ...answer.value, frame: p.frame, cells: floats(shown), known: raw(known) }, `value of ${name}`);
   p.leftSays.textContent = ranged("value", answer.value);
@@ -103,11 +104,18 @@ function showMaps(p, answer, asked) {
   spin(p);
 }
 
+/** A moment in words. @param {any} v @param {number} c */
+function momentName(v, c) {
+  if (v.behind >= 0 && c === v.behind + 1) return `after ${v.tape.heading(v.behind)}`;
+  return c >= v.n ? "at the end of the tape" : `before ${v.tape.heading(c)}`;
+}
+
 /** The least and the most of a picture, and what is ill. @param {string} what @param {any} picture */
 function ranged(what, picture) {
   if (picture.state === "not kept") return `${what}: not kept`;
   const ill = [picture.nan ? `${picture.nan} NaN` : "", picture.inf ? `${picture.inf} Inf` : "", picture.zero ? `${picture.zero} exactly 0` : ""].filter(Boolean);
-  return `${what}: ${short(picture.least)} … ${short(picture.most)}${ill.length ? `, ${ill.join(", ")}` : ""}`;
+  const finite = ill.length && !picture.least && !picture.most ? [] : [`${short(picture.least)} … ${short(picture.most)}`];
+  return `${what}: ${[...finite, ...ill].join(", ")}`;
 }
 
 /** @param {any} p */

@@ -3,7 +3,7 @@
 import { pageAround } from "./elements.js";
 import { showRow, toggleFamily } from "./families.js";
 import { showKeys } from "./help.js";
-import { unitOf } from "./lanes.js";
+import { middleOf, unitOf } from "./lanes.js";
 import { play } from "./play.js";
 import { tell } from "./tips.js";
 import { look, pitch, step, toggle, zoom } from "./window.js";
@@ -89,11 +89,11 @@ function typedOnPicture(v, key, mark) {
   if (key === "ArrowLeft" || key === "ArrowRight") stepColumn(v, key === "ArrowLeft" ? -1 : 1);
   else if (key === "ArrowUp" || key === "ArrowDown") moveFocus(v, c, nextRow(v, key === "ArrowUp" ? -1 : 1));
   else if (key === "Home") { look(v, 0, v.u1 - v.u0); step(v, 0); moveFocus(v, 0, v.focus.lane); }
-  else if (key === "End") { look(v, v.all.count - (v.u1 - v.u0), v.all.count); step(v, v.n); moveFocus(v, v.cols.length - 1, v.focus.lane); }
+  else if (key === "End") { look(v, v.all.size - (v.u1 - v.u0), v.all.size); step(v, v.n); moveFocus(v, v.cols.length - 1, v.focus.lane); }
   else if ((key === "Enter" || key === " ") && mark) choose(v, mark.col, mark.lane);
   else if (key === "+" || key === "=") zoom(v, 0.5, focusUnit(v));
   else if (key === "-") zoom(v, 2, focusUnit(v));
-  else if (key === "0") look(v, 0, v.all.count);
+  else if (key === "0") look(v, 0, v.all.size);
   else if (key === "x" || key === "c") { const k = foldAt(v, v.focus.e, key === "c"); if (k >= 0) toggle(v, k); }
   else return false;
   return true;
@@ -135,7 +135,7 @@ export function choose(v, col, lane) {
   if (lane?.members) { toggleFamily(v, lane.family); return; }
   if (lane) pickLane(v, lane.k, "");
   else if (col.fold >= 0) { toggle(v, col.fold); return; }
-  else if (col.b - col.a > 1) { look(v, col.unit, col.unit + v.grouped); return; }
+  else if (col.b - col.a > 1) { look(v, col.from, col.to); return; }
   else if (v.tape.events.grid[col.a] >= 0) v.set({ launch: col.a, thread: threadFor(v, col.a) });
   step(v, col.a);
   v.draw();
@@ -156,8 +156,8 @@ export function pickLane(v, lane, name) {
   v.showPanel("values");
 }
 
-/** The middle of the unit that has the focus. @param {any} v */
-const focusUnit = (v) => unitOf(v.all, v.focus.e) + 0.5;
+/** The place on the axis that has the focus. @param {any} v */
+const focusUnit = (v) => middleOf(v.all, v.focus.e);
 
 /** The fold that hides an event; to close: the innermost one that it lies open in.
  * @param {any} v @param {number} e @param {boolean} close */

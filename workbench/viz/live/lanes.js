@@ -111,7 +111,10 @@ export const levelOfRange = (tape, levels, range, e) => levelAt(tape, levels, ta
 /** The bar of a whole lane. @param {Tape} tape @param {Levels} levels @param {number} lane @param {number} e */
 export const levelOfLane = (tape, levels, lane, e) => levelAt(tape, levels, lane, 0, tape.meta.lanes[lane].pieces, e);
 
-/** What is a column when these folds are open: the first event of each, and its fold (-1: it is one event).
+const ROOMY = 0.015, MOST = 3; // of a fold's width, in widths of a launch: per turn, or two launches; at most
+
+/** What is a column when these folds are open: the first event of each, its fold (-1: it is one event), and where it
+ * begins on the axis, on which an event is 1 wide and a fold as wide as its strip needs; `size` is all of it.
  * @param {any[]} folds @param {number} n @param {Set<number>} open */
 export function units(folds, n, open) {
   const inside = new Map();
@@ -136,13 +139,25 @@ export function units(folds, n, open) {
   };
   walk(-1, 0, n);
   starts[count] = n;
-  return { count, starts: starts.slice(0, count + 1), fold };
+  const at = new Float64Array(count + 1);
+  for (let k = 0; k < count; k++) at[k + 1] = at[k] + (fold[k] < 0 ? 1 : Math.min(Math.max(ROOMY * Math.max(folds[fold[k]][4], (starts[k + 1] - starts[k]) / 2), 1), MOST));
+  return { count, starts: starts.slice(0, count + 1), fold, at, size: at[count] };
 }
 
 /** The unit that an event is in. @param {{count: number, starts: Int32Array}} all @param {number} e */
 export function unitOf(all, e) {
   return Math.max(lower(0, all.count, (k) => all.starts[k], e + 0.5) - 1, 0);
 }
+
+/** The middle, on the axis, of the unit that an event is in; for the moment after the last one the end.
+ * @param {ReturnType<typeof units>} all @param {number} e */
+export function middleOf(all, e) {
+  const k = unitOf(all, e);
+  return e < all.starts[all.count] ? (all.at[k] + all.at[k + 1]) / 2 : all.size;
+}
+
+/** The unit at a place on the axis. @param {ReturnType<typeof units>} all @param {number} u */
+export const unitAt = (all, u) => Math.max(lower(0, all.count, (k) => (all.at[k] > u ? 1 : 0), 1) - 1, 0);
 
 /** Per flag how many of the first k events have it: differences count any stretch.
  * @param {Tape} tape @param {Levels | null} levels */

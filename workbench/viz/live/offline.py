@@ -11,7 +11,7 @@ import base64
 import contextlib
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -226,7 +226,17 @@ class _Page:
             room -= len(found[k])
             if room < 2:
                 break
+        for k, moment in self.led_to():
+            found[k] = sorted({*found.get(k, ()), moment})
         return found
+
+    def led_to(self) -> Iterator[tuple[int, int]]:
+        """Arrays, as numbers, and the moments at which findings show them."""
+        lanes = [array[1] for array in self.view.meta["arrays"]]
+        for row in self.answers.get("findings", {"ok": {"rows": []}})["ok"]["rows"][:THREADS]:
+            at = row["position"] + (row["phase"] != "reverse")
+            for k in (k for k, lane in enumerate(lanes) if lane in row["lanes"]):
+                yield k, next((m for m in self.moments[k] if m >= at), len(self.tape.events))
 
     def some_cells(self) -> list[tuple[Any, tuple[int, ...]]]:
         leaves = [a for a in self.view.arrays if a.allocation.asked] or self.view.arrays

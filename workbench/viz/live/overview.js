@@ -1,7 +1,7 @@
 // @ts-check
 // The whole tape in a strip below the lanes, with the window as a frame on it.
 import { INF, NAN, VALUE, envelopes, stretches, thickOf } from "./envelope.js";
-import { unitOf } from "./lanes.js";
+import { middleOf } from "./lanes.js";
 import { RIGHT, eventAt, look } from "./window.js";
 
 const PROFILE = 12; // height of the adjoint in the strip
@@ -78,7 +78,7 @@ export function paintFrame(v) {
 /** A press or a drag on the strip moves the window. @param {any} v */
 export function listenToMap(v) {
   const jump = (/** @type {PointerEvent} */ event) => {
-    const box = v.map.getBoundingClientRect(), at = unitOf(v.all, Math.floor(((event.clientX - box.left) / box.width) * v.n)) + 0.5, half = (v.u1 - v.u0) / 2;
+    const box = v.map.getBoundingClientRect(), at = middleOf(v.all, Math.floor(((event.clientX - box.left) / box.width) * v.n)), half = (v.u1 - v.u0) / 2;
     look(v, at - half, at + half);
   };
   v.map.addEventListener("pointerdown", (event) => { jump(event); v.map.setPointerCapture(event.pointerId); });

@@ -48,6 +48,6 @@ function toolsOf(v) {
       button("undo ▶", "undo one step of the reverse pass", () => step(v, v.get("cursor") + 1)),
       button("▶▶", "start of the reverse pass: only the seed", () => step(v, v.n)), v.moment),
     h("span", { class: "wb-zooms" }, button("−", "zoom out", () => zoom(v, 2)), button("+", "zoom in", () => zoom(v, 0.5)),
-      button("fit", "show the whole tape", () => look(v, 0, v.all.count)), ...folding),
+      button("fit", "show the whole tape", () => look(v, 0, v.all.size)), ...folding),
     v.searching, hintOf(v));
 }

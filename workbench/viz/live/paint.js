@@ -3,8 +3,12 @@
 import { tallOf } from "./compose.js";
 import { stretchDock } from "./dock.js";
 import { pageAround, s } from "./elements.js";
+import { signAt } from "./heads.js";
 import { veil } from "./strips.js";
-import { X, xOf } from "./window.js";
+import { X, colOf, seenAt, xOf } from "./window.js";
+import { findingsIn } from "./words.js";
+
+const BEHIND = 16; // pixels from the sign of an access to the cursor behind it
 
 /** @param {any} v */
 export function paint(v) {
@@ -87,11 +91,12 @@ export function definitions(v, tall) {
 
 /** @param {any} v */
 export function moveCursor(v) {
-  const c = v.get("cursor"), x = c >= v.n ? Math.min(X(v, v.all.count) + 6, v.wide - 12) : xOf(v, c), text = `reverse ${v.n - c}/${v.n}`, w = text.length * 5.5 + 12;
-  const inside = c >= v.n ? v.u1 >= v.all.count : v.cols.length && c >= v.cols[0].a && c < v.cols[v.cols.length - 1].b;
+  const c = v.get("cursor"), e = seenAt(v), behind = e < c, col = v.cols[colOf(v, e)], x = e >= v.n ? Math.min(X(v, v.all.count) + 6, v.wide - 12) : xOf(v, e) + (behind ? Math.min(BEHIND, (col?.w ?? 0) / 3) : 0), text = `reverse ${v.n - c}/${v.n}`, w = text.length * 5.5 + 12;
+  const inside = (e >= v.n ? v.u1 >= v.all.size - 0.01 : col) && x >= v.left - 6;
   for (const node of [v.cursorLine, v.cursorBox, v.cursorText]) node.setAttribute("visibility", inside ? "visible" : "hidden");
   v.cursorLine.setAttribute("d", `M${x} ${v.head - 22}V4000`);
-  const at = Math.min(Math.max(x, v.left + w / 2), v.wide - w / 2 - 2);
+  const sign = col && findingsIn(v, col).length ? signAt(v, col) - 7 - w / 2 : Infinity; // a finding is not to be hidden
+  const at = Math.min(Math.max(Math.min(x, sign), v.left + w / 2), v.wide - w / 2 - 2);
   v.cursorBox.setAttribute("x", String(at - w / 2));
   v.cursorBox.setAttribute("y", String(v.head - 37 - v.box));
   v.cursorBox.setAttribute("width", String(w));
@@ -99,17 +104,18 @@ export function moveCursor(v) {
   v.cursorText.setAttribute("y", String(v.head - 26.6 - v.box));
   v.cursorText.textContent = text;
   v.moment.textContent = c < v.n ? `${v.n - c} of ${v.n} reversed` : "only the seed";
-  markMoment(v, c);
+  markMoment(v, c, e);
 }
 
-/** What is not yet reversed is faint; the present column is pressed. @param {any} v @param {number} c */
-function markMoment(v, c) {
+/** What is not yet reversed is faint; the column at which the cursor is seen is pressed.
+ * @param {any} v @param {number} c @param {number} at */
+function markMoment(v, c, at) {
   veil(v, c);
   for (const { node, e } of v.dated) node.classList.toggle("later", e < c);
-  for (const node of v.picture.querySelectorAll(".event")) node.classList.toggle("current", Number(node.dataset.a) <= c && c < Number(node.dataset.b));
+  for (const node of v.picture.querySelectorAll(".event")) node.classList.toggle("current", Number(node.dataset.a) <= at && at < Number(node.dataset.b));
   for (const node of v.picture.querySelectorAll(".cell")) {
     const { col, lane } = node.mark;
-    const pressed = lane ? v.get("array") >= 0 && v.meta.arrays[v.get("array")][1] === lane.k && col.a <= c && c < col.b : col.a <= c && c < col.b;
+    const pressed = lane ? v.get("array") >= 0 && v.meta.arrays[v.get("array")][1] === lane.k && col.a <= at && at < col.b : col.a <= at && at < col.b;
     node.setAttribute("aria-pressed", String(pressed));
   }
 }

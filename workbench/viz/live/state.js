@@ -8,14 +8,15 @@ const OPEN = 60; // events up to which every fold is open at first
 /**
  * tape, levels, other   the columns, and the adjoint of one walk and of a second one to compare (lanes.js)
  * open, all             folds that lie open; the units that they leave
- * u0, u1                the window, in units; grouped: units to a column; cols: the columns
+ * u0, u1                the window on the axis of `units`; grouped: units to a column; cols: the columns
  * wide, left, head      sizes of the picture: its width, where the tracks begin, the height above the lanes
  * tallest, printing     the height that the picture may have; is the page being printed, all of it
  * lanes, marks, dated   rows of the picture; what is drawn; elements that an event of the reverse pass makes
  * spread, rowOf, bottom families of lanes that lie open; the row of each lane; where the rows end
  * aimed                 has the lane of the seed been brought into sight
+ * behind                the event behind which the cursor is to be seen, -1: before that of its moment
  * focus                 event and lane (-1: its head) that the keyboard is at
- * findings, marked      what was found; of the finding that is shown: `{lanes, from, reverse}`
+ * findings, marked      what was found; of the finding that is shown: `{lanes, from, reverse, all}`
  * draw, drawMap, say    draw the window or the strip anew; tell the reader
  * @param {any} model @param {AbortSignal} signal
  */
@@ -27,7 +28,7 @@ export function stateOf(model, signal) {
     still: globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false,
     levels: null, other: null, all: units(meta.folds, n, open), sums: tallies(tape, null),
     u0: 0, u1: 1, grouped: 1, wide: 900, left: 264, head: 100, box: 26, tallest: 440, printing: false, cols: [], lanes: [], marks: [], dated: [], strips: [], veils: [],
-    spread: new Set(), bottom: 0, aimed: false, findings: [], marked: null, focus: { e: 0, lane: -1 }, query: "", hits: [], hit: -1, timer: null, drag: null,
+    spread: new Set(), bottom: 0, aimed: false, findings: [], marked: null, behind: -1, focus: { e: 0, lane: -1 }, query: "", hits: [], hit: -1, timer: null, drag: null,
     get: (/** @type {string} */ name) => model.get(name),
     set(/** @type {Record<string, any>} */ values) {
       for (const [name, value] of Object.entries(values)) model.set(name, value);

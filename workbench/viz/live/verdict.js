@@ -114,10 +114,10 @@ function showFinding(v, k) {
     v.say(f.sentence);
     return;
   }
-  v.marked = { lanes: new Set(f.lanes), from: f.position, reverse: f.phase === "reverse" };
+  v.marked = { lanes: new Set(f.lanes), from: f.position, reverse: f.phase === "reverse", all: f.slug === "growing" };
   const array = arrayOfFinding(v, f);
   if (array >= 0 && array !== v.get("array")) v.set({ array, element: [] });
-  goTo(v, f.position);
+  goTo(v, f.position, f.phase !== "reverse");
   if (f.lanes.length) showLane(v, f.lanes[0]);
   v.draw();
   if (v.tape.events.grid[f.position] >= 0) v.openThread(f.position, f.thread, f.place, { phase: f.phase });

@@ -7,7 +7,7 @@ import { h } from "./elements.js";
 import { showSeed } from "./families.js";
 import { heatWidget } from "./heat.js";
 import { listenToPicture } from "./keys.js";
-import { decodeLevels, tallies, unitOf } from "./lanes.js";
+import { decodeLevels, tallies } from "./lanes.js";
 import { listenToMap, paintFrame, paintMap } from "./overview.js";
 import { pageOf } from "./page.js";
 import { drawLegend, drawScale } from "./legend.js";
@@ -17,7 +17,7 @@ import { stateOf } from "./state.js";
 import { listenToPrinter } from "./printed.js";
 import { fillTable, tableOf } from "./table.js";
 import { fillVerdict, lookForFindings, verdictOf } from "./verdict.js";
-import { look } from "./window.js";
+import { keepCursor, look } from "./window.js";
 
 /** @param {any} model @param {HTMLElement} el @param {AbortSignal} signal */
 export function explorer(model, el, signal) {
@@ -38,9 +38,9 @@ export function explorer(model, el, signal) {
   warn(v);
   measured(v);
   arrange(v);
-  v.u1 = Math.max(v.all.count, 1);
+  v.u1 = Math.max(v.all.size, 1);
   takeLevels(v);
-  look(v, 0, v.all.count);
+  look(v, 0, v.all.size);
   watch(v);
   listenToPrinter(v);
   v.panels.arrayChanged();
@@ -103,9 +103,7 @@ function listenToModel(v) {
 
 /** @param {any} v */
 function cursorMoved(v) {
-  const c = v.get("cursor"), k = c < v.n ? unitOf(v.all, c) : v.all.count;
-  if (k < v.u0 - 1 || k > v.u1 + 1) look(v, k - (v.u1 - v.u0) / 2, k + (v.u1 - v.u0) / 2);
-  else moveCursor(v);
+  if (!keepCursor(v, 1)) moveCursor(v);
   v.panels.cursorMoved();
 }
 

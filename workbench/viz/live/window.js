@@ -1,7 +1,7 @@
 // @ts-check
 // What of the tape is in sight: the window on the axis of units, its folds, and the moment that the cursor is at.
-// A unit is an event, or a fold that is shut; a column is as many units as have room.
-import { lower, unitOf, units } from "./lanes.js";
+// A unit is an event, or a fold that is shut; a column is as many units as have room. On the axis an event is 1 wide.
+import { lower, middleOf, unitAt, unitOf, units } from "./lanes.js";
 import { placeIn } from "./strips.js";
 
 const FEW = 20, NARROW = 38;
@@ -9,21 +9,21 @@ export const RIGHT = 26;
 
 /** The width that columns have. @param {any} v */
 export const room = (v) => Math.max(v.wide - v.left - RIGHT, 200);
-/** The width of one unit. @param {any} v */
+/** The width of one event. @param {any} v */
 export const pitch = (v) => room(v) / (v.u1 - v.u0);
 /** Where a unit begins. @param {any} v @param {number} unit */
-export const X = (v, unit) => v.left + (unit - v.u0) * pitch(v);
+export const X = (v, unit) => v.left + (v.all.at[unit] - v.u0) * pitch(v);
 
-/** The fewest units per column so that columns are not too narrow. @param {number} shown @param {number} room */
+/** The fewest units per column so that columns are not too narrow. @param {number} shown of the axis @param {number} room */
 export function bunch(shown, room) {
   let g = 1;
   while (shown / g > room / NARROW) g *= 2;
   return g;
 }
 
-/** @param {any} v @param {number} a @param {number} b */
+/** Look at a part of the axis. @param {any} v @param {number} a @param {number} b */
 export function look(v, a, b) {
-  const most = Math.max(v.all.count, 1), size = Math.min(Math.max(b - a, Math.min(2, most)), most);
+  const most = Math.max(v.all.size, 1), size = Math.min(Math.max(b - a, Math.min(2, most)), most);
   const from = Math.min(Math.max(a + (b - a - size) / 2, 0), Math.max(most - size, 0));
   v.u0 = from;
   v.u1 = from + size;
@@ -56,10 +56,10 @@ export function toggle(v, k) {
 /** Columns anew, with a look at events [first, last). @param {any} v @param {number} [first] @param {number} [last] */
 export function refold(v, first = 0, last = v.n) {
   v.all = units(v.meta.folds, v.n, v.open);
-  const a = unitOf(v.all, first), b = unitOf(v.all, Math.max(last - 1, first)) + 1;
+  const { at, size } = v.all, a = at[unitOf(v.all, first)], b = at[unitOf(v.all, Math.max(last - 1, first)) + 1];
   const few = Math.min(FEW, Math.max(Math.floor(room(v) / NARROW) - 2, 4)); // that have a column each
-  if (v.all.count <= few) look(v, 0, v.all.count);
-  else look(v, a - 1, last === v.n && first === 0 ? v.all.count : a + Math.min(b - a, few) + 1);
+  if (size <= few) look(v, 0, size);
+  else look(v, a - 1, last === v.n && first === 0 ? size : a + Math.min(b - a, few) + 1);
   v.drawMap();
 }
 
@@ -73,38 +73,49 @@ export function reveal(v, e) {
     }
   });
   if (changed) v.all = units(v.meta.folds, v.n, v.open);
-  const at = unitOf(v.all, e), size = Math.min(v.u1 - v.u0, room(v) / 100);
-  if (changed || at < v.u0 || at + 1 > v.u1 || v.grouped > 1) look(v, at + 0.5 - size / 2, at + 0.5 + size / 2);
+  const at = middleOf(v.all, e), size = Math.min(v.u1 - v.u0, room(v) / 100);
+  if (changed || at - 0.5 < v.u0 || at + 0.5 > v.u1 || v.grouped > 1) look(v, at - size / 2, at + size / 2);
   if (changed) v.drawMap();
 }
 
-/** Go to an event: a finding, a row of a ledger, a step. @param {any} v @param {number} e */
-export function goTo(v, e) {
+/** Go to an event: a finding, a row of a ledger, a step; `behind` it: to what it wrote.
+ * @param {any} v @param {number} e @param {boolean} [behind] */
+export function goTo(v, e, behind = false) {
   if (e < 0) { step(v, v.n); return; }
   reveal(v, e);
-  step(v, e);
+  step(v, behind ? e + 1 : e, behind ? e : -1);
   v.focus = { e, lane: -1 };
   v.draw();
 }
 
-/** @param {any} v @param {number} c */
-export function step(v, c) {
-  const to = Math.min(Math.max(c, 0), v.n);
-  if (to === v.get("cursor")) return;
+/** The cursor to a moment; `behind`: the event before it, at which the reader shall see it.
+ * @param {any} v @param {number} c @param {number} [behind] */
+export function step(v, c, behind = -1) {
+  const to = Math.min(Math.max(c, 0), v.n), moved = to !== v.get("cursor");
+  v.behind = behind;
+  if (!moved) return;
   v.set({ cursor: to });
-  const k = to < v.n ? unitOf(v.all, to) : v.all.count;
-  if (k < v.u0 || k + 1 > v.u1 + 1) look(v, k - (v.u1 - v.u0) / 2, k + (v.u1 - v.u0) / 2);
+  keepCursor(v, 0);
   v.say(to < v.n ? `before ${v.tape.heading(to)}, ${v.n - to} of ${v.n} reversed` : "only the seed is there");
+}
+
+/** The event at which the cursor is seen: the one after the moment, or the one before it. @param {any} v */
+export const seenAt = (v) => (v.behind >= 0 && v.get("cursor") === v.behind + 1 ? v.behind : v.get("cursor"));
+
+/** Move the window if the cursor has left it by more than `far`. True if it did. @param {any} v @param {number} far */
+export function keepCursor(v, far) {
+  const at = middleOf(v.all, seenAt(v)), half = (v.u1 - v.u0) / 2, out = at < v.u0 - far || at > v.u1 + far;
+  if (out) look(v, at - half, at + half);
+  return out;
 }
 
 /** The columns of the window, each of `g` units. @param {any} v @param {number} g */
 export function columnsOf(v, g) {
   v.cols = [];
-  const from = Math.max(Math.floor(v.u0 / g), 0), to = Math.ceil(Math.min(v.u1, v.all.count) / g), p = pitch(v);
-  for (let c = from; c < to; c++) {
-    const a = c * g, b = Math.min(a + g, v.all.count);
-    if (b <= a) break;
-    v.cols.push({ a: v.all.starts[a], b: v.all.starts[b], x: X(v, (a + b) / 2), w: (b - a) * p, fold: g === 1 ? v.all.fold[a] : -1, unit: a });
+  const { all } = v;
+  for (let a = Math.floor(unitAt(all, v.u0) / g) * g; a < all.count && all.at[a] < v.u1; a += g) {
+    const b = Math.min(a + g, all.count), x0 = X(v, a), x1 = X(v, b);
+    v.cols.push({ a: all.starts[a], b: all.starts[b], x: (x0 + x1) / 2, w: x1 - x0, fold: g === 1 ? all.fold[a] : -1, from: all.at[a], to: all.at[b] });
   }
 }
 
@@ -131,8 +142,9 @@ export function unseen(v, e0, e1) {
   return c >= 0 && e1 < v.n && c === colOf(v, e1);
 }
 
-/** The event, with its fraction, at a place on the axis of units. @param {any} v @param {number} u */
-export function eventAt(v, u) {
-  const k = Math.min(Math.max(Math.floor(u), 0), v.all.count), a = v.all.starts[k], b = v.all.starts[Math.min(k + 1, v.all.count)];
-  return a + (b - a) * Math.min(Math.max(u - k, 0), 1);
+/** The event, with its fraction, at a place on the axis. @param {any} v @param {number} u */
+export function eventAt({ all }, u) {
+  if (!all.count) return 0;
+  const k = unitAt(all, u), a = all.starts[k], wide = all.at[k + 1] - all.at[k];
+  return a + (all.starts[k + 1] - a) * Math.min(Math.max((u - all.at[k]) / wide, 0), 1);
 }
