@@ -51,6 +51,7 @@ LAYERS = (
     ("device",),
     ("arrays", "arrays.*"),
     ("launches", "launches.*"),
+    ("geometry", "geometry.*"),
     ("tapes", "tapes.*"),
     ("rockets",),
     ("derivatives", "derivatives.*"),

@@ -29,6 +29,7 @@ NAMES = {
     "get_diag skew identity cw_mul cw_div norm_l1 norm_l2 matrix_from_rows matrix_from_cols",
     "quaternions": "quat_identity quat_from_axis_angle quat_rpy quat_rotate quat_rotate_inv quat_inverse "
     "quat_to_matrix",
+    "geometry": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
     "bits and operators": "add sub mul div floordiv neg pos invert lshift rshift bit_and bit_or bit_xor unot",
 }
 CONSTANTS = {"pi": np.pi, "PI": np.pi, "tau": 2 * np.pi, "TAU": 2 * np.pi, "e": np.e, "E": np.e, "half_pi": np.pi / 2,

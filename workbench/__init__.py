@@ -119,8 +119,12 @@ _LATER = {
     "verify": "derivatives.verify",
     "viz": "viz",
 }
+for _room, _names in {
+    "hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
+}.items():
+    _LATER.update({_name: f"geometry.{_room}:{_name}" for _name in _names.split()})
 # Not offered: what is in them is.
-_ROOMS = set("arrays derivatives device errors kernels launches tables tapes".split())
+_ROOMS = set("arrays derivatives device errors geometry kernels launches tables tapes".split())
 __all__ = sorted({name for name in globals() if not name.startswith("_")} - _ROOMS | set(_LATER))  # noqa: PLE0605
 
 

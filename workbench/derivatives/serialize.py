@@ -176,7 +176,7 @@ def _program(p: Program) -> Any:
     f = p.function
     body = _listed(f.body, numbers)
     whole = (f.name, body, f.rank, f.where, f.source, f.first_line, f.file)
-    leaves = [(x.name, x.type, x.arg, x.path, x.structs) for x in p.leaves]
+    leaves = [(x.name, x.type, x.arg, x.path, x.structs, x.opened) for x in p.leaves]
     return _program_again, (p.name, whole, p.params, leaves, p.enable_backward)
 
 

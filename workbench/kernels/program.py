@@ -34,7 +34,7 @@ from .reading import refused_syntax
 from .reading.declare import resolve, type_from
 from .reading.reader import Reading, read
 from .reading.source import Source, source
-from .types import Array, Struct, Type, is_float
+from .types import Array, Handle, Struct, Type, is_float
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Leaf:
     arg: int
     path: tuple[str, ...]  # fields to follow from the argument
     structs: int | None = None  # how many of them lead to an array of structs; the others are of its elements
+    opened: Handle | None = None  # the last of `path` is a field of the object whose number the others lead to
 
 
 def leaves(name: str, type: Type, arg: int, path: tuple[str, ...] = ()) -> list[Leaf]:
@@ -154,6 +155,10 @@ def program(reading: Reading, name: str, enable_backward: bool = True) -> Progra
     """The program of a reading. Raises KernelError."""
     function = simplify.primal(reading.function)
     flat = [leaf for k, (n, t) in enumerate(reading.params) for leaf in leaves(n, t, k)]
+    ids = {leaf.name: leaf for leaf in flat}
+    for p in function.params[len(flat) :]:
+        id, handle, field = reading.behind[p.name]
+        flat.append(Leaf(p.name, p.type, ids[id].arg, (*ids[id].path, field), None, handle))
     return Program(name, function, tuple(reading.params), tuple(flat), enable_backward)
 
 

@@ -189,6 +189,23 @@ class Struct(Type):
 
 
 @dataclass(frozen=True, repr=False)
+class Handle(Struct):
+    """A struct that kernels take by number (`mesh.id`): the reader opens it into its fields, a launch finds those.
+
+    The object behind the number has the fields as attributes. `empty()` makes the one that the number 0 stands for.
+    """
+
+    empty: Any = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, repr=False)
+class Query(Struct):
+    """A struct that `for` runs over. `next(query)`, a func, gives the query moved on, and an index or -1 at its end."""
+
+    next: Any = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, repr=False)
 class Stack(Type):
     """Last in, first out storage of one thread, for loop-carried values. `capacity` None: known only at run time."""
 

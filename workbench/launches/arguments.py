@@ -20,6 +20,7 @@ from ..kernels.ir import Function
 from ..kernels.program import Leaf, Program
 from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, scalar_of
+from .handles import part_of
 
 # interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
 foreign: list[Any] = []
@@ -84,6 +85,8 @@ def _refuse(kernel: str, program: Program, leaf: Leaf, text: str, slug: str, ins
 
 
 def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
+    if leaf.opened is not None:
+        return _opened(kernel, program, leaf, arg)
     for name in leaf.path[: leaf.structs]:
         try:
             arg = getattr(arg, name)
@@ -102,6 +105,22 @@ def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
         _check_array(kernel, program, leaf, arg)
         return arg
     return _number(kernel, program, leaf, arg)
+
+
+def _opened(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
+    """A field of the mesh, tree or grid whose number is the argument."""
+    *path, field = leaf.path
+    for name in path:
+        arg = getattr(arg, name)  # the number itself is a parameter, and was taken already
+    try:
+        return part_of(leaf.opened, arg, field)  # type: ignore[arg-type]
+    except LookupError as e:
+        shown_name = ".".join(leaf.name.split(".")[:-1])
+        text, instead = e.args
+        where = next((p.where for p in program.function.params if p.name == shown_name), program.function.where)
+        raise LaunchError(
+            f"Kernel {kernel!r}, argument {shown_name!r}: {text}", slug="handle", where=where, instead=instead
+        ) from None
 
 
 def _elements(kernel: str, program: Program, leaf: Leaf, arg: Any) -> array:

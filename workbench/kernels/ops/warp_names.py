@@ -11,8 +11,8 @@ from .random import STATEFUL
 
 _OUTSIDE = "are not in the language"
 _REASONS = {
-    f"Meshes, volumes, hash grids, trees and textures {_OUTSIDE}: use arrays.":
-        "mesh_ volume_ hash_grid_ bvh_ texture_ Mesh MeshQuery Volume HashGrid HashGridQuery Bvh BvhQuery "
+    f"Meshes, volumes, trees and textures {_OUTSIDE}: use arrays.":
+        "mesh_ volume_ bvh_ texture_ Mesh MeshQuery Volume Bvh BvhQuery "
         "MarchingCubes MeshQueryAABB MeshQueryPoint MeshQueryRay BvhQueryTiled MeshQueryAABBTiled Texture "
         "Texture1D Texture2D "
         "Texture3D TextureAddressMode TextureFilterMode TextureResourceFlags GLTextureResource RegisteredGLBuffer "

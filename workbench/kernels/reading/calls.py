@@ -19,11 +19,12 @@ from ...errors import KernelError, Where
 from .. import ir, ops
 from ..ops import control, memory
 from ..ops.row import Row, arity, constant
-from ..types import Array, Composite, Matrix, Scalar, Struct, Type, Vector, matrix, scalar_of, vector
+from ..types import Array, Composite, Handle, Matrix, Scalar, Struct, Type, Vector, matrix, scalar_of, vector
 from . import declare, refused_syntax
 from . import python_names as names
 from .control_flow import FRESH
 from .declare import Func
+from .library import Library
 from .lower_bounds import static_int
 from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe
 from .source import source
@@ -51,6 +52,8 @@ class Calls:
         special = self.special(callee)
         if special is not None:
             return special(node)
+        if isinstance(callee, Library):
+            return self.call_library(callee, node)
         if isinstance(callee, Func):
             return self.call_func(callee, node)
         if isinstance(callee, Struct):
@@ -304,8 +307,11 @@ class Calls:
         return result
 
     def changed_by(self, node: ast.Call) -> Sequence[ast.expr]:
-        """Which arguments a call rebinds: the state of a random number."""
-        return node.args[:1] if id(self.python_object(node.func)) in STATEFUL else ()
+        """Which arguments a call rebinds: the state of a random number, what a library func hands out."""
+        callee = self.python_object(node.func)
+        if isinstance(callee, Library):
+            return callee.form(node).handed_out(node)
+        return node.args[:1] if id(callee) in STATEFUL else ()
 
     # ---- atomics
 
@@ -420,10 +426,14 @@ class Calls:
             return self.call_custom(f, bound, node)
         return self.inlined(f.fn, bound, node)
 
-    def inlined(self, fn: Callable[..., Any], bound: dict[str, Any], node: ast.Call) -> Any:
-        """Read the body of a function here; its names are its own, its arrays are the caller's."""
+    def inlined(self, fn: Callable[..., Any], bound: dict[str, Any], node: ast.Call, hides: Where | None = None) -> Any:
+        """Read the body of a function here; its names are its own, its arrays are the caller's.
+
+        With `hides`, what it does has that place in the source.
+        """
         outer = self.state
         self.push(fn, self.where(node))
+        self.frame.hides = self.frame.hides or hides
         try:
             params = {name: self.argument(name, value) for name, value in bound.items()}
             self.state = State({**FRESH, **params}, dict(outer.cells))
@@ -474,6 +484,8 @@ class Calls:
             return self.settled(value, name)
         if is_literal(value) and isinstance(wanted, Scalar):
             value = self.typed(value, wanted)
+        if isinstance(wanted, Handle):
+            value = self.open_handle(wanted, value)
         value = self.settled(value, name)
         have = type_of_value(value)
         generic = getattr(wanted, "dtype", None) is typing.Any

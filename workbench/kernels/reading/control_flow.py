@@ -152,6 +152,8 @@ class Flow:
             raise refused_syntax.refuse("ForElse", self.where(node.orelse[0]))
         if not isinstance(node.target, ast.Name):
             raise refused_syntax.refuse("ForIter", self.where(node.target))
+        if self.query_loop(node):
+            return
         start, stop, step = self.range_bounds(node.iter)
         bounds = [b for b in map(static_int, (start, stop, step)) if b is not None]
         trips = len(range(*bounds)) if len(bounds) == 3 and bounds[2] != 0 else None
@@ -196,6 +198,7 @@ class Flow:
     def visit_While(self, node: ast.While) -> None:
         if node.orelse:
             raise refused_syntax.refuse("WhileElse", self.where(node.orelse[0]))
+        node = self.with_plain_test(node)
         loop = Loop(self, node, set())
         go, assumed = self.loop_test(node, loop)
         if go is False:

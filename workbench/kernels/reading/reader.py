@@ -25,6 +25,7 @@ from .calls import Calls, is_literal
 from .control_flow import FRESH, Flow
 from .declare import Func, Refused, tid
 from .func_grad import Custom
+from .handles import Handles, Opened
 from .lower_bounds import Facts
 from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe, is_array, leaves, rebuild
 from .source import Source, source
@@ -49,6 +50,7 @@ class Reading:
     attributes: list[tuple[Any, str, Any]] = field(default_factory=list)
     constants: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # vectors, and what they held
     statics: list[tuple[Any, dict[str, Any], Any]] = field(default_factory=list)  # of what may change in place
+    behind: dict[str, Opened] = field(default_factory=dict)  # flat parameters that stand behind numbers of others
 
     def current(self) -> bool:
         """True if the Python names that were used still mean the same, so that nothing need be read anew."""
@@ -99,6 +101,7 @@ class Frame:
     around: dict[str, Any]
     caller: Where | None
     gradients: dict[str, Any] | None = None  # inside a func_grad: where the gradient of each argument is
+    hides: Where | None = None  # inside a library func: the user's call, where all that it does has its place
 
 
 class Place(ir.At):
@@ -122,7 +125,7 @@ def unread(error: Exception, where: Where | None) -> KernelError:
     return KernelError(text, slug="unread", where=where, why="The workbench should have said why: please report it.")
 
 
-class Reader(Flow, Places, Calls, Custom):
+class Reader(Flow, Places, Calls, Custom, Handles):
     """Reads one kernel."""
 
     def __init__(self) -> None:
@@ -138,6 +141,9 @@ class Reader(Flow, Places, Calls, Custom):
         self.constants: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.statics: dict[int, tuple[Any, dict[str, Any], Any]] = {}
         self.count = 0
+        self.top = self.builder.region
+        self.behind: dict[str, Opened] = {}
+        self.handles: dict[str, Record] = {}
 
     # ---- functions
 
@@ -149,11 +155,12 @@ class Reader(Flow, Places, Calls, Custom):
             for (param, type), node in zip(params, self.parameters(src.tree), strict=True):
                 self.state.names[param] = self.parameter(param, type, self.where(node))
             self.body()
+        self.keep_used()
         function = ir.Function(
             name, self.builder.region, self.rank or 1, self.where(src.tree), src.text, src.first, src.file
         )
         seen: tuple[Any, ...] = self.seen, self.cells, self.attributes, self.constants, self.statics
-        return Reading(function, params, *[list(kept.values()) for kept in seen])
+        return Reading(function, params, *[list(kept.values()) for kept in seen], self.behind)
 
     def parameters(self, tree: ast.FunctionDef) -> list[ast.arg]:
         a = tree.args
@@ -185,7 +192,8 @@ class Reader(Flow, Places, Calls, Custom):
         return View(value) if isinstance(type, Array) else value
 
     def push(self, fn: Callable[..., Any], caller: Where | None) -> None:
-        self.frames.append(Frame(fn, source(fn), python_names.surroundings(fn), caller))
+        hides = self.frames[-1].hides if self.frames else None
+        self.frames.append(Frame(fn, source(fn), python_names.surroundings(fn), caller, hides=hides))
 
     def pop(self) -> None:
         self.frames.pop()
@@ -200,7 +208,7 @@ class Reader(Flow, Places, Calls, Custom):
     # ---- visiting
 
     def where(self, node: ast.AST) -> Where:
-        return self.frame.source.where(node, self.frame.caller)
+        return self.frame.hides or self.frame.source.where(node, self.frame.caller)
 
     def error(self, what: str, slug: str, node: ast.AST | None, why: str = "", instead: str = "") -> KernelError:
         where = self.builder.where if node is None else self.where(node)

@@ -1,0 +1,8 @@
+"""Hash grids, trees of boxes and triangle meshes: a library in the kernel language, over arrays like any user's.
+
+The one idea: what a search finds is a decision, an index without derivative. So searches read everything through
+`detach`, no adjoint enters them, and positions, distances and normals are computed from what was found by ordinary
+differentiable statements. Building makes new arrays and never writes into old ones: a launch that a tape recorded keeps
+those it ran on. Imports launches and arrays; knows no tape. To add a query: a `@library` func beside its kind, its name
+in `names`, and a test against brute force in tests/geometry.
+"""

@@ -1,0 +1,67 @@
+"""What all builders share: memory as the NumPy or CuPy arrays that it is, new arrays from such, and checks."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocation as memory
+from ..arrays import capture_log
+from ..arrays.array import array, new_array
+from ..arrays.loans import lent, recall
+from ..errors import LaunchError
+from ..kernels.types import Type
+
+
+def contents(a: array, what: str, instead: str) -> Any:
+    """The elements now, `(n, *components)`, to build from. Raises LaunchError [capture] inside a capture."""
+    capture_log.refuse(what, instead)
+    with memory.LOCK:
+        if lent:
+            recall()
+        data = a.data
+    return data.reshape((-1, *data.shape[a.ndim :]))
+
+
+def module(data: Any) -> Any:
+    """NumPy, or CuPy for memory of a GPU."""
+    return sys.modules[type(data).__module__.partition(".")[0]]
+
+
+def stored(values: Any, dtype: Type, like: array) -> array:
+    """A new array of one axis with these elements, beside `like`."""
+    made = new_array(len(values), dtype, like.device)
+    if len(values):
+        made.data[...] = values
+    return made
+
+
+def check(what: str, name: str, a: Any, dtype: Type, ndim: int | None = 1) -> array:
+    """An argument of a builder. Raises LaunchError [argument-type] for anything but an array of `dtype`."""
+    if isinstance(a, array) and a.dtype == dtype and ndim in (None, a.ndim):
+        return a
+    got = f"an array of {a.dtype} with {a.ndim} axes" if isinstance(a, array) else type(a).__name__
+    raise LaunchError(
+        f"{what} takes an array of {dtype} as {name}, not {got}", slug="argument-type",
+        instead=f"wb.array(..., dtype=wb.{dtype})",
+    )  # fmt: skip
+
+
+def same_device(what: str, *arrays: array | None) -> None:
+    """Raises LaunchError [device] for arrays on two devices."""
+    devices = {a.device for a in arrays if a is not None}
+    if len(devices) > 1:
+        raise LaunchError(
+            f"{what} takes arrays on one device, not on {' and '.join(sorted(map(str, devices)))}", slug="device",
+            instead="wb.array(..., device=...)",
+        )  # fmt: skip
+
+
+def segments(counts: Any) -> Any:
+    """Where each of several groups of these sizes starts, and the end of the last one."""
+    xp = module(counts)
+    starts = xp.zeros(len(counts) + 1, dtype=np.int32)
+    starts[1:] = xp.cumsum(counts)
+    return starts

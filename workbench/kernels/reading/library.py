@@ -1,0 +1,56 @@
+"""Funcs that belong to the language: called like builtins, and all that happens inside has its place at the call."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..depth import deep
+from . import refused_syntax
+from .declare import Func
+
+
+class Library(Func):
+    """A func of the house. Its parameters annotated with a `Handle` take the number of one, as `mesh.id`.
+
+    `hands_out` names parameters through which it gives something back, as C does by pointers: the func returns its
+    value and then the new values of these, and the caller's names are bound to them. `other` is what the name means
+    where a call has as many arguments as that one has.
+    """
+
+    def __init__(self, fn: Callable[..., Any], hands_out: tuple[str, ...] = (), other: Library | None = None):
+        super().__init__(fn)
+        self.hands_out, self.other = hands_out, other
+        self.signature = inspect.signature(fn)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{self.__name__}() can only be called inside a kernel or a func")
+
+    def __repr__(self) -> str:
+        return f"<kernel builtin {self.__name__}>"
+
+    def form(self, node: ast.Call) -> Library:
+        """The one of the functions of this name that a call means."""
+        given = len(node.args) + len(node.keywords)
+        fits = self.other is not None and given == len(self.other.signature.parameters)
+        return self.other if fits else self  # type: ignore[return-value]
+
+    def handed_out(self, node: ast.Call) -> tuple[ast.expr, ...]:
+        """The arguments of a call that it binds anew; none for a call that does not fit."""
+        try:
+            bound = self.signature.bind(*node.args, **{str(k.arg): k.value for k in node.keywords}).arguments
+        except TypeError:
+            return ()
+        return tuple(bound[name] for name in self.hands_out)
+
+
+def library(*hands_out: str, other: Library | None = None) -> Callable[[Callable[..., Any]], Library]:
+    """Decorator: a `Library` func."""
+
+    def make(fn: Callable[..., Any]) -> Library:
+        deep(refused_syntax.check)(fn)
+        return Library(fn, hands_out, other)
+
+    return make
