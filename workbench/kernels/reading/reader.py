@@ -160,7 +160,7 @@ class Reader(Flow, Places, Calls, Custom, Handles):
             name, self.builder.region, self.rank or 1, self.where(src.tree), src.text, src.first, src.file
         )
         seen: tuple[Any, ...] = self.seen, self.cells, self.attributes, self.constants, self.statics
-        return Reading(function, params, *[list(kept.values()) for kept in seen], self.behind)
+        return Reading(function, params, *[list(kept.values()) for kept in seen], behind=self.behind)
 
     def parameters(self, tree: ast.FunctionDef) -> list[ast.arg]:
         a = tree.args
