@@ -351,16 +351,6 @@ def test_numbers_of_two_types():
     assert "x[i] * i" in caught.value.text
 
 
-def test_a_division_of_integers():
-    @wb.kernel
-    def k(x: wb.array(dtype=wb.float32), y: wb.array(dtype=wb.float32)):
-        i = wb.tid()
-        y[i] = x[i / 2]
-
-    with refused("int-division", "//", kind=wb.KernelError):
-        one(k)
-
-
 def test_a_value_of_another_type_stored():
     @wb.kernel
     def k(x: wb.array(dtype=wb.float32), y: wb.array(dtype=wb.float32)):

@@ -31,6 +31,7 @@ MODULES = (
     "combined",
     "corners",
     "names",
+    "words",
 )
 BOTH = (wb.float32, wb.float64)
 ALL = (wb.float16, wb.float32, wb.float64)

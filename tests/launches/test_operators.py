@@ -263,7 +263,7 @@ def line_of(f, text):
 @wb.func
 def mixed(a: F):
     b = a * a
-    return b + 1.0
+    return b + wb.float32(1.0)
 
 
 @wb.func
@@ -274,7 +274,7 @@ def silent(a: F):
 def test_errors_point_into_the_func():
     with pytest.raises(wb.KernelError, match="mixed-types") as e:
         wb.map(mixed, leaf(A))
-    assert e.value.lineno == line_of(mixed, "return b + 1.0")
+    assert e.value.lineno == line_of(mixed, "return b + wb.float32(1.0)")
     with pytest.raises(wb.KernelError, match="missing-return") as e:
         wb.map(silent, leaf(A))
     assert e.value.lineno == line_of(silent, "def silent")

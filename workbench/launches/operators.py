@@ -22,7 +22,7 @@ from ..errors import KernelError, LaunchError
 from ..kernels import ops
 from ..kernels.program import Program, program
 from ..kernels.reading.elementwise import Mapped, callable_in_kernels, elementwise
-from ..kernels.types import Array, Small, Type
+from ..kernels.types import Array, Small, Type, float32
 from .arguments import flatten, value_type
 from .launch import Command
 from .plan import grid, plan
@@ -182,6 +182,12 @@ def _operate(f: Any, sign: str, args: Sequence[Any], out: array | None = None) -
     """One operator. What the table refuses (two dtypes, `/` of integers) is a mistake of this line, not of a kernel."""
     beside = next(a for a in args if isinstance(a, array))
     args = [_beside(a, beside) for a in args]
+    if sign.startswith("/") and not sign.startswith("//") and getattr(beside.dtype, "scalar", float32).kind in "iu":
+        raise LaunchError(
+            f"`{sign}` of arrays divides floats, and these are integers", slug="int-division",
+            why="NumPy gives floats here, kernels give integers rounded towards zero.",
+            instead="a // b (rounds down), or arrays of floats",
+        )  # fmt: skip
     try:
         return _mapped(f, f"`{sign}`", args, out)
     except KernelError as e:

@@ -2,7 +2,7 @@
 
 Meaning, C and derivative of each function stand side by side. All backends agree on the corners: integer arithmetic
 wraps, division by zero and INT_MIN / -1 never trap (0 and INT_MIN), shifts use the low bits of their count, float to
-integer saturates and NaN becomes 0. Integers divide with `//`; `%` follows Python, `mod` follows C.
+integer saturates and NaN becomes 0. Of integers, `/` and `mod` round towards zero as in C, `//` and `%` down.
 Kinks: abs has slope 0 at 0, min and max give a tie to the first operand, clamp passes to x on its bounds.
 """
 
@@ -248,17 +248,20 @@ TIMES_ROOT = Row("times_root", type=MUL.type, elementwise=True, adjoint=_adjoint
                  tangent=diagonal(_adjoint_times_root))  # fmt: skip
 
 
-def _div_type(*types: Type) -> Type:
-    if is_int(types[0]):
-        raise refuse("`/` divides floats, and these are integers", slug="int-division",
-                     instead="a // b (rounds down), or float(a) / float(b)")  # fmt: skip
-    return _rule_floats("/", composite=True)(*types)
+def _quotient(a, b):
+    """Of floats as IEEE has it; of integers rounded towards zero, 0 for a divisor of 0."""
+    if a.dtype.kind == "f":
+        return a / b
+    safe = np.where(b == 0, np.ones_like(b), b)
+    down = a // safe
+    return np.where(b == 0, np.zeros_like(a), down + ((a % safe != 0) & ((a < 0) != (safe < 0))).astype(a.dtype))
 
 
-DIV = row("div", type=_div_type, elementwise=True, exact=True, cost=8, sign="/",
-          meaning=lambda a, b: a / b, c="{0} / {1}",
+DIV = row("div", type=_rule_numbers("/"), elementwise=True, exact=True, cost=8, sign="/",
+          meaning=_quotient, c=c_div("{0} / {1}", "{0}", "{0} / {1}"),
           adjoint=lambda g, y, a, b: (OVER(g, b), NEG(OVER(TIMES(g, y), b))),
-          doc="Quotient of two floats; of two composites component by component. Integers divide with //.")  # fmt: skip
+          doc="Quotient; of two composites component by component. Integers are rounded towards zero, as in C:"
+              " -7 / 2 is -3, where -7 // 2 is -4.")  # fmt: skip
 
 # ---- products by which adjoints and tangents pass a row: exactly 0 stays 0, whatever the other factor is
 
@@ -320,7 +323,8 @@ MOVES = row("moves", type=TIMES.type, elementwise=True, c="{0} == 0 || {1} == 0 
             meaning=_zero_or(lambda t, f: t * f, lambda t, f: (t == 0) | (f == 0)), adjoint=_adjoint_product,
             bilinear=True, tangent=TIMES.tangent, **_SIMPLE,
             doc="t * f for a tangent t, but 0 where either is 0: t may be infinite where f is exactly 0.")  # fmt: skip
-OVER = row("over", type=_either(DIV.type), elementwise=True, c="{0} == 0 ? 0 : {0} / {1}", shown=DIV,
+OVER = row("over", type=_either(_rule_floats("/", composite=True)), elementwise=True, shown=DIV,
+           c="{0} == 0 ? 0 : {0} / {1}",
            meaning=_zero_or(lambda g, f: g / f, lambda g, f: g == 0), adjoint=_adjoint_over, tangent=_tangent_over,
            exact=True, cost=8, doc="g / f for an adjoint g, but 0 where g is 0.")  # fmt: skip
 

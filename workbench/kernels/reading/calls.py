@@ -10,6 +10,7 @@ import builtins
 import inspect
 import typing
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -26,7 +27,7 @@ from .control_flow import FRESH
 from .declare import Func
 from .library import Library
 from .lower_bounds import static_int
-from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe
+from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe, is_literal
 from .source import source
 
 FIXED = (bool, int, float, str, np.generic, type, Type, FunctionType, ModuleType, Func, Row)  # not changed in place
@@ -191,8 +192,22 @@ class Calls:
     # ---- builtins
 
     def call_builtin(self, f: Any, node: ast.Call) -> Any:
-        args = [self.operand(self.visit(a)) for a in node.args]
-        named = {str(k.arg): self.operand(self.visit(k.value)) for k in node.keywords}
+        """The value of a builtin. Literals have their own types; where it refuses those, the type of a value beside."""
+        given = [self.visit(a) for a in (*node.args, *(k.value for k in node.keywords))]
+        own = [self.operand(x) for x in given]
+        try:
+            return self.builtin(f, own, node)
+        except (TypeError, KernelError):
+            values = [v for x, v in zip(given, own, strict=True) if not is_literal(x)]
+            fitted = [self.beside(x, values) if is_literal(x) else v for x, v in zip(given, own, strict=True)]
+            if fitted != given:
+                with suppress(TypeError, KernelError):
+                    return self.builtin(f, [self.operand(x) for x in fitted], node)
+            raise
+
+    def builtin(self, f: Any, values: list[Any], node: ast.Call) -> Any:
+        args = values[: len(node.args)]
+        named = {str(k.arg): v for k, v in zip(node.keywords, values[len(args) :], strict=True)}
         try:
             if isinstance(f, Row) and (named or arity(f) not in (None, len(args))):
                 raise TypeError
@@ -291,7 +306,8 @@ class Calls:
     def component_type(self, args: list[Any], dtype: Any) -> Scalar:
         if dtype is not None:
             return scalar_of(dtype)
-        first = self.value(args[0]).type if args else None
+        first = next((a for a in args if not is_literal(a)), args[0] if args else None)
+        first = None if first is None else self.value(first).type
         return first.scalar if isinstance(first, (Scalar, Composite)) else scalar_of(float)
 
     def call_stateful(self, f: Any, node: ast.Call) -> Any:
@@ -447,7 +463,7 @@ class Calls:
     def returned(self) -> Any:
         """What the function just read returns; a value that only some paths return cannot be used."""
         names = self.state.names
-        result, fn = names.get("$value"), self.frame.fn
+        result, fn = self.settled(names.get("$value"), ""), self.frame.fn
         if result is None or names["$return"] is True:
             return result
         return Unusable(lambda at: self.missing_return(fn, at))
@@ -497,11 +513,6 @@ class Calls:
                 instead=f"{wanted}(...)" if isinstance(wanted, Scalar) else "",
             )  # fmt: skip
         return value
-
-
-def is_literal(x: Any) -> bool:
-    """A Python number whose type in the kernel is not fixed yet."""
-    return isinstance(x, (bool, int, float)) and not isinstance(x, np.generic)
 
 
 def is_number_type(x: type) -> bool:

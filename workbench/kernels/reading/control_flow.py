@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import KernelError, Where
 from .. import ir, ops
 from ..ops import control
-from ..types import bool_, is_int
+from ..types import Scalar, bool_, is_int, scalar_of
 from . import refused_syntax
 from .assigned_names import has_break, leaves_always
 from .lower_bounds import static_int
-from .scope import Fields, Local, Record, State, Unusable, View, describe, is_array, leaves, rebuild
+from .scope import Fields, Local, Record, State, Unusable, View, describe, is_array, is_literal, leaves, rebuild
 
 FLAGS = ("$stop", "$go", "$return")
 FRESH = {"$stop": False, "$go": True, "$return": False}
@@ -136,8 +137,18 @@ class Flow:
                 why="Its results are what it writes into arrays.", instead="out[i] = ..., then: return",
             )  # fmt: skip
         names = self.state.names
-        names["$value"] = None if value is None else self.settled(value, "")
+        names["$value"] = None if value is None else self.returning(value)
         names.update({"$stop": True, "$go": False, "$return": True})
+
+    def returning(self, value: Any) -> Any:
+        """What `return` gives: a literal takes the type that the func declares, or else what other paths return."""
+        if isinstance(value, tuple):
+            return tuple(part if is_literal(part) else self.settled(part, "") for part in value)
+        wanted = self.frame.fn.__annotations__.get("return")
+        if is_literal(value) and isinstance(wanted, Scalar | type):
+            with suppress(TypeError):
+                return self.typed(value, scalar_of(wanted))
+        return value if is_literal(value) else self.settled(value, "")
 
     def visit_Break(self, node: ast.Break) -> None:
         self.state.names.update({"$stop": True, "$go": False})
@@ -324,9 +335,9 @@ class Join:
         if not self.reader.valued(a) or not self.reader.valued(b):
             return self.clash(name, a, b)
         with self.reader.builder.inside(self.then):
-            left = self.reader.value(a)
+            left = self.reader.value(self.reader.beside(a, [b]))
         with self.reader.builder.inside(self.other):
-            right = self.reader.value(b)
+            right = self.reader.value(self.reader.beside(b, [a]))
         if left.type != right.type:
             return self.clash(name, left, right)
         pair = (constant_key(left), constant_key(right))
@@ -476,7 +487,7 @@ class Loop:
                 self.bind_new(name, tree)
         if self.returns:
             self.add("$return", self.reader.value(returns))
-            value = end.names.get("$value")
+            value = self.reader.settled(end.names.get("$value"), "")
             if escapes(value):
                 value = Unusable(lambda at: array_choice("the returned array", self.where, at))
             self.add("$value", value)

@@ -18,16 +18,17 @@ import numpy as np
 from ...errors import KernelError, Where, WorkbenchError
 from .. import ir, ops
 from ..ops.row import constant
-from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, float32, int32, scalar_of
+from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, is_int, scalar_of
 from . import assigned_names as stores
 from . import python_names, refused_syntax
-from .calls import Calls, is_literal
+from .calls import Calls
 from .control_flow import FRESH, Flow
 from .declare import Func, Refused, tid
 from .func_grad import Custom
 from .handles import Handles, Opened
+from .literals import LITERAL, Numbers, fold
 from .lower_bounds import Facts
-from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe, is_array, leaves, rebuild
+from .scope import Fields, Record, State, Unusable, View, describe, is_array, is_literal, leaves, rebuild
 from .source import Source, source
 from .subscripts import Places
 
@@ -125,7 +126,7 @@ def unread(error: Exception, where: Where | None) -> KernelError:
     return KernelError(text, slug="unread", where=where, why="The workbench should have said why: please report it.")
 
 
-class Reader(Flow, Places, Calls, Custom, Handles):
+class Reader(Flow, Places, Calls, Numbers, Custom, Handles):
     """Reads one kernel."""
 
     def __init__(self) -> None:
@@ -365,7 +366,10 @@ class Reader(Flow, Places, Calls, Custom, Handles):
             folded = fold(sign, a, b)
             if folded is not None:
                 return folded
-        return ops.binary(sign, self.value(a), self.value(b))
+        a, b = self.operands(sign, a, b)
+        if sign == "/" and is_int(a.type) and self.facts.non_negative(a) and (self.facts.lower(b) or 0) > 0:
+            sign = "//"  # the same number, and known to the analysis of indices
+        return ops.binary(sign, a, b)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         sign = UNARY[refused_syntax.name_of(node.op)]
@@ -397,7 +401,7 @@ class Reader(Flow, Places, Calls, Custom, Handles):
             raise refused_syntax.refuse(name, self.where(node))
         if is_literal(a) and is_literal(b):
             return bool(LITERAL[COMPARE[name]](a, b))
-        return ops.compare(COMPARE[name], self.value(a), self.value(b))
+        return ops.compare(COMPARE[name], *self.operands(COMPARE[name], a, b))
 
     def condition(self, node: ast.expr) -> Any:
         """A Python bool where it is known, else a bool value."""
@@ -431,52 +435,6 @@ class Reader(Flow, Places, Calls, Custom, Handles):
         """True if `value` can make an IR value of it."""
         return isinstance(x, (ir.Value, np.generic)) or is_literal(x) or isinstance(getattr(x, "type", None), Composite)
 
-    def value(self, x: Any) -> ir.Value:
-        """The IR value of a number: a literal gets its default type."""
-        if isinstance(x, ir.Value):
-            return x
-        if isinstance(x, Small) and x.type is not None and x.shape == x.type.shape:
-            self.constants.setdefault(id(x), (x, np.array(x)))
-            return constant(x.type, tuple(np.ravel(x).tolist()))
-        if isinstance(x, np.generic):
-            return constant(scalar_of(x.dtype), x.item())
-        if is_literal(x):
-            return constant(default_type(x), self.in_range(x))
-        raise self.not_a_value(x)
-
-    def in_range(self, x: Any) -> Any:
-        if isinstance(x, int) and not isinstance(x, bool) and not -(2**31) <= x < 2**31:
-            raise self.error(
-                f"{x} does not fit int32", "literal-range", None, "An integer literal is int32.", f"int64({x})"
-            )
-        return x if isinstance(x, bool) else int(x) if isinstance(x, int) else float(x)
-
-    def as_float(self, x: Any) -> float:
-        try:
-            return float(x)
-        except OverflowError:
-            raise self.error("this integer is larger than any float", "literal-range", None, "", "inf") from None
-
-    def not_a_value(self, x: Any) -> KernelError:
-        if isinstance(x, Unusable):
-            return x.error(self.builder.where)  # type: ignore[return-value]
-        if isinstance(x, (View, Fields, Local, Record, Shape, tuple)):
-            return self.error(f"{describe(x)} is not a number", "operand-type", None, "", "one element or field of it")
-        why = "A kernel takes numbers, vectors, funcs and types from Python."
-        return self.error(
-            f"a Python {type(x).__name__} is not a value of the kernel language", "constant", None, why, ""
-        )
-
-    def typed(self, x: Any, type: Type) -> Any:
-        """A literal as a constant of `type` where it is exact, else the value as it is."""
-        if is_literal(x) and isinstance(type, Scalar):
-            if type.kind == "f" and not isinstance(x, bool):
-                return constant(type, self.as_float(x))
-            low, high = (0, 2**type.bits) if type.kind == "u" else (-(2 ** (type.bits - 1)), 2 ** (type.bits - 1))
-            if type.kind in "iu" and isinstance(x, int) and not isinstance(x, bool) and low <= x < high:
-                return constant(type, int(x))
-        return x if isinstance(x, Record) else self.value(x)
-
     def zero(self, type: Type) -> ir.Value:
         scalar = type.scalar  # type: ignore[attr-defined]
         return constant(type, 0.0 if scalar.kind == "f" else False if scalar.kind == "b" else 0)
@@ -509,29 +467,3 @@ class Reader(Flow, Places, Calls, Custom, Handles):
     def serial(self) -> int:
         self.count += 1
         return self.count
-
-
-LITERAL: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b, "**": lambda a, b: a**b, "/": lambda a, b: a / b, "&": lambda a, b: a & b,
-    "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b,
-    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
-}  # fmt: skip
-
-
-def fold(sign: str, a: Any, b: Any) -> Any:
-    """Arithmetic on literals, as Python does it; None where the kernel language would refuse or fail."""
-    if isinstance(a, bool) or isinstance(b, bool) or sign == "@":
-        return None
-    if sign == "/" and isinstance(a, int) and isinstance(b, int):
-        return None
-    try:
-        made = LITERAL[sign](a, b)
-    except (ArithmeticError, ValueError, TypeError):
-        return None
-    return made if isinstance(made, (int, float)) else None
-
-
-def default_type(x: Any) -> Scalar:
-    return bool_ if isinstance(x, bool) else int32 if isinstance(x, int) else float32

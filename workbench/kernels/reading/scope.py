@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from .. import ir
 from ..types import Array, Struct, Type
 
@@ -133,3 +135,8 @@ def describe(x: Any) -> str:
     if isinstance(x, tuple):
         return f"({', '.join(describe(part) for part in x)})"
     return type(x).__name__
+
+
+def is_literal(x: Any) -> bool:
+    """A Python number whose type in the kernel is not fixed yet."""
+    return isinstance(x, (bool, int, float)) and not isinstance(x, np.generic)

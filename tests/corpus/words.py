@@ -1,0 +1,62 @@
+"""What the reader takes beside plain expressions: literals beside values, integer division, arrays that are tested."""
+
+import workbench as wb
+
+from . import floats, given, ints, program, vec3, zeros
+
+HALF, TWO, MANY = 0.5, wb.constant(2), 3
+
+
+@program(x=given(-0.75, 0.25, 0.75, 1.5), v=floats(4, of=vec3), y=zeros(4))
+def literals_take_the_type_beside_them(F):
+    V = vec3(F)
+
+    @wb.func
+    def clipped(a: F):
+        if a < 0:
+            return 0
+        return a
+
+    @wb.func
+    def bent(a: F, k: F):
+        return (1 if a > 1 else a) * k + wb.max(0, a) + clipped(a)
+
+    @wb.kernel
+    def k(x: wb.array(dtype=F), v: wb.array(dtype=V), y: wb.array(dtype=F)):
+        i = wb.tid()
+        a = 2 * x[i] - HALF
+        w = V(a, 1, TWO) * 3 + v[i] / 2 - 0.25 * v[i]
+        if -1 <= a < 2:
+            a = a**2 + wb.clamp(x[i], -0.5, 0.5) * wb.lerp(x[i], w[1], 0.25)
+        y[i] = wb.where(x[i] > 0, a, 1.0) + bent(x[i], MANY) + 1 / (2 + x[i] * x[i]) + w[0] * w[2] + 2 ** x[i]
+        y[i] *= 2
+        y[i] += 1
+
+    return k
+
+
+@program(x=floats(6), n=ints(7, -7, 6, 1, 0, 3), y=zeros(6))
+def integers_are_divided_as_in_c(F):
+    @wb.kernel
+    def k(x: wb.array(dtype=F), n: wb.array(dtype=wb.int32), y: wb.array(dtype=F)):
+        i = wb.tid()
+        half = n[i] / 2
+        half += 5 / (n[i] - 1) - (-n[i]) / 3
+        y[i] = x[i / 2] * x[i] * F(half)
+
+    return k
+
+
+@program(x=floats(4), n=given(3, 200, 7, 255, of=wb.uint8), m=given(1, -(2**40), 5, 2**40, of=wb.int64), y=zeros(4))
+def literals_beside_integers_of_any_size(F):
+    @wb.kernel
+    def k(x: wb.array(dtype=F), n: wb.array(dtype=wb.uint8), m: wb.array(dtype=wb.int64), y: wb.array(dtype=F)):
+        i = wb.tid()
+        a = x[i]
+        if (n[i] & 0x84) == 0 and m[i] > -5:
+            a *= 2
+        if m[i] >= 0x100 or 3 == n[i]:
+            a += x[i] * x[i]
+        y[i] = a * F(wb.min(n[i], 7)) + F(n[i] % 4 + (n[i] >> 1)) * a
+
+    return k

@@ -1,0 +1,146 @@
+"""Numbers of Python in a kernel: literals, and the constants around it. What type they get.
+
+A literal has no type of its own. Beside a value it takes that value's scalar type, where that holds it: beside floats
+any number, but no integer that would be rounded and nothing that would become infinite or zero; beside integers an
+integer in their range; 0 and 1 compared with bools. Anywhere else (bound to a name, among literals alone) it is
+float32, int32 or bool. A literal that cannot be held keeps its own type, and the operation refuses two types. A shift
+leaves its left operand alone: it says what comes out. A builtin is asked with the literals' own types first.
+Python's numbers from outside of the kernel are literals too (`wb.constant` as well); those of NumPy have their types.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ...errors import KernelError
+from .. import ir
+from ..ops.row import constant
+from ..types import Scalar, Small, Type, bool_, float32, int32, is_float, scalar_of
+from .scope import Fields, Local, Record, Shape, Unusable, View, describe, is_literal
+
+
+class Numbers:
+    """Part of the reader: numbers of Python become values."""
+
+    def value(self, x: Any) -> ir.Value:
+        """The IR value of a number: a literal gets its default type."""
+        if isinstance(x, ir.Value):
+            return x
+        if isinstance(x, Small) and x.type is not None and x.shape == x.type.shape:
+            self.constants.setdefault(id(x), (x, np.array(x)))
+            return constant(x.type, tuple(np.ravel(x).tolist()))
+        if isinstance(x, np.generic):
+            return constant(scalar_of(x.dtype), x.item())
+        if is_literal(x):
+            return constant(default_type(x), self.in_range(x))
+        raise self.not_a_value(x)
+
+    def in_range(self, x: Any) -> Any:
+        if isinstance(x, int) and not isinstance(x, bool) and not -(2**31) <= x < 2**31:
+            raise self.error(
+                f"{x} does not fit int32", "literal-range", None, "An integer literal is int32.", f"int64({x})"
+            )
+        return x if isinstance(x, bool) else int(x) if isinstance(x, int) else float(x)
+
+    def as_float(self, x: Any) -> float:
+        try:
+            return float(x)
+        except OverflowError:
+            raise self.error("this integer is larger than any float", "literal-range", None, "", "inf") from None
+
+    def not_a_value(self, x: Any) -> KernelError:
+        if isinstance(x, Unusable):
+            return x.error(self.builder.where)  # type: ignore[return-value]
+        if isinstance(x, (View, Fields, Local, Record, Shape, tuple)):
+            return self.error(f"{describe(x)} is not a number", "operand-type", None, "", "one element or field of it")
+        why = "A kernel takes numbers, vectors, funcs and types from Python."
+        return self.error(
+            f"a Python {type(x).__name__} is not a value of the kernel language", "constant", None, why, ""
+        )
+
+    def typed(self, x: Any, type: Type) -> Any:
+        """A literal as a constant of `type` where that holds it, else the value as it is."""
+        if is_literal(x) and isinstance(type, Scalar) and self.held(x, type):
+            return constant(
+                type, type.numpy.type(x).item() if type.kind == "b" else float(x) if type.kind == "f" else x
+            )
+        return x if isinstance(x, Record) else self.value(x)
+
+    def held(self, x: Any, type: Scalar) -> bool:
+        """True if a literal of this type says what `x` says."""
+        if isinstance(x, bool) or type.kind == "b":
+            return False
+        if type.kind == "f":
+            return is_float_of(type, self.as_float(x), isinstance(x, int))
+        return isinstance(x, int) and x in _range(type)
+
+    def beside(self, x: Any, others: Sequence[Any]) -> Any:
+        """A literal in the type of the first of `others` that holds it; anything else as it is."""
+        if is_literal(x):
+            for other in others:
+                scalar = getattr(other.type, "scalar", None) if isinstance(other, ir.Value) else None
+                if scalar is not None and self.held(x, scalar):
+                    return self.typed(x, scalar)
+        return x
+
+    def operands(self, sign: str, a: Any, b: Any) -> tuple[ir.Value, ir.Value]:
+        """The two sides of an operator, a literal in the type of the other side; `flag == 0` asks for a bool."""
+        if sign in ("==", "!="):
+            a, b = _truth(a, b), _truth(b, a)
+        if is_literal(a) and not is_literal(b):
+            b = self.value(b)
+            a = a if sign in ("<<", ">>") else self.beside(a, [b])
+        a = self.value(a)
+        count = sign in ("<<", ">>") or (sign == "**" and isinstance(b, int) and is_float(a.type))
+        return a, self.value(b if count else self.beside(b, [a]))
+
+
+def _truth(x: Any, other: Any) -> Any:
+    return bool(x) if is_literal(x) and x in (0, 1) and getattr(other, "type", None) is bool_ else x
+
+
+@cache
+def _range(type: Scalar) -> range:
+    """The integers that an integer type holds."""
+    info = np.iinfo(type.numpy)
+    return range(int(info.min), int(info.max) + 1)
+
+
+def is_float_of(type: Scalar, x: float, exactly: bool) -> bool:
+    """True if a float type holds `x`: an integer exactly, any other number to rounding, not as infinity or zero."""
+    if type is float32 and not exactly:  # what literals are by themselves
+        return True
+    with np.errstate(all="ignore"):
+        y = float(type.numpy.type(x))
+    return y == x or (not exactly and (x != x or (math.isfinite(y) and y != 0.0)))
+
+
+LITERAL: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b, "**": lambda a, b: a**b, "/": lambda a, b: a / b, "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b,
+    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
+}  # fmt: skip
+
+
+def fold(sign: str, a: Any, b: Any) -> Any:
+    """Arithmetic on literals, as Python does it; None where the kernel language would refuse or fail."""
+    if isinstance(a, bool) or isinstance(b, bool) or sign == "@":
+        return None
+    if sign == "/" and isinstance(a, int) and isinstance(b, int):
+        return None
+    try:
+        made = LITERAL[sign](a, b)
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+    return made if isinstance(made, (int, float)) else None
+
+
+def default_type(x: Any) -> Scalar:
+    return bool_ if isinstance(x, bool) else int32 if isinstance(x, int) else float32
