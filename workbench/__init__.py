@@ -54,6 +54,8 @@ from .kernels.ops import instead_of as _instead_of
 from .kernels.ops import why_refused as _why_refused
 from .kernels.ops.functions import ATOMICS as _ATOMICS
 from .kernels.program import Program as _Program
+from .kernels.reading.checks import expect_eq, expect_near, expect_neq
+from .kernels.reading.checks import print_ as print
 from .kernels.reading.declare import Func as _Func
 from .kernels.reading.declare import Refused as _Refused
 from .kernels.reading.declare import adjoint, constant, func, func_grad, func_replay, printf, static, struct, tid

@@ -60,3 +60,24 @@ def literals_beside_integers_of_any_size(F):
         y[i] = a * F(wb.min(n[i], 7)) + F(n[i] % 4 + (n[i] >> 1)) * a
 
     return k
+
+
+@program(x=floats(4), n=ints(1, 2, 3, 4), y=zeros(4))
+def claims_that_hold(F):
+    @wb.func
+    def rooted(a: F):
+        assert a > 0, "positive"
+        wb.expect_near(a, a * 1.0001, 0.01)
+        return wb.sqrt(a)
+
+    @wb.kernel
+    def k(x: wb.array(dtype=F), n: wb.array(dtype=wb.int32), y: wb.array(dtype=F)):
+        i = wb.tid()
+        wb.expect_eq(n[i], i + 1)
+        for j in range(n[i]):
+            assert j < 4
+            y[i] += rooted(x[i]) * x[j]
+            if j > 2:
+                wb.expect_neq(x[i], 0)
+
+    return k

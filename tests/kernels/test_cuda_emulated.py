@@ -26,6 +26,7 @@ NAMES = """
     break_and_continue_inside_nested_ifs_in_nested_loops dynamic_product an_atomic_then_a_read_in_one_thread
     quaternion_constructors overlapping_views_in_loops_with_atomics extremes_that_feed_a_loss
     names_of_shadows_and_tangents names_of_companions_of_extremes names_of_the_text names_of_fields
+    claims_that_hold literals_take_the_type_beside_them
 """.split()
 
 

@@ -117,6 +117,9 @@ class _Printer:
     def printf(self, stmt: ir.Stmt) -> str:
         return f"printf({', '.join([repr(stmt.attr[0]), *map(self.use, stmt.args)])})"
 
+    def claim(self, stmt: ir.Stmt) -> str:
+        return f"assert {self.use(stmt.args[0])}, {stmt.attr.text!r}"
+
     def control(self, stmt: ir.Stmt) -> str:
         if stmt.row is control.IF:
             return f"if {self.uses(stmt.args)}:"
@@ -162,7 +165,7 @@ _WRITTEN: dict[Row, Callable[[_Printer, ir.Stmt], str]] = {
     vectors.EXTRACT_AT: lambda printer, stmt: printer.cell(stmt.args), vectors.INSERT_AT: _Printer.insert_at,
     vectors.EXTRACT: _Printer.extract, vectors.INSERT: _Printer.insert, vectors.CONSTRUCT: _Printer.made,
     scalar.CAST: _Printer.made, memory.STORE: _Printer.update, memory.ACCUMULATE: _Printer.update,
-    memory.LOG_STORE: _Printer.update, control.PRINTF: _Printer.printf,
+    memory.LOG_STORE: _Printer.update, control.PRINTF: _Printer.printf, control.ASSERT: _Printer.claim,
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
 from ..kernels.depth import deep
-from ..kernels.emit.signature import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, needs_scratch
+from ..kernels.emit.signature import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, claims, needs_scratch
 from ..kernels.interpreter import run
 from ..kernels.ir import Function, root, used, walk
 from ..kernels.ops import memory as rows
@@ -156,13 +156,15 @@ class Executable:
 
     @cached_property
     def can_fail(self) -> bool:
-        """True if the code may write an error record: it checks bounds, or may run out of scratch memory."""
-        return self.variant.check_bounds or needs_scratch(self.function)
+        """True if the code may write an error record: it checks bounds or claims, or may run out of scratch memory."""
+        return self.variant.check_bounds or needs_scratch(self.function) or claims(walk(self.function.body))
 
     def fail(self, status: list[int]) -> None:
         """Raise what an error record says: code, access, thread, number of indices, indices, extents."""
         code, access, thread, n = status[:4]
-        where, name, row = access_table(self.function)[access]
+        where, name, row, claim = access_table(self.function)[access]
+        if claim is not None:
+            raise claim.error(self.function.name, where, thread)
         if code == BOUNDS:
             raise BoundsError(
                 f"Kernel {self.function.name!r}: `{row}` outside array {name!r}: thread {thread} uses index"

@@ -106,9 +106,16 @@ def _possible(function: Function, variant: Variant) -> bool:
     if not variant.restrict or variant.check_bounds or variant.atomic or variant.inner is not None:
         return False
     return not any(
-        s.row.effect is Effect.IO or s.row in _NO or (s.row in rows.ATOMICS and _returns(s, function))
+        (s.row.effect is Effect.IO and not _silent(s))
+        or s.row in _NO
+        or (s.row in rows.ATOMICS and _returns(s, function))
         for s in walk(function.body)
     )
+
+
+def _silent(stmt: Stmt) -> bool:
+    """True for a claim that is looked at under `check_bounds` alone."""
+    return stmt.row is control.ASSERT and not stmt.attr.always
 
 
 def _floats(type: Type) -> bool:

@@ -23,7 +23,7 @@ from ..ops.row import Row
 from ..types import Array, Composite, Scalar, Stack, Type, bool_, float16, float64
 from .c_names import Names, literal, type_name, zero
 from .expressions import Expr
-from .signature import BOUNDS, Signature, Variant, accesses, logs
+from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, logs
 
 _UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
 
@@ -74,11 +74,13 @@ class Body:
         used = accesses(stmts)
         self.access_ids = {id(s): i for i, s in enumerate(used)}
         self.line = 0
-        self.written = {root(s.args[0]) for s in used if s.row not in (mem.LOAD, control.PUSH)}
+        self.written = {root(s.args[0]) for s in used if s.row not in (mem.LOAD, control.PUSH, control.ASSERT)}
         self.grows = any(isinstance(s.attr, Stack) and s.attr.capacity is None for s in stmts)
         self.logs = logs(stmts)
         pushes = any(s.row is control.PUSH for s in stmts)
-        self.fails = self.variant.check_bounds or self.logs or pushes  # may anything be reported in `status`
+        self.fails = (
+            self.variant.check_bounds or self.logs or pushes or claims(stmts)
+        )  # may anything be reported in `status`
         self._name_parameters()
         self._name_axes(stmts)
 
@@ -532,7 +534,12 @@ class Body:
         else:
             self.put(f"if (wb_left(&wb_stack, sizeof({type}))) WB_POP({type}, {name});")
 
-    # -- printing
+    # -- printing, claims
+
+    def row_assert(self, stmt: Stmt) -> None:
+        if self.variant.check_bounds or stmt.attr.always:
+            failure = f"{CLAIM}, {self.access_ids[id(stmt)]}, {self.thread}, {', '.join(['0'] * 13)}"
+            self.put(f"if (!({self.text(stmt.args[0])})) wb_fail(status, {failure});")
 
     def row_printf(self, stmt: Stmt) -> None:
         def conversion(flags: str, kind: str) -> str:
@@ -556,7 +563,7 @@ _METHODS = {
     control.FOR: "row_for", control.WHILE: "row_while", control.CALL: "row_call", mem.COMPONENTS: "row_components",
     mem.SHAPE: "row_shape", mem.LOAD: "row_load", mem.STORE: "row_store", mem.LOG_STORE: "row_log_store",
     mem.MARK: "row_mark", mem.ROLLBACK: "row_rollback", mem.ACCUMULATE: "row_accumulate", control.STACK: "row_stack",
-    control.PUSH: "row_push", control.POP: "row_pop", control.PRINTF: "row_printf",
+    control.PUSH: "row_push", control.POP: "row_pop", control.PRINTF: "row_printf", control.ASSERT: "row_assert",
 }  # fmt: skip
 
 

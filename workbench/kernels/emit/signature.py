@@ -20,7 +20,7 @@ from .c_names import Names, c_name, type_name
 
 STATUS_WORDS = 16
 MAX_RANK = 4
-BOUNDS, STACK_FULL = 1, 2
+BOUNDS, STACK_FULL, CLAIM = 1, 2, 3
 _FORMAT = {
     "float32": "f", "float64": "d", "float16": "e", "int32": "i", "int64": "q", "int16": "h", "int8": "b",
     "uint32": "I", "uint64": "Q", "uint16": "H", "uint8": "B", "bool": "?",
@@ -58,9 +58,10 @@ class AccessPlace(NamedTuple):
     where: Where | None
     array: str
     row: str
+    claim: control.Claim | None = None
 
 
-_ACCESSES = (mem.LOAD, mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, control.PUSH, *mem.ATOMICS)
+_ACCESSES = (mem.LOAD, mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, control.PUSH, control.ASSERT, *mem.ATOMICS)
 
 
 def accesses(stmts: Iterable[Stmt]) -> list[Stmt]:
@@ -71,7 +72,15 @@ def accesses(stmts: Iterable[Stmt]) -> list[Stmt]:
 def access_table(function: Function) -> tuple[AccessPlace, ...]:
     """The place of every access, by its access id."""
     stmts = accesses(walk(function.body))
-    return tuple(AccessPlace(s.where, root(s.args[0]).name, s.row.name) for s in stmts)
+    return tuple(
+        AccessPlace(s.where, root(s.args[0]).name, s.row.name, s.attr if s.row is control.ASSERT else None)
+        for s in stmts
+    )
+
+
+def claims(stmts: Iterable[Stmt]) -> bool:
+    """True if a statement may fail in every launch."""
+    return any(s.row is control.ASSERT and s.attr.always for s in stmts)
 
 
 def logs(stmts: Iterable[Stmt]) -> bool:

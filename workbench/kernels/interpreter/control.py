@@ -83,6 +83,17 @@ def _printf(c: Closures, stmt: ir.Stmt) -> Step:
     return step
 
 
+def _assert(c: Closures, stmt: ir.Stmt) -> Step:
+    (holds,) = c.at(stmt.args)
+
+    def step(s: list) -> None:
+        if not s[holds]:
+            thread = s[THREAD]
+            raise stmt.attr.error(c.kernel, stmt.where, thread if len(thread) != 1 else thread[0])
+
+    return step
+
+
 # --- control flow
 
 
@@ -204,4 +215,5 @@ def _replayed(c: Closures, stmt: ir.Stmt, results: list[int]) -> Step | None:
 STEPS = {
     rows.CONST: _const, rows.TID: _tid, rows.DIM: _dim, rows.IF: _if, rows.FOR: _for, rows.WHILE: _while,
     rows.CALL: _call, rows.STACK: _stack, rows.PUSH: _push, rows.POP: _pop, rows.PRINTF: _printf,
+    rows.ASSERT: _assert,
 }  # fmt: skip

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...errors import LaunchError, Where
 from ..types import Stack, Type, int32
 from .row import Effect, row
 
@@ -56,6 +57,27 @@ POP = row("pop", type=lambda stack: _element(stack), effect=Effect.IO)
 # attr: (format, names of the arguments); a composite takes one conversion per component
 PRINTF = row("printf", type=lambda *t, attr: None, typed_by_attr=True, effect=Effect.IO)
 
+
+@dataclass(frozen=True)
+class Claim:
+    """Attribute of `assert`: what is said where its argument is false, and whether that is looked for in every launch.
+
+    The interpreter looks always, machine code under `check_bounds` else.
+    """
+
+    text: str
+    slug: str = "assert"
+    why: str = ""
+    instead: str = ""
+    always: bool = False
+
+    def error(self, kernel: str, where: Where | None, thread: object) -> LaunchError:
+        """What a launch raises in which the claim did not hold."""
+        text = f"Kernel {kernel!r}, thread {thread}: {self.text}"
+        return LaunchError(text, slug=self.slug, where=where, why=self.why, instead=self.instead)
+
+
+ASSERT = row("assert", type=lambda holds, attr: None, typed_by_attr=True, effect=Effect.IO)
 
 _CONVERSION = re.compile(r"%([-+ #0]*[0-9]*(?:[.][0-9]+)?)(?:hh|h|ll|l|z|j|t)?(.?)", re.DOTALL)
 _INTEGERS, _FLOATS = "diuxXo", "eEfFgG"

@@ -27,9 +27,9 @@ _REASONS = {
         "quat_slerp quat_from_matrix quat_to_axis_angle quat_to_rpy quat_between_vectors quat_twist quat_twist_angle "
         "quat_twist_angle_signed quat_from_euler quat_to_euler",
     "The order of its arguments (cond, if_false, if_true) misled; write where(cond, if_true, if_false).": "select",
-    f"Function values, assertions on the device and linear-algebra helpers {_OUTSIDE}.":
-        "reversed lower_bound closest_point_edge_edge dense_gemm dense_chol dense_subs dense_solve mlp expect_eq "
-        "expect_neq expect_near dense_gemm_batched dense_chol_batched dense_solve_batched",
+    f"Function values and linear-algebra helpers {_OUTSIDE}.":
+        "reversed lower_bound closest_point_edge_edge dense_gemm dense_chol dense_subs dense_solve mlp "
+        "dense_gemm_batched dense_chol_batched dense_solve_batched",
     "Not built yet.": "norm_huber norm_pseudo_huber smooth_normalize erfinv erfcinv cast bit_count "
         "atomic_and atomic_or atomic_xor",
     "The exact one is here: write a / b, or 1.0 / a.": "inverse_approx div_approx",
@@ -41,7 +41,6 @@ _REASONS = {
         "assign assign_copy assign_inplace add_inplace sub_inplace bit_and_inplace bit_or_inplace bit_xor_inplace",
     "In a kernel write for j in range(n), len(v), a, b = ...; there is no debugger in one, but tape.microscope().":
         "range len iter_next tuple slice breakpoint",
-    'In a kernel write wb.printf("%f\\n", x).': "print",
     "`with wb.capture() as graph:` records a block of launches, `graph.replay()` repeats it.":
         "capture_begin capture_end capture_while capture_if Graph CaptureMode capture_save capture_load "
         "capture_load_from_bytes capture_debug_dot_print is_conditional_graph_supported",

@@ -361,6 +361,7 @@ _REVERSE = {
     c.WHILE: "reverse_loop",
     c.CALL: "reverse_call",
     c.PRINTF: "reverse_nothing",
+    c.ASSERT: "reverse_nothing",
     mem.LOAD: "reverse_load",
     mem.STORE: "reverse_store",
     mem.ATOMIC_ADD: "reverse_atomic_add",

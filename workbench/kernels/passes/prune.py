@@ -134,7 +134,7 @@ class _Live:
         self.need(stmt.outs[k])
 
 
-_ROOTS = {mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, *mem.ATOMICS, c.PRINTF}
+_ROOTS = {mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, *mem.ATOMICS, c.PRINTF, c.ASSERT}
 
 
 def _sweep(region: Region, live: _Live) -> None:

@@ -266,6 +266,7 @@ _REPLAY = {
     c.WHILE: "replay_loop",
     c.CALL: "replay_call",
     c.PRINTF: "replay_nothing",
+    c.ASSERT: "replay_nothing",
     mem.STORE: "replay_store",
     **dict.fromkeys(mem.ATOMICS, "replay_atomic"),
 }

@@ -21,7 +21,7 @@ from .. import ir, ops
 from ..ops import control, memory
 from ..ops.row import Row, arity, constant
 from ..types import Array, Composite, Handle, Matrix, Scalar, Struct, Type, Vector, matrix, scalar_of, vector
-from . import declare, refused_syntax
+from . import checks, declare, refused_syntax
 from . import python_names as names
 from .control_flow import FRESH
 from .declare import Func
@@ -80,11 +80,11 @@ class Calls:
         }  # fmt: skip
         if isinstance(callee, FunctionType) and callee in declare.LOCAL_ZEROS:
             return self.call_zeros
+        if id(callee) in checks.MARKERS:
+            return getattr(self, checks.MARKERS[id(callee)])
         return table.get(id(callee))
 
     def not_callable(self, callee: Any, node: ast.Call) -> KernelError:
-        if callee is builtins.print:
-            return refused_syntax.refuse("Print", self.where(node))
         if callee is builtins.range:
             return self.error("range() stands only after `for ... in`", "for-range", node, "", "for j in range(n): ...")
         name = getattr(callee, "__name__", None) or describe(callee)

@@ -22,6 +22,7 @@ from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, is_int
 from . import assigned_names as stores
 from . import python_names, refused_syntax
 from .calls import Calls
+from .checks import Checks
 from .control_flow import FRESH, Flow
 from .declare import Func, Refused, tid
 from .func_grad import Custom
@@ -126,7 +127,7 @@ def unread(error: Exception, where: Where | None) -> KernelError:
     return KernelError(text, slug="unread", where=where, why="The workbench should have said why: please report it.")
 
 
-class Reader(Flow, Places, Calls, Numbers, Custom, Handles):
+class Reader(Flow, Places, Calls, Numbers, Checks, Custom, Handles):
     """Reads one kernel."""
 
     def __init__(self) -> None:

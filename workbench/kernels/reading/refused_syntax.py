@@ -60,12 +60,6 @@ FENCES: dict[str, Fence] = {
         "failed[0] = 1, in an array of flags",
         "raise",
     ),
-    "Assert": Fence(
-        "`assert` cannot be used in a kernel",
-        "Kernels raise no exceptions.",
-        "if not ...: failed[0] = 1, in an array of flags",
-        "assert",
-    ),
     "With": Fence("`with` cannot be used in a kernel", NO_PYTHON, "the body without it", "with"),
     "AsyncWith": Fence("`async with` cannot be used in a kernel", NO_PYTHON, "the body without it", "async"),
     "AsyncFor": Fence("`async for` cannot be used in a kernel", NO_PYTHON, "for j in range(n): ...", "async"),
@@ -128,12 +122,11 @@ FENCES: dict[str, Fence] = {
     "In": Fence("`in` cannot be used in a kernel", "There are no containers.", "a == b or a == c", "in"),
     "NotIn": Fence("`not in` cannot be used in a kernel", "There are no containers.", "a != b and a != c", "in"),
     "String": Fence(
-        "a string cannot be used in a kernel, except as the format of printf", NO_OBJECTS, "an integer code", "string"
+        "a string cannot be used in a kernel, except to be printed", NO_OBJECTS, "an integer code", "string"
     ),
     "None": Fence("`None` is not a value of the kernel language", NO_OBJECTS, "a number that marks the case", "none"),
     "Complex": Fence("complex numbers are not in the kernel language", "", "vec2(re, im)", "complex"),
     "Ellipsis": Fence("`...` cannot be used in a kernel", NO_OBJECTS, "pass", "ellipsis"),
-    "Print": Fence("`print` cannot be called in a kernel", NO_PYTHON, 'printf("%f\\n", x)', "print"),
     "ForIter": Fence(
         "a `for` in a kernel runs over range(...)",
         "Nothing else can be counted.",
@@ -185,7 +178,7 @@ def inside(node: ast.AST) -> Iterator[ast.AST]:
 
 
 SYNTAX = frozenset(
-    "Lambda ListComp Dict DictComp Set SetComp GeneratorExp Try TryStar Raise Assert With AsyncWith AsyncFor "
+    "Lambda ListComp Dict DictComp Set SetComp GeneratorExp Try TryStar Raise With AsyncWith AsyncFor "
     "AsyncFunctionDef Await Yield YieldFrom Global Nonlocal Delete ClassDef FunctionDef Import ImportFrom NamedExpr "
     "Match TypeAlias".split()
 )

@@ -169,6 +169,8 @@ def _no_def(fn: Callable[..., Any]) -> KernelError:
 def _same_code(fn: Callable[..., Any], tree: ast.FunctionDef) -> bool:
     """True if this text compiles to the function's own code: the file may have changed since."""
     code = fn.__code__
+    if any(name.startswith("@") for name in code.co_names):  # no name of Python's: pytest has rewritten its assertions
+        return True
     bare = copy.copy(tree)
     bare.decorator_list, bare.returns, bare.name = [], None, "text of a kernel"  # no name that it could itself mean
     bare.args = _without_annotations(tree.args)

@@ -1,0 +1,163 @@
+"""What a kernel says and claims while it runs: `print(...)`, `assert`, `expect_eq` and the like.
+
+A claim is one statement of the IR (`ops.control.Claim`). Where one does not hold, the launch fails with its line.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import Any
+
+import numpy as np
+
+from .. import ir, ops
+from ..ops import control
+from ..types import Composite, Matrix, Scalar, is_float
+from .declare import Marker
+from .scope import describe
+
+print_ = Marker(
+    "print",
+    """Print values from a thread, as `print` does, which kernels take too: numbers, bools (as 1 and 0), vectors, text.
+
+>>> @wb.kernel
+... def look(x: wb.array[float]):
+...     i = wb.tid()
+...     if x[i] < 0.0:
+...         print("negative:", i, x[i])
+>>> wb.launch(look, dim=2, inputs=[wb.ones(2)])
+""",
+)
+expect_eq = Marker(
+    "expect_eq",
+    """expect_eq(a: T, b: T): an error of the launch, with its line and thread, where a != b. Composites as a whole.
+
+In Warp it prints and goes on. It is looked at in every launch, where `assert` is under `wb.config.check_bounds` alone.
+
+>>> @wb.kernel
+... def halve(n: wb.array[int]):
+...     i = wb.tid()
+...     wb.expect_eq(n[i] % 2, 0)
+...     n[i] = n[i] / 2
+>>> wb.launch(halve, dim=2, inputs=[wb.array([2, 3])])
+Traceback (most recent call last):
+...
+workbench.errors.LaunchError: ...
+""",
+)
+expect_neq = Marker(
+    "expect_neq",
+    """expect_neq(a: T, b: T): an error of the launch, with its line and thread, where a == b. See `expect_eq`.
+
+>>> @wb.kernel
+... def inverse(x: wb.array[float]):
+...     i = wb.tid()
+...     wb.expect_neq(x[i], 0.0)
+...     x[i] = 1.0 / x[i]
+>>> wb.launch(inverse, dim=2, inputs=[wb.ones(2)])
+""",
+)
+expect_near = Marker(
+    "expect_near",
+    """expect_near(a: F, b: F, tolerance: F = 1e-6): an error of the launch where a component differs by more than that.
+
+NaN is near nothing. See `expect_eq`.
+
+>>> @wb.kernel
+... def unit(v: wb.array[wb.vec3]):
+...     i = wb.tid()
+...     wb.expect_near(wb.length(v[i]), 1.0, 1e-3)
+>>> wb.launch(unit, dim=1, inputs=[wb.array([[0.6, 0.0, 0.8]], dtype=wb.vec3)])
+""",
+)
+MARKERS = {
+    id(builtins.print): "call_print", id(print_): "call_print", id(expect_eq): "call_expect_eq",
+    id(expect_neq): "call_expect_neq", id(expect_near): "call_expect_near",
+}  # fmt: skip
+
+
+class Checks:
+    """Part of the reader."""
+
+    def claim(self, holds: Any, claim: control.Claim) -> None:
+        """Write that `holds` is claimed here; nothing where that is known to be so."""
+        if holds is not True:
+            self.builder.emit(control.ASSERT, self.value(holds), attr=claim)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        message = node.msg.value if isinstance(node.msg, ast.Constant) else None
+        if node.msg is not None and not isinstance(message, str):
+            raise self.error(
+                "the message of `assert` is a text in quotes", "assert", node.msg, "", 'assert n > 0, "..."'
+            )
+        holds = self.condition(node.test)
+        text = f"{message or 'this does not hold'}: {ast.unparse(node.test)}"
+        self.claim(holds, control.Claim(text))
+
+    # ---- expect
+
+    def expected(self, node: ast.Call, most: int) -> tuple[Any, ...]:
+        """The arguments, a literal among them in the type beside it."""
+        given = self.arguments(node)
+        if not 2 <= len(given) <= most:
+            takes = "two values" + " and a tolerance" * (most == 3)
+            raise self.error(f"this takes {takes}, got {len(given)}", "arguments", node, "", "expect_eq(a, b)")
+        a, b = self.operands("==", given[0], given[1])
+        return (a, b, *given[2:])
+
+    def call_expect_eq(self, node: ast.Call) -> None:
+        self.expect_equal(node, True, "values that were to be equal differ")
+
+    def call_expect_neq(self, node: ast.Call) -> None:
+        self.expect_equal(node, False, "values that were to differ are equal")
+
+    def expect_equal(self, node: ast.Call, equal: bool, text: str) -> None:
+        a, b = self.expected(node, 2)
+        holds = ops.compare("==" if equal else "!=", a, b)
+        self.claim(holds, control.Claim(f"{text}: {ast.unparse(node)}", "expect", always=True))
+
+    def call_expect_near(self, node: ast.Call) -> None:
+        a, b, *rest = self.expected(node, 3)
+        if not is_float(a.type) or a.type != b.type:
+            what = f"expect_near() compares floats of one type, not {describe(a)} and {describe(b)}"
+            raise self.error(what, "operand-type", node, "", "expect_eq(a, b)")
+        tolerance = self.typed(rest[0] if rest else 1e-6, a.type.scalar)
+        claim = control.Claim(f"values that were to be near differ by more: {ast.unparse(node)}", "expect", always=True)
+        for x, y in zip(self.components(a), self.components(b), strict=True):
+            self.claim(ops.compare("<=", ops.BUILTINS["abs"](ops.binary("-", x, y)), tolerance), claim)
+
+    def components(self, v: ir.Value) -> list[ir.Value]:
+        if not isinstance(v.type, Composite):
+            return [v]
+        return [self.component(v, place) for place in np.ndindex(*v.type.shape)]
+
+    # ---- print
+
+    def call_print(self, node: ast.Call) -> None:
+        if node.keywords:
+            raise self.error(
+                "print() takes values alone in a kernel", "arguments", node.keywords[0].value, "", "print(a, b)"
+            )
+        parts: list[str] = []
+        values: list[ir.Value] = []
+        for arg in node.args:
+            if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
+                parts.append(arg.value.replace("%", "%%"))
+                continue
+            given = self.visit(arg)
+            for x in given if isinstance(given, tuple) else (given,):
+                values.append(self.value(x))
+                parts.append(conversions(values[-1].type))
+        shown = tuple(ast.unparse(a) for a in node.args)
+        self.builder.emit(control.PRINTF, *values, attr=(" ".join(parts) + "\n", shown))
+
+
+def conversions(type: Any) -> str:
+    """How printf shows a value: the rows of a matrix each on a line."""
+    if isinstance(type, Scalar):
+        return "%g" if type.kind == "f" else "%u" if type.kind == "u" else "%d"
+    one = conversions(type.scalar)
+    if not isinstance(type, Matrix):
+        return " ".join([one] * type.size)
+    return "\n".join([" ".join([one] * type.cols)] * type.rows)
