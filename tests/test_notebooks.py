@@ -18,6 +18,7 @@ from nbformat import NotebookNode
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TOUR = ROOT / "notebooks" / "00_tour.ipynb"
+WITH_A_LESSON = [path for path in NOTEBOOKS if path.stem >= "15" or path.stem[:2] == "09"]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -107,6 +108,15 @@ def test_a_stored_notebook_holds_outputs_and_no_live_widget(path: Path) -> None:
     assert "widgets" not in notebook.metadata
     assert [kind for o in outputs(path) for kind in o.get("data", {}) if "widget" in kind] == []
     assert [cell.source for cell in notebook.cells if cell.cell_type == "code" and cell.execution_count is None] == []
+
+
+@pytest.mark.parametrize("path", WITH_A_LESSON, ids=lambda path: path.stem)
+def test_the_first_screen_shows_what_is_to_be_seen(path: Path) -> None:
+    """The figure of the cell tagged `lesson`, and the lesson in words, before any code."""
+    first, *others = read(path).cells
+    assert [c.cell_type for c in others if "lesson" in c.metadata.get("tags", [])] == ["code"]
+    (shown,) = re.findall(r"!\[[^\]]+\]\(attachment:([^)]+)\)", first.source)
+    assert base64.b64decode(first.attachments[shown]["image/png"]).startswith(b"\x89PNG"), "run .ci/notebooks"
 
 
 @each_notebook

@@ -7,7 +7,7 @@ import { button, h } from "./elements.js";
 const VEILED = "wb-asks", SHEET = "wb-veil";
 const CELL = '.jp-Cell, [data-testid="cell-column"] > *, .marimo-cell:not([data-testid="cell-column"] *)';
 const BELOW = `.${VEILED} ~ :is(.jp-Cell, .marimo-cell, :has(.marimo-cell))`;
-const VEIL = `${BELOW} { background: repeating-linear-gradient(135deg, transparent 0 8px, #88888822 8px 16px); border-radius: 6px; }
+const VEIL = `${BELOW} { background: repeating-linear-gradient(135deg, transparent 0 8px, #88888822 8px 16px) !important; border-radius: 6px; }
 ${BELOW} > * { visibility: hidden !important; }
 ${BELOW} > * * { visibility: inherit !important; }
 @media print { ${BELOW} > *, ${BELOW} > * * { visibility: visible !important; } }`;
