@@ -54,6 +54,10 @@ def has_jax() -> bool:
     return importlib.util.find_spec("jax") is not None
 
 
+def has_warp() -> bool:
+    return importlib.util.find_spec("warp") is not None
+
+
 def has_nvrtc() -> bool:
     try:
         from cupy_backends.cuda.libs import nvrtc
@@ -78,6 +82,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str, str]] = {
     "needs_nvrtc": (has_nvrtc, "WORKBENCH_REQUIRE_NVRTC", "NVRTC cannot be loaded (pip install '.[cuda12]')"),
     "needs_torch": (has_torch, "WORKBENCH_REQUIRE_TORCH", "PyTorch is not installed"),
     "needs_jax": (has_jax, "WORKBENCH_REQUIRE_JAX", "JAX is not installed"),
+    "needs_warp": (has_warp, "WORKBENCH_REQUIRE_WARP", "NVIDIA Warp is not installed (pip install warp-lang==1.19.0)"),
     "needs_gpu": (has_gpu, "WORKBENCH_REQUIRE_GPU", "no CUDA device"),
     "browser": (has_browser, "WORKBENCH_REQUIRE_BROWSER", "NO BROWSER TEST RAN: playwright or Chromium is missing"),
 }

@@ -1,0 +1,209 @@
+"""Things of the real Warp become ours: a kernel, func, struct, type or constant that another package has declared.
+
+Nothing is copied: the code object of a function stays as it is, and its globals and closure are replaced by copies in
+which every thing of Warp is the workbench's of the same name.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import Any
+
+import warp
+
+import workbench as wb
+from workbench.errors import KernelError
+from workbench.kernels.reading.declare import Refused
+
+context, codegen, warp_types = warp._src.context, warp._src.codegen, warp._src.types
+_LEFT = "__builtins__ __cached__ __loader__ __spec__".split()
+
+
+class Rebinder:
+    """Translates things of Warp and remembers what became of each. `packages`: whose modules are translated too."""
+
+    def __init__(self, packages: tuple[str, ...]):
+        self.packages = packages
+        self.made: dict[int, Any] = {}
+        self.kept: list[Any] = []  # so that no id is used twice
+        self.tables: dict[int, dict[str, Any]] = {}
+        self.modules: list[tuple[types.ModuleType, dict[str, Any]]] = []
+        self.broken: dict[str, Exception] = {}  # funcs, structs and constants that are refused when declared
+        self.names = {id(thing): name for name, thing in _public(warp).items()}
+        self.names |= {id(thing): f"types.{name}" for name, thing in _public(warp.types).items()
+                       if id(thing) not in self.names and callable(thing)}  # fmt: skip
+
+    def __call__(self, thing: Any) -> Any:
+        if id(thing) not in self.made:
+            self.kept.append(thing)
+            self.made[id(thing)] = thing  # what refers to itself ends here
+            self.made[id(thing)] = self.translated(thing)
+        return self.made[id(thing)]
+
+    def translated(self, thing: Any) -> Any:
+        if thing is warp:
+            return wb
+        if isinstance(thing, types.ModuleType):
+            return self.module(thing)
+        if isinstance(thing, context.Function):
+            return ours(thing.key) if thing.is_builtin() else self.func(thing)
+        if isinstance(thing, context.Kernel):
+            return thing  # no kernel refers to another: it is made when it is counted, by `kernel`
+        if isinstance(thing, codegen.Struct):
+            return self.struct(thing)
+        if id(thing) in self.names:
+            return ours(self.names[id(thing)])
+        if (found := self.annotation(thing)) is not thing:
+            return found
+        if isinstance(thing, dict | list | tuple) and type(thing) in (dict, list, tuple):
+            return self.container(thing)
+        if isinstance(thing, types.FunctionType) and thing.__module__.startswith(self.packages):
+            return self.function(thing)
+        return thing
+
+    def container(self, thing: Any) -> Any:
+        if isinstance(thing, dict):
+            return {key: self(value) for key, value in thing.items()}
+        return type(thing)(map(self, thing))
+
+    def module(self, module: types.ModuleType) -> Any:
+        name = module.__name__
+        if name.startswith("warp.") and not name.startswith(self.packages):
+            return ours(name.removeprefix("warp.").removeprefix("_src."))
+        if not name.startswith(self.packages):
+            return module
+        made = types.ModuleType(name)
+        self.made[id(module)] = made
+        self.modules.append((made, vars(module)))
+        self.table(vars(module))
+        self.finish()
+        return made
+
+    def table(self, names: dict[str, Any]) -> dict[str, Any]:
+        """The globals of a module, translated: one table for all functions of it."""
+        found = self.tables.get(id(names))
+        if found is None:
+            found = self.tables[id(names)] = {}
+            self.kept.append(names)
+            found.update({name: thing for name, thing in names.items() if name in _LEFT})
+            for name, thing in list(names.items()):
+                if name not in _LEFT:
+                    found[name] = self.safely(name, thing)
+            self.finish()
+        return found
+
+    def safely(self, name: str, thing: Any) -> Any:
+        try:
+            return self(thing)
+        except Exception as error:  # noqa: BLE001  whoever uses it is told
+            self.broken[name] = error
+            return Refused(name, str(error))
+
+    def finish(self) -> None:
+        """Fill modules that were met while their own names were still being translated."""
+        for made, names in self.modules:
+            vars(made).update(self.tables.get(id(names), {}))
+
+    def function(self, fn: types.FunctionType) -> types.FunctionType:
+        closure = None
+        cells: list[types.CellType] = [types.CellType() for _ in fn.__closure__ or ()]
+        if fn.__closure__:
+            closure = tuple(cells)
+        made = types.FunctionType(fn.__code__, self.table(fn.__globals__), fn.__name__, None, closure)
+        self.made[id(fn)] = made
+        for cell, old in zip(cells, fn.__closure__ or (), strict=True):
+            try:
+                cell.cell_contents = self(old.cell_contents)
+            except ValueError:  # empty
+                continue
+        made.__module__, made.__qualname__, made.__doc__ = fn.__module__, fn.__qualname__, fn.__doc__
+        made.__defaults__ = self(fn.__defaults__)
+        made.__kwdefaults__ = self(fn.__kwdefaults__)
+        made.__annotations__ = {name: self(kind) for name, kind in fn.__annotations__.items()}
+        return made
+
+    def func(self, f: Any) -> Any:
+        """A func with its overloads, its own adjoint and its replay."""
+        if getattr(f, "native_snippet", None):
+            self.broken[f.key] = TypeError("`func_native` of NVIDIA Warp")
+            return Refused(f.key, f"broken func {f.key}")
+        parts = list({id(p): p for p in [*f.user_templates.values(), *f.user_overloads.values()]}.values()) or [f]
+        made: Any = None
+        try:
+            for part in parts:
+                made = wb.func(self.function(part.func))
+                for own, attach in ((part.custom_grad_func, wb.func_grad), (part.custom_replay_func, wb.func_replay)):
+                    if own is not None:
+                        attach(made)(self.function(own.func))
+        except (KernelError, TypeError) as error:
+            self.broken[f.key] = error
+            return Refused(f.key, f"broken func {f.key}")
+        return made
+
+    def kernel(self, k: Any) -> Any:
+        """A kernel of Warp as one of ours. Raises KernelError where it is refused when declared."""
+        return wb.kernel(self.function(k.func))
+
+    def struct(self, s: Any) -> Any:
+        fields = {name: self(var.type) for name, var in s.vars.items()}
+        try:
+            return wb.struct(type(s.cls.__name__, (), {"__annotations__": fields, "__module__": s.cls.__module__}))
+        except TypeError as error:
+            self.broken[s.key] = error
+            return Refused(s.key, str(error))
+
+    def annotation(self, thing: Any) -> Any:
+        """Types, annotations and values of Warp; the thing itself if it is none."""
+        kind = type(thing)
+        if kind.__name__ == "_ArrayAnnotation" or (isinstance(thing, warp.array) and getattr(thing, "ptr", 1) is None):
+            return wb.array(dtype=self(thing.dtype), ndim=thing.ndim)
+        if getattr(warp_types, "is_array", None) and isinstance(thing, warp.indexedarray):
+            return wb.indexedarray
+        if kind is typing.TypeVar:
+            return ours(thing.__name__)
+        if isinstance(thing, type):
+            return self.type(thing)
+        if hasattr(kind, "_wp_scalar_type_"):
+            made = self(kind)
+            parts = [thing[i] for i in range(len(thing))]
+            return made(*parts) if callable(made) and not isinstance(made, Refused) else made
+        if kind in warp_types.scalar_types:
+            return self(kind)(thing.value)
+        return thing
+
+    def type(self, kind: type) -> Any:
+        named = getattr(wb, kind.__name__, None) if hasattr(kind, "_wp_scalar_type_") else None
+        if named is not None:
+            return named
+        generic = getattr(kind, "_wp_generic_type_str_", None)
+        if generic is None:
+            return kind
+        scalar, shape = self(kind._wp_scalar_type_), kind._shape_  # type: ignore[attr-defined]
+        try:
+            if generic == "vec_t":
+                return wb.types.vector(length=shape[0], dtype=scalar)
+            if generic == "mat_t":
+                return wb.types.matrix(shape=shape, dtype=scalar)
+            return wb.types.quaternion(scalar) if generic == "quat_t" else wb.types.transformation(scalar)
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            return Refused(f"{generic} of {shape} {scalar}", "A generic vector or matrix type.")
+
+
+_PLAIN = (int, float, str, tuple, list, dict, types.ModuleType)
+
+
+def _public(module: Any) -> dict[str, Any]:
+    """What a module offers beside numbers and modules."""
+    found = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    return {name: thing for name, thing in found.items() if not isinstance(thing, _PLAIN)}
+
+
+def ours(path: str) -> Any:
+    """What stands under a name of Warp in the workbench; a `Refused` where it has none."""
+    found: Any = wb
+    for name in path.split("."):
+        found = getattr(found, name, None)
+        if found is None:
+            return Refused(path, "unknown to the workbench")
+    return found
