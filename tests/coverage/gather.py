@@ -27,8 +27,8 @@ PACKAGES = {"warp": "warp.examples", "newton": "newton", "mujoco-warp": "mujoco_
 # Imported by the three packages for pictures, files and other frameworks: no kernel needs them.
 STUBS = (
     "pxr cupy pyglet imgui_bundle imgui trimesh usdrt newton_usd_schemas newton_actuators mpi4py nvtx cbor2 GitPython "
-    "git requests pycollada embreex rerun viser pyvista coacd open3d alphashape meshio polyscope jax jaxlib paddle nccl "
-    "nvshmem nvmath numba taichi absl etils mujoco_viewer psutil PIL torch blosc glfw onnx onnxruntime yaml "
+    "git requests pycollada embreex rerun viser pyvista coacd open3d alphashape meshio polyscope jax jaxlib paddle "
+    "nccl nvshmem nvmath numba taichi absl etils mujoco_viewer psutil PIL torch blosc glfw onnx onnxruntime yaml "
     "resolve_robotics_uri_py matplotlib tqdm pytest"
 ).split()  # fmt: skip
 
