@@ -68,6 +68,8 @@ from .kernels.types import (
     int32,
     int64,
     matrix,
+    quaternion,
+    transformation,
     uint8,
     uint16,
     uint32,
@@ -150,7 +152,7 @@ def _reduced(thing: object) -> object:
 
 for _kind in (
     array, scalar, Tape, Kernel, _Func, _Allocation, _Span, _Event, _Program, types.Scalar, types.Vector, types.Matrix,
-    types.Quat, types.Struct, types.Small,
+    types.Quat, types.Transform, types.Struct, types.Small,
 ):  # fmt: skip
     _copyreg.pickle(_kind, _reduced)  # type: ignore[arg-type]
 

@@ -25,6 +25,7 @@ MODULES = (
     "loops",
     "memories",
     "composites",
+    "geometry",
     "funcs",
     "scattered",
     "types",

@@ -39,8 +39,9 @@ V2, V3, V4 = (T.vector(n, S) for n in (2, 3, 4))
 M22, M33, M44 = (T.matrix((n, n), S) for n in (2, 3, 4))
 M23, M32 = T.matrix((2, 3), S), T.matrix((3, 2), S)
 Q = T.quaternion(S)
+X = T.transformation(S)
 I, B = T.int32, T.bool_
-ANY = (S, V2, V3, V4, M22, M33, M23, Q)
+ANY = (S, V2, V3, V4, M22, M33, M23, Q, X)
 COMPOSITES = ANY[1:]
 
 # name -> [(argument types, attr, (low, high))]; a number in place of a type is that very argument
@@ -110,6 +111,12 @@ case("matmul", M23, M32)
 for _m in (M22, M33, M44):
     case("trace get_diag determinant inverse cofactors", _m)
 case("diag", V3)
+case("part", X, attr=(3, Q))
+case("part", M23, attr=(1, V3))
+case("place", V3, attr=(2, X))
+case("place", Q, attr=(0, M23))
+case("join", V3, Q, attr=X)
+case("join", S, V3, S, S, attr=M23)
 case("matrix_from_rows", V3, V3)
 case("quat_mul quat_mul_0 quat_mul_1 quat_mul_both", Q, Q)
 case("quat_inverse quat_to_matrix", Q)

@@ -23,7 +23,7 @@ from . import capture_log
 from .absent import check_is_array, install
 from .allocation import LOCK, Allocation, allocate, allocation_at, allocation_of, clock, recorder
 from .copying import duplicate, parted
-from .dtypes import casting, differentiable, dtype_of, inner_shape, is_half, itemsize_of, with_scalar
+from .dtypes import casting, differentiable, dtype_of, inner_shape, is_half, itemsize_of
 from .host_copies import HostCopies
 from .host_reads import origin_of, received, stripped
 from .host_values import components_error, converted_values, element_value, inferred, is_element, shape_of
@@ -275,7 +275,7 @@ class array(Foreign):
     def _gradient(self) -> array:
         self._check_gradient_type()
         span = self.allocation.gradient_span(self.span)
-        dtype = with_scalar(self.dtype, types.float32) if self.allocation.grad_scale == 2 else self.dtype
+        dtype = self.dtype.over(types.float32) if self.allocation.grad_scale == 2 else self.dtype
         made = array_on(span.allocation, dtype, span.shape, span.strides, span.offset)
         if self._name is not None:
             made.name = f"{self._name}.grad"

@@ -20,7 +20,7 @@ def dtype_of(dtype: Any) -> Type:
     except TypeError:
         raise LaunchError(
             f"{dtype!r} is not a dtype", slug="dtype",
-            why="A dtype is a scalar (float32, int32 ...), a vector, matrix or quaternion type, or a struct.",
+            why="A dtype is a scalar (float32, int32 ...), a vector, matrix, quaternion, transform or struct type.",
         ) from None  # fmt: skip
 
 
@@ -44,15 +44,6 @@ def is_half(dtype: Type) -> bool:
 def inner_shape(dtype: Type) -> tuple[int, ...]:
     """The component axes of one element: () for numbers and structs, (3,) for vec3, (2, 2) for mat22."""
     return getattr(dtype, "shape", ())
-
-
-def with_scalar(dtype: Type, scalar: Scalar) -> Type:
-    """The same vector, matrix or quaternion over another scalar."""
-    if isinstance(dtype, types.Vector):
-        return types.vector(dtype.length, scalar)
-    if isinstance(dtype, types.Matrix):
-        return types.matrix((dtype.rows, dtype.cols), scalar)
-    return types.quaternion(scalar) if isinstance(dtype, types.Quat) else scalar
 
 
 def casting(have: Type, want: Type) -> str:

@@ -376,6 +376,7 @@ _FORMS: list[tuple[type, Callable[[Any], Any]]] = [
     (T.Vector, lambda t: (T.vector, (t.length, t.scalar))),
     (T.Matrix, lambda t: (T.matrix, (t.shape, t.scalar))),
     (T.Quat, lambda t: (T.quaternion, (t.scalar,))),
+    (T.Transform, lambda t: (T.transformation, (t.scalar,))),
     (T.Struct, lambda t: (same_struct, (t.name, t.fields))),
     (T.Small, lambda s: (_small, (s.type, np.asarray(s))) if s.type is not None else (np.array, (np.asarray(s),))),
     (types.FunctionType, _function),

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import Where
 from . import ir
-from .ops import Row, control, memory, scalar, vectors
+from .ops import Row, control, memory, parts, scalar, vectors
 from .ops.memory import ATOMICS
 from .types import Composite, Scalar, bool_, float32, int32
 
@@ -107,6 +107,12 @@ class _Printer:
     def extract(self, stmt: ir.Stmt) -> str:
         return f"{self.use(stmt.args[0])}{_brackets(stmt.attr)}"
 
+    def part(self, stmt: ir.Stmt) -> str:
+        return f"{self.use(stmt.args[0])}[{_stretch(stmt.attr[0], stmt.outs[0].type)}]"
+
+    def placed(self, stmt: ir.Stmt) -> str:
+        return f"{stmt.outs[0].type}() with [{_stretch(stmt.attr[0], stmt.args[0].type)}] = {self.use(stmt.args[0])}"
+
     def insert(self, stmt: ir.Stmt) -> str:
         return f"{self.use(stmt.args[0])} with {_brackets(stmt.attr)} = {self.use(stmt.args[1])}"
 
@@ -163,6 +169,7 @@ _WRITTEN: dict[Row, Callable[[_Printer, ir.Stmt], str]] = {
     control.CONST: lambda printer, stmt: _constant(stmt), control.TID: _Printer.axis, control.DIM: _Printer.axis,
     memory.LOAD: lambda printer, stmt: printer.cell(stmt.args), memory.SHAPE: _Printer.shape,
     vectors.EXTRACT_AT: lambda printer, stmt: printer.cell(stmt.args), vectors.INSERT_AT: _Printer.insert_at,
+    parts.PART: _Printer.part, parts.JOIN: _Printer.made, parts.PLACE: _Printer.placed,
     vectors.EXTRACT: _Printer.extract, vectors.INSERT: _Printer.insert, vectors.CONSTRUCT: _Printer.made,
     scalar.CAST: _Printer.made, memory.STORE: _Printer.update, memory.ACCUMULATE: _Printer.update,
     memory.LOG_STORE: _Printer.update, control.PRINTF: _Printer.printf, control.ASSERT: _Printer.claim,
@@ -197,6 +204,10 @@ def _constant(stmt: ir.Stmt) -> str:
     except (TypeError, ValueError):
         text = repr(stmt.attr)
     return text if type in (float32, int32, bool_) else f"{type}({text})"
+
+
+def _stretch(start: int, type: Any) -> str:
+    return f"{start}:{start + type.size}"
 
 
 def _brackets(attr: object) -> str:
@@ -365,7 +376,7 @@ _KEYWORDS = {
 _COMMENTS = {"python": r"#[^\n]*", "ir": r"(?<!\S)#[^\n]*", "c": r"//[^\n]*|/\*[\s\S]*?\*/|^[ \t]*#[^\n]*"}
 _TYPES = (
     r"\b(?:u?int(?:8|16|32|64)?(?:_t)?|float(?:16|32|64)?|double|_Float16|bool|void|char|size_t|array\dd|array"
-    r"|(?:vec[234]|mat(?:22|33|44)|quat)(?:ui|ul|us|ub|[fdhilsb])?|vector|matrix)\b"
+    r"|(?:vec[234]|mat(?:22|33|44)|quat|transform|spatial_(?:vector|matrix))(?:ui|ul|us|ub|[fdhilsb])?|vector|matrix)\b"
 )
 
 

@@ -1,8 +1,8 @@
 """The types of the kernel language. A type is an immutable object, equal by content, shown as users write it.
 
-`Scalar`, `Vector`, `Matrix`, `Quat` are value types; `Array` names memory; `Struct` exists only in the user's
-source and at the launch: the reader takes structs apart, so IR never holds one. `Stack` is made by `adjoint` alone.
-A type is callable on the host: `vec3(1.0, 2.0, 3.0)` is a small NumPy array that knows its type.
+`Scalar`, `Vector`, `Matrix`, `Quat`, `Transform` are value types; `Array` names memory; `Struct` exists only in the
+user's source and at the launch: the reader takes structs apart, so IR never holds one. `Stack` is made by `adjoint`
+alone. A type is callable on the host: `vec3(1.0, 2.0, 3.0)` is a small NumPy array that knows its type.
 """
 
 from __future__ import annotations
@@ -59,14 +59,22 @@ class Scalar(Type):
     def itemsize(self) -> int:
         return max(self.bits // 8, 1)
 
+    def over(self, scalar: Scalar) -> Scalar:
+        """Of a composite: the same shape over another scalar. Of a scalar: that scalar."""
+        return scalar
+
     def __call__(self, value=0):
         return self.numpy.type(value)
 
 
 class Composite(Type):
-    """Vector, matrix or quaternion: `size` components of `scalar`, laid out row by row."""
+    """Vector, matrix, quaternion or transform: `size` components of `scalar`, laid out row by row."""
 
     scalar: Scalar
+
+    def over(self, scalar: Scalar) -> Composite:
+        """The same shape over another scalar."""
+        raise NotImplementedError
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -85,7 +93,9 @@ class Composite(Type):
         return self.size * self.scalar.itemsize
 
     def __call__(self, *components) -> Small:
-        """Host value from components, from one scalar for all of them, from nested rows, or zeros."""
+        """Host value from components, parts as (vec3, number), one scalar for all of them, nested rows, or zeros."""
+        if len(components) > 1 and any(np.ndim(c) for c in components) and len(self.shape) == 1:
+            components = tuple(x for c in components for x in np.ravel(c))
         if not components:
             data = np.zeros(self.shape, self.numpy)
         elif len(components) == 1 and np.ndim(components[0]) == 0:
@@ -115,6 +125,9 @@ class Vector(Composite):
     def shape(self) -> tuple[int, ...]:
         return (self.length,)
 
+    def over(self, scalar: Scalar) -> Vector:
+        return vector(self.length, scalar)
+
     def __str__(self) -> str:
         if self.length in (2, 3, 4):
             return f"vec{self.length}{_SUFFIX[self.scalar.name]}"
@@ -130,6 +143,9 @@ class Matrix(Composite):
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.rows, self.cols)
+
+    def over(self, scalar: Scalar) -> Matrix:
+        return matrix(self.shape, scalar)
 
     def __str__(self) -> str:
         if self.rows == self.cols and self.rows in (2, 3, 4):
@@ -147,8 +163,42 @@ class Quat(Composite):
     def shape(self) -> tuple[int, ...]:
         return (4,)
 
+    def over(self, scalar: Scalar) -> Quat:
+        return quaternion(scalar)
+
     def __str__(self) -> str:
         return f"quat{_SUFFIX[self.scalar.name]}"
+
+
+@dataclass(frozen=True, repr=False)
+class Transform(Composite):
+    """Rigid transform: position p (components 0 to 2), then rotation q, a quaternion (3 to 6)."""
+
+    scalar: Scalar
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (7,)
+
+    @property
+    def parts(self) -> dict[str, tuple[int, Composite]]:
+        """Its two parts: where each starts, and its type."""
+        return {"p": (0, vector(3, self.scalar)), "q": (3, quaternion(self.scalar))}
+
+    def over(self, scalar: Scalar) -> Transform:
+        return transformation(scalar)
+
+    def __call__(self, *components, **named) -> Small:
+        """Host value from seven numbers, or from p and q: without q (or both) the rotation is none."""
+        if set(named) - {"p", "q"} or (named and len(components) + len(named) > 2):
+            raise ValueError(f"{self} takes p and q, or seven components, got {', '.join(named)}")
+        if named or not components or (np.size(components[0]) == 3 and len(components) < 3):
+            given = dict(zip("pq", components, strict=False)) | named
+            components = (given.get("p", (0, 0, 0)), given.get("q", (0, 0, 0, 1)))
+        return super().__call__(*components)
+
+    def __str__(self) -> str:
+        return f"transform{_SUFFIX[self.scalar.name]}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -235,8 +285,30 @@ def _component(i: int) -> property:
     return property(read, write)
 
 
+def _part(name: str) -> property:
+    def place(self) -> tuple[slice, Composite]:
+        parts = getattr(self.type, "parts", {})
+        if name not in parts or self.shape != self.type.shape:
+            raise AttributeError(f"{self.type} has no component {name!r}")
+        start, type = parts[name]
+        return slice(start, start + type.size), type
+
+    def read(self):
+        where, type = place(self)
+        part = self[where]
+        part.type = type
+        return part
+
+    def write(self, value):
+        self[place(self)[0]] = value
+
+    return property(read, write)
+
+
 for _i, _name in enumerate("xyzw"):
     setattr(Small, _name, _component(_i))
+for _name in "pq":
+    setattr(Small, _name, _part(_name))
 
 float16 = Scalar("float16", "f", 16, "_Float16")
 float32 = Scalar("float32", "f", 32, "float")
@@ -261,11 +333,7 @@ def shadow_type(type: Type) -> Any:
         return Array(shadow_type(type.dtype), type.ndim)
     if isinstance(type, Scalar):
         return float32 if type is float16 else type
-    if isinstance(type, Composite) and type.scalar is float16:
-        if isinstance(type, Vector):
-            return vector(type.length, float32)
-        return matrix(type.shape, float32) if isinstance(type, Matrix) else quaternion(float32)
-    return type
+    return type.over(float32) if isinstance(type, Composite) and type.scalar is float16 else type
 
 
 def is_float(type: Type) -> bool:
@@ -301,6 +369,7 @@ def scalar_of(dtype) -> Scalar:
 
 # one object per type, however it was asked for
 _vector, _matrix = lru_cache(None)(Vector), lru_cache(None)(Matrix)
+_quaternion, _transformation = lru_cache(None)(Quat), lru_cache(None)(Transform)
 
 
 def vector(length: int, dtype) -> Vector:
@@ -322,14 +391,28 @@ def matrix(shape: Sequence[int], dtype) -> Matrix:
     return _matrix(int(rows), int(cols), scalar_of(dtype))
 
 
-@lru_cache(None)
 def quaternion(dtype) -> Quat:
-    """The quaternion type over float scalar `dtype`."""
-    return Quat(scalar_of(dtype))
+    """The quaternion type over float scalar `dtype`. In a kernel `quaternion(x, y, z, w)` makes a value.
+
+    >>> wb.quaternion(wb.float64)
+    quatd
+    """
+    return _quaternion(scalar_of(dtype))
+
+
+def transformation(dtype) -> Transform:
+    """The type of rigid transforms over float scalar `dtype`, of a position p and a rotation q.
+
+    In a kernel `transformation(p, q)` makes a value.
+
+    >>> wb.transformation(wb.float64)
+    transformd
+    """
+    return _transformation(scalar_of(dtype))
 
 
 def names() -> dict[str, Type]:
-    """Every predefined composite name a user may write: vec3, vec3f, vec3d, vec3i, mat33, quatd ..."""
+    """Every predefined composite name a user may write: vec3, vec3f, vec3d, vec3i, mat33, quatd, transform ..."""
     out: dict[str, Type] = {}
     for s in SCALARS:
         suffixes = [_SUFFIX[s.name]] if s is not bool_ else []
@@ -342,4 +425,7 @@ def names() -> dict[str, Type]:
                     out[f"mat{n}{n}{suffix}"] = matrix((n, n), s)
             if s.kind == "f":
                 out[f"quat{suffix}"] = quaternion(s)
+                out[f"transform{suffix}"] = transformation(s)
+                out[f"spatial_vector{suffix}"] = vector(6, s)
+                out[f"spatial_matrix{suffix}"] = matrix((6, 6), s)
     return out

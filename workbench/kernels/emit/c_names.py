@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Function, walk
-from ..types import Array, Composite, Matrix, Quat, Scalar, Stack, Type, Vector, float32, float64
+from ..types import Array, Composite, Matrix, Quat, Scalar, Stack, Transform, Type, Vector, float32, float64
 
 _KEYWORDS = """
     auto break case char const continue default do double else enum extern float for goto if inline int long register
@@ -71,7 +71,7 @@ class Names:
 
 
 def type_name(type: Type) -> str:
-    """The C name of a value type: float, wb_vec3f, wb_mat33d, wb_mat2x5f, wb_quatf."""
+    """The C name of a value type: float, wb_vec3f, wb_mat33d, wb_mat2x5f, wb_quatf, wb_transformf."""
     if isinstance(type, Scalar):
         return type.c
     assert isinstance(type, Composite)
@@ -80,8 +80,8 @@ def type_name(type: Type) -> str:
         return f"wb_vec{type.length}{'_' if type.length > 9 else ''}{short}"
     if isinstance(type, Matrix):
         return f"wb_mat{type.rows}x{type.cols}{short}"
-    assert isinstance(type, Quat)
-    return f"wb_quat{short}"
+    assert isinstance(type, (Quat, Transform))
+    return f"wb_{'quat' if isinstance(type, Quat) else 'transform'}{short}"
 
 
 def typedef(type: Composite) -> str:

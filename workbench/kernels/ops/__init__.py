@@ -9,19 +9,19 @@ Nothing outside this folder lists operations by name or asks for the name of a r
 
 from __future__ import annotations
 
-from . import control, matrices, memory, quaternions, random, scalar, vectors
+from . import control, matrices, memory, parts, quaternions, random, scalar, vectors
 from .c_text import PRELUDES, prelude
 from .conversions import construct, convert
-from .functions import BUILTINS, PYTHON
+from .functions import BUILTINS, PYTHON, STORING
 from .operators import binary, compare, unary
 from .random import STATEFUL
 from .row import NO_GRADIENT, ROWS, Effect, Row, refuse, row
 from .warp_names import REFUSED, instead_of, why_refused
 
 __all__ = [
-    "BUILTINS", "NO_GRADIENT", "PRELUDE", "PRELUDES", "PYTHON", "REFUSED", "ROWS", "STATEFUL", "Effect", "Row",
-    "binary", "compare", "construct", "control", "convert", "instead_of", "matrices", "memory", "prelude",
-    "quaternions", "random", "refuse", "row", "scalar", "unary", "vectors", "why_refused",
+    "BUILTINS", "NO_GRADIENT", "PRELUDE", "PRELUDES", "PYTHON", "REFUSED", "ROWS", "STATEFUL", "STORING", "Effect",
+    "Row", "binary", "compare", "construct", "control", "convert", "instead_of", "matrices", "memory", "parts",
+    "prelude", "quaternions", "random", "refuse", "row", "scalar", "unary", "vectors", "why_refused",
 ]  # fmt: skip
 
 PRELUDE = "".join(PRELUDES.values())

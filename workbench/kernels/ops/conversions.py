@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..types import Composite, Matrix, Quat, Scalar, Type, Vector, bool_, float32, matrix, quaternion, scalar_of
+from ..types import Composite, Matrix, Scalar, Transform, Type, Vector, bool_, float32, matrix, quaternion, scalar_of
 from . import control
+from .parts import JOIN
 from .row import constant, kind, stop
-from .scalar import CAST, with_scalar
-from .vectors import CONSTRUCT, EXTRACT
+from .scalar import CAST
+from .vectors import CONSTRUCT
 
 
 def truth(x: Any) -> Any:
@@ -37,24 +38,29 @@ def here(type: Type, value: Any) -> Any:
 
 
 def construct(type: Composite, *args: Any) -> Any:
-    """type(...): zeros, one scalar for all components, all components, another composite of that shape, or vec3, w."""
+    """type(...): zeros, one scalar for all components, all components, another composite of that shape, or parts.
+
+    Parts are numbers and vectors one behind the other: vec3 and w of a quaternion, two vec3 of a spatial vector, p and
+    q of a transform, which turns nothing where q is not given.
+    """
     kinds = [kind(a) for a in args]
     if not args:
         return here(type, 0)
+    if isinstance(type, Transform) and [k.size for k in kinds if isinstance(k, Vector)] == [3] and len(args) == 1:
+        return JOIN(args[0], here(quaternion(type.scalar), (0, 0, 0, 1)), attr=type)
     if len(args) == 1 and isinstance(kinds[0], Composite):
         return _copied(type, args[0], kinds[0])
     if len(args) == 1:
         return CONSTRUCT(*args * type.size, attr=type)
-    if isinstance(type, Quat) and len(args) == 2 and isinstance(kinds[0], Vector):
-        return CONSTRUCT(*[EXTRACT(args[0], attr=(i,)) for i in range(kinds[0].length)], args[1], attr=type)
     if isinstance(type, Matrix) and all(isinstance(k, Vector) for k in kinds):
         raise stop(args, f"{type} from vectors may mean rows or columns", slug="matrix-from-vectors",
                    instead="matrix_from_rows(...) or matrix_from_cols(...)")  # fmt: skip
-    return CONSTRUCT(*args, attr=type)
+    whole = any(isinstance(k, Composite) for k in kinds)
+    return (JOIN if whole else CONSTRUCT)(*args, attr=type)
 
 
 def _copied(type: Composite, value: Any, source: Composite) -> Any:
-    if with_scalar(source, type.scalar) != type:
+    if source.over(type.scalar) != type:
         raise stop((value,), f"{source} cannot become {type}", slug="shape")
     return convert(type.scalar, value) if source != type else value
 

@@ -92,7 +92,6 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "wb.quat_rotate_inv(wb.quat(0.0, 0.0, 1.0, 0.0), wb.vec3(1.0, 2.0, 3.0))",
         "Small([-1., -2.,  3.], dtype=float32)",
     ),
-    "quat_rpy": ("wb.quat_rpy(0.0, 0.0, 0.0)", "Small([0., 0., 0., 1.], dtype=float32)"),
     "quat_to_matrix": (
         "wb.quat_to_matrix(wb.quat(0.0, 0.0, 1.0, 0.0))",
         "Small([[-1.,  0.,  0.],\n       [ 0., -1.,  0.],\n       [ 0.,  0.,  1.]], dtype=float32)",

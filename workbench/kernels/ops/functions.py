@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..types import Composite, Matrix, Small, is_float, quaternion
+from ..types import Composite, Matrix, Small, is_float
 from . import matrices, memory, random, scalar, vectors
 from .conversions import convert, here, identity, quat_identity, truth
 from .examples import documented
 from .matrices import TRANSPOSE
 from .operators import divide, multiply, power, unary
 from .random import STATEFUL
+from .rotations import ROTATIONS
 from .row import ROWS, Row, kind, stop
-from .vectors import CONSTRUCT, DOT
+from .transforms import TRANSFORMS
+from .vectors import DOT
 
 
 def negation(x: Any) -> Any:
@@ -130,15 +132,6 @@ def norm_l1(v: Any) -> Any:
     return DOT(scalar.ABS(v), here(kind(v), 1))
 
 
-def quat_rpy(roll: Any, pitch: Any, yaw: Any) -> Any:
-    """quat_rpy(roll: F, pitch: F, yaw: F) -> quaternion: turn about x by roll, then y by pitch, then z by yaw."""
-    (sr, cr), (sp, cp), (sy, cy) = [(scalar.SIN(0.5 * a), scalar.COS(0.5 * a)) for a in (roll, pitch, yaw)]
-    x = sr * cp * cy - cr * sp * sy
-    y = cr * sp * cy + sr * cp * sy
-    z = cr * cp * sy - sr * sp * cy
-    return CONSTRUCT(x, y, z, cr * cp * cy + sr * sp * sy, attr=quaternion(kind(roll).scalar))  # type: ignore[attr-defined]
-
-
 _NAMED = (
     "add sub neg floordiv mod clamp abs sign step nonzero sin cos tan asin acos atan atan2 sinh cosh tanh exp log log2 "
     "log10 log1p expm1 sqrt rsqrt cbrt floor ceil trunc round rint frac isfinite isnan isinf degrees radians erf erfc "
@@ -153,9 +146,14 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "detach": detach,
     "min": _folded(scalar.MIN, vectors.MIN_OF), "max": _folded(scalar.MAX, vectors.MAX_OF),
     "cw_mul": _componentwise("cw_mul", scalar.MUL), "cw_div": _componentwise("cw_div", scalar.DIV),
-    "smoothstep": scalar.smoothstep, "identity": identity, "quat_identity": quat_identity, "quat_rpy": quat_rpy,
+    "smoothstep": scalar.smoothstep, "identity": identity, "quat_identity": quat_identity,
     "matrix_from_cols": matrix_from_cols, "norm_l1": norm_l1, "norm_l2": vectors.LENGTH, "rand_init": random.rand_init,
-    "unot": negation,
+    "unot": negation, **ROTATIONS, **TRANSFORMS,
+}  # fmt: skip
+
+# Builtins that assign results to some of their arguments: how many there are then, and which; the first is read.
+STORING: dict[str, dict[int, tuple[int, ...]]] = {
+    "transform_set_translation": {2: (0,)}, "transform_set_rotation": {2: (0,)}, "quat_to_axis_angle": {3: (1, 2)},
 }  # fmt: skip
 
 ATOMICS: dict[str, Row] = {row.name: row for row in memory.ATOMICS}

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..types import Composite, Matrix, Quat, Scalar, Type, Vector, is_int
+from ..types import Composite, Matrix, Quat, Scalar, Transform, Type, Vector, is_int
 from . import scalar
 from .conversions import truth
 from .matrices import MATMUL, MATVEC, TRANSPOSE
 from .quaternions import QUAT_MUL
 from .row import Row, constant, kind, stop, type_of, weak_type
 from .scalar import CAST
+from .transforms import transform_multiply
 from .vectors import SCALE, UNSCALE
 
 
@@ -31,9 +32,12 @@ def multiply(a: Any, b: Any) -> Any:
         return MATMUL(a, b) if isinstance(tb, Matrix) else MATVEC(a, b)
     if isinstance(ta, Quat) and isinstance(tb, Quat):
         return QUAT_MUL(a, b)
+    if isinstance(ta, Transform) and isinstance(tb, Transform):
+        return transform_multiply(a, b)
     if isinstance(ta, Vector) and isinstance(tb, Matrix):
         return MATVEC(TRANSPOSE(b), a)
-    hint = "quat_rotate(q, v)" if isinstance(ta, Quat) else "cw_mul(a, b) for components, dot(a, b) for their sum"
+    known = {Quat: "quat_rotate(q, v)", Transform: "transform_point(t, x)"}
+    hint = known.get(type(ta)) or "cw_mul(a, b) for components, dot(a, b) for their sum"
     raise stop((a, b), f"`*` between {ta} and {tb} has no one meaning", slug="product", instead=hint)
 
 

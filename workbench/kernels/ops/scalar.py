@@ -15,19 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..types import (
-    Composite,
-    Matrix,
-    Scalar,
-    Type,
-    Vector,
-    bool_,
-    is_float,
-    is_int,
-    matrix,
-    quaternion,
-    vector,
-)  # fmt: skip
+from ..types import Composite, Scalar, Type, bool_, is_float, is_int
 from .c_text import (
     c_abs,
     c_cast,
@@ -441,21 +429,10 @@ DETACH = row("detach", type=_rule_floats("detach", composite=True), meaning=lamb
 # ---- casts
 
 
-def with_scalar(type: Composite, scalar: Scalar) -> Composite:
-    """The same shape over another scalar."""
-    if isinstance(type, Vector):
-        return vector(type.length, scalar)
-    if isinstance(type, Matrix):
-        return matrix((type.rows, type.cols), scalar)
-    return quaternion(scalar)
-
-
 def _cast_type(source: Type, attr: Scalar) -> Type:
-    if isinstance(source, Composite):
-        return with_scalar(source, attr)
-    if not isinstance(source, Scalar):
+    if not isinstance(source, (Scalar, Composite)):
         raise refuse(f"{source} cannot be converted to {attr}", slug="cast")
-    return attr
+    return source.over(attr)
 
 
 def _saturated(x, attr: Scalar):

@@ -18,14 +18,9 @@ _REASONS = {
         "Texture3D TextureAddressMode TextureFilterMode TextureResourceFlags GLTextureResource RegisteredGLBuffer "
         "intersect_tri_tri is_cubql_available",
     f"Tiles {_OUTSIDE}: write one thread per element.": "tile tile_ untile launch_tiled block_dim",
-    f"Spatial vectors and transforms {_OUTSIDE}: use vec3 and quat.":
-        "spatial_ transform transform_ transformation transformf transformd transformh velocity_at_point",
     f"Decompositions {_OUTSIDE}: their derivative is singular where values meet.": "svd2 svd3 qr3 eig3",
     f"Noise functions {_OUTSIDE}: compute the field outside and pass it as an array.": "noise pnoise curlnoise",
     "Not built yet: only randf, randi, randu and randn are.": "poisson sample_",
-    "Not built yet; quat_from_axis_angle, quat_rpy, quat_rotate and quat_to_matrix are.":
-        "quat_slerp quat_from_matrix quat_to_axis_angle quat_to_rpy quat_between_vectors quat_twist quat_twist_angle "
-        "quat_twist_angle_signed quat_from_euler quat_to_euler",
     "The order of its arguments (cond, if_false, if_true) misled; write where(cond, if_true, if_false).": "select",
     f"Function values and linear-algebra helpers {_OUTSIDE}.":
         "reversed lower_bound closest_point_edge_edge dense_gemm dense_chol dense_subs dense_solve mlp "
@@ -34,7 +29,6 @@ _REASONS = {
         "atomic_and atomic_or atomic_xor",
     "The exact one is here: write a / b, or 1.0 / a.": "inverse_approx div_approx",
     "There is no bfloat16: use float16 or float32.": "bfloat16",
-    "A quaternion is wb.quat, wb.quatf, wb.quatd or wb.quath.": "quaternion",
     f"Pointers and references {_OUTSIDE}: index the array, as x[i] = v.":
         "address address_of ref index indexref load store array_store view extract handle from_ptr",
     "Operators are written as operators: x += v, v[0], a = b.":

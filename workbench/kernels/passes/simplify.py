@@ -18,9 +18,9 @@ import numpy as np
 from ..ir import Builder, Function, Region, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
-from ..ops import scalar, vectors
+from ..ops import parts, scalar, vectors
 from ..ops.row import Effect, constant
-from ..types import Scalar
+from ..types import Composite, Scalar
 from .named import named_pass
 from .prune import prune
 
@@ -410,11 +410,37 @@ def _fold_extract(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value |
                 return whole
     if source is not None and source.row is vectors.CONSTRUCT:
         start, length = vectors.span(whole.type, place)  # type: ignore[arg-type]
-        parts = source.args[start : start + length]
-        return parts[0] if isinstance(out, Scalar) else self.builder.emit(source.row, *parts, attr=out)
+        found = source.args[start : start + length]
+        return found[0] if isinstance(out, Scalar) else self.builder.emit(source.row, *found, attr=out)
+    if source is not None and source.row is parts.JOIN:
+        start, length = vectors.span(whole.type, place)  # type: ignore[arg-type]
+        return _joined_part(self, source, start, out) if length == 1 else None
     if _is_zero(whole):
         return constant(out, source.attr)  # type: ignore[union-attr]
     return None if whole is args[0] else self.builder.emit(stmt.row, whole, attr=place)
+
+
+def _joined_part(self: Rewrite, join: Stmt, start: int, out: Any) -> Value | None:
+    """The components from `start` on of what was just joined, as `out`; None if they come of several operands."""
+    for operand in join.args:
+        size = operand.type.size  # type: ignore[attr-defined]
+        if start >= size:
+            start -= size
+            continue
+        if operand.type == out:
+            return operand if start == 0 else None
+        if start + out.size > size or not isinstance(operand.type, Composite):
+            return None
+        if isinstance(out, Scalar):
+            return self.builder.emit(vectors.EXTRACT, operand, attr=parts.component(operand.type, start))
+        return self.builder.emit(parts.PART, operand, attr=(start, out))
+    return None
+
+
+def _fold_part(self: Rewrite, stmt: Stmt, args: tuple[Value, ...]) -> Value | None:
+    """The part of what was just joined."""
+    source, (start, out) = args[0].stmt, stmt.attr
+    return _joined_part(self, source, start, out) if source is not None and source.row is parts.JOIN else None
 
 
 _FOLD = {
@@ -430,4 +456,5 @@ _FOLD = {
     scalar.GATE: _fold_gate,
     scalar.LOGICAL_AND: _fold_both,
     vectors.EXTRACT: _fold_extract,
+    parts.PART: _fold_part,
 }

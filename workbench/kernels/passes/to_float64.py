@@ -12,7 +12,7 @@ from typing import Any
 from ..ir import Builder, Function, Region, Stmt, Value
 from ..ops import control as c
 from ..ops.row import ROWS
-from ..types import Array, Composite, Matrix, Quat, Scalar, Type, Vector, float64, matrix, quaternion, vector
+from ..types import Array, Composite, Scalar, Type, float64
 from .named import named_pass
 
 
@@ -22,11 +22,14 @@ def wide(type: Type) -> Type:
         return Array(wide(type.dtype), type.ndim)
     if not isinstance(type, (Scalar, Composite)) or type.scalar.kind != "f":
         return type
-    if isinstance(type, Vector):
-        return vector(type.length, float64)
-    if isinstance(type, Matrix):
-        return matrix((type.rows, type.cols), float64)
-    return quaternion(float64) if isinstance(type, Quat) else float64
+    return type.over(float64)
+
+
+def _wide_attr(attr: Any) -> Any:
+    """An attribute with the types in it made wide."""
+    if isinstance(attr, tuple):
+        return tuple(_wide_attr(a) for a in attr)
+    return wide(attr) if isinstance(attr, Type) else attr
 
 
 @named_pass("to float64", always=True)
@@ -67,7 +70,7 @@ def _region(builder: Builder, region: Region, known: dict[Value, Value]) -> Regi
 def _stmt(builder: Builder, stmt: Stmt, known: dict[Value, Value]) -> None:
     args = [known[a] for a in stmt.args]
     wanted = [wide(o.type) for o in stmt.outs]
-    attr: Any = wide(stmt.attr) if isinstance(stmt.attr, Type) else stmt.attr
+    attr: Any = _wide_attr(stmt.attr)
     types = wanted
     if stmt.regions:
         regions = tuple(_region(builder, r, known) for r in stmt.regions)

@@ -75,7 +75,7 @@ def stores(node: ast.AST, changed_by: Callable[[ast.Call], Sequence[ast.expr]]) 
             (rebound if isinstance(target, ast.Name) else updated).add(name)
     for n in ast.walk(node):
         if isinstance(n, ast.Call):
-            updated.update(arg.id for arg in changed_by(n) if isinstance(arg, ast.Name))
+            updated.update(name for arg in changed_by(n) if (name := base(arg)))
     return rebound, updated
 
 

@@ -20,7 +20,23 @@ from ...errors import KernelError, Where
 from .. import ir, ops
 from ..ops import control, memory
 from ..ops.row import Row, arity, constant
-from ..types import Array, Composite, Handle, Matrix, Scalar, Struct, Type, Vector, matrix, scalar_of, vector
+from ..types import (
+    Array,
+    Composite,
+    Handle,
+    Matrix,
+    Scalar,
+    Struct,
+    Transform,
+    Type,
+    Vector,
+    is_float,
+    matrix,
+    quaternion,
+    scalar_of,
+    transformation,
+    vector,
+)  # fmt: skip
 from . import checks, declare, refused_syntax
 from . import python_names as names
 from .control_flow import FRESH
@@ -34,6 +50,7 @@ FIXED = (bool, int, float, str, np.generic, type, Type, FunctionType, ModuleType
 UPDATES = {id(row): row for row in memory.ATOMICS}
 STATEFUL = {id(f): f for f in ops.STATEFUL.values()}
 FUNCTIONS = {id(f) for f in ops.BUILTINS.values()}
+STORING = {id(ops.BUILTINS[name]): places for name, places in ops.STORING.items()}
 OUTSIDE = "A func is read into the kernel; a plain Python function is not."
 
 
@@ -65,6 +82,8 @@ class Calls:
             return self.call_atomic(UPDATES[id(callee)], node)
         if id(callee) in STATEFUL:
             return self.call_stateful(callee, node)
+        if places := STORING.get(id(callee), {}).get(len(node.args)):
+            return self.call_storing(callee, places, node)
         if id(callee) in FUNCTIONS or isinstance(callee, Row):
             return self.call_builtin(callee, node)
         if isinstance(callee, typing.Hashable) and callee in ops.PYTHON:
@@ -77,6 +96,7 @@ class Calls:
             id(declare.tid): self.call_tid, id(declare.printf): self.call_printf, id(declare.static): self.call_static,
             id(builtins.len): self.call_len, id(builtins.type): self.call_type_of,
             id(vector): self.call_vector, id(matrix): self.call_matrix,
+            id(quaternion): self.call_generic, id(transformation): self.call_generic,
         }  # fmt: skip
         if isinstance(callee, FunctionType) and callee in declare.LOCAL_ZEROS:
             return self.call_zeros
@@ -235,15 +255,22 @@ class Calls:
             raise self.error("an array cannot be made in a kernel", "array", node, "Arrays are parameters.", "")
         if not isinstance(type, Composite):
             return self.cast(scalar_of(type), node)
+        dtype = next((k for k in node.keywords if k.arg == "dtype"), None)
+        if dtype is not None:
+            type = type.over(scalar_of(self.visit(dtype.value)))
+            node = ast.Call(node.func, node.args, [k for k in node.keywords if k is not dtype])
         args = [self.typed(a, type.scalar) for a in self.named_components(type, node)]
         return ops.construct(type, *args)
 
     def named_components(self, type: Any, node: ast.Call) -> list[Any]:
         args = [self.visit(a) for a in node.args]
         named = {k.arg: self.visit(k.value) for k in node.keywords}
-        order = "xyzw"[: type.size]
         if not named:
             return args
+        if isinstance(type, Transform) and set(named) <= set("pq"[len(args) :]):
+            none = {"p": type.parts["p"][1](), "q": type.parts["q"][1](0, 0, 0, 1)}
+            return list((none | dict(zip("pq", args, strict=False)) | named).values())
+        order = "pq" if isinstance(type, Transform) else "xyzw"[: type.size]
         if set(named) - set(order[len(args) :]) or len(args) + len(named) != type.size:
             raise self.error(f"{type} takes its components {', '.join(order)}", "arguments", node, "", "")
         return args + [named[k] for k in order[len(args) :]]
@@ -290,6 +317,13 @@ class Calls:
             )
         return ops.construct(matrix((rows, cols), scalar), *[self.typed(a, scalar) for a in args])
 
+    def call_generic(self, node: ast.Call) -> Any:
+        """`quaternion(...)` and `transformation(...)`: over `dtype`, else over the scalar of what is given."""
+        made = self.visit(node.func)
+        given = [self.value(self.visit(a)) for a in node.args]
+        scalar = next((v.type.scalar for v in given if isinstance(v.type, (Scalar, Composite))), scalar_of(float))
+        return self.call_type(made(scalar if is_float(scalar) else float), node)
+
     def named(self, node: ast.Call, known: tuple[str, ...]) -> dict[str, Any]:
         """The named arguments of a call that takes no others."""
         for k in node.keywords:
@@ -322,11 +356,21 @@ class Calls:
         self.state.names[name] = self.settled(state, name)
         return result
 
+    def call_storing(self, f: Any, places: Sequence[int], node: ast.Call) -> None:
+        """A builtin that assigns its results to some of its arguments; of these it reads the first of all alone."""
+        kept = [a for i, a in enumerate(node.args) if i not in places or i == 0]
+        given = ast.Call(node.func, kept, node.keywords)
+        result = self.call_builtin(f, ast.copy_location(given, node))
+        for place, value in zip(places, result if isinstance(result, tuple) else (result,), strict=True):
+            self.assign(node.args[place], value)
+
     def changed_by(self, node: ast.Call) -> Sequence[ast.expr]:
-        """Which arguments a call rebinds: the state of a random number, what a library func hands out."""
+        """Which arguments a call rebinds: a random state, what a library func hands out, what a builtin assigns to."""
         callee = self.python_object(node.func)
         if isinstance(callee, Library):
             return callee.form(node).handed_out(node)
+        if places := STORING.get(id(callee), {}).get(len(node.args)):
+            return [node.args[k] for k in places]
         return node.args[:1] if id(callee) in STATEFUL else ()
 
     # ---- atomics

@@ -13,8 +13,8 @@ from typing import Any
 
 from ...errors import KernelError
 from .. import ir, ops
-from ..ops import memory, scalar, vectors
-from ..types import Composite, Matrix, Struct, Vector, float16, float32, is_int
+from ..ops import memory, parts, scalar, vectors
+from ..types import Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
 from . import refused_syntax
 from .lower_bounds import static_int
 from .scope import Fields, Local, Record, Shape, Unusable, View, describe, is_array
@@ -33,10 +33,11 @@ class Slot:
 
 @dataclass(frozen=True)
 class Cells:
-    """Components of an array element: the element, and the pick among its components."""
+    """Components of an array element: the element, the pick among them, and their type where they have one together."""
 
     view: View
     pick: tuple[Any, ...]
+    type: Composite | None = None
 
 
 class Places:
@@ -101,6 +102,8 @@ class Places:
             whole = self.value(base)
             if node.attr == "dtype":
                 return whole.type.scalar
+            if (part := part_named(whole.type, node.attr)) is not None:
+                return self.builder.emit(parts.PART, whole, attr=part)
             return self.component(whole, (self.component_named(whole.type, node),))
         if isinstance(base, (Shape, tuple)):
             raise refused_syntax.refuse("Method", self.where(node))
@@ -130,6 +133,8 @@ class Places:
 
     def component_named(self, type: Any, node: ast.Attribute) -> int:
         k = NAMES.get(node.attr)
+        if isinstance(type, Transform):
+            raise self.error(f"{type} has no component `{node.attr}`", "component", node, "It has p and q.", "t.p")
         if k is None or not isinstance(type, Composite) or isinstance(type, Matrix) or k >= type.size:
             raise self.error(f"{type} has no component `{node.attr}`", "component", node, "", "v[0]")
         return k
@@ -225,15 +230,17 @@ class Places:
         return self.builder.emit(vectors.EXTRACT_AT, whole, *[self.value(p) for p in pick])
 
     def slice_read(self, whole: ir.Value, pick: tuple[Any, ...]) -> ir.Value:
-        parts = [self.component(whole, p) for p in spread(pick)]
-        lengths = [len(p) for p in pick if isinstance(p, range)]
         number = whole.type.scalar  # type: ignore[attr-defined]
-        if isinstance(parts[0].type, Vector):  # rows of a matrix
-            columns = range(parts[0].type.length)
-            parts = [self.component(p, (c,)) for p in parts for c in columns]
+        if len(whole.type.shape) == 1 and pick[0].step == 1:  # type: ignore[attr-defined]
+            return self.builder.emit(parts.PART, whole, attr=(pick[0].start, vector(len(pick[0]), number)))
+        found = [self.component(whole, p) for p in spread(pick)]
+        lengths = [len(p) for p in pick if isinstance(p, range)]
+        if isinstance(found[0].type, Vector):  # rows of a matrix
+            columns = range(found[0].type.length)
+            found = [self.component(p, (c,)) for p in found for c in columns]
             lengths.append(len(columns))
-        type = Vector(lengths[0], number) if len(lengths) == 1 else Matrix(lengths[0], lengths[1], number)
-        return self.builder.emit(vectors.CONSTRUCT, *parts, attr=type)
+        type = vector(lengths[0], number) if len(lengths) == 1 else matrix(tuple(lengths), number)
+        return self.builder.emit(vectors.CONSTRUCT, *found, attr=type)
 
     def inserted(self, whole: ir.Value, pick: tuple[Any, ...], value: Any) -> ir.Value:
         """`whole` with the picked components replaced."""
@@ -340,7 +347,11 @@ class Places:
         if isinstance(base, Fields):
             return self.array_attribute(base, node)
         if isinstance(base, View) and base.type.ndim == 0:
+            if (part := part_named(base.type.dtype, node.attr)) is not None:
+                return Cells(base, (range(part[0], part[0] + part[1].size),), part[1])
             return Cells(base, (self.component_named(base.type.dtype, node),))
+        if isinstance(base, Cells) and base.type is not None:
+            return Cells(base.view, (base.pick[0][self.component_named(base.type, node)],))
         if not isinstance(base, Slot):
             raise self.error(f"`{node.attr}` cannot be assigned here", "assign", node, "", "")
         whole = base.load()
@@ -351,6 +362,8 @@ class Places:
                 return whole.fields[node.attr]
             name = node.attr
             return Slot(lambda: base.load().fields[name], lambda v: base.store(base.load().with_field(name, v)))
+        if (part := part_named(self.value(whole).type, node.attr)) is not None:
+            return self.typed_slot(base, part)
         return self.part_slot(base, (self.component_named(self.value(whole).type, node),))
 
     def item_place(self, base: Any, node: ast.Subscript) -> Any:
@@ -361,6 +374,8 @@ class Places:
             return Cells(found, self.picked(found.type.dtype, beyond)) if beyond else found
         if isinstance(base, View):
             return Cells(base, self.pick(self.composite(base.type.dtype, node), node.slice))
+        if isinstance(base, Cells) and base.type is not None:
+            return Cells(base.view, self.inside(base, self.pick(base.type, node.slice)[0]))
         if isinstance(base, Cells):
             rest = self.pick(self.composite(part_type(base.view.type.dtype, base.pick), node), node.slice)
             return Cells(base.view, base.pick + rest)
@@ -375,6 +390,27 @@ class Places:
         if not isinstance(type, Composite):
             raise self.error(f"{type} has no components", "not-indexable", node, "Vectors and matrices have.", "")
         return type
+
+    def inside(self, base: Cells, pick: int | range | ir.Value) -> tuple[Any, ...]:
+        """The pick among all components that means this one among those of a part."""
+        start = base.pick[0].start
+        if isinstance(pick, range):
+            return (range(start + pick.start, start + pick.stop, pick.step),)
+        if isinstance(pick, int):
+            return (start + pick,)
+        if not self.facts.non_negative(pick):
+            pick = self.builder.emit(memory.WRAP, pick, self.typed(len(base.pick[0]), pick.type))
+        return (ops.binary("+", pick, self.typed(start, pick.type)),)
+
+    def typed_slot(self, base: Slot, part: tuple[int, Composite]) -> Slot:
+        """A named part of a local: of a transform its position or rotation."""
+
+        def store(v: Any) -> None:
+            made = parts.replaced(self.value(base.load()), part[0], self.value(v))
+            made.name = made.name or self.value(base.load()).name
+            base.store(made)
+
+        return Slot(lambda: self.builder.emit(parts.PART, self.value(base.load()), attr=part), store)
 
     def part_slot(self, base: Slot, pick: tuple[Any, ...]) -> Slot:
         def store(v: Any) -> None:
@@ -501,8 +537,17 @@ class Places:
             for view, part in cells:
                 self.add_to(row, view, part)
             return
-        old = self.loaded(place) if isinstance(place, View) else self.component(self.loaded(place.view), place.pick)
+        old = self.loaded(place if isinstance(place, View) else place.view)
+        if isinstance(place, Cells):
+            typed = (place.pick[0].start, place.type) if place.type is not None else None
+            emit = self.builder.emit
+            old = self.component(old, place.pick) if typed is None else emit(parts.PART, old, attr=typed)
         self.write(place, self.binary(node.op, old, self.visit(node.value)), node.target)
+
+
+def part_named(type: Any, name: str) -> tuple[int, Composite] | None:
+    """Where the part of this name of a transform begins, and its type; None if it has none."""
+    return type.parts.get(name) if isinstance(type, Transform) else None
 
 
 def spread(pick: tuple[Any, ...]) -> list[tuple[Any, ...]]:

@@ -1,0 +1,319 @@
+"""Rotations as quaternions: from and to matrices, axes and angles, between vectors, by interpolation; twists.
+
+Compositions of rows. Each says what it gives, and which derivative, where a rotation has no one axis or angle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..types import Matrix, Quat, Scalar, Type, Vector, quaternion, vector
+from .conversions import here, static_number
+from .parts import JOIN, PART
+from .quaternions import QUAT_INVERSE, QUAT_MUL
+from .row import kind, stop
+from .scalar import (
+    ABS,
+    ADD,
+    ASIN,
+    ATAN2,
+    CLAMP,
+    COS,
+    DETACH,
+    DIV,
+    EQ,
+    GE,
+    GT,
+    LT,
+    MIN,
+    NEG,
+    SIN,
+    SQRT,
+    WHERE,
+)  # fmt: skip
+from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH, LENGTH_SQ, NORMALIZE, SCALE
+
+
+def _scalar_of(x: Any) -> Scalar:
+    return kind(x).scalar  # type: ignore[attr-defined]
+
+
+def _wanted(name: str, what: str, right: bool, *values: Any) -> None:
+    if not right:
+        got = " and ".join(str(kind(v)) for v in values)
+        raise stop(values, f"`{name}` takes {what}, not {got}", slug="operand-type")
+
+
+def _is_point(t: Type) -> bool:
+    return isinstance(t, Vector) and t.length == 3
+
+
+def _one_quat(name: str, q: Any) -> None:
+    _wanted(name, "a quaternion", isinstance(kind(q), Quat), q)
+
+
+def imaginary(q: Any) -> Any:
+    """(x, y, z) of a quaternion."""
+    return PART(q, attr=(0, vector(3, _scalar_of(q))))
+
+
+def real(q: Any) -> Any:
+    """w of a quaternion."""
+    return EXTRACT(q, attr=(3,))
+
+
+def _quat(u: Any, w: Any) -> Any:
+    return JOIN(u, w, attr=quaternion(_scalar_of(u)))
+
+
+def _components(q: Any) -> list[Any]:
+    return [EXTRACT(q, attr=(k,)) for k in range(kind(q).size)]  # type: ignore[attr-defined]
+
+
+def quat_from_matrix(m: Any) -> Any:
+    """quat_from_matrix(m: mat33 or mat44) -> quaternion that turns as the rotation matrix m, its upper left 3x3, does.
+
+    Of the two that do, w is positive where the trace is not negative, else that of x, y, z whose diagonal element is
+    largest (Shepperd, Quaternion from rotation matrix, 1978).
+
+    >>> wb.quat_from_matrix(wb.identity(3))
+    Small([0., 0., 0., 1.], dtype=float32)
+    """
+    t = kind(m)
+    _wanted("quat_from_matrix", "a mat33 or mat44", isinstance(t, Matrix) and t.shape in ((3, 3), (4, 4)), m)
+    a = [[EXTRACT(m, attr=(i, j)) for j in range(3)] for i in range(3)]
+    x, y, z = a[0][0], a[1][1], a[2][2]
+    less = [a[2][1] - a[1][2], a[0][2] - a[2][0], a[1][0] - a[0][1]]
+    xy, yz, zx = a[0][1] + a[1][0], a[1][2] + a[2][1], a[2][0] + a[0][2]
+    rows = [  # four times q, times one of x, y, z, w
+        [1.0 + (x - (y + z)), xy, zx, less[0]],
+        [xy, 1.0 + (y - (z + x)), yz, less[1]],
+        [zx, yz, 1.0 + (z - (x + y)), less[2]],
+        [*less, 1.0 + (x + y + z)],
+    ]
+    by_x, by_y, by_z, by_w = (CONSTRUCT(*r, attr=quaternion(_scalar_of(m))) for r in rows)
+    first = WHERE(GT(y, x), WHERE(GT(z, y), by_z, by_y), WHERE(GT(z, x), by_z, by_x))
+    return NORMALIZE(WHERE(GE(x + y + z, 0.0), by_w, first))
+
+
+def quat_to_axis_angle(q: Any) -> tuple[Any, Any]:
+    """quat_to_axis_angle(q: quaternion) -> (axis: vec3, angle: scalar in [0, pi]).
+
+    In a kernel also quat_to_axis_angle(q, axis, angle), which assigns them to two variables.
+
+    At the identity the axis is (0, 0, 0) and the angle 0, both with derivative 0: no direction is better than another.
+    At half a turn the axis jumps to its opposite, and the angle has slope 0.
+
+    >>> wb.quat_to_axis_angle(wb.quat(1.0, 0.0, 0.0, 0.0))
+    (Small([1., 0., 0.], dtype=float32), np.float32(3.1415...))
+    """
+    _one_quat("quat_to_axis_angle", q)
+    u, w = imaginary(q), real(q)
+    axis = NORMALIZE(u)
+    return WHERE(LT(w, 0.0), NEG(axis), axis), 2.0 * ATAN2(LENGTH(u), ABS(w))
+
+
+def _power(q: Any, t: Any) -> Any:
+    """q ** t of length 1, q with w >= 0: by a series where q is next to a number, whose axis is any."""
+    u, w = imaginary(q), real(q)
+    square = LENGTH_SQ(u)
+    s = SQRT(square)
+    angle = t * ATAN2(s, w)
+    x = MIN(DIV(square, w * w), 1.0)
+    a = 1.0 - x * (1.0 / 3.0 - x * (0.2 - x * (1.0 / 7.0)))  # atan(r) / r of r = s / w, x = r * r
+    z = x * (a * t) * (a * t)
+    sine = 1.0 - z * (1.0 / 6.0 - z * (1.0 / 120.0 - z * (1.0 / 5040.0)))
+    cosine = 1.0 - z * (0.5 - z * (1.0 / 24.0 - z * (1.0 / 720.0)))
+    near = LT(x * (1.0 + t * t), 2e-5)
+    along = WHERE(near, DIV(t * a * sine, w), DIV(SIN(angle), s))
+    return _quat(SCALE(u, along), WHERE(near, cosine, COS(angle)))
+
+
+def quat_slerp(a: Any, b: Any, t: Any) -> Any:
+    """quat_slerp(a: quaternion, b: quaternion, t: scalar) -> quaternion: from a, t = 0, to b, t = 1, at constant speed.
+
+    It goes the shorter way round.
+
+    Equal rotations have the derivative of the limit, which exists. Where the way is half a turn both ways are as short:
+    one of them is taken.
+
+    >>> wb.quat_slerp(wb.quat_identity(), wb.quat(0.6, 0.0, 0.0, 0.8), 0.0)
+    Small([0., 0., 0., 1.], dtype=float32)
+    """
+    right = isinstance(kind(a), Quat) and kind(a) == kind(b) and kind(t) == _scalar_of(a)
+    _wanted("quat_slerp", "two quaternions and a scalar, all over one type", right, a, b, t)
+    way = QUAT_MUL(QUAT_INVERSE(a), b)
+    return QUAT_MUL(a, _power(WHERE(LT(real(way), 0.0), NEG(way), way), t))
+
+
+def quat_between_vectors(a: Any, b: Any) -> Any:
+    """quat_between_vectors(a: vec3, b: vec3) -> quaternion that turns the direction of a to that of b the shortest way.
+
+    Of opposite vectors it is half a turn about an axis across them, with derivative 0: the rotation jumps there. (Warp
+    gives the identity, which turns nothing.)
+
+    >>> wb.quat_between_vectors(wb.vec3(2.0, 0.0, 0.0), wb.vec3(-1.0, 0.0, 0.0))
+    Small([ 0.,  0., -1.,  0.], dtype=float32)
+    """
+    _wanted("quat_between_vectors", "two vec3", _is_point(kind(a)) and kind(a) == kind(b), a, b)
+    a, b = NORMALIZE(a), NORMALIZE(b)
+    both = ADD(a, b)  # next to opposite vectors it is exact, as cross(a, b) and 1 + dot(a, b) are not
+    c, half = CROSS(a, both), 0.5 * LENGTH_SQ(both)
+    x, y, z = _components(a)
+    flat = LT(ABS(x), 0.6)
+    zero = here(_scalar_of(a), 0)
+    across = NORMALIZE(CONSTRUCT(WHERE(flat, zero, z), WHERE(flat, z, zero), NEG(WHERE(flat, y, x)), attr=kind(a)))
+    opposite = LT(half, 8.0 * float(np.finfo(_scalar_of(a).numpy).eps) ** 2)  # then all of `both` is rounding
+    turned = DETACH(_quat(across, zero))
+    return WHERE(opposite, turned, NORMALIZE(_quat(c, half)))
+
+
+def quat_twist(axis: Any, q: Any) -> Any:
+    """quat_twist(axis: vec3 of length 1, q: quaternion) -> quaternion: the part of q that is about the axis.
+
+    What remains, q * inverse(twist), turns about an axis across it. If q is half a turn across the axis no twist is
+    better than another: it gives the identity, with derivative 0.
+
+    >>> wb.quat_twist(wb.vec3(0.0, 0.0, 1.0), wb.quat(0.0, 0.0, 0.6, 0.8))
+    Small([0. , 0. , 0.6, 0.8], dtype=float32)
+    """
+    _about("quat_twist", axis, q)
+    made = _quat(SCALE(axis, DOT(imaginary(q), axis)), real(q))
+    nothing = EQ(LENGTH_SQ(made), 0.0)
+    return WHERE(nothing, here(kind(q), (0, 0, 0, 1)), NORMALIZE(made))
+
+
+def _about(name: str, axis: Any, q: Any) -> None:
+    right = _is_point(kind(axis)) and isinstance(kind(q), Quat) and _scalar_of(axis) == _scalar_of(q)
+    _wanted(name, "an axis of length 1, a vec3, and a quaternion over the same type", right, axis, q)
+
+
+def quat_twist_angle(axis: Any, q: Any) -> Any:
+    """quat_twist_angle(axis: vec3 of length 1, q: quaternion) -> scalar: how far q turns about the axis, without sign.
+
+    In [0, 2 pi]; where q does not turn about the axis its slope is 0.
+
+    >>> wb.quat_twist_angle(wb.vec3(0.0, 0.0, 1.0), wb.quat(0.0, 0.0, -1.0, 0.0))
+    np.float32(3.1415...)
+    """
+    _about("quat_twist_angle", axis, q)
+    return 2.0 * ATAN2(ABS(DOT(axis, imaginary(q))), real(q))
+
+
+def quat_twist_angle_signed(axis: Any, q: Any) -> Any:
+    """quat_twist_angle_signed(axis: vec3 of length 1, q: quaternion) -> scalar: how far q turns about the axis.
+
+    In [-2 pi, 2 pi]: q and -q differ by a whole turn.
+
+    >>> wb.quat_twist_angle_signed(wb.vec3(0.0, 0.0, 1.0), wb.quat(0.0, 0.0, -1.0, 0.0))
+    np.float32(-3.1415...)
+    """
+    _about("quat_twist_angle_signed", axis, q)
+    return 2.0 * ATAN2(DOT(axis, imaginary(q)), real(q))
+
+
+# ---- angles
+
+
+def quat_rpy(roll: Any, pitch: Any, yaw: Any) -> Any:
+    """quat_rpy(roll: F, pitch: F, yaw: F) -> quaternion: turn about x by roll, then y by pitch, then z by yaw.
+
+    >>> wb.quat_rpy(0.0, 0.0, 0.0)
+    Small([0., 0., 0., 1.], dtype=float32)
+    """
+    (sr, cr), (sp, cp), (sy, cy) = [(SIN(0.5 * a), COS(0.5 * a)) for a in (roll, pitch, yaw)]
+    x = sr * cp * cy - cr * sp * sy
+    y = cr * sp * cy + sr * cp * sy
+    z = cr * cp * sy - sr * sp * cy
+    return CONSTRUCT(x, y, z, cr * cp * cy + sr * sp * sy, attr=quaternion(_scalar_of(roll)))
+
+
+def quat_to_rpy(q: Any) -> Any:
+    """quat_to_rpy(q: quaternion of length 1) -> vec3 (roll, pitch, yaw) of which quat_rpy makes this rotation.
+
+    Where pitch is a quarter turn, roll and yaw turn about one axis: neither has a derivative there, and none is finite.
+
+    >>> wb.quat_to_rpy(wb.quat(1.0, 0.0, 0.0, 0.0))
+    Small([3.1415..., 0.       , 0.       ], dtype=float32)
+    """
+    _one_quat("quat_to_rpy", q)
+    x, y, z, w = _components(q)
+    roll = ATAN2(2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y))
+    pitch = ASIN(CLAMP(2.0 * (w * y - z * x), here(_scalar_of(q), -1), here(_scalar_of(q), 1)))
+    yaw = ATAN2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+    return CONSTRUCT(roll, pitch, yaw, attr=vector(3, _scalar_of(q)))
+
+
+def _axes(name: str, axes: Sequence[Any]) -> tuple[int, int, int]:
+    i, j, k = (static_number(a) for a in axes)
+    if not {i, j, k} <= {0, 1, 2} or i == j or j == k:
+        text = f"`{name}` takes three axes 0 to 2, no two neighbours equal, got {i}, {j}, {k}"
+        raise stop(tuple(axes), text, slug="arguments", instead=f"{name}(..., 0, 1, 2)")
+    return i, j, k
+
+
+def quat_from_euler(angles: Any, i: Any, j: Any, k: Any) -> Any:
+    """quat_from_euler(angles: vec3, i, j, k: constants 0 to 2) -> quaternion.
+
+    It turns about the fixed axis i by angles[i], then about j by angles[j], then about k by angles[k].
+
+    >>> wb.quat_from_euler(wb.vec3(0.0, 0.0, 0.0), 0, 1, 2)
+    Small([0., 0., 0., 1.], dtype=float32)
+    """
+    _wanted("quat_from_euler", "a vec3 and three axes", _is_point(kind(angles)), angles)
+    zero, made = here(_scalar_of(angles), 0), None
+    for axis in _axes("quat_from_euler", (i, j, k)):
+        half = 0.5 * EXTRACT(angles, attr=(axis,))
+        parts = [SIN(half) if n == axis else zero for n in range(3)]
+        turn = CONSTRUCT(*parts, COS(half), attr=quaternion(_scalar_of(angles)))
+        made = turn if made is None else QUAT_MUL(turn, made)
+    return made
+
+
+def _outer(inner: Any, from_end: float, plus: Any, minus: Any) -> tuple[Any, Any]:
+    """The outer angles of half their sum and difference; where both are about one axis the first is 0."""
+    low, high = LT(inner, 1e-6 - from_end), GT(inner, math.pi - 1e-6 - from_end)
+    none = here(kind(inner), 0)
+    first = WHERE(low, none, WHERE(high, none, plus - minus))
+    return first, WHERE(low, 2.0 * plus, WHERE(high, 2.0 * minus, plus + minus))
+
+
+def quat_to_euler(q: Any, i: Any, j: Any, k: Any) -> Any:
+    """quat_to_euler(q: quaternion, i, j, k: constants 0 to 2) -> vec3 of the angles about the fixed axes i, j and k.
+
+    The angle about an axis stands at its place, so that quat_from_euler makes the rotation of them again; for k = i
+    the last one stands at the place of the third axis. (Bernardes and Viollet, Quaternion to Euler angles, 2022.)
+    Where two axes fall together the first angle is 0: the derivative there is that of this choice.
+
+    >>> wb.quat_to_euler(wb.quat(0.0, 0.0, 0.0, 1.0), 0, 1, 2)
+    Small([0., 0., 0.], dtype=float32)
+    """
+    _one_quat("quat_to_euler", q)
+    i, j, k = _axes("quat_to_euler", (i, j, k))
+    third = 3 - i - j
+    sign = 1.0 if (i, j, third) in ((0, 1, 2), (1, 2, 0), (2, 0, 1)) else -1.0
+    part, w = _components(q)[:3], real(q)
+    a, b, c, d = w, part[i], part[j], part[third] * sign
+    if k != i:
+        a, b, c, d = a - c, b + d, c + a, d - b
+    two = vector(2, _scalar_of(q))
+    up, along = (LENGTH(CONSTRUCT(*pair, attr=two)) for pair in ((c, d), (a, b)))
+    inner = 2.0 * (ATAN2(up, along) if k == i else ATAN2(up - along, up + along))
+    first, last = _outer(inner, 0.0 if k == i else 0.5 * math.pi, ATAN2(b, a), ATAN2(d, c))
+    if k != i:
+        last = last * sign
+    found = {i: first, j: inner, third: last}
+    return CONSTRUCT(*[found[n] for n in range(3)], attr=vector(3, _scalar_of(q)))
+
+
+ROTATIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (
+        quat_from_matrix, quat_to_axis_angle, quat_slerp, quat_between_vectors, quat_twist, quat_twist_angle,
+        quat_twist_angle_signed, quat_rpy, quat_to_rpy, quat_from_euler, quat_to_euler,
+    )
+}  # fmt: skip

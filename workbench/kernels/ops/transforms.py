@@ -1,0 +1,373 @@
+"""Rigid transforms and spatial vectors: short compositions of rows, so values, C and derivatives follow from these.
+
+A transform t turns by t.q, which should have length 1, and moves by t.p: t(x) = rotate(t.q, x) + t.p. A spatial
+vector is (angular, linear): of a twist the angular velocity and the velocity of the point at the origin, of a wrench
+the torque about the origin and the force (Featherstone, Rigid Body Dynamics Algorithms, 2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..types import Matrix, Quat, Transform, Vector, transformation, vector
+from .conversions import here
+from .matrices import MATRIX_FROM_ROWS, MATVEC
+from .parts import JOIN, PART, replaced
+from .quaternions import QUAT_INVERSE, QUAT_MUL, QUAT_ROTATE, QUAT_TO_MATRIX
+from .rotations import quat_from_matrix
+from .row import kind, stop
+from .scalar import ADD, DIV, EQ, MUL, NEG, WHERE
+from .vectors import CONSTRUCT, CROSS, DOT, EXTRACT, LENGTH
+
+Rule = Callable[[Any], bool]
+
+
+def is_transform(t: Any) -> bool:
+    return isinstance(t, Transform)
+
+
+def _vector(length: int) -> Rule:
+    return lambda t: isinstance(t, Vector) and t.length == length
+
+
+def _matrix(rows: int) -> Rule:
+    return lambda t: isinstance(t, Matrix) and t.shape == (rows, rows)
+
+
+_POINT, _SPATIAL, _FRAME = _vector(3), _vector(6), _matrix(4)
+
+
+def demand(name: str, what: str, *pairs: tuple[Any, Rule]) -> None:
+    """Raise unless every value is of the type that its rule asks for."""
+    values = tuple(value for value, _ in pairs)
+    kinds = [kind(v) for v in values]
+    if not all(rule(t) for t, (_, rule) in zip(kinds, pairs, strict=True)):
+        got = " and ".join(map(str, kinds))
+        raise stop(values, f"`{name}` takes {what}, not {got}", slug="operand-type")
+
+
+def position(t: Any) -> Any:
+    """p of a transform."""
+    return PART(t, attr=kind(t).parts["p"])  # type: ignore[attr-defined]
+
+
+def rotation(t: Any) -> Any:
+    """q of a transform."""
+    return PART(t, attr=kind(t).parts["q"])  # type: ignore[attr-defined]
+
+
+def transform_of(p: Any, q: Any) -> Any:
+    """The transform of a position and a quaternion."""
+    return JOIN(p, q, attr=transformation(kind(q).scalar))  # type: ignore[attr-defined]
+
+
+def _vec(v: Any, length: int) -> Any:
+    return vector(length, kind(v).scalar)  # type: ignore[attr-defined]
+
+
+# ---- transforms
+
+
+def transform_identity(dtype: Any = float) -> Any:
+    """transform_identity(dtype = float32) -> the transform that moves and turns nothing.
+
+    >>> wb.transform_identity()
+    Small([0., 0., 0., 0., 0., 0., 1.], dtype=float32)
+    """
+    return here(transformation(dtype), (0, 0, 0, 0, 0, 0, 1))
+
+
+def transform_get_translation(t: Any) -> Any:
+    """transform_get_translation(t: transform) -> vec3: its position, `t.p`.
+
+    >>> wb.transform_get_translation(wb.transform(wb.vec3(1.0, 2.0, 3.0)))
+    Small([1., 2., 3.], dtype=float32)
+    """
+    demand("transform_get_translation", "a transform", (t, is_transform))
+    return position(t)
+
+
+def transform_get_rotation(t: Any) -> Any:
+    """transform_get_rotation(t: transform) -> quaternion: its rotation, `t.q`.
+
+    >>> wb.transform_get_rotation(wb.transform_identity())
+    Small([0., 0., 0., 1.], dtype=float32)
+    """
+    demand("transform_get_rotation", "a transform", (t, is_transform))
+    return rotation(t)
+
+
+def transform_set_translation(t: Any, p: Any) -> Any:
+    """transform_set_translation(t: transform, p: vec3): in a kernel `t.p = p`, also for an element of an array.
+
+    On the host it gives the new transform and leaves `t` as it is.
+
+    >>> wb.transform_set_translation(wb.transform_identity(), wb.vec3(1.0, 2.0, 3.0))
+    Small([1., 2., 3., 0., 0., 0., 1.], dtype=float32)
+    """
+    demand("transform_set_translation", "a transform and a vec3", (t, is_transform), (p, _POINT))
+    return replaced(t, 0, p)
+
+
+def transform_set_rotation(t: Any, q: Any) -> Any:
+    """transform_set_rotation(t: transform, q: quaternion): in a kernel `t.q = q`, also for an element of an array.
+
+    On the host it gives the new transform and leaves `t` as it is.
+
+    >>> wb.transform_set_rotation(wb.transform_identity(), wb.quat(1.0, 0.0, 0.0, 0.0))
+    Small([0., 0., 0., 1., 0., 0., 0.], dtype=float32)
+    """
+    what = "a transform and a quaternion"
+    demand("transform_set_rotation", what, (t, is_transform), (q, lambda k: isinstance(k, Quat)))
+    return replaced(t, 3, q)
+
+
+def transform_multiply(a: Any, b: Any) -> Any:
+    """transform_multiply(a: transform, b: transform) -> transform: b, then a; the same as `a * b`.
+
+    >>> wb.transform_multiply(wb.transform(wb.vec3(1.0, 0.0, 0.0)), wb.transform(wb.vec3(0.0, 2.0, 0.0)))
+    Small([1., 2., 0., 0., 0., 0., 1.], dtype=float32)
+    """
+    demand("transform_multiply", "two transforms", (a, is_transform), (b, is_transform))
+    q = rotation(a)
+    return transform_of(ADD(QUAT_ROTATE(q, position(b)), position(a)), QUAT_MUL(q, rotation(b)))
+
+
+def transform_inverse(t: Any) -> Any:
+    """transform_inverse(t: transform) -> transform that undoes t, whose rotation has length 1.
+
+    >>> wb.transform_inverse(wb.transform(wb.vec3(1.0, 2.0, 3.0)))
+    Small([-1., -2., -3., -0., -0., -0.,  1.], dtype=float32)
+    """
+    demand("transform_inverse", "a transform", (t, is_transform))
+    back = QUAT_INVERSE(rotation(t))
+    return transform_of(NEG(QUAT_ROTATE(back, position(t))), back)
+
+
+def transform_point(t: Any, x: Any) -> Any:
+    """transform_point(t: transform or mat44, x: vec3) -> vec3: x turned and moved; by a matrix the first three rows
+    of t (x, 1).
+
+    >>> wb.transform_point(wb.transform(wb.vec3(1.0, 2.0, 3.0)), wb.vec3(1.0, 1.0, 1.0))
+    Small([2., 3., 4.], dtype=float32)
+    """
+    if is_transform(kind(t)) and _POINT(kind(x)):
+        return ADD(QUAT_ROTATE(rotation(t), x), position(t))
+    return _by_matrix("transform_point", t, x, 1.0)
+
+
+def transform_vector(t: Any, x: Any) -> Any:
+    """transform_vector(t: transform or mat44, x: vec3) -> vec3: x turned; by a matrix the first three rows of t (x, 0).
+
+    >>> wb.transform_vector(wb.transform(wb.vec3(1.0, 2.0, 3.0)), wb.vec3(1.0, 1.0, 1.0))
+    Small([1., 1., 1.], dtype=float32)
+    """
+    if is_transform(kind(t)) and _POINT(kind(x)):
+        return QUAT_ROTATE(rotation(t), x)
+    return _by_matrix("transform_vector", t, x, 0.0)
+
+
+def _by_matrix(name: str, m: Any, x: Any, last: float) -> Any:
+    demand(name, "a transform or mat44, and a vec3", (m, _FRAME), (x, _POINT))
+    full = JOIN(x, here(kind(x).scalar, last), attr=_vec(x, 4))  # type: ignore[attr-defined]
+    return PART(MATVEC(m, full), attr=(0, kind(x)))
+
+
+def _frame(rows: list[Any], p: Any) -> Any:
+    """The mat44 of three rows and a position."""
+    four, scalar = _vec(p, 4), kind(p).scalar  # type: ignore[attr-defined]
+    made = [JOIN(row, EXTRACT(p, attr=(i,)), attr=four) for i, row in enumerate(rows)]
+    return MATRIX_FROM_ROWS(*made, here(vector(4, scalar), (0, 0, 0, 1)))
+
+
+def transform_to_matrix(t: Any) -> Any:
+    """transform_to_matrix(t: transform) -> mat44 that does to (x, 1) what t does to x.
+
+    >>> wb.transform_to_matrix(wb.transform(wb.vec3(1.0, 2.0, 3.0)))[0]
+    Small([1., 0., 0., 1.], dtype=float32)
+    """
+    demand("transform_to_matrix", "a transform", (t, is_transform))
+    m = QUAT_TO_MATRIX(rotation(t))
+    return _frame([EXTRACT(m, attr=(i,)) for i in range(3)], position(t))
+
+
+def _column(m: Any, j: int) -> Any:
+    return CONSTRUCT(*[EXTRACT(m, attr=(i, j)) for i in range(3)], attr=_vec(m, 3))
+
+
+def transform_from_matrix(m: Any) -> Any:
+    """transform_from_matrix(m: mat44) -> transform: of a rotation matrix and a position.
+
+    >>> wb.transform_from_matrix(wb.transform_to_matrix(wb.transform(wb.vec3(1.0, 2.0, 3.0))))
+    Small([1., 2., 3., 0., 0., 0., 1.], dtype=float32)
+    """
+    demand("transform_from_matrix", "a mat44", (m, _FRAME))
+    return transform_of(_column(m, 3), quat_from_matrix(m))
+
+
+def transform_compose(p: Any, q: Any, scale: Any) -> Any:
+    """transform_compose(p: vec3, q: quaternion, scale: vec3) -> mat44: scaled along the axes, turned, then moved.
+
+    >>> wb.transform_compose(wb.vec3(1.0, 2.0, 3.0), wb.quat_identity(), wb.vec3(2.0, 2.0, 2.0))[0]
+    Small([2., 0., 0., 1.], dtype=float32)
+    """
+    what = "a vec3, a quaternion and a vec3"
+    demand("transform_compose", what, (p, _POINT), (q, lambda k: isinstance(k, Quat)), (scale, _POINT))
+    m = QUAT_TO_MATRIX(q)
+    return _frame([MUL(EXTRACT(m, attr=(i,)), scale) for i in range(3)], p)
+
+
+def transform_decompose(m: Any) -> tuple[Any, Any, Any]:
+    """transform_decompose(m: mat44) -> (vec3, quaternion, vec3): position, rotation and scale.
+
+    The scale is the lengths of the columns, never negative; a column of zeros stays zero.
+
+    >>> wb.transform_decompose(wb.transform_to_matrix(wb.transform_identity()))[2]
+    Small([1., 1., 1.], dtype=float32)
+    """
+    demand("transform_decompose", "a mat44", (m, _FRAME))
+    columns = [_column(m, j) for j in range(3)]
+    scale = CONSTRUCT(*[LENGTH(c) for c in columns], attr=_vec(m, 3))
+    one = here(kind(m).scalar, 1)  # type: ignore[attr-defined]
+    sizes = [EXTRACT(scale, attr=(j,)) for j in range(3)]
+    divisor = CONSTRUCT(*[WHERE(EQ(s, 0.0), one, s) for s in sizes], attr=_vec(m, 3))
+    turned = [DIV(CONSTRUCT(*[EXTRACT(c, attr=(i,)) for c in columns], attr=_vec(m, 3)), divisor) for i in range(3)]
+    return _column(m, 3), quat_from_matrix(MATRIX_FROM_ROWS(*turned)), scale
+
+
+def transform_expand(values: Any) -> Any:
+    """transform_expand(values) -> the transform of seven numbers, on the host.
+
+    >>> wb.transform_expand([1, 2, 3, 0, 0, 0, 1])
+    Small([1., 2., 3., 0., 0., 0., 1.], dtype=float32)
+    """
+    return transformation(float)(*np.ravel(values))
+
+
+# ---- spatial vectors
+
+
+def _halves(name: str, *vectors: Any) -> list[Any]:
+    what = "a spatial vector" if len(vectors) == 1 else "two spatial vectors"
+    demand(name, what, *[(v, _SPATIAL) for v in vectors])
+    return [PART(v, attr=(start, _vec(v, 3))) for v in vectors for start in (0, 3)]
+
+
+def _spatial(angular: Any, linear: Any) -> Any:
+    return JOIN(angular, linear, attr=_vec(angular, 6))
+
+
+def spatial_top(s: Any) -> Any:
+    """spatial_top(s: spatial_vector) -> vec3: its first half, the angular one.
+
+    >>> wb.spatial_top(wb.spatial_vector(1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
+    Small([1., 2., 3.], dtype=float32)
+    """
+    return _halves("spatial_top", s)[0]
+
+
+def spatial_bottom(s: Any) -> Any:
+    """spatial_bottom(s: spatial_vector) -> vec3: its second half, the linear one.
+
+    >>> wb.spatial_bottom(wb.spatial_vector(1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
+    Small([4., 5., 6.], dtype=float32)
+    """
+    return _halves("spatial_bottom", s)[1]
+
+
+def spatial_dot(a: Any, b: Any) -> Any:
+    """spatial_dot(a: spatial_vector, b: spatial_vector) -> scalar: the power of a wrench along a twist.
+
+    >>> wb.spatial_dot(wb.spatial_vector(1.0), wb.spatial_vector(2.0))
+    np.float32(12.0)
+    """
+    demand("spatial_dot", "two spatial vectors", (a, _SPATIAL), (b, _SPATIAL))
+    return DOT(a, b)
+
+
+def spatial_cross(a: Any, b: Any) -> Any:
+    """spatial_cross(a: spatial_vector, b: spatial_vector) -> spatial_vector: of two twists.
+
+    That is (wa x wb, va x wb + wa x vb).
+
+    >>> a, b = wb.spatial_vector(1.0, 0.0, 0.0, 0.0, 0.0, 0.0), wb.spatial_vector(0.0, 1.0, 0.0, 0.0, 1.0, 0.0)
+    >>> wb.spatial_cross(a, b)
+    Small([0., 0., 1., 0., 0., 1.], dtype=float32)
+    """
+    wa, va, wb, vb = _halves("spatial_cross", a, b)
+    return _spatial(CROSS(wa, wb), ADD(CROSS(va, wb), CROSS(wa, vb)))
+
+
+def spatial_cross_dual(a: Any, b: Any) -> Any:
+    """spatial_cross_dual(a: spatial_vector, b: spatial_vector) -> spatial_vector: of a twist and a wrench.
+
+    That is (wa x tb + va x fb, wa x fb).
+
+    >>> a, b = wb.spatial_vector(1.0, 0.0, 0.0, 0.0, 0.0, 0.0), wb.spatial_vector(0.0, 1.0, 0.0, 0.0, 1.0, 0.0)
+    >>> wb.spatial_cross_dual(a, b)
+    Small([0., 0., 1., 0., 0., 1.], dtype=float32)
+    """
+    wa, va, tb, fb = _halves("spatial_cross_dual", a, b)
+    return _spatial(ADD(CROSS(wa, tb), CROSS(va, fb)), CROSS(wa, fb))
+
+
+def spatial_adjoint(r: Any, s: Any) -> Any:
+    """spatial_adjoint(r: mat33, s: mat33) -> spatial_matrix: the blocks r, 0 above s, r.
+
+    >>> wb.spatial_adjoint(wb.identity(3), wb.identity(3))[3]
+    Small([1., 0., 0., 1., 0., 0.], dtype=float32)
+    """
+    demand("spatial_adjoint", "two mat33", (r, _matrix(3)), (s, _matrix(3)))
+    six, nothing = _vec(r, 6), here(_vec(r, 3), 0)
+    rows = [EXTRACT(r, attr=(i,)) for i in range(3)]
+    above = [JOIN(row, nothing, attr=six) for row in rows]
+    below = [JOIN(EXTRACT(s, attr=(i,)), row, attr=six) for i, row in enumerate(rows)]
+    return MATRIX_FROM_ROWS(*above, *below)
+
+
+def transform_twist(t: Any, x: Any) -> Any:
+    """transform_twist(t: transform, x: spatial_vector) -> spatial_vector: a twist in the frame that t leads to.
+
+    >>> wb.transform_twist(wb.transform(wb.vec3(1.0, 0.0, 0.0)), wb.spatial_vector(0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
+    Small([ 0.,  0.,  1.,  0., -1.,  0.], dtype=float32)
+    """
+    demand("transform_twist", "a transform and a spatial vector", (t, is_transform), (x, _SPATIAL))
+    w, v = (QUAT_ROTATE(rotation(t), half) for half in _halves("transform_twist", x))
+    return _spatial(w, ADD(v, CROSS(position(t), w)))
+
+
+def transform_wrench(t: Any, x: Any) -> Any:
+    """transform_wrench(t: transform, x: spatial_vector) -> spatial_vector: a wrench in the frame that t leads to.
+
+    >>> wb.transform_wrench(wb.transform(wb.vec3(1.0, 0.0, 0.0)), wb.spatial_vector(0.0, 0.0, 0.0, 0.0, 1.0, 0.0))
+    Small([0., 0., 1., 0., 1., 0.], dtype=float32)
+    """
+    demand("transform_wrench", "a transform and a spatial vector", (t, is_transform), (x, _SPATIAL))
+    torque, force = (QUAT_ROTATE(rotation(t), half) for half in _halves("transform_wrench", x))
+    return _spatial(ADD(torque, CROSS(position(t), force)), force)
+
+
+def velocity_at_point(twist: Any, r: Any) -> Any:
+    """velocity_at_point(twist: spatial_vector, r: vec3) -> vec3: the velocity v + w x r of the point r of a body.
+
+    >>> wb.velocity_at_point(wb.spatial_vector(0.0, 0.0, 1.0, 0.0, 0.0, 0.0), wb.vec3(1.0, 0.0, 0.0))
+    Small([0., 1., 0.], dtype=float32)
+    """
+    demand("velocity_at_point", "a spatial vector and a vec3", (twist, _SPATIAL), (r, _POINT))
+    w, v = _halves("velocity_at_point", twist)
+    return ADD(v, CROSS(w, r))
+
+
+TRANSFORMS: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (
+        transform_identity, transform_get_translation, transform_get_rotation, transform_set_translation,
+        transform_set_rotation, transform_multiply, transform_inverse, transform_point, transform_vector,
+        transform_to_matrix, transform_from_matrix, transform_compose, transform_decompose, transform_expand,
+        transform_twist, transform_wrench, spatial_top, spatial_bottom, spatial_dot, spatial_cross,
+        spatial_cross_dual, spatial_adjoint, velocity_at_point,
+    )
+}  # fmt: skip
