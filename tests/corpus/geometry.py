@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import workbench as wb
 
-from . import ALL, floats, given, mat44, program, quat, vec3, zeros
+from . import ALL, floats, given, mat33, mat44, program, quat, vec3, zeros
 
 N = 2
 
@@ -76,20 +76,31 @@ def parts_of_transforms_in_memory(F):
     return k
 
 
-@program(x=floats(N, of=transform), w=floats(N, of=vec3), m=zeros(N, of=mat44), y=zeros(N, of=transform),
-         v=zeros(N, of=vec3))  # fmt: skip
+@program(x=floats(N, of=transform), w=floats(N, of=vec3), m=zeros(N, of=mat44), y=zeros(N, of=transform))
 def transforms_as_matrices(F):
     T, V, M = transform(F), vec3(F), mat44(F)
 
     @wb.kernel
-    def k(x: wb.array(dtype=T), w: wb.array(dtype=V), m: wb.array(dtype=M), y: wb.array(dtype=T), v: wb.array(dtype=V)):
+    def k(x: wb.array(dtype=T), w: wb.array(dtype=V), m: wb.array(dtype=M), y: wb.array(dtype=T)):
         i = wb.tid()
-        t = T(x[i].p, wb.normalize(x[i].q))
-        a = wb.transform_compose(t.p, t.q, w[i])
-        p, q, scale = wb.transform_decompose(a)
-        m[i] = a * wb.transform_to_matrix(t)
-        y[i] = T(p, q) + wb.transform_from_matrix(wb.transform_to_matrix(t))
-        v[i] = wb.transform_point(a, w[i]) + wb.cw_mul(wb.transform_vector(a, scale), w[i])
+        a = wb.transform_to_matrix(x[i])
+        m[i] = wb.transform_compose(w[i], x[i].q, w[i])
+        y[i] = wb.transform_from_matrix(a)
+        y[i].p += wb.transform_point(a, w[i]) + wb.cw_mul(wb.transform_vector(a, w[i]), w[i])
+
+    return k
+
+
+@program(m=floats(N, of=mat44), y=zeros(N, of=transform), v=zeros(N, of=vec3))
+def matrices_taken_apart(F):
+    T, V, M = transform(F), vec3(F), mat44(F)
+
+    @wb.kernel
+    def k(m: wb.array(dtype=M), y: wb.array(dtype=T), v: wb.array(dtype=V)):
+        i = wb.tid()
+        p, q, scale = wb.transform_decompose(m[i])
+        y[i] = T(p, q)
+        v[i] = scale
 
     return k
 
@@ -111,21 +122,41 @@ def spatial_builtins(F):
     return k
 
 
-@program(m=floats(N, of=mat66), a=floats(N, of=vec6), r=floats(N, of=lambda F: wb.types.matrix((3, 3), F)),
-         y=zeros(N, of=vec6), j=zeros(N, of=lambda F: wb.types.matrix((6, 3), F)))  # fmt: skip
+@program(m=floats(N, of=mat66), a=floats(N, of=vec6), y=zeros(N, of=vec6))
 def spatial_matrices(F):
     S, M = vec6(F), mat66(F)
-    R, J = wb.types.matrix((3, 3), F), wb.types.matrix((6, 3), F)
 
     @wb.kernel
-    def k(m: wb.array(dtype=M), a: wb.array(dtype=S), r: wb.array(dtype=R), y: wb.array(dtype=S), j: wb.array(dtype=J)):
+    def k(m: wb.array(dtype=M), a: wb.array(dtype=S), y: wb.array(dtype=S)):
         i = wb.tid()
-        b = wb.spatial_adjoint(r[i], wb.transpose(r[i]) * r[i])
-        q = wb.transpose(b) * m[i] * b
-        q[0] = a[i]
-        q[5, 4] = wb.trace(q) * F(0.125)
-        y[i] = q * a[i] + q[i]
-        j[i] = m[i][0:6, 0:3] * r[i] + q[0:6, 3:6]
+        y[i] = m[i] * a[i] + m[i][i] * wb.trace(m[i])
+
+    return k
+
+
+@program(a=floats(N, of=vec6), r=floats(N, of=mat33), s=floats(N, of=mat33), y=zeros(N, of=vec6))
+def spatial_adjoints(F):
+    S, R = vec6(F), mat33(F)
+
+    @wb.kernel
+    def k(a: wb.array(dtype=S), r: wb.array(dtype=R), s: wb.array(dtype=R), y: wb.array(dtype=S)):
+        i = wb.tid()
+        y[i] = wb.transpose(wb.spatial_adjoint(r[i], s[i])) * a[i]
+
+    return k
+
+
+@program(m=floats(N, of=lambda F: wb.types.matrix((6, 3), F)), w=floats(N, of=vec3), y=zeros(N, of=mat33))
+def products_of_oblong_matrices(F):
+    M, V, R = wb.types.matrix((6, 3), F), vec3(F), mat33(F)
+
+    @wb.kernel
+    def k(m: wb.array(dtype=M), w: wb.array(dtype=V), y: wb.array(dtype=R)):
+        i = wb.tid()
+        j = m[i]
+        j[i + 1] = w[i]
+        j[0:6, 2] = j * w[i]
+        y[i] = wb.transpose(j) * j + wb.matrix_from_cols(j[0], j[5], w[i]) * j[3:6, 0:3]
 
     return k
 
