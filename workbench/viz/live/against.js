@@ -2,6 +2,7 @@
 // Two passes in one picture: what is said of them, the other one in outline, and the tag where they first part.
 import { button, h, put, s } from "./elements.js";
 import { placeIn } from "./strips.js";
+import { eachWithin } from "./lanes.js";
 import { colOf, goTo, step, xOf } from "./window.js";
 
 const LINE = 3, TAG = 14, OUTLINE = 3; // pixels
@@ -38,13 +39,13 @@ export const oddOf = (v, parts) => (parts ? (v.meta.wrong ? " parted wrong" : " 
 /** The adjoint of the other pass around that of this one.
  * @param {any} v @param {any} lane @param {(v: any, e0: number, e1: number) => any} stretch */
 export function composeOutlines(v, lane, stretch) {
-  const { bars, barsOn } = v.other;
-  for (let k = barsOn.start[lane.k]; k < barsOn.start[lane.k + 1]; k++) {
-    const bar = barsOn.rows[k], e = bars.e1[bar], at = stretch(v, bars.e0[bar], e);
-    if (!at) continue;
+  const { bars, barsOn } = v.other, { cols } = v;
+  if (cols.length) eachWithin(barsOn, lane.k, cols[0].a, cols[cols.length - 1].b, (bar) => {
+    const e = bars.e1[bar], at = stretch(v, bars.e0[bar], e);
+    if (!at) return;
     const thick = bars.thick[bar] + OUTLINE;
     put(v, "rect", `outline ${v.meta.states[bars.state[bar]]}`, { x: at.x, y: bars.y[bar] - thick / 2, width: at.w, height: thick, rx: thick / 2 }).e = e;
-  }
+  });
 }
 
 /** A line below what differs inside a column of many events, or of these lanes that are one row.
@@ -53,12 +54,13 @@ export function composeFolded(v, row, lanes) {
   const sides = [[v.levels.bars, v.levels.barsOn, "e1", row.adjoint], [v.tape.blocks, v.tape.blocksOn, "e0", row.value]];
   for (const [table, on, field, y] of sides) {
     const ends = new Map();
-    for (const lane of lanes ?? [row.k]) for (let k = on.start[lane]; k < on.start[lane + 1]; k++) {
-      const one = on.rows[k], e = table[field][one], c = table.parts[one] ? colOf(v, e) : -1;
-      if (c < 0 || (!lanes && v.cols[c].b - v.cols[c].a < 2)) continue;
+    const note = (/** @type {number} */ one) => {
+      const e = table[field][one], c = table.parts[one] ? colOf(v, e) : -1;
+      if (c < 0 || (!lanes && v.cols[c].b - v.cols[c].a < 2)) return;
       const [first, last] = ends.get(c) ?? [e, e];
       ends.set(c, [Math.min(first, e), Math.max(last, e)]);
-    }
+    };
+    if (v.cols.length) for (const lane of lanes ?? [row.k]) eachWithin(on, lane, v.cols[0].a, v.cols[v.cols.length - 1].b, note);
     for (const [c, [first, last]] of ends) {
       const x = placeIn(v.cols[c], first);
       put(v, "rect", "partedline", { x, y: y + row.tall - 1, width: placeIn(v.cols[c], last + 1) - x, height: LINE });

@@ -5,7 +5,7 @@ import { composeFolded, composeOutlines, composeTag, oddOf, stripes } from "./ag
 import { fit, put } from "./elements.js";
 import { composeCells, composeHead, headHeight } from "./heads.js";
 import { composeEnvelope, composeFamilyName, eachAccess, placeRows } from "./families.js";
-import { lower } from "./lanes.js";
+import { eachWithin, lower } from "./lanes.js";
 import { composeStrips, stripsOf } from "./strips.js";
 import { bunch, colOf, columnsOf, room, unseen, xOf } from "./window.js";
 
@@ -118,10 +118,15 @@ function stretch(v, e0, e1) {
   return { x, end, w: Math.max(end - x, 1) };
 }
 
+/** The rows of a lane that last into what is in sight. @param {any} v @param {import("./lanes.js").Spans} on @param {any} lane @param {(row: number) => void} take */
+export function eachInSight(v, on, lane, take) {
+  if (v.cols.length) eachWithin(on, lane.k, v.cols[0].a, v.cols[v.cols.length - 1].b, take);
+}
+
 /** The versions of a lane. @param {any} v @param {any} lane */
 function composeBlocks(v, lane) {
   const { blocks, blocksOn } = v.tape;
-  for (let k = blocksOn.start[lane.k]; k < blocksOn.start[lane.k + 1]; k++) composeBlock(v, blocks, blocksOn.rows[k]);
+  eachInSight(v, blocksOn, lane, (b) => composeBlock(v, blocks, b));
 }
 
 /** @param {any} v @param {any} blocks @param {number} b */
@@ -146,14 +151,14 @@ function composeBlock(v, blocks, b) {
 function composeBars(v, lane, side, shift, twin) {
   const { bars, barsOn } = side, thin = v.other && !v.meta.against ? 6 : Infinity;
   if (!twin) composeAbsent(v, lane, side, shift);
-  for (let k = barsOn.start[lane.k]; k < barsOn.start[lane.k + 1]; k++) {
-    const bar = barsOn.rows[k], e = bars.e1[bar], at = stretch(v, bars.e0[bar], e), state = v.meta.states[bars.state[bar]];
-    if (!at) continue;
+  eachInSight(v, barsOn, lane, (bar) => {
+    const e = bars.e1[bar], at = stretch(v, bars.e0[bar], e), state = v.meta.states[bars.state[bar]];
+    if (!at) return;
     const y = bars.y[bar] + shift, thick = Math.min(bars.thick[bar], thin);
     const cls = `bar ${state}${twin}${oddOf(v, bars.parts[bar])}`;
     put(v, "rect", cls, { x: at.x, y: y - thick / 2, width: at.w, height: thick, rx: thick / 2, opacity: bars.opacity[bar], ...stripes(v, cls) }).e = e;
     if (bars.sign[bar] && at.w > 14) put(v, "path", `sign ${state}`, { d: signPath(state, at.x + at.w / 2, y, Math.max(Math.min(bars.sign[bar], thick / 2 - 1), 1.5)) }).e = e;
-  }
+  });
   if (!twin) composeMeets(v, lane, side, shift);
 }
 
@@ -162,23 +167,23 @@ const signPath = (state, x, y, r) => (state === "nan" ? `M${x - r} ${y - r}l${2 
 
 /** How many contributions meet in a bar. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side @param {number} shift */
 function composeMeets(v, lane, { meets, meetsOn }, shift) {
-  for (let k = meetsOn.start[lane.k]; k < meetsOn.start[lane.k + 1]; k++) {
-    const one = meetsOn.rows[k], e = meets.event[one], c = colOf(v, e);
-    if (c < 0 || v.cols[c].b - v.cols[c].a > 1) continue;
+  eachInSight(v, meetsOn, lane, (one) => {
+    const e = meets.event[one], c = colOf(v, e);
+    if (c < 0 || v.cols[c].b - v.cols[c].a > 1) return;
     const x = v.cols[c].x + v.meta.drawing.meet, y = meets.y[one] + shift;
     put(v, "circle", "meet", { cx: x, cy: y, r: meets.radius[one] }).e = e;
     if (meets.met[one]) put(v, "text", "meettext", { x, y: y + 3.5, "font-size": meets.size[one], "text-anchor": "middle" }, `+${meets.met[one]}`).e = e;
-  }
+  });
 }
 
 /** No adjoint below a value that somebody used. @param {any} v @param {any} lane @param {import("./lanes.js").Levels} side @param {number} shift */
 function composeAbsent(v, lane, { absent, absentOn }, shift) {
-  for (let k = absentOn.start[lane.k]; k < absentOn.start[lane.k + 1] && v.marks.length <= BUDGET; k++) {
-    const one = absentOn.rows[k], e0 = absent.e0[one], e1 = absent.e1[one], thick = absent.thick[one];
-    if (unseen(v, e0, e1)) continue;
+  eachInSight(v, absentOn, lane, (one) => {
+    const e0 = absent.e0[one], e1 = absent.e1[one], thick = absent.thick[one];
+    if (v.marks.length > BUDGET || unseen(v, e0, e1)) return;
     const x = xOf(v, e0), end = xOf(v, e1);
     if (end > x) put(v, "rect", "absent", { x, y: absent.y[one] + shift - thick / 2, width: end - x, height: thick, fill: `url(#${v.uid}-absent)` });
-  }
+  });
 }
 
 /** Per column what of a sorted table is in it. @param {any} v @param {{start: Int32Array, rows: Int32Array}} on

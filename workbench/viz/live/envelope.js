@@ -2,8 +2,9 @@
 // What a stretch of the tape holds on a lane: workbench/viz/data/envelope.py and the strips of marks.py, in the page,
 // where stretches change with the zoom. Pure: no document, no widget.
 import { short } from "./elements.js";
-import { lower } from "./lanes.js";
+import { eachWithin } from "./lanes.js";
 
+const MOST = 6000; // parts of the tape that are remembered
 export const [VALUE, ZERO, NAN, INF, ABSENT, BOUND] = [1, 2, 4, 8, 16, 32];
 const OF_STATE = [VALUE, ZERO, NAN, INF, NAN | INF];
 
@@ -25,16 +26,15 @@ function stretchOf(edges, n, moment) {
   return from;
 }
 
-/** Per stretch [edges[k], edges[k + 1]] the largest and the smallest adjoint of a lane, what there is (bits), and the
- * moment at which the reverse pass first had what is ill.
- * @param {import("./lanes.js").Levels} side @param {number} lane @param {number} pieces @param {number[]} edges */
-export function envelopes({ bars, barsOn }, lane, pieces, edges) {
+/** Per stretch [edges[k], edges[k + 1]] the largest and the smallest adjoint of lanes together, what there is (bits), and
+ * the moment at which the reverse pass first had what is ill.
+ * @param {import("./lanes.js").Tape} tape @param {import("./lanes.js").Levels} side @param {number[]} lanes
+ * @param {ArrayLike<number>} edges */
+function envelopes({ meta }, { bars, barsOn }, lanes, edges) {
   const n = edges.length - 1, most = new Float64Array(n), least = new Float64Array(n).fill(Infinity), has = new Uint8Array(n);
-  const illAt = new Int32Array(n).fill(-1), cover = new Float64Array(n), end = barsOn.start[lane + 1];
-  let k = lower(barsOn.start[lane], end, (m) => -bars.e0[barsOn.rows[m]], 1 - edges[n]); // later bars stand before
-  for (; k < end; k++) {
-    const bar = barsOn.rows[k], e0 = bars.e0[bar] + 1, e1 = bars.e1[bar], size = bars.max[bar], bits = OF_STATE[bars.state[bar]] | (bars.l2[bar] < 0 ? BOUND : 0);
-    if (e1 < edges[0]) { if (pieces === 1) break; continue; }
+  const illAt = new Int32Array(n).fill(-1), cover = new Float64Array(n);
+  const take = (/** @type {number} */ bar) => {
+    const e0 = bars.e0[bar] + 1, e1 = bars.e1[bar], size = bars.max[bar], bits = OF_STATE[bars.state[bar]] | (bars.l2[bar] < 0 ? BOUND : 0);
     for (let j = stretchOf(edges, n, e0); j < n && edges[j] <= e1; j++) {
       has[j] |= bits;
       cover[j] += (bars.last[bar] - bars.first[bar]) * (Math.min(e1, edges[j + 1]) - Math.max(e0, edges[j]) + 1);
@@ -44,28 +44,52 @@ export function envelopes({ bars, barsOn }, lane, pieces, edges) {
       }
       if (bits & (NAN | INF)) illAt[j] = Math.max(illAt[j], e1);
     }
+  };
+  for (const lane of lanes) {
+    cover.fill(0);
+    eachWithin(barsOn, lane, edges[0], edges[n], take);
+    for (let j = 0; j < n; j++) if (cover[j] < meta.lanes[lane].pieces * (edges[j + 1] - edges[j] + 1)) has[j] |= ABSENT;
   }
-  for (let j = 0; j < n; j++) {
-    if (cover[j] < pieces * (edges[j + 1] - edges[j] + 1)) has[j] |= ABSENT;
-    if (least[j] === Infinity) least[j] = 0;
-  }
+  for (let j = 0; j < n; j++) if (least[j] === Infinity) least[j] = 0;
   return { most, least, has, illAt };
 }
 
 /** @typedef {ReturnType<typeof envelopes>} Envelope */
 
-/** What several lanes hold together in the same stretches. @param {Envelope[]} found @returns {Envelope} */
-export function together(found) {
-  const [first, ...rest] = found, all = { most: first.most.slice(), least: first.least.slice(), has: first.has.slice(), illAt: first.illAt.slice() };
-  for (const one of rest) for (let k = 0; k < all.has.length; k++) {
-    all.most[k] = Math.max(all.most[k], one.most[k]);
-    all.least[k] = Math.min(all.least[k] || Infinity, one.least[k] || Infinity);
-    all.has[k] |= one.has[k];
-    all.illAt[k] = Math.max(all.illAt[k], one.illAt[k]);
-    if (all.least[k] === Infinity) all.least[k] = 0;
+/** What was made for some lanes and a part of the tape, or is made now: a reader who pans sees the same columns again.
+ * @template T @param {Map<string, any>} seen @param {string} what @param {number[]} lanes @param {ArrayLike<number>} edges
+ * @param {() => T} make @returns {T} */
+export function remembered(seen, what, lanes, edges, make) {
+  const key = [what, lanes[0], lanes.length, edges.length, edges[0], edges[2], edges[edges.length - 1]].join(" ");
+  let found = seen.get(key);
+  if (!found) {
+    if (seen.size >= MOST) seen.clear();
+    seen.set(key, (found = make()));
   }
-  return all;
+  return found;
 }
+
+/** What follows one after the other, as one. @param {any[]} found @returns {any} */
+function chained(found) {
+  if (found.length === 1) return found[0];
+  return Object.fromEntries(Object.keys(found[0]).map((name) => {
+    const all = new found[0][name].constructor(found.reduce((sum, one) => sum + one[name].length, 0));
+    let at = 0;
+    for (const one of found) { all.set(one[name], at); at += one[name].length; }
+    return [name, all];
+  }));
+}
+
+/** The adjoints of lanes together in parts of the tape one after the other, each the edges of its stretches.
+ * @param {import("./lanes.js").Tape} tape @param {import("./lanes.js").Levels} side @param {number[]} lanes
+ * @param {ArrayLike<number>[]} parts @returns {Envelope} */
+export const adjointsOf = (tape, side, lanes, parts) => chained(parts.map((edges) => remembered(side.seen, "adjoint", lanes, edges,
+  () => envelopes(tape, side, lanes, edges))));
+
+/** The same of values. @param {import("./lanes.js").Tape} tape @param {import("./lanes.js").Levels | null} side @param {number[]} lanes
+ * @param {ArrayLike<number>[]} parts @returns {ReturnType<typeof valuesIn>} */
+export const valuesOf = (tape, side, lanes, parts) => chained(parts.map((edges) => remembered((side ?? tape).seen, "value", lanes, edges,
+  () => valuesIn(tape, side, lanes, edges))));
 
 /** How thick a size is drawn. @param {number} size @param {{low: number, high: number}} scale @param {number[]} thick */
 export function thickOf(size, scale, [thin, full]) {
@@ -110,20 +134,19 @@ export function envelopeText(found, k, place, within = "") {
   return has & ZERO ? (has & ABSENT ? `0 or none${said}` : "0 exactly") : "none";
 }
 
-/** Per stretch what is known of the values of a lane: is there a version, NaN, Inf; and the event that first wrote what is
- * ill. @param {import("./lanes.js").Tape} tape @param {import("./lanes.js").Levels | null} side @param {number} lane
- * @param {number} pieces @param {number[]} edges */
-export function valuesIn({ blocks, blocksOn }, side, lane, pieces, edges) {
-  const n = edges.length - 1, has = new Uint8Array(n), since = new Int32Array(n).fill(-2), end = blocksOn.start[lane + 1];
-  let k = lower(blocksOn.start[lane], end, (m) => blocks.e1[blocksOn.rows[m]], edges[0]); // blocks stand by their ends
-  for (; k < end; k++) {
-    const b = blocksOn.rows[k], e0 = blocks.e0[b] + 1, e1 = blocks.e1[b], bits = side?.ill[b] ? OF_STATE[side.ill[b]] : VALUE;
-    if (e0 > edges[n]) { if (pieces === 1) break; continue; }
+/** Per stretch what is known of the values of lanes together: is there a version, NaN, Inf; and the event that first wrote
+ * what is ill. @param {import("./lanes.js").Tape} tape @param {import("./lanes.js").Levels | null} side
+ * @param {number[]} lanes @param {ArrayLike<number>} edges */
+function valuesIn({ blocks, blocksOn }, side, lanes, edges) {
+  const n = edges.length - 1, has = new Uint8Array(n), since = new Int32Array(n).fill(-2);
+  const take = (/** @type {number} */ b) => {
+    const e0 = blocks.e0[b] + 1, e1 = blocks.e1[b], bits = side?.ill[b] ? OF_STATE[side.ill[b]] : VALUE;
     for (let j = stretchOf(edges, n, e0); j < n && edges[j] <= e1; j++) {
       has[j] |= bits;
       if (bits & (NAN | INF)) since[j] = since[j] < -1 ? e0 - 1 : Math.min(since[j], e0 - 1);
     }
-  }
+  };
+  for (const lane of lanes) eachWithin(blocksOn, lane, edges[0], edges[n], take);
   return { has, since };
 }
 

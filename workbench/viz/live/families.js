@@ -2,7 +2,7 @@
 // Lanes of one list or one kind under one name: workbench/viz/data/families.py. Shut, a family is one row with the
 // envelope of its members, never one memory; open, its members follow it. Moves what the columns place on the lanes.
 import { count, fit, put } from "./elements.js";
-import { envelopes, envelopeText, stretches, stripMarks, together, valueMarks, valuesIn, valueText } from "./envelope.js";
+import { adjointsOf, envelopeText, remembered, stretches, stripMarks, valueMarks, valuesOf, valueText } from "./envelope.js";
 import { lower } from "./lanes.js";
 import { RIGHT, xOf } from "./window.js";
 
@@ -94,64 +94,56 @@ export function composeFamilyName(v, row) {
   if (!row.open) put(v, "text", "faint", { x: 16, y: y + 40, "font-size": 10 }, fit(row.note, edge - 10, 9));
 }
 
-/** Per column which accesses any member has: one of each kind. @param {any} v @param {any} row @param {(col: any, seen: number[]) => void} take */
-export function eachAccess(v, row, take) {
-  const { onLane, touchEvent, touches } = v.tape, seen = v.cols.map(() => [0, 0, 0]);
-  for (const m of v.cols.length ? row.members : []) {
+/** How many reads, writes and accumulations all members have in a column. @param {any} v @param {any} row @param {any} col */
+const accessesIn = (v, row, col) => remembered(v.tape.seen, "access", row.members, [col.a, col.b], () => {
+  const { onLane, touchEvent, touches } = v.tape, seen = [0, 0, 0];
+  for (const m of row.members) {
     const end = onLane.start[m + 1];
-    let k = lower(onLane.start[m], end, (n) => touchEvent[onLane.rows[n]], v.cols[0].a), c = 0;
-    for (; k < end; k++) {
-      const e = touchEvent[onLane.rows[k]];
-      while (c < v.cols.length && v.cols[c].b <= e) c++;
-      if (c === v.cols.length) break;
-      seen[c][touches.how[onLane.rows[k]]]++;
-    }
+    let k = lower(onLane.start[m], end, (n) => touchEvent[onLane.rows[n]], col.a);
+    for (; k < end && touchEvent[onLane.rows[k]] < col.b; k++) seen[touches.how[onLane.rows[k]]]++;
   }
-  seen.forEach((/** @type {number[]} */ some, /** @type {number} */ c) => { if (some.some(Boolean)) take(v.cols[c], some); });
+  return seen;
+});
+
+/** The columns in which any member is accessed. @param {any} v @param {any} row @param {(col: any, seen: number[]) => void} take */
+export function eachAccess(v, row, take) {
+  for (const col of v.cols) {
+    const seen = accessesIn(v, row, col);
+    if (seen.some(Boolean)) take(col, seen);
+  }
 }
 
 /** What is drawn of a family: between the columns the moments, inside a column of many events its stretches; as
- * `edges` of stretches, and where each of them begins and ends. @param {any} v */
+ * the edges of stretches in each column (`parts`), and where each of them begins and ends. @param {any} v */
 function stretchesInSight(v) {
-  /** @type {{edges: number[], from: number[], to: number[]}} */ const out = { edges: [], from: [], to: [] };
-  const add = (/** @type {number} */ e, /** @type {number} */ from, /** @type {number} */ to) => { out.edges.push(e); out.from.push(from); out.to.push(to); };
-  let x = v.cols.length ? xOf(v, v.cols[0].a - 1) : 0;
+  /** @type {{parts: number[][], from: number[], to: number[], at: number[]}} */ const out = { parts: [], from: [], to: [], at: [] };
+  const add = (/** @type {number} */ e, /** @type {number} */ from, /** @type {number} */ to) => { out.at.push(e); out.from.push(from); out.to.push(to); };
+  let x = xOf(v, v.cols[0].a - 1);
   for (const col of v.cols) {
     const many = col.b - col.a > 1, left = many ? col.x - col.w / 2 : col.x, right = many ? col.x + col.w / 2 : col.x;
     add(col.a, x, left);
     const inner = many ? stretches(col.a, col.b, col.w / 2) : [col.a, col.b], place = (/** @type {number} */ e) => left + ((right - left) * (e - col.a)) / (col.b - col.a);
     for (let k = 0; k + 1 < inner.length; k++) add(inner[k], place(inner[k]), place(inner[k + 1]));
+    out.parts.push([col.a, ...inner]);
     x = right;
   }
   const last = v.cols[v.cols.length - 1];
-  if (last) add(last.b, x, last.b < v.n ? v.wide - RIGHT + 8 : xOf(v, v.n));
-  if (last) out.edges.push(last.b);
+  add(last.b, x, last.b < v.n ? v.wide - RIGHT + 8 : xOf(v, v.n));
+  out.parts.push([last.b, last.b]);
   return out;
 }
 
-/** What is known of the values of all members in the same stretches. @param {any} v @param {any} row @param {number[]} edges */
-function valuesOf(v, row, edges) {
-  const [all, ...rest] = row.members.map((/** @type {number} */ m) => valuesIn(v.tape, v.levels, m, v.meta.lanes[m].pieces, edges));
-  for (const { has, since } of rest) for (let k = 0; k < has.length; k++) {
-    all.has[k] |= has[k];
-    if (since[k] > -2) all.since[k] = all.since[k] < -1 ? since[k] : Math.min(all.since[k], since[k]);
-  }
-  return all;
-}
-
-/** The adjoints of all members in the same stretches. @param {any} v @param {any} side @param {any} row @param {number[]} edges */
-const adjointsOf = (v, side, row, edges) => together(row.members.map((/** @type {number} */ m) => envelopes(side, m, v.meta.lanes[m].pieces, edges)));
-
 /** The envelope of a family. @param {any} v @param {any} row */
 export function composeEnvelope(v, row) {
-  const at = stretchesInSight(v), middle = row.adjoint + TRACK / 2, sides = v.other ? [[v.levels, -4, 6, ""], [v.other, 4, 6, " twin"]] : [[v.levels, 0, TRACK, ""]];
-  for (const [look, first, last, tall] of valueMarks(valuesOf(v, row, at.edges), TRACK)) {
-    put(v, "rect", look, { x: at.from[first], y: row.value, width: Math.max(at.to[last - 1] - at.from[first], 1), height: tall });
+  if (!v.cols.length) return;
+  const { parts, from, to, at } = stretchesInSight(v), middle = row.adjoint + TRACK / 2, sides = v.other ? [[v.levels, -4, 6, ""], [v.other, 4, 6, " twin"]] : [[v.levels, 0, TRACK, ""]];
+  for (const [look, first, last, tall] of valueMarks(valuesOf(v.tape, v.levels, row.members, parts), TRACK)) {
+    put(v, "rect", look, { x: from[first], y: row.value, width: Math.max(to[last - 1] - from[first], 1), height: tall });
   }
   for (const [side, shift, cap, twin] of v.levels ? sides : []) {
-    for (const [look, first, last, thick] of stripMarks(adjointsOf(v, side, row, at.edges), side.scale, v.meta.drawing.thick)) {
-      const t = Math.min(thick, cap), w = at.to[last - 1] - at.from[first];
-      if (w > 0) put(v, "rect", `${look}${twin}`, { x: at.from[first], y: middle + shift - t / 2, width: w, height: t }).e = at.edges[first];
+    for (const [look, first, last, thick] of stripMarks(adjointsOf(v.tape, side, row.members, parts), side.scale, v.meta.drawing.thick)) {
+      const t = Math.min(thick, cap), w = to[last - 1] - from[first];
+      if (w > 0) put(v, "rect", `${look}${twin}`, { x: from[first], y: middle + shift - t / 2, width: w, height: t }).e = at[first];
     }
   }
 }
@@ -160,13 +152,12 @@ export function composeEnvelope(v, row) {
 export function describeFamily(v, col, row) {
   const lines = [`${row.name} ×${row.members.length}, ${col.b - col.a === 1 ? v.tape.heading(col.a) : `#${col.a} to #${col.b - 1}`}`];
   const place = (/** @type {number} */ m) => (m < v.n ? v.tape.heading(m) : "the seed");
-  eachAccess(v, row, (one, seen) => {
-    if (one === col) lines.push([count(seen[0], "read"), count(seen[1], "write"), count(seen[2], "accumulation")].filter((t) => !t.startsWith("0")).join(", "));
-  });
+  const seen = accessesIn(v, row, col);
+  if (seen.some(Boolean)) lines.push([count(seen[0], "read"), count(seen[1], "write"), count(seen[2], "accumulation")].filter((t) => !t.startsWith("0")).join(", "));
   for (const [side, what] of v.levels ? [[v.levels, "adjoint"], ...(v.other ? [[v.other, "the other"]] : [])] : []) {
-    const found = adjointsOf(v, side, row, [col.a, col.a, col.b, col.b]), text = (/** @type {number} */ k) => envelopeText(found, k, place);
+    const found = adjointsOf(v.tape, side, row.members, [[col.a, col.a, col.b, col.b]]), text = (/** @type {number} */ k) => envelopeText(found, k, place);
     lines.push(col.b - col.a === 1 ? `${what} before: ${text(0)}, after: ${text(2)}` : `${what}: ${text(1)}`);
   }
-  const ill = valueText(valuesOf(v, row, col.b - col.a === 1 ? [col.b, col.b] : [col.a, col.b]), 0, place);
+  const ill = valueText(valuesOf(v.tape, v.levels, row.members, [col.b - col.a === 1 ? [col.b, col.b] : [col.a, col.b]]), 0, place);
   return [...lines, ...(ill ? [ill] : [])].join("\n");
 }

@@ -13,6 +13,30 @@ function byLane(lanes, laneOf) {
   return { start, rows };
 }
 
+/** Rows that last from e0 to e1, by lane and sorted so that those in sight are found at once: from early to late by their
+ * ends, or `late` ones first by their starts. `reach` of a row: how far those behind it, itself included, come back.
+ * @param {number} lanes @param {ArrayLike<number>} laneOf @param {Float32Array} e0 @param {Float32Array} e1 @param {boolean} late */
+export function spans(lanes, laneOf, e0, e1, late) {
+  const { start, rows } = byLane(lanes, laneOf), reach = new Float64Array(rows.length);
+  const key = (/** @type {number} */ r) => (late ? -e0[r] : e1[r]), far = (/** @type {number} */ r) => (late ? e1[r] : -e0[r]);
+  for (let lane = 0; lane < lanes; lane++) {
+    rows.subarray(start[lane], start[lane + 1]).sort((p, q) => key(p) - key(q) || p - q);
+    for (let k = start[lane + 1] - 1, most = -Infinity; k >= start[lane]; k--) reach[k] = most = Math.max(most, far(rows[k]));
+  }
+  return { start, rows, reach, key, far, late };
+}
+
+/** @typedef {ReturnType<typeof spans>} Spans */
+
+/** The rows of a lane that last into events [a, b). @param {Spans} on @param {number} lane @param {number} a @param {number} b
+ * @param {(row: number) => void} take */
+export function eachWithin(on, lane, a, b, take) {
+  const end = on.start[lane + 1], from = on.late ? 1 - b : a, least = on.late ? a : 1 - b;
+  for (let k = lower(on.start[lane], end, (m) => on.key(on.rows[m]), from); k < end && on.reach[k] >= least; k++) {
+    if (on.far(on.rows[k]) >= least) take(on.rows[k]);
+  }
+}
+
 /** The first place in a sorted run whose key is not less than `wanted`.
  * @param {number} from @param {number} to @param {(k: number) => number} key @param {number} wanted */
 export function lower(from, to, key, wanted) {
@@ -51,7 +75,7 @@ export function decode(meta, bytes) {
   const number = (/** @type {number} */ e) => meta.against?.numbers?.[e] ?? e; // of a column on its own tape
   return {
     number, meta, n, events, touches, kept, spots, blocks, touchEvent, keptEvent, ranges: meta.ranges,
-    onLane: laneOf(touches.range), keptOn: laneOf(kept.range), blocksOn: byLane(lanes, blocks.lane),
+    onLane: laneOf(touches.range), keptOn: laneOf(kept.range), blocksOn: spans(lanes, blocks.lane, blocks.e0, blocks.e1, false), seen: new Map(),
     text: (/** @type {number} */ k) => meta.texts[k],
     /** @param {number} e */ touchesOf: (e) => [events.touches[e], upTo(events.touches, e, total)],
     /** @param {number} e */ keptOf: (e) => [events.kept[e], upTo(events.kept, e, keptEvent.length)],
@@ -67,8 +91,9 @@ export function decodeLevels(meta, bytes, tape) {
   const ill = new Uint8Array(tape.blocks.lane.length); // of versions, with the states of bars
   values.block.forEach((b, k) => { ill[b] = values.state[k]; });
   return {
-    bars, absent, meets, arrows, flags, ill, scale: meta.scale, said: meta.said, histories: new Map(),
-    barsOn: byLane(lanes, bars.lane), absentOn: byLane(lanes, absent.lane), meetsOn: byLane(lanes, meets.lane),
+    bars, absent, meets, arrows, flags, ill, scale: meta.scale, said: meta.said, histories: new Map(), seen: new Map(),
+    barsOn: spans(lanes, bars.lane, bars.e0, bars.e1, true), absentOn: spans(lanes, absent.lane, absent.e0, absent.e1, true),
+    meetsOn: spans(lanes, meets.lane, meets.event, meets.event, false),
   };
 }
 

@@ -1,6 +1,6 @@
 // @ts-check
 // The whole tape in a strip below the lanes, with the window as a frame on it.
-import { INF, NAN, VALUE, envelopes, stretches, thickOf } from "./envelope.js";
+import { INF, NAN, VALUE, adjointsOf, stretches, thickOf } from "./envelope.js";
 import { middleOf } from "./lanes.js";
 import { RIGHT, eventAt, look } from "./window.js";
 
@@ -26,26 +26,24 @@ export function paintMap(v) {
  * @param {any} v @param {CanvasRenderingContext2D} pen @param {number} w @param {number} tall @param {(name: string) => string} color */
 function paintProfile(v, pen, w, tall, color) {
   const edges = stretches(0, v.n, w), n = edges.length - 1, full = v.meta.drawing.thick;
-  const ofLanes = v.meta.lanes.map((/** @type {any} */ lane, /** @type {number} */ k) => envelopes(v.levels, k, lane.pieces, edges));
+  const all = adjointsOf(v.tape, v.levels, [...v.meta.lanes.keys()], [edges]), hot = color("hot"), sign = color("sign");
   for (let k = 0; k < n; k++) {
-    let has = 0, most = 0;
-    for (const one of ofLanes) { has |= one.has[k]; most = Math.max(most, one.most[k]); }
-    const ill = has & (NAN | INF), x = (k * w) / n, high = ill ? PROFILE : has & VALUE ? (thickOf(most, v.levels.scale, full) / full[1]) * PROFILE : 0;
-    pen.fillStyle = ill ? "#000" : color("hot");
+    const has = all.has[k], most = all.most[k], ill = has & (NAN | INF), x = (k * w) / n, high = ill ? PROFILE : has & VALUE ? (thickOf(most, v.levels.scale, full) / full[1]) * PROFILE : 0;
+    pen.fillStyle = ill ? "#000" : hot;
     pen.fillRect(x, tall - high, Math.max(w / n, 1), high);
-    pen.fillStyle = color("sign");
+    pen.fillStyle = sign;
     if (ill) pen.fillRect(x, tall - PROFILE, Math.max(w / n, 1), 2);
   }
 }
 
 /** Every access as a dot. @param {any} v @param {CanvasRenderingContext2D} pen @param {Float32Array} at @param {number} w @param {number} tall @param {string[]} paints */
 function paintTouches(v, pen, at, w, tall, paints) {
-  const seen = new Set(), high = Math.max(tall / Math.max(v.lanes.length, 1), 1), dot = Math.max(w / Math.max(v.n, 1), 1);
+  const seen = new Uint8Array((w + 2) * 64 * 3), high = Math.max(tall / Math.max(v.lanes.length, 1), 1), dot = Math.max(w / Math.max(v.n, 1), 1);
   for (let t = 0; t < v.tape.touchEvent.length; t++) {
     const lane = v.rowOf[v.tape.ranges[v.tape.touches.range[t]][0]], x = at[v.tape.touchEvent[t]], y = Math.floor((lane / v.lanes.length) * tall), how = v.tape.touches.how[t];
     const key = (x * 64 + Math.min(y, 63)) * 3 + how;
-    if (seen.has(key)) continue;
-    seen.add(key);
+    if (seen[key]) continue;
+    seen[key] = 1;
     pen.fillStyle = paints[how];
     pen.globalAlpha = how ? 0.9 : 0.45;
     pen.fillRect(x, y, Math.min(dot, 3), Math.max(high - 1, 1));
@@ -55,12 +53,13 @@ function paintTouches(v, pen, at, w, tall, paints) {
 
 /** Where adjoints went wrong, and what the findings say. @param {any} v @param {CanvasRenderingContext2D} pen @param {Float32Array} at @param {number} tall @param {(name: string) => string} color */
 function paintFlags(v, pen, at, tall, color) {
+  const muted = color("muted"), ill = color("ill"), sign = color("sign");
   for (const name of ["nan", "inf", "died"]) {
     for (let e = 0; e < v.n; e++) {
       if (v.sums[name][e + 1] === v.sums[name][e]) continue;
-      pen.fillStyle = name === "died" ? color("muted") : color("ill");
+      pen.fillStyle = name === "died" ? muted : ill;
       pen.fillRect(at[e], 0, 2, tall);
-      pen.fillStyle = color("sign");
+      pen.fillStyle = sign;
       if (name !== "died") pen.fillRect(at[e], 0, 2, 4);
     }
   }

@@ -2,7 +2,7 @@
 // Columns that hold many events, as strips of thin columns: each of them as thick as what is in it, and black where a
 // NaN or an infinity is. Neighbouring columns of this kind are one strip.
 import { put } from "./elements.js";
-import { envelopes, stretches, stripMarks, valueMarks, valuesIn } from "./envelope.js";
+import { adjointsOf, stretches, stripMarks, valueMarks, valuesOf } from "./envelope.js";
 
 const THIN = 1.5, EDGE = 3; // pixels: of a thin column at least; left free beside a fold
 
@@ -24,14 +24,16 @@ function most(v, col) {
   return col.b - col.a > room && turns <= room ? turns * Math.floor(room / turns) : room;
 }
 
-/** The strips in sight: columns, edges of their stretches, and where each stretch begins and ends. @param {any} v */
+/** The strips in sight: columns, edges of their stretches (`parts`: of each column), and where each stretch begins and ends.
+ * @param {any} v */
 export function stripsOf(v) {
   /** @type {any[]} */ const strips = [];
   let now = null;
   for (const col of v.cols) {
     if (col.b - col.a < 2) { now = null; continue; }
-    if (!now) strips.push((now = { a: col.a, b: col.b, edges: [col.a], from: [], to: [] }));
+    if (!now) strips.push((now = { a: col.a, b: col.b, edges: [col.a], parts: [], from: [], to: [] }));
     const edges = stretches(col.a, col.b, most(v, col));
+    now.parts.push(edges);
     for (let k = 1; k < edges.length; k++) {
       now.from.push(placeIn(col, edges[k - 1]));
       now.to.push(placeIn(col, edges[k]));
@@ -48,12 +50,12 @@ export function composeStrips(v, lane) {
   for (const strip of v.strips) {
     const x = strip.from[0], wide = strip.to[strip.to.length - 1] - x;
     put(v, "rect", "stripground", { x, y: lane.value - 1, width: wide, height: lane.adjoint + lane.tall + 2 - lane.value });
-    const values = valuesIn(v.tape, v.levels, lane.k, lane.pieces, strip.edges);
+    const values = valuesOf(v.tape, v.levels, [lane.k], strip.parts);
     drawn(v, strip, valueMarks(values, lane.tall), lane.value + lane.tall / 2, lane.tall);
     if (!v.levels) continue;
     const y = lane.adjoint + lane.tall / 2, sides = v.other ? [[v.levels, -4, 6, ""], [v.other, 4, 6, " twin"]] : [[v.levels, 0, lane.tall, ""]];
     for (const [side, shift, cap, twin] of sides) {
-      drawn(v, strip, stripMarks(envelopes(side, lane.k, lane.pieces, strip.edges), side.scale, v.meta.drawing.thick), y + shift, cap, twin);
+      drawn(v, strip, stripMarks(adjointsOf(v.tape, side, [lane.k], strip.parts), side.scale, v.meta.drawing.thick), y + shift, cap, twin);
     }
     put(v, "rect", "veil", { x, y: lane.adjoint - 1, width: 0, height: lane.tall + 2 }).strip = strip;
   }

@@ -1,7 +1,7 @@
 // @ts-check
 // What the page says: a column, a lane, an access, an adjoint in words.
 import { count, short } from "./elements.js";
-import { envelopes, envelopeText, valuesIn, valueText } from "./envelope.js";
+import { adjointsOf, envelopeText, valuesOf, valueText } from "./envelope.js";
 import { describeFamily } from "./families.js";
 import { levelOfLane, lower } from "./lanes.js";
 
@@ -41,7 +41,7 @@ function describeLane(v, col, lane) {
     if (v.other) lines.push(`the other: ${one ? momentText(v, v.other, lane, col.a) : stretchText(v, v.other, lane, col)}`);
   }
   const edges = one ? [col.b, col.b] : [col.a, col.b];
-  const ill = valueText(valuesIn(v.tape, v.levels, lane.k, lane.pieces, edges), 0, placeOf(v));
+  const ill = valueText(valuesOf(v.tape, v.levels, [lane.k], [edges]), 0, placeOf(v));
   if (ill) lines.push(ill);
   return lines.join("\n");
 }
@@ -52,12 +52,12 @@ const placeOf = (v) => (/** @type {number} */ m) => (m < v.n ? v.tape.heading(m)
 /** The adjoint of a lane at one moment in words. @param {any} v @param {import("./lanes.js").Levels} side @param {any} lane @param {number} e */
 function momentText(v, side, lane, e) {
   if (lane.pieces === 1) return levelText(side, levelOfLane(v.tape, side, lane.k, e));
-  return envelopeText(envelopes(side, lane.k, lane.pieces, [e, e]), 0, placeOf(v));
+  return envelopeText(adjointsOf(v.tape, side, [lane.k], [[e, e]]), 0, placeOf(v));
 }
 
 /** The adjoint of a lane in all events of a column. @param {any} v @param {import("./lanes.js").Levels} side @param {any} lane @param {any} col */
 export function stretchText(v, side, lane, col) {
-  return envelopeText(envelopes(side, lane.k, lane.pieces, [col.a, col.b]), 0, placeOf(v), `#${col.a}..#${col.b - 1}`);
+  return envelopeText(adjointsOf(v.tape, side, [lane.k], [[col.a, col.b]]), 0, placeOf(v), `#${col.a}..#${col.b - 1}`);
 }
 
 /** What a column is called: kernel before number, a fold by its name, many events by what they run and where they are.
