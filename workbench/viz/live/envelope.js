@@ -4,7 +4,7 @@
 import { short } from "./elements.js";
 import { eachWithin } from "./lanes.js";
 
-const MOST = 6000; // parts of the tape that are remembered
+const REMEMBERED = 6000; // parts of the tape that are remembered
 export const [VALUE, ZERO, NAN, INF, ABSENT, BOUND] = [1, 2, 4, 8, 16, 32];
 const OF_STATE = [VALUE, ZERO, NAN, INF, NAN | INF];
 
@@ -63,7 +63,7 @@ export function remembered(seen, what, lanes, edges, make) {
   const key = [what, lanes[0], lanes.length, edges.length, edges[0], edges[2], edges[edges.length - 1]].join(" ");
   let found = seen.get(key);
   if (!found) {
-    if (seen.size >= MOST) seen.clear();
+    if (seen.size >= REMEMBERED) seen.clear();
     seen.set(key, (found = make()));
   }
   return found;
