@@ -141,7 +141,7 @@ function composeBlock(v, blocks, b) {
   const [dx, least] = v.meta.drawing.ill;
   if (state && at.w > least) put(v, "path", `sign ${state}`, { d: signPath(state, at.x + at.w - dx, y + tall / 2, Math.min(4, tall / 2 - 1)) });
   const text = `${v.meta.prefixes[blocks.mixed[b]]}${blocks.version[b]}`;
-  const limit = Math.min(at.end, v.grouped === 1 ? (v.cols[colOf(v, e0) + 1]?.x ?? at.end) - room : at.x);
+  const limit = Math.min(at.end, v.grouped === 1 ? (v.cols[colOf(v, e0) + 1]?.x ?? Infinity) - room : at.x);
   if (blocks.labelled[b] && limit - at.x - indent >= text.length * 6.2) {
     put(v, "text", state ? "mono illtext" : "mono", { x: at.x + indent, y: y + tall / 2 + 3.6, "font-size": 10 }, text);
   }
