@@ -187,12 +187,12 @@ def heights(strips: list[Any]) -> list[float]:
 
 NODE = """
 import { readFileSync } from "node:fs";
-import { decode, decodeLevels, envelopes, envelopeText, stripMarks } from "./module.mjs";
+import { adjointsOf, decode, decodeLevels, envelopeText, stripMarks } from "./module.mjs";
 const view = (text) => new DataView(Uint8Array.from(Buffer.from(text, "base64")).buffer);
 const out = JSON.parse(readFileSync("cases.json", "utf8")).map(({ meta, data, lmeta, levels, asked }) => {
   const tape = decode(meta, view(data)), side = decodeLevels(lmeta, view(levels), tape);
   return asked.map(({ lane, edges }) => {
-    const found = envelopes(side, lane, meta.lanes[lane].pieces, edges);
+    const found = adjointsOf(tape, side, [lane], [edges]);
     const words = edges.slice(1).map((_, k) => envelopeText(found, k, (m) => `#${m}`, "#1..#2"));
     return { most: [...found.most], least: [...found.least], has: [...found.has], illAt: [...found.illAt], words,
       marks: stripMarks(found, lmeta.scale, meta.drawing.thick) };
