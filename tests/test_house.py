@@ -53,6 +53,7 @@ LAYERS = (
     ("launches", "launches.*"),
     ("geometry", "geometry.*"),
     ("tapes", "tapes.*"),
+    ("host", "host.*"),
     ("rockets",),
     ("derivatives", "derivatives.*"),
     ("diagnose", "diagnose.*"),

@@ -106,8 +106,8 @@ def test_every_name_of_warp_is_here_or_says_what_to_use():
 
 
 def test_a_refused_name_says_why_on_the_host_and_in_a_kernel():
-    with pytest.raises(wb.LaunchError, match=r"ScopedTimer(.|\n)*perf_counter(.|\n)*not-here"):
-        wb.ScopedTimer("step")
+    with pytest.raises(wb.LaunchError, match=r"ScopedMempool(.|\n)*allocators(.|\n)*not-here"):
+        wb.ScopedMempool("cpu", True)
 
     @wb.kernel
     def counted(x: wb.array(dtype=int)):

@@ -33,7 +33,23 @@ from .arrays.creation import (
 from .arrays.scalar import scalar
 from .arrays.span import Span as _Span
 from .config import config
-from .device import ScopedDevice, get_device, get_devices, init, is_cuda_available, set_device, synchronize
+from .device import (
+    Device,
+    DeviceLike,
+    ScopedDevice,
+    get_cuda_device,
+    get_cuda_device_count,
+    get_cuda_devices,
+    get_device,
+    get_devices,
+    get_preferred_device,
+    init,
+    is_cpu_available,
+    is_cuda_available,
+    is_device_available,
+    set_device,
+    synchronize,
+)
 from .errors import BoundsError, GradientError, KernelError, LaunchError
 from .errors import compose as _compose
 from .interop import (
@@ -127,8 +143,18 @@ for _room, _names in {
     "hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
 }.items():
     _LATER.update({_name: f"geometry.{_room}:{_name}" for _name in _names.split()})
+for _room, _names in {
+    "streams": "Stream Event ScopedStream get_stream set_stream record_event wait_event wait_stream synchronize_device "
+    "synchronize_stream synchronize_event get_event_elapsed_time",
+    "timer": "ScopedTimer",
+    "modules": "Module get_module set_module_options get_module_options load_module force_load clear_kernel_cache "
+    "clear_lto_cache",
+    "graphs": "capture_begin capture_end capture_while capture_if is_conditional_graph_supported",
+}.items():
+    _LATER.update({_name: f"host.{_room}:{_name}" for _name in _names.split()})
+_LATER["Graph"] = "tapes.capture:Graph"
 # Not offered: what is in them is.
-_ROOMS = set("arrays derivatives device errors geometry kernels launches tables tapes".split())
+_ROOMS = set("arrays derivatives device errors geometry host kernels launches tables tapes".split())
 __all__ = sorted({name for name in globals() if not name.startswith("_")} - _ROOMS | set(_LATER))  # noqa: PLE0605
 
 

@@ -55,7 +55,25 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+# Switches of Warp that change no result here, with their defaults there: what is assigned is kept and does nothing.
+HARMLESS: dict[str, Any] = {
+    "quiet": False, "log_level": 20, "verbose_warnings": False, "print_launches": False, "lineinfo": False,
+    "line_directives": True, "cache_kernels": True, "enable_backward": True, "max_unroll": 16, "verify_cuda": False,
+    "verify_autograd_array_access": False, "optimization_level": None, "cpu_compiler_flags": None, "cuda_output": None,
+    "ptx_target_arch": None, "cuda_arch_suffix": None, "llvm_cuda": False, "compile_time_trace": False,
+    "use_precompiled_headers": True, "enable_graph_capture_module_load_by_default": True,
+    "enable_mempools_at_init": True, "enable_mathdx_gemm": True, "enable_mathdx_fft": True,
+    "enable_mathdx_solver": True, "enable_tiles_in_stack_memory": True, "enable_vector_component_overwrites": False,
+    "enable_cpu_blocks": False, "legacy_cpu_linker": False, "legacy_scalar_return_types": False,
+    "load_module_max_workers": None, "default_grid_stride": None, "launch_array_access_mode": None,
+    "deterministic_debug": False, "deterministic_max_records": None, "track_memory": False, "fast_math": False,
+}  # fmt: skip
+
+
 _settings: dict[tuple, int] = {}
+
+
+_ALIASES = {"kernel_cache_dir": "cache_dir"}
 
 
 class Config:
@@ -73,6 +91,10 @@ class Config:
     check_passes  check the program after every pass of the compiler, for those who write passes: an error names the
                   pass. On from the start where the environment has WORKBENCH_CHECK_PASSES=1.
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).
+
+    Under Warp's names: `kernel_cache_dir` is `cache_dir`, `mode = "debug"` is `check_bounds = True`, `version` is the
+    Warp that was followed. `verify_fp` is refused: `tape.diagnose()` finds the first NaN. Its other switches change no
+    result here: they keep what is assigned, and nothing else happens (`workbench.config.HARMLESS` lists them).
 
     One thread is better for grids so small that waking another takes longer than the work (the workbench sees to this
     by itself), and where the last bit of sums by atomics must not depend on the machine: `threads = 1`, or
@@ -109,8 +131,40 @@ class Config:
         self.race_guard = True
         self.check_passes = os.environ.get("WORKBENCH_CHECK_PASSES") == "1"
         self.verbose = False
+        vars(self).update(HARMLESS)
+
+    @property
+    def version(self) -> str:
+        """The version of Warp whose names are here."""
+        return "1.19.0"
+
+    @property
+    def mode(self) -> str:
+        """ "debug" where indices that depend on data are checked, else "release"."""
+        return "debug" if self.check_bounds else "release"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _ALIASES:
+            return getattr(self, _ALIASES[name])
+        if name == "verify_fp":
+            return False
+        raise AttributeError(f"there is no switch config.{name}")
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name in HARMLESS:
+            vars(self)[name] = value
+            return
+        if name == "mode":
+            if value not in ("debug", "release"):
+                raise LaunchError(f'config.mode = {value!r}: takes "debug" or "release"', slug="config")
+            name, value = "check_bounds", value == "debug"
+        if name == "verify_fp":
+            if value:
+                raise LaunchError(
+                    "config.verify_fp is not here.", slug="config", instead="tape.diagnose(), which finds the first NaN"
+                )
+            return
+        name = _ALIASES.get(name, name)
         check = _CHECKS.get(name)
         if check is None:
             raise LaunchError(f"there is no switch config.{name}", slug="config", why=f"Known: {', '.join(_CHECKS)}.")

@@ -45,6 +45,16 @@ class Device:
     def alias(self) -> str:
         return self.name
 
+    @property
+    def is_capturing(self) -> bool:
+        """Always False: captures are of the whole program, see `capture`."""
+        return False
+
+    is_mempool_supported = is_mempool_enabled = False  # memory is NumPy's and CuPy's
+    is_uva = True
+
+
+DeviceLike = Device | str | None
 
 cpu = Device("cpu")
 _cuda: dict[int, Device] = {}
@@ -102,6 +112,60 @@ def get_device(name: str | Device | None = None) -> Device:
         return _cuda.setdefault(int(number), Device(full, int(number)))
     here = ", ".join(["cpu", *(f"cuda:{i}" for i in range(cuda_count()))])
     raise LaunchError(f"there is no device {name!r}", slug="device", why=f"Here: {here}.", instead='device="cpu"')
+
+
+def is_cpu_available() -> bool:
+    """Always True.
+
+    >>> wb.is_cpu_available()
+    True
+    """
+    return True
+
+
+def is_device_available(device: Device | str) -> bool:
+    """Is there a device of this name.
+
+    >>> wb.is_device_available("cpu")
+    True
+    """
+    return any(device == here for here in get_devices())
+
+
+def get_preferred_device() -> Device:
+    """The first GPU if there is one, else the CPU.
+
+    >>> wb.get_preferred_device() in wb.get_devices()
+    True
+    """
+    return get_devices()[min(cuda_count(), 1)]
+
+
+def get_cuda_device_count() -> int:
+    """How many GPUs kernels can run on.
+
+    >>> wb.get_cuda_device_count() == len(wb.get_cuda_devices())
+    True
+    """
+    return cuda_count()
+
+
+def get_cuda_devices() -> list[Device]:
+    """The GPUs that kernels can run on.
+
+    >>> [d.is_cuda for d in wb.get_cuda_devices()] == [True] * wb.get_cuda_device_count()
+    True
+    """
+    return get_devices()[1:]
+
+
+def get_cuda_device(ordinal: int | None = None) -> Device:
+    """The GPU of this number, the first for None. Raises LaunchError [device] where there is none.
+
+    >>> wb.is_cuda_available() and not wb.get_cuda_device(0).is_cuda
+    False
+    """
+    return get_device(f"cuda:{ordinal or 0}")
 
 
 def set_device(name: str | Device) -> None:

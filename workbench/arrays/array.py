@@ -664,7 +664,10 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
     return made if shape is None else made.reshape(shape)
 
 
-def clone(src: array, device: Any = None, requires_grad: bool | None = None, name: str | None = None) -> array:
+def clone(
+    src: array, device: Any = None, requires_grad: bool | None = None, name: str | None = None,
+    pinned: bool | None = None, retain_grad: bool = False,
+) -> array:  # fmt: skip
     """A contiguous copy in new memory; under a tape the copy is an event, so gradients pass through it.
 
     requires_grad  of the copy; by default that of `src`. With False no gradient passes, as `detach` says.
@@ -676,7 +679,9 @@ def clone(src: array, device: Any = None, requires_grad: bool | None = None, nam
     """
     check_is_array("clone", src, array, "wb.array(data)")
     wanted = src.requires_grad if requires_grad is None else requires_grad
-    return copied(src, device, wanted, name, "cut" if requires_grad is False else "copy")
+    made = copied(src, device, wanted, name, "cut" if requires_grad is False else "copy")
+    made.retain_grad = retain_grad or made.retain_grad
+    return made
 
 
 def copied(

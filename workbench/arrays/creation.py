@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..device import get_device
-from ..errors import BoundsError
+from ..errors import BoundsError, LaunchError
 from ..kernels import types
 from ..kernels.reading import declare
 from .absent import check_is_array
@@ -19,8 +19,16 @@ from .host_values import element_value, inferred
 from .host_writes import check_same, put, write_array, write_values
 
 
-def empty(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
-          name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
+def _size(shape: Any, n: int | None) -> Any:
+    """The shape; `n` is its old spelling for one axis. (`pinned` says nothing here: memory is NumPy's or CuPy's.)"""
+    if (shape is None) == (n is None):
+        raise LaunchError("a new array takes a shape", slug="shape", instead="wb.zeros(shape, dtype=...)")
+    return n if shape is None else shape
+
+
+def empty(shape: Any = None, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
+          name: str | None = None, retain_grad: bool = False, n: int | None = None,
+          pinned: bool = False) -> array:  # fmt: skip
     """New memory with unspecified contents.
 
     Use it for memory that a kernel fills before anybody reads it.
@@ -28,11 +36,13 @@ def empty(shape: Any, dtype: Any = float, device: Any = None, requires_grad: boo
     >>> wb.empty((4, 4), dtype=wb.float64).shape
     (4, 4)
     """
-    return finished(new_array(shape, dtype_of(dtype), device, zeroed=False), requires_grad, retain_grad, None, name)
+    made = new_array(_size(shape, n), dtype_of(dtype), device, zeroed=False)
+    return finished(made, requires_grad, retain_grad, None, name)
 
 
-def zeros(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
-          name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
+def zeros(shape: Any = None, dtype: Any = float, device: Any = None, requires_grad: bool = False, *,
+          name: str | None = None, retain_grad: bool = False, n: int | None = None,
+          pinned: bool = False) -> array:  # fmt: skip
     """New memory of zeros.
 
     >>> wb.zeros((2, 3)).shape
@@ -41,11 +51,12 @@ def zeros(shape: Any, dtype: Any = float, device: Any = None, requires_grad: boo
     array([[0., 0., 0.],
            [0., 0., 0.]], dtype=vec3, shape=(2,))
     """
-    return finished(new_array(shape, dtype_of(dtype), device), requires_grad, retain_grad, None, name)
+    return finished(new_array(_size(shape, n), dtype_of(dtype), device), requires_grad, retain_grad, None, name)
 
 
-def full(shape: Any, value: Any = 0, dtype: Any = None, device: Any = None, requires_grad: bool = False, *,
-         name: str | None = None, retain_grad: bool = False) -> array:  # fmt: skip
+def full(shape: Any = None, value: Any = 0, dtype: Any = None, device: Any = None, requires_grad: bool = False, *,
+         name: str | None = None, retain_grad: bool = False, n: int | None = None,
+         pinned: bool = False) -> array:  # fmt: skip
     """New memory with `value` everywhere; the dtype is that of the value unless given.
 
     >>> wb.full((2,), 7)
@@ -54,7 +65,7 @@ def full(shape: Any, value: Any = 0, dtype: Any = None, device: Any = None, requ
     if dtype is None:
         typed = isinstance(value, types.Small)
         dtype = value.type if typed else value.dtype if isinstance(value, array) else inferred(value, None)[0]
-    made = new_array(shape, dtype_of(dtype), device, zeroed=False)
+    made = new_array(_size(shape, n), dtype_of(dtype), device, zeroed=False)
     if exact.fill(made, value):
         return finished(made, requires_grad, retain_grad, None, name)
     value = value.item() if isinstance(value, array) else value
@@ -64,7 +75,7 @@ def full(shape: Any, value: Any = 0, dtype: Any = None, device: Any = None, requ
     return finished(made, requires_grad, retain_grad, None, name)
 
 
-def ones(shape: Any, dtype: Any = float, device: Any = None, requires_grad: bool = False, **rest: Any) -> array:
+def ones(shape: Any = None, dtype: Any = float, device: Any = None, requires_grad: bool = False, **rest: Any) -> array:
     """New memory of ones (every component of composites).
 
     >>> wb.ones(3, dtype=wb.float64)
@@ -116,7 +127,8 @@ def full_like(src: array, value: Any, device: Any = None, requires_grad: bool | 
     return _like(full, src, (value,), device, requires_grad, rest)
 
 
-def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> None:
+def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0,
+         stream: Any = None) -> None:  # fmt: skip
     """Copy `src` into `dest`: all of it for equal shapes, or `count` elements (0: all of `src` from its offset on).
 
     Offsets and count are in elements of the flattened arrays, which must then be contiguous.

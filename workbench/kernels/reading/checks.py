@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,23 @@ from ..ops import control
 from ..types import Composite, Matrix, Scalar, is_float
 from .declare import Marker
 from .scope import describe
+
+
+class Claimed(Marker):
+    """A claim; on the host AssertionError is raised where `holds` is False of the values."""
+
+    def __init__(self, name: str, holds: Callable[..., Any], doc: str):
+        super().__init__(name, doc)
+        self.holds = holds
+
+    def __call__(self, *values: Any) -> None:
+        if not self.holds(*values):
+            raise AssertionError(f"{self.__name__}({', '.join(map(str, values))})")
+
+
+def _near(a: Any, b: Any, tolerance: float = 1e-6) -> bool:
+    return bool(np.all(np.abs(np.subtract(a, b)) <= tolerance))
+
 
 print_ = Marker(
     "print",
@@ -29,8 +47,9 @@ print_ = Marker(
 >>> wb.launch(look, dim=2, inputs=[wb.ones(2)])
 """,
 )
-expect_eq = Marker(
+expect_eq = Claimed(
     "expect_eq",
+    np.array_equal,
     """expect_eq(a: T, b: T): an error of the launch, with its line and thread, where a != b. Composites as a whole.
 
 In Warp it prints and goes on. It is looked at in every launch, where `assert` is under `wb.config.check_bounds` alone.
@@ -46,8 +65,9 @@ Traceback (most recent call last):
 workbench.errors.LaunchError: ...
 """,
 )
-expect_neq = Marker(
+expect_neq = Claimed(
     "expect_neq",
+    lambda a, b: not np.array_equal(a, b),
     """expect_neq(a: T, b: T): an error of the launch, with its line and thread, where a == b. See `expect_eq`.
 
 >>> @wb.kernel
@@ -58,8 +78,9 @@ expect_neq = Marker(
 >>> wb.launch(inverse, dim=2, inputs=[wb.ones(2)])
 """,
 )
-expect_near = Marker(
+expect_near = Claimed(
     "expect_near",
+    _near,
     """expect_near(a: F, b: F, tolerance: F = 1e-6): an error of the launch where a component differs by more than that.
 
 NaN is near nothing. See `expect_eq`.

@@ -1,0 +1,184 @@
+"""Streams and events: names for an order that work has here anyway.
+
+All work of a device is queued in one order, which is one of the orders that a program with several streams allows.
+So nothing waits in `wait_event`, and every result is that of a correctly synchronised program.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..device import Device, get_device, synchronize, xp
+
+
+class Stream:
+    """A stream of a device. All streams of a device are one: work runs in the order in which it was launched.
+
+    >>> stream = wb.Stream("cpu")
+    >>> stream.device, stream.is_complete
+    (cpu, True)
+    """
+
+    def __init__(self, device: Device | str | None = None, priority: int = 0, cuda_stream: Any = None, **_: Any):
+        self.device, self.priority = get_device(device), priority
+        self.cached_event: Event | None = None
+
+    def __repr__(self) -> str:
+        return f"<stream of {self.device}>"
+
+    @property
+    def is_complete(self) -> bool:
+        """Has everything finished. Always, on a CPU."""
+        if not self.device.is_cuda:
+            return True
+        return bool(xp(self.device).cuda.get_current_stream(self.device.ordinal).done)
+
+    @property
+    def is_capturing(self) -> bool:
+        """Always False: captures are of the whole program, see `capture`."""
+        return False
+
+    def record_event(self, event: Event | None = None, external: bool = False) -> Event:
+        """Note the present moment of the device's work."""
+        event = event or Event(self.device, enable_timing=True)
+        event.note(self.device)
+        return event
+
+    def wait_event(self, event: Event, external: bool = False) -> None:
+        """Nothing to wait for: what was launched before runs before."""
+
+    def wait_stream(self, other_stream: Stream, event: Event | None = None, external: bool = False) -> None:
+        """Nothing to wait for: what was launched before runs before."""
+
+
+class Event:
+    """A moment in the work of a device: `record_event` sets it, `get_event_elapsed_time` measures between two.
+
+    >>> wb.record_event(wb.Event("cpu", enable_timing=True)).is_complete
+    True
+    """
+
+    def __init__(
+        self, device: Device | str | None = None, cuda_event: Any = None, enable_timing: bool = False, **_: Any
+    ):
+        self.device, self.enable_timing = get_device(device), enable_timing
+        self.moment: Any = None
+
+    def note(self, device: Device) -> None:
+        """Set it to now."""
+        self.device = device
+        if not device.is_cuda:
+            self.moment = time.perf_counter()
+            return
+        cuda = xp(device).cuda
+        self.moment = cuda.Event()
+        self.moment.record(cuda.get_current_stream(device.ordinal))
+
+    @property
+    def is_complete(self) -> bool:
+        """Has the device come to it. Always, on a CPU."""
+        return True if self.moment is None or not self.device.is_cuda else bool(self.moment.done)
+
+
+_streams: dict[Device, Stream] = {}
+
+
+def get_stream(device: Device | str | None = None) -> Stream:
+    """The stream of a device.
+
+    >>> wb.get_stream("cpu") is wb.get_stream("cpu")
+    True
+    """
+    where = get_device(device)
+    return _streams.setdefault(where, Stream(where))
+
+
+def set_stream(stream: Stream, device: Device | str | None = None, sync: bool = False) -> None:
+    """Make this the stream that `get_stream` returns.
+
+    >>> wb.set_stream(wb.Stream("cpu"))
+    """
+    _streams[stream.device if device is None else get_device(device)] = stream
+
+
+@contextmanager
+def ScopedStream(stream: Stream | None, sync_enter: bool = True, sync_exit: bool = False) -> Iterator[Stream | None]:
+    """`with wb.ScopedStream(stream):` what is launched inside runs in that order, as everything does.
+
+    >>> with wb.ScopedStream(wb.Stream("cpu")) as stream:
+    ...     wb.get_stream("cpu") is stream
+    True
+    """
+    if stream is None:
+        yield None
+        return
+    before = get_stream(stream.device)
+    set_stream(stream)
+    try:
+        yield stream
+    finally:
+        set_stream(before, stream.device)
+
+
+def record_event(event: Event | None = None, external: bool = False) -> Event:
+    """Note the present moment of the work of the event's device.
+
+    >>> wb.record_event().is_complete
+    True
+    """
+    return get_stream(event.device if event else None).record_event(event)
+
+
+def wait_event(event: Event, external: bool = False) -> None:
+    """Nothing to wait for: what was launched before runs before.
+
+    >>> wb.wait_event(wb.record_event())
+    """
+
+
+def wait_stream(other_stream: Stream, event: Event | None = None, external: bool = False) -> None:
+    """Nothing to wait for: what was launched before runs before.
+
+    >>> wb.wait_stream(wb.get_stream("cpu"))
+    """
+
+
+def synchronize_device(device: Device | str | None = None) -> None:
+    """`synchronize` of one device.
+
+    >>> wb.synchronize_device("cpu")
+    """
+    synchronize(device)
+
+
+def synchronize_stream(stream_or_device: Stream | Device | str | None = None) -> None:
+    """Wait until the work of the stream's device has finished.
+
+    >>> wb.synchronize_stream(wb.get_stream("cpu"))
+    """
+    synchronize(stream_or_device.device if isinstance(stream_or_device, Stream) else stream_or_device)
+
+
+def synchronize_event(event: Event) -> None:
+    """Wait until the device has come to the event.
+
+    >>> wb.synchronize_event(wb.record_event())
+    """
+    if event.device.is_cuda and event.moment is not None:
+        event.moment.synchronize()
+
+
+def get_event_elapsed_time(start_event: Event, end_event: Event, synchronize: bool = True) -> float:
+    """Milliseconds between two recorded events.
+
+    >>> wb.get_event_elapsed_time(wb.record_event(), wb.record_event()) >= 0.0
+    True
+    """
+    if synchronize:
+        synchronize_event(end_event)
+    if start_event.device.is_cuda:
+        return float(xp(start_event.device).cuda.get_elapsed_time(start_event.moment, end_event.moment))
+    return 1e3 * (end_event.moment - start_event.moment)
