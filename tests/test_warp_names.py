@@ -29,7 +29,13 @@ NAMES = {
     "get_diag skew identity cw_mul cw_div norm_l1 norm_l2 matrix_from_rows matrix_from_cols",
     "quaternions": "quat_identity quat_from_axis_angle quat_rpy quat_rotate quat_rotate_inv quat_inverse "
     "quat_to_matrix",
-    "geometry": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
+    "geometry": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id "
+    "Mesh mesh_get mesh_get_bvh mesh_get_index mesh_get_point mesh_get_velocity mesh_eval_position mesh_eval_velocity "
+    "mesh_eval_face_normal MeshQueryPoint mesh_query_point mesh_query_point_no_sign mesh_query_point_sign_normal "
+    "mesh_query_point_sign_parity mesh_query_point_sign_winding_number mesh_query_furthest_point_no_sign MeshQueryRay "
+    "mesh_query_ray mesh_query_ray_anyhit mesh_query_ray_count_intersections Bvh bvh_query_aabb bvh_query_ray "
+    "bvh_query_capsule bvh_query_sphere bvh_query_next mesh_query_aabb mesh_query_sphere mesh_query_next "
+    "mesh_query_aabb_next",
     "bits and operators": "add sub mul div floordiv neg pos invert lshift rshift bit_and bit_or bit_xor unot",
 }
 CONSTANTS = {"pi": np.pi, "PI": np.pi, "tau": 2 * np.pi, "TAU": 2 * np.pi, "e": np.e, "E": np.e, "half_pi": np.pi / 2,

@@ -46,7 +46,7 @@ class Leaf:
     arg: int
     path: tuple[str, ...]  # fields to follow from the argument
     structs: int | None = None  # how many of them lead to an array of structs; the others are of its elements
-    opened: Handle | None = None  # the last of `path` is a field of the object whose number the others lead to
+    opened: Handle | None = None  # the last of `path` is a field (`a.b`) of the object whose number the others lead to
 
 
 def leaves(name: str, type: Type, arg: int, path: tuple[str, ...] = ()) -> list[Leaf]:

@@ -115,7 +115,7 @@ def _opened(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
     try:
         return part_of(leaf.opened, arg, field)  # type: ignore[arg-type]
     except LookupError as e:
-        shown_name = ".".join(leaf.name.split(".")[:-1])
+        shown_name = leaf.name.removesuffix(f".{field}")
         text, instead = e.args
         where = next((p.where for p in program.function.params if p.name == shown_name), program.function.where)
         raise LaunchError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from operator import attrgetter
 from typing import Any
 
 from ..kernels.types import Handle
@@ -22,7 +23,7 @@ def numbered(thing: Any) -> int:
 
 
 def part_of(handle: Handle, number: Any, field: str) -> Any:
-    """A field of what a number stands for; 0 stands for one that is empty.
+    """A field (`points`, `tree.boxes`) of what a number stands for; 0 stands for one that is empty.
 
     Raises LookupError(text, way out) for a number of nothing, or of something else.
     """
@@ -39,4 +40,4 @@ def part_of(handle: Handle, number: Any, field: str) -> Any:
         raise LookupError(f"{number} is the number of no {handle.name} ({why})", f"{own} of one that is kept")
     if thing.handle != handle:
         raise LookupError(f"takes a {handle.name}, got the number of a {thing.handle.name}", own)
-    return getattr(thing, field)
+    return attrgetter(field)(thing)

@@ -11,12 +11,14 @@ from .random import STATEFUL
 
 _OUTSIDE = "are not in the language"
 _REASONS = {
-    f"Meshes, volumes, trees and textures {_OUTSIDE}: use arrays.":
-        "mesh_ volume_ bvh_ texture_ Mesh MeshQuery Volume Bvh BvhQuery "
-        "MarchingCubes MeshQueryAABB MeshQueryPoint MeshQueryRay BvhQueryTiled MeshQueryAABBTiled Texture "
-        "Texture1D Texture2D "
-        "Texture3D TextureAddressMode TextureFilterMode TextureResourceFlags GLTextureResource RegisteredGLBuffer "
-        "intersect_tri_tri is_cubql_available",
+    f"Volumes and textures {_OUTSIDE}: use arrays.":
+        "volume_ texture_ Volume MarchingCubes Texture Texture1D Texture2D Texture3D TextureAddressMode "
+        "TextureFilterMode TextureResourceFlags GLTextureResource RegisteredGLBuffer",
+    "The queries of tiles are not; those of threads are: mesh_query_aabb, bvh_query_aabb.":
+        "BvhQueryTiled MeshQueryAABBTiled mesh_query_aabb_tiled mesh_query_aabb_next_tiled bvh_query_aabb_tiled "
+        "bvh_query_ray_tiled bvh_query_next_tiled",
+    "Groups of boxes or faces are not built: make one mesh or tree for each.": "bvh_get_group_root mesh_get_group_root",
+    "Not in the language: mesh_query_aabb and mesh_query_ray are.": "intersect_tri_tri is_cubql_available",
     f"Tiles {_OUTSIDE}: write one thread per element.": "tile tile_ untile launch_tiled block_dim",
     f"Decompositions {_OUTSIDE}: their derivative is singular where values meet.": "svd2 svd3 qr3 eig3",
     f"Noise functions {_OUTSIDE}: compute the field outside and pass it as an array.": "noise pnoise curlnoise",

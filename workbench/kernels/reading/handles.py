@@ -15,7 +15,7 @@ from .declare import Func
 from .library import Library
 from .scope import Record, describe
 
-Opened = tuple[str, Handle, str]  # the parameter with the number, what it stands for, and which field of that
+Opened = tuple[str, Handle, str]  # the parameter with the number, what it stands for, and the field: `points`, `a.b`
 
 
 class Handles:
@@ -44,9 +44,11 @@ class Handles:
             )  # fmt: skip
         key = f"{value.name}.<{wanted.name}>"
         if key not in self.handles:
+            before = len(self.top.params)
             with self.builder.inside(self.top):
                 self.handles[key] = self.parameter(value.name, wanted, value.where)
-            self.behind.update({f"{value.name}.{f}": (value.name, wanted, f) for f, _ in wanted.fields})
+            for p in self.top.params[before:]:
+                self.behind[p.name] = value.name, wanted, p.name.removeprefix(f"{value.name}.")
         return self.handles[key]
 
     def keep_used(self) -> None:

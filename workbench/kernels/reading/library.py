@@ -17,13 +17,14 @@ class Library(Func):
 
     `hands_out` names parameters through which it gives something back, as C does by pointers: the func returns its
     value and then the new values of these, and the caller's names are bound to them. `other` is what the name means
-    where a call has as many arguments as that one has.
+    where a call has as many arguments as that one needs.
     """
 
     def __init__(self, fn: Callable[..., Any], hands_out: tuple[str, ...] = (), other: Library | None = None):
         super().__init__(fn)
         self.hands_out, self.other = hands_out, other
         self.signature = inspect.signature(fn)
+        self.needed = sum(p.default is p.empty for p in self.signature.parameters.values())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"{self.__name__}() can only be called inside a kernel or a func")
@@ -34,8 +35,9 @@ class Library(Func):
     def form(self, node: ast.Call) -> Library:
         """The one of the functions of this name that a call means."""
         given = len(node.args) + len(node.keywords)
-        fits = self.other is not None and given == len(self.other.signature.parameters)
-        return self.other if fits else self  # type: ignore[return-value]
+        if self.other is not None and given >= self.other.needed:
+            return self.other
+        return self
 
     def handed_out(self, node: ast.Call) -> tuple[ast.expr, ...]:
         """The arguments of a call that it binds anew; none for a call that does not fit."""

@@ -1,0 +1,337 @@
+"""Trees of boxes, and queries that run over all boxes, or faces of a mesh, that overlap something.
+
+A query walks the tree in order. What it has to remember is a node and how many items of that leaf were given already,
+so a `for` over it carries two numbers.
+"""
+
+# The types of the kernel language are values, not types of Python.
+# pyright: reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..arrays.array import array, new_array
+from ..errors import LaunchError
+from ..kernels.reading.library import library
+from ..kernels.types import Query, float32, int32, uint32
+from ..launches.handles import numbered
+from .building import check, contents, same_device
+from .language import wb
+from .mesh import BEFORE, MESH, item_corners
+from .tree import TREE, Tree, exact_entry, inverses, leaf_items, skipped
+from .triangles import distance_sq
+
+EVERYWHERE = 3.0e38
+BOX, RAY, SPHERE = 0, 1, 2
+
+
+class Bvh:
+    """A tree over boxes from `lowers[i]` to `uppers[i]`, arrays of vec3, for queries in kernels, which get `bvh.id`.
+
+    After boxes have moved, `refit()`, or `rebuild()` when they have moved far; queries before that find those of
+    before. Both make new arrays, so launches on a tape keep the tree they ran on.
+
+    >>> bvh = wb.Bvh(wb.zeros(4, dtype=wb.vec3), wb.ones(4, dtype=wb.vec3))
+    >>> bvh.refit()
+    """
+
+    handle = TREE
+
+    def __init__(
+        self, lowers: array, uppers: array, constructor: Any = None, groups: Any = None, leaf_size: int | None = None
+    ):
+        if groups is not None:
+            raise LaunchError("Bvh(..., groups=) is not supported.", slug="launch-keyword", instead="a Bvh for each")
+        self.lowers = check("Bvh", "lowers", lowers, wb.vec3)
+        self.uppers = check("Bvh", "uppers", uppers, wb.vec3)
+        same_device("Bvh", lowers, uppers)
+        if lowers.shape != uppers.shape:
+            raise LaunchError(
+                f"a Bvh of {len(lowers)} lower and {len(uppers)} upper corners", slug="shape", instead="one of each"
+            )
+        self.device = lowers.device
+        self._leaf_size = 4 if leaf_size is None else max(int(leaf_size), 1)
+        self.rebuild()
+        self.id = numbered(self)
+
+    def _boxes(self) -> tuple[Any, Any, array]:
+        what = "A Bvh is fitted"
+        return contents(self.lowers, what, BEFORE), contents(self.uppers, what, BEFORE), self.lowers
+
+    def rebuild(self, constructor: Any = None) -> None:
+        """Build the tree anew for the boxes as they are now. Raises LaunchError [capture] in a capture."""
+        self.tree = Tree(*self._boxes(), self._leaf_size)
+
+    def refit(self) -> None:
+        """Fit the tree to the boxes as they are now. Raises LaunchError [capture] in a capture."""
+        self.tree = self.tree.refitted(*self._boxes())
+
+    def __getattr__(self, name: str) -> Any:
+        """What kernels read of it lies in `tree`, which every building makes anew."""
+        if name in dict(TREE.fields):
+            return getattr(self.tree, name)
+        raise AttributeError(f"a Bvh has no {name!r}")
+
+
+def empty_bvh() -> Bvh:
+    """What the number 0 stands for: a tree over nothing."""
+    return Bvh(new_array(0, wb.vec3), new_array(0, wb.vec3))
+
+
+object.__setattr__(TREE, "empty", empty_bvh)
+
+
+@library()
+def overlaps(kind: int, low: wb.vec3, high: wb.vec3, a: wb.vec3, b: wb.vec3, size: float, reach: float):
+    """Does a box touch what a query asks for: a box from a to b, a thick ray from a, a ball around a."""
+    found = False
+    if kind == BOX:
+        found = (
+            low[0] <= b[0] and low[1] <= b[1] and low[2] <= b[2]
+            and high[0] >= a[0] and high[1] >= a[1] and high[2] >= a[2]
+        )  # fmt: skip
+    elif kind == RAY:
+        grown = wb.vec3(size, size, size)
+        found = exact_entry(low - grown, high + grown, a, b) <= reach
+    else:
+        d = wb.max(wb.max(low - a, a - high), wb.vec3())
+        found = wb.dot(d, d) <= size
+    return found
+
+
+@library()
+def advance(query: BvhQuery):  # noqa: F821  defined below
+    """The query moved on to its next item, and the number of that, or -1."""
+    tree = query.tree
+    node, item, index = query.node, query.item, -1
+    while node != uint32(0) and index < 0:
+        box = uint32(2) * node
+        if item == 0 and not overlaps(
+            query.kind, wb.detach(tree.boxes[box]), wb.detach(tree.boxes[box + uint32(1)]), query.a, query.b,
+            query.size, query.reach,
+        ):  # fmt: skip
+            node = skipped(node)
+        elif node < uint32(tree.leaves):
+            node = uint32(2) * node
+        else:
+            first, end = leaf_items(tree, node)
+            k = first + item
+            while k < end and index < 0:
+                box = uint32(2) * uint32(k)
+                if overlaps(
+                    query.kind, wb.detach(tree.bounds[box]), wb.detach(tree.bounds[box + uint32(1)]), query.a, query.b,
+                    query.size, query.reach,
+                ):  # fmt: skip
+                    index = k
+                k += 1
+            item = k - first
+            if k >= end:
+                node = skipped(node)
+                item = 0
+    query.node = node
+    query.item = item
+    return query, index
+
+
+@library()
+def advance_boxes(query: BvhQuery):  # noqa: F821
+    query, found = advance(query)
+    if found >= 0:
+        found = query.tree.items[found]
+    return query, found
+
+
+@library()
+def advance_faces(query: MeshQueryAABB):  # noqa: F821
+    """The same over faces: a ball must touch the face itself, not only its box."""
+    boxes, found = advance(query.boxes)
+    if boxes.kind == SPHERE:
+        inside = False
+        while found >= 0 and not inside:
+            a, b, c = item_corners(query.mesh, found)
+            inside = distance_sq(a, b, c, boxes.a) <= boxes.size
+            if not inside:
+                boxes, found = advance(boxes)
+    query.boxes = boxes
+    if found >= 0:
+        found = query.mesh.tree.items[found]
+    return query, found
+
+
+BvhQuery = Query(
+    "BvhQuery",
+    (("tree", TREE), ("kind", int32), ("a", wb.vec3), ("b", wb.vec3), ("size", float32), ("reach", float32),
+     ("node", uint32), ("item", int32)),
+    next=advance_boxes,
+)  # fmt: skip
+MeshQuery = MeshQueryAABB = Query("MeshQueryAABB", (("mesh", MESH), ("boxes", BvhQuery)), next=advance_faces)
+
+
+# ---- queries of a tree
+
+
+@library()
+def bvh_query_aabb(bvh: TREE, low: wb.vec3, high: wb.vec3):
+    """bvh_query_aabb(bvh: uint64, low: vec3, high: vec3) -> BvhQuery: the boxes that touch the one from low to high.
+
+    >>> @wb.kernel
+    ... def mark(bvh: wb.uint64, out: wb.array[int]):
+    ...     for i in wb.bvh_query_aabb(bvh, wb.vec3(0.5, 0.5, 0.5), wb.vec3(2.5, 2.5, 2.5)):
+    ...         out[i] = 1
+    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 4, 4]], dtype=wb.vec3)
+    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
+    >>> out = wb.zeros(3, dtype=int)
+    >>> wb.launch(mark, 1, [bvh.id, out])
+    >>> out
+    array([1, 1, 0], dtype=int32, shape=(3,))
+    """
+    return BvhQuery(bvh, BOX, wb.detach(low), wb.detach(high), 0.0, 0.0, uint32(1), 0)
+
+
+@library()
+def bvh_query_ray(bvh: TREE, start: wb.vec3, dir: wb.vec3):
+    """bvh_query_ray(bvh: uint64, start: vec3, dir: vec3) -> BvhQuery: the boxes that a ray meets, in no certain order.
+
+    >>> @wb.kernel
+    ... def mark(bvh: wb.uint64, out: wb.array[int]):
+    ...     for i in wb.bvh_query_ray(bvh, wb.vec3(-1.0, 0.5, 0.5), wb.vec3(1.0, 0.0, 0.0)):
+    ...         out[i] = 1
+    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 0, 0]], dtype=wb.vec3)
+    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
+    >>> out = wb.zeros(3, dtype=int)
+    >>> wb.launch(mark, 1, [bvh.id, out])
+    >>> out
+    array([1, 0, 1], dtype=int32, shape=(3,))
+    """
+    return BvhQuery(bvh, RAY, wb.detach(start), inverses(wb.detach(dir)), 0.0, EVERYWHERE, uint32(1), 0)
+
+
+@library()
+def bvh_query_capsule(bvh: TREE, start: wb.vec3, dir: wb.vec3, radius: float):
+    """bvh_query_capsule(bvh: uint64, start: vec3, dir: vec3, radius: float) -> BvhQuery: as of a ray that is thick.
+
+    It gives every box that a ball of this radius meets on its way, and may give some that it just misses.
+
+    >>> @wb.kernel
+    ... def mark(bvh: wb.uint64, out: wb.array[int]):
+    ...     for i in wb.bvh_query_capsule(bvh, wb.vec3(-1.0, 1.2, 0.5), wb.vec3(1.0, 0.0, 0.0), 0.3):
+    ...         out[i] = 1
+    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 0, 0]], dtype=wb.vec3)
+    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
+    >>> out = wb.zeros(3, dtype=int)
+    >>> wb.launch(mark, 1, [bvh.id, out])
+    >>> out
+    array([1, 0, 1], dtype=int32, shape=(3,))
+    """
+    r = wb.max(wb.detach(radius), 0.0)
+    return BvhQuery(bvh, RAY, wb.detach(start), inverses(wb.detach(dir)), r, EVERYWHERE, uint32(1), 0)
+
+
+@library()
+def bvh_query_sphere(bvh: TREE, center: wb.vec3, radius: float):
+    """bvh_query_sphere(bvh: uint64, center: vec3, radius: float) -> BvhQuery: the boxes that a ball touches.
+
+    >>> @wb.kernel
+    ... def mark(bvh: wb.uint64, out: wb.array[int]):
+    ...     for i in wb.bvh_query_sphere(bvh, wb.vec3(0.0, 0.0, 0.0), 3.0):
+    ...         out[i] = 1
+    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [2, 2, 0]], dtype=wb.vec3)
+    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
+    >>> out = wb.zeros(3, dtype=int)
+    >>> wb.launch(mark, 1, [bvh.id, out])
+    >>> out
+    array([1, 0, 1], dtype=int32, shape=(3,))
+    """
+    r, c = wb.max(wb.detach(radius), 0.0), wb.detach(center)
+    return BvhQuery(bvh, SPHERE, c, c, r * r, 0.0, uint32(1), 0)
+
+
+@library("query", "index")
+def bvh_query_next(query: BvhQuery, index: int, max_dist: float = EVERYWHERE):
+    """bvh_query_next(query: BvhQuery, index: int, max_dist: float) -> bool: is there another; `index` is its number.
+
+    For `while` loops; `for index in query` does the same. `max_dist`, for rays and capsules, is how far to look, in
+    lengths of the direction; it may become smaller from one call to the next.
+
+    >>> @wb.kernel
+    ... def count(bvh: wb.uint64, out: wb.array[int]):
+    ...     query = wb.bvh_query_ray(bvh, wb.vec3(-1.0, 0.5, 0.5), wb.vec3(1.0, 0.0, 0.0))
+    ...     index = int(0)
+    ...     while wb.bvh_query_next(query, index, 3.0):
+    ...         out[0] += 1
+    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 0, 0]], dtype=wb.vec3)
+    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
+    >>> out = wb.zeros(1, dtype=int)
+    >>> wb.launch(count, 1, [bvh.id, out])
+    >>> out.list()
+    [np.int32(1)]
+    """
+    query.reach = wb.detach(max_dist)
+    query, found = advance_boxes(query)
+    return found >= 0, query, wb.where(found >= 0, found, index)
+
+
+# ---- queries of a mesh
+
+
+@library()
+def mesh_query_aabb(mesh: MESH, low: wb.vec3, high: wb.vec3):
+    """mesh_query_aabb(mesh: uint64, low: vec3, high: vec3) -> MeshQueryAABB: the faces whose boxes touch this one.
+
+    >>> @wb.kernel
+    ... def mark(mesh: wb.uint64, out: wb.array[int]):
+    ...     for face in wb.mesh_query_aabb(mesh, wb.vec3(0.9, 0.9, 0.0), wb.vec3(2.0, 2.0, 1.0)):
+    ...         out[face] = 1
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2, 0, 0, 0], dtype=int))
+    >>> out = wb.zeros(2, dtype=int)
+    >>> wb.launch(mark, 1, [mesh.id, out])
+    >>> out
+    array([1, 0], dtype=int32, shape=(2,))
+    """
+    return MeshQueryAABB(mesh, bvh_query_aabb(mesh.tree, low, high))
+
+
+@library()
+def mesh_query_sphere(mesh: MESH, center: wb.vec3, radius: float):
+    """mesh_query_sphere(mesh: uint64, center: vec3, radius: float) -> MeshQueryAABB: the faces that a ball touches.
+
+    >>> @wb.kernel
+    ... def mark(mesh: wb.uint64, out: wb.array[int]):
+    ...     for face in wb.mesh_query_sphere(mesh, wb.vec3(1.0, 1.0, 0.0), 0.8):
+    ...         out[face] = 1
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2, 0, 0, 0], dtype=int))
+    >>> out = wb.zeros(2, dtype=int)
+    >>> wb.launch(mark, 1, [mesh.id, out])
+    >>> out
+    array([1, 0], dtype=int32, shape=(2,))
+    """
+    return MeshQueryAABB(mesh, bvh_query_sphere(mesh.tree, center, radius))
+
+
+@library("query", "index")
+def mesh_query_next(query: MeshQueryAABB, index: int):
+    """mesh_query_next(query: MeshQueryAABB, index: int) -> bool: is there another face; `index` becomes its number.
+
+    For `while` loops; `for index in query` does the same.
+
+    >>> @wb.kernel
+    ... def count(mesh: wb.uint64, out: wb.array[int]):
+    ...     query = wb.mesh_query_sphere(mesh, wb.vec3(1.0, 1.0, 0.0), 0.8)
+    ...     face = int(0)
+    ...     while wb.mesh_query_next(query, face):
+    ...         out[0] += 1
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2, 0, 0, 0], dtype=int))
+    >>> out = wb.zeros(1, dtype=int)
+    >>> wb.launch(count, 1, [mesh.id, out])
+    >>> out.list()
+    [np.int32(1)]
+    """
+    query, found = advance_faces(query)
+    return found >= 0, query, wb.where(found >= 0, found, index)
+
+
+mesh_query_aabb_next = mesh_query_next  # its older name

@@ -1,0 +1,310 @@
+"""Triangle meshes: the object on the host, what kernels know of one by its number, and their parts in kernels."""
+
+# The types of the kernel language are values, not types of Python.
+# pyright: reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..arrays.array import array, new_array
+from ..errors import LaunchError
+from ..kernels.reading.library import library
+from ..kernels.types import Array, Handle, float32, int32, uint32, vector
+from ..launches.handles import numbered
+from .building import check, contents, module, same_device, stored
+from .language import wb
+from .tree import TREE, Tree
+
+vec3i = vector(3, int32)
+
+
+def empty_mesh() -> Mesh:
+    """What the number 0 stands for: a mesh without faces."""
+    return Mesh(new_array(0, wb.vec3), new_array(0, int32), support_winding_number=True)
+
+
+MESH = Handle(
+    "Mesh",
+    (("points", Array(wb.vec3)), ("indices", Array(int32)), ("velocities", Array(wb.vec3)), ("corners", Array(vec3i)),
+     ("tree", TREE), ("edge", float32), ("dipoles", Array(wb.vec3)), ("reach", Array(float32))),
+    empty=empty_mesh,
+)  # fmt: skip
+
+
+class Mesh:
+    """Triangles for queries in kernels, which get `mesh.id`: the closest point, what a ray hits, what lies in a box.
+
+    `points` are vec3, `indices` int, three for each face; both stay the user's arrays. With `points.requires_grad`,
+    gradients arrive in `points.grad`. After points have moved, `refit()`; queries before that may miss faces.
+    `velocities`, vec3 for each point, are for `mesh_eval_velocity`. Building and `refit` make new arrays, so launches
+    on a tape keep the tree they ran on.
+
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
+    >>> mesh.points is points
+    True
+    """
+
+    handle = MESH
+
+    def __init__(
+        self, points: array, indices: array, velocities: array | None = None, support_winding_number: bool = False,
+        bvh_constructor: Any = None, bvh_leaf_size: int | None = None, groups: Any = None,
+    ):  # fmt: skip
+        if groups is not None:
+            raise LaunchError("Mesh(..., groups=) is not supported.", slug="launch-keyword", instead="a mesh for each")
+        self._points = check("Mesh", "points", points, wb.vec3)
+        self.indices = check("Mesh", "indices", indices, int32)
+        self._velocities = None if velocities is None else check("Mesh", "velocities", velocities, wb.vec3)
+        same_device("Mesh", points, indices, velocities)
+        if len(indices) % 3:
+            raise LaunchError(
+                f"a Mesh of {len(indices)} indices", slug="shape", why="A face has three.", instead="indices.flatten()"
+            )
+        self.device = points.device
+        self._leaf_size = 4 if bvh_leaf_size is None else max(int(bvh_leaf_size), 1)
+        self.support_winding_number = support_winding_number
+        self.rebuild()
+        self.id = numbered(self)
+
+    @property
+    def points(self) -> array:
+        """The user's array. Another of the same length may be assigned, which refits."""
+        return self._points
+
+    @points.setter
+    def points(self, new: array) -> None:
+        check("Mesh", "points", new, wb.vec3)
+        if new.shape != self._points.shape:
+            raise LaunchError(
+                f"{len(new)} points for a Mesh of {len(self._points)}", slug="shape", instead="wb.Mesh(points, indices)"
+            )
+        same_device("Mesh", new, self.indices)
+        self._points = new
+        self.refit()
+
+    @property
+    def velocities(self) -> array:
+        """The user's array. Raises LaunchError [velocities] if there is none."""
+        if self._velocities is None:
+            raise LaunchError(
+                "This Mesh has no velocities.", slug="velocities", instead="wb.Mesh(points, indices, velocities=...)"
+            )
+        return self._velocities
+
+    @velocities.setter
+    def velocities(self, new: array | None) -> None:
+        self._velocities = None if new is None else check("Mesh", "velocities", new, wb.vec3)
+
+    def rebuild(self, constructor: Any = None) -> None:
+        """Build the tree anew for where the points are now. Raises LaunchError [capture] in a capture."""
+        faces = contents(self.indices, "A Mesh is built", BEFORE).reshape(-1, 3)
+        if len(faces) and (int(faces.min()) < 0 or int(faces.max()) >= len(self._points)):
+            raise LaunchError(
+                f"a face of a Mesh names point {faces.max() if faces.min() >= 0 else faces.min()} of "
+                f"{len(self._points)}", slug="bounds", instead="indices from 0 to len(points) - 1",
+            )  # fmt: skip
+        self._faces = faces.copy()
+        self.tree = Tree(*self._boxes(), self._points, self._leaf_size)
+        self.corners = stored(self._faces[self.tree.order], vec3i, self._points)
+        self._dipoles: tuple[array, array] | None = None
+
+    def refit(self) -> None:
+        """Fit the tree to where the points are now. Raises LaunchError [capture] in a capture."""
+        self.tree = self.tree.refitted(*self._boxes(), self._points)
+        self._dipoles = None
+
+    def _boxes(self) -> tuple[Any, Any]:
+        a, b, c = self._corners()
+        xp = module(a)
+        self.edge = float(xp.sqrt(((b - a) ** 2).sum(axis=1)).mean()) if len(a) else 0.0
+        return xp.fmin(xp.fmin(a, b), c), xp.fmax(xp.fmax(a, b), c)
+
+    def _corners(self) -> Any:
+        points = contents(self._points, "A Mesh is fitted", BEFORE)
+        return tuple(points[self._faces[:, k]] for k in range(3))
+
+    @property
+    def dipoles(self) -> array:
+        """For winding numbers, of node `k`: the middle of its faces at `2 k`, then the sum of their area normals."""
+        return self._winding()[0]
+
+    @property
+    def reach(self) -> array:
+        """For winding numbers, of each node: how far its faces reach from their middle."""
+        return self._winding()[1]
+
+    def _winding(self) -> tuple[array, array]:
+        if not self.support_winding_number:
+            raise LaunchError(
+                "This Mesh was not built for winding numbers.", slug="winding-number",
+                instead="wb.Mesh(points, indices, support_winding_number=True)",
+            )  # fmt: skip
+        if self._dipoles is None:
+            middle, reach = self.tree.dipoles(*self._corners())
+            like = self._points
+            self._dipoles = stored(middle, wb.vec3, like), stored(reach, float32, like)
+        return self._dipoles
+
+
+BEFORE = "the same line before the `with wb.capture()` block"
+
+
+# ---- in kernels
+
+
+@library()
+def corner(mesh: MESH, face: int, k: int):
+    return mesh.points[mesh.indices[3 * face + k]]
+
+
+@library()
+def item_corners(mesh: MESH, item: int):
+    """The corners of a triangle in the order of leaves, for searches: nothing to differentiate."""
+    i = mesh.corners[item]
+    a, b, c = mesh.points[uint32(i[0])], mesh.points[uint32(i[1])], mesh.points[uint32(i[2])]
+    return wb.detach(a), wb.detach(b), wb.detach(c)
+
+
+@library()
+def mesh_get(mesh: MESH):
+    """mesh_get(mesh: uint64) -> the mesh: its `points`, `indices` and `velocities` as arrays of the kernel.
+
+    >>> @wb.kernel
+    ... def first(mesh: wb.uint64, out: wb.array[wb.vec3]):
+    ...     out[0] = wb.mesh_get(mesh).points[0]
+    >>> mesh = wb.Mesh(wb.ones(3, dtype=wb.vec3), wb.array([0, 1, 2], dtype=int))
+    >>> out = wb.zeros(1, dtype=wb.vec3)
+    >>> wb.launch(first, 1, [mesh.id, out])
+    >>> out.numpy().tolist()
+    [[1.0, 1.0, 1.0]]
+    """
+    return mesh
+
+
+@library()
+def mesh_get_bvh(mesh: MESH):
+    """mesh_get_bvh(mesh: uint64) -> the tree of the mesh, whose items are its faces, for `bvh_query_aabb` and its like.
+
+    >>> @wb.kernel
+    ... def boxes(mesh: wb.uint64, out: wb.array[int]):
+    ...     for face in wb.bvh_query_sphere(wb.mesh_get_bvh(mesh), wb.vec3(), 1.0):
+    ...         out[face] = 1
+    >>> mesh = wb.Mesh(wb.zeros(3, dtype=wb.vec3), wb.array([0, 1, 2], dtype=int))
+    >>> out = wb.zeros(1, dtype=int)
+    >>> wb.launch(boxes, 1, [mesh.id, out])
+    >>> out.list()
+    [np.int32(1)]
+    """
+    return mesh.tree
+
+
+@library()
+def mesh_get_index(mesh: MESH, index: int):
+    """mesh_get_index(mesh: uint64, index: int) -> int: the point of a corner; those of face f are 3 f to 3 f + 2.
+
+    >>> @wb.kernel
+    ... def last(mesh: wb.uint64, out: wb.array[int]):
+    ...     out[0] = wb.mesh_get_index(mesh, 2)
+    >>> mesh = wb.Mesh(wb.zeros(9, dtype=wb.vec3), wb.array([0, 1, 8], dtype=int))
+    >>> out = wb.zeros(1, dtype=int)
+    >>> wb.launch(last, 1, [mesh.id, out])
+    >>> out.list()
+    [np.int32(8)]
+    """
+    return mesh.indices[index]
+
+
+@library()
+def mesh_get_point(mesh: MESH, index: int):
+    """mesh_get_point(mesh: uint64, index: int) -> vec3: where a corner is; those of face f are 3 f to 3 f + 2.
+
+    >>> @wb.kernel
+    ... def second(mesh: wb.uint64, out: wb.array[wb.vec3]):
+    ...     out[0] = wb.mesh_get_point(mesh, 1)
+    >>> points = wb.array([[0, 0, 0], [1, 2, 3], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
+    >>> out = wb.zeros(1, dtype=wb.vec3)
+    >>> wb.launch(second, 1, [mesh.id, out])
+    >>> out.numpy().tolist()
+    [[1.0, 2.0, 3.0]]
+    """
+    return mesh.points[mesh.indices[index]]
+
+
+@library()
+def mesh_get_velocity(mesh: MESH, index: int):
+    """mesh_get_velocity(mesh: uint64, index: int) -> vec3: how fast a corner moves; those of face f are 3 f to 3 f + 2.
+
+    >>> @wb.kernel
+    ... def second(mesh: wb.uint64, out: wb.array[wb.vec3]):
+    ...     out[0] = wb.mesh_get_velocity(mesh, 1)
+    >>> speeds = wb.array([[0, 0, 0], [1, 2, 3], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(wb.zeros(3, dtype=wb.vec3), wb.array([0, 1, 2], dtype=int), velocities=speeds)
+    >>> out = wb.zeros(1, dtype=wb.vec3)
+    >>> wb.launch(second, 1, [mesh.id, out])
+    >>> out.numpy().tolist()
+    [[1.0, 2.0, 3.0]]
+    """
+    return mesh.velocities[mesh.indices[index]]
+
+
+@library()
+def mesh_eval_position(mesh: MESH, face: int, bary_u: float, bary_v: float):
+    """mesh_eval_position(mesh: uint64, face: int, bary_u: float, bary_v: float) -> vec3: a point of a face.
+
+    It is u a + v b + (1 - u - v) c of the corners a, b, c; differentiable by u, v and the points of the mesh.
+
+    >>> @wb.kernel
+    ... def middle(mesh: wb.uint64, out: wb.array[wb.vec3]):
+    ...     out[0] = wb.mesh_eval_position(mesh, 0, 0.5, 0.5)
+    >>> points = wb.array([[0, 0, 0], [2, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
+    >>> out = wb.zeros(1, dtype=wb.vec3)
+    >>> wb.launch(middle, 1, [mesh.id, out])
+    >>> out.numpy().tolist()
+    [[1.0, 0.0, 0.0]]
+    """
+    w = 1.0 - bary_u - bary_v
+    return bary_u * corner(mesh, face, 0) + bary_v * corner(mesh, face, 1) + w * corner(mesh, face, 2)
+
+
+@library()
+def mesh_eval_velocity(mesh: MESH, face: int, bary_u: float, bary_v: float):
+    """mesh_eval_velocity(mesh: uint64, face: int, bary_u: float, bary_v: float) -> vec3: how fast it moves.
+
+    As `mesh_eval_position`, of the velocities of the mesh, which it must have.
+
+    >>> @wb.kernel
+    ... def middle(mesh: wb.uint64, out: wb.array[wb.vec3]):
+    ...     out[0] = wb.mesh_eval_velocity(mesh, 0, 0.5, 0.5)
+    >>> speeds = wb.array([[0, 0, 0], [2, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(wb.zeros(3, dtype=wb.vec3), wb.array([0, 1, 2], dtype=int), velocities=speeds)
+    >>> out = wb.zeros(1, dtype=wb.vec3)
+    >>> wb.launch(middle, 1, [mesh.id, out])
+    >>> out.numpy().tolist()
+    [[1.0, 0.0, 0.0]]
+    """
+    a, b = mesh_get_velocity(mesh, 3 * face), mesh_get_velocity(mesh, 3 * face + 1)
+    return bary_u * a + bary_v * b + (1.0 - bary_u - bary_v) * mesh_get_velocity(mesh, 3 * face + 2)
+
+
+@library()
+def mesh_eval_face_normal(mesh: MESH, face: int):
+    """mesh_eval_face_normal(mesh: uint64, face: int) -> vec3: of length 1; corners turn counter-clockwise around it.
+
+    0 for a face without area.
+
+    >>> @wb.kernel
+    ... def normal(mesh: wb.uint64, out: wb.array[wb.vec3]):
+    ...     out[0] = wb.mesh_eval_face_normal(mesh, 0)
+    >>> points = wb.array([[0, 0, 0], [2, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
+    >>> out = wb.zeros(1, dtype=wb.vec3)
+    >>> wb.launch(normal, 1, [mesh.id, out])
+    >>> out.numpy().tolist()
+    [[0.0, 0.0, 1.0]]
+    """
+    a = corner(mesh, face, 0)
+    return wb.normalize(wb.cross(corner(mesh, face, 1) - a, corner(mesh, face, 2) - a))

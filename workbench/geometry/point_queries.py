@@ -1,0 +1,321 @@
+"""The closest and the furthest point of a mesh. The search gives a face; from there on all is differentiable."""
+
+# The types of the kernel language are values, not types of Python.
+# pyright: reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+from ..kernels.reading.declare import struct
+from ..kernels.reading.library import library
+from ..kernels.types import Array, uint32
+from .language import wb
+from .mesh import MESH, corner, item_corners
+from .signs import sign_by_normal, sign_by_parity, sign_by_rays, sign_by_winding
+from .tree import box_distance_sq, climbed, leaf_items
+from .triangles import closest, distance_sq, furthest
+
+
+@struct
+class MeshQueryPoint:
+    """What `mesh_query_point` and its like give.
+
+    `result`: was a face found; if not, all else is 0. `face`, and `u`, `v` of its point as for `mesh_eval_position`;
+    `sign`: -1 inside of the mesh, 1 outside, 0 where it was not asked for.
+
+    >>> [name for name, _ in wb.MeshQueryPoint.fields]
+    ['result', 'sign', 'face', 'u', 'v']
+    """
+
+    result: bool
+    sign: float
+    face: int
+    u: float
+    v: float
+
+
+@library()
+def closest_item(mesh: MESH, p: wb.vec3, max_dist: float):
+    """The triangle of the order of leaves that is closest, -1 if none is closer than `max_dist`.
+
+    Of two children the closer one is visited first, the other later if it is still closer than what was found.
+    """
+    tree = mesh.tree
+    best, found = max_dist * max_dist, -1
+    node, left = uint32(1), uint32(0)
+    while node != uint32(0):
+        if node < uint32(tree.leaves):
+            first = uint32(2) * node
+            d0, d1 = box_distance_sq(tree.boxes, first, p), box_distance_sq(tree.boxes, first + uint32(1), p)
+            if wb.min(d0, d1) < best:
+                node = wb.where(d1 < d0, first + uint32(1), first)
+                left = uint32(2) * left + wb.where(wb.max(d0, d1) < best, uint32(1), uint32(0))
+            else:
+                node, left = climbed(node, left)
+        else:
+            if box_distance_sq(tree.boxes, node, p) < best:
+                first, end = leaf_items(tree, node)
+                for k in range(first, end):
+                    a, b, c = item_corners(mesh, k)
+                    d = distance_sq(a, b, c, p)
+                    if d < best:
+                        best = d
+                        found = k
+            node, left = climbed(node, left)
+    return found
+
+
+@library()
+def furthest_in_box_sq(boxes: Array(wb.vec3), box: uint32, p: wb.vec3):
+    low, high = wb.detach(boxes[uint32(2) * box]), wb.detach(boxes[uint32(2) * box + uint32(1)])
+    x = wb.max(wb.abs(low[0] - p[0]), wb.abs(high[0] - p[0]))
+    y = wb.max(wb.abs(low[1] - p[1]), wb.abs(high[1] - p[1]))
+    z = wb.max(wb.abs(low[2] - p[2]), wb.abs(high[2] - p[2]))
+    return wb.where(low[0] > 2.9e38, -1.0, x * x + y * y + z * z)
+
+
+@library()
+def furthest_item(mesh: MESH, p: wb.vec3, min_dist: float):
+    """The triangle of the order of leaves with the point furthest from p, -1 if none is further than `min_dist`."""
+    tree = mesh.tree
+    best, found = min_dist * wb.abs(min_dist), -1
+    node, left = uint32(1), uint32(0)
+    while node != uint32(0):
+        if node < uint32(tree.leaves):
+            first = uint32(2) * node
+            d0 = furthest_in_box_sq(tree.boxes, first, p)
+            d1 = furthest_in_box_sq(tree.boxes, first + uint32(1), p)
+            if wb.max(d0, d1) > best:
+                node = wb.where(d1 > d0, first + uint32(1), first)
+                left = uint32(2) * left + wb.where(wb.min(d0, d1) > best, uint32(1), uint32(0))
+            else:
+                node, left = climbed(node, left)
+        else:
+            first, end = leaf_items(tree, node)
+            for k in range(first, end):
+                a, b, c = item_corners(mesh, k)
+                d = wb.max(wb.length_sq(a - p), wb.max(wb.length_sq(b - p), wb.length_sq(c - p)))
+                if d > best:
+                    best = d
+                    found = k
+            node, left = climbed(node, left)
+    return found
+
+
+@library()
+def answer(mesh: MESH, point: wb.vec3, found: int):
+    """The closest point of the triangle found, without a sign."""
+    query = MeshQueryPoint()
+    if found >= 0:
+        face = mesh.tree.items[found]
+        u, v = closest(corner(mesh, face, 0), corner(mesh, face, 1), corner(mesh, face, 2), point)
+        query = MeshQueryPoint(True, 0.0, face, u, v)
+    return query
+
+
+# ---- the queries; each also in Warp's older form, with names that get the results
+
+
+@library("inside", "face", "bary_u", "bary_v")
+def point_in_names(
+    mesh: MESH, point: wb.vec3, max_dist: float, inside: float, face: int, bary_u: float, bary_v: float
+):  # fmt: skip
+    q = mesh_query_point(mesh, point, max_dist)
+    return q.result, q.sign, q.face, q.u, q.v
+
+
+@library(other=point_in_names)
+def mesh_query_point(mesh: MESH, point: wb.vec3, max_dist: float):
+    """mesh_query_point(mesh: uint64, point: vec3, max_dist: float) -> MeshQueryPoint: the closest point of a mesh.
+
+    Of all faces closer than `max_dist`. `sign` is -1 inside of the mesh: where of three rays, along x, y and z, two
+    hit a face from behind first. `u` and `v` have derivatives by `point` and the points of the mesh; on an edge or a
+    vertex of the face those of staying there. Faces without area count as the edges that they are (Warp skips them).
+    As in Warp, four more names may be given, which then get sign, face, u and v; the call then gives a bool.
+
+    >>> @wb.kernel
+    ... def distance(mesh: wb.uint64, x: wb.array[wb.vec3], out: wb.array[float]):
+    ...     i = wb.tid()
+    ...     q = wb.mesh_query_point(mesh, x[i], 10.0)
+    ...     if q.result:
+    ...         out[i] = wb.length(x[i] - wb.mesh_eval_position(mesh, q.face, q.u, q.v))
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
+    >>> x, out = wb.array([[0.2, 0.2, 3.0]], dtype=wb.vec3, requires_grad=True), wb.zeros(1)
+    >>> with wb.Tape() as tape:
+    ...     wb.launch(distance, 1, [mesh.id, x, out])
+    >>> out.list()
+    [np.float32(3.0)]
+    >>> tape.backward(out)
+    >>> x.grad.numpy().round(3).tolist()
+    [[0.0, 0.0, 1.0]]
+    """
+    p = wb.detach(point)
+    query = answer(mesh, point, closest_item(mesh, p, wb.detach(max_dist)))
+    if query.result:
+        query.sign = sign_by_rays(mesh, p)
+    return query
+
+
+@library("face", "bary_u", "bary_v")
+def point_no_sign_in_names(mesh: MESH, point: wb.vec3, max_dist: float, face: int, bary_u: float, bary_v: float):
+    q = mesh_query_point_no_sign(mesh, point, max_dist)
+    return q.result, q.face, q.u, q.v
+
+
+@library(other=point_no_sign_in_names)
+def mesh_query_point_no_sign(mesh: MESH, point: wb.vec3, max_dist: float):
+    """mesh_query_point_no_sign(mesh: uint64, point: vec3, max_dist: float) -> MeshQueryPoint, its `sign` 0.
+
+    As `mesh_query_point`, for those who need not know whether the point is inside: several times faster.
+
+    >>> @wb.kernel
+    ... def face(mesh: wb.uint64, out: wb.array[int]):
+    ...     out[0] = wb.mesh_query_point_no_sign(mesh, wb.vec3(), 1.0).face
+    >>> mesh = wb.Mesh(wb.zeros(3, dtype=wb.vec3), wb.array([0, 1, 2], dtype=int))
+    >>> out = wb.ones(1, dtype=int)
+    >>> wb.launch(face, 1, [mesh.id, out])
+    >>> out.list()
+    [np.int32(0)]
+    """
+    return answer(mesh, point, closest_item(mesh, wb.detach(point), wb.detach(max_dist)))
+
+
+@library("face", "bary_u", "bary_v")
+def furthest_in_names(mesh: MESH, point: wb.vec3, min_dist: float, face: int, bary_u: float, bary_v: float):
+    q = mesh_query_furthest_point_no_sign(mesh, point, min_dist)
+    return q.result, q.face, q.u, q.v
+
+
+@library(other=furthest_in_names)
+def mesh_query_furthest_point_no_sign(mesh: MESH, point: wb.vec3, min_dist: float):
+    """mesh_query_furthest_point_no_sign(mesh: uint64, point: vec3, min_dist: float) -> MeshQueryPoint.
+
+    The point of the mesh that is furthest away, of faces further than `min_dist`. It is a vertex, so `u` and `v` are 0
+    or 1 and have no derivative.
+
+    >>> @wb.kernel
+    ... def far(mesh: wb.uint64, out: wb.array[wb.vec3]):
+    ...     q = wb.mesh_query_furthest_point_no_sign(mesh, wb.vec3(), 0.0)
+    ...     out[0] = wb.mesh_eval_position(mesh, q.face, q.u, q.v)
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 3, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
+    >>> out = wb.zeros(1, dtype=wb.vec3)
+    >>> wb.launch(far, 1, [mesh.id, out])
+    >>> out.numpy().tolist()
+    [[0.0, 3.0, 0.0]]
+    """
+    p = wb.detach(point)
+    query = MeshQueryPoint()
+    found = furthest_item(mesh, p, wb.detach(min_dist))
+    if found >= 0:
+        a, b, c = item_corners(mesh, found)
+        u, v = furthest(a, b, c, p)
+        query = MeshQueryPoint(True, 0.0, mesh.tree.items[found], u, v)
+    return query
+
+
+@library("inside", "face", "bary_u", "bary_v")
+def point_by_normal_in_names(
+    mesh: MESH, point: wb.vec3, max_dist: float, inside: float, face: int, bary_u: float, bary_v: float,
+    epsilon: float = 1.0e-3,
+):  # fmt: skip
+    q = mesh_query_point_sign_normal(mesh, point, max_dist, epsilon)
+    return q.result, q.sign, q.face, q.u, q.v
+
+
+@library(other=point_by_normal_in_names)
+def mesh_query_point_sign_normal(mesh: MESH, point: wb.vec3, max_dist: float, epsilon: float = 1.0e-3):
+    """mesh_query_point_sign_normal(mesh: uint64, point: vec3, max_dist: float, epsilon: float) -> MeshQueryPoint.
+
+    As `mesh_query_point`, with `sign` from the side of the surface the point is on: of the normal there, or on an edge
+    or vertex of the sum of those of its faces, weighted by their angles (Baerentzen and Aanaes, 2005). Faces meet there
+    that come within `epsilon` times the mean length of an edge. Right for closed meshes that do not cross themselves.
+
+    >>> @wb.kernel
+    ... def side(mesh: wb.uint64, out: wb.array[float]):
+    ...     out[0] = wb.mesh_query_point_sign_normal(mesh, wb.vec3(0.2, 0.2, -1.0), 10.0).sign
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
+    >>> out = wb.zeros(1)
+    >>> wb.launch(side, 1, [mesh.id, out])
+    >>> out.list()
+    [np.float32(-1.0)]
+    """
+    p = wb.detach(point)
+    found = closest_item(mesh, p, wb.detach(max_dist))
+    query = answer(mesh, point, found)
+    if query.result:
+        query.sign = sign_by_normal(mesh, p, found, wb.detach(epsilon))
+    return query
+
+
+@library("inside", "face", "bary_u", "bary_v")
+def point_by_winding_in_names(
+    mesh: MESH, point: wb.vec3, max_dist: float, inside: float, face: int, bary_u: float, bary_v: float,
+    accuracy: float = 2.0, threshold: float = 0.5,
+):  # fmt: skip
+    q = mesh_query_point_sign_winding_number(mesh, point, max_dist, accuracy, threshold)
+    return q.result, q.sign, q.face, q.u, q.v
+
+
+@library(other=point_by_winding_in_names)
+def mesh_query_point_sign_winding_number(
+    mesh: MESH, point: wb.vec3, max_dist: float, accuracy: float = 2.0, threshold: float = 0.5
+):  # fmt: skip
+    """mesh_query_point_sign_winding_number(mesh, point, max_dist, accuracy, threshold) -> MeshQueryPoint.
+
+    As `mesh_query_point`, with `sign` -1 where the mesh winds around the point more than `threshold` times: right also
+    for meshes with holes and crossings. Faces further away than `accuracy` times their extent are taken together
+    (Barill et al., Fast Winding Numbers for Soups and Clouds, 2018). The mesh is made with
+    `support_winding_number=True`, else the launch is refused (Warp takes another sign in silence).
+
+    >>> @wb.kernel
+    ... def side(mesh: wb.uint64, out: wb.array[float]):
+    ...     out[0] = wb.mesh_query_point_sign_winding_number(mesh, wb.vec3(0.2, 0.2, 1.0), 10.0).sign
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int), support_winding_number=True)
+    >>> out = wb.zeros(1)
+    >>> wb.launch(side, 1, [mesh.id, out])
+    >>> out.list()
+    [np.float32(1.0)]
+    """
+    p = wb.detach(point)
+    query = answer(mesh, point, closest_item(mesh, p, wb.detach(max_dist)))
+    if query.result:
+        query.sign = sign_by_winding(mesh, p, wb.detach(accuracy), wb.detach(threshold))
+    return query
+
+
+@library("inside", "face", "bary_u", "bary_v")
+def point_by_parity_in_names(
+    mesh: MESH, point: wb.vec3, max_dist: float, inside: float, face: int, bary_u: float, bary_v: float,
+    n_sample: int = 1, perturbation_scale: float = 0.1,
+):  # fmt: skip
+    q = mesh_query_point_sign_parity(mesh, point, max_dist, n_sample, perturbation_scale)
+    return q.result, q.sign, q.face, q.u, q.v
+
+
+@library(other=point_by_parity_in_names)
+def mesh_query_point_sign_parity(
+    mesh: MESH, point: wb.vec3, max_dist: float, n_sample: int = 1, perturbation_scale: float = 0.1
+):  # fmt: skip
+    """mesh_query_point_sign_parity(mesh, point, max_dist, n_sample, perturbation_scale) -> MeshQueryPoint.
+
+    As `mesh_query_point`, with `sign` -1 where at least half of `n_sample` rays around the direction (1, 1, 1), the
+    same at every call, meet an odd number of faces. Which ones is not as in Warp.
+
+    >>> @wb.kernel
+    ... def side(mesh: wb.uint64, out: wb.array[float]):
+    ...     out[0] = wb.mesh_query_point_sign_parity(mesh, wb.vec3(0.2, 0.2, 1.0), 10.0).sign
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
+    >>> out = wb.zeros(1)
+    >>> wb.launch(side, 1, [mesh.id, out])
+    >>> out.list()
+    [np.float32(1.0)]
+    """
+    p = wb.detach(point)
+    query = answer(mesh, point, closest_item(mesh, p, wb.detach(max_dist)))
+    if query.result:
+        query.sign = sign_by_parity(mesh, p, n_sample, wb.detach(perturbation_scale))
+    return query

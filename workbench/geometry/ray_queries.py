@@ -1,0 +1,167 @@
+"""What a ray hits of a mesh. The search gives a face; from there on all is differentiable."""
+
+# The types of the kernel language are values, not types of Python.
+# pyright: reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+from ..kernels.reading.declare import struct
+from ..kernels.reading.library import library
+from ..kernels.types import uint32
+from .language import wb
+from .mesh import MESH, corner, item_corners, mesh_eval_face_normal
+from .tree import climbed, inverses, leaf_items, node_entry, skipped
+from .triangles import across, ray_distance, ray_hit
+
+EVERYWHERE = 3.0e38
+
+
+@struct
+class MeshQueryRay:
+    """What `mesh_query_ray` gives.
+
+    `result`: is there a hit; if not, all else is 0. `face`, and `u`, `v` of the hit as for `mesh_eval_position`; `t`,
+    its distance in lengths of the direction; `normal` of the face, of length 1; `sign`: 1 from before, -1 from behind.
+
+    >>> [name for name, _ in wb.MeshQueryRay.fields]
+    ['result', 'sign', 'face', 't', 'u', 'v', 'normal']
+    """
+
+    result: bool
+    sign: float
+    face: int
+    t: float
+    u: float
+    v: float
+    normal: wb.vec3
+
+
+@library()
+def hit_item(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float):
+    """The triangle of the order of leaves that a ray hits first, -1 if none before `max_t`."""
+    tree = mesh.tree
+    inv = inverses(dir)
+    right, up = across(dir)
+    best, found = max_t, -1
+    node, left = uint32(1), uint32(0)
+    while node != uint32(0):
+        if node < uint32(tree.leaves):
+            first = uint32(2) * node
+            t0, t1 = node_entry(tree.boxes, first, start, inv), node_entry(tree.boxes, first + uint32(1), start, inv)
+            if wb.min(t0, t1) < best:
+                node = wb.where(t1 < t0, first + uint32(1), first)
+                left = uint32(2) * left + wb.where(wb.max(t0, t1) < best, uint32(1), uint32(0))
+            else:
+                node, left = climbed(node, left)
+        else:
+            first, end = leaf_items(tree, node)
+            for k in range(first, end):
+                a, b, c = item_corners(mesh, k)
+                t = ray_distance(a, b, c, start, dir, right, up)
+                if t >= 0.0 and t < best:
+                    best = t
+                    found = k
+            node, left = climbed(node, left)
+    return found
+
+
+@library()
+def hits(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, enough: int):
+    """How many triangles a ray meets before `max_t`, counted up to `enough`."""
+    tree = mesh.tree
+    inv = inverses(dir)
+    right, up = across(dir)
+    count = 0
+    node = uint32(1)
+    while node != uint32(0) and count < enough:
+        if node_entry(tree.boxes, node, start, inv) > max_t:
+            node = skipped(node)
+        elif node < uint32(tree.leaves):
+            node = uint32(2) * node
+        else:
+            first, end = leaf_items(tree, node)
+            for k in range(first, end):
+                a, b, c = item_corners(mesh, k)
+                t = ray_distance(a, b, c, start, dir, right, up)
+                if t >= 0.0 and t < max_t:
+                    count += 1
+            node = skipped(node)
+    return count
+
+
+@library("t", "bary_u", "bary_v", "sign", "normal", "face")
+def ray_in_names(
+    mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, t: float, bary_u: float, bary_v: float, sign: float,
+    normal: wb.vec3, face: int,
+):  # fmt: skip
+    q = mesh_query_ray(mesh, start, dir, max_t)
+    return q.result, q.t, q.u, q.v, q.sign, q.normal, q.face
+
+
+@library(other=ray_in_names)
+def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float):
+    """mesh_query_ray(mesh: uint64, start: vec3, dir: vec3, max_t: float) -> MeshQueryRay: what a ray hits first.
+
+    `max_t` and the distance `t` are in lengths of `dir`. Faces are hit from both sides, and on their edges. `t`, `u`,
+    `v` and `normal` have derivatives by `start`, `dir` and the points of the mesh; which face it is has none. As in
+    Warp, six more names may be given, which then get t, u, v, sign, normal and face; the call then gives a bool.
+
+    >>> @wb.kernel
+    ... def look(mesh: wb.uint64, out: wb.array[float]):
+    ...     hit = wb.mesh_query_ray(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0), 10.0)
+    ...     if hit.result:
+    ...         out[0] = hit.t
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
+    >>> out = wb.zeros(1)
+    >>> wb.launch(look, 1, [mesh.id, out])
+    >>> out.list()
+    [np.float32(3.0)]
+    """
+    query = MeshQueryRay()
+    found = hit_item(mesh, wb.detach(start), wb.detach(dir), wb.detach(max_t))
+    if found >= 0:
+        face = mesh.tree.items[found]
+        a, b, c = corner(mesh, face, 0), corner(mesh, face, 1), corner(mesh, face, 2)
+        t, u, v = ray_hit(a, b, c, start, dir)
+        normal = mesh_eval_face_normal(mesh, face)
+        query = MeshQueryRay(
+            True, wb.where(wb.dot(wb.detach(normal), wb.detach(dir)) > 0.0, -1.0, 1.0), face, t, u, v, normal
+        )
+    return query
+
+
+@library()
+def mesh_query_ray_anyhit(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float):
+    """mesh_query_ray_anyhit(mesh: uint64, start: vec3, dir: vec3, max_t: float) -> bool: does a ray hit anything.
+
+    >>> @wb.kernel
+    ... def shadow(mesh: wb.uint64, out: wb.array[bool]):
+    ...     out[0] = wb.mesh_query_ray_anyhit(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0), 10.0)
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
+    >>> out = wb.zeros(1, dtype=bool)
+    >>> wb.launch(shadow, 1, [mesh.id, out])
+    >>> out.list()
+    [np.True_]
+    """
+    return hits(mesh, wb.detach(start), wb.detach(dir), wb.detach(max_t), 1) > 0
+
+
+@library()
+def mesh_query_ray_count_intersections(mesh: MESH, start: wb.vec3, dir: wb.vec3):
+    """mesh_query_ray_count_intersections(mesh: uint64, start: vec3, dir: vec3) -> int: how many faces a ray meets.
+
+    A ray through an edge or a vertex meets each face that has it.
+
+    >>> @wb.kernel
+    ... def layers(mesh: wb.uint64, out: wb.array[int]):
+    ...     out[0] = wb.mesh_query_ray_count_intersections(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0))
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2, 0, 1, 2], dtype=int))
+    >>> out = wb.zeros(1, dtype=int)
+    >>> wb.launch(layers, 1, [mesh.id, out])
+    >>> out.list()
+    [np.int32(2)]
+    """
+    return hits(mesh, wb.detach(start), wb.detach(dir), EVERYWHERE, 2147483647)

@@ -1,0 +1,218 @@
+"""A tree of boxes without pointers: complete and binary, node `k` over nodes `2 k` and `2 k + 1`, node 1 at the top.
+
+Node `leaves + j` is leaf `j`, with `leaf_size` items of the order in `items`; only the last leaves have fewer or none.
+Node `k` has the box from `boxes[2 k]` to `boxes[2 k + 1]`, item number `j` of the order that from `bounds[2 j]` to
+`bounds[2 j + 1]`. Every split is at the median of the centres along the longest axis of their box, so the depth is
+log2 of the leaves, and a walk needs no stack: where to go next is arithmetic, and what is left to visit, one bit for
+each level (Hapala et al., Efficient Stack-less BVH Traversal for Ray Tracing, 2011, is the idea with pointers).
+"""
+
+# The types of the kernel language are values, not types of Python.
+# pyright: reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from ..arrays.array import array
+from ..kernels.reading.library import library
+from ..kernels.types import Array, Handle, int32, uint32
+from .building import module, stored
+from .language import wb
+
+LEAF = 4  # items of a leaf, about
+
+
+class Tree:
+    """Boxes around boxes `lowers[i]` to `uppers[i]`. It does not change: `refitted` gives another."""
+
+    def __init__(self, lowers: Any, uppers: Any, like: array, leaf_size: int = LEAF):
+        self.count = n = len(lowers)
+        self.leaves = 1 << max(round(np.log2(max(n, 1) / leaf_size)), 0)
+        self.leaf_size = -(-n // self.leaves)
+        self.order = _order(lowers, uppers, self.leaves, self.leaf_size)
+        self.items = stored(self.order, int32, like)
+        self._fit(lowers, uppers, like)
+
+    def refitted(self, lowers: Any, uppers: Any, like: array) -> Tree:
+        """The tree with other boxes of the items; who lies beside whom stays."""
+        made = copy.copy(self)
+        made._fit(lowers, uppers, like)
+        return made
+
+    def _fit(self, lowers: Any, uppers: Any, like: array) -> None:
+        xp, m = module(lowers), self.leaf_size
+        bounds = xp.empty((self.leaves * m, 2, 3), dtype=np.float32)
+        bounds[: self.count, 0], bounds[: self.count, 1] = lowers[self.order], uppers[self.order]
+        self.bounds = stored(bounds[: self.count].reshape(-1, 3), wb.vec3, like)
+        bounds[self.count :] = np.array([[np.inf], [-np.inf]])  # of no item
+        boxes = xp.empty((2 * self.leaves, 2, 3), dtype=np.float32)
+        boxes[:, 0], boxes[:, 1] = np.inf, -np.inf
+        for k in range(m):
+            _include(boxes[self.leaves :], bounds[k::m])
+        first = self.leaves // 2
+        while first:
+            for k in (0, 1):
+                _include(boxes[first : 2 * first], boxes[2 * first + k : 4 * first : 2])
+            first //= 2
+        # A little larger, for rays that run along a side; those of nothing are one point, further than any search goes.
+        if self.count:
+            boxes[:, 0] -= (margin := 2.4e-7 * xp.nan_to_num(abs(boxes[1]), posinf=1e30).max())
+            boxes[:, 1] += margin
+        boxes[:, 0][boxes[:, 0] == np.inf] = boxes[:, 1][boxes[:, 1] == -np.inf] = 3e38
+        self.boxes = stored(boxes.reshape(-1, 3), wb.vec3, like)
+
+    def dipoles(self, a: Any, b: Any, c: Any) -> tuple[Any, Any]:
+        """What triangles with these corners, the items, look like from afar: see `Mesh.dipoles` and `Mesh.reach`."""
+        xp, size = module(a), self.leaves * self.leaf_size
+        normals, middles = xp.zeros((size, 3)), xp.zeros((size, 3))
+        normals[: self.count] = 0.5 * xp.cross(b - a, c - a)[self.order]
+        middles[: self.count] = ((a + b + c) / 3)[self.order]
+        areas = xp.sqrt((normals**2).sum(axis=1, keepdims=True))
+        sums = xp.concatenate([normals, areas * middles, areas], axis=1)
+        sums = sums.reshape(self.leaves, self.leaf_size, 7).sum(axis=1)
+        levels = [sums]
+        while len(levels[0]) > 1:
+            levels.insert(0, levels[0][0::2] + levels[0][1::2])
+        sums = xp.concatenate([xp.zeros((1, 7)), *levels])
+        boxes = self.boxes.data.reshape(-1, 2, 3).astype(np.float64)
+        centre = boxes.mean(axis=1)
+        weight = sums[:, 6:]
+        centre = xp.where(weight > 0, sums[:, 3:6] / xp.where(weight > 0, weight, 1.0), centre)
+        far = xp.maximum(abs(boxes[:, 0] - centre), abs(boxes[:, 1] - centre))
+        both = xp.stack([centre, sums[:, :3]], axis=1).reshape(-1, 3)
+        return both.astype(np.float32), xp.minimum(xp.sqrt((far**2).sum(axis=1)), 3e38).astype(np.float32)
+
+
+def _include(boxes: Any, others: Any) -> None:
+    """Make each box large enough for another; numbers that are none do not count."""
+    xp = module(boxes)
+    boxes[:, 0], boxes[:, 1] = xp.fmin(boxes[:, 0], others[:, 0]), xp.fmax(boxes[:, 1], others[:, 1])
+
+
+def _order(lowers: Any, uppers: Any, leaves: int, leaf_size: int) -> Any:
+    """The items such that every node has consecutive ones: halves by the median, level by level.
+
+    What fills the last leaves up has centres beyond all others, so it stays last.
+    """
+    xp = module(lowers)
+    n = len(lowers)
+    centres = xp.full((3, leaves * leaf_size), 3e38, dtype=np.float32)
+    centres[:, :n] = xp.clip(xp.nan_to_num(0.5 * lowers + 0.5 * uppers), -1e38, 1e38).T
+    order = xp.arange(leaves * leaf_size)
+    groups = 1
+    while groups < leaves:
+        inside, order = centres.reshape(3, groups, -1), order.reshape(groups, -1)
+        axis = xp.argmax(inside.max(axis=2) - inside.min(axis=2), axis=0)
+        keys = xp.take_along_axis(inside, axis[None, :, None], axis=0)[0]
+        halves = xp.argpartition(keys, keys.shape[1] // 2, axis=1)
+        order = xp.take_along_axis(order, halves, axis=1)
+        centres = xp.take_along_axis(inside, halves[None], axis=2)
+        groups *= 2
+    # in a leaf by number, and what only fills it up, last
+    return xp.sort(order.reshape(leaves, leaf_size), axis=1).reshape(-1)[:n]
+
+
+TREE = Handle(
+    "Bvh",
+    (("boxes", Array(wb.vec3)), ("bounds", Array(wb.vec3)), ("items", Array(int32)), ("leaves", int32),
+     ("leaf_size", int32), ("count", int32)),
+)  # fmt: skip
+
+
+@library()
+def skipped(node: uint32):
+    """The node that a walk in order comes to once it is done with this one and all below; 0 at the end."""
+    node += uint32(1)
+    while node % uint32(2) == uint32(0):
+        node = node >> uint32(1)
+    return wb.where(node == uint32(1), uint32(0), node)
+
+
+@library()
+def climbed(node: uint32, left: uint32):
+    """Up from a node that is done with, to the next that is left to visit: that one (0: none), and the rest of them.
+
+    `left` has a bit for every level above, the lowest for that of `node`: is the node beside this one to be visited.
+    """
+    if left == uint32(0):
+        node = uint32(0)
+    while left != uint32(0) and left % uint32(2) == uint32(0):
+        left = left >> uint32(1)
+        node = node >> uint32(1)
+    if left != uint32(0):
+        left -= uint32(1)
+        node = node ^ uint32(1)
+    return node, left
+
+
+@library()
+def leaf_items(tree: TREE, node: uint32):
+    """The first item of a leaf in the order of leaves, and the one after its last."""
+    first = wb.max(int32(node - uint32(tree.leaves)) * tree.leaf_size, 0)
+    return first, wb.min(first + tree.leaf_size, tree.count)
+
+
+@library()
+def box_distance_sq(boxes: Array(wb.vec3), box: uint32, p: wb.vec3):
+    """The square of the distance of a point to a box, very large for an empty one."""
+    low, high = wb.detach(boxes[uint32(2) * box]), wb.detach(boxes[uint32(2) * box + uint32(1)])
+    x = wb.max(wb.max(low[0] - p[0], p[0] - high[0]), 0.0)
+    y = wb.max(wb.max(low[1] - p[1], p[1] - high[1]), 0.0)
+    z = wb.max(wb.max(low[2] - p[2], p[2] - high[2]), 0.0)
+    return x * x + y * y + z * z
+
+
+@library()
+def inverse(x: float):
+    """1 / x for the planes of boxes: large where x is 0, and no infinity, which would make NaN of 0."""
+    return wb.where(wb.abs(x) > 1.0e-30, 1.0 / x, 1.0e30)
+
+
+@library()
+def inverses(dir: wb.vec3):
+    return wb.vec3(inverse(dir[0]), inverse(dir[1]), inverse(dir[2]))
+
+
+@library()
+def box_entry(low: wb.vec3, high: wb.vec3, start: wb.vec3, inv: wb.vec3):
+    """Where a ray from `start` enters a box, 0 from inside, in lengths of its direction; very large where it misses.
+
+    The exit is moved out by more than its rounding error (Ize, Robust BVH Ray Traversal, 2013).
+    """
+    x0, x1 = (low[0] - start[0]) * inv[0], (high[0] - start[0]) * inv[0]
+    y0, y1 = (low[1] - start[1]) * inv[1], (high[1] - start[1]) * inv[1]
+    z0, z1 = (low[2] - start[2]) * inv[2], (high[2] - start[2]) * inv[2]
+    enter = wb.max(wb.max(wb.min(x0, x1), wb.min(y0, y1)), wb.max(wb.min(z0, z1), 0.0))
+    leave = wb.min(wb.min(wb.max(x0, x1), wb.max(y0, y1)), wb.max(z0, z1)) * 1.0000005
+    return wb.where(enter <= leave, enter, 3.4e38)
+
+
+@library()
+def slab(low: float, high: float, start: float, inv: float):
+    """Where a ray enters and leaves what lies between two planes, also where it runs along one of them."""
+    x0, x1 = (low - start) * inv, (high - start) * inv
+    enter, leave = wb.min(x0, x1), wb.max(x0, x1)
+    if inv == 1.0e30:  # no motion across
+        within = low <= start and start <= high
+        enter, leave = wb.where(within, -3.4e38, 3.4e38), wb.where(within, 3.4e38, -3.4e38)
+    return enter, leave
+
+
+@library()
+def exact_entry(low: wb.vec3, high: wb.vec3, start: wb.vec3, inv: wb.vec3):
+    """As `box_entry`, for boxes without a margin."""
+    x0, x1 = slab(low[0], high[0], start[0], inv[0])
+    y0, y1 = slab(low[1], high[1], start[1], inv[1])
+    z0, z1 = slab(low[2], high[2], start[2], inv[2])
+    enter, leave = wb.max(wb.max(x0, y0), wb.max(z0, 0.0)), wb.min(wb.min(x1, y1), z1)
+    return wb.where(enter <= leave * 1.0000005, enter, 3.4e38)
+
+
+@library()
+def node_entry(boxes: Array(wb.vec3), box: uint32, start: wb.vec3, inv: wb.vec3):
+    low, high = wb.detach(boxes[uint32(2) * box]), wb.detach(boxes[uint32(2) * box + uint32(1)])
+    return box_entry(low, high, start, inv)
