@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...tables import bytes_text
 from .against import Comparison
+from .alike import AlikeEvents, Versions, spread, versions_at_once
 from .envelope import Scale, ill_blocks, scale_of, sizes_of, state_of
 from .families import families
 from .gather import Levels
-from .lanes import Adjoints, Bar, Block, Lane, by_lane, cut_memory, pieces, rows_of, versions_of
+from .lanes import Adjoints, Bar, Block, Lane, Version, by_lane, cut_memory, pieces, rows_of, versions_of
 from .marks import (
     ARROWS,
     DRAWING,
@@ -39,7 +42,7 @@ from .marks import (
     version_prefix,
 )
 from .text import BADGES, clean, level_text, sentence
-from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Seed, Trace, event_flags
+from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Seed, Trace, event_flags, fold_flags
 
 TABLES = {
     "events": ("label", "kind", "where", "flags", "touches", "kept", "scope", "grid"),
@@ -77,7 +80,7 @@ BITS = {flag: 1 << n for n, flag in enumerate(FLAGS)}
 LARGEST = float(np.finfo(np.float32).max)
 PIECES = 64  # of a lane, from which it is cut evenly
 TOUCHES = 40  # of an event, from which its arrows are left out
-Rows = dict[str, list[float]]
+Rows = dict[str, Any]  # by table, row after row
 
 
 class Texts:
@@ -123,25 +126,26 @@ class Columns:
         against: two passes, of which `trace` is."""
         self.against = against
         self.trace, self.names, self.grids = trace, Texts(), grids
-        self.tally: dict[str, int] = {}
         self.lanes = {track.id: n for n, track in enumerate(trace.allocations)}
-        self.cuts = cut_memory(trace, trace.events, PIECES)
-        self.rows = rows_of(trace, trace.allocations, trace.events, self.cuts, 0.0)
-        self.blocks: dict[str, list[Block]] = {key: [] for key in self.lanes}
+        events = trace.events.firsts if isinstance(trace.events, AlikeEvents) else trace.events
+        self.cuts = cut_memory(trace, events, PIECES)
+        self.rows = rows_of(trace, trace.allocations, events, self.cuts, 0.0)
         self.boxes: dict[tuple[str, int, int, bool], BlockMark] = {}  # of versions but for their numbers
         self.slots: dict[tuple[Any, ...], tuple[dict[int, int], dict[int, int]]] = {}
         rows: Rows = {table: [] for table in TABLES}
-        for event in trace.events:
+        for event in events:
             self._event(event, rows)
         for lane, lo, hi, _ in self.names.ranges:
             self._spot(self.rows[trace.allocations[lane].id], lo, hi, rows["spots"])
-        self.order = versions_of(trace, self.cuts)
-        for block in self.order:
-            self._block(block, rows["blocks"])
+        if isinstance(trace.events, AlikeEvents):
+            self._spread(trace.events, rows)
+        else:
+            for block in self.order:
+                self._block(block, rows["blocks"])
         tables, self.data = packed(TABLES, rows)
         self.meta: dict[str, Any] = {
             "title": clean(trace.title), "wrong": trace.wrong, "summary": trace.summary,
-            "sentence": sentence(trace, self.tally),
+            "sentence": sentence(trace, fold_flags(trace.events)),
             "count": len(trace.events), "tables": tables, "flags": BITS, "how": HOW, "lanes": self._lanes(),
             "texts": [clean(text) for text in self.names.texts], "ranges": [list(r) for r in self.names.ranges],
             "folds": [_fold(fold) for fold in folds], "drawing": DRAWING, "badges": BADGES, "states": STATES,
@@ -154,7 +158,6 @@ class Columns:
         flags = 0
         for flag in event_flags(event):
             flags |= BITS.get(flag, 0)
-            self.tally[flag] = self.tally.get(flag, 0) + 1
         position = len(rows["events"]) // len(TABLES["events"])
         rows["events"] += (
             text(event.label), text(event.kind), text(event.where), flags,
@@ -171,6 +174,51 @@ class Columns:
             if kept.allocation in lanes:
                 said = f"{bytes_text(kept.nbytes, 1000)}: {kept.reason}"
                 rows["kept"] += (ranges(lanes[kept.allocation], kept.lo, kept.hi), text(said), kepts[n])
+
+    def _spread(self, events: AlikeEvents, rows: Rows) -> None:
+        """From the rows of the first events of each kind those of all events, and the versions of memory."""
+        held = {name: np.array(rows[name], float).reshape(-1, len(fields)) for name, fields in TABLES.items()}
+        told, which, end = held["events"], events.which, len(held["events"])
+        found = told[which]
+        for column, name in ((4, "touches"), (5, "kept")):
+            counts = np.diff(np.r_[told[:, column], len(held[name])]).astype(np.int64) if end else np.zeros(0, np.int64)
+            found[:, column], at = spread(counts, which)
+            rows[name] = held[name][at]
+        if self.grids:
+            found[:, 7] = self.grids
+        rows["events"] = found
+        rows["touches"][:, 3] = events.accesses.before
+        rows["touches"][:, 4] = events.accesses.before + events.accesses.wrote
+        versions = versions_at_once(events, self.cuts)
+        boxes = self._boxes(versions)
+        zero = np.zeros(len(versions.lane))
+        rows["blocks"] = np.stack([
+            versions.lane, versions.strided, boxes[:, 0], boxes[:, 1], boxes[:, 2], versions.mixed, versions.number,
+            boxes[:, 3], versions.e0, versions.e1, zero,
+        ], 1)  # fmt: skip
+
+    def _boxes(self, versions: Versions) -> np.ndarray:
+        """Of each version where its box is, its radius, and whether it is labelled; looked up once for equal bytes."""
+        code = np.stack([versions.lane, versions.lo, versions.hi, versions.strided], 1)
+        kinds, which = np.unique(code, axis=0, return_inverse=True)
+        ids, marks = list(self.lanes), []
+        for lane, lo, hi, strided in kinds.tolist():
+            mark = block_mark(self.rows[ids[lane]], Block(ids[lane], lo, hi, Version(0, -1, bool(strided)), -1, 0))
+            marks.append((mark.y, mark.tall, mark.radius, bool(mark.text)))
+        return np.array(marks, float).reshape(-1, 4)[which.reshape(-1)]
+
+    @cached_property
+    def order(self) -> list[Block]:
+        """All versions, in the order of their table."""
+        return versions_of(self.trace, self.cuts)
+
+    @cached_property
+    def blocks(self) -> dict[str, list[Block]]:
+        """The versions of each memory, in their order."""
+        found: dict[str, list[Block]] = {key: [] for key in self.lanes}
+        for block in self.order:
+            found[block.allocation].append(block)
+        return found
 
     def _slots(self, event: EventColumn) -> tuple[dict[int, int], dict[int, int]]:
         """`slots_of`, once for all events that touch the same bytes."""
@@ -194,7 +242,6 @@ class Columns:
         mark = self.boxes.get(key)
         if mark is None:
             mark = self.boxes[key] = block_mark(self.rows[block.allocation], block)
-        self.blocks[block.allocation].append(block)
         rows += (
             self.lanes[block.allocation], version.strided, mark.y, mark.tall, mark.radius, version.mixed,
             version.number, bool(mark.text), block.e0, block.e1,
@@ -220,6 +267,8 @@ class Columns:
 
         second: these are those of the other pass."""
         scale = scale_of_levels(levels) if scale is None else scale
+        if isinstance(self.trace.events, AlikeEvents):  # from now on each of them is asked for again and again
+            self.trace = replace(self.trace, events=tuple(self.trace.events))
         events = self.trace.events
         watched = {n for n, event in enumerate(events) if len(event.touches) <= TOUCHES}
         found = Adjoints(self.trace, self.cuts, levels.events, levels.seeds, watched)

@@ -23,22 +23,23 @@ from ...errors import GradientError, KernelError
 from ...kernels import ir
 from ...kernels.program import Program
 from ...kernels.types import Scalar
-from ...tapes.events import Event
+from ...tapes.events import Event, Kept
 from ...tapes.naming import reason_of
 from ...tapes.tape import Tape
+from .alike import AlikeEvents
 from .fold import folds
 from .ill_values import ill_values
 from .trace import (
     AdjointLevel,
     AllocationTrack,
     EventColumn,
-    Kept,
     NameRange,
     Seed,
     TouchMark,
     Trace,
     ValueLevel,
 )
+from .trace import Kept as KeptMark
 
 _KINDS = {"fill_": "fill", "zero_": "fill", "foreign": "assign"}
 
@@ -86,7 +87,7 @@ class Levels(NamedTuple):
 
 def structure(tape: Tape) -> Trace:
     """The trace without any adjoint: no walk, so it costs little even for a long tape."""
-    return _Gather(tape).trace(adjoints=False)
+    return _Gather(tape).outline()
 
 
 def levels(tape: Tape, retrace: Any = None, seeds: Mapping[Allocation, Any] | None = None) -> Levels:
@@ -125,6 +126,7 @@ class _Gather:
         self.died: set[Event] = set()
         self.scopes: list[str] = []
         self.known: dict[tuple, list[tuple]] = {}
+        self.reasons: dict[tuple, str] = {}
         self.places: dict[Any, str] = {}
 
     def trace(self, adjoints: bool = True) -> Trace:
@@ -135,6 +137,43 @@ class _Gather:
         events = [self.column(n, e) for n, e in enumerate(tape.events)]
         tracks = [self.track(a) for a in self.names]
         return Trace(tracks, events, seeds, values=ill_values(tape) if adjoints else (), folds=folds(tape))
+
+    def outline(self) -> Trace:
+        """The trace without adjoints: what events that did the same have in common is looked up once."""
+        tape, known, firsts = self.tape, {}, []
+        self.name_all()
+        self.scopes = scopes(tape)
+        which = np.empty(len(tape.events), np.int64)
+        for n, event in enumerate(tape.events):
+            key = self.likeness(event, self.scopes[n])
+            found = known.get(key)
+            if found is None:
+                found = known[key] = len(firsts)
+                firsts.append(self.column(n, event))
+            which[n] = found
+        events = AlikeEvents(firsts, which, [f"L{event.id}" for event in tape.events])
+        return Trace([self.track(a) for a in self.names], events, folds=folds(tape))
+
+    def likeness(self, event: Event, scope: str) -> tuple:
+        """Events for which this is equal have the same column, but for versions."""
+        kept = tuple([(k.span, self.reason(k)) for k in event.kept]) if event.kept else ()
+        place, command = event.place, event.command
+        at = (id(place[0]), place[1]) if type(place) is tuple else place
+        same = event.kind, event.label, scope, at, kept
+        if command is None:
+            return *same, tuple(event.reads), tuple(event.writes), *map(id, (event.loop, *event.arrays))
+        places, plan = command.places, command.plan
+        if command.declared:
+            return *same, tuple(event.reads), tuple(event.writes), id(plan), *map(id, places)
+        return *same, id(plan), *[id(places[k]) for k in plan.program.array_positions]
+
+    def reason(self, kept: Kept) -> str:
+        """`reason_of`, once for all that the same adjoints read."""
+        key = kept.said, *[(need.event.label, id(need.array), need.name) for need in kept.needs]
+        found = self.reasons.get(key)
+        if found is None:
+            found = self.reasons[key] = reason_of(self.tape, kept)
+        return found
 
     @property
     def walkable(self) -> bool:
@@ -211,8 +250,8 @@ class _Gather:
         return name
 
     def column(self, n: int, event: Event) -> EventColumn:
-        spans = [(k.span, reason_of(self.tape, k)) for k in event.kept]
-        kept = [Kept(str(s.allocation), *s.hull(), s.nbytes, reason) for s, reason in spans]
+        spans = [(k.span, self.reason(k)) for k in event.kept]
+        kept = [KeptMark(str(s.allocation), *s.hull(), s.nbytes, reason) for s, reason in spans]
         where = self.places.get(event.place)
         if where is None:
             where = self.places[event.place] = str(event.where or "")

@@ -192,12 +192,9 @@ def runs(cells: Sequence[_Cell], first: int, last: int) -> Iterator[tuple[int, i
 
 def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[Block]:
     """Every version of every piece. What nobody read before it was overwritten is none."""
-    walk = Values(trace, cuts)
+    walk = Values(trace.events, cuts)
     for position, event in enumerate(trace.events):
-        for touch in event.touches:
-            if touch.allocation in walk.held and touch.how != "write":
-                i, j = pieces(cuts[touch.allocation], touch.lo, touch.hi)
-                walk.used[touch.allocation][i:j] = [True] * (j - i)
+        walk.use(event.touches)
         for touch in event.touches:
             if touch.allocation in walk.held and touch.how != "read":
                 walk.write(touch, position)
@@ -209,15 +206,22 @@ def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[Block
 class Values:
     """What the pieces hold while the events run. `used`: has anybody read it."""
 
-    def __init__(self, trace: Trace, cuts: Mapping[str, tuple[int, ...]]):
+    def __init__(self, events: Sequence[EventColumn], cuts: Mapping[str, tuple[int, ...]]):
         first: dict[str, int] = {}
-        for event in trace.events:
+        for event in events:
             for touch in event.touches:
                 first.setdefault(touch.allocation, touch.version_before)
         self.cuts = cuts
         self.held = {key: [Version(first.get(key, 0), -1)] * (len(ends) - 1) for key, ends in cuts.items()}
         self.used = {key: [False] * len(held) for key, held in self.held.items()}
         self.blocks: list[Block] = []
+
+    def use(self, touches: Sequence[TouchMark]) -> None:
+        """An event looks at what is there."""
+        for touch in touches:
+            if touch.allocation in self.held and touch.how != "write":
+                i, j = pieces(self.cuts[touch.allocation], touch.lo, touch.hi)
+                self.used[touch.allocation][i:j] = [True] * (j - i)
 
     def write(self, touch: TouchMark, position: int) -> None:
         cuts = self.cuts[touch.allocation]

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from .trace import AdjointLevel, EventColumn, TouchMark, Trace, ValueLevel, event_flags
+from .alike import AlikeEvents
+from .trace import AdjointLevel, AllocationTrack, EventColumn, TouchMark, Trace, ValueLevel, event_flags
 
 LANES = 48  # allocations
 RANGES = 16  # of each, whose largest and smallest adjoints stay
@@ -29,6 +30,8 @@ def shortened(trace: Trace, ends: int) -> Trace:
         tracks = [track for track in tracks if track.id in shown][:LANES]
     keys = {track.id for track in tracks}
     ill = _first_ill(trace, keys, ends)
+    if isinstance(middle, AlikeEvents):  # which has no adjoints
+        return _outline(trace, first, middle, last, tracks)
     stays = _extremes(middle, keys)
     for value in ill:  # a value ends at the event that overwrites it
         stays |= {value.moment - ends, *_writer(middle, value, ends)}
@@ -51,6 +54,20 @@ def shortened(trace: Trace, ends: int) -> Trace:
         values=values,
         folds=(),
     )
+
+
+def _outline(
+    trace: Trace, first: Sequence[EventColumn], middle: AlikeEvents, last: Sequence[EventColumn],
+    tracks: Sequence[AllocationTrack],
+) -> Trace:  # fmt: skip
+    """The same of a trace without adjoints and known values: events that are alike are looked at once."""
+    keys = {track.id for track in tracks}
+    tally: Counter[tuple] = Counter()
+    for event, number in middle.kinds():
+        tally[event.kind, event_flags(event)] += number
+    events = [*first, _adjoints((), keys), *_columns(tally), _versions(middle.lasts(), keys), *last]
+    events = [_within(event, keys) for event in events]
+    return replace(trace, allocations=tracks, events=events, said=trace.summary, values=[], folds=())
 
 
 def _moved(value: ValueLevel, moment: int) -> ValueLevel:
@@ -103,7 +120,10 @@ def _extremes(events: Sequence[EventColumn], keys: set[str]) -> set[int]:
 
 def _counted(events: Iterator[EventColumn]) -> list[EventColumn]:
     """One column for all events of a kind with the same flags."""
-    tally = Counter((event.kind, event_flags(event)) for event in events)
+    return _columns(Counter((event.kind, event_flags(event)) for event in events))
+
+
+def _columns(tally: Counter[tuple]) -> list[EventColumn]:
     return [EventColumn("", -1, kind, kind, flags=flags, count=n) for (kind, flags), n in tally.items()]
 
 

@@ -188,6 +188,12 @@ class EventColumn:
         """What stands in its box: the kernel before the number."""
         return f"{self.label} #{self.index}"
 
+    def alike(self, id: str, index: int, touches: tuple[TouchMark, ...]) -> EventColumn:
+        """Another event that did the same, to memory of these versions."""
+        made = object.__new__(EventColumn)
+        made.__dict__.update(self.__dict__, id=id, index=index, touches=touches)
+        return made
+
     def reversed_to(self, adjoint: Sequence[AdjointLevel], died: bool) -> EventColumn:
         """This event with the levels that its reverse step left. Cheaper than to make it again."""
         made = object.__new__(EventColumn)
@@ -229,7 +235,8 @@ class Trace:
     def __post_init__(self) -> None:
         seeds = tuple(Seed(seed) if isinstance(seed, str) else Seed(*seed) for seed in self.seeds)
         object.__setattr__(self, "allocations", tuple(self.allocations))
-        object.__setattr__(self, "events", tuple(self.events))
+        if not isinstance(self.events, Sequence) or isinstance(self.events, list):
+            object.__setattr__(self, "events", tuple(self.events))
         object.__setattr__(self, "seeds", seeds)
 
     @property
@@ -251,11 +258,17 @@ def count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}".replace(",", "\u202f")
 
 
+def kinds_of(events: Iterable[EventColumn]) -> Iterable[tuple[EventColumn, int]]:
+    """Events, or one for all that are alike where that is known, and how many there are of it."""
+    known = getattr(events, "kinds", None)
+    return known() if known is not None else ((event, 1) for event in events)
+
+
 def events_text(events: Sequence[EventColumn]) -> list[str]:
     """How many events of each kind, as words; an empty tape has `0 launches`."""
     tally: Counter[str] = Counter()
-    for event in events:
-        tally[event.kind] += event.count
+    for event, number in kinds_of(events):
+        tally[event.kind] += event.count * number
     return [count(tally[kind], *words) for kind, words in KINDS.items() if tally[kind]] or ["0 launches"]
 
 
@@ -309,7 +322,7 @@ def _touches_twice(touches: Sequence[TouchMark]) -> bool:
 def fold_flags(events: Iterable[EventColumn]) -> dict[str, int]:
     """How many of the events carry each flag: what a folded or hidden group must still say."""
     tally = dict.fromkeys(FLAGS, 0)
-    for event in events:
+    for event, number in kinds_of(events):
         for flag in event_flags(event):
-            tally[flag] = tally.get(flag, 0) + event.count
+            tally[flag] = tally.get(flag, 0) + event.count * number
     return {flag: number for flag, number in tally.items() if number}

@@ -31,7 +31,6 @@ from ...errors import GradientError
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from ..data.columns import Columns, Levels, levels_of, scale_of_levels
-from ..data.fold import folds
 from ..data.gather import levels, structure
 from ..data.marks import DARK, LIGHT
 from ..data.snapshot import Moments, frame_of, full_shape, is_viewable, picture, reduced
@@ -183,7 +182,6 @@ class View(Saved, anywidget.AnyWidget):
         self._seeds: Mapping[Allocation, Any] | None = None if wrong is None else wrong.seeds
         with memory.LOCK, memory.unrecorded(), _no_collector():
             self._columns = self._columns_of()
-            self._trace = self._columns.trace
             given = self._level_traits() if len(tape.events) <= AT_ONCE else {}
             lists = self._lists()
             self.moments = self._moments()
@@ -200,7 +198,7 @@ class View(Saved, anywidget.AnyWidget):
 
     def _columns_of(self) -> Columns:
         trace = replace(structure(self.tape), wrong=self.wrong is not None)
-        return Columns(trace, folds(self.tape), self._grid_numbers())
+        return Columns(trace, trace.folds, self._grid_numbers())
 
     def _lists(self) -> dict[str, Any]:
         """The arrays that can be looked at, and the grids of the launches."""
@@ -222,7 +220,7 @@ class View(Saved, anywidget.AnyWidget):
         return [-1 if c is None else numbers.setdefault(tuple(c.plan.form.dims), len(numbers)) for c in commands]
 
     def _name(self, a: Any) -> str:
-        track = self._trace.allocations[self._columns.lanes[str(a.allocation)]]
+        track = self._columns.trace.allocations[self._columns.lanes[str(a.allocation)]]
         low, high = a.span.hull()
         same = next((name.name for name in track.names if (name.lo, name.hi) == (low, high)), "")
         return self.tape.names.get(id(a)) or a.name or same or a.label
@@ -480,7 +478,7 @@ class View(Saved, anywidget.AnyWidget):
         if self._said is None and self.wrong is None and len(self.tape.events) <= SHORT:
             with memory.LOCK, memory.unrecorded():
                 self._said = verdict(self.tape, limit=SHORT)
-        return still_of(self._trace, self._found, self.wrong, self._said)
+        return still_of(self._columns.trace, self._found, self.wrong, self._said)
 
 
 class HeatMap(anywidget.AnyWidget):
