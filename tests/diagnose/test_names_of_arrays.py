@@ -280,6 +280,48 @@ def test_two_arrays_on_one_memory_are_an_alias():
     assert found.arrays == ("h", "twin")
 
 
+@pytest.mark.parametrize("of", ["variable", "attribute", "arrays", "dict"])
+def test_what_a_loop_leaves_in_its_variable_is_called_as_its_neighbours_are(of):
+    bodies = [Body() for _ in range(5)]
+    sim = SimpleNamespace(bodies=bodies)
+    pieces = [leaf() for _ in range(5)]
+    named = dict(zip("abcde", bodies, strict=True))
+    y = wb.zeros(N)
+    with wb.Tape() as tape:
+        if of == "variable":
+            del sim, named
+            for z in bodies:
+                wb.launch(double, dim=N, inputs=[z.f], outputs=[y])
+        elif of == "attribute":
+            del bodies, named
+            for z in sim.bodies:
+                wb.launch(double, dim=N, inputs=[z.f], outputs=[y])
+        elif of == "dict":
+            del bodies, sim
+            for z in named.values():
+                wb.launch(double, dim=N, inputs=[z.f], outputs=[y])
+        else:
+            for z in pieces:
+                wb.launch(double, dim=N, inputs=[z], outputs=[y])
+    lanes = wb.viz.gather(tape).allocations
+    each = {
+        "variable": "bodies[{}].f",
+        "attribute": "sim.bodies[{}].f",
+        "arrays": "pieces[{}]",
+        "dict": "named[{!r}].f",
+    }
+    wanted = [each[of].format(k) for k in (list("abcde") if of == "dict" else range(5))]
+    assert [lane.names[0].name for lane in lanes if lane.names[0].name != "y"] == wanted
+
+
+def test_a_variable_of_its_own_keeps_its_name_in_a_short_list():
+    x, y = leaf(), wb.zeros(N)
+    both = [x, y, wb.zeros(N)]
+    with wb.Tape() as tape:
+        wb.launch(double, dim=N, inputs=[x], outputs=[both[1]])
+    assert [lane.names[0].name for lane in wb.viz.gather(tape).allocations] == ["x", "y"]
+
+
 # ---- the search
 
 

@@ -27,6 +27,7 @@ DEPTH = 5  # objects within objects
 ITEMS = 1000  # of one list
 MOST = 20_000  # values looked at
 FRAMES = 20
+KIN = 4  # elements of a list, from which a variable that is one more of them is what a loop has left
 _PACKAGE = __name__.partition(".")[0]
 _SHELL = ("In", "Out", "exit", "quit", "get_ipython")
 _PLAIN = frozenset((
@@ -52,6 +53,8 @@ def names_in(
     enough   asked before the search goes a level deeper: True ends it.
     """
     level = [(n, v) for n, v in variables.items() if n.isidentifier() and n[0] != "_" and n not in _SHELL]
+    left = _left_by_loops(level, kind, most)
+    level = [(n, v) for n, v in level if id(v) not in left]
     seen: set[int] = set()
     for _ in range(DEPTH):
         below: list[tuple[str, Any]] = []
@@ -74,6 +77,25 @@ def names_in(
         if not below or enough():
             return
         level = below
+
+
+def _left_by_loops(named: list[tuple[str, Any]], kind: type, most: int) -> set[int]:
+    """The values of variables that a loop over a list, of a variable or of its attributes, has left: the list calls
+    them as it calls their neighbours, which no variable is. At most `most` elements are looked at."""
+    own = {id(value) for _, value in named if type(value) not in _PLAIN}
+    found: set[int] = set()
+    for label, value in named:
+        if type(value) in _PLAIN or type(value) is kind:
+            continue
+        items = _items(label, value)
+        lists = [items] if items is not None else [_items(name, one) for name, one in _parts(label, value)]
+        for elements in lists:
+            ids = {id(one) for _, one in elements or () if type(one) not in _PLAIN}
+            if len(ids - own) >= KIN:
+                found |= ids & own
+            if (most := most - len(elements or ()) - 1) < 0:
+                return found
+    return found
 
 
 def _items(label: str, value: Any) -> list[tuple[str, Any]] | None:
