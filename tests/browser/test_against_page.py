@@ -102,8 +102,12 @@ def test_runs_of_unequal_length_and_a_long_one_that_is_folded_still_show_where_t
         assert "only in the other: #3 move" in page.locator(".wb-against").inner_text()
     else:
         assert page.locator(".badge.odd").count() == 1 and page.locator(".partedline").count() >= 2
-        page.get_by_role("button", name="go to where both part").click()
+        found = page.locator(".wb-found", has_text="the runs part in #80 push")
+        found.wait_for()
+        assert not page.get_by_text("They part first at").is_visible(), "it is said once"
+        found.click()
         page.locator(".event.current").wait_for(state="attached")
+        page.get_by_role("tab", name="values").click()
         page.locator(".wb-heats .wb-head", has_text="v after #80 push").wait_for()
         assert "v[0]" in page.locator(".wb-lanes .tagtext").text_content()
     assert complaints == []

@@ -326,3 +326,59 @@ def test_numbers_have_as_many_digits_as_tell_them_apart():
     one, two = told_apart(1.0, float(np.nextafter(np.float32(1), np.float32(2))))
     assert one != two and re.fullmatch(r"1\.\d+", two)
     assert told_apart(float("nan"), 1.0) == ("nan", "1")
+
+
+# ---- many launches and lanes
+
+
+@wb.kernel
+def root(u: wb.array[float], k: wb.array[float], out: wb.array[float]):
+    i = wb.tid()
+    out[i] = u[i] + 0.1 * wb.sqrt(k[i] - u[i])
+
+
+def chain(scale, steps=16):
+    """A list of arrays, each made of the one before."""
+    u = [wb.array(np.linspace(0.1, 1, N, dtype=np.float32), requires_grad=True), *(wb.zeros(N) for _ in range(steps))]
+    k = wb.array(np.full(N, scale, np.float32), requires_grad=True)
+    with wb.Tape() as tape:
+        for n in range(steps):
+            wb.launch(root, dim=N, inputs=[u[n], k], outputs=[u[n + 1]])
+    tape.backward(grads={u[steps]: wb.ones(N)})
+    return tape
+
+
+def test_a_list_that_is_one_row_shows_both_passes_and_that_its_numbers_differ():
+    made = compare(chain(4.0), None, chain(4.4))
+    scene = drawn(made)
+    assert [m.text for m in scene.labels() if m.id.startswith("name-")] == ["u[0…16] ×17", "k"]
+    row = next(m.y for m in scene.marks if m.id == "name-family-0-0")
+    near = [m for m in scene.marks if row - 12 < m.y < row + 40]
+    assert {"strip band", "strip band twin"} <= {m.cls for m in near}
+    lines = [m for m in near if m.cls == "partedline"]
+    assert len(lines) == 32 and all(m.w > 30 for m in lines), "of values and adjoints, at each of 16 launches"
+    assert not [m for m in drawn(compare(chain(4.0), None, chain(4.0))).marks if m.cls == "partedline"]
+
+
+def test_a_folded_loop_of_two_passes_shows_both_and_its_tag_above_it():
+    tape, other = swing(40)[0], swing(40, odd=1, kernel=forgot)[0]
+    scene = drawn(compare(tape, None, other))
+    order = [m.id for m in scene.marks]
+    assert "force, move ×40" in texts(scene, "gap-label")
+    assert order.index("gap") < order.index("parts-tag"), "or the fold would hide it"
+    assert any(m.cls.endswith(" twin") for m in scene.marks)
+    assert next(m for m in scene.marks if m.id == "gap-flag").cls == "badge odd"
+
+
+def test_what_is_nan_is_black_in_a_comparison_too():
+    made = compare(chain(0.5), None, chain(4.0))
+    assert made.trace.values and any("nan" in m.cls for m in drawn(made).marks if m.cls.startswith("strip block"))
+
+
+def test_where_two_runs_part_is_said_once():
+    figure = swing(6)[0].show(against=swing(6, odd=2, kernel=forgot)[0])
+    for text in (figure.text, figure.svg):
+        assert text.count("the runs part in") >= 1 and "They part first" not in text
+    tape, _, e = swing()
+    wrong = tape.show(against=tape.backward(e, pitfall=pitfalls.overwritten))
+    assert "part first" in wrong.text, "no strip says it"

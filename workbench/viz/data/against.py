@@ -32,6 +32,7 @@ from .gather import Levels, gather_pass
 from .lanes import Bar, Block
 from .text import clean, level_text
 from .trace import AdjointLevel, AllocationTrack, EventColumn, Seed, Trace, count
+from .verdict import Said
 
 MUCH = 1 << 28  # bytes of adjoints that are held of one pass
 Place = tuple[int | None, int | None]
@@ -110,6 +111,13 @@ class Comparison:
         """What the picture flags: a launch, where there is one."""
         ends = len(self.places)
         return next((p for p in self.partings if p.position < ends), next(iter(self.partings), None))
+
+    def beside(self, rows: Sequence[Said]) -> list[str]:
+        """What is `said`, but for the first sentence where one of these findings says it."""
+        first = self.first
+        n = self.places[first.position][0] if first is not None and first.position < len(self.places) else None
+        found = n is not None and any(row.slug == "parted" and row.position == n for row in rows)
+        return self.said[1:] if found else self.said
 
     def differences(self, position: int) -> list[str]:
         """What differs at a column, as text: the first numbers of each memory, and how far the worst are apart."""
@@ -374,7 +382,12 @@ class _Comparing:
         died = [k for k, (_, m) in enumerate(self.places) if m is not None and "died" in theirs.events[m].flags]
         wrong = self.here.wrong
         title = wrong.title if wrong else f"{self.here.title} against {self.there.title}"
-        trace = Trace([*tracks, *extra], events, ours.seeds, title=title, wrong=wrong is not None)
+        at = {**self.column, len(ours.events): len(self.places)}
+        values = [v._replace(moment=at[v.moment]) for v in ours.values]
+        folds = [replace(f, first=at[f.first], last=at[f.last - 1] + 1) for f in ours.folds]
+        trace = Trace(
+            [*tracks, *extra], events, ours.seeds, title=title, wrong=wrong is not None, values=values, folds=folds
+        )
         return trace, Levels(levels, seeds, died)
 
     def _flag(self, made: Comparison) -> None:

@@ -94,11 +94,12 @@ KEPT_DX, MEET_DX = -8.0, -10.0
 ARROW_FROM, ARROW_TO, BEND_MOST, BEND, BEND_END = 6.0, -1.0, 40.0, 0.31, 0.57
 ILL_DX, ILL_ROOM = 10.0, 34.0  # of the sign of NaN in a version: from its end, and the least width of the version
 LABEL_FIRST, LABEL, LABEL_ROOM = 9.0, 21.0, 26.0  # indents of the text of a version, and what it leaves free
+PASSES = ((-4.0, 6.0, ""), (4.0, 6.0, " twin"))  # strips of this pass and of another: from the middle, at most, look
 DRAWING = {
     "moment": MOMENT, "slot": SLOT, "kept": KEPT_DX, "meet": MEET_DX, "arrow": [ARROW_FROM, ARROW_TO],
     "bend": [BEND_MOST, BEND, BEND_END], "label": [LABEL_FIRST, LABEL, LABEL_ROOM],
     "signs": [[how, *sign] for how, sign in SIGNS.items()], "thick": [THIN, THICK, ZERO], "wedge": WEDGE,
-    "ill": [ILL_DX, ILL_ROOM],
+    "ill": [ILL_DX, ILL_ROOM], "passes": PASSES,
 }  # fmt: skip
 
 LEGEND = {

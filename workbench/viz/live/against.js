@@ -22,6 +22,12 @@ export function againstOf(v) {
   ...two.said.map((/** @type {string} */ text, /** @type {number} */ k) => h("p", {}, text, " ", ...(k ? [] : go))));
 }
 
+/** What a finding says is said once. @param {any} v */
+export function saidOnce(v) {
+  const { first } = v.meta.against ?? {}, sentence = v.rootEl.querySelector(".wb-against p");
+  if (first) sentence.hidden = v.findings.some((/** @type {any} */ f) => f.slug === "parted" && f.position === first.e);
+}
+
 /** Go to the first column at which both part, and look at the cell that does. @param {any} v */
 export function showParting(v) {
   const { e, late, array, element } = v.meta.against.first;

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..data.against import Comparison, Parting
 from ..data.columns import Columns, levels_of, scale_of_levels
-from ..data.fold import folds
 from ..data.text import clean
 from ..data.verdict import Verdict, verdict
 from ..picture.figure import TapeFigure
@@ -73,13 +71,9 @@ class AgainstView(View):
         return bisect_left(self._here, column)
 
     def _columns_of(self) -> Columns:
-        found = [
-            replace(f, first=self.column_of(f.first), last=self.column_of(f.last - 1) + 1)
-            for f in folds(self.tape)
-        ]  # fmt: skip
         numbers = self._grid_numbers()
         grids = [-1 if n is None else numbers[n] for n, _ in self.made.places]
-        return Columns(self.made.trace, found, grids, self.made)
+        return Columns(self.made.trace, self.made.trace.folds, grids, self.made)
 
     def _level_traits(self) -> dict[str, Any]:
         ours, theirs = levels_of(self.made.trace), self.made.other

@@ -4,6 +4,7 @@
 import { count, fit, put } from "./elements.js";
 import { adjointsOf, envelopeText, remembered, stretches, stripMarks, valueMarks, valuesOf, valueText } from "./envelope.js";
 import { lower } from "./lanes.js";
+import { passesOf } from "./strips.js";
 import { RIGHT, xOf } from "./window.js";
 
 const TRACK = 15, SHUT_ROW = 62, OPEN_ROW = 30;
@@ -136,11 +137,11 @@ function stretchesInSight(v) {
 /** The envelope of a family. @param {any} v @param {any} row */
 export function composeEnvelope(v, row) {
   if (!v.cols.length) return;
-  const { parts, from, to, at } = stretchesInSight(v), middle = row.adjoint + TRACK / 2, sides = v.other ? [[v.levels, -4, 6, ""], [v.other, 4, 6, " twin"]] : [[v.levels, 0, TRACK, ""]];
+  const { parts, from, to, at } = stretchesInSight(v), middle = row.adjoint + TRACK / 2;
   for (const [look, first, last, tall] of valueMarks(valuesOf(v.tape, v.levels, row.members, parts), TRACK)) {
     put(v, "rect", look, { x: from[first], y: row.value, width: Math.max(to[last - 1] - from[first], 1), height: tall });
   }
-  for (const [side, shift, cap, twin] of v.levels ? sides : []) {
+  for (const [side, shift, cap, twin] of passesOf(v, TRACK)) {
     for (const [look, first, last, thick] of stripMarks(adjointsOf(v.tape, side, row.members, parts), side.scale, v.meta.drawing.thick)) {
       const t = Math.min(thick, cap), w = to[last - 1] - from[first];
       if (w > 0) put(v, "rect", `${look}${twin}`, { x: from[first], y: middle + shift - t / 2, width: w, height: t }).e = at[first];

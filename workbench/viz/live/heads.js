@@ -4,7 +4,7 @@ import { fit, fitMiddle, put } from "./elements.js";
 import { RIGHT, xOf } from "./window.js";
 import { describe, findingsIn, nameOf, tally } from "./words.js";
 
-const CELLS = 500, SIZE = 11.5;
+const CELLS = 500, SIZE = 11.5, CUT = 80; // the width from which a column that an edge cuts has its name
 const BOX = 26, TURNED = 120; // heights of the boxes, with names along and upright
 
 /** How high the boxes of the columns are: names that would be cut to nothing stand upright. @param {any} v */
@@ -33,9 +33,9 @@ export function composeHead(v) {
   put(v, "rect", "headground", { x: 0, y: 0, width: v.wide, height: v.head });
   if (rows) composeBrackets(v, rows);
   for (const col of v.cols) {
-    const at = seen(v, col), one = col.b - col.a === 1, name = nameOf(v, col), turned = v.box > BOX && name.length * 7.05 + 14 > col.w - 6;
+    const at = seen(v, col), one = col.b - col.a === 1, name = nameOf(v, col), turned = v.box > BOX && name.length * 7.05 + 14 > at.w - 6;
     if (at.w < 4) continue;
-    const text = turned ? (at.w < 16 ? "" : fitMiddle(name, v.box - 14, SIZE)) : at.w < 30 ? "" : fitMiddle(name, at.w - 20, SIZE);
+    const text = turned ? (at.w < 16 ? "" : fitMiddle(name, v.box - 14, SIZE)) : at.w < Math.min(col.w - 1, CUT) ? "" : fitMiddle(name, at.w - 20, SIZE);
     if (one) put(v, "path", "guide", { d: `M${col.x} ${y + v.box}V5000` });
     const w = Math.max(turned ? Math.min(at.w - 4, 22) : Math.min(at.w - 6, Math.max(text.length * 7.1 + 14, 30)), 3);
     const kind = one ? v.tape.text(v.tape.events.kind[col.a]) : "";

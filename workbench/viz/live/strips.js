@@ -45,6 +45,13 @@ export function stripsOf(v) {
   return strips;
 }
 
+/** The passes whose adjoints a lane shows as strips: with the way from its middle, the most thickness, and the look.
+ * @param {any} v @param {number} tall @returns {[any, number, number, string][]} */
+export function passesOf(v, tall) {
+  const [here, there] = v.meta.drawing.passes;
+  return !v.levels ? [] : v.other ? [[v.levels, ...here], [v.other, ...there]] : [[v.levels, 0, tall, ""]];
+}
+
 /** The strips of a lane, over whatever passes below them. @param {any} v @param {any} lane */
 export function composeStrips(v, lane) {
   for (const strip of v.strips) {
@@ -53,8 +60,8 @@ export function composeStrips(v, lane) {
     const values = valuesOf(v.tape, v.levels, [lane.k], strip.parts);
     drawn(v, strip, valueMarks(values, lane.tall), lane.value + lane.tall / 2, lane.tall);
     if (!v.levels) continue;
-    const y = lane.adjoint + lane.tall / 2, sides = v.other ? [[v.levels, -4, 6, ""], [v.other, 4, 6, " twin"]] : [[v.levels, 0, lane.tall, ""]];
-    for (const [side, shift, cap, twin] of sides) {
+    const y = lane.adjoint + lane.tall / 2;
+    for (const [side, shift, cap, twin] of passesOf(v, lane.tall)) {
       drawn(v, strip, stripMarks(adjointsOf(v.tape, side, [lane.k], strip.parts), side.scale, v.meta.drawing.thick), y + shift, cap, twin);
     }
     put(v, "rect", "veil", { x, y: lane.adjoint - 1, width: 0, height: lane.tall + 2 }).strip = strip;

@@ -1,6 +1,7 @@
 // @ts-check
 // The strip above the picture: what `tape.diagnose()` found, the most important first, one click from its cause. It is
 // asked for as soon as the page is drawn; while the kernel is busy it says so, and asks again.
+import { saidOnce } from "./against.js";
 import { button, count, h, short } from "./elements.js";
 import { showLane } from "./families.js";
 import { goTo } from "./window.js";
@@ -20,6 +21,7 @@ export function verdictOf(v) {
     v.findings = answer.rows;
     v.strip.setAttribute("aria-busy", "false");
     listFindings(v);
+    saidOnce(v);
     fillVerdict(v);
     v.drawMap();
     v.draw();

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..data.envelope import Envelope, envelope_text, envelopes
+from ..data.envelope import Bars, Envelope, envelope_text, envelopes
 from ..data.lanes import Lane
-from ..data.marks import KEPT_DX, SIGNS, SLOT, strip_marks, touch_place, value_marks
+from ..data.marks import KEPT_DX, SIGNS, SLOT, Strip, strip_marks, touch_place, value_marks
 from ..data.text import clean, touch_text
 from .layout import LEFT, Column, Layout
 
@@ -22,21 +23,33 @@ def envelope_rows(scene: Scene, layout: Layout) -> None:
     places = _moments(layout)
     edges = np.repeat([moment for moment, _, _ in places], 2)
     for lane in {lane.track.id: lane for lane in layout.folded.values()}.values():
-        for side, bars, top in (
-            ("value", layout.version_bars[lane.track.id], lane.value_top),
-            ("adjoint", layout.group_bars[lane.track.id], lane.adjoint_top),
-        ):
-            found = Envelope(*(column[::2] for column in envelopes(bars, edges)))
-            y = top + lane.track_height / 2
-            marks = value_marks(found, lane.track_height) if side == "value" else strip_marks(found, layout.scale)
-            for n, mark in enumerate(marks):
-                x0, x1, tall = places[mark.first][1], places[mark.last - 1][2], min(mark.thick, lane.track_height)
-                said = ", ".join(
-                    dict.fromkeys(envelope_text(found.at(k), layout.moment) for k in range(mark.first, mark.last))
-                )
-                title = f"{side} of {clean(lane.track.names[0].name)}" + (f": {said}" if side == "adjoint" else "")
-                key = f"{lane.track.id}-{side}-{n}"
-                scene.add("rect", key, f"strip {mark.look}", x0, y - tall / 2, max(x1 - x0, 1), tall, title=title)
+        key, tall, name = lane.track.id, lane.track_height, clean(lane.track.names[0].name)
+        found = _between(layout.version_bars[key], edges)
+        y = lane.value_top + tall / 2
+        _boxes(scene, places, value_marks(found, tall), y, tall, f"{key}-value", [f"value of {name}"] * len(places))
+        for bars, shift, most, twin in layout.passes(key, tall):
+            found, y = _between(bars, edges), lane.adjoint_top + tall / 2 + shift
+            marks = [mark._replace(look=mark.look + twin) for mark in strip_marks(found, layout.scale)]
+            whose = "the other: " if twin else ""
+            titles = [
+                f"{whose}adjoint of {name}: {envelope_text(found.at(k), layout.moment)}" for k in range(len(places))
+            ]
+            _boxes(scene, places, marks, y, most, f"{key}-adjoint{twin}", titles)
+
+
+def _between(bars: Bars, edges: np.ndarray) -> Envelope:
+    """What there is at each of these moments, of which every one stands twice."""
+    return Envelope(*(column[::2] for column in envelopes(bars, edges)))
+
+
+def _boxes(
+    scene: Scene, places: Sequence[tuple[int, float, float]], marks: Sequence[Strip], y: float, most: float, key: str,
+    titles: Sequence[str],
+) -> None:  # fmt: skip
+    for n, mark in enumerate(marks):
+        x0, x1, tall = places[mark.first][1], places[mark.last - 1][2], min(mark.thick, most)
+        title = ", ".join(dict.fromkeys(titles[mark.first : mark.last]))
+        scene.add("rect", f"{key}-{n}", f"strip {mark.look}", x0, y - tall / 2, max(x1 - x0, 1), tall, title=title)
 
 
 def _moments(layout: Layout) -> list[tuple[int, float, float]]:

@@ -81,11 +81,17 @@ class TapeFigure:
 
     def _drawn(self, marks: int, tips: bool = True) -> str:
         strip = [] if self.verdict is None else self.verdict.lines(adjoint_range(self.trace))
-        return render(draw(self.trace, marks, against=self.against, strip=strip), self.theme, tips)
+        return render(draw(self.trace, marks, against=self.against, strip=strip, said=self._said()), self.theme, tips)
+
+    def _said(self) -> list[str]:
+        """What is said of two passes, besides the findings."""
+        if self.against is None:
+            return []
+        return self.against.beside(self.verdict.rows if self.verdict is not None else ())
 
     def _table(self, rows: list[Row], limit: int = ROW_LIMIT) -> str:
         verdict = "" if self.verdict is None else self.verdict.text(adjoint_range(self.trace))
-        return table(self.trace, limit, rows, against=self.against, verdict=verdict)
+        return table(self.trace, limit, rows, against=self.against, verdict=verdict, said=self._said())
 
     def _page(self, svg: str, tables: str) -> str:
         said = " ".join(["", *self.against.said]) if self.against is not None else ""

@@ -46,19 +46,19 @@ def _strips(scene: Scene, layout: Layout, group: Group, lane: Lane, key: str) ->
     x, wide = group.x0 + 3, group.x1 - group.x0 - 6
     edges = stretches(group.first, group.last, group.columns(int(wide / THIN)))
     whole = stretches(group.first, group.last, 1)
-    for side, tops, tall in (("value", lane.value_top, lane.track_height), ("adjoint", lane.adjoint_top, 0.0)):
-        bars = (layout.version_bars if side == "value" else layout.group_bars).get(lane.track.id)
-        if bars is None:
-            continue
-        found, y = envelopes(bars, edges), tops + lane.track_height / 2
-        marks = value_marks(found, tall) if tall else strip_marks(found, layout.scale)
+    tall, step, half = lane.track_height, wide / (len(edges) - 1), lane.track_height / 2
+    bars = layout.version_bars[lane.track.id]
+    marks, place = value_marks(envelopes(bars, edges), tall), (x, step, lane.value_top + half, tall)
+    _drawn(scene, marks, place, f"{key}-value", _value_title(layout, bars, group))
+    for bars, shift, most, twin in layout.passes(lane.track.id, tall):
         said = envelopes(bars, whole).at(0)
-        title = _value_title(layout, bars, group) if tall else f"adjoint: {_text(layout, said, group)}"
-        _drawn(scene, marks, (x, wide / (len(edges) - 1), y, lane.track_height), f"{key}-{side}", title)
+        title = f"{'the other' if twin else 'adjoint'}: {_text(layout, said, group)}"
+        place = x, step, lane.adjoint_top + half + shift, most
+        _drawn(scene, strip_marks(envelopes(bars, edges), layout.scale), place, f"{key}-adjoint{twin}", title, twin)
 
 
 def _drawn(
-    scene: Scene, marks: Sequence[Strip], place: tuple[float, float, float, float], key: str, title: str
+    scene: Scene, marks: Sequence[Strip], place: tuple[float, float, float, float], key: str, title: str, twin: str = ""
 ) -> None:
     """One path for all parts that look the same, and the cross of NaN where it has room."""
     paths: dict[str, str] = {}
@@ -72,7 +72,7 @@ def _drawn(
             r, middle = min(t / 2 - 1.5, 4), left + wide / 2
             crosses += f"M{middle - r:.1f} {y - r:.1f}l{2 * r} {2 * r}m{-2 * r} 0l{2 * r} {-2 * r}"
     for n, (look, path) in enumerate(paths.items()):
-        scene.add("path", f"{key}-{n}", f"strip {look}", path=path, title=title)
+        scene.add("path", f"{key}-{n}", f"strip {look}{twin}", path=path, title=title)
     if crosses:
         scene.add("path", f"{key}-sign", "strip sign nan", path=crosses, title=title)
 

@@ -6,15 +6,15 @@ pieces, so the state right of the gap is true.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ..data.against import Comparison
 from ..data.envelope import ALL, Bars, Scale, ill_blocks, scale_of, sizes_of, version_bars
 from ..data.families import families
 from ..data.lanes import Adjoints, Bar, Block, FamilyLane, Flow, Lane, by_lane, cut_memory, rows_of, versions_of
-from ..data.marks import MOMENT
+from ..data.marks import MOMENT, PASSES
 from ..data.text import clean
 from ..data.trace import AllocationTrack, EventColumn, Fold, Trace
 
@@ -28,6 +28,7 @@ GAP_WIDTH, GROUP_WIDTH, GROUPS_WIDTH = 176.0, 620.0, 1500.0  # of a group at lea
 OPEN = 60  # events up to which nothing is folded
 FOLDS = 8  # columns of folds
 PIECES = 64  # of a lane, from which its envelopes are of equal parts
+_Part = TypeVar("_Part", Bar, Block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +115,15 @@ class Layout:
     group_bars: dict[str, Bars] = field(
         default_factory=dict
     )  # of every lane, drawn or not; only where there are groups
+    other_bars: dict[str, Bars] = field(default_factory=dict)  # the same of the other pass
     version_bars: dict[str, Bars] = field(default_factory=dict)
     folded: dict[str, Lane] = field(default_factory=dict)  # of every allocation in a family the row of that
+
+    def passes(self, row: str, tall: float) -> list[tuple[Bars, float, float, str]]:
+        """The passes whose adjoints a row shows as strips: each with its way from the middle, most thickness, look."""
+        if self.against is None:
+            return [(self.group_bars[row], 0.0, tall, "")]
+        return [(bars[row], *look) for bars, look in zip((self.group_bars, self.other_bars), PASSES, strict=True)]
 
     @property
     def places(self) -> dict[str, Lane]:
@@ -191,10 +199,10 @@ def arrange(
     """Positions of everything, for the events in `shown` (see `both_ends`).
 
     `label_width` is the width of the widest event label, `header` the height above the lanes; `fold`: may many lanes of
-    one kind share a row. They do not where two passes are compared, which is told for each of them."""
+    one kind share a row."""
     columns, groups, pitch, right = place_columns(trace, shown, label_width)
     events = [event for _, event in shown]
-    rows = _rows(trace, fold and against is None)
+    rows = _rows(trace, fold)
     tracks = _shown_tracks(rows, trace.events if any(g.fold for g in groups) else events, lane_budget)
     inside = {row.id: members for row, members in rows if row in tracks and members}
     cuts = cut_memory(trace, events) | dict.fromkeys(inside, (0, 1))
@@ -230,31 +238,36 @@ def arrange(
     layout.blocks.extend(_place(layout, PlacedBlock, [block for block in blocks if block.allocation in lanes]))
     layout.bars.extend(_place(layout, PlacedBar, [bar for bar in found.bars if bar.allocation in lanes]))
     layout.flows.update(found.flows)
-    if groups or folded:
-        _group_bars(layout, blocks, found, cuts)
     if against is not None:
         other = Adjoints(trace, cuts, against.other.events, against.other.seeds, {position for position, _ in shown})
         layout.others.update(by_lane(_place(layout, PlacedBar, other.bars)))
         layout.other_flows.update(other.flows)
+    if groups or folded:
+        _group_bars(layout, blocks, found, cuts)
     return layout
 
 
 def _group_bars(layout: Layout, blocks: Sequence[Block], found: Adjoints, cuts: dict[str, tuple[int, ...]]) -> None:
     """Everything that the lanes hold, exact for events that are not drawn too."""
-    trace = layout.trace
+    trace, against = layout.trace, layout.against
     whole = cut_memory(trace, trace.events, PIECES)
     row_of = {key: key for key in layout.lanes} | {key: lane.track.id for key, lane in layout.folded.items()}
     whole = {key: whole[key] for key in row_of if key in whole}
     if whole != cuts:
         found = Adjoints(trace, whole, [event.adjoint for event in trace.events], trace.seeds, ())
-    bars: dict[str, list[Bar]] = {key: [] for key in layout.lanes}
-    versions: dict[str, list[Block]] = {key: [] for key in layout.lanes}
-    for bar in found.bars:
-        bars[row_of[bar.allocation]].append(bar)
-    for block in blocks:
-        versions[row_of[block.allocation]].append(block)
-    layout.group_bars.update((key, Bars.of(some)) for key, some in bars.items())
+    layout.group_bars.update((key, Bars.of(some)) for key, some in _by_row(layout, row_of, found.bars).items())
+    versions = _by_row(layout, row_of, blocks)
     layout.version_bars.update((key, version_bars(some)) for key, some in versions.items())
+    if against is not None:
+        bars = Adjoints(trace, whole, against.other.events, against.other.seeds, ()).bars
+        layout.other_bars.update((key, Bars.of(some)) for key, some in _by_row(layout, row_of, bars).items())
+
+
+def _by_row(layout: Layout, row_of: dict[str, str], found: Iterable[_Part]) -> dict[str, list[_Part]]:
+    rows: dict[str, list[_Part]] = {key: [] for key in layout.lanes}
+    for one in found:
+        rows[row_of[one.allocation]].append(one)
+    return rows
 
 
 def _scale(trace: Trace, against: Comparison | None) -> Scale:

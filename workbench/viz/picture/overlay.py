@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from ..data.lanes import Lane
 from ..data.marks import TAG, TAG_SIZE, odd, outline_mark, tag_top
 from ..data.text import clean, fit, level_text, text_width
 from .layout import LEFT, MARGIN, Layout
@@ -20,7 +21,7 @@ def two_passes(scene: Scene, layout: Layout, lines: Sequence[str], top: float = 
     """Below the title, and `top` that stands there: the look of either pass, and what is said about them."""
     made = layout.against
     assert made is not None
-    x, y = MARGIN, 44.0 + top
+    x, y = MARGIN, 48.0 + top
     look = f"bar{odd(True, layout.trace.wrong)}"
     signs = (("here", look, f"{made.here.title}, where it differs"), ("there", "outline", made.there.title))
     for key, cls, text in signs:
@@ -39,7 +40,7 @@ def wrapped(said: Sequence[str], room: float) -> list[str]:
 
 def said_height(lines: Sequence[str]) -> float:
     """What both passes and these lines need below the title."""
-    return 24 + LINE * len(lines)
+    return 28 + LINE * len(lines)
 
 
 def outlines(scene: Scene, layout: Layout) -> None:
@@ -53,31 +54,39 @@ def outlines(scene: Scene, layout: Layout) -> None:
         place = bar.x0, mark.y - mark.thick / 2, bar.x1 - bar.x0, mark.thick
         look = f"outline {mark.state}"
         scene.add("rect", f"outline-{bar.allocation}-{n}", look, *place, radius=mark.thick / 2, title=title)
-    _folded(scene, layout)
 
 
-def _folded(scene: Scene, layout: Layout) -> None:
-    """A line below what differs of a lane inside a group of many events."""
-    made = layout.against
-    for n, group in enumerate(layout.groups if made is not None else ()):
-        ends: dict[tuple[str, str], list[int]] = {}
-        for p in made.partings:  # type: ignore[union-attr]
-            if group.first <= p.position < group.last and p.allocation in layout.lanes:
-                ends.setdefault((p.allocation, p.kind), []).append(p.position)
-        for (key, kind), found in ends.items():
-            lane, x = layout.lanes[key], group.x(min(found))
-            top = lane.value_top if kind == "value" else lane.adjoint_top
-            wide = max(group.x(max(found)) - x, 2.0)
-            title = f"{kind}s differ in {len(found)} of the events from #{min(found)} to #{max(found)}"
-            scene.add(
-                "rect", f"parted-{n}-{key}-{kind}", "partedline", x, top + lane.track_height - 1, wide, 3.0, title=title
-            )
+def folded(scene: Scene, layout: Layout) -> None:
+    """A line below what differs of a lane inside a group of many events, or of lanes that are one row."""
+    for g in layout.groups:
+        _lines(scene, layout, (g.first, g.last), layout.places, lambda n, g=g: (g.x(n), g.x(n)))
+    half = layout.pitch / 2
+    for c in layout.columns:
+        _lines(scene, layout, (c.position, c.position + 1), layout.folded, lambda n, c=c: (c.x - half, c.x + half))
+
+
+def _lines(
+    scene: Scene, layout: Layout, events: tuple[int, int], rows: Mapping[str, Lane],
+    place: Callable[[int], tuple[float, float]],
+) -> None:  # fmt: skip
+    """For these events; `rows`: of every memory its row; `place`: where an event begins and ends."""
+    ends: dict[tuple[str, str], list[int]] = {}
+    for p in layout.against.partings if layout.against is not None else ():
+        if events[0] <= p.position < events[1] and p.allocation in rows:
+            ends.setdefault((rows[p.allocation].track.id, p.kind), []).append(p.position)
+    for (key, kind), found in ends.items():
+        lane, first, last = layout.lanes[key], min(found), max(found)
+        top = (lane.value_top if kind == "value" else lane.adjoint_top) + lane.track_height - 1
+        title = f"{kind}s differ in {len(set(found))} of the events from #{first} to #{last}"
+        x = place(first)[0]
+        box = x, top, max(place(last)[1] - x, 2.0), 3.0
+        scene.add("rect", f"parted-{events[0]}-{key}-{kind}", "partedline", *box, title=title)
 
 
 def tag(scene: Scene, layout: Layout) -> None:
     """The first numbers that differ, on the lane and at the launch where they do."""
     first = layout.against.first if layout.against is not None else None
-    lane = layout.lanes.get(first.allocation) if first is not None else None
+    lane = layout.places.get(first.allocation) if first is not None else None
     if first is None or lane is None:
         return
     x = layout.place(first.position)

@@ -68,9 +68,9 @@ from .layout import (
     place_columns,
     shown_events,
 )
-from .overlay import outlines, said_height, tag, two_passes, wrapped
+from .overlay import folded, outlines, said_height, tag, two_passes, wrapped
 
-STRIP = 18.0  # height of a line of the strip
+STRIP, BOLD = 18.0, 0.9  # of a line of the strip: its height, and what bold letters leave of its room
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +123,21 @@ class Scene:
 
 
 def draw(
-    trace: Trace, budget: int = MARK_BUDGET, against: Comparison | None = None, strip: Sequence[tuple[str, str]] = ()
-) -> Scene:
+    trace: Trace, budget: int = MARK_BUDGET, against: Comparison | None = None, strip: Sequence[tuple[str, str]] = (),
+    said: Sequence[str] | None = None,
+) -> Scene:  # fmt: skip
     """The whole picture; `against`: with the other pass over it, whose columns `trace` must have. `strip`: lines above
-    it, each with its severity."""
+    it, each with its severity; `said`: sentences about both passes, by default all there are."""
     shown = shown_events(trace, budget)
     widest = max((text_width(clean(event.name), 12, True) for _, event in shown), default=0.0)
     _, _, pitch, right = place_columns(trace, shown, widest)
     turned = pitch < 84 and widest + 16 > pitch
     scoped = any(event.scope for _, event in shown)
-    lines = [] if against is None else wrapped(against.said, right - MARGIN)
+    strip = [(severity, line) for severity, text in strip for line in wrapped([text], BOLD * (right - MARGIN - 20))]
+    lines = [] if against is None else wrapped(against.said if said is None else said, right - MARGIN)
     verdict = STRIP * len(strip) + 12 if strip else 0
-    said = verdict + (0 if against is None else said_height(lines))
-    boxes = said + 44 + 16 * scoped + 12 * (scoped and trace.cursor is not None)
+    above = verdict + (0 if against is None else said_height(lines))
+    boxes = above + 44 + 16 * scoped + 12 * (scoped and trace.cursor is not None)
     tall = min(widest, PITCH_MAX) + 16 if turned else 26
     flagged = any(event_flags(event) & BADGES.keys() for event in trace.events)
     layout = arrange(trace, shown, widest, boxes + tall + (28 if flagged else 14), against=against)
@@ -144,7 +146,7 @@ def draw(
     _strip(scene, layout, strip)
     if against is not None:
         two_passes(scene, layout, lines, verdict)
-    _scopes(scene, layout, said + 52)
+    _scopes(scene, layout, above + 52)
     _header(scene, layout, boxes, tall, turned)
     _lanes(scene, layout)
     _values(scene, layout)
@@ -152,8 +154,9 @@ def draw(
     envelope_rows(scene, layout)
     outlines(scene, layout)
     _touches(scene, layout)
-    tag(scene, layout)
     groups(scene, layout, boxes)
+    folded(scene, layout)
+    tag(scene, layout)
     for n, group in enumerate(layout.groups):
         tally, middle = fold_flags(group.events), (group.x0 + group.x1) / 2
         words = [f"{word} ×{tally[flag]}" for flag, word in BADGES.items() if flag in tally]
@@ -225,7 +228,7 @@ def _badge(scene: Scene, key: str, words: Sequence[str], x: float, y: float, roo
     short = text if text_width(text, 9.5) + 12 <= room else "".join(word[0] for word in words)
     wide = text_width(short, 9.5) + 12
     title = title or f"adjoint: {', '.join(words)}"
-    of_two = set(words) <= {BADGES[flag] for flag in ODD}
+    of_two = {word.split(" ×")[0] for word in words} <= {BADGES[flag] for flag in ODD}
     scene.add("rect", key, "badge odd" if of_two else "badge", x - wide / 2, y - 11, wide, 14, radius=7, title=title)
     scene.label(f"{key}-label", "badgetext", x, y - 0.5, short, 9.5, anchor="middle", title=title)
 
@@ -310,7 +313,7 @@ def _extents(scene: Scene, lane: Lane) -> None:
 
 
 def _values(scene: Scene, layout: Layout) -> None:
-    moments = [column.x for column in layout.columns]
+    moments = sorted([column.x for column in layout.columns] + [group.x0 + LABEL_ROOM for group in layout.groups])
     for n, block in enumerate(layout.blocks):
         after = bisect_right(moments, block.x0)
         reach = min([block.x1, *moments[after : after + 1]])

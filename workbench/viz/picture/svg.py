@@ -30,6 +30,7 @@ RULES = """
 .accumulate{{fill:{value};stroke:{ground}}}
 .kept{{fill:none;stroke:{value};stroke-width:2;stroke-linecap:round;stroke-linejoin:round}}
 .bar,.wedge,.band{{fill:{hot}}} .band{{fill-opacity:.42;stroke:{hot};stroke-width:.8}}
+.band.twin{{stroke:{twin}}} .band.twin,.bar.twin{{fill:{twin}}} .bar.zero.twin{{fill:none;stroke:{twin}}}
 .bar.zero{{fill:none;stroke:{hot};stroke-width:1.3;stroke-dasharray:1.5 2.5}}
 .bar.nan,.bar.inf{{fill:{ill};stroke:{sign};stroke-width:1}} .sign{{fill:none;stroke:{sign};stroke-width:1.8}}
 .sign.inf{{stroke:#ffffff;stroke-width:1.6}} .absent{{fill:url(#wb-absent)}} .absentline{{stroke:{absent}}}

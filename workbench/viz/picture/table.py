@@ -25,19 +25,18 @@ Row = tuple[tuple[str, ...], ...]
 
 def table(
     trace: Trace, limit: int = ROW_LIMIT, rows: Sequence[Row] | None = None, against: Comparison | None = None,
-    verdict: str = "",
+    verdict: str = "", said: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """The whole tape as aligned plain text. At most `limit` events and allocations have a row of their own.
 
-    `rows` are the event rows, if the caller has them already; `against`: the two passes that they are about;
-    `verdict` is the text of the findings."""
+    `rows` are the event rows, if the caller has them already; `against`: the two passes that they are about, `said`
+    what is said of both; `verdict` is the text of the findings."""
     rows = event_rows(trace, limit, against) if rows is None else rows
     head = f"{clean(trace.title)}  {trace.summary}"
     if trace.seeds:
         head += f"    seed  {clean(trace.seed_text)}"
-    said = [] if against is None else ["\n".join(map(clean, against.said))]
-    found = [verdict] if verdict else []
-    parts = [head, *found, *said, _aligned(_head(against), rows), _aligned(MEMORY_HEAD, memory_rows(trace, limit))]
+    texts = [text for text in (verdict, "\n".join(map(clean, said))) if text]
+    parts = [head, *texts, _aligned(_head(against), rows), _aligned(MEMORY_HEAD, memory_rows(trace, limit))]
     return "\n\n".join(parts)
 
 
