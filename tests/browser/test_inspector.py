@@ -167,6 +167,20 @@ def test_a_tall_window_gives_the_microscope_room(show):
     assert lines.evaluate("node => node.scrollHeight <= node.clientHeight + 1")
 
 
+@pytest.mark.parametrize("layout", [(530, 480, 1.0, False), (1024, 768, 1.5, False)], ids=["530", "1024 at 150 %"])
+def test_a_small_window_gives_the_microscope_most_of_its_room(show, layout):
+    page = show("springs", layout)
+    page.cell(2).click()
+    page.says(".wb-scope .wb-head", "#2 forces")
+    lines = page.page.locator(".wb-lines").evaluate(
+        "node => node.clientHeight / parseFloat(getComputedStyle(node.querySelector('table')).lineHeight)"
+    )
+    assert lines >= 11, "with the head of the table"
+    controls = [box(page.page.locator(f".wb-scope .wb-choice {one}").last) for one in ("input[type=range]", "button")]
+    assert all(apart(one, box(tab)) for one in controls for tab in page.page.locator("[role=tab]").all())
+    in_sight(page, ".cell[data-key='2:-1']", ".wb-scope tr.now")
+
+
 # --- the ledger
 
 

@@ -3,7 +3,7 @@
 // never out of sight while the picture is.
 import { h } from "./elements.js";
 
-const BESIDE = 940, LEAST = 150, SHARE = 0.45, TALL = 620, GAP = 10, WIDE = [400, 620];
+const BESIDE = 940, LEAST = 150, SHARE = 0.45, LOW = 560, LOW_SHARE = 0.62, TALL = 620, GAP = 10, WIDE = [400, 620];
 
 /**
  * `pages` are `[name, panel]`: a panel is asked to fill itself when it is shown, and only then.
@@ -86,11 +86,12 @@ export function measured(v) {
   if (!whole) return false;
   const beside = whole >= BESIDE, most = Math.round(heightInSight(v)), dock = Math.round(Math.min(Math.max(whole * 0.4, WIDE[0]), WIDE[1]));
   v.rootEl.classList.toggle("wb-beside", beside);
-  v.rootEl.classList.toggle("wb-low", !beside && most < 560);
+  v.low = !beside && most < LOW;
+  v.rootEl.classList.toggle("wb-low", v.low);
   v.stage.style.gridTemplateColumns = beside ? `minmax(0, 1fr) ${dock}px` : "minmax(0, 1fr)";
   v.rootEl.classList.toggle("wb-narrow", whole < 760);
   const room = Math.max(most - v.stage.offsetTop - GAP, Math.min(most - GAP, beside ? 400 : 440)), more = v.main.offsetHeight - v.plot.offsetHeight;
-  const least = beside ? 0 : Math.max(Math.round(room * SHARE), LEAST), tallest = Math.max(room - more - (beside ? 0 : least + GAP), 110);
+  const least = beside ? 0 : Math.max(Math.round(room * (v.low ? LOW_SHARE : SHARE)), LEAST), tallest = Math.max(room - more - (beside ? 0 : least + GAP), 110);
   const now = [beside, whole, most, room, more].join();
   if (now === v.measures) return false;
   Object.assign(v, { measures: now, tallest, room, more, beside, least, most });

@@ -74,7 +74,7 @@ export function showLane(v, k) {
 export function showRow(v, row) {
   const tall = v.plot.clientHeight - v.head;
   if (row && row.top < v.plot.scrollTop) v.plot.scrollTop = row.top;
-  else if (row && row.top + row.height > v.plot.scrollTop + tall) v.plot.scrollTop = row.top + row.height - tall;
+  else if (row && row.top + row.height > v.plot.scrollTop + tall) v.plot.scrollTop = Math.min(row.top, row.top + row.height - tall);
 }
 
 /** At first the lane in which the gradient starts is in sight. @param {any} v */

@@ -5,12 +5,12 @@ import { RIGHT, xOf } from "./window.js";
 import { describe, findingsIn, nameOf, tally } from "./words.js";
 
 const CELLS = 500, SIZE = 11.5, CUT = 80; // the width from which a column that an edge cuts has its name
-const BOX = 26, TURNED = 120; // heights of the boxes, with names along and upright
+const BOX = 26, TURNED = 120, SHORT = 80; // heights of the boxes, with names along and upright; in a low window
 
 /** How high the boxes of the columns are: names that would be cut to nothing stand upright. @param {any} v */
 export function headHeight(v) {
   const cut = v.cols.some((/** @type {any} */ col) => col.w >= 16 && col.w < 90 && nameOf(v, col).length * 7.05 + 14 > col.w - 6);
-  v.box = cut ? TURNED : BOX;
+  v.box = !cut ? BOX : v.low ? SHORT : TURNED;
   v.head = 52 + v.box + 16 * bracketRows(v);
 }
 

@@ -95,8 +95,9 @@ export function moveCursor(v) {
   const inside = (e >= v.n ? v.u1 >= v.all.size - 0.01 : col) && x >= v.left - 6;
   for (const node of [v.cursorLine, v.cursorBox, v.cursorText]) node.setAttribute("visibility", inside ? "visible" : "hidden");
   v.cursorLine.setAttribute("d", `M${x} ${v.head - 22}V4000`);
-  const sign = col && findingsIn(v, col).length ? signAt(v, col) - 7 - w / 2 : Infinity; // a finding is not to be hidden
-  const at = Math.min(Math.max(Math.min(x, sign), v.left + w / 2), v.wide - w / 2 - 2);
+  const signs = v.findings.length ? v.cols.filter((/** @type {any} */ one) => findingsIn(v, one).length).map((/** @type {any} */ one) => signAt(v, one)) : [];
+  const places = [x, x + w / 2 - 6, x - w / 2 + 6].map((to) => Math.min(Math.max(to, v.left + w / 2), v.wide - w / 2 - 2));
+  const at = places.find((to) => signs.every((/** @type {number} */ sign) => Math.abs(sign - to) > w / 2 + 7)) ?? places[0]; // a finding is not to be hidden
   v.cursorBox.setAttribute("x", String(at - w / 2));
   v.cursorBox.setAttribute("y", String(v.head - 37 - v.box));
   v.cursorBox.setAttribute("width", String(w));

@@ -10,6 +10,7 @@ const OPEN = 60; // events up to which every fold is open at first
  * open, all             folds that lie open; the units that they leave
  * u0, u1                the window on the axis of `units`; grouped: units to a column; cols: the columns
  * wide, left, head      sizes of the picture: its width, where the tracks begin, the height above the lanes
+ * low                   is the window low, so that whatever can be is small
  * tallest, printing     the height that the picture may have; is the page being printed, all of it
  * lanes, marks, dated   rows of the picture; what is drawn; elements that an event of the reverse pass makes
  * spread, rowOf, bottom families of lanes that lie open; the row of each lane; where the rows end
@@ -27,7 +28,7 @@ export function stateOf(model, signal) {
     model, signal, tape, meta, n, open, uid: `wb${Math.random().toString(36).slice(2, 9)}`,
     still: globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false,
     levels: null, other: null, all: units(meta.folds, n, open), sums: tallies(tape, null),
-    u0: 0, u1: 1, grouped: 1, wide: 900, left: 264, head: 100, box: 26, tallest: 440, printing: false, cols: [], lanes: [], marks: [], dated: [], strips: [], veils: [],
+    u0: 0, u1: 1, grouped: 1, wide: 900, left: 264, head: 100, box: 26, tallest: 440, low: false, printing: false, cols: [], lanes: [], marks: [], dated: [], strips: [], veils: [],
     spread: new Set(), bottom: 0, aimed: false, findings: [], marked: null, behind: -1, focus: { e: 0, lane: -1 }, query: "", hits: [], hit: -1, timer: null, drag: null,
     get: (/** @type {string} */ name) => model.get(name),
     set(/** @type {Record<string, any>} */ values) {
