@@ -29,7 +29,7 @@ def envelope_rows(scene: Scene, layout: Layout) -> None:
         _boxes(scene, places, value_marks(found, tall), y, tall, f"{key}-value", [f"value of {name}"] * len(places))
         for bars, shift, most, twin in layout.passes(key, tall):
             found, y = _between(bars, edges), lane.adjoint_top + tall / 2 + shift
-            marks = [mark._replace(look=mark.look + twin) for mark in strip_marks(found, layout.scale)]
+            marks = [Strip(mark.look + twin, *mark[1:]) for mark in strip_marks(found, layout.scale)]
             whose = "the other: " if twin else ""
             titles = [
                 f"{whose}adjoint of {name}: {envelope_text(found.at(k), layout.moment)}" for k in range(len(places))
