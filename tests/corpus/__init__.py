@@ -26,6 +26,7 @@ MODULES = (
     "memories",
     "composites",
     "geometry",
+    "fields",
     "funcs",
     "scattered",
     "types",

@@ -88,7 +88,11 @@ for _m in (M22, M33, M23):
     case("matvec matvec_0 matvec_1 matvec_both", _m, T.vector(_m.cols, S))
 case("sin cos atan sinh cosh tanh exp expm1 erf erfc degrees radians frac", S)
 case("tan", S, domain=(-1.2, 1.2))
-case("asin acos", S, domain=(-0.9, 0.9))
+case("asin acos erfinv", S, domain=(-0.9, 0.9))
+case("erfcinv", S, domain=(0.1, 1.9))
+for _t in (S, V2, V3, V4):
+    case("noise noise_gradient", np.uint32(7), _t)
+    case("noise noise_gradient", np.uint32(7), _t, *[np.int32(3)] * _t.size)
 case("log log2 log10 sqrt rsqrt cbrt log1p", S, domain=(0.2, 3.0))
 case("cbrt", S, domain=(-3.0, -0.2))
 case("pow", S, S, domain=(0.3, 2.0))

@@ -27,7 +27,7 @@ STEP = 3e-4
 # Programs whose Python text alone says something else: states and structs are values in a kernel.
 NOT_PLAIN = set(
     "local_structs random_numbers_are_replayed normal_random_numbers_are_replayed a_random_walk_of_random_length"
-    " an_array_of_structs_changed_in_a_loop a_struct_handed_to_funcs_with_its_arrays"
+    " atomics_on_bits an_array_of_structs_changed_in_a_loop a_struct_handed_to_funcs_with_its_arrays"
     " integers_are_divided_as_in_c claims_that_hold".split()
 )
 

@@ -14,8 +14,8 @@ from .c_text import PRELUDES, prelude
 from .conversions import construct, convert
 from .functions import BUILTINS, PYTHON, STORING
 from .operators import binary, compare, unary
-from .random import STATEFUL
 from .row import NO_GRADIENT, ROWS, Effect, Row, refuse, row
+from .samples import STATEFUL
 from .warp_names import REFUSED, instead_of, why_refused
 
 __all__ = [

@@ -241,7 +241,8 @@ def _dual_row(of: Row) -> Row:
     def expand(*operands, types, out):
         assert of.expand is not None
         n = len(operands) // 2
-        pairs = [_paired(v, t) for v, t in zip(operands[:n], operands[n:], strict=True)]
+        halves = zip(types, operands[:n], operands[n:], strict=False)
+        pairs = [_paired(v, t) if is_float(type) else v for type, v, t in halves]
         made = of.expand(*pairs, types=types[:n], out=out)
         parts = made if isinstance(made, list) else [made]
         tangents = [p.tangent for p in parts]

@@ -13,13 +13,17 @@ import numpy as np
 from .. import ir
 from ..types import Composite, Matrix, Small, is_float
 from . import matrices, memory, random, scalar, vectors
+from .bits import BIT_COUNT, cast
 from .conversions import convert, here, identity, quat_identity, truth
 from .examples import documented
 from .matrices import TRANSPOSE
+from .noise import NOISES
+from .norms import NORMS
 from .operators import divide, multiply, power, unary
-from .random import STATEFUL
 from .rotations import ROTATIONS
 from .row import ROWS, Row, kind, stop
+from .samples import STATEFUL
+from .special import ERFCINV, ERFINV
 from .transforms import TRANSFORMS
 from .vectors import DOT
 
@@ -149,6 +153,7 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "smoothstep": scalar.smoothstep, "identity": identity, "quat_identity": quat_identity,
     "matrix_from_cols": matrix_from_cols, "norm_l1": norm_l1, "norm_l2": vectors.LENGTH, "rand_init": random.rand_init,
     "unot": negation, **ROTATIONS, **TRANSFORMS,
+    **NORMS, **NOISES, "cast": cast, "bit_count": BIT_COUNT, "erfinv": ERFINV, "erfcinv": ERFCINV,
 }  # fmt: skip
 
 # Builtins that assign results to some of their arguments: how many there are then, and which; the first is read.

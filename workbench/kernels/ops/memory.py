@@ -9,11 +9,13 @@ load(a, *i) -> element;  store(a, *i, v);  atomics(a, *i, v) -> the cell's old v
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ..types import Array, Composite, Scalar, Type, int32, int64, is_int
-from .row import NO_GRADIENT, Effect, refuse, row
-from .scalar import ADD, EQ, MAX, MIN, SUB, WHERE
+from .row import NO_GRADIENT, Effect, Row, refuse, row
+from .scalar import ADD, BIT_AND, BIT_OR, BIT_XOR, EQ, MAX, MIN, SUB, WHERE
 
 
 def _indexed(array: Type, indices: tuple[Type, ...]) -> Array:
@@ -88,12 +90,34 @@ ATOMIC_CAS = row("atomic_cas", type=_cas, effect=Effect.WRITES, adjoint=NO_GRADI
                  update=lambda old, expected, new: WHERE(EQ(old, expected), new, old), c="{0} == {1} ? {2} : {0}",
                  doc="a[i] = v where a[i] == compare, atomically; returns the old value.")  # fmt: skip
 
+
+def _bits(name: str) -> Callable[..., Type]:
+    def rule(array: Type, *rest: Type) -> Type:
+        made = _atomic(array, *rest)
+        if not is_int(made):
+            raise refuse(f"`{name}` works on an array of integers, not {array}", slug="operand-type")
+        return made
+
+    return rule
+
+
+def _bitwise(name: str, sign: str, update: Row) -> Row:
+    return row(name, type=_bits(name), effect=Effect.ACCUMULATES, update=update, exact=True, sign=f"{sign}=",
+               c=f"({{T}})({{0}} {sign} {{1}})",
+               doc=f"a[i] {sign}= v for integers, atomically; returns the old value.")  # fmt: skip
+
+
+ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR = (
+    _bitwise("atomic_and", "&", BIT_AND), _bitwise("atomic_or", "|", BIT_OR), _bitwise("atomic_xor", "^", BIT_XOR),
+)  # fmt: skip
+
 # The private copy of a replay: `log_store` remembers what it overwrites; `rollback(mark())` puts it back.
 LOG_STORE = row("log_store", type=_store, effect=Effect.WRITES, sign="~=")
 MARK = row("mark", type=lambda: int64, effect=Effect.IO)
 ROLLBACK = row("rollback", type=lambda mark: None, effect=Effect.IO)
 
-ATOMICS = (ATOMIC_ADD, ATOMIC_SUB, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_EXCH, ATOMIC_CAS)
+ATOMICS = (ATOMIC_ADD, ATOMIC_SUB, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_EXCH, ATOMIC_CAS, ATOMIC_AND,
+           ATOMIC_OR, ATOMIC_XOR)  # fmt: skip
 
 
 def _wrap(i: Type, n: Type) -> Type:

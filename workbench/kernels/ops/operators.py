@@ -16,7 +16,7 @@ from .quaternions import QUAT_MUL
 from .row import Row, constant, kind, stop, type_of, weak_type
 from .scalar import CAST
 from .transforms import transform_multiply
-from .vectors import SCALE, UNSCALE
+from .vectors import CONSTRUCT, SCALE, UNSCALE
 
 
 def multiply(a: Any, b: Any) -> Any:
@@ -42,10 +42,12 @@ def multiply(a: Any, b: Any) -> Any:
 
 
 def divide(a: Any, b: Any) -> Any:
-    """a / b: floats, or a composite divided by a scalar."""
+    """a / b: floats, a composite divided by a scalar, or a scalar divided by each component of a composite."""
     ta, tb = kind(a), kind(b)
     if isinstance(ta, Composite) and isinstance(tb, Scalar):
         return UNSCALE(a, b)
+    if isinstance(tb, Composite) and isinstance(ta, Scalar):
+        return scalar.DIV(CONSTRUCT(*[a] * tb.size, attr=tb), b)
     if isinstance(tb, Composite):
         hint = "cw_div(a, b)" if isinstance(ta, Composite) else ""
         raise stop((a, b), f"`/` between {ta} and {tb} has no one meaning", slug="quotient", instead=hint)

@@ -83,6 +83,3 @@ def randn(state):
     a, state = randf(state)
     b, state = randf(state)
     return SQRT(-2.0 * LOG(a + 1e-15)) * COS(b * (2.0 * math.pi)), state
-
-
-STATEFUL = {"randf": randf, "randi": randi, "randn": randn, "randu": randu}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from .functions import BUILTINS
-from .random import STATEFUL
+from .samples import STATEFUL
 
 _OUTSIDE = "are not in the language"
 _REASONS = {
@@ -21,15 +21,11 @@ _REASONS = {
     "Not in the language: mesh_query_aabb and mesh_query_ray are.": "intersect_tri_tri is_cubql_available",
     f"Tiles {_OUTSIDE}: write one thread per element.": "tile tile_ untile launch_tiled block_dim",
     f"Decompositions {_OUTSIDE}: their derivative is singular where values meet.": "svd2 svd3 qr3 eig3",
-    f"Noise functions {_OUTSIDE}: compute the field outside and pass it as an array.": "noise pnoise curlnoise",
-    "Not built yet: only randf, randi, randu and randn are.": "poisson sample_",
+    "Not built yet.": "poisson sample_cdf",
     "The order of its arguments (cond, if_false, if_true) misled; write where(cond, if_true, if_false).": "select",
     f"Function values and linear-algebra helpers {_OUTSIDE}.":
         "reversed lower_bound closest_point_edge_edge dense_gemm dense_chol dense_subs dense_solve mlp "
         "dense_gemm_batched dense_chol_batched dense_solve_batched",
-    "Not built yet.": "norm_huber norm_pseudo_huber smooth_normalize erfinv erfcinv cast bit_count "
-        "atomic_and atomic_or atomic_xor",
-    "The exact one is here: write a / b, or 1.0 / a.": "inverse_approx div_approx",
     "There is no bfloat16: use float16 or float32.": "bfloat16",
     f"Pointers and references {_OUTSIDE}: index the array, as x[i] = v.":
         "address address_of ref index indexref load store array_store view extract handle from_ptr",

@@ -1,0 +1,79 @@
+"""What numbers are made of: how many bits are set, and the same bits as another type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..types import SCALARS, Composite, Scalar, Type, is_int, scalar_of
+from .c_text import helper
+from .row import NO_GRADIENT, kind, refuse, row, stop
+
+helper(
+    "wb_bit_count",
+    "int32_t wb_bit_count(uint64_t x) { x -= x >> 1 & 0x5555555555555555ULL; "
+    "x = (x & 0x3333333333333333ULL) + (x >> 2 & 0x3333333333333333ULL); "
+    "return (int32_t)(((x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fULL) * 0x0101010101010101ULL >> 56); }",
+)
+
+
+def _whole(name: str, type: Type) -> Type:
+    if not is_int(type):
+        raise refuse(f"`{name}` takes integers, not {type}", slug="operand-type", instead="int(...)")
+    return type
+
+
+def _unsigned(x: Any) -> Any:
+    return np.asarray(x).view(f"uint{x.dtype.itemsize * 8}")[()]
+
+
+BIT_COUNT = row(
+    "bit_count", type=lambda x: _whole("bit_count", x), meaning=lambda x: int(_unsigned(x)).bit_count(), exact=True,
+    c=lambda types, x: f"({types[0].c})wb_bit_count((uint{types[0].bits}_t){x})",
+    doc="bit_count(x: I) -> I: how many bits of x are 1.",
+)  # fmt: skip
+
+
+def _views() -> None:
+    sized = [s for s in SCALARS if s.kind in "fiu" and s.bits > 16]
+    for a in sized:
+        for b in sized:
+            if a.bits == b.bits and a is not b:
+                name = f"wb_bits_{a.name}_{b.name}"
+                helper(
+                    name, f"{b.c} {name}({a.c} x) {{ union {{ {a.c} from; {b.c} to; }} u; u.from = x; return u.to; }}"
+                )
+
+
+_views()
+
+
+def _cast_type(source: Type, attr: Scalar) -> Type:
+    if not isinstance(source, Scalar) or source.kind == "b" or attr.kind == "b":
+        raise refuse(f"`cast` takes a number, not {source}", slug="operand-type")
+    if source.bits != attr.bits or source.bits < 32:
+        what = "of 32 or 64 bits, as many as the type has"
+        raise refuse(f"`cast` takes a number {what}, not {source} as {attr}", slug="cast", instead=f"{attr}(...)")
+    return attr
+
+
+SAME_BITS = row(
+    "same_bits", type=_cast_type, typed_by_attr=True, exact=True, adjoint=NO_GRADIENT,
+    meaning=lambda x, attr: np.asarray(x).view(attr.numpy)[()],
+    c=lambda types, x, attr: x if types[0] is attr else f"wb_bits_{types[0].name}_{attr.name}({x})",
+    doc="The bits of a number as another type.",
+)  # fmt: skip
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """cast(x: number, dtype) -> a number of type dtype with the same bits, of 32 or 64. No gradient passes.
+
+    `wb.int32(x)` and the like convert the value instead.
+
+    >>> wb.cast(1.0, wb.int32)
+    np.int32(1065353216)
+    """
+    if isinstance(kind(x), Composite):
+        raise stop((x,), f"`cast` takes a number, not {kind(x)}", slug="operand-type")
+    return SAME_BITS(x, attr=scalar_of(dtype))

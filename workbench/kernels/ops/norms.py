@@ -1,0 +1,71 @@
+"""Norms that are quadratic near zero and linear far off; quotients that Warp also has in an approximate form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..types import Quat, Vector
+from .matrices import INVERSE
+from .operators import divide
+from .row import kind, stop
+from .scalar import LE, SQRT, WHERE
+from .vectors import LENGTH, LENGTH_SQ, UNSCALE
+
+
+def _needs_vector(name: str, v: Any) -> None:
+    if not isinstance(kind(v), (Vector, Quat)):
+        raise stop((v,), f"`{name}` takes a vector, not {kind(v)}", slug="operand-type")
+
+
+def norm_huber(v: Any, delta: Any = 1.0) -> Any:
+    """norm_huber(v: vector, delta: scalar = 1) -> scalar: |v|² / 2 up to delta, then delta (|v| - delta / 2).
+
+    >>> wb.norm_huber(wb.vec2(3.0, 4.0))
+    np.float32(4.5)
+    """
+    _needs_vector("norm_huber", v)
+    square = LENGTH_SQ(v)
+    return WHERE(LE(square, delta * delta), 0.5 * square, (LENGTH(v) - 0.5 * delta) * delta)
+
+
+def norm_pseudo_huber(v: Any, delta: Any = 1.0) -> Any:
+    """norm_pseudo_huber(v: vector, delta: scalar = 1) -> scalar: delta sqrt(1 + |v|² / delta²), which is smooth.
+
+    >>> wb.norm_pseudo_huber(wb.vec2(0.0, 0.75))
+    np.float32(1.25)
+    """
+    _needs_vector("norm_pseudo_huber", v)
+    return delta * SQRT(1.0 + LENGTH_SQ(v) / (delta * delta))
+
+
+def smooth_normalize(v: Any, delta: Any = 1.0) -> Any:
+    """smooth_normalize(v: vector, delta: scalar = 1) -> vector: v / norm_pseudo_huber(v, delta).
+
+    >>> wb.smooth_normalize(wb.vec2(0.0, 0.75))
+    Small([0. , 0.6], dtype=float32)
+    """
+    return UNSCALE(v, norm_pseudo_huber(v, delta))
+
+
+def div_approx(a: Any, b: Any) -> Any:
+    """div_approx(a, b) -> a / b: the exact quotient, on every backend.
+
+    >>> wb.div_approx(1.0, 4.0)
+    np.float32(0.25)
+    """
+    return divide(a, b)
+
+
+def inverse_approx(m: Any) -> Any:
+    """inverse_approx(m: matrix) -> inverse(m): the exact one, on every backend.
+
+    >>> wb.inverse_approx(wb.mat22(2.0, 0.0, 0.0, 4.0))[1, 1]
+    np.float32(0.25)
+    """
+    return INVERSE(m)
+
+
+NORMS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (norm_huber, norm_pseudo_huber, smooth_normalize, div_approx, inverse_approx)
+}

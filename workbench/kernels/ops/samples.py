@@ -1,0 +1,116 @@
+"""Random points: uniform in a shape or on it, from a state that the reader rebinds, as `randf` has it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..types import float32, vector
+from .random import randf, randi, randn, randu
+from .scalar import ACOS, COS, POW, SIN, SQRT
+from .vectors import CONSTRUCT
+
+_VEC2, _VEC3, _VEC4 = (vector(n, float32) for n in (2, 3, 4))
+Drawn = tuple[Any, Any]
+
+
+def _box(state: Any, type: Any) -> Drawn:
+    parts = []
+    for _ in range(type.size):
+        u, state = randf(state)
+        parts.append(u - 0.5)
+    return CONSTRUCT(*parts, attr=type), state
+
+
+def _turned(state: Any) -> tuple[Any, Any, Any]:
+    angle, state = randf(state)
+    angle = angle * (2.0 * math.pi)
+    return COS(angle), SIN(angle), state
+
+
+def _polar(state: Any, whole: float, filled: bool) -> Drawn:
+    """On a sphere or, filled, in it: `whole` is 2 for all of it, 1 for its upper half."""
+    height, state = randf(state)
+    slope = ACOS(1.0 - whole * height)
+    x, y, state = _turned(state)
+    parts = [x * SIN(slope), y * SIN(slope), COS(slope)]
+    if filled:
+        size, state = randf(state)
+        size = POW(size, 1.0 / 3.0)
+        parts = [p * size for p in parts]
+    return CONSTRUCT(*parts, attr=_VEC3), state
+
+
+def sample_triangle(state: Any) -> Drawn:
+    """sample_triangle(state) -> vec2: the first two barycentric coordinates of a point of a triangle."""
+    u, state = randf(state)
+    v, state = randf(state)
+    r = SQRT(u)
+    return CONSTRUCT(1.0 - r, v * r, attr=_VEC2), state
+
+
+def sample_unit_ring(state: Any) -> Drawn:
+    """sample_unit_ring(state) -> vec2 of length 1."""
+    x, y, state = _turned(state)
+    return CONSTRUCT(x, y, attr=_VEC2), state
+
+
+def sample_unit_disk(state: Any) -> Drawn:
+    """sample_unit_disk(state) -> vec2 of length up to 1."""
+    u, state = randf(state)
+    x, y, state = _turned(state)
+    r = SQRT(u)
+    return CONSTRUCT(r * x, r * y, attr=_VEC2), state
+
+
+def sample_unit_sphere_surface(state: Any) -> Drawn:
+    """sample_unit_sphere_surface(state) -> vec3 of length 1."""
+    return _polar(state, 2.0, False)
+
+
+def sample_unit_sphere(state: Any) -> Drawn:
+    """sample_unit_sphere(state) -> vec3 of length up to 1."""
+    return _polar(state, 2.0, True)
+
+
+def sample_unit_hemisphere_surface(state: Any) -> Drawn:
+    """sample_unit_hemisphere_surface(state) -> vec3 of length 1 with z >= 0."""
+    return _polar(state, 1.0, False)
+
+
+def sample_unit_hemisphere(state: Any) -> Drawn:
+    """sample_unit_hemisphere(state) -> vec3 of length up to 1 with z >= 0."""
+    return _polar(state, 1.0, True)
+
+
+def sample_unit_square(state: Any) -> Drawn:
+    """sample_unit_square(state) -> vec2 with components from -1/2 to 1/2."""
+    return _box(state, _VEC2)
+
+
+def sample_unit_cube(state: Any) -> Drawn:
+    """sample_unit_cube(state) -> vec3 with components from -1/2 to 1/2."""
+    return _box(state, _VEC3)
+
+
+def sample_unit_hypercube(state: Any) -> Drawn:
+    """sample_unit_hypercube(state) -> vec4 with components from -1/2 to 1/2."""
+    return _box(state, _VEC4)
+
+
+_SAMPLES: dict[Callable[..., Any], int] = {
+    sample_triangle: 2, sample_unit_ring: 2, sample_unit_disk: 2, sample_unit_sphere_surface: 3,
+    sample_unit_sphere: 3, sample_unit_hemisphere_surface: 3, sample_unit_hemisphere: 3, sample_unit_square: 2,
+    sample_unit_cube: 3, sample_unit_hypercube: 4,
+}  # fmt: skip
+for _f, _n in _SAMPLES.items():
+    _f.__doc__ = f"""{_f.__doc__} On the host: the point and the next state.
+
+>>> point, state = wb.{_f.__name__}(wb.rand_init(42))
+>>> len(point)
+{_n}"""
+
+STATEFUL: dict[str, Callable[..., Any]] = {
+    "randf": randf, "randi": randi, "randn": randn, "randu": randu, **{f.__name__: f for f in _SAMPLES},
+}  # fmt: skip

@@ -1,0 +1,102 @@
+"""Inverses of the error functions, in float64 whatever the type: a start near the result, then Newton and Halley."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..types import Scalar, Type, is_float
+from .c_text import helper
+from .row import refuse, row
+from .scalar import EXP, TIMES
+
+_HALF_ROOT_PI = 0.5 * math.sqrt(math.pi)
+
+
+def _start(q: float) -> float:
+    """y with erfc(y) near q, for 0 < q <= 1/2: by the first term of its asymptotic series."""
+    log = -math.log(q)
+    return math.sqrt(log - 0.5 * math.log(math.pi * max(log, 0.8)))
+
+
+def _tail(q: float) -> float:
+    """y with erfc(y) = q, for 0 < q <= 1/2: steps in the logarithm, in which erfc is nearly a parabola."""
+    y = _start(q)
+    for _ in range(5):
+        value = math.erfc(y)
+        if value > 0.0:
+            y += math.log(value / q) * value * _HALF_ROOT_PI * math.exp(y * y)
+    return y
+
+
+def _middle(x: float) -> float:
+    """y with erf(y) = x, for |x| <= 1/2."""
+    y = x * _HALF_ROOT_PI
+    for _ in range(4):
+        step = (math.erf(y) - x) * _HALF_ROOT_PI * math.exp(y * y)
+        y -= step / (1.0 + y * step)
+    return y
+
+
+def erfinv_of(x: float) -> float:
+    if abs(x) <= 0.5:
+        return _middle(x)
+    if abs(x) < 1.0:
+        return math.copysign(_tail(1.0 - abs(x)), x)
+    return math.copysign(math.inf, x) if abs(x) == 1.0 else math.nan
+
+
+def erfcinv_of(x: float) -> float:
+    if 0.5 <= x <= 1.5:
+        return _middle(1.0 - x)
+    if 0.0 < x < 2.0:
+        return _tail(x) if x < 1.0 else -_tail(2.0 - x)
+    return math.inf if x == 0.0 else -math.inf if x == 2.0 else math.nan
+
+
+helper(
+    "wb_erf_tail",
+    "double wb_erf_tail(double q) { double l = -log(q), y = sqrt(l - 0.5 * log(3.141592653589793 * fmax(l, 0.8))); "
+    "for (int32_t i = 0; i < 5; ++i) { double v = erfc(y); "
+    "if (v > 0) y += log(v / q) * v * 0.886226925452758 * exp(y * y); } return y; }",
+)
+helper(
+    "wb_erf_middle",
+    "double wb_erf_middle(double x) { double y = x * 0.886226925452758; for (int32_t i = 0; i < 4; ++i) { "
+    "double s = (erf(y) - x) * 0.886226925452758 * exp(y * y); y -= s / (1 + y * s); } return y; }",
+)
+_NOTHING, _ENDLESS = "0.0 / 0.0", "1.0 / 0.0"
+_ERFINV = (
+    "({T})(fabs((double){0}) <= 0.5 ? wb_erf_middle((double){0}) : fabs((double){0}) < 1 ? "
+    "copysign(wb_erf_tail(1 - fabs((double){0})), (double){0}) : "
+    f"fabs((double){{0}}) == 1 ? copysign({_ENDLESS}, (double){{0}}) : {_NOTHING})"
+)
+_ERFCINV = (
+    "({T})((double){0} >= 0.5 && (double){0} <= 1.5 ? wb_erf_middle(1 - (double){0}) : "
+    "(double){0} > 0 && (double){0} < 1 ? wb_erf_tail((double){0}) : "
+    "(double){0} >= 1 && (double){0} < 2 ? -wb_erf_tail(2 - (double){0}) : "
+    f"(double){{0}} == 0 ? {_ENDLESS} : (double){{0}} == 2 ? -{_ENDLESS} : {_NOTHING})"
+)
+
+
+def _one_float(name: str) -> Callable[[Type], Type]:
+    def rule(x: Type) -> Type:
+        if not isinstance(x, Scalar) or not is_float(x):
+            raise refuse(f"`{name}` takes floats, not {x}", slug="operand-type", instead=f"{name}(float(...))")
+        return x
+
+    return rule
+
+
+def _row(name: str, value: Callable[[float], float], c: str, sign: float, doc: str) -> Any:
+    return row(
+        name, type=_one_float(name), meaning=lambda x: type(x)(value(float(x))), c=c, library=True, cost=64, doc=doc,
+        adjoint=lambda g, y, x: (TIMES(g * (sign * _HALF_ROOT_PI), EXP(y * y)),),
+    )  # fmt: skip
+
+
+ERFINV = _row("erfinv", erfinv_of, _ERFINV, 1.0,
+              "erfinv(x: F) -> F: y with erf(y) = x; infinite at -1 and 1, NaN outside.")  # fmt: skip
+ERFCINV = _row("erfcinv", erfcinv_of, _ERFCINV, -1.0,
+               "erfcinv(x: F) -> F: y with erfc(y) = x; infinite at 0 and 2, NaN outside.")  # fmt: skip
