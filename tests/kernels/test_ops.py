@@ -547,7 +547,7 @@ def test_the_c_text_of_a_linear_row_computes_its_meaning(tmp_path):
     jobs = [(row.whole or row, args, attr) for row, args, attr in jobs]
     source = "\n".join(linear_function(n, *job) for n, job in enumerate(jobs))
     head = "#include <math.h>\n#include <stdint.h>\n#include <stdbool.h>\n#define WB_FN static inline\n"
-    head += prelude(source)
+    head += "#define WB_INT(x) (x)\n" + prelude(source)
     (tmp_path / "linear.c").write_text(head + source)
     flags = ["-O1", "-ffp-contract=off", "-shared", "-fPIC", "-o", "linear.so"]
     subprocess.run(["cc", *flags, "linear.c", "-lm"], cwd=tmp_path, check=True)
