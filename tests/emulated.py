@@ -18,7 +18,10 @@ from typing import Any
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.c_names import c_name
 from workbench.kernels.emit.signature import Variant
-from workbench.kernels.ir import Function
+from workbench.kernels.ir import Function, root, walk
+from workbench.kernels.ops import memory as rows
+from workbench.kernels.program import Program
+from workbench.launches import thresholds
 
 BLOCK, BLOCKS = 64, 2
 SCRATCH = 32 << 20
@@ -225,3 +228,25 @@ class Emulated:
             self.entries[aligned] = self.machine.entry(self.texts[-1], c_name(self.function.name))
         room = struct.pack("Qq", ctypes.addressof(self.machine.scratch), SCRATCH)
         self.machine.launch(self.entries[aligned], packed[:-16] + room)
+
+
+def run_cuda_texts(machine: Machine, monkeypatch: Any) -> list[str]:
+    """From here on the C backend runs CUDA texts; the list of what it has run."""
+    made: dict = {}
+    found: list[str] = []
+
+    def executable(program: Any, function: Function, backend: str, variant: Variant, *_: Any) -> Emulated:
+        if (function, variant) not in made:
+            sums = {
+                root(s.args[0]).name for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS
+            }
+            form = replace(variant, atomic=frozenset(sums), index32=True, inner=None)
+            made[function, variant] = Emulated(machine, function, form)
+            made[function, variant].texts = found
+        return made[function, variant]
+
+    monkeypatch.setattr(Program, "executable", executable)
+    monkeypatch.setattr(Program, "prepare", lambda *_: None)
+    monkeypatch.setattr(thresholds, "PARALLEL_FROM", 1 << 60)
+    monkeypatch.setattr(thresholds, "PULL_FROM", 1 << 60)
+    return found

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from corpus import PROGRAMS, load
-from emulated import Emulated, Machine
+from emulated import Machine, run_cuda_texts
 
 import workbench as wb
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.signature import Variant
-from workbench.kernels.ir import root, walk
-from workbench.kernels.ops import memory as rows
-from workbench.kernels.program import Program
-from workbench.launches import thresholds
 
 pytestmark = pytest.mark.needs_cxx
 load()
@@ -39,24 +34,7 @@ def machine(tmp_path_factory) -> Machine:
 @pytest.fixture
 def texts(machine, monkeypatch) -> list[str]:
     """From here on the C backend runs CUDA texts; what it has run."""
-    made: dict = {}
-    found: list[str] = []
-
-    def executable(program, function, backend, variant, *_):
-        if (function, variant) not in made:
-            sums = {
-                root(s.args[0]).name for s in walk(function.body) if s.row is rows.ACCUMULATE or s.row in rows.ATOMICS
-            }
-            form = replace(variant, atomic=frozenset(sums), index32=True, inner=None)
-            made[function, variant] = Emulated(machine, function, form)
-            made[function, variant].texts = found
-        return made[function, variant]
-
-    monkeypatch.setattr(Program, "executable", executable)
-    monkeypatch.setattr(Program, "prepare", lambda *_: None)
-    monkeypatch.setattr(thresholds, "PARALLEL_FROM", 1 << 60)
-    monkeypatch.setattr(thresholds, "PULL_FROM", 1 << 60)
-    yield found
+    return run_cuda_texts(machine, monkeypatch)
 
 
 def gradients(program, F, backend: str) -> dict[str, np.ndarray]:

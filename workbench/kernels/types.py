@@ -63,7 +63,7 @@ class Scalar(Type):
         """Of a composite: the same shape over another scalar. Of a scalar: that scalar."""
         return scalar
 
-    def __call__(self, value=0):
+    def __call__(self, value: Any = 0):
         return self.numpy.type(value)
 
 
