@@ -2,8 +2,8 @@
 
     python tests/benchmarks/geometry.py [--rounds 9] [--threads 1]
 
-A bumpy sphere of 100,000 triangles, 100,000 queries near its surface and 100,000 all around it; 50,000 points of an SPH
-density, about 30 neighbours each. Warp runs on one thread of the CPU; so does the workbench unless `--threads` says more.
+A bumpy sphere of 100,000 triangles, 100,000 queries near its surface and 100,000 around it; 50,000 points of an SPH
+density, about 30 neighbours each. Warp runs on one thread; so does the workbench unless `--threads` says more.
 """
 
 from __future__ import annotations

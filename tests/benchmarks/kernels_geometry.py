@@ -1,4 +1,4 @@
-# ruff: noqa: F821
+# ruff: noqa: F821, RUF046, UP018  (as programs for Warp are written)
 # Queries as users write them, forward and to be differentiated.
 
 
