@@ -54,6 +54,8 @@ LAYERS = (
     ("geometry", "geometry.*"),
     ("tapes", "tapes.*"),
     ("host", "host.*"),
+    ("sparse", "sparse.*"),
+    ("optim", "optim.*"),
     ("rockets",),
     ("derivatives", "derivatives.*"),
     ("diagnose", "diagnose.*"),
@@ -552,6 +554,7 @@ PORTS = {
     "workbench.interop": "recognises foreign arrays at a launch, without importing their libraries",
     "workbench.interop.torch": "torch's gradients, version counters and streams: entered when torch is in use",
     "workbench.launches.operators": "arithmetic on arrays is a launch, and arrays lie below launches",
+    "workbench.sparse.operators": "`A @ B` is a function of matrices, and matrices lie below their functions",
 }
 
 
@@ -590,7 +593,7 @@ def test_registries_filled_from_outside_are_found() -> None:
 def test_dir_offers_the_public_names_and_no_internal_module() -> None:
     package = importlib.import_module("workbench")
     modules = {name for name in dir(package) if inspect.ismodule(getattr(package, name))}
-    assert modules == {"diagnose", "interop", "pitfalls", "types", "verify", "viz"}
+    assert modules == {"diagnose", "interop", "optim", "pitfalls", "sparse", "types", "verify", "viz"}
     assert not [name for name in dir(package) if name.startswith("_")]
     namespace: dict[str, object] = {}
     exec("from workbench import *", namespace)

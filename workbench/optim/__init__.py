@@ -1,0 +1,11 @@
+"""Optimizers and linear solvers on arrays, under Warp's names: `wb.optim.Adam`, `wb.optim.linear.cg`.
+
+The one idea: a step is a few launches of ordinary kernels on ordinary arrays, its own state included, so it can be
+captured, looked at, and differentiated like any program. The gradient of a linear solve is another solve. Imports from
+`sparse` downwards.
+"""
+
+from . import linear
+from .steps import SGD, Adam
+
+__all__ = ["SGD", "Adam", "linear"]

@@ -1,0 +1,35 @@
+"""Sparse matrices of blocks (BSR), under Warp's names: `wb.sparse.bsr_from_triplets(...)`, `bsr_mv`, `bsr_mm`.
+
+The one idea: where blocks are is decided on the host, from whole numbers; what is in them is computed by kernels, as
+sums of products of blocks. So values are differentiated exactly, and places have no derivative. Imports from `tapes`
+downwards. To add an operation: find the places in `structure.py`, launch a kernel of `kernels.py`.
+"""
+
+from . import operators as operators
+from .matrix import BsrMatrix, bsr_matrix_t
+from .operations import (
+    bsr_assign,
+    bsr_axpy,
+    bsr_compress,
+    bsr_copy,
+    bsr_diag,
+    bsr_from_triplets,
+    bsr_get_diag,
+    bsr_identity,
+    bsr_scale,
+    bsr_set_diag,
+    bsr_set_from_triplets,
+    bsr_set_identity,
+    bsr_set_transpose,
+    bsr_set_zero,
+    bsr_transposed,
+    bsr_zeros,
+)
+from .products import bsr_axpy_work_arrays, bsr_mm, bsr_mm_work_arrays, bsr_mv
+
+__all__ = [
+    "BsrMatrix", "bsr_assign", "bsr_axpy", "bsr_axpy_work_arrays", "bsr_compress", "bsr_copy", "bsr_diag",
+    "bsr_from_triplets", "bsr_get_diag", "bsr_identity", "bsr_matrix_t", "bsr_mm", "bsr_mm_work_arrays", "bsr_mv",
+    "bsr_scale", "bsr_set_diag", "bsr_set_from_triplets", "bsr_set_identity", "bsr_set_transpose", "bsr_set_zero",
+    "bsr_transposed", "bsr_zeros",
+]  # fmt: skip
