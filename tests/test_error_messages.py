@@ -74,7 +74,7 @@ def test_the_rank_of_an_array():
 
 @pytest.mark.parametrize("wrong", [None, 3.0, "text", np.zeros(4, np.int64)])
 def test_something_else_than_an_array(wrong):
-    with refused("argument-(type|dtype)", "'scale'", "'x'"):
+    with refused("(argument-type|argument-dtype|array-left-out)", "'scale'", "'x'"):
         wb.launch(scale, dim=4, inputs=[wrong, four(), 2.0, 1])
 
 

@@ -106,7 +106,7 @@ MISTAKES = [
     ("wb.launch(k, 3, [wb.scalar(1.0)], [y])", "argument-type", "x: float32 in the kernel"),
     ("wb.launch(weigh, 3, [Body], [y])", "argument-type", "Body(...), an instance"),
     ("wb.launch(weigh, 3, [dict(x=x)], [y])", "argument-type", "Body(...), an instance"),
-    ("wb.launch(weigh, 3, [body], [y])", "argument-type", "must be assigned before the launch"),
+    ("wb.launch(weigh, 3, [body], [y])", "array-left-out", "must be assigned before the launch"),
     ("k(x, y)", TypeError, "wb.launch(square, dim=n"),
     # arrays
     ("wb.zeros((2**40, 2**40))", "memory", "PiB of memory", "a smaller shape"),

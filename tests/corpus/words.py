@@ -1,10 +1,13 @@
 """What the reader takes beside plain expressions: literals beside values, integer division, arrays that are tested."""
 
+import enum
+
 import workbench as wb
 
 from . import floats, given, ints, program, vec3, zeros
 
 HALF, TWO, MANY = 0.5, wb.constant(2), 3
+Kind = enum.IntEnum("Kind", "ROUND FLAT LONG")
 
 
 @program(x=given(-0.75, 0.25, 0.75, 1.5), v=floats(4, of=vec3), y=zeros(4))
@@ -53,7 +56,7 @@ def literals_beside_integers_of_any_size(F):
     def k(x: wb.array(dtype=F), n: wb.array(dtype=wb.uint8), m: wb.array(dtype=wb.int64), y: wb.array(dtype=F)):
         i = wb.tid()
         a = x[i]
-        if (n[i] & 0x84) == 0 and m[i] > -5:
+        if (n[i] & 0x84) == 0 and m[i] > -5 and n[i] != Kind.LONG:
             a *= 2
         if m[i] >= 0x100 or 3 == n[i]:
             a += x[i] * x[i]

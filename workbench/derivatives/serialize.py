@@ -165,7 +165,7 @@ def _func_again(fn: Callable, grad: Callable | None, replay: Callable | None) ->
 
 
 def _kernel(k: Kernel) -> Any:
-    return Kernel, (k.func, k.key, k.enable_backward, k.types)
+    return Kernel, (k.func, k.key, k.enable_backward, k.types, k.gaps)
 
 
 # ---- IR, as lists of numbered values

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ..errors import KernelError
+from ..errors import KernelError, LaunchError
 from . import show
 from .analysis.accesses import relevant_scalars
 from .analysis.launch_form import Groups
@@ -32,6 +32,7 @@ from .passes.adjoint import Reverse, adjoint
 from .passes.named import kept_passes
 from .reading import refused_syntax
 from .reading.declare import resolve, type_from
+from .reading.left_out import NONE, Gaps, certain
 from .reading.reader import Reading, read
 from .reading.source import Source, source
 from .types import Array, Handle, Struct, Type, is_float
@@ -47,6 +48,11 @@ class Leaf:
     path: tuple[str, ...]  # fields to follow from the argument
     structs: int | None = None  # how many of them lead to an array of structs; the others are of its elements
     opened: Handle | None = None  # the last of `path` is a field (`a.b`) of the object whose number the others lead to
+
+    @property
+    def array(self) -> str:
+        """The path of the array that this is, or is a field of the elements of."""
+        return self.name if self.structs is None else ".".join([self.name.split(".")[0], *self.path[: self.structs]])
 
 
 def leaves(name: str, type: Type, arg: int, path: tuple[str, ...] = ()) -> list[Leaf]:
@@ -73,6 +79,7 @@ class Program:
     made: dict[tuple, Any] = field(default_factory=dict)
     coming: dict[tuple, Future] = field(default_factory=dict)  # what is being compiled
     plans: dict[tuple, Any] = field(default_factory=dict)
+    asked: tuple[int, ...] = ()  # positions of the arrays that it uses as conditions: it holds for ones with elements
     kernel: Kernel | None = None  # whose reading it is; None for a function mapped over arrays
 
     def reverse(self, active: frozenset[str], groups: Groups = ()) -> Reverse:
@@ -152,14 +159,20 @@ def on_gpu(function: Function, variant: Variant) -> Any:
 
 
 def program(reading: Reading, name: str, enable_backward: bool = True) -> Program:
-    """The program of a reading. Raises KernelError."""
+    """The program of a reading. Raises KernelError, LaunchError [array-left-out]."""
     function = simplify.primal(reading.function)
-    flat = [leaf for k, (n, t) in enumerate(reading.params) for leaf in leaves(n, t, k)]
+    if (missing := certain(function)) is not None:
+        claim = missing.attr
+        text = f"Kernel {name!r}: {claim.text}"
+        raise LaunchError(text, slug=claim.slug, where=missing.where, why=claim.why, instead=claim.instead)
+    every = [leaf for k, (n, t) in enumerate(reading.params) for leaf in leaves(n, t, k)]
+    flat = [leaf for leaf in every if not (isinstance(leaf.type, Array) and leaf.array in reading.gaps.absent)]
     ids = {leaf.name: leaf for leaf in flat}
     for p in function.params[len(flat) :]:
         id, handle, field = reading.behind[p.name]
         flat.append(Leaf(p.name, p.type, ids[id].arg, (*ids[id].path, field), None, handle))
-    return Program(name, function, tuple(reading.params), tuple(flat), enable_backward)
+    asked = tuple(k for k, leaf in enumerate(flat) if leaf.name in reading.asked)
+    return Program(name, function, tuple(reading.params), tuple(flat), enable_backward, asked=asked)
 
 
 class Kernel:
@@ -185,10 +198,11 @@ class Kernel:
 
     def __init__(
         self, func: Callable, key: str | None = None, enable_backward: bool | None = None,
-        types: dict[str, Type] | None = None,
+        types: dict[str, Type] | None = None, gaps: Gaps = NONE,
     ):  # fmt: skip
         self.func = func
-        self.types = types or {}
+        self.types, self.gaps = types or {}, gaps
+        self.asks = False  # has a launch left out an array, or does it use one as a condition
         self.key = key or func.__qualname__.replace("<locals>.", "")
         self.module = func.__module__
         self.enable_backward = enable_backward is not False
@@ -232,7 +246,7 @@ class Kernel:
     @deep
     def _read(self) -> Reading:
         try:
-            return read(self.func, name=self.__name__, generic_types=self.types)
+            return read(self.func, name=self.__name__, generic_types=self.types, gaps=self.gaps)
         except KernelError as error:
             raise error.with_traceback(None) from error.__cause__  # it names the user's line: our frames hide that
 
@@ -248,6 +262,15 @@ class Kernel:
         found = self._overloads.get(key)
         if found is None:
             found = self._overloads[key] = Kernel(self.func, self.key, self.enable_backward, self.types | types)
+        return found
+
+    def without(self, gaps: Gaps) -> Kernel:
+        """This kernel for launches that leave out some arrays, the same one at every asking."""
+        if gaps == self.gaps:
+            return self
+        found = self._overloads.get(gaps)
+        if found is None:
+            found = self._overloads[gaps] = Kernel(self.func, self.key, self.enable_backward, self.types, gaps)
         return found
 
     # ---- every stage, to look at

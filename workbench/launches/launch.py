@@ -14,10 +14,11 @@ from ..arrays.loans import lent, recall
 from ..arrays.scalar import scalar
 from ..config import config
 from ..device import get_device
-from ..errors import LaunchError
+from ..errors import KernelError, LaunchError
 from ..kernels.program import Kernel, Program
 from ..kernels.types import Array, Type, float32, scalar_of
 from .arguments import check_lists, flatten, foreign, shown, value_type, views
+from .left_out import fitted, left_out
 from .plan import Plan, grid, plan
 from .single_adjoint import pull_back
 
@@ -31,6 +32,8 @@ def launch(
 
     `inputs` then `outputs` are its arguments: arrays, torch tensors, numbers, vectors, structs. Under an open `Tape`
     the launch becomes an event. Raises LaunchError or BoundsError before anything runs, KernelError for its source.
+    None for an array, or for an array field of a struct, leaves it out: then `if a:` in the kernel is false, as it is
+    for an array without elements, and what touches the array is refused.
     As in Warp, `block_dim` and `max_blocks` may be given; they change nothing, since the grid decides them here.
 
     `adjoint=True` runs the kernel's adjoint once, without a tape, as in Warp: `adj_inputs` and `adj_outputs` are the
@@ -67,9 +70,8 @@ def launch(
     args = (*inputs, *outputs)
     if kernel.generic:
         kernel = kernel.overload(_generic_types(kernel, args))
-    program = kernel.program()
+    program, flat = _taken(kernel, args)
     name = program.name
-    flat = flatten(name, program, args)
     where = None if device is None else get_device(device)
     command = Command(program, plan(name, program, grid(name, dim), flat, where), flat)
     if program.takes_numbers and scalar in [a.__class__ for a in args]:
@@ -84,6 +86,21 @@ def launch(
 
 
 _LISTS = {list, tuple}
+
+
+def _taken(kernel: Kernel, args: tuple) -> tuple[Program, list]:
+    """The program of a launch, and its flat arguments. Raises KernelError, LaunchError."""
+    if not kernel.asks:
+        try:
+            program = kernel.program()
+            flat = flatten(program.name, program, args)
+            if not program.asked:
+                return program, flat
+        except (KernelError, LaunchError):
+            if not left_out(kernel, args):
+                raise
+        kernel.asks = True
+    return fitted(kernel, args)
 
 
 def _pull_back(command: Command, given: tuple, record_cmd: bool) -> None:

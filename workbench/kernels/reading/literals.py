@@ -77,7 +77,7 @@ class Numbers:
             return False
         if type.kind == "f":
             return is_float_of(type, self.as_float(x), isinstance(x, int))
-        return isinstance(x, int) and x in _range(type)
+        return isinstance(x, int) and int(x) in _range(type)
 
     def beside(self, x: Any, others: Sequence[Any]) -> Any:
         """A literal in the type of the first of `others` that holds it; anything else as it is."""

@@ -27,6 +27,7 @@ from .control_flow import FRESH, Flow
 from .declare import Func, Refused, tid
 from .func_grad import Custom
 from .handles import Handles, Opened
+from .left_out import NONE, Builder, Gaps, LeftOut
 from .literals import LITERAL, Numbers, fold
 from .lower_bounds import Facts
 from .scope import Fields, Record, State, Unusable, View, describe, is_array, is_literal, leaves, rebuild
@@ -52,6 +53,8 @@ class Reading:
     attributes: list[tuple[Any, str, Any]] = field(default_factory=list)
     constants: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # vectors, and what they held
     statics: list[tuple[Any, dict[str, Any], Any]] = field(default_factory=list)  # of what may change in place
+    gaps: Gaps = NONE
+    asked: set[str] = field(default_factory=set)  # flat array parameters used as conditions
     behind: dict[str, Opened] = field(default_factory=dict)  # flat parameters that stand behind numbers of others
 
     def current(self) -> bool:
@@ -88,9 +91,14 @@ def _same_static(code: Any, around: dict[str, Any], then: Any) -> bool:
     return now is then or same_number(now, then)
 
 
-def read(fn: Callable[..., Any], *, name: str | None = None, generic_types: dict[str, Type] | None = None) -> Reading:
-    """Read a kernel. `generic_types` gives the types of parameters annotated with `typing.Any`. Raises KernelError."""
-    reader = Reader()
+def read(
+    fn: Callable[..., Any], *, name: str | None = None, generic_types: dict[str, Type] | None = None, gaps: Gaps = NONE
+) -> Reading:
+    """Read a kernel. `generic_types`: of parameters annotated with `typing.Any`; `gaps`: what a launch leaves out.
+
+    Raises KernelError.
+    """
+    reader = Reader(gaps)
     return reader.kernel(fn, name or fn.__name__, generic_types or {})
 
 
@@ -127,11 +135,13 @@ def unread(error: Exception, where: Where | None) -> KernelError:
     return KernelError(text, slug="unread", where=where, why="The workbench should have said why: please report it.")
 
 
-class Reader(Flow, Places, Calls, Numbers, Checks, Custom, Handles):
+class Reader(Flow, Places, Calls, Numbers, Checks, LeftOut, Custom, Handles):
     """Reads one kernel."""
 
-    def __init__(self) -> None:
-        self.builder = ir.Builder()
+    def __init__(self, gaps: Gaps = NONE) -> None:
+        self.builder = Builder()
+        self.gaps = gaps
+        self.asked: set[str] = set()
         self.state = State(dict(FRESH))
         self.facts = Facts()
         self.frames: list[Frame] = []
@@ -162,7 +172,14 @@ class Reader(Flow, Places, Calls, Numbers, Checks, Custom, Handles):
             name, self.builder.region, self.rank or 1, self.where(src.tree), src.text, src.first, src.file
         )
         seen: tuple[Any, ...] = self.seen, self.cells, self.attributes, self.constants, self.statics
-        return Reading(function, params, *[list(kept.values()) for kept in seen], behind=self.behind)
+        return Reading(
+            function,
+            params,
+            *[list(kept.values()) for kept in seen],
+            gaps=self.gaps,
+            asked=self.asked,
+            behind=self.behind,
+        )
 
     def parameters(self, tree: ast.FunctionDef) -> list[ast.arg]:
         a = tree.args
@@ -182,15 +199,20 @@ class Reader(Flow, Places, Calls, Numbers, Checks, Custom, Handles):
             f"the parameter `{node.arg}` needs a type", "annotation", node, why, f"{node.arg}: array(dtype=float)"
         )
 
-    def parameter(self, name: str, type: Type, where: Where) -> Any:
-        """Flat parameters for one parameter of the user."""
+    def parameter(self, name: str, type: Type, where: Where, given: bool = True) -> Any:
+        """Flat parameters for one parameter of the user. Of an array that is not `given` there are none."""
         if isinstance(type, Struct):
             return Record(type, {f: self.parameter(f"{name}.{f}", t, where) for f, t in type.fields})
+        given = given and not (isinstance(type, Array) and name in self.gaps.absent)
         if isinstance(type, Array) and isinstance(type.dtype, Struct):
-            parts = {f: self.parameter(f"{name}.{f}", Array(t, type.ndim), where) for f, t in type.dtype.fields}
+            fields = type.dtype.fields
+            parts = {f: self.parameter(f"{name}.{f}", Array(t, type.ndim), where, given) for f, t in fields}
             return Fields(type, parts)
         value = ir.Value(type, name, where)
-        self.builder.region.params.append(value)
+        if given:
+            self.builder.region.params.append(value)
+        else:
+            self.builder.absent.add(value)
         return View(value) if isinstance(type, Array) else value
 
     def push(self, fn: Callable[..., Any], caller: Where | None) -> None:
@@ -388,6 +410,8 @@ class Reader(Flow, Places, Calls, Numbers, Checks, Custom, Handles):
         held = [left]
 
         def part(op: ast.cmpop, right: ast.expr) -> Any:
+            if isinstance(op, ast.Is | ast.IsNot) and isinstance(right, ast.Constant) and right.value is None:
+                return self.is_none(op, held[0], node)
             a, b = held[0], self.checked(self.visit(right), right)
             held[0] = b
             return self.compared(op, a, b, node)
@@ -409,6 +433,8 @@ class Reader(Flow, Places, Calls, Numbers, Checks, Custom, Handles):
         x = self.checked(self.visit(node), node)
         if is_literal(x):
             return bool(x)
+        if is_array(x):
+            return self.given(x)
         with self.at(node):
             v = self.value(x)
             if v.type == bool_:

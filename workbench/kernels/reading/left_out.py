@@ -1,0 +1,106 @@
+"""Arrays that a launch leaves out: None for an argument, or for a field of a struct.
+
+A kernel is read anew for what a launch leaves out (`Gaps`), so that `if a:` and `a is None` are decided while it is
+read, and what lies on the other side is no part of the program. An array left out is no parameter; its extents are 0.
+What touches one of its elements nevertheless is a claim that fails (`ops.control.Claim`), there where it is written.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, NamedTuple
+
+from ...errors import KernelError
+from .. import ir
+from ..ops import control, memory
+from ..types import Array, Scalar, bool_
+from . import refused_syntax
+from .scope import Fields, Local, View, is_array
+
+SLUG = "array-left-out"
+
+
+class Gaps(NamedTuple):
+    """Paths of the arrays that a launch left out, and of those among the asked ones that have no elements."""
+
+    absent: frozenset[str] = frozenset()
+    empty: frozenset[str] = frozenset()
+
+
+NONE = Gaps()
+
+
+class Builder(ir.Builder):
+    """Writes statements; of one that touches an array that was left out, the claim that this does not happen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.absent: set[ir.Value] = set()
+
+    def append(self, row: Any, args: Any, types: Any, regions: Any = (), attr: Any = None, name: str = "") -> ir.Stmt:
+        if row is control.CALL:
+            self.check_handed_over(args)
+        elif self.absent and args and isinstance(args[0].type, Array) and ir.root(args[0]) in self.absent:
+            if row is memory.SHAPE:
+                row, args, attr = control.CONST, (), 0
+            elif row is not memory.COMPONENTS:
+                row, args, attr = self.touched(ir.root(args[0]).name, types)
+        return super().append(row, args, types, regions, attr, name)
+
+    def check_handed_over(self, args: Any) -> None:
+        """A func with an adjoint of its own takes arrays that are there."""
+        gone = [a.name for a in args if a in self.absent]
+        if gone:
+            raise KernelError(
+                f"{gone[0]!r}, for which the launch gave None, is handed to a func with an adjoint of its own",
+                slug=SLUG, where=self.where, why="Its func_grad wants an array.", instead=f"if {gone[0]}: ...",
+            )  # fmt: skip
+
+    def touched(self, name: str, types: Any) -> tuple[Any, tuple, Any]:
+        """The claim, and after it the row that makes a zero where a value was to be loaded."""
+        field = "A field of a struct is None until it is assigned: it must be assigned before the launch."
+        why = field if "." in name else "There is no array to read or write."
+        claim = control.Claim(
+            f"{name!r} is touched, for which the launch gave None.", SLUG, why,
+            f"if {name}: ..., around this line, or an array for {name!r}", always=True,
+        )  # fmt: skip
+        never = super().append(control.CONST, (), (bool_,), attr=False).outs
+        if not types:
+            return control.ASSERT, never, claim
+        super().append(control.ASSERT, never, (), attr=claim)
+        scalar: Scalar = types[0].scalar
+        return control.CONST, (), 0.0 if scalar.kind == "f" else False if scalar.kind == "b" else 0
+
+
+class LeftOut:
+    """Part of the reader: arrays as conditions."""
+
+    def given(self, x: Any) -> bool:
+        """What an array is as a condition: True if it was passed and has elements."""
+        if isinstance(x, Local):
+            return True
+        root = _root(x)
+        if root in self.builder.absent or root.name in self.gaps.empty:
+            return False
+        if any(p.name == root.name for p in self.top.params):
+            self.asked.add(root.name)
+        return True
+
+    def is_none(self, op: ast.cmpop, x: Any, node: ast.Compare) -> bool:
+        """`a is None`, `a is not None`: of an array, whether it was left out."""
+        if not is_array(x):
+            raise refused_syntax.refuse(refused_syntax.name_of(op), self.where(node))
+        absent = (
+            not isinstance(x, Local) and ir.root((x.first if isinstance(x, Fields) else x).root) in self.builder.absent
+        )
+        return absent if isinstance(op, ast.Is) else not absent
+
+
+def _root(x: View | Fields) -> ir.Value:
+    return ir.root((x.first if isinstance(x, Fields) else x).root)
+
+
+def certain(function: ir.Function) -> ir.Stmt | None:
+    """The first statement that certainly runs and touches an array that was left out."""
+    found = (s for s in function.body.body if s.row is control.ASSERT and s.attr.slug == SLUG)
+    return next(found, None)

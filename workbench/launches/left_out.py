@@ -1,0 +1,40 @@
+"""Launches with None for an array: the kernel is read for what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..kernels.program import Kernel, Program
+from ..kernels.reading.declare import Instance, struct_of
+from ..kernels.reading.left_out import Gaps
+from ..kernels.types import Array
+from .arguments import flatten
+
+
+def left_out(kernel: Kernel, args: Sequence[Any]) -> frozenset[str]:
+    """Paths of the arguments, and of the array fields of structs among them, that are None."""
+    names = kernel.func.__code__.co_varnames
+    return frozenset(path for name, arg in zip(names, args, strict=False) for path in _missing(name, arg))
+
+
+def _missing(path: str, arg: Any) -> Iterator[str]:
+    if arg is None:
+        yield path
+    elif isinstance(arg, Instance):
+        for name, type in struct_of(arg).fields:
+            part = getattr(arg, name)
+            if isinstance(part, Instance) or isinstance(type, Array):
+                yield from _missing(f"{path}.{name}", part)
+
+
+def fitted(kernel: Kernel, args: Sequence[Any]) -> tuple[Program, list[Any]]:
+    """The program of a kernel for what a launch leaves out, and its flat arguments. Raises KernelError, LaunchError."""
+    gaps = Gaps(left_out(kernel, args))
+    while True:
+        program = kernel.without(gaps).program()
+        flat = flatten(program.name, program, args)
+        names = frozenset(program.leaves[k].name for k in program.asked if not flat[k].size)
+        if names <= gaps.empty:
+            return program, flat
+        gaps = Gaps(gaps.absent, gaps.empty | names)
