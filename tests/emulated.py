@@ -24,6 +24,7 @@ from workbench.kernels.program import Program
 from workbench.launches import thresholds
 
 BLOCK, BLOCKS = 64, 2
+SHARED = "alignas(16) static char"
 SCRATCH = 32 << 20
 
 RUNTIME = """
@@ -80,7 +81,7 @@ void emu_launch(entry kernel, const void *args, int blocks) {
     ready = 1; job = kernel; arguments = args; grid.x = (unsigned)blocks;
     for (block.x = 0; block.x < grid.x; ++block.x) { meet(&start, N + 1); meet(&done, N + 1); }
 }
-""".replace("BLOCK", str(BLOCK))
+"""
 
 ONE = """sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log2 log10 log1p sqrt cbrt
 floor ceil round rint trunc fabs erf erfc tgamma lgamma nearbyint""".split()
@@ -183,13 +184,13 @@ def compiler() -> str | None:
 class Machine:
     """Compiles CUDA texts into `folder` and runs them."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, block: int = BLOCK):
         self.folder, self.made = folder, 0
         self.scratch = ctypes.create_string_buffer(SCRATCH)
-        (folder / "runtime.c").write_text(RUNTIME)
+        (folder / "runtime.c").write_text(RUNTIME.replace("BLOCK", str(block)))
         self.runtime = folder / "libemulated.so"
         self._run("-x", "c", folder / "runtime.c", "-o", self.runtime)
-        self.library = ctypes.CDLL(str(self.runtime), mode=ctypes.RTLD_GLOBAL)
+        self.library = ctypes.CDLL(str(self.runtime))  # of its own: machines differ in threads
 
     def _run(self, *args: Any) -> None:
         done = subprocess.run([compiler(), *FLAGS, *map(str, args)], capture_output=True, text=True)
@@ -200,7 +201,8 @@ class Machine:
         self.made += 1
         source = self.folder / f"{name}_{self.made}.cpp"
         call = f'extern "C" void emu_entry(const void *p) {{ {name}(*(const {name}_args *)p); }}'
-        source.write_text("\n".join([HEADER, text.replace(emit_cuda.HALF, ""), call, ""]))
+        text = text.replace(emit_cuda.HALF, "").replace("extern __shared__ __align__(16) char", SHARED)
+        source.write_text("\n".join([HEADER, text.replace("wb_shared[]", f"wb_shared[{1 << 20}]"), call, ""]))
         made = source.with_suffix(".so")
         self._run(source, self.runtime, "-o", made)
         return ctypes.CDLL(str(made)).emu_entry

@@ -66,6 +66,7 @@ from .interop import (
 from .kernels import Kernel, kernel, overload, types
 from .kernels.ops import BUILTINS as _BUILTINS
 from .kernels.ops import STATEFUL as _STATEFUL
+from .kernels.ops import TILES as _TILES
 from .kernels.ops import instead_of as _instead_of
 from .kernels.ops import why_refused as _why_refused
 from .kernels.ops.functions import ATOMICS as _ATOMICS
@@ -92,7 +93,7 @@ from .kernels.types import (
     uint64,
     vector,
 )
-from .launches.launch import launch
+from .launches.launch import launch, launch_tiled
 from .launches.operators import map
 from .launches.sums import utils
 from .tapes.events import Event as _Event
@@ -120,6 +121,7 @@ globals().update(types.names())
 globals().update({name: made for name, made in _BUILTINS.items() if name not in globals()})
 globals().update(_ATOMICS)
 globals().update(_STATEFUL)
+globals().update(_TILES)
 
 # Public, but no part of recording and walking a tape: imported when first asked for.
 _LATER = {

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from tile_cases import TILE_CASES
 
 from workbench.errors import KernelError
 from workbench.kernels import ir
@@ -127,6 +128,9 @@ case("quat_inverse quat_to_matrix", Q)
 case("quat_rotate quat_rotate_inv quat_rotate_1 quat_rotate_inv_1", Q, V3)
 case("quat_from_axis_angle", V3, S)
 
+for _names, _types, _more in TILE_CASES:
+    case(_names, *_types, **_more)
+
 FLAT = [(name, *c) for name, cases in CASES.items() for c in cases]
 
 
@@ -145,7 +149,8 @@ def rule_keywords(c) -> dict:
 
 
 def result_type(c) -> T.Type:
-    return ROWS[c[0]].type(*[t if isinstance(t, T.Type) else T.scalar_of(t.dtype) for t in c[1]], **rule_keywords(c))
+    types = [t if isinstance(t, T.Type) else getattr(t, "type", None) or T.scalar_of(t.dtype) for t in c[1]]
+    return ROWS[c[0]].type(*types, **rule_keywords(c))
 
 
 def value(c, args):

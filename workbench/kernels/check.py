@@ -16,7 +16,7 @@ from . import ir, show
 from .ops import control
 from .ops.memory import COMPONENTS
 from .ops.row import Row
-from .types import Array, Composite, Scalar, Stack, Type, bool_, is_int
+from .types import Array, Composite, Scalar, Stack, Tile, Type, bool_, int32, is_int
 
 
 class IRError(RuntimeError):
@@ -219,6 +219,18 @@ def _call(stmt: ir.Stmt) -> None:
     _demand(_types(region.results) == _types(stmt.outs), "the region's results are not the outs")
 
 
+def _each(stmt: ir.Stmt) -> None:
+    _demand(isinstance(stmt.attr, control.Each), "the attribute of each is an Each")
+    _demand(len(stmt.regions) == 1, "each has one region")
+    (region,), shape = stmt.regions, stmt.attr.shape
+    for value in (*stmt.args, *stmt.outs):
+        _demand(isinstance(value.type, Tile) and value.type.dims == shape, f"{value.type} is no tile of shape {shape}")
+    expected = [int32] * len(shape) + [v.type.scalar for v in stmt.args]  # type: ignore[attr-defined]
+    _demand(_types(region.params) == expected, f"the parameters are {_types(region.params)}, not {expected}")
+    made = [v.type.scalar for v in stmt.outs]  # type: ignore[attr-defined]
+    _demand(_types(region.results) == made, f"the results are {_types(region.results)}, not {made}")
+
+
 def _push(stmt: ir.Stmt) -> None:
     _by_row(stmt)
     _demand(len(stmt.args) == 2 and isinstance(stmt.args[0].type, Stack), "push takes a stack and a value")
@@ -233,5 +245,5 @@ def _stack(stmt: ir.Stmt) -> None:
 
 _RULES: dict[Row, Callable[[ir.Stmt], None]] = {
     control.CONST: _const, control.TID: _index, control.DIM: _index, control.IF: _if, control.FOR: _for,
-    control.WHILE: _while, control.CALL: _call, control.PUSH: _push, control.STACK: _stack,
+    control.WHILE: _while, control.CALL: _call, control.EACH: _each, control.PUSH: _push, control.STACK: _stack,
 }  # fmt: skip

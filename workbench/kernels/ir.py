@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import KernelError, Where
-from .types import Array, Stack, Type
+from .types import Array, Stack, Tile, Type
 
 if TYPE_CHECKING:
     from .ops import Row
@@ -246,6 +246,15 @@ class Builder:
 
     def emit(self, row: Row, *args: Value, attr: Any = None, name: str = "") -> Any:
         """Append one statement of a row without regions; its type rule decides the result."""
+        if (
+            row.block is None
+            and not row.elementwise
+            and row.effect.value == "pure"
+            and Tile in [a.type.__class__ for a in args]
+        ):
+            raise KernelError(
+                f"`{row.name}` does not take tiles", slug="tile-operand", where=self.where, instead="tile_map(f, t)"
+            )
         try:
             type = row.type(*[a.type for a in args], **({"attr": attr} if row.typed_by_attr else {}))
         except TypeError as e:

@@ -135,6 +135,12 @@ class _Printer:
             inits = ", ".join(f"{self.name(p)}={self.use(a)}" for p, a in pairs)
             tail = f" carrying ({inits})" if inits else ""
             return f"for {self.name(var)} in range({self.uses(stmt.args[:3])}){tail}:"
+        if stmt.row is control.EACH:
+            rank = len(stmt.attr.shape)
+            axes, elements = stmt.regions[0].params[:rank], stmt.regions[0].params[rank:]
+            pairs = [f"{self.name(p)} of {self.use(a)}" for p, a in zip(elements, stmt.args, strict=True)]
+            parts = [f"({', '.join(map(self.name, axes))}) of {stmt.attr.shape}", *pairs]
+            return f"for each {', '.join(parts)}:"
         if stmt.row is control.WHILE:
             return f"while carrying ({self.uses(stmt.args)}):" if stmt.args else "while:"
         return f"{stmt.row.name} {getattr(stmt.attr, 'name', '')}({self.uses(stmt.args)}):"

@@ -202,6 +202,24 @@ class Transform(Composite):
 
 
 @dataclass(frozen=True, repr=False)
+class Tile(Composite):
+    """A value of fixed shape that a block owns: many numbers, kept in memory near the processor."""
+
+    dims: tuple[int, ...]
+    scalar: Scalar
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.dims
+
+    def over(self, scalar: Scalar) -> Tile:
+        return Tile(self.dims, scalar)
+
+    def __str__(self) -> str:
+        return f"tile(dtype={self.scalar}, shape={self.dims})"
+
+
+@dataclass(frozen=True, repr=False)
 class Array(Type):
     """Memory of `ndim` axes holding `dtype`. Not a value: arrays are parameters, never results."""
 

@@ -103,6 +103,36 @@ def _taken(kernel: Kernel, args: tuple) -> tuple[Program, list]:
     return fitted(kernel, args)
 
 
+def launch_tiled(
+    kernel: Kernel, dim: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *, block_dim: int = 256,
+    **others: Any,
+) -> Any:  # fmt: skip
+    """Run `kernel` once per block of the grid `dim` (an int, or a tuple of 1 to 4): a kernel with tiles.
+
+    A block is one thread of the program: its `tid()` gives the index of the block, and its tiles are its own. With one
+    index more than `dim` has, that is the number of a thread in its block, which is 0. On a GPU the threads of a block
+    share out the work on its tiles; on a processor one worker does it, in loops that compilers vectorise. `block_dim`
+    is taken as in Warp and changes no result: sums have one order. `launch(kernel, dim)` is the same.
+
+    >>> @wb.kernel
+    ... def double(x: wb.array[float], y: wb.array[float]):
+    ...     i = wb.tid()
+    ...     t = wb.tile_load(x, shape=4, offset=i * 4)
+    ...     wb.tile_store(y, 2.0 * t, offset=i * 4)
+    >>> x, y = wb.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), wb.zeros(6)
+    >>> wb.launch_tiled(double, dim=2, inputs=[x, y], block_dim=64)
+    >>> y
+    array([ 2.,  4.,  6.,  8., 10., 12.], dtype=float32, shape=(6,))
+    """
+    if isinstance(block_dim, bool) or not isinstance(block_dim, int) or block_dim < 1:
+        raise LaunchError(f"launch_tiled(..., block_dim={shown(block_dim)}).", slug="dim", instead="block_dim=64")
+    if kernel.__class__ is Kernel:
+        dims, args = grid(kernel.__name__, dim), (*inputs, *outputs)
+        read = kernel.overload(_generic_types(kernel, args)) if kernel.generic else kernel
+        dim = (*dims, 1) if _taken(read, args)[0].function.rank == len(dims) + 1 else dims
+    return launch(kernel, dim, inputs, outputs, block_dim=block_dim, **others)
+
+
 def _pull_back(command: Command, given: tuple, record_cmd: bool) -> None:
     if record_cmd or command.declared:
         what = "record_cmd=True" if record_cmd else "a declared scalar"

@@ -122,6 +122,8 @@ class _Reader:
             self.loop(stmt)
         elif stmt.row is control.CALL:
             self.call(stmt)
+        elif stmt.row is control.EACH:
+            self.each(stmt)
         elif stmt.regions:
             for region in stmt.regions:
                 self.guarded(region, (), certain=False)
@@ -278,6 +280,19 @@ class _Reader:
         sign = 1 if by > 0 else -1
         inside = weighted_sum([(stop, sign), (start, -sign), (form_of(*turn), -abs(by)), (Affine((), -1), 1)])
         self.guarded(body, (Guard(inside),), certain=not stmt.attr.breaks, loop=turn)
+
+    def each(self, stmt: ir.Stmt) -> None:
+        """Every index of a tile: a loop of constant turns per axis."""
+        (region,), outer = stmt.regions, self.loops
+        guards = []
+        for param, n in zip(region.params, stmt.attr.shape, strict=False):
+            turn = ("loop", self.turns)
+            self.turns += 1
+            self.forms[param] = form_of(*turn)
+            guards.append(Guard(weighted_sum([(form_of(*turn), -1), (Affine((), n - 1), 1)])))
+            self.loops = (*self.loops, turn)
+        self.guarded(region, guards, certain=True)
+        self.loops = outer
 
     def call(self, stmt: ir.Stmt) -> None:
         body = stmt.regions[0]

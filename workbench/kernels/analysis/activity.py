@@ -38,6 +38,8 @@ def _varied_by(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> Iterab
         return [out for out, *results in pairs if is_float(out.type) and any(r in varied for r in results)]
     if row in (c.FOR, c.WHILE):
         return _varied_by_loop(stmt, varied)
+    if row is c.EACH:
+        return _varied_by_each(stmt, varied)
     if row is c.CALL:
         return _varied_by_call(stmt, varied, active)
     if row.adjoint is None or row.effect is not Effect.PURE:
@@ -55,6 +57,13 @@ def _varied_by_loop(stmt: Stmt, varied: set[Value]) -> list[Value]:
         if is_float(out.type) and any(v in varied for v in inner):
             found += [out, inner[1]]
     return found
+
+
+def _varied_by_each(stmt: Stmt, varied: set[Value]) -> list[Value]:
+    (region,) = stmt.regions
+    elements = region.params[len(stmt.attr.shape) :]
+    found = [p for p, a in zip(elements, stmt.args, strict=True) if a in varied]
+    return found + [o for o, r in zip(stmt.outs, region.results, strict=True) if is_float(o.type) and r in varied]
 
 
 def _varied_by_call(stmt: Stmt, varied: set[Value], active: frozenset[str]) -> list[Value]:

@@ -62,6 +62,9 @@ def _carried(stmt: Stmt) -> list[list[Value]]:
     if stmt.row is control.IF:
         both = zip(first.results, last.results, stmt.outs, strict=True)
         return [pair for a, b, out in both for pair in ([a, out], [b, out])]
+    if stmt.row is control.EACH:
+        ins = [[a, p] for a, p in zip(stmt.args, first.params[len(stmt.attr.shape) :], strict=True)]
+        return ins + [[r, out] for r, out in zip(first.results, stmt.outs, strict=True)]
     if stmt.row is control.CALL:
         ins = [[a, p] for a, p in zip(stmt.args, first.params, strict=True)]
         return ins + [[r, out] for r, out in zip(first.results, stmt.outs, strict=True)]

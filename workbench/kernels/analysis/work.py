@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -42,7 +43,7 @@ def _region(region: ir.Region) -> _Work:
     for s in region.body:
         for r in s.regions:
             inner = _region(r)
-            if s.row is control.FOR or s.row is control.WHILE:
+            if s.row in (control.FOR, control.WHILE, control.EACH):
                 loops.append((s, inner))
             else:
                 own += inner.own
@@ -61,6 +62,8 @@ def _size(value: ir.Value) -> int:
 
 
 def _turns(stmt: ir.Stmt, launch: LaunchForm) -> float:
+    if stmt.row is control.EACH:
+        return math.prod(stmt.attr.shape)
     if stmt.attr is not None and stmt.attr.trips is not None:
         return stmt.attr.trips
     if stmt.row is control.WHILE:

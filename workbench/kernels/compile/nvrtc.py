@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..emit.cuda import SUMMED
+from ..emit.cuda_tiles import THREADS, shared_bytes
 from . import cubin
 from .compile_error import CompileError, refused
 from .cubin import Resources
@@ -191,6 +192,22 @@ class Loaded:
             self.most_blocks = BUSY * cupy.cuda.Device(self.device).attributes["MultiProcessorCount"]
         self.module = driver.moduleLoadData(to_cubin(text, architecture(self.device)))
         self.function = driver.moduleGetFunction(self.module, name)
+        self.shared = shared_bytes(text)
+        if self.shared is not None and self.shared > 48 << 10:
+            self._share(self.shared)
+
+    def _share(self, size: int) -> None:
+        """Ask for more shared memory than a block has unasked. Raises CompileError [tile-memory]."""
+        import cupy
+        from cupy_backends.cuda.api import driver
+
+        most = cupy.cuda.Device(self.device).attributes["MaxSharedMemoryPerBlockOptin"]
+        if size > most:
+            raise CompileError(
+                f"The tiles of a block take {size:,} bytes; this GPU has {most:,} for them.\n"
+                "Write instead:   smaller tiles\n[tile-memory]"
+            )
+        driver.funcSetAttribute(self.function, 8, size)  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
     def launch(self, packed: bytes, cells: int, stream: int = 0, block: int = BLOCK, most_threads: int = 2**31) -> None:
         """Run the kernel over `cells` threads of the grid. `packed` is copied before this returns.
@@ -200,9 +217,12 @@ class Loaded:
         """
         if cells <= 0:
             return
+        if self.shared is not None:
+            cells, block = cells * THREADS, THREADS
         blocks = max(1, min(-(-cells // block), most_threads // block, self.most_blocks))
         parameter = (ctypes.c_char_p * 1)(packed)
-        self._launch(self.function, blocks, 1, 1, block, 1, 1, 0, stream, ctypes.addressof(parameter), 0)
+        shared = self.shared or 0
+        self._launch(self.function, blocks, 1, 1, block, 1, 1, shared, stream, ctypes.addressof(parameter), 0)
 
 
 _loaded: dict[tuple[int, str, str], Loaded] = {}

@@ -25,7 +25,7 @@ from .signature import Variant
 
 _NAMES = (control.CONST, control.TID, control.DIM, rows.SHAPE, rows.COMPONENTS)
 _ADDS = (rows.ACCUMULATE, rows.ATOMIC_ADD)
-_NO = (control.WHILE, control.CALL, rows.LOG_STORE)  # nor what has to do with stacks, logs and printing
+_NO = (control.WHILE, control.CALL, control.EACH, rows.LOG_STORE)  # nor what has to do with stacks, logs and printing
 BLOCK_BYTES = 1024  # of the widest float of a block: what is done once for it costs little beside it
 KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest cache, and takes compilers very long
 WORTH = 8  # float operations without which a block is not worth its arrays
@@ -108,6 +108,7 @@ def _possible(function: Function, variant: Variant) -> bool:
     return not any(
         (s.row.effect is Effect.IO and not _silent(s))
         or s.row in _NO
+        or s.row.block is not None
         or (s.row in rows.ATOMICS and _returns(s, function))
         for s in walk(function.body)
     )

@@ -8,7 +8,7 @@ text of each access.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +20,11 @@ from ..ir import Function, Region, Stmt, Value, root, walk
 from ..ops import control
 from ..ops import memory as mem
 from ..ops.row import Row
-from ..types import Array, Composite, Scalar, Stack, Type, bool_, float16, float64
+from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_, float16, float64
 from .c_names import Names, literal, type_name, zero
 from .expressions import Expr
 from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, logs
+from .tiles import TileText
 
 _UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
 
@@ -51,7 +52,7 @@ class StackText:
 
 
 @dataclass
-class Body:
+class Body(TileText):
     """Writes the statements of one thread. `update` is the dialect's text of one read-modify-write."""
 
     function: Function
@@ -81,6 +82,7 @@ class Body:
         self.fails = (
             self.variant.check_bounds or self.logs or pushes or claims(stmts)
         )  # may anything be reported in `status`
+        self.begin_tiles(stmts)
         self._name_parameters()
         self._name_axes(stmts)
 
@@ -152,7 +154,9 @@ class Body:
     def block(self, head: str = ""):
         self.put(f"{head} {{".lstrip())
         self.depth += 1
+        kept = self.scope()
         yield
+        self.unscope(kept)
         self.depth -= 1
         self.put("}")
 
@@ -179,6 +183,8 @@ class Body:
     # -- statements
 
     def region(self, region: Region) -> None:
+        if self.tiled:
+            return self.tiled_region(region)
         for stmt in region.body:
             self.statement(stmt)
 
@@ -215,6 +221,8 @@ class Body:
     def _value_row(self, stmt: Stmt) -> None:
         row, out = stmt.row, stmt.outs
         assert len(out) == 1, f"row {row.name} makes {len(out)} values"
+        if self.tiled and (row.block is not None or isinstance(out[0].type, Tile)):
+            return self.tile_row(stmt)
         types = [a.type for a in stmt.args]
         if row.expand is not None:
             text = self._expand(stmt, types)
@@ -257,7 +265,9 @@ class Body:
 
     def row_const(self, stmt: Stmt) -> None:
         out = stmt.outs[0]
-        if isinstance(out.type, Composite):
+        if isinstance(out.type, Tile):
+            self.splats[out] = literal(out.type.scalar, stmt.attr)
+        elif isinstance(out.type, Composite):
             parts = np.broadcast_to(np.ravel(np.array(stmt.attr, dtype=object)), (out.type.size,))
             self.declare(out, "{{" + ", ".join(literal(out.type.scalar, p) for p in parts) + "}}")
         else:
@@ -272,35 +282,55 @@ class Body:
     # -- control flow
 
     def row_if(self, stmt: Stmt) -> None:
-        names = [self.variable(o.type, "", o.name or "t") for o in stmt.outs]
+        names = self.branch_names(stmt)
         then, other = stmt.regions
-        with self.block(f"if ({self.text(stmt.args[0])})"):
-            self._branch(then, names)
-        if other.body or other.results:
+        lent = self.lend(stmt)
+        with self.block("" if stmt.args[0] in self.sure else f"if ({self.text(stmt.args[0])})"):
+            self._branch(then, names, lent)
+        if (other.body or other.results) and stmt.args[0] not in self.sure:
             self.lines[-1] += " else {"
             self.depth += 1
-            self._branch(other, names)
+            kept = self.scope()
+            self._branch(other, names, lent)
+            self.unscope(kept)
             self.depth -= 1
             self.put("}")
-        self.texts.update(zip(stmt.outs, names, strict=True))
+        self._made(stmt.outs, names)
 
-    def _branch(self, region: Region, names: list[str]) -> None:
+    def _made(self, outs: Sequence[Value], names: list[str]) -> None:
+        for out, name in zip(outs, names, strict=True):
+            self.texts[out] = name
+            if isinstance(out.type, Tile):
+                self.fixed.discard(name)
+                self.own(out, name)
+
+    def _branch(self, region: Region, names: list[str], lent: Iterable[Value] = ()) -> None:
+        self.owned.update(dict.fromkeys(lent, region))
         self.region(region)
+        self.assign_tiles(names, region.results)
         for name, value in zip(names, region.results, strict=True):
-            self.put(f"{name} = {self.text(value)};")
+            if not isinstance(value.type, Tile):
+                self.put(f"{name} = {self.text(value)};")
 
     def _carry(self, stmt: Stmt, init: Sequence[Value], params: Sequence[Value]) -> list[str]:
         """Mutable variables for what a loop carries; the loop's results are read from them afterwards."""
         names = []
         for out, value, param in zip(stmt.outs, init, params, strict=True):
+            if isinstance(value.type, Tile):
+                names.append(self.carry_tile(stmt, value, param.name or out.name, init))
+                self.texts[param] = names[-1]
+                self.holder[names[-1]] = param
+                self.owned[param] = stmt.regions[-1]
+                continue
             names.append(self.variable(value.type, self.text(value), param.name or out.name or "c"))
             self.texts[param] = self.texts[out] = names[-1]
         return names
 
     def _next(self, names: list[str], results: Sequence[Value]) -> None:
         """All at once: a result that reads a variable assigned before it goes through a temporary."""
-        texts = [self.text(r) for r in results]
-        moves = [(n, t, r) for n, t, r in zip(names, texts, results, strict=True) if n != t]
+        self.assign_tiles(names, results)
+        scalars = [(n, r) for n, r in zip(names, results, strict=True) if not isinstance(r.type, Tile)]
+        moves = [(n, t, r) for n, r in scalars if n != (t := self.text(r))]
         targets = {n for n, _, _ in moves}
         if any(t in targets for _, t, _ in moves):
             moves = [(n, self.variable(r.type, t, "next") if t in targets else t, r) for n, t, r in moves]
@@ -328,6 +358,7 @@ class Body:
             if inside:
                 self.ask()
             self._turn(stmt, region, names)
+        self._made(stmt.outs, names)
         if not inside:
             self.count(stmt)
 
@@ -376,22 +407,25 @@ class Body:
         names = self._carry(stmt, stmt.args, test.params)
         for param, name in zip(body.params, names, strict=True):
             self.texts[param] = name
+            if isinstance(param.type, Tile):
+                self.holder[name], self.owned[param] = param, body
         with self.block("for (;;)"):
             self.region(test)
             self.put(f"if (!({self.text(test.results[0])})) break;")
             self.ask()
             self._turn(stmt, body, names)
+        self._made(stmt.outs, names)
 
     def row_call(self, stmt: Stmt) -> None:
         (region,) = stmt.regions
         for param, value in zip(region.params, stmt.args, strict=True):
-            for table in (self.texts, self.memory, self.stacks):
+            for table in (self.texts, self.memory, self.stacks, self.splats):
                 if value in table:
                     table[param] = table[value]  # type: ignore[index]
-        names = [self.variable(o.type, "", o.name or "t") for o in stmt.outs]
+        names = self.branch_names(stmt)
         with self.block():
             self._branch(region, names)
-        self.texts.update(zip(stmt.outs, names, strict=True))
+        self._made(stmt.outs, names)
 
     # -- memory
 
@@ -514,6 +548,8 @@ class Body:
         self.stacks[stmt.outs[0]] = StackText(type, data, top)
 
     def row_push(self, stmt: Stmt) -> None:
+        if isinstance(stmt.args[1].type, Tile):
+            return self.push_tile(stmt)
         stack, value = self.stacks[stmt.args[0]], self.text(stmt.args[1])
         name, full = type_name(stack.type.dtype), self._full(stmt)
         if stack.data:
@@ -527,6 +563,8 @@ class Body:
 
     def row_pop(self, stmt: Stmt) -> None:
         stack, out = self.stacks[stmt.args[0]], stmt.outs[0]
+        if isinstance(out.type, Tile):
+            return self.pop_tile(stmt)
         self.declare(out, zero(out.type))
         name, type = self.text(out), type_name(out.type)
         if stack.data:
@@ -560,7 +598,8 @@ class Body:
 # How statements of these rows are written; those on a GPU are partly written otherwise.
 _METHODS = {
     control.CONST: "row_const", control.TID: "row_tid", control.DIM: "row_dim", control.IF: "row_if",
-    control.FOR: "row_for", control.WHILE: "row_while", control.CALL: "row_call", mem.COMPONENTS: "row_components",
+    control.FOR: "row_for", control.EACH: "row_each",
+    control.WHILE: "row_while", control.CALL: "row_call", mem.COMPONENTS: "row_components",
     mem.SHAPE: "row_shape", mem.LOAD: "row_load", mem.STORE: "row_store", mem.LOG_STORE: "row_log_store",
     mem.MARK: "row_mark", mem.ROLLBACK: "row_rollback", mem.ACCUMULATE: "row_accumulate", control.STACK: "row_stack",
     control.PUSH: "row_push", control.POP: "row_pop", control.PRINTF: "row_printf", control.ASSERT: "row_assert",

@@ -20,6 +20,7 @@ from . import blocks
 from .body import Body
 from .c_names import MATH1, MATH2, composites, typedef
 from .signature import PLAIN, Signature, Variant
+from .tiles import helpers as tile_helpers
 
 
 def _prototypes() -> str:
@@ -217,7 +218,10 @@ def _nest(body: Body, axis: int, kept: list[str], form: blocks.Lanes | None) -> 
 
 
 def _top(bodies: list[Body], signature: Signature) -> list[str]:
-    lines = [HEADER, prelude("\n".join(line for body in bodies for line in body.lines))]
+    written = "\n".join(line for body in bodies for line in body.lines)
+    lines = [HEADER, prelude(written)]
+    if any(body.tiled for body in bodies):
+        lines += tile_helpers(written)
     if any(body.fails for body in bodies):
         lines.append(CHECKS)
     if any(body.asking for body in bodies):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Function, walk
-from ..types import Array, Composite, Matrix, Quat, Scalar, Stack, Transform, Type, Vector, float32, float64
+from ..types import Array, Composite, Matrix, Quat, Scalar, Stack, Tile, Transform, Type, Vector, float32, float64
 
 _KEYWORDS = """
     auto break case char const continue default do double else enum extern float for goto if inline int long register
@@ -78,6 +78,8 @@ def type_name(type: Type) -> str:
     short = _SHORT[type.scalar.name]
     if isinstance(type, Vector):
         return f"wb_vec{type.length}{'_' if type.length > 9 else ''}{short}"
+    if isinstance(type, Tile):
+        return f"wb_tile{type.size}{short}"
     if isinstance(type, Matrix):
         return f"wb_mat{type.rows}x{type.cols}{short}"
     assert isinstance(type, (Quat, Transform))

@@ -11,6 +11,7 @@ whole grid and nothing reads it, else in the warp if its threads meet in one cel
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from ...errors import KernelError, Where
@@ -19,10 +20,12 @@ from ..ops import control, prelude
 from ..ops import memory as rows
 from ..ops.row import Effect, Row
 from ..types import Array, Composite, Scalar, Type, float16, float32, float64, int32, uint32, uint64
+from . import cuda_tiles
 from .body import Body, Memory
 from .c import TURNS, after, head, plain
 from .c_names import composites, type_name, typedef, zero
 from .signature import MAX_RANK, PLAIN, Signature, Variant
+from .tiles import has_tiles
 
 TYPES = """\
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
@@ -401,6 +404,8 @@ def _known(index: Value) -> object:
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole CUDA text; its entry is `NAME(const NAME_args args)`, the packed block by value."""
     signature = Signature(function)
+    if has_tiles(list(walk(function.body))):
+        return _tiled(function, variant, signature)
     body = Thread(function, variant, signature, update, "int32_t" if variant.index32 else "int64_t")
     for declared, argument in body.pointer_parameters():
         body.put(f"{declared} = {argument.replace('->', '.')};")
@@ -423,6 +428,32 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     return "\n".join([*_top(function, body, signature), *_entry(signature, body)])
 
 
+def _tiled(function: Function, variant: Variant, signature: Signature) -> str:
+    """The text where a block of threads is one thread of the program."""
+    names = frozenset(p.name for p in function.arrays if p.type.dtype.scalar.bits > 8)  # type: ignore[attr-defined]
+    shared = replace(variant, atomic=names)  # the threads of a block may meet in a cell
+    body = cuda_tiles.Block(function, shared, signature, update, "int32_t" if variant.index32 else "int64_t")
+    for declared, argument in body.pointer_parameters():
+        body.put(f"{declared} = {argument.replace('->', '.')};")
+    body.unpack("args.")
+    if body.fails:
+        body.put("int64_t *status = args.status;")
+    count = _count(body)
+    body.put(f"const {count} wb_total = {' * '.join([f'({count})1', *body.dims])};")
+    if body.grows or body.logs:
+        body.put("const int64_t wb_workers = (int64_t)gridDim.x * blockDim.x;")
+        body.put("const int64_t wb_worker = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;")
+        body.put("wb_bytes wb_stack = {0, 0, 0, args.scratch_bytes / wb_workers / 8 * 8, false};")
+        body.put("wb_stack.base = (char *)args.scratch + wb_worker * wb_stack.capacity;")
+    with body.block(f"for ({count} wb_thread = blockIdx.x; wb_thread < wb_total; wb_thread += gridDim.x)"):
+        _axes(body)
+        body.region(function.body)
+        body.put_sync()
+    declaration = f"extern __shared__ __align__(16) char {cuda_tiles.SHARED}[]; "
+    says = f"{declaration}/* {cuda_tiles.SHARED}: {body.shared_bytes} bytes */"
+    return "\n".join([*_top(function, body, signature, [*cuda_tiles.HELPERS, says]), *_entry(signature, body)])
+
+
 def _count(body: Body) -> str:
     """The type that counts cells. Fewer than 2**31 cells and at most 2**31 threads: 32 bits never wrap around."""
     return "uint32_t" if body.variant.index32 else "int64_t"
@@ -440,7 +471,7 @@ def _axes(body: Body) -> None:
         body.put("wb_stack.top = wb_stack.log = 0;")
 
 
-def _top(function: Function, body: Body, signature: Signature) -> list[str]:
+def _top(function: Function, body: Body, signature: Signature, more: list[str] | None = None) -> list[str]:
     code = "\n".join([*body.lines, *body.helpers.values()])
     lines = [TYPES]
     if float16.c in code + signature.c_declaration + "".join(map(typedef, composites(function))):
@@ -450,6 +481,7 @@ def _top(function: Function, body: Body, signature: Signature) -> list[str]:
         lines.append(CHECKS)
     if body.grows or body.logs:
         lines.append(STACK)
+    lines += more or []
     return [*lines, *map(typedef, composites(function)), *body.helpers.values(), signature.c_declaration, ""]
 
 

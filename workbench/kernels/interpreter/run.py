@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from . import access, control
+from . import access, control, tiles
 from .arithmetic import by_meaning
 from .closures import LOG, THREAD, Closures, Values
 
 __all__ = ["Values", "run"]
 
-_STEPS = {**control.STEPS, **access.STEPS}
+_STEPS = {**control.STEPS, **access.STEPS, **tiles.STEPS}
 
 
 def run(

@@ -50,6 +50,8 @@ class Doubt:
             self.around[stmt] = around
             if stmt.row is c.CALL:
                 self.argument.update(zip(stmt.regions[0].params, stmt.args, strict=True))
+            if stmt.row is c.EACH:
+                self.argument.update(zip(stmt.regions[0].params[len(stmt.attr.shape) :], stmt.args, strict=True))
             inner = (*around, stmt) if stmt.row in (c.IF, *_LOOPS) else around
             for r in stmt.regions:
                 self._place(r, inner)
@@ -90,6 +92,8 @@ class Doubt:
             self.leave(stmt, values)
         elif row is c.CALL:
             self.mark(stmt.outs, [v in self for v in stmt.regions[0].results])
+        elif row is c.EACH:
+            self.elements(stmt, values)
         elif row.touches:
             self.access(stmt, values)
         elif row is mem.ROLLBACK:
@@ -100,6 +104,12 @@ class Doubt:
             self.stack(stmt)
         else:
             self.mark(stmt.outs, [self.any(stmt.args) or self.dark(stmt)] * len(stmt.outs))
+
+    def elements(self, stmt: Stmt, values: Values) -> None:
+        """A tile made element by element: in doubt as a whole if any array that it reads is."""
+        read = {s.args[0] for s in walk(stmt.regions[0]) if s.row.touches}
+        doubt = self.any(stmt.args) or self.dark(stmt) or not all(self.whole(a, values).all() for a in read)
+        self.mark(stmt.outs, [doubt] * len(stmt.outs))
 
     # ---- memory
 

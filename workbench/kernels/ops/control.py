@@ -6,6 +6,8 @@
         The bounds are evaluated once; trips = max(0, ceil((stop - start) / step)); step 0 means no trip.
 `while` args (*init), regions: (params carried -> results (go,)), (params carried -> results (*next)); attr Loop.
         With `attr.breaks` the body's first result is `go` too.
+`each`  args (*tiles), one region: params (*indices, *elements of the tiles), results (*elements); attr Each. The outs
+        are the tiles of these. Nothing is carried from one index to the next.
 `call`  args, one region (params = the arguments); attr is the user's func with its own adjoint or replay.
 """
 
@@ -30,6 +32,19 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class Each:
+    """What `each` visits: every index of a tile of this shape, in any order.
+
+    `bounds`: its `if`s ask only whether all indices are below some number, so what holds for the last holds for all.
+    `order`: 1 where two of them may store to one cell, so that the last one counts; -1: from the last one on.
+    """
+
+    shape: tuple[int, ...]
+    bounds: bool = False
+    order: int = 0
+
+
+@dataclass(frozen=True)
 class Tid:
     """Attribute of `tid`: which launch dimension."""
 
@@ -48,6 +63,7 @@ IF = row("if", type=lambda *t: None, cheap=True)
 FOR = row("for", type=lambda *t: None)
 WHILE = row("while", type=lambda *t: None)
 CALL = row("call", type=lambda *t: None)
+EACH = row("each", type=lambda *t: None)
 
 # attr of `stack`: the Stack type. push(stack, v); pop(stack) -> v. Strictly last in, first out over all stacks.
 STACK = row("stack", type=lambda attr: attr, typed_by_attr=True, effect=Effect.IO)

@@ -97,6 +97,10 @@ class Row:
     cheap                    sooner worked out again than stored and loaded
     eager                    so cheap and safe that it may be worked out where nobody asked, to spare a branch
     library                  C calls its math library for it, so compilers cannot vectorise it over threads
+    block(types, type, out, *texts, attr?)  of rows over tiles, in place of `c`: C by which the threads of a block
+                             together fill `out`; `texts` name the operands, tiles as structs with the array c
+    onto                     of a row over tiles: the operand that `out` holds already, and that is changed in place
+
     cost                     what it costs, counted in additions
 
     `attr?`: the keyword `attr=` is passed to every function of a row with `typed_by_attr`, and to no other.
@@ -126,6 +130,8 @@ class Row:
     cheap: bool = False
     eager: bool = False
     library: bool = False
+    block: Callable[..., str] | None = None
+    onto: int | None = None
     cost: int = 1
     doc: str = ""
 

@@ -14,8 +14,9 @@ from ...errors import KernelError
 from ..ir import Function, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
+from ..ops import tiles
 from ..ops.row import NO_GRADIENT, ROWS, constant
-from ..types import Array, Type, int32, shadow_type
+from ..types import Array, Tile, Type, int32, shadow_type
 from . import simplify
 from .derivative import EXTREMES, Derivative
 from .named import named_pass
@@ -211,8 +212,10 @@ class Adjoint(Derivative):
         if not any(gs) and not self.has_effect(stmt):
             return
         regions, found = [], []
+        carried = {t: adjoints.pop(t, None) or self.zero(shadow_type(t.type))
+                   for r in stmt.regions for t in self.gathered(r)}  # fmt: skip
         for region in stmt.regions:
-            new, inner = Region(), {}
+            new, inner = Region(), dict(carried)
             with self.builder.inside(new):
                 for r, g in zip(region.results, gs, strict=True):
                     self.add(inner, r, g)
@@ -301,6 +304,50 @@ class Adjoint(Derivative):
                 made = self.builder.append(stmt.row, args, [o.type for o in stmt.outs], tuple(inner), stmt.attr)
             env.update(zip(stmt.outs, made.outs, strict=True))
 
+    # ---- tiles
+
+    def reverse_get(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
+        """Into the adjoint of the tile, in its place: never a tile of zeros for one element."""
+        g = adjoints.pop(stmt.outs[0], None)
+        tile = stmt.args[0]
+        if g is None or tile not in self.varied:
+            return
+        total = adjoints.get(tile)
+        if total is None:
+            total = self.zero(shadow_type(tile.type))
+        adjoints[tile] = ROWS["tile_add_at"](total, *[known[i] for i in stmt.args[1:]], g)
+
+    def reverse_each(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
+        """Element by element: the adjoint of an `each` is an `each`; what all elements share gets the sum."""
+        gs = [(r, g) for o, r in zip(stmt.outs, stmt.regions[0].results, strict=True)
+              if (g := adjoints.pop(o, None)) is not None]  # fmt: skip
+        if not gs and not self.has_effect(stmt):
+            return
+        due: list[Value] = []
+
+        def write(region: Region, scope: dict) -> list[Value]:
+            role, self.builder.role, self.quiet = self.builder.role, "replay", True
+            self.replay(region, scope, True)
+            self.builder.role, self.quiet = role, False
+            inner: dict[Value, Value] = {}
+            for k, (r, _) in enumerate(gs):
+                self.add(inner, r, scope["g", k])
+            self.reverse(region, scope, inner)
+            elements = dict(zip(region.params[len(stmt.attr.shape) :], stmt.args, strict=True))
+            due.extend(elements.get(v, v) for v in inner)
+            return list(inner.values())
+
+        back = replace(stmt.attr, order=-stmt.attr.order)
+        made = self.each(stmt, known, [(("g", k), g) for k, (_, g) in enumerate(gs)], write, back)
+        for v, out in zip(due, made.outs, strict=True):
+            self.add(adjoints, v, out if isinstance(v.type, Tile) else ROWS["tile_total"](out))
+
+    def gathered(self, body: Region) -> list[Value]:
+        """Tiles from outside whose elements a body reads: their adjoints are carried, not made anew in every turn."""
+        found = dict.fromkeys(s.args[0] for s in walk(body) if s.row is tiles.GET and s.args[0] in self.varied)
+        inside = {o for s in walk(body) for o in s.outs} | {p for s in walk(body) for r in s.regions for p in r.params}
+        return [t for t in found if t not in inside and t not in body.params]
+
     # ---- loops
 
     def reverse_loop(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
@@ -318,6 +365,9 @@ class Adjoint(Derivative):
         new.params += [Value(shadow_type(params[j].type), f"d_{params[j].name}") for j in carried]
         init = [gs[j] if gs[j] is not None else self.zero(shadow_type(params[j].type)) for j in carried]
         inner: dict[Value, Value] = {}
+        outer = self.gathered(body)
+        sums = [Value(shadow_type(v.type), f"d_{v.name}") for v in outer]
+        inner.update(zip(outer, sums, strict=True))
         with self.builder.inside(new):
             scope = self.reenter(stmt, known, new.params[0])
             mark = scope.get((stmt, "mark"))
@@ -330,9 +380,11 @@ class Adjoint(Derivative):
             if mark is not None:
                 self.builder.emit(mem.ROLLBACK, mark)
             after = [inner.pop(params[j], None) or self.zero(shadow_type(params[j].type)) for j in carried]
-            outer = list(inner)
-            sums = [Value(shadow_type(v.type), f"d_{v.name}") for v in outer]
-            after += [ROWS["add"](s, inner[v]) for s, v in zip(sums, outer, strict=True)]
+            after += [inner[v] for v in outer]
+            others = [v for v in inner if v not in outer]
+            more = [Value(shadow_type(v.type), f"d_{v.name}") for v in others]
+            after += [ROWS["add"](s, inner[v]) for s, v in zip(more, others, strict=True)]
+            outer, sums = [*outer, *others], [*sums, *more]
         new.params += sums
         new.results = tuple(after)
         init += [self.zero(s.type) for s in sums]
@@ -360,6 +412,8 @@ _REVERSE = {
     c.FOR: "reverse_loop",
     c.WHILE: "reverse_loop",
     c.CALL: "reverse_call",
+    c.EACH: "reverse_each",
+    tiles.GET: "reverse_get",
     c.PRINTF: "reverse_nothing",
     c.ASSERT: "reverse_nothing",
     mem.LOAD: "reverse_load",

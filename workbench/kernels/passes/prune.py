@@ -82,6 +82,8 @@ class _Live:
                 self.need(stmt.regions[0].results[0])
             if stmt.attr.breaks:
                 self.need(stmt.regions[-1].results[0])
+        elif stmt.row is c.EACH:
+            pass  # its results and parameters ask for what they need
         elif stmt.row is c.CALL:
             for r in (*stmt.args, *stmt.regions[0].results):
                 self.need(r)
@@ -116,12 +118,15 @@ class _Live:
             k = j - 1 if stmt.row is c.FOR else j
             if stmt.row is c.CALL:
                 self.need(stmt.args[j])
+            elif stmt.row is c.EACH:
+                if j >= len(stmt.attr.shape):
+                    self.need(stmt.args[j - len(stmt.attr.shape)])
             elif k >= 0:
                 self.result(stmt, k)
 
     def result(self, stmt: Stmt, k: int) -> None:
         """Result k of a statement with regions is needed: so are the results of its regions and what it starts from."""
-        if stmt.row is c.IF or stmt.row is c.CALL:
+        if stmt.row in (c.IF, c.CALL, c.EACH):
             for r in stmt.regions:
                 self.need(r.results[k])
             return
@@ -140,7 +145,7 @@ _ROOTS = {mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, *mem.ATOMICS, c.PRINTF, c.AS
 def _sweep(region: Region, live: _Live) -> None:
     region.body[:] = [s for s in region.body if s in live.stmts]
     for stmt in region.body:
-        if stmt.row in (c.FOR, c.WHILE, c.IF):
+        if stmt.row in (c.FOR, c.WHILE, c.IF, c.EACH):
             _sweep_results(stmt, live)
         for r in stmt.regions:
             _sweep(r, live)
@@ -148,9 +153,11 @@ def _sweep(region: Region, live: _Live) -> None:
 
 def _sweep_results(stmt: Stmt, live: _Live) -> None:
     kept = [k for k, out in enumerate(stmt.outs) if out in live.values]
-    if stmt.row is c.IF:
+    if stmt.row in (c.IF, c.EACH):
         for r in stmt.regions:
             r.results = tuple(r.results[k] for k in kept)
+        if stmt.row is c.EACH:
+            _sweep_elements(stmt, live)
     else:
         fixed, skip = (3, 1) if stmt.row is c.FOR else (0, 0)
         body = stmt.regions[-1]
@@ -161,3 +168,11 @@ def _sweep_results(stmt: Stmt, live: _Live) -> None:
         if stmt.row is c.WHILE:
             stmt.regions[0].params[:] = [stmt.regions[0].params[k] for k in kept]
     stmt.outs = tuple(stmt.outs[k] for k in kept)
+
+
+def _sweep_elements(stmt: Stmt, live: _Live) -> None:
+    """Tiles of which no element is read."""
+    rank, (region,) = len(stmt.attr.shape), stmt.regions
+    kept = [(a, p) for a, p in zip(stmt.args, region.params[rank:], strict=True) if p in live.values]
+    stmt.args = tuple(a for a, _ in kept)
+    region.params[rank:] = [p for _, p in kept]

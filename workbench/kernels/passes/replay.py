@@ -12,13 +12,13 @@ last first (Griewank & Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 12
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..ir import Builder, Function, Region, Stmt, Value, is_value, root, used, walk
 from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS, constant
-from ..types import Array, Stack, Type, bool_, int32, int64
+from ..types import Array, Stack, Tile, Type, bool_, int32, int64
 
 Key = object  # a primal Value, or (stmt, "trips") for the number of turns a loop made
 Groups = tuple[frozenset[str], ...]
@@ -36,6 +36,7 @@ class Replay:
         self.primal, self.groups = primal, groups
         self.builder = Builder()
         self.stacks: dict[object, Value] = {}
+        self.quiet = False  # inside an `each` that is reversed: what it stores has been stored again already
         stmts = list(walk(primal.body))
         self.written = {root(s.args[0]).name for s in stmts if s.row.writes}
         wanted = used(primal.body)
@@ -110,7 +111,7 @@ class Replay:
         """Output to the user is not repeated."""
 
     def replay_store(self, stmt: Stmt, known: dict, record: bool) -> None:
-        if root(stmt.args[0]).name in self.private:
+        if root(stmt.args[0]).name in self.private and not self.quiet:
             self.replay_write(self.array(stmt.args[0], known), [known[a] for a in stmt.args[1:]])
 
     def replay_write(self, array: Value, rest: list[Value]) -> None:
@@ -118,7 +119,7 @@ class Replay:
 
     def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
         """On the private copy; only a thread that has the cell to itself can tell the difference."""
-        if root(stmt.args[0]).name not in self.private:
+        if root(stmt.args[0]).name not in self.private or self.quiet:
             return
         array, indices = self.array(stmt.args[0], known), self.indices(stmt, known)
         operands = [known[a] for a in stmt.args[1 + len(indices) :]]
@@ -194,6 +195,34 @@ class Replay:
         if record:
             known[(stmt, "trips")] = made.outs[-1] if counted else self.builder.emit(mem.TRIPS, *args[:3])
 
+    def replay_each(self, stmt: Stmt, known: dict, record: bool) -> None:
+        """All elements again; what is made for one of them is made once more when it is reversed."""
+        made = self.each(stmt, known, [], lambda region, scope: self.replay(region, scope, False))
+        for out, new in zip(stmt.outs, made.outs, strict=True):
+            new.name = out.name
+            known[out] = new
+
+    def each(
+        self, stmt: Stmt, known: dict, more: list[tuple[object, Value]], write: Callable[[Region, dict], list | None],
+        attr: c.Each | None = None,
+    ) -> Stmt:  # fmt: skip
+        """An `each` over the same indices. `more`: (key, tile) of further tiles whose elements `write` finds in its
+        scope; it returns the results, or None for those of the primal.
+        """
+        (region,) = stmt.regions
+        scope = dict(known)
+        new = Region([Value(p.type, p.name, p.where) for p in region.params])
+        scope.update(zip(region.params, new.params, strict=True))
+        for key, tile in more:
+            scope[key] = Value(tile.type.scalar, tile.name)  # type: ignore[attr-defined]
+            new.params.append(scope[key])
+        with self.builder.inside(new):
+            results = write(region, scope)
+            new.results = tuple([scope[r] for r in region.results] if results is None else results)
+        args = [*(known[a] for a in stmt.args), *(tile for _, tile in more)]
+        types: list[Type] = [Tile(stmt.attr.shape, r.type) for r in new.results]  # type: ignore[arg-type]
+        return self.builder.append(c.EACH, args, types, (new,), attr=attr or stmt.attr)
+
     def carried(self, stmt: Stmt) -> list[tuple[Value, Value | None]]:
         """The stacks of a loop with what goes on each: its carried values, and the height of the undo log (None)."""
         body = stmt.regions[-1]
@@ -204,7 +233,8 @@ class Replay:
         for k, p in enumerate(params):
             key = (stmt, k)
             if key not in self.stacks:
-                type = Stack(int64 if p is None else p.type, stmt.attr.trips)
+                large = p is not None and isinstance(p.type, Tile)
+                type = Stack(int64 if p is None else p.type, None if large else stmt.attr.trips)
                 with self.builder.inside(Region()):
                     self.stacks[key] = self.builder.append(c.STACK, (), (type,), attr=type).outs[0]
             out.append((self.stacks[key], p))
@@ -265,6 +295,7 @@ _REPLAY = {
     c.FOR: "replay_loop",
     c.WHILE: "replay_loop",
     c.CALL: "replay_call",
+    c.EACH: "replay_each",
     c.PRINTF: "replay_nothing",
     c.ASSERT: "replay_nothing",
     mem.STORE: "replay_store",

@@ -211,6 +211,22 @@ class _Tangent(Derivative):
         made = self.builder.append(c.IF, (known[stmt.args[0]],), types, tuple(regions))
         self.leave(stmt, moved, made.outs, known)
 
+    def replay_each(self, stmt: Stmt, known: dict, record: bool) -> None:
+        elements = zip(stmt.regions[0].params[len(stmt.attr.shape) :], stmt.args, strict=True)
+        moved = [k for k, o in enumerate(stmt.outs) if o in self.varied]
+        more: list[tuple[object, Value]] = [
+            (("tangent", p), self.tangent_or_zero(a, known)) for p, a in elements if a in self.varied
+        ]
+
+        def write(region: Region, scope: dict) -> list[Value]:
+            self.replay(region, scope, False)
+            return [
+                *(scope[r] for r in region.results),
+                *(self.tangent_or_zero(region.results[k], scope) for k in moved),
+            ]
+
+        self.leave(stmt, moved, self.each(stmt, known, more, write).outs, known)
+
     def replay_loop(self, stmt: Stmt, known: dict, record: bool) -> None:
         fixed = 3 if stmt.row is c.FOR else 0
         moved = [k for k, o in enumerate(stmt.outs) if o in self.varied]

@@ -20,6 +20,7 @@ from ...errors import KernelError, Where
 from .. import ir, ops
 from ..ops import control, memory
 from ..ops.row import Row, arity, constant
+from ..ops.tile_names import TileBuiltin
 from ..types import (
     Array,
     Composite,
@@ -67,6 +68,8 @@ class Calls:
         return self.call(self.visit(node.func), node)
 
     def call(self, callee: Any, node: ast.Call) -> Any:
+        if isinstance(callee, TileBuiltin):
+            return self.call_tile(callee, node)
         special = self.special(callee)
         if special is not None:
             return special(node)
@@ -371,7 +374,7 @@ class Calls:
             return callee.form(node).handed_out(node)
         if places := STORING.get(id(callee), {}).get(len(node.args)):
             return [node.args[k] for k in places]
-        return node.args[:1] if id(callee) in STATEFUL else ()
+        return node.args[:1] if id(callee) in STATEFUL else self.changed_tiles(callee, node)
 
     # ---- atomics
 
@@ -494,6 +497,7 @@ class Calls:
         outer = self.state
         self.push(fn, self.where(node))
         self.frame.hides = self.frame.hides or hides
+        self.outer_names.append(outer.names)
         try:
             params = {name: self.argument(name, value) for name, value in bound.items()}
             self.state = State({**FRESH, **params}, dict(outer.cells))
@@ -501,6 +505,7 @@ class Calls:
             result = self.returned()
         finally:
             self.pop()
+            self.outer_names.pop()
         self.state = State(outer.names, self.state.cells)
         return result
 

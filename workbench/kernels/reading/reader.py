@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import KernelError, Where, WorkbenchError
 from .. import ir, ops
 from ..ops.row import constant
-from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, is_int, scalar_of
+from ..types import Array, Composite, Scalar, Small, Struct, Tile, Type, bool_, is_int, scalar_of
 from . import assigned_names as stores
 from . import python_names, refused_syntax
 from .calls import Calls
@@ -33,6 +33,7 @@ from .lower_bounds import Facts
 from .scope import Fields, Record, State, Unusable, View, describe, is_array, is_literal, leaves, rebuild
 from .source import Source, source
 from .subscripts import Places
+from .tiles import Tiles
 
 BINARY = {
     "Add": "+", "Sub": "-", "Mult": "*", "Div": "/", "FloorDiv": "//", "Mod": "%", "Pow": "**", "MatMult": "@",
@@ -135,7 +136,7 @@ def unread(error: Exception, where: Where | None) -> KernelError:
     return KernelError(text, slug="unread", where=where, why="The workbench should have said why: please report it.")
 
 
-class Reader(Flow, Places, Calls, Numbers, Checks, LeftOut, Custom, Handles):
+class Reader(Flow, Places, Calls, Numbers, Checks, LeftOut, Custom, Handles, Tiles):
     """Reads one kernel."""
 
     def __init__(self, gaps: Gaps = NONE) -> None:
@@ -145,6 +146,7 @@ class Reader(Flow, Places, Calls, Numbers, Checks, LeftOut, Custom, Handles):
         self.state = State(dict(FRESH))
         self.facts = Facts()
         self.frames: list[Frame] = []
+        self.outer_names: list[dict[str, Any]] = []  # of the callers of the func that is read
         self.rank: int | None = None
         self.unpacking: int | None = None  # how many names take the result of tid()
         self.seen: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
@@ -385,6 +387,8 @@ class Reader(Flow, Places, Calls, Numbers, Checks, LeftOut, Custom, Handles):
 
     def binary(self, op: ast.operator, a: Any, b: Any) -> Any:
         sign = BINARY[refused_syntax.name_of(op)]
+        if isinstance(getattr(a, "type", None), Tile) or isinstance(getattr(b, "type", None), Tile):
+            return self.tile_binary(sign, a, b)
         if is_literal(a) and is_literal(b):
             folded = fold(sign, a, b)
             if folded is not None:

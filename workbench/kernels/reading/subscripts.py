@@ -13,8 +13,8 @@ from typing import Any
 
 from ...errors import KernelError
 from .. import ir, ops
-from ..ops import memory, parts, scalar, vectors
-from ..types import Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
+from ..ops import memory, parts, scalar, tiles, vectors
+from ..types import Composite, Matrix, Struct, Tile, Transform, Vector, float16, float32, is_int, matrix, vector
 from . import refused_syntax
 from .lower_bounds import static_int
 from .scope import Fields, Local, Record, Shape, Unusable, View, describe, is_array
@@ -89,6 +89,8 @@ class Places:
             raise self.error(
                 f"{describe(whole)} has no components", "not-indexable", node, "Arrays, vectors and matrices have.", ""
             )
+        if isinstance(whole.type, Tile):
+            return self.builder.emit(tiles.GET, whole, *self.tile_picked(whole.type, listed(node.slice)))
         return self.component(whole, self.pick(whole.type, node.slice))
 
     def attribute(self, base: Any, node: ast.Attribute) -> Any:
@@ -384,6 +386,8 @@ class Places:
         if not isinstance(base, Slot):
             raise self.error("this cannot be assigned to", "assign", node, "", "")
         whole = self.value(base.load())
+        if isinstance(whole.type, Tile):
+            return self.tile_slot(base, self.tile_picked(whole.type, listed(node.slice)), node.value)
         return self.part_slot(base, self.pick(self.composite(whole.type, node), node.slice))
 
     def composite(self, type: Any, node: ast.expr) -> Composite:
@@ -420,6 +424,16 @@ class Places:
             base.store(made)
 
         return Slot(lambda: self.component(self.value(base.load()), pick), store)
+
+    def tile_slot(self, base: Slot, indices: list[ir.Value], node: ast.expr) -> Slot:
+        def store(v: Any) -> None:
+            whole = self.value(base.load())
+            self.refuse_shared(whole, node)
+            made = self.builder.emit(tiles.SET, whole, *indices, self.typed(v, whole.type.scalar))  # type: ignore[attr-defined]
+            made.name = made.name or whole.name
+            base.store(made)
+
+        return Slot(lambda: self.builder.emit(tiles.GET, self.value(base.load()), *indices), store)
 
     # ---- writing to a place
 
@@ -508,6 +522,8 @@ class Places:
         old = place.load()
         if isinstance(old, Unusable):
             raise old.error(self.where(node.target))
+        if isinstance(getattr(old, "type", None), Tile) and isinstance(node.target, ast.Name):
+            self.refuse_shared(old, node.target)
         result = self.binary(node.op, old, self.visit(node.value))
         name = node.target.id if isinstance(node.target, ast.Name) else ""
         place.store(self.settled(result, name) if name else self.fitting(old, result, node.target))
@@ -548,6 +564,10 @@ class Places:
 def part_named(type: Any, name: str) -> tuple[int, Composite] | None:
     """Where the part of this name of a transform begins, and its type; None if it has none."""
     return type.parts.get(name) if isinstance(type, Transform) else None
+
+
+def listed(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple) else [node]
 
 
 def spread(pick: tuple[Any, ...]) -> list[tuple[Any, ...]]:

@@ -1,0 +1,126 @@
+"""Tiles: every operation against differences in float64, on the interpreter, on C, and as CUDA with real threads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from backends import BACKENDS
+from emulated import Emulated, Machine
+from tile_kernels import KERNELS
+
+import workbench as wb
+from workbench.kernels.compile import nvrtc
+from workbench.kernels.emit import cuda as emit_cuda
+from workbench.kernels.emit.signature import Variant
+from workbench.kernels.program import Program
+from workbench.launches import thresholds
+
+X = np.random.default_rng(5).uniform(-1.0, 1.0, (9, 7))
+SEED = np.random.default_rng(6).uniform(-1.0, 1.0, (8, 8))
+
+
+@pytest.fixture(autouse=True)
+def checked_passes(monkeypatch):
+    monkeypatch.setattr(wb.config, "check_passes", True)
+
+
+def launched(kernel, x, y) -> None:
+    wb.launch_tiled(kernel, dim=(2, 2), inputs=[x], outputs=[y], block_dim=64)
+
+
+def run(kernel, values: np.ndarray = X) -> np.ndarray:
+    y = wb.zeros((8, 8), dtype=wb.float64)
+    launched(kernel, wb.array(values, dtype=wb.float64), y)
+    return y.numpy().copy()
+
+
+def gradient(kernel) -> tuple[np.ndarray, np.ndarray]:
+    x = wb.array(X, dtype=wb.float64, requires_grad=True)
+    y = wb.zeros((8, 8), dtype=wb.float64)
+    with wb.Tape() as tape:
+        launched(kernel, x, y)
+    tape.backward(grads={y: wb.array(SEED, dtype=wb.float64)})
+    return x.grad.numpy().copy(), y.numpy().copy()
+
+
+def differences(kernel) -> np.ndarray:
+    found = np.zeros_like(X)
+    for at in np.ndindex(X.shape):
+        step = np.zeros_like(X)
+        step[at] = 1e-6
+        found[at] = ((run(kernel, X + step) - run(kernel, X - step)) * SEED).sum() / 2e-6
+    return found
+
+
+@pytest.mark.needs_cc
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_gradient_is_that_of_differences(name):
+    wb.config.backend = "c"
+    np.testing.assert_allclose(gradient(KERNELS[name])[0], differences(KERNELS[name]), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.needs_cc
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_interpreter_and_c_agree(name):
+    found = []
+    for backend in ("numpy", "c"):
+        wb.config.backend = backend
+        found.append(gradient(KERNELS[name]))
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_tangent_is_the_transpose_of_the_adjoint(name, backend):
+    wb.config.backend = backend
+    kernel = KERNELS[name]
+    x, y = wb.array(X, dtype=wb.float64, requires_grad=True), wb.zeros((8, 8), dtype=wb.float64)
+    with wb.Tape() as tape:
+        launched(kernel, x, y)
+    direction = np.random.default_rng(8).uniform(-1, 1, X.shape)
+    moved = wb.jvp(tape, {x: wb.array(direction, dtype=wb.float64)})[y]
+    tape.backward(grads={y: wb.array(SEED, dtype=wb.float64)})
+    assert (moved * SEED).sum() == pytest.approx((x.grad.numpy() * direction).sum(), rel=1e-10)
+
+
+@pytest.fixture(scope="module", params=[3, 32])
+def machine(tmp_path_factory, request) -> Machine:
+    return Machine(tmp_path_factory.mktemp("emulated"), request.param)
+
+
+@pytest.mark.needs_cxx
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_threads_of_a_block_compute_what_the_interpreter_does(name, machine, monkeypatch):
+    made: dict = {}
+
+    def executable(program, function, backend, variant, *_):
+        key = function, variant
+        if key not in made:
+            made[key] = Emulated(machine, function, replace(variant, index32=True, inner=None))
+        return made[key]
+
+    wb.config.backend = "numpy"
+    want = gradient(KERNELS[name])
+    monkeypatch.setattr(Program, "executable", executable)
+    monkeypatch.setattr(Program, "prepare", lambda *_: None)
+    monkeypatch.setattr(thresholds, "PARALLEL_FROM", 1 << 60)
+    wb.config.backend = "c"
+    KERNELS[name]._program = None  # its plans know other executables
+    got = gradient(KERNELS[name])
+    KERNELS[name]._program = None
+    assert made
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.needs_nvrtc
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_cuda_text_becomes_machine_code(name):
+    program = KERNELS[name].program()
+    for function in (program.function, program.reverse(program.floats).function):
+        names = frozenset(p.name for p in function.arrays)
+        text = emit_cuda.text(function, Variant(contiguous=names, restrict=True, atomic=names, index32=True))
+        assert nvrtc.to_cubin(text, "sm_90")

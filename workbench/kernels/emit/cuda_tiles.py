@@ -1,0 +1,177 @@
+"""Tiles in CUDA: the threads of a block are one thread of the program, and share out the elements of its tiles.
+
+Every thread of the block runs the scalar statements, with the same numbers; what changes memory is done by the first
+of them. Tiles lie in shared memory. Threads wait for each other before and after whatever writes to a tile or to
+memory, so every value is complete where it is read, and no wait lies in a branch that only some threads take.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import contextmanager
+
+from ..ir import Region, Stmt, used, walk
+from ..ops import control
+from ..ops import memory as mem
+from ..types import Tile
+from .body import Body
+from .c_names import type_name
+from .tiles import LESS, MATMUL_ADJOINT
+
+SHARED = "wb_shared"
+THREADS = 128  # of a block
+MACROS = """\
+#define WB_TILE(k, n) for (int32_t k = threadIdx.x; k < (n); k += blockDim.x)
+#define WB_ONE if (threadIdx.x == 0)
+#define WB_WAIT __syncthreads();
+#define WB_TOTAL(T, out, t, n) do { \\
+    __shared__ T wb_p[16]; \\
+    T wb_q[16]; \\
+    WB_TILE(wb_l, 16) { \\
+        T wb_s = 0; \\
+        for (int32_t wb_k = wb_l; wb_k < (n); wb_k += 16) wb_s = (T)(wb_s + (t)[wb_k]); \\
+        wb_p[wb_l] = wb_s; \\
+    } \\
+    __syncthreads(); \\
+    for (int32_t wb_l = 0; wb_l < 16; ++wb_l) wb_q[wb_l] = wb_p[wb_l]; \\
+    __syncthreads(); \\
+    for (int32_t wb_h = 8; wb_h; wb_h /= 2) \\
+        for (int32_t wb_l = 0; wb_l < wb_h; ++wb_l) wb_q[wb_l] = (T)(wb_q[wb_l] + wb_q[wb_l + wb_h]); \\
+    out = wb_q[0]; \\
+} while (0);
+WB_FN float wb_fma(float a, float b, float c) { return fmaf(a, b, c); }
+WB_FN double wb_fma(double a, double b, double c) { return fma(a, b, c); }
+#define WB_MATMUL(T, n, m, k, c, a, b) WB_TILE(wb_k, (n) * (m)) { \\
+    T wb_s = (c)[wb_k]; \\
+    for (int32_t wb_j = 0; wb_j < (k); ++wb_j) \\
+        wb_s = wb_fma((a)[wb_k / (m) * (k) + wb_j], (b)[wb_j * (m) + wb_k % (m)], wb_s); \\
+    (c)[wb_k] = wb_s; \\
+}
+"""
+
+
+class Block(Body):
+    """The statements of one block of threads."""
+
+    sync = "__syncthreads();"
+    two_ways = False
+
+    def begin_tiles(self, stmts: list[Stmt]) -> None:
+        super().begin_tiles(stmts)
+        self.taken_bytes = self.shared_bytes = 0
+        self.used = used(self.function.body)
+
+    # ---- shared memory
+
+    def tile_declaration(self, type: Tile, name: str) -> str:
+        at = self.taken_bytes
+        self.taken_bytes += -(-type.itemsize // 16) * 16
+        self.shared_bytes = max(self.shared_bytes, self.taken_bytes)
+        return f"{type_name(type)} &{name} = *({type_name(type)} *)({SHARED} + {at});"
+
+    def scope(self) -> tuple:
+        return super().scope(), self.taken_bytes
+
+    def unscope(self, kept: tuple) -> None:
+        free, self.taken_bytes = kept
+        super().unscope(free)
+
+    # ---- elements
+
+    def open_each(self, attr: control.Each, axes: list[str], region: Region) -> str:
+        k, size = self.names.new("wb_e"), 1
+        for n in attr.shape:
+            size *= n
+        alone = attr.order or any(s.row is mem.LOG_STORE for s in walk(region))
+        head = f"WB_TILE({k}, {size})"
+        if alone:
+            start = (
+                f"int32_t {k} = {size} - 1; {k} >= 0; --{k}"
+                if attr.order < 0
+                else f"int32_t {k} = 0; {k} < {size}; ++{k}"
+            )
+            head = f"WB_ONE for ({start})"
+        self.put(f"{head} {{")
+        self.depth += 1
+        step = size
+        for n, i in zip(attr.shape, axes, strict=True):
+            step //= n
+            self.put(f"const int32_t {i} = {k} / {step} % {n};")
+        return k
+
+    # ---- memory: by the first thread
+
+    @contextmanager
+    def _alone(self):
+        """What only the first thread of the block does, and all others wait for."""
+        if self.each_depth:
+            yield
+            return
+        self.put_sync()
+        with self.block("WB_ONE"):
+            yield
+        self.put_sync()
+
+    def _by_one(self, write: Callable[[Stmt], None], stmt: Stmt) -> None:
+        with self._alone():
+            write(stmt)
+
+    def row_store(self, stmt: Stmt) -> None:
+        self._by_one(super().row_store, stmt)
+
+    def row_log_store(self, stmt: Stmt) -> None:
+        self._by_one(super().row_log_store, stmt)
+
+    def row_accumulate(self, stmt: Stmt) -> None:
+        self._by_one(super().row_accumulate, stmt)
+
+    def row_printf(self, stmt: Stmt) -> None:
+        self._by_one(super().row_printf, stmt)
+
+    def row_rollback(self, stmt: Stmt) -> None:
+        self.put_sync()
+        super().row_rollback(stmt)
+        self.put_sync()
+
+    def _atomic(self, stmt: Stmt) -> None:
+        (out,) = stmt.outs
+        if self.each_depth or out not in self.used:
+            return self._by_one(super()._atomic, stmt)
+        slot = self.names.new("wb_old")
+        self.put(f"__shared__ {type_name(out.type)} {slot};")
+        with self._alone():
+            super()._atomic(stmt)
+            self.put(f"{slot} = {self.text(out)};")
+        self.declare(out, slot)
+        self.put(self.sync)
+
+    # ---- stacks: each thread keeps its share of a tile
+
+    def push_tile(self, stmt: Stmt) -> None:
+        value = stmt.args[1]
+        T = value.type.scalar.c  # type: ignore[attr-defined]
+        with self.block(f"WB_TILE(wb_k, {value.type.size})"):  # type: ignore[attr-defined]
+            self.put(f"{T} wb_v = {self.element(value, 'wb_k')};")
+            self.put(f"if (wb_room(&wb_stack, sizeof({T}))) WB_PUSH({T}, wb_v); else {self._full(stmt)}")
+
+    def pop_tile(self, stmt: Stmt) -> None:
+        out = stmt.outs[0]
+        name, size = self.buffer(out.type, out.name), out.type.size  # type: ignore[attr-defined, arg-type]
+        T = out.type.scalar.c  # type: ignore[attr-defined]
+        self.put_sync()
+        last = f"({size} - 1 - (int32_t)threadIdx.x) / (int32_t)blockDim.x * (int32_t)blockDim.x + (int32_t)threadIdx.x"
+        head = f"for (int32_t wb_k = {last}; wb_k >= 0; wb_k -= blockDim.x)"
+        with self.block(f"if (threadIdx.x < {size}) {head}"):
+            self.put(f"if (wb_left(&wb_stack, sizeof({T}))) WB_POP({T}, {name}.c[wb_k]);")
+        self.put_sync()
+        self.own(out, name)
+
+
+HELPERS = [MACROS, MATMUL_ADJOINT, LESS]
+
+
+def shared_bytes(text: str) -> int | None:
+    """How many bytes a block of a text with tiles shares; None for a text without tiles."""
+    found = re.search(rf"/\* {SHARED}: (\d+) bytes \*/", text)
+    return int(found[1]) if found else None

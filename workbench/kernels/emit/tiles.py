@@ -1,0 +1,440 @@
+"""Tiles in the text: each lives in a struct with an array, which is given to the next tile when nobody needs it more.
+
+One idea: a tile is a value, but its text is a buffer. `TileText` knows which value a buffer holds and where in a region
+a value is used last; there a row that changes a few elements, or works element by element, may write over it. So a
+loop that changes an element per turn copies nothing. Every loop over elements is `WB_TILE`, which means all of them in
+C, and each thread's share in CUDA, where what was written is complete for all threads behind `sync`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir import Region, Stmt, Value, used, walk
+from ..ops import control, tiles
+from ..types import Tile
+from .c_names import literal, type_name
+
+MACROS = """\
+#define WB_TILE(k, n) for (int32_t k = 0; k < (n); ++k)
+#define WB_ONE
+#define WB_WAIT
+"""
+LESS = "#define WB_LESS(a, b) ((a) < (b) || ((b) != (b) && (a) == (a)))\n"  # NaN is behind all numbers
+
+TOTAL = """\
+#define WB_TOTAL(T, out, t, n) do { \\
+    T wb_p[16] = {0}; \\
+    for (int32_t wb_k = 0; wb_k + 16 <= (n); wb_k += 16) \\
+        for (int32_t wb_l = 0; wb_l < 16; ++wb_l) wb_p[wb_l] = (T)(wb_p[wb_l] + (t)[wb_k + wb_l]); \\
+    for (int32_t wb_k = (n) / 16 * 16; wb_k < (n); ++wb_k) wb_p[wb_k % 16] = (T)(wb_p[wb_k % 16] + (t)[wb_k]); \\
+    for (int32_t wb_h = 8; wb_h; wb_h /= 2) \\
+        for (int32_t wb_l = 0; wb_l < wb_h; ++wb_l) wb_p[wb_l] = (T)(wb_p[wb_l] + wb_p[wb_l + wb_h]); \\
+    out = wb_p[0]; \\
+} while (0);
+"""
+# Blocks of ROWS x COLUMNS sums in registers; what is left over goes number by number, in the same order over p.
+MATMUL = """\
+#ifdef __AVX512F__
+enum { WB_ROWS = 8, WB_BYTES = 128 };
+#else
+enum { WB_ROWS = 4, WB_BYTES = 64 };
+#endif
+#define WB_MATMUL(T, n, m, k, c, a, b) wb_matmul_##T(n, m, k, c, a, b);
+#define WB_DEFINE_MATMUL(T, FMA) \\
+static __attribute__((noinline)) void wb_matmul_##T( \\
+    int32_t n, int32_t m, int32_t k, T *restrict c, const T *a, const T *b) { \\
+    enum { COLUMNS = WB_BYTES / sizeof(T) }; \\
+    int32_t whole = n / WB_ROWS * WB_ROWS, wide = m / COLUMNS * COLUMNS; \\
+    for (int32_t i = 0; i < whole; i += WB_ROWS) for (int32_t j = 0; j < wide; j += COLUMNS) { \\
+        T s[WB_ROWS][COLUMNS]; \\
+        for (int32_t r = 0; r < WB_ROWS; ++r) \\
+            for (int32_t q = 0; q < COLUMNS; ++q) s[r][q] = c[(i + r) * m + j + q]; \\
+        for (int32_t p = 0; p < k; ++p) for (int32_t r = 0; r < WB_ROWS; ++r) \\
+            for (int32_t q = 0; q < COLUMNS; ++q) s[r][q] = FMA(a[(i + r) * k + p], b[p * m + j + q], s[r][q]); \\
+        for (int32_t r = 0; r < WB_ROWS; ++r) \\
+            for (int32_t q = 0; q < COLUMNS; ++q) c[(i + r) * m + j + q] = s[r][q]; \\
+    } \\
+    for (int32_t i = 0; i < n; ++i) { \\
+        int32_t from = i < whole ? wide : 0; \\
+        for (int32_t p = 0; p < k; ++p) \\
+            for (int32_t j = from; j < m; ++j) c[i * m + j] = FMA(a[i * k + p], b[p * m + j], c[i * m + j]); \\
+    } \\
+}
+"""
+# Without an instruction for a * b + c the function would be a slow call.
+FMA = """\
+#ifdef __FMA__
+#define WB_FMA_float __builtin_fmaf
+#define WB_FMA_double __builtin_fma
+#else
+#define WB_FMA_float(a, b, c) ((a) * (b) + (c))
+#define WB_FMA_double WB_FMA_float
+#endif
+"""
+# A product that met 0 * inf is taken again, number by number, where the factor that is an adjoint is 0.
+MATMUL_ADJOINT = """\
+#define WB_MATMUL_ADJOINT(T, n, m, k, c, a, b, side) do { \\
+    bool wb_ok = true; \\
+    for (int32_t wb_i = 0; wb_i < (n) * (k); ++wb_i) wb_ok &= (a)[wb_i] - (a)[wb_i] == 0; \\
+    for (int32_t wb_i = 0; wb_i < (k) * (m); ++wb_i) wb_ok &= (b)[wb_i] - (b)[wb_i] == 0; \\
+    if (wb_ok) { WB_MATMUL(T, n, m, k, c, a, b) } \\
+    else WB_TILE(wb_k, (n) * (m)) for (int32_t wb_j = 0; wb_j < (k); ++wb_j) { \\
+        T wb_x = (a)[wb_k / (m) * (k) + wb_j], wb_y = (b)[wb_j * (m) + wb_k % (m)]; \\
+        if ((side) == 1 ? wb_x != 0 : wb_y != 0) (c)[wb_k] += wb_x * wb_y; \\
+    } \\
+} while (0);
+"""
+
+
+def has_tiles(stmts: Sequence[Stmt]) -> bool:
+    """True if any of the statements makes a tile."""
+    return any(v.type.__class__ is Tile for s in stmts for v in s.outs) or any(s.row is control.EACH for s in stmts)
+
+
+def helpers(lines: str) -> list[str]:
+    """The helpers of the C text whose lines these are, in order."""
+    out = [MACROS, LESS]
+    if "WB_TOTAL" in lines:
+        out.append(TOTAL)
+    if "WB_MATMUL" in lines:
+        out += [MATMUL, FMA]
+        for T in ("float", "double"):
+            if f"WB_MATMUL({T}," in lines or f"WB_MATMUL_ADJOINT({T}," in lines:
+                out.append(f"WB_DEFINE_MATMUL({T}, WB_FMA_{T})")
+        out.append(MATMUL_ADJOINT)
+    return out
+
+
+class TileText:
+    """Part of `Body`: how tiles are kept, copied, and changed in place."""
+
+    two_ways = True  # is an `each` that ends beyond an array written a second time for where it does not
+    sync = ""  # what is written after every loop over elements
+
+    def begin_tiles(self, stmts: list[Stmt]) -> None:
+        self.tiled = has_tiles(stmts)
+        self.splats: dict[Value, str] = {}  # tiles with one number everywhere: no buffer yet
+        self.owned: dict[Value, Region] = {}  # the region in which a tile may be changed
+        self.holder: dict[str, Value] = {}  # buffer -> the tile that it holds
+        self.fixed: set[str] = set()  # buffers that outlive the region being written
+        self.free: list[tuple[str, str]] = []  # (type, buffer)
+        self.here: tuple[Region | None, int] = (None, 0)
+        self.last_uses: dict[int, dict[Value, int]] = {}
+        self.each_depth = 0
+        self.sure: set[Value] = set()  # conditions that hold where the text is
+        self.taken: set[str] = set()
+
+    # ---- who needs what how long
+
+    def last(self, region: Region) -> dict[Value, int]:
+        """Where in the region each value is used last; its length, for results."""
+        found = self.last_uses.get(id(region))
+        if found is None:
+            found = self.last_uses[id(region)] = {}
+            for k, stmt in enumerate(region.body):
+                for s in walk(Region(body=[stmt])):
+                    found.update(dict.fromkeys(s.operands, k))
+            found.update(dict.fromkeys(region.results, len(region.body)))
+        return found
+
+    def dies(self, value: Value) -> bool:
+        """True if the statement that is being written is the last to use this tile, whose buffer is then free."""
+        region, k = self.here
+        return region is not None and self.owned.get(value) is region and self.last(region).get(value, -1) <= k
+
+    def own(self, value: Value, name: str) -> None:
+        self.texts[value] = name
+        self.holder[name] = value
+        if self.here[0] is not None:
+            self.owned[value] = self.here[0]
+
+    def release(self, region: Region, k: int) -> None:
+        """Give free the buffers of tiles that statement k used last."""
+        last = self.last(region)
+        stmt = region.body[k]
+        for v in {*stmt.args, *stmt.outs, *(a for r in stmt.regions for a in used(r))}:
+            name = self.texts.get(v, "") if isinstance(v.type, Tile) and v not in self.splats else ""
+            if name and self.owned.get(v) is region and last.get(v, -1) <= k and self.holder.get(name) is v:
+                if name not in self.fixed:
+                    self.free.append((type_name(v.type), name))
+                del self.owned[v]
+
+    def tiled_region(self, region: Region) -> None:
+        here = self.here
+        for k, stmt in enumerate(region.body):
+            self.here = region, k
+            self.statement(stmt)
+            self.here = region, k
+            self.release(region, k)
+        self.here = here
+
+    # ---- buffers
+
+    def buffer(self, type: Tile, wish: str) -> str:
+        """A buffer that nobody needs."""
+        for k, (kind, name) in enumerate(self.free):
+            if kind == type_name(type):
+                del self.free[k]
+                return name
+        name = self.names.new(wish or "tile")
+        self.put(self.tile_declaration(type, name))
+        return name
+
+    def tile_declaration(self, type: Tile, name: str) -> str:
+        return f"{type_name(type)} {name};"
+
+    def scope(self) -> Any:
+        """What is free now; `unscope` goes back to that where a block of C ends."""
+        return list(self.free)
+
+    def unscope(self, kept: Any) -> None:
+        self.free = kept
+
+    def fill(self, name: str, type: Tile, number: str) -> None:
+        self.put(f"WB_TILE(wb_k, {type.size}) {name}.c[wb_k] = {number};")
+        self.put_sync()
+
+    def copy(self, name: str, value: Value) -> None:
+        """Write the elements of a tile into a buffer."""
+        text = self.splats.get(value) or f"{self.texts[value]}.c[wb_k]"
+        self.fill(name, value.type, text)  # type: ignore[arg-type]
+
+    def put_sync(self) -> None:
+        if self.sync and not self.each_depth and self.lines[-1].strip() != self.sync:
+            self.put(self.sync)
+
+    def tile(self, value: Value) -> str:
+        """The buffer of a tile, filled now if it is one number everywhere."""
+        if value not in self.splats:
+            return self.texts[value]
+        name = self.buffer(value.type, value.name or "tile")  # type: ignore[arg-type]
+        self.fixed.add(name)
+        self.copy(name, value)
+        return name
+
+    def onto(self, value: Value, others: Sequence[Value], wish: str) -> str:
+        """A buffer that holds this tile and may be changed."""
+        if value not in self.splats and value not in others and self.dies(value):
+            return self.texts[value]
+        name = self.buffer(value.type, wish)  # type: ignore[arg-type]
+        self.put_sync()
+        self.copy(name, value)
+        return name
+
+    # ---- rows
+
+    def tile_row(self, stmt: Stmt) -> None:
+        """A row whose result or operands are tiles."""
+        row, (out,) = stmt.row, stmt.outs
+        if row is tiles.FILL:
+            self.splats[out] = self.text(stmt.args[0])
+        elif row.block is None:
+            self.tile_elementwise(stmt)
+        elif isinstance(out.type, Tile):
+            name = self.tile_filled(stmt, out.type)
+            self.own(out, name)
+        elif row is tiles.GET and stmt.args[0] in self.splats:
+            self.texts[out] = self.splats[stmt.args[0]]
+        else:
+            operands = [self.tile(a) if isinstance(a.type, Tile) else self.text(a) for a in stmt.args]
+            self.declare(out, literal(out.type, 0))  # type: ignore[arg-type]
+            self.put(self.block_text(stmt, self.text(out), operands))
+
+    def tile_filled(self, stmt: Stmt, type: Tile) -> str:
+        row, wish = stmt.row, stmt.outs[0].name
+        if row.onto is None:
+            operands = [self.tile(a) if isinstance(a.type, Tile) else self.text(a) for a in stmt.args]
+            name = self.buffer(type, wish)
+        else:
+            others = [a for k, a in enumerate(stmt.args) if k != row.onto]
+            rest = {k: self.tile(a) if isinstance(a.type, Tile) else self.text(a)
+                    for k, a in enumerate(stmt.args) if k != row.onto}  # fmt: skip
+            name = self.onto(stmt.args[row.onto], others, wish)
+            operands = [rest.get(k, name) for k in range(len(stmt.args))]
+        self.put_sync()
+        text = self.block_text(stmt, name, operands)
+        if text:
+            self.put(text)
+            self.put_sync()
+        return name
+
+    def block_text(self, stmt: Stmt, out: str, operands: list[str]) -> str:
+        row = stmt.row
+        assert row.block is not None
+        extra = {"attr": stmt.attr} if row.typed_by_attr else {}
+        return row.block([a.type for a in stmt.args], stmt.outs[0].type, out, *operands, **extra)
+
+    def tile_elementwise(self, stmt: Stmt) -> None:
+        """A row of scalars, element by element; over an operand that is not needed any more."""
+        out = stmt.outs[0]
+        assert isinstance(out.type, Tile)
+        types = [a.type.scalar for a in stmt.args]  # type: ignore[attr-defined]
+        tiles_in = [a for a in stmt.args if isinstance(a.type, Tile)]
+        texts = [self.element(a, "wb_k") if isinstance(a.type, Tile) else self.text(a) for a in stmt.args]
+        text = self.scalar_text(stmt.row, types, out.type.scalar, texts, stmt.attr)
+        if all(a in self.splats for a in tiles_in):
+            self.splats[out] = self.variable(out.type.scalar, text, out.name or "t")
+            return
+        name = self.target(out, tiles_in)
+        self.put_sync()
+        self.put(f"WB_TILE(wb_k, {out.type.size}) {name}.c[wb_k] = {text};")
+        self.put_sync()
+        self.own(out, name)
+
+    def target(self, out: Value, operands: Sequence[Value]) -> str:
+        """A buffer for what is made element by element."""
+        for a in operands:
+            if a not in self.splats and type_name(a.type) == type_name(out.type) and self.dies(a):
+                return self.texts[a]
+        return self.buffer(out.type, out.name)  # type: ignore[arg-type]
+
+    def element(self, value: Value, k: str) -> str:
+        return self.splats.get(value) or f"{self.texts[value]}.c[{k}]"
+
+    # ---- every element
+
+    def row_each(self, stmt: Stmt) -> None:
+        (region,) = stmt.regions
+        names: list[str] = []
+        for out in stmt.outs:
+            free = [a for a in stmt.args if a not in self.splats and self.texts[a] not in names]
+            names.append(self.target(out, free))
+        self.put_sync()
+        asks, self.asks = self.asks, False
+        here = self.here
+        conditions = (
+            {s.args[0] for s in region.body if s.row is control.IF} if stmt.attr.bounds and self.two_ways else set()
+        )
+        if conditions:
+            with self.block(f"if ({self.holds_for_last(stmt, conditions)})"):
+                self.sure |= conditions
+                self.each_loop(stmt, names)
+                self.sure -= conditions
+            self.lines[-1] += " else {"
+            self.depth += 1
+            self.each_loop(stmt, names)
+            self.depth -= 1
+            self.put("}")
+        else:
+            self.each_loop(stmt, names)
+        self.asks, self.here = asks, here
+        self.put_sync()
+        for out, name in zip(stmt.outs, names, strict=True):
+            self.own(out, name)
+
+    def holds_for_last(self, stmt: Stmt, conditions: set[Value]) -> str:
+        """The conditions for the last index of all, worked out before the loop."""
+        (region,) = stmt.regions
+        for param, n in zip(region.params, stmt.attr.shape, strict=False):
+            self.texts[param] = str(n - 1)
+        before = [s for s in region.body if s.row is not control.IF and s.outs and not s.row.touches]
+        for s in before:
+            if not s.regions and all(a in self.texts or a in self.memory for a in s.args):
+                self.statement(s)
+        return " && ".join(f"({self.text(v)})" for v in conditions)
+
+    def each_loop(self, stmt: Stmt, names: list[str]) -> None:
+        """The loop nest around a region; in CUDA threads share out the elements by one number."""
+        (region,) = stmt.regions
+        rank, scope = len(stmt.attr.shape), self.scope()
+        self.each_depth += 1
+        axes = [self.names.new(p.name or "i") for p in region.params[:rank]]
+        self.texts.update(zip(region.params, axes, strict=False))
+        depth = self.depth
+        place = self.open_each(stmt.attr, axes, region)
+        for param, tile in zip(region.params[rank:], stmt.args, strict=True):
+            self.texts[param] = self.variable(param.type, self.element(tile, place), param.name or "e")
+        self.region(region)
+        for name, result in zip(names, region.results, strict=True):
+            self.put(f"{name}.c[{place}] = {self.text(result)};")
+        while self.depth > depth:
+            self.depth -= 1
+            self.put("}")
+        self.each_depth -= 1
+        self.unscope(scope)
+
+    def open_each(self, attr: control.Each, axes: list[str], region: Region) -> str:
+        """The heads of the loops; returns the place of an element."""
+        place = ""
+        for n, i in zip(attr.shape, axes, strict=True):
+            turns = f"{i} = {n} - 1; {i} >= 0; --{i}" if attr.order < 0 else f"{i} = 0; {i} < {n}; ++{i}"
+            self.put(f"for (int32_t {turns}) {{")
+            self.depth += 1
+            place = f"({place}) * {n} + {i}" if place else i
+        return place
+
+    # ---- control flow
+
+    def carry_tile(self, stmt: Stmt, value: Value, wish: str, others: Sequence[Value]) -> str:
+        """The buffer of a tile that a loop carries: that of its first value, where nobody needs this afterwards."""
+        inside = value in used(stmt.regions[-1]) or others.count(value) > 1
+        if value not in self.splats and not inside and self.dies(value):
+            name = self.texts[value]
+        else:
+            name = self.buffer(value.type, wish)  # type: ignore[arg-type]
+            self.put_sync()
+            self.copy(name, value)
+        self.fixed.add(name)
+        return name
+
+    def branch_tile(self, stmt: Stmt, k: int) -> str:
+        """The buffer of a tile that a branch decides about: that of a tile which one side hands on or changes."""
+        out = stmt.outs[k]
+        for region in stmt.regions:
+            v = self.origin(region.results[k], region)
+            if v is not None and v not in self.splats and self.dies(v) and type_name(v.type) == type_name(out.type):
+                alone = all(v not in (*r.results[:k], *r.results[k + 1 :]) for r in stmt.regions)
+                if alone and self.texts[v] not in self.taken:
+                    self.taken.add(self.texts[v])
+                    return self.texts[v]
+        return self.buffer(out.type, out.name)  # type: ignore[arg-type]
+
+    def origin(self, value: Value, region: Region) -> Value | None:
+        """The tile from outside a region that became this one by changes in place."""
+        while value.stmt is not None and value.stmt in region.body:
+            row = value.stmt.row
+            if row.onto is None:
+                return None
+            value = value.stmt.args[row.onto]
+        return value if value in self.texts else None
+
+    def branch_names(self, stmt: Stmt) -> list[str]:
+        """A variable for each result of an `if`. Tiles that it uses last may be changed by its branches."""
+        self.taken: set[str] = set()
+        names = [self.branch_tile(stmt, k) if isinstance(o.type, Tile) else self.variable(o.type, "", o.name or "t")
+                 for k, o in enumerate(stmt.outs)]  # fmt: skip
+        self.fixed.update(n for o, n in zip(stmt.outs, names, strict=True) if isinstance(o.type, Tile))
+        return names
+
+    def lend(self, stmt: Stmt) -> dict[Value, Region]:
+        """The tiles that a statement with regions uses last, with the region to which they belong."""
+        reads = {a for r in stmt.regions for a in used(r)} if self.tiled else ()
+        return {v: self.owned[v] for v in reads if isinstance(v.type, Tile) and v in self.owned and self.dies(v)}
+
+    def assign_tiles(self, names: Sequence[str], values: Sequence[Value]) -> None:
+        """All at once: a tile whose buffer is written to before it was copied goes through another one."""
+        moves = [(n, v) for n, v in zip(names, values, strict=True)
+                 if isinstance(v.type, Tile) and (v in self.splats or self.texts[v] != n)]  # fmt: skip
+        targets = {n for n, _ in moves}
+        if moves:
+            self.put_sync()
+        kept = {}
+        for _, v in moves:
+            if v not in self.splats and self.texts[v] in targets and v not in kept:
+                kept[v] = self.buffer(v.type, "next")  # type: ignore[arg-type]
+                self.copy(kept[v], v)
+        for n, v in moves:
+            self.fill(n, v.type, f"{kept[v]}.c[wb_k]") if v in kept else self.copy(n, v)  # type: ignore[arg-type]
+
+    def push_tile(self, stmt: Stmt) -> None:
+        name, type = self.tile(stmt.args[1]), type_name(stmt.args[1].type)
+        self.put(f"if (wb_room(&wb_stack, sizeof({type}))) WB_PUSH({type}, {name}); else {self._full(stmt)}")
+
+    def pop_tile(self, stmt: Stmt) -> None:
+        out = stmt.outs[0]
+        name = self.buffer(out.type, out.name)  # type: ignore[arg-type]
+        type = type_name(out.type)
+        self.put(f"if (wb_left(&wb_stack, sizeof({type}))) WB_POP({type}, {name});")
+        self.own(out, name)

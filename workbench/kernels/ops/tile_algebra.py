@@ -1,0 +1,268 @@
+"""Rows over tiles of more than one step: triangular systems, Cholesky factors, scans, orders.
+
+Their adjoints are made of the same rows (the adjoint of a factor by forward and back substitution: Murray,
+Differentiation of the Cholesky decomposition, 2016), so they have derivatives of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..types import Tile, Type, int32
+from .composite import linear_tangent
+from .row import kind, like, refuse, row, zero
+from .scalar import ADD, NEG, SUB
+from .tiles import MATMUL, TRANSPOSE, floats_of, tile_of
+
+# ---- parts of a square matrix
+
+
+def _square(name: str, t: Type) -> Tile:
+    found = floats_of(name, t, 2)
+    if found.dims[0] != found.dims[1]:
+        raise refuse(f"`{name}` takes a square tile, not {found}", slug="tile-shape")
+    return found
+
+
+_PARTS = {"lower": "{r} >= {c}", "upper": "{r} <= {c}", "half": "{r} >= {c}"}
+
+
+def _part(t: np.ndarray, attr: str) -> np.ndarray:
+    made = np.triu(t) if attr == "upper" else np.tril(t)
+    return made - np.diag(np.diag(t)) / 2 if attr == "half" else made
+
+
+def _part_block(types, type, out, t, attr):
+    n = type.dims[1]
+    r, c = f"wb_k / {n}", f"wb_k % {n}"
+    value = f"{t}.c[wb_k]" if attr != "half" else f"({r} == {c} ? {t}.c[wb_k] / 2 : {t}.c[wb_k])"
+    return f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {_PARTS[attr].format(r=r, c=c)} ? {value} : 0;"
+
+
+PART = row("tile_part", type=lambda t, attr: _square("tile_part", t), typed_by_attr=True, meaning=_part, linear=True,
+           exact=True, adjoint=lambda g, y, t, attr: (PART(g, attr=attr),), tangent=linear_tangent("tile_part"),
+           block=_part_block, doc="One triangle of a square tile, zeros elsewhere; `half`: the lower one with half the"
+           " diagonal.")  # fmt: skip
+
+
+def _diag_type(d: Type) -> Type:
+    (n,) = tile_of("tile_diag_add", d, 1).dims
+    return Tile((n, n), d.scalar)  # type: ignore[attr-defined]
+
+
+def _diagonal_type(t: Type) -> Type:
+    found = tile_of("tile_diagonal", t, 2)
+    return Tile((min(found.dims),), found.scalar)
+
+
+DIAG = row("tile_diag", type=_diag_type, meaning=np.diag, linear=True, exact=True, moves=True,
+           adjoint=lambda g, y, d: (DIAGONAL(g),), tangent=linear_tangent("tile_diag"),
+           block=lambda types, type, out, d: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] ="
+           f" wb_k % {type.dims[0] + 1} == 0"
+           f" ? {d}.c[wb_k / {type.dims[0]}] : 0;",
+           doc="The square tile with this diagonal.")  # fmt: skip
+DIAGONAL = row("tile_diagonal", type=_diagonal_type, meaning=np.diagonal, linear=True, exact=True, moves=True,
+               adjoint=lambda g, y, t: (DIAG(g),), tangent=linear_tangent("tile_diagonal"),
+               block=lambda types, type, out, t: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] ="
+               f" {t}.c[wb_k * {types[0].dims[1] + 1}];",
+               doc="The diagonal of a square tile.")  # fmt: skip
+
+# ---- triangular systems and factors
+
+
+def _solve_type(name: str) -> Any:
+    def rule(a: Type, y: Type, attr: str) -> Type:
+        found, right = _square(name, a), floats_of(name, y, 2)
+        if right.dims[0] != found.dims[0] or right.scalar != found.scalar:
+            raise refuse(f"`{name}` of {found} takes no {right}", slug="tile-shape", instead="shapes (n, n) and (n, m)")
+        return right
+
+    return rule
+
+
+def _solve(a: np.ndarray, y: np.ndarray, attr: str) -> np.ndarray:
+    x, n = np.array(y), len(a)
+    for i in range(n) if attr == "lower" else reversed(range(n)):
+        for j in range(i) if attr == "lower" else range(i + 1, n):
+            x[i] = x[i] - a[i, j] * x[j]
+        x[i] = x[i] / a[i, i]
+    return x
+
+
+def _solve_block(types, type, out, a, y, attr):
+    n, m = type.dims
+    rows, cols = ("int32_t wb_i = 0; wb_i < {n}; ++wb_i", "int32_t wb_j = 0; wb_j < wb_i; ++wb_j")
+    if attr == "upper":
+        rows, cols = "int32_t wb_i = {n} - 1; wb_i >= 0; --wb_i", "int32_t wb_j = wb_i + 1; wb_j < {n}; ++wb_j"
+    return (f"WB_TILE(wb_k, {m}) for ({rows.format(n=n)}) {{ {type.scalar.c} wb_s = {out}.c[wb_i * {m} + wb_k];"
+            f" for ({cols.format(n=n)}) wb_s -= {a}.c[wb_i * {n} + wb_j] * {out}.c[wb_j * {m} + wb_k];"
+            f" {out}.c[wb_i * {m} + wb_k] = wb_s / {a}.c[wb_i * {n} + wb_i]; }}")  # fmt: skip
+
+
+def _other(attr: str) -> str:
+    return "upper" if attr == "lower" else "lower"
+
+
+def _product(a: Any, b: Any) -> Any:
+    return MATMUL(like(a, Tile((kind(a).dims[0], kind(b).dims[1]), kind(a).scalar)), a, b, attr=0)  # type: ignore[attr-defined]
+
+
+def _adjoint_solve(g, x, a, y, attr):
+    d = SOLVE(TRANSPOSE(a), g, attr=_other(attr))
+    return NEG(PART(MATMUL(zero(a), d, TRANSPOSE(x), attr=1), attr=attr)), d
+
+
+def _tangent_solve(ts, x, a, y, attr):
+    total = ts[1]
+    if ts[0] is not None:
+        moved = NEG(_product(PART(ts[0], attr=attr), x))
+        total = moved if total is None else ADD(total, moved)
+    return None if total is None else SOLVE(a, total, attr=attr)
+
+
+SOLVE = row("tile_solve", type=_solve_type("tile_lower_solve"), typed_by_attr=True, meaning=_solve, onto=1, cost=16,
+            adjoint=_adjoint_solve, tangent=_tangent_solve, block=_solve_block,
+            doc="x with a x = y, where only the lower or upper triangle of `a` counts, as `attr` says.")  # fmt: skip
+
+
+def _cholesky(a: np.ndarray) -> np.ndarray:
+    made, n = np.tril(a), len(a)
+    for j in range(n):
+        for i in range(j, n):
+            for k in range(j):
+                made[i, j] = made[i, j] - made[i, k] * made[j, k]
+            made[i, j] = np.sqrt(made[i, j]) if i == j else made[i, j] / made[j, j]
+    return made
+
+
+def _cholesky_block(types, type, out, a):
+    n, T, c = type.dims[0], type.scalar.c, f"{out}.c"
+    before = "for (int32_t wb_p = 0; wb_p < wb_j; ++wb_p)"
+    root = "sqrtf" if T == "float" else "sqrt"
+    return (f"WB_TILE(wb_k, {n * n}) if (wb_k % {n} > wb_k / {n}) {out}.c[wb_k] = 0;\n"
+            f"    WB_WAIT for (int32_t wb_j = 0; wb_j < {n}; ++wb_j) {{"
+            f" WB_ONE {{ {T} wb_s = {out}.c[wb_j * {n + 1}];"
+            f" {before} wb_s -= {c}[wb_j * {n} + wb_p] * {c}[wb_j * {n} + wb_p];"
+            f" {out}.c[wb_j * {n + 1}] = {root}(wb_s); }} WB_WAIT"
+            f" WB_TILE(wb_k, {n} - 1 - wb_j) {{ int32_t wb_i = wb_j + 1 + wb_k; {T} wb_s = {out}.c[wb_i * {n} + wb_j];"
+            f" {before} wb_s -= {c}[wb_i * {n} + wb_p] * {c}[wb_j * {n} + wb_p];"
+            f" {out}.c[wb_i * {n} + wb_j] = wb_s / {out}.c[wb_j * {n + 1}]; }} WB_WAIT }}")  # fmt: skip
+
+
+def _adjoint_cholesky(g, low, a):
+    inner = PART(MATMUL(zero(a), TRANSPOSE(low), PART(g, attr="lower"), attr=2), attr="half")
+    left = SOLVE(TRANSPOSE(low), inner, attr="upper")
+    s = TRANSPOSE(SOLVE(TRANSPOSE(low), TRANSPOSE(left), attr="upper"))
+    return (PART(ADD(s, TRANSPOSE(PART(SUB(s, DIAG(DIAGONAL(s))), attr="upper"))), attr="lower"),)
+
+
+def _tangent_cholesky(ts, low, a):
+    if ts[0] is None:
+        return None
+    half = PART(ts[0], attr="half")
+    whole = ADD(half, TRANSPOSE(half))
+    inner = SOLVE(low, TRANSPOSE(SOLVE(low, whole, attr="lower")), attr="lower")
+    return _product(low, PART(inner, attr="half"))
+
+
+CHOLESKY = row("tile_cholesky", type=lambda a: _square("tile_cholesky", a), meaning=_cholesky, onto=0, cost=64,
+               adjoint=_adjoint_cholesky, tangent=_tangent_cholesky, block=_cholesky_block,
+               doc="The lower triangle l with l l^T = a, of which the lower triangle alone is read. Where a is not"
+               " positive definite, NaN.")  # fmt: skip
+
+# ---- sums so far
+
+
+def _scan_type(t: Type, attr: tuple[bool, bool]) -> Type:
+    return tile_of("tile_scan_inclusive", t)
+
+
+def _scan(t: np.ndarray, attr: tuple[bool, bool]) -> np.ndarray:
+    inclusive, backward = attr
+    flat = np.ravel(t)[::-1] if backward else np.ravel(t)
+    made, total = np.empty_like(flat), flat.dtype.type(0)
+    for k, x in enumerate(flat):
+        made[k] = total
+        total = total + x
+        made[k] = total if inclusive else made[k]
+    return np.reshape(made[::-1] if backward else made, t.shape)
+
+
+def _scan_block(types, type, out, t, attr):
+    inclusive, backward = attr
+    head = f"int32_t wb_k = {type.size} - 1; wb_k >= 0; --wb_k" if backward else (
+        f"int32_t wb_k = 0; wb_k < {type.size}; ++wb_k")  # fmt: skip
+    step = f"wb_s += {t}.c[wb_k]; {out}.c[wb_k] = wb_s;"
+    if not inclusive:
+        step = f"{type.scalar.c} wb_x = {t}.c[wb_k]; {out}.c[wb_k] = wb_s; wb_s += wb_x;"
+    return f"WB_ONE {{ {type.scalar.c} wb_s = 0; for ({head}) {{ {step} }} }}"
+
+
+SCAN = row("tile_scan", type=_scan_type, typed_by_attr=True, meaning=_scan, linear=True, block=_scan_block,
+           adjoint=lambda g, y, t, attr: (SCAN(g, attr=(attr[0], not attr[1])),), tangent=linear_tangent("tile_scan"),
+           doc="The sums of all elements so far. `attr`: with the element itself; from the last one on.")  # fmt: skip
+
+# ---- orders
+
+_BETTER = {"min": "<", "max": ">"}
+
+
+def _best(t: np.ndarray, attr: str) -> Any:
+    best = 0
+    flat = np.ravel(t)
+    for k in range(1, flat.size):
+        if flat[k] < flat[best] if attr == "min" else flat[k] > flat[best]:
+            best = k
+    return best
+
+
+def _best_type(t: Type, attr: str) -> Type:
+    tile_of(f"tile_arg{attr}", t)
+    return int32
+
+
+BEST = row(
+    "tile_best", type=_best_type, typed_by_attr=True, meaning=_best, exact=True,
+    block=lambda types, type, out, t, attr: f"for (int32_t wb_k = 1; wb_k < {types[0].size}; ++wb_k)"
+    f" if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[{out}]) {out} = wb_k;",
+    doc="The place of the smallest or largest element, the first of several.",
+)  # fmt: skip
+
+
+def _order_block(types, type, out, t):
+    n = type.size
+    return (f"WB_TILE(wb_k, {n}) {{ int32_t wb_s = 0; for (int32_t wb_j = 0; wb_j < {n}; ++wb_j)"
+            f" wb_s += WB_LESS({t}.c[wb_j], {t}.c[wb_k]) || (!WB_LESS({t}.c[wb_k], {t}.c[wb_j]) && wb_j < wb_k);"
+            f" {out}.c[wb_s] = wb_k; }}")  # fmt: skip
+
+
+ORDER = row("tile_order", type=lambda t: Tile(tile_of("tile_sort", t, 1).dims, int32), exact=True,
+            meaning=lambda t: np.argsort(t, kind="stable"), block=_order_block,
+            doc="The places of the elements, smallest first; equal ones keep their order.")  # fmt: skip
+
+
+def _take_type(t: Type, places: Type) -> Type:
+    if tile_of("tile_sort", places, 1).scalar is not int32:
+        raise refuse(f"places are int32, not {places}", slug="index-type")
+    return Tile(places.dims, tile_of("tile_sort", t, 1).scalar)  # type: ignore[attr-defined]
+
+
+def _put(t: np.ndarray, places: np.ndarray, v: np.ndarray) -> np.ndarray:
+    made = np.array(t)
+    np.add.at(made, places, v)
+    return made
+
+
+TAKE = row("tile_take", type=_take_type, meaning=lambda t, places: np.asarray(t)[np.asarray(places)], linear=True,
+           exact=True, moves=True, tangent=linear_tangent("tile_take"),
+           adjoint=lambda g, y, t, places: (PUT(zero(t), places, g), None),
+           block=lambda types, type, out, t, places: f"WB_TILE(wb_k, {type.size})"
+           f" {out}.c[wb_k] = {t}.c[{places}.c[wb_k]];",
+           doc="The elements at these places.")  # fmt: skip
+PUT = row("tile_put", type=lambda t, places, v: tile_of("tile_sort", t, 1), meaning=_put, linear=True, onto=0,
+          tangent=linear_tangent("tile_put"), adjoint=lambda g, y, t, places, v: (g, None, TAKE(g, places)),
+          block=lambda types, type, out, t, places, v: f"WB_ONE for (int32_t wb_k = 0; wb_k < {types[2].size}; ++wb_k)"
+          f" {out}.c[{places}.c[wb_k]] += {v}.c[wb_k];",
+          doc="The tile with numbers added at these places.")  # fmt: skip

@@ -1,0 +1,391 @@
+"""Rows over tiles: making them, single elements, parts, sums, products of matrices.
+
+A tile is a value like any other: to change an element is to make a new tile (`tile_set`), and the emitter does that in
+place where nobody asks for the old one. Rows that work element by element are those of `scalar`, and `each` of
+`control` is for everything else that knows no order, loads and stores among it. `block` writes the C of a row:
+`WB_TILE` is a loop over elements, which the threads of a block share; what is filled so is complete when it ends.
+Sums have one order, whatever the number of threads: sixteen of them side by side, added up at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..types import Tile, Type, is_float, is_int
+from .composite import linear_tangent
+from .row import kind, refuse, row, zero
+
+SIDES = 16  # sums that are taken side by side
+
+
+def tile_of(name: str, type: Type, rank: int | None = None) -> Tile:
+    """The type if it is a tile, of so many axes. Raises the error of a type rule."""
+    if not isinstance(type, Tile):
+        raise refuse(f"`{name}` takes a tile, not {type}", slug="tile-operand", instead="tile_load(a, shape=...)")
+    if rank is not None and len(type.dims) != rank:
+        axes = f"{rank} ax{'i' if rank == 1 else 'e'}s"
+        raise refuse(
+            f"`{name}` takes a tile with {axes}, not {type}", slug="tile-shape", instead="tile_reshape(t, shape)"
+        )
+    return type
+
+
+def floats_of(name: str, type: Type, rank: int | None = None) -> Tile:
+    found = tile_of(name, type, rank)
+    if not is_float(found):
+        raise refuse(f"`{name}` takes floats, not {found}", slug="operand-type", instead="tile_astype(t, dtype=float)")
+    return found
+
+
+def _indices(name: str, t: Tile, indices: tuple[Type, ...]) -> None:
+    if len(indices) != len(t.dims):
+        raise refuse(f"`{t}` takes {len(t.dims)} indices, got {len(indices)}", slug="rank")
+    for i in indices:
+        if not is_int(i):
+            raise refuse(f"an index is an integer, not {i}", slug="index-type", instead="int(...)")
+
+
+def _at(dims: tuple[int, ...], texts: tuple[str, ...]) -> str:
+    """The place of an element; a negative index counts from the end."""
+    linear = ""
+    for n, i in zip(dims, texts, strict=True):
+        i = i if i.isidentifier() or i.isdigit() else f"({i})"
+        one = i if i.isdigit() else f"({i} + ({i} < 0 ? {n} : 0))"
+        linear = f"({linear} * {n} + {one})" if linear else one
+    return linear
+
+
+def _numpy_index(t: np.ndarray, indices: tuple) -> tuple[int, ...]:
+    return tuple(int(i) for i in indices)
+
+
+# ---- made from nothing
+
+FILL = row(
+    "tile_fill", type=lambda s, attr: attr, typed_by_attr=True, exact=True, linear=True,
+    meaning=lambda s, attr: np.full(attr.dims, s), adjoint=lambda g, y, s, attr: (TOTAL(g),),
+    tangent=lambda ts, y, s, attr: None if ts[0] is None else FILL(ts[0], attr=attr),
+    block=lambda types, type, out, s, attr: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {s};",
+    doc="A tile of the type `attr` with one number everywhere.",
+)  # fmt: skip
+INDEX = row(
+    "tile_index", type=lambda attr: attr, typed_by_attr=True, exact=True,
+    meaning=lambda attr: np.arange(attr.size).reshape(attr.dims),
+    block=lambda types, type, out, attr: f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = wb_k;",
+    doc="A tile of the type `attr` with 0, 1, 2, ...",
+)  # fmt: skip
+
+# ---- single elements
+
+
+def _get_type(t: Type, *indices: Type) -> Type:
+    _indices("tile_extract", tile_of("tile_extract", t), indices)
+    return t.scalar  # type: ignore[attr-defined]
+
+
+def _set_type(t: Type, *rest: Type) -> Type:
+    made = tile_of("tile_assign", t)
+    _indices("t[...] = v", made, rest[:-1])
+    if rest[-1] != made.scalar:
+        raise refuse(f"a value of type {rest[-1]} cannot go into {made}", slug="store-type",
+                     instead=f"{made.scalar}(...)")  # fmt: skip
+    return made
+
+
+def _set(t: np.ndarray, *rest: Any) -> np.ndarray:
+    made = np.array(t)
+    made[_numpy_index(t, rest[:-1])] = rest[-1]
+    return made
+
+
+def _add_at(t: np.ndarray, *rest: Any) -> np.ndarray:
+    made = np.array(t)
+    made[_numpy_index(t, rest[:-1])] += rest[-1]
+    return made
+
+
+def _adjoint_set(g, y, t, *rest):
+    i, v = rest[:-1], rest[-1]
+    return SET(g, *i, zero(v)), *[None] * len(i), GET(g, *i)
+
+
+def _adjoint_get(g, y, t, *i):
+    return ADD_AT(zero(t), *i, g), *[None] * len(i)
+
+
+def _get_block(types, type, out, t, *i):
+    return f"{out} = {t}.c[{_at(types[0].dims, i)}];"
+
+
+GET = row("tile_get", type=_get_type, meaning=lambda t, *i: t[_numpy_index(t, i)], adjoint=_adjoint_get,
+          tangent=linear_tangent("tile_get"), linear=True, exact=True, moves=True, block=_get_block,
+          doc="The element of a tile that the indices name; negative ones count from the end.")  # fmt: skip
+SET = row("tile_set", type=_set_type, meaning=_set, adjoint=_adjoint_set, tangent=linear_tangent("tile_set"),
+          linear=True, exact=True, moves=True, onto=0,
+          block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] = {r[-1]};",
+          doc="The tile with the element that the indices name replaced.")  # fmt: skip
+ADD_AT = row("tile_add_at", type=_set_type, meaning=_add_at, tangent=linear_tangent("tile_add_at"), linear=True,
+             onto=0, adjoint=lambda g, y, t, *rest: (g, *[None] * (len(rest) - 1), GET(g, *rest[:-1])),
+             block=lambda types, type, out, t, *r: f"WB_ONE {out}.c[{_at(type.dims, r[:-1])}] += {r[-1]};",
+             doc="The tile with a number added to the element that the indices name.")  # fmt: skip
+
+# ---- sums
+
+
+def _total(t: np.ndarray) -> Any:
+    flat = np.ravel(t)
+    rows = np.zeros((-(-flat.size // SIDES), SIDES), flat.dtype)
+    rows.reshape(-1)[: flat.size] = flat
+    parts = np.zeros(SIDES, flat.dtype)
+    for one in rows:
+        parts = parts + one
+    while len(parts) > 1:
+        parts = parts[: len(parts) // 2] + parts[len(parts) // 2 :]
+    return parts[0]
+
+
+def _numbers(name: str) -> Callable[..., Type]:
+    def rule(t: Type) -> Type:
+        made = tile_of(name, t).scalar
+        if made.kind == "b":
+            raise refuse(f"`{name}` takes numbers, not {t}", slug="operand-type", instead="tile_astype(t, dtype=int)")
+        return made
+
+    return rule
+
+
+TOTAL = row(
+    "tile_total", type=_numbers("tile_sum"), meaning=_total, adjoint=lambda g, y, t: (FILL(g, attr=kind(t)),),
+    tangent=linear_tangent("tile_total"), linear=True,
+    block=lambda types, type, out, t: f"WB_TOTAL({type.c}, {out}, {t}.c, {types[0].size})",
+    doc="The sum of all elements.",
+)  # fmt: skip
+
+
+def without(dims: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return dims[:axis] + dims[axis + 1 :] or (1,)
+
+
+def _axis_type(t: Type, attr: int) -> Type:
+    made = tile_of("tile_sum", t)
+    return Tile(without(made.dims, attr), made.scalar)
+
+
+def _sum_axis(t: np.ndarray, attr: int) -> np.ndarray:
+    total = np.zeros(t.shape[:attr] + t.shape[attr + 1 :], t.dtype)
+    for k in range(t.shape[attr]):
+        total = total + np.take(t, k, attr)
+    return np.reshape(total, without(t.shape, attr))
+
+
+def _sum_axis_block(types, type, out, t, attr):
+    dims = types[0].dims
+    inner, n = math.prod(dims[attr + 1 :]), dims[attr]
+    start = f"wb_k / {inner} * {inner * n} + wb_k % {inner}"
+    return (f"WB_TILE(wb_k, {type.size}) {{ {type.scalar.c} wb_s = 0; for (int32_t wb_j = 0; wb_j < {n}; ++wb_j)"
+            f" wb_s += {t}.c[{start} + wb_j * {inner}]; {out}.c[wb_k] = wb_s; }}")  # fmt: skip
+
+
+def _adjoint_sum_axis(g, y, t, attr):
+    dims = kind(t).dims  # type: ignore[attr-defined]
+    kept = Tile((*dims[:attr], 1, *dims[attr + 1 :]), kind(g).scalar)  # type: ignore[attr-defined]
+    return (BROADCAST(RESHAPE(g, attr=kept), attr=Tile(dims, kept.scalar)),)
+
+
+SUM_AXIS = row("tile_sum_axis", type=_axis_type, typed_by_attr=True, meaning=_sum_axis, adjoint=_adjoint_sum_axis,
+               tangent=linear_tangent("tile_sum_axis"), linear=True, block=_sum_axis_block,
+               doc="The sums along the axis `attr`, in the order of its indices.")  # fmt: skip
+
+# ---- the same numbers in another form
+
+
+def _reshape_type(t: Type, attr: Tile) -> Type:
+    if tile_of("tile_reshape", t).size != attr.size:
+        raise refuse(f"{t} has {t.size} elements, {attr.dims} has {attr.size}", slug="tile-shape")  # type: ignore[attr-defined]
+    return attr
+
+
+RESHAPE = row(
+    "tile_reshape", type=_reshape_type, typed_by_attr=True, linear=True, exact=True, moves=True, onto=0,
+    meaning=lambda t, attr: np.reshape(t, attr.dims), tangent=linear_tangent("tile_reshape"),
+    adjoint=lambda g, y, t, attr: (RESHAPE(g, attr=Tile(kind(t).dims, kind(g).scalar)),),  # type: ignore[attr-defined]
+    block=lambda types, type, out, t, attr: "",
+    doc="The elements in their order, in the shape of the type `attr`.",
+)  # fmt: skip
+
+
+def _broadcast_type(t: Type, attr: Tile) -> Type:
+    dims = tile_of("tile_broadcast", t).dims
+    wide = (1,) * (len(attr.dims) - len(dims)) + dims
+    if len(wide) != len(attr.dims) or any(a not in (1, b) for a, b in zip(wide, attr.dims, strict=True)):
+        raise refuse(f"{t} does not broadcast to {attr.dims}", slug="tile-shape",
+                     instead="a shape whose last axes are those of the tile, or 1")  # fmt: skip
+    return attr
+
+
+def _broadcast_block(types, type, out, t, attr):
+    dims = types[0].dims
+    wide = (1,) * (len(type.dims) - len(dims)) + dims
+    terms, step, from_ = [], 1, 1
+    for a, b in reversed(list(zip(wide, type.dims, strict=True))):
+        if a > 1:
+            terms.append(f"wb_k / {step} % {b} * {from_}")
+        step, from_ = step * b, from_ * a
+    return f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{' + '.join(terms) or '0'}];"
+
+
+def _adjoint_broadcast(g, y, t, attr):
+    dims = kind(t).dims  # type: ignore[attr-defined]
+    wide = (1,) * (len(attr.dims) - len(dims)) + dims
+    for axis in reversed(range(len(wide))):
+        if wide[axis] == 1 and attr.dims[axis] != 1:
+            shape = kind(g).dims  # type: ignore[attr-defined]
+            kept = Tile((*shape[:axis], 1, *shape[axis + 1 :]), kind(g).scalar)  # type: ignore[attr-defined]
+            g = RESHAPE(SUM_AXIS(g, attr=axis), attr=kept)
+    return (RESHAPE(g, attr=Tile(dims, kind(g).scalar)),)  # type: ignore[attr-defined]
+
+
+BROADCAST = row("tile_broadcast", type=_broadcast_type, typed_by_attr=True, linear=True, exact=True, moves=True,
+                meaning=lambda t, attr: np.broadcast_to(t, attr.dims), adjoint=_adjoint_broadcast,
+                tangent=linear_tangent("tile_broadcast"), block=_broadcast_block,
+                doc="The tile repeated to the shape of the type `attr`, as NumPy broadcasts.")  # fmt: skip
+
+
+def _transpose_type(t: Type) -> Type:
+    made = tile_of("tile_transpose", t, 2)
+    return Tile(made.dims[::-1], made.scalar)
+
+
+def _transpose_block(types, type, out, t):
+    n, m = type.dims
+    return f"WB_TILE(wb_k, {n * m}) {out}.c[wb_k] = {t}.c[wb_k % {m} * {n} + wb_k / {m}];"
+
+
+TRANSPOSE = row("tile_transpose", type=_transpose_type, meaning=np.transpose, linear=True, exact=True, moves=True,
+                adjoint=lambda g, y, t: (TRANSPOSE(g),), tangent=linear_tangent("tile_transpose"),
+                block=_transpose_block, doc="The tile with rows and columns exchanged.")  # fmt: skip
+
+# ---- parts
+
+
+def _part_block(types: Any, whole: Tile, part: Tile, offsets: tuple[str, ...]) -> str:
+    """The place in the whole of element k of a part; nothing is outside, as the offsets are held inside."""
+    terms, step, from_ = [], 1, 1
+    for n, m, o in reversed(list(zip(whole.dims, part.dims, offsets, strict=True))):
+        terms.append(f"((int32_t)({o}) + wb_k / {step} % {m}) * {from_}")
+        step, from_ = step * m, from_ * n
+    return " + ".join(terms)
+
+
+def _slices(part: np.ndarray, offsets: tuple) -> tuple[slice, ...]:
+    return tuple(slice(int(o), int(o) + n) for o, n in zip(offsets, part.shape, strict=True))
+
+
+def _fits(whole: Tile, part: Tile, offsets: tuple[Type, ...]) -> None:
+    _indices("offset", whole, offsets)
+    if len(part.dims) != len(whole.dims) or any(m > n for m, n in zip(part.dims, whole.dims, strict=True)):
+        raise refuse(f"a part of shape {part.dims} does not fit into {whole}", slug="tile-shape")
+
+
+def _view_type(t: Type, *offsets: Type, attr: Tile) -> Type:
+    _fits(tile_of("tile_view", t), attr, offsets)
+    return attr
+
+
+def _view(t, *offsets, attr):
+    return t[tuple(slice(int(o), int(o) + n) for o, n in zip(offsets, attr.dims, strict=True))]
+
+
+def _assign_type(t: Type, *rest: Type) -> Type:
+    made, part = tile_of("tile_assign", t), tile_of("tile_assign", rest[-1])
+    _fits(made, part, rest[:-1])
+    if part.scalar != made.scalar:
+        raise refuse(f"{part} cannot go into {made}", slug="store-type", instead=f"tile_astype(t, dtype={made.scalar})")
+    return made
+
+
+def _assign(t, *rest):
+    made = np.array(t)
+    made[_slices(rest[-1], rest[:-1])] = rest[-1]
+    return made
+
+
+def _adjoint_view(g, y, t, *o, attr):
+    return ASSIGN(zero(t), *o, g), *[None] * len(o)
+
+
+def _adjoint_assign(g, y, t, *rest):
+    o, part = rest[:-1], rest[-1]
+    type = Tile(kind(part).dims, kind(g).scalar)  # type: ignore[attr-defined]
+    return ASSIGN(g, *o, zero(part)), *[None] * len(o), VIEW(g, *o, attr=type)
+
+
+VIEW = row(
+    "tile_view", type=_view_type, typed_by_attr=True, meaning=_view, adjoint=_adjoint_view, linear=True, exact=True,
+    moves=True, tangent=linear_tangent("tile_view"),
+    block=lambda types, type, out, t, *o, attr:
+        f"WB_TILE(wb_k, {type.size}) {out}.c[wb_k] = {t}.c[{_part_block(types, types[0], type, o)}];",
+    doc="The part of a tile of the type `attr` that begins at the given indices.",
+)  # fmt: skip
+ASSIGN = row(
+    "tile_assign", type=_assign_type, meaning=_assign, adjoint=_adjoint_assign, linear=True, exact=True, moves=True,
+    onto=0, tangent=linear_tangent("tile_assign"),
+    block=lambda types, type, out, t, *r:
+        f"WB_TILE(wb_k, {types[-1].size}) {out}.c[{_part_block(types, type, types[-1], r[:-1])}] = {r[-1]}.c[wb_k];",
+    doc="The tile with a part of it replaced by another tile, from the given indices on.",
+)  # fmt: skip
+
+# ---- products of matrices
+
+
+def _matmul_type(c: Type, a: Type, b: Type, attr: int) -> Type:
+    out, left, right = (floats_of("tile_matmul", t, 2) for t in (c, a, b))
+    if left.dims[1] != right.dims[0] or out.dims != (left.dims[0], right.dims[1]):
+        raise refuse(f"`tile_matmul` of {left.dims} and {right.dims} gives no tile of {out.dims}", slug="tile-shape",
+                     instead="shapes (n, k), (k, m) and (n, m)")  # fmt: skip
+    if not left.scalar == right.scalar == out.scalar:
+        raise refuse(f"`tile_matmul` takes one scalar type, got {left}, {right} and {out}", slug="mixed-types",
+                     instead="tile_astype(t, dtype=...)")  # fmt: skip
+    return out
+
+
+def _matmul(c, a, b, attr):
+    made = np.array(c)
+    for k in range(a.shape[1]):
+        x, y = a[:, k : k + 1], b[k : k + 1]
+        part = x * y
+        part = np.where((x if attr == 1 else y) == 0, np.zeros_like(part), part) if attr else part
+        made = made + part
+    return made
+
+
+def _matmul_block(types, type, out, c, a, b, attr):
+    n, m, k = *type.dims, types[1].dims[1]
+    name = "WB_MATMUL" if not attr else "WB_MATMUL_ADJOINT"
+    return f"{name}({type.scalar.c}, {n}, {m}, {k}, {out}.c, {a}.c, {b}.c{f', {attr}' if attr else ''})"
+
+
+def _adjoint_matmul(g, y, c, a, b, attr):
+    return (g, MATMUL(zero(a), g, TRANSPOSE(b), attr=1), MATMUL(zero(b), TRANSPOSE(a), g, attr=2))
+
+
+def _tangent_matmul(ts, y, c, a, b, attr):
+    total = ts[0]
+    for t, made in (
+        (ts[1], lambda base, t: MATMUL(base, t, b, attr=1)),
+        (ts[2], lambda base, t: MATMUL(base, a, t, attr=2)),
+    ):
+        total = total if t is None else made(zero(y) if total is None else total, t)
+    return total
+
+
+MATMUL = row(
+    "tile_matmul", type=_matmul_type, typed_by_attr=True, meaning=_matmul, adjoint=_adjoint_matmul, onto=0,
+    tangent=_tangent_matmul, bilinear=True, cost=64, block=_matmul_block,
+    doc="c + a @ b. `attr`: 0, or which of 1 (a) and 2 (b) is an adjoint, of which a number that is exactly 0 counts"
+        " for nothing, whatever it is multiplied by.",
+)  # fmt: skip
