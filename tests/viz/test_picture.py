@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
@@ -589,6 +590,13 @@ def test_wrong_words_are_refused_where_they_are_written() -> None:
     with pytest.raises(ValueError, match="event"):
         EventColumn("L0", 0, "party", "f")
     assert EventColumn("F0", 0, "zero_", "zero_").kind == "zero"
+
+
+def test_text_that_is_plain_is_cleaned_and_measured_as_any_other() -> None:
+    bad = ("Cc", "Cs", "Cf", "Co", "Cn", "Zl", "Zp")
+    for c in map(chr, [*range(0x3100), 0xD800, 0xE000, 0xFEFF, 0xFFFF, 0x1F600, 0xE0001]):
+        assert clean(f"a{c}b") == ("a\ufffdb" if unicodedata.category(c) in bad else f"a{c}b")
+        assert text_width(f"a{c}", 10) == pytest.approx(text_width(f"é{c}", 10))  # of a letter that is not ASCII
 
 
 def test_clean_text_can_go_anywhere() -> None:

@@ -7,12 +7,16 @@ import pytest
 import view_samples as samples
 
 import workbench as wb
+from workbench.diagnose import against
+from workbench.viz.data.against import compare
 from workbench.viz.inspect.ledger import ledger, ledgers
 from workbench.viz.inspect.microscope import microscope, microscopes
 from workbench.viz.live import offline
+from workbench.viz.live.against import AgainstView
 from workbench.viz.live.view import View
 
 pytest.importorskip("anywidget")
+KINDS = "heat", "ledger", "microscope"
 
 
 @pytest.fixture(scope="module", params=["springs", "ill", "extreme"])
@@ -88,7 +92,7 @@ def test_a_page_says_what_it_leaves_out(tmp_path, monkeypatch):
     tape, _ = samples.springs(4)
     page = offline._Page(View(tape), None, None)
     stored = sum(key.startswith("heat") for key in page.answers)
-    assert 10 < stored <= 20
+    assert 10 < stored <= 20 + len(list(page.led_to()))  # those that findings show are always there
     every = sum(len(moments) + 1 for moments in page.moments)
     assert f"{stored} of {every} heat-maps" in page.left_out() and page.left_out() in page.text()
 
@@ -102,6 +106,56 @@ def test_the_stored_answers_are_those_of_the_view():
             found, blobs = view.answer({"ask": "heat", "array": int(numbers[0]), "cursor": int(numbers[1])})
             assert stored["ok"] == found
             assert [b"".join(page.blobs)[at : at + n] for at, n in stored["buffers"]] == blobs
+
+
+def two_passes(name: str):
+    """A view that is of two passes or of a wrong one, made anew at each call, by name."""
+    (tape, arrays), (other, _) = samples.springs(3), samples.springs(4)
+    wrong = tape.backward(arrays["loss"], pitfall=wb.pitfalls.alias)
+    x = arrays["velocities"]
+    made = {
+        "two tapes": lambda: AgainstView(compare(tape, None, other)),
+        "two seeds": lambda: AgainstView(compare(tape, None, {x: wb.ones_like(x)})),
+        "exact and wrong": lambda: AgainstView(compare(tape, wrong, tape)),
+        "wrong": lambda: View(tape, wrong),
+    }
+    return made[name]
+
+
+@pytest.mark.parametrize("name", ["two tapes", "two seeds", "exact and wrong", "wrong"])
+def test_the_stored_answers_of_two_passes_are_those_of_their_view(name):
+    view_of = two_passes(name)
+    page, view = offline._Page(view_of(), None, None), view_of()
+    heats = ledgers_ = microscopes_ = 0
+    for key, stored in page.answers.items():
+        what, *numbers = key.split()
+        numbers = [int(n) for n in numbers]
+        if what == "heat":
+            asked = {"ask": what, "array": numbers[0], "cursor": numbers[1], "element": []}
+        elif what == "ledger":
+            asked = {"ask": what, "array": numbers[0], "element": numbers[1:-1], "cursor": numbers[-1]}
+        elif what == "microscope":
+            asked = {"ask": what, "launch": numbers[0], "thread": numbers[1:]}
+        else:
+            continue
+        heats, ledgers_, microscopes_ = (n + (what == k) for n, k in zip((heats, ledgers_, microscopes_), KINDS))
+        found, blobs = View.answer(view, asked)  # by events, as the page stores them
+        assert stored["ok"] == found
+        assert [b"".join(page.blobs)[at : at + n] for at, n in stored["buffers"]] == blobs
+    exact = name in ("two tapes", "two seeds")
+    assert heats > 10 and (ledgers_ > 5) == (microscopes_ > 3) == exact
+
+
+def test_the_programs_of_two_tapes_run_once_for_their_picture_and_its_findings(monkeypatch):
+    tape, other = samples.springs(3)[0], samples.springs(4)[0]
+    runs, real = [], against.keep_all
+    monkeypatch.setattr(against, "keep_all", lambda tape: runs.append(tape) or real(tape))
+    shown = tape.show(against=other)
+    assert runs == [tape, other] and "run" in shown.text
+    view = tape.explore(against=other)
+    first, _ = view.answer({"ask": "findings"})
+    assert runs == [tape, other] * 2 and first["rows"]
+    assert view.answer({"ask": "findings", "all": True})[0]["rows"] == first["rows"]
 
 
 # --- arrays that are used again

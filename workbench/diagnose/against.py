@@ -40,14 +40,16 @@ class Run:
 
     def __post_init__(self) -> None:
         self.met: dict[Any, int] = {}  # memories are numbered as they appear
-        for event in self.tape.events:
-            for x in accesses(self.tape, event):
+        self.accesses = [accesses(self.tape, event) for event in self.tape.events]
+        for found in self.accesses:
+            for x in found:
                 self.met.setdefault(x.span.allocation, len(self.met))
 
 
-def against(tape: Tape, other: Tape) -> Findings:
+def against(tape: Tape, other: Tape, runs: tuple[Run, Run] | None = None) -> Findings:
     """Where two runs of what should be one program part: at most one finding, `parted`; `note` says how far both agree.
 
+    runs    what `run_of` gave for both, if somebody has run them already.
     Numbers that differ by rounding do not count. Raises LaunchError [against] if `other` is no tape.
     """
     if not isinstance(other, Tape):
@@ -56,7 +58,7 @@ def against(tape: Tape, other: Tape) -> Findings:
             instead="tape.diagnose(against=other_tape)",
         )  # fmt: skip
     guess_names(other)
-    here, there = run_of(tape), run_of(other)
+    here, there = runs or (run_of(tape), run_of(other))
     both = min(len(tape.events), len(other.events))
     pairs = aligned(tape, other)
     same = next((k for k, pair in enumerate(pairs) if pair != (k, k)), len(pairs))
@@ -123,7 +125,7 @@ def _lacking(n: int, tape: Tape, other: Tape) -> Finding:
 
 def _parted(n: int, here: Run, there: Run) -> Finding | None:
     """What is different at event n, if other numbers came of it."""
-    ours, theirs = accesses(here.tape, here.tape.events[n]), accesses(there.tape, there.tape.events[n])
+    ours, theirs = here.accesses[n], there.accesses[n]
     if n >= _held(here, there):
         return _finding(n, here, there, "", ()) if here.why or there.why else None
     for k, writes in enumerate((False, True)):

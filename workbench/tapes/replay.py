@@ -275,8 +275,10 @@ def _refuse_opaque(tape: Tape) -> None:
                 f"a tape with {what} ({event.label}) cannot be replayed.", slug="replay-func", where=event.where,
                 why="It runs code of yours on your own arrays, not on copies.", instead="wb.launch(...) in its place",
             )  # fmt: skip
+        if event.kind != "foreign":
+            continue
         later = [s for e in tape.events[n + 1 :] for s in (*e.reads, *e.writes) if e.kind != "foreign"]
-        if event.kind == "foreign" and any(s.overlaps(w) is not False for w in event.writes for s in later):
+        if any(s.overlaps(w) is not False for w in event.writes for s in later):
             raise GradientError(
                 f"{_name(tape, event.writes[0])} was changed by {event.label!r} between two events of this tape.",
                 slug="overwritten", where=event.where, why="The tape has not recorded how.",

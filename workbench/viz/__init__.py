@@ -15,7 +15,7 @@ from ..arrays.array import array
 from ..derivatives.pitfalls import Wrong
 from ..tapes.tape import Tape
 from .data.against import compare
-from .data.gather import gather
+from .data.gather import gather, no_collector
 from .data.verdict import AT_ONCE, verdict
 from .picture.figure import TapeFigure
 
@@ -27,11 +27,18 @@ def show(tape: Tape, wrong: Wrong | None = None, against: Any = None) -> TapeFig
     against  another pass, drawn over this one in outline: a tape, a `Wrong`, or seeds of this tape {array: seed}.
              An exact pass and one that is wrong on purpose change places: the exact one is the outline.
     """
+    with no_collector():
+        return _shown(tape, wrong, against)
+
+
+def _shown(tape: Tape, wrong: Wrong | None, against: Any) -> TapeFigure:
     if against is None:
         return TapeFigure(gather(tape, wrong), verdict=verdict(tape, limit=AT_ONCE) if wrong is None else None)
     made = compare(tape, wrong, against)
     parts = wrong is None and isinstance(against, Tape)
-    return TapeFigure(made.trace, against=made, verdict=verdict(tape, against) if parts else None)
+    found = verdict(tape, against, runs=made.runs) if parts else None
+    made.runs = None
+    return TapeFigure(made.trace, against=made, verdict=found)
 
 
 def seeds(tape: Tape, y: array) -> Any:

@@ -94,6 +94,7 @@ class Comparison:
     partings   every difference: values from left to right, then adjoints from right to left. `first`: the one that is
                flagged, None if the passes agree.
     said       the comparison in sentences, the first parting first.
+    runs       what both programs read and wrote, if both ran again for it: until `verdict` has been asked.
     """
 
     here: Side
@@ -103,6 +104,7 @@ class Comparison:
     places: Sequence[Place]
     partings: list[Parting] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    runs: tuple[Run, Run] | None = None
     _said_at: dict[int, list[str]] = field(default_factory=dict)
     _found: dict[str, dict[tuple[str, int], list[Parting]]] = field(default_factory=dict)
 
@@ -218,6 +220,7 @@ class _Comparing:
         self.places = _merged(self.pairs, len(here.tape.events), len(there.tape.events))
         self.column = {n: k for k, (n, _) in enumerate(self.places) if n is not None}
         self.notes: list[str] = []
+        self.runs: tuple[Run, Run] | None = None
 
     def made(self) -> Comparison:
         held: dict[Event, list[tuple[Access, np.ndarray | None]]] = {}
@@ -252,8 +255,9 @@ class _Comparing:
         trace, other = self._laid(ours, theirs)
         seeds = self._seeds(trace) if walked else []
         made = Comparison(
-            self.here, self.there, trace, other, self.places, [*values, *seeds, *(adjoints if walked else [])]
-        )
+            self.here, self.there, trace, other, self.places, [*values, *seeds, *(adjoints if walked else [])],
+            runs=self.runs,
+        )  # fmt: skip
         self._flag(made)
         made.said = self._said(made, reasons)
         return made
@@ -294,7 +298,7 @@ class _Comparing:
         """Where forward values differ, from left to right; what the first such launch was asked for in other ways."""
         if self.here.tape is self.there.tape:
             return [], []
-        one, two = run_of(self.here.tape), run_of(self.there.tape)
+        one, two = self.runs = run_of(self.here.tape), run_of(self.there.tape)
         if one.why or two.why:
             self.notes.append(f"Values were not compared: {one.why or two.why}.")
             return [], []
@@ -310,7 +314,7 @@ class _Comparing:
 
     def _values_of(self, n: int, m: int, one: Run, two: Run, differ: set[Allocation]) -> Iterable[Parting]:
         """What event n wrote otherwise than event m, and what it found otherwise though nobody wrote it so."""
-        ours, theirs = accesses(one.tape, one.tape.events[n]), accesses(two.tape, two.tape.events[m])
+        ours, theirs = one.accesses[n], two.accesses[m]
         for k, writes in enumerate((False, True)):
             a, b = ([x for x in found if x.writes == writes] for found in (ours, theirs))
             for x, y, v, w in zip(a, b, one.values[n][k], two.values[m][k], strict=False):

@@ -42,7 +42,7 @@ from .marks import (
     version_prefix,
 )
 from .text import BADGES, clean, level_text, sentence
-from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Seed, Trace, event_flags, fold_flags
+from .trace import FLAGS, HOW, AdjointLevel, EventColumn, Fold, NameRange, Seed, Trace, event_flags
 
 TABLES = {
     "events": ("label", "kind", "where", "flags", "touches", "kept", "scope", "grid"),
@@ -145,7 +145,7 @@ class Columns:
         tables, self.data = packed(TABLES, rows)
         self.meta: dict[str, Any] = {
             "title": clean(trace.title), "wrong": trace.wrong, "summary": trace.summary,
-            "sentence": sentence(trace, fold_flags(trace.events)),
+            "sentence": sentence(trace),
             "count": len(trace.events), "tables": tables, "flags": BITS, "how": HOW, "lanes": self._lanes(),
             "texts": [clean(text) for text in self.names.texts], "ranges": [list(r) for r in self.names.ranges],
             "folds": [_fold(fold) for fold in folds], "drawing": DRAWING, "badges": BADGES, "states": STATES,

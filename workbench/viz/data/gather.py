@@ -6,8 +6,10 @@ here but maxima and norms of numbers that the walk left in memory.
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import isfinite, sqrt
 from typing import Any, NamedTuple
@@ -42,6 +44,18 @@ from .trace import (
 from .trace import Kept as KeptMark
 
 _KINDS = {"fill_": "fill", "zero_": "fill", "foreign": "assign"}
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """A long tape makes millions of small objects, all of which stay: to look for garbage takes half the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def gather(tape: Tape, wrong: Wrong | None = None) -> Trace:
@@ -118,30 +132,33 @@ class _Gather:
         self.tape = tape
         self.retrace: Any = tape.retrace
         self.seeds: Mapping[Allocation, Any] = tape.last_seeds
-        self.versions: dict[Allocation, int] = {}
         self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
         self.levels: dict[Event, list[AdjointLevel]] = {}
         self.carried: set[Span] = set()
         self.came = False
         self.died: set[Event] = set()
         self.scopes: list[str] = []
-        self.known: dict[tuple, list[tuple]] = {}
         self.reasons: dict[tuple, str] = {}
         self.places: dict[Any, str] = {}
 
-    def trace(self, adjoints: bool = True) -> Trace:
+    def trace(self) -> Trace:
         tape = self.tape
         self.name_all()
-        seeds = self.walk() if adjoints and self.walkable else []
-        self.scopes = scopes(tape)
-        events = [self.column(n, e) for n, e in enumerate(tape.events)]
+        seeds = self.walk() if self.walkable else []
+        pairs = zip(self.columns(), tape.events, strict=True)
+        events = [column.reversed_to(self.levels.get(event, ()), event in self.died) for column, event in pairs]
         tracks = [self.track(a) for a in self.names]
-        return Trace(tracks, events, seeds, values=ill_values(tape) if adjoints else (), folds=folds(tape))
+        return Trace(tracks, events, seeds, values=ill_values(tape), folds=folds(tape))
 
     def outline(self) -> Trace:
-        """The trace without adjoints: what events that did the same have in common is looked up once."""
-        tape, known, firsts = self.tape, {}, []
+        """The trace without adjoints."""
         self.name_all()
+        events = self.columns()
+        return Trace([self.track(a) for a in self.names], events, folds=folds(self.tape))
+
+    def columns(self) -> AlikeEvents:
+        """All columns, without adjoints: what events that did the same have in common is looked up once."""
+        tape, known, firsts = self.tape, {}, []
         self.scopes = scopes(tape)
         which = np.empty(len(tape.events), np.int64)
         for n, event in enumerate(tape.events):
@@ -151,8 +168,7 @@ class _Gather:
                 found = known[key] = len(firsts)
                 firsts.append(self.column(n, event))
             which[n] = found
-        events = AlikeEvents(firsts, which, [f"L{event.id}" for event in tape.events])
-        return Trace([self.track(a) for a in self.names], events, folds=folds(tape))
+        return AlikeEvents(firsts, which, [f"L{event.id}" for event in tape.events])
 
     def likeness(self, event: Event, scope: str) -> tuple:
         """Events for which this is equal have the same column, but for versions."""
@@ -201,27 +217,8 @@ class _Gather:
         text = next((f"{x.dtype} {x.shape}" for x in self.tape.arrays.values() if x.allocation is a), "")
         return AllocationTrack(str(a), a.nbytes, names, text, itemsize)
 
-    def touches(self, event: Event) -> list[TouchMark]:
-        """Reads first, with the version they saw; then writes, each making a new version."""
-        marks, versions = [], self.versions
-        for a, key, name, low, high, how, strided in self.accesses(event):
-            before = versions.get(a, 0)
-            if how != "read":
-                versions[a] = before + 1
-            marks.append(TouchMark(key, name, low, high, how, before, before + (how != "read"), strided))
-        return marks
-
-    def accesses(self, event: Event) -> list[tuple]:
-        """The accesses of an event without versions, looked up for launches of the same plan on the same arrays."""
-        same = None if event.command is None else (event.command.plan, *map(id, event.command.places))
-        found = self.known.get(same) if same is not None else None
-        if found is None:
-            found = list(self._accesses(event))
-            if same is not None:
-                self.known[same] = found
-        return found
-
-    def _accesses(self, event: Event) -> Iterator[tuple]:
+    def touches(self, event: Event) -> Iterator[TouchMark]:
+        """Reads first, then writes. Which versions they see is counted for all events together."""
         accumulated = event.command.plan.accumulates_only if event.command is not None else frozenset()
         labels = self.labels(event)
         for how, spans in (("read", event.reads), ("write", event.writes)):
@@ -230,7 +227,7 @@ class _Gather:
                     position, name = labels[how][k]
                     kind = "accumulate" if how == "write" and position in accumulated else how
                     low, high, strided = _range(span)
-                    yield span.allocation, str(span.allocation), name, low, high, kind, strided
+                    yield TouchMark(str(span.allocation), name, low, high, kind, strided=strided)
 
     def labels(self, event: Event) -> dict[str, list[tuple[int, str]]]:
         if event.command is None:
@@ -257,8 +254,7 @@ class _Gather:
             where = self.places[event.place] = str(event.where or "")
         return EventColumn(
             f"L{event.id}", n, _KINDS.get(event.kind, event.kind), event.label, where,
-            self.scopes[n], touches=self.touches(event), kept=kept, adjoint=self.levels.get(event, ()),
-            flags=[*(["died"] if event in self.died else []), *(["cut"] if _cuts(event) else [])],
+            self.scopes[n], touches=list(self.touches(event)), kept=kept, flags=["cut"] if _cuts(event) else [],
         )  # fmt: skip
 
     # ---- the walk

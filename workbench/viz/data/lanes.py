@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .trace import MIXED, AdjointLevel, AllocationTrack, EventColumn, Seed, TouchMark, Trace, join_levels
 
@@ -192,6 +192,10 @@ def runs(cells: Sequence[_Cell], first: int, last: int) -> Iterator[tuple[int, i
 
 def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[Block]:
     """Every version of every piece. What nobody read before it was overwritten is none."""
+    known: list[tuple[Any, list[Block]]] = trace.__dict__.setdefault("known_versions", [])  # a picture asks twice
+    for asked, blocks in known:
+        if asked == cuts:
+            return list(blocks)
     walk = Values(trace.events, cuts)
     for position, event in enumerate(trace.events):
         walk.use(event.touches)
@@ -200,7 +204,8 @@ def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[Block
                 walk.write(touch, position)
     for key, held in walk.held.items():
         walk.close(key, 0, len(held), len(trace.events))
-    return walk.blocks
+    known.append((cuts, walk.blocks))
+    return list(walk.blocks)
 
 
 class Values:
@@ -219,9 +224,10 @@ class Values:
     def use(self, touches: Sequence[TouchMark]) -> None:
         """An event looks at what is there."""
         for touch in touches:
-            if touch.allocation in self.held and touch.how != "write":
-                i, j = pieces(self.cuts[touch.allocation], touch.lo, touch.hi)
-                self.used[touch.allocation][i:j] = [True] * (j - i)
+            used = self.used.get(touch.allocation) if touch.how != "write" else None
+            if used is not None:
+                i, j = (0, 1) if len(used) == 1 else pieces(self.cuts[touch.allocation], touch.lo, touch.hi)
+                used[i:j] = [True] * (j - i)
 
     def write(self, touch: TouchMark, position: int) -> None:
         cuts = self.cuts[touch.allocation]

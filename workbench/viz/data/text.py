@@ -8,7 +8,7 @@ import unicodedata
 from typing import Any
 
 from ...errors import Where
-from .trace import AdjointLevel, TouchMark, Trace, fold_flags
+from .trace import AdjointLevel, TouchMark, Trace
 
 MONO, SANS = 0.612, 0.56  # widths of a character, as parts of its size
 BADGES = {
@@ -20,6 +20,8 @@ ODD = ("parts", "here", "there")  # badges about a second pass
 
 def text_width(text: str, size: float, mono: bool = False) -> float:
     """A generous estimate without font files; wide East Asian characters count twice."""
+    if text.isascii():
+        return len(text) * size * (MONO if mono else SANS)
     cells = sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
     return cells * size * (MONO if mono else SANS)
 
@@ -49,8 +51,11 @@ def fit_middle(text: str, room: float, size: float, mono: bool = False) -> str:
 
 def clean(text: object) -> str:
     """Text that XML and a terminal can carry: control, direction-changing and lone surrogate characters replaced."""
+    said = str(text)
+    if said.isprintable():  # most are
+        return said
     bad = ("Cc", "Cs", "Cf", "Co", "Cn", "Zl", "Zp")
-    return "".join("\ufffd" if unicodedata.category(c) in bad else c for c in str(text))
+    return "".join("\ufffd" if unicodedata.category(c) in bad else c for c in said)
 
 
 def clean_lines(text: object) -> str:
@@ -82,15 +87,15 @@ def versions(touch: TouchMark) -> str:
     return f"v{touch.version_before}→v{touch.version_after}"
 
 
-def sentence(trace: Trace, tally: dict[str, int] | None = None) -> str:
-    """The picture in one sentence, for those who do not see it. `tally`: its `fold_flags`, if they are known."""
+def sentence(trace: Trace) -> str:
+    """The picture in one sentence, for those who do not see it."""
     shared = sum(track.aliased for track in trace.allocations)
     parts = [f"{clean(trace.title)}: {trace.summary}"]
     if shared:
         parts.append(f"{shared} {'allocation has' if shared == 1 else 'allocations have'} more than one name")
     if trace.seeds:
         parts.append(f"seeded by {clean(trace.seed_text)}")
-    tally = fold_flags(trace.events) if tally is None else tally
+    tally = trace.tally
     found = [
         f"{word} at {tally[flag]} {'event' if tally[flag] == 1 else 'events'}"
         for flag, word in BADGES.items()

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 FLAGS: tuple[str, ...] = ("nan", "inf", "died", "kept", "aliased", "cut", "parts", "here", "there")
@@ -239,7 +240,12 @@ class Trace:
             object.__setattr__(self, "events", tuple(self.events))
         object.__setattr__(self, "seeds", seeds)
 
-    @property
+    @cached_property
+    def tally(self) -> dict[str, int]:
+        """How many of its events carry each flag."""
+        return fold_flags(self.events)
+
+    @cached_property
     def summary(self) -> str:
         """`5 launches · 4 allocations · 6 names`."""
         if self.said:

@@ -14,6 +14,7 @@ from typing import Any
 from ...arrays import allocation as memory
 from ...arrays.array import array
 from ...diagnose import Finding, diagnose
+from ...diagnose.against import Run
 from ...diagnose.against import against as compared
 from ...diagnose.ends import glance
 from ...diagnose.walk_record import accesses
@@ -111,15 +112,20 @@ class Verdict:
 NOTHING = Verdict(())
 
 
-def verdict(tape: Tape, against: Tape | None = None, limit: int | None = None) -> Verdict:
+def verdict(
+    tape: Tape, against: Tape | None = None, limit: int | None = None, runs: tuple[Run, Run] | None = None
+) -> Verdict:
     """What is wrong with a tape, or where it parts from another one. Never raises: the note says what went wrong.
 
     limit   events above which only the ends are looked at.
+    runs    of both tapes, where they have been run again already.
     """
     partial = limit is not None and len(tape.events) > limit and against is None
     try:
         with memory.LOCK:
-            found = compared(tape, against) if against is not None else glance(tape) if partial else diagnose(tape)
+            found = (
+                compared(tape, against, runs) if against is not None else glance(tape) if partial else diagnose(tape)
+            )
         moments = Moments(tape) if tape.keep != "all" and not partial else None
         with memory.LOCK, memory.unrecorded():
             rows = tuple(_said(tape, f, moments) for f in found)

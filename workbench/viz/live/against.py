@@ -108,4 +108,7 @@ class AgainstView(View):
     def _verdict(self, limit: int | None) -> Verdict:
         """Of two tapes the first launch at which they part, with what is different about it."""
         other = self.made.there.tape
-        return super()._verdict(limit) if other is self.tape else verdict(self.tape, other)
+        if other is self.tape:
+            return super()._verdict(limit)
+        runs, self.made.runs = self.made.runs, None
+        return verdict(self.tape, other, runs=runs)

@@ -126,15 +126,10 @@ class _Page:
     def levels(self) -> None:
         self.view.answer({"ask": "levels"})
 
-    @property
-    def shares(self) -> bool:
-        """May many answers be made in one walk: not where the view is of something else than its tape."""
-        return self.view.wrong is None and "against" not in self.view.meta
-
     def all_heats(self) -> None:
         self.moments = [self.changes(k) for k in range(len(self.view.arrays))]
         wanted = self.some_heats()
-        if self.shares and self.view.moments is not None:
+        if self.view.moments is not None:
             arrays = self.view.arrays
             every = [(arrays[k], frame_of(full_shape(arrays[k])), moments) for k, moments in wanted.items()]
             with contextlib.suppress(GradientError):
@@ -149,7 +144,7 @@ class _Page:
         wanted = [self.stops(a, index) for a, index in (self.some_cells() if cells is None else cells)]
         if cells is None:
             wanted = self.affordable(wanted)
-        if self.shares and wanted:
+        if self.view.wrong is None and wanted:
             arrays, end = self.view.arrays, len(self.tape.events)
             with contextlib.suppress(GradientError):
                 asked = [(arrays[k], at, [n for n in moments if n < end]) for k, at, moments in wanted]
@@ -166,7 +161,7 @@ class _Page:
     def all_microscopes(self, threads: Any) -> None:
         wanted = self.some_threads() if threads is None else list(threads)
         every = [*self.leads, *wanted]
-        if self.shares:
+        if self.view.wrong is None:
             with contextlib.suppress(GradientError, LaunchError):
                 for (launch, thread), found in zip(every, microscopes(self.tape, every), strict=True):
                     n, at = self.place(launch, thread)

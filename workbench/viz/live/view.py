@@ -8,7 +8,6 @@ asks again; whatever goes wrong becomes text in the view. Invariant: no gradient
 
 from __future__ import annotations
 
-import gc
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +30,7 @@ from ...errors import GradientError
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
 from ..data.columns import Columns, Levels, levels_of, scale_of_levels
-from ..data.gather import levels, structure
+from ..data.gather import levels, no_collector, structure
 from ..data.marks import DARK, LIGHT
 from ..data.snapshot import Moments, frame_of, full_shape, is_viewable, picture, reduced
 from ..data.text import clean, clean_lines, json_number
@@ -129,18 +128,6 @@ def quiet_memory() -> Iterator[None]:
         memory.LOCK.release()
 
 
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """A long tape makes millions of small objects, all of which stay: to look for garbage takes half the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
 class View(Saved, anywidget.AnyWidget):
     """The live view of a tape; `wrong`: of a pass that is wrong on purpose.
 
@@ -180,7 +167,7 @@ class View(Saved, anywidget.AnyWidget):
         self._found: Levels | None = None
         self._retrace: Callable[..., Any] | None = None if wrong is None else wrong.retrace
         self._seeds: Mapping[Allocation, Any] | None = None if wrong is None else wrong.seeds
-        with memory.LOCK, memory.unrecorded(), _no_collector():
+        with memory.LOCK, memory.unrecorded(), no_collector():
             self._columns = self._columns_of()
             given = self._level_traits() if len(tape.events) <= AT_ONCE else {}
             lists = self._lists()
@@ -464,7 +451,7 @@ class View(Saved, anywidget.AnyWidget):
         del asked
         if not self.levels_meta:
             self._walks()
-            with _no_collector():
+            with no_collector():
                 self._give(self._level_traits())
             self.refresh_still()
         return {}, []

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 from ..data.against import Comparison
+from ..data.gather import no_collector
 from ..data.text import clean_lines, sentence, text_width
 from ..data.trace import Trace
 from ..data.verdict import Verdict, adjoint_range
@@ -128,11 +129,12 @@ class TapeFigure:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         del include, exclude
-        try:
-            html = self.html
-        except Exception as error:  # shown in the frame: the tape itself is fine
-            html = _failure(_reason(error), self.theme)
-        return {"text/plain": repr(self), "text/html": html}
+        with no_collector():
+            try:
+                html = self.html
+            except Exception as error:  # shown in the frame: the tape itself is fine
+                html = _failure(_reason(error), self.theme)
+            return {"text/plain": repr(self), "text/html": html}
 
 
 class Beside:
