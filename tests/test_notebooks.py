@@ -18,7 +18,7 @@ from nbformat import NotebookNode
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TOUR = ROOT / "notebooks" / "00_tour.ipynb"
-WITH_A_LESSON = [path for path in NOTEBOOKS if path.stem >= "15" or path.stem[:2] == "09"]
+WITH_A_LESSON = [path for path in NOTEBOOKS if path.stem >= "09"]
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
