@@ -18,10 +18,10 @@ from ..errors import GradientError, LaunchError
 from ..kernels import ops
 from ..kernels.ops.memory import ATOMIC_ADD as atomic_add
 from ..kernels.program import Program, program
-from ..kernels.reading.declare import tid
+from ..kernels.reading.declare import Refused, tid
 from ..kernels.reading.reader import read
 from ..kernels.types import Array, Composite, Matrix, Scalar, Type, bool_, int32
-from . import operators
+from . import array_tools, operators
 
 BLOCK = 256  # elements that one thread adds up
 
@@ -60,7 +60,7 @@ def _inner_program(dtype: Scalar | Composite) -> Program:
     return program(read(_inner(product), name="array_inner", generic_types=types), "array_inner")
 
 
-def array_sum(a: array, out: array | None = None) -> Any:
+def array_sum(a: array, out: array | None = None, value_count: int | None = None, axis: int | None = None) -> Any:
     """The sum of all elements of `a`, any shape: a number or vector, or written to `out`, an array of one element.
 
     With `out` it is an event of an open tape, and differentiable. Without, the value leaves the tape: GradientError
@@ -68,10 +68,11 @@ def array_sum(a: array, out: array | None = None) -> Any:
     Raises LaunchError for what is no array of numbers.
     """
     _check("array_sum", a)
+    (a,) = _part("array_sum", value_count, axis, a)
     return _reduced("array_sum", _sum_program(a.dtype), (a,), a.dtype, out)
 
 
-def array_inner(a: array, b: array, out: array | None = None) -> Any:
+def array_inner(a: array, b: array, out: array | None = None, count: int | None = None, axis: int | None = None) -> Any:
     """The sum of the products of the elements of `a` and `b`, of one shape and dtype (dot products of vectors).
 
     `out` and errors as for `array_sum`; the result is one number.
@@ -84,7 +85,15 @@ def array_inner(a: array, b: array, out: array | None = None) -> Any:
             slug="shape" if a.dtype == b.dtype else "dtype",
             instead="wb.utils.array_inner(a, b)   with a.dtype == b.dtype and a.shape == b.shape",
         )  # fmt: skip
+    a, b = _part("array_inner", count, axis, a, b)
     return _reduced("array_inner", _inner_program(a.dtype), (a, b), a.dtype.scalar, out)  # type: ignore[attr-defined]
+
+
+def _part(name: str, count: int | None, axis: int | None, *args: array) -> list[array]:
+    """The first `count` elements. Raises LaunchError [axis]: sums along one axis are not here."""
+    if axis is not None and args[0].ndim > 1:
+        raise LaunchError(f"{name}(axis={axis}) is not here.", slug="axis", instead="a kernel that adds up each row")
+    return [a if count is None else a.contiguous().flatten()[:count] for a in args]
 
 
 def _check(name: str, a: Any) -> None:
@@ -135,3 +144,14 @@ class utils:
 
     array_sum = staticmethod(array_sum)
     array_inner = staticmethod(array_inner)
+    array_scan = staticmethod(array_tools.array_scan)
+    array_cast = staticmethod(array_tools.array_cast)
+    radix_sort_pairs = staticmethod(array_tools.radix_sort_pairs)
+    segmented_sort_pairs = staticmethod(array_tools.segmented_sort_pairs)
+    runlength_encode = staticmethod(array_tools.runlength_encode)
+    create_warp_function = Refused("utils.create_warp_function", "Decorate it: @wb.func.")
+    graph_coloring_assign = Refused("utils.graph_coloring_assign", "Colour the graph on the host, with NumPy.")
+    graph_coloring_balance = Refused("utils.graph_coloring_balance", "Colour the graph on the host, with NumPy.")
+    graph_coloring_get_groups = Refused("utils.graph_coloring_get_groups", "Colour the graph on the host, with NumPy.")
+    GraphColoringAlgorithm = Refused("utils.GraphColoringAlgorithm", "Colour the graph on the host, with NumPy.")
+    AllocatorRmm = Refused("utils.AllocatorRmm", "Memory is NumPy's and CuPy's: set their allocators.")

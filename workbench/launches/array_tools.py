@@ -1,0 +1,200 @@
+"""Functions of whole arrays that programs for Warp use: running sums, sorting by keys, runs, casts.
+
+Where things go is found on the host or by whole numbers; what goes there is moved by launches, so gradients pass.
+"""
+
+# The types of the kernel language are values, not types of Python.
+# pyright: reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..arrays import capture_log
+from ..arrays.array import array, clone
+from ..arrays.creation import zeros
+from ..errors import LaunchError
+from ..kernels import kernel, ops
+from ..kernels.reading.declare import tid
+from ..kernels.types import Composite, Scalar
+from .launch import launch
+
+BLOCK = 256  # elements that one thread adds up
+numbers, indices = array(dtype=Any), array(dtype=int)
+least = ops.BUILTINS["min"]
+
+
+@kernel
+def block_sums(a: numbers, block: int, sums: numbers):
+    b = tid()
+    total = type(a[0])(0)
+    for i in range(b * block, least((b + 1) * block, a.shape[0])):
+        total += a[i]
+    sums[b] = total
+
+
+@kernel
+def scan_sums(sums: numbers, before: numbers):
+    total = before[0]
+    for b in range(sums.shape[0]):
+        before[b] = total
+        total += sums[b]
+
+
+@kernel
+def scan_block(a: numbers, before: numbers, block: int, inclusive: bool, out: numbers):
+    b = tid()
+    total = before[b]
+    for i in range(b * block, least((b + 1) * block, a.shape[0])):
+        if inclusive:
+            total += a[i]
+            out[i] = total
+        else:
+            out[i] = total
+            total += a[i]
+
+
+@kernel
+def gathered(a: numbers, order: indices, out: numbers):
+    i = tid()
+    out[i] = a[order[i]]
+
+
+@kernel
+def converted(a: numbers, out: numbers):
+    i = tid()
+    out[i] = type(out[i])(a[i])
+
+
+def _refuse(what: str, why: str, instead: str) -> LaunchError:
+    return LaunchError(f"{what}: {why}", slug="array-tool", instead=instead)
+
+
+def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> None:
+    """out[i] = in[0] + ... + in[i], without in[i] if not `inclusive`; one axis, of numbers. Differentiable.
+
+    >>> out = wb.zeros(3, dtype=int)
+    >>> wb.utils.array_scan(wb.array([1, 2, 3]), out, inclusive=False)
+    >>> out.list()
+    [np.int32(0), np.int32(1), np.int32(3)]
+    """
+    for a in (in_array, out_array):
+        if not isinstance(a, array) or a.ndim != 1 or not isinstance(a.dtype, Scalar):
+            raise _refuse("array_scan", "takes arrays of numbers, of one axis.", "wb.zeros(n, dtype=int)")
+    if in_array.dtype != out_array.dtype or in_array.shape != out_array.shape:
+        raise _refuse("array_scan", "in and out differ in dtype or shape.", "out = wb.zeros_like(in)")
+    if in_array.span.overlaps(out_array.span) is not False:
+        in_array = clone(in_array)
+    if not (n := in_array.size):
+        return
+    blocks = -(-n // BLOCK)
+    sums, before = (zeros(blocks, in_array.dtype, in_array.device) for _ in range(2))
+    launch(block_sums, blocks, [in_array, BLOCK], [sums])
+    launch(scan_sums, 1, [sums], [before])
+    launch(scan_block, blocks, [in_array, before, BLOCK, bool(inclusive)], [out_array])
+
+
+def _permuted(order: np.ndarray, *arrays: array) -> None:
+    for a in arrays:
+        part = a[: len(order)]
+        launch(gathered, len(order), [clone(part), array(order, int, device=a.device)], [part])
+
+
+def _pairs(what: str, keys: array, values: array, count: int) -> np.ndarray:
+    capture_log.refuse(f"{what}()", "sorting outside of the capture, between two captures")
+    for a in (keys, values):
+        if not isinstance(a, array) or a.ndim != 1 or a.size < count:
+            raise _refuse(
+                what, f"takes arrays of one axis, of at least {count} elements.", "wb.zeros(2 * n, dtype=int)"
+            )
+    return np.array(keys[:count].list(), keys.dtype.numpy)  # type: ignore[attr-defined]
+
+
+def radix_sort_pairs(keys: array, values: array, count: int, begin_bit: int = 0, end_bit: int | None = None) -> None:
+    """Sort the first `count` keys, and move the values with them; equal keys keep their order.
+
+    Keys are whole numbers or floats. The order has no derivative, what is moved has. Arrays of twice the length, as
+    Warp wants them, are taken; the second half is left alone. Raises LaunchError [array-tool], [capture].
+
+    >>> keys, values = wb.array([3, 1, 2]), wb.array([30.0, 10.0, 20.0])
+    >>> wb.utils.radix_sort_pairs(keys, values, 3)
+    >>> values.numpy()
+    array([10., 20., 30.], dtype=float32)
+    """
+    found = _pairs("radix_sort_pairs", keys, values, count)
+    bits = found.dtype.itemsize * 8
+    if begin_bit or (end_bit or bits) != bits:
+        if found.dtype.kind not in "iu":
+            raise _refuse("radix_sort_pairs", "bits of floats are not sorted by.", "begin_bit=0, end_bit=None")
+        found = (found.astype(np.uint64) >> np.uint64(begin_bit)) & np.uint64(
+            (1 << ((end_bit or bits) - begin_bit)) - 1
+        )
+    _permuted(np.argsort(found, kind="stable").astype(np.int32), keys, values)
+
+
+def segmented_sort_pairs(
+    keys: array, values: array, count: int, segment_start_indices: array, segment_end_indices: array | None = None
+) -> None:
+    """`radix_sort_pairs` within each segment [start, end); without ends a segment ends where the next starts.
+
+    >>> keys, values = wb.array([2, 1, 9, 3]), wb.array([0, 1, 2, 3])
+    >>> wb.utils.segmented_sort_pairs(keys, values, 4, wb.array([0, 2, 4]))
+    >>> keys.list()
+    [np.int32(1), np.int32(2), np.int32(3), np.int32(9)]
+    """
+    found = _pairs("segmented_sort_pairs", keys, values, count)
+    starts = np.array(segment_start_indices.list(), np.int64)
+    ends = starts[1:] if segment_end_indices is None else np.array(segment_end_indices.list(), np.int64)
+    order = np.arange(count, dtype=np.int32)
+    for a, b in zip(starts, ends, strict=False):
+        order[a:b] = a + np.argsort(found[a:b], kind="stable")
+    _permuted(order, keys, values)
+
+
+def runlength_encode(
+    values: array, run_values: array, run_lengths: array, run_count: array | None = None, value_count: int | None = None
+) -> Any:
+    """The value and the length of every run of equal whole numbers. Returns how many runs, or `run_count` with that.
+
+    >>> runs, lengths = wb.zeros(4, dtype=int), wb.zeros(4, dtype=int)
+    >>> wb.utils.runlength_encode(wb.array([5, 5, 7, 5]), runs, lengths)
+    3
+    """
+    capture_log.refuse("runlength_encode()", "the same line outside of the capture")
+    n = values.size if value_count is None else value_count
+    found = np.array(values[:n].list(), np.int64)
+    first = np.flatnonzero(np.diff(found, prepend=found[:1] - 1)) if n else np.zeros(0, int)
+    if run_values.size < len(first) or run_lengths.size < len(first):
+        raise _refuse("runlength_encode", f"{len(first)} runs do not fit.", f"wb.zeros({n}, dtype=int)")
+    if len(first):
+        run_values[: len(first)].assign(found[first].astype(run_values.dtype.numpy))  # type: ignore[attr-defined]
+        run_lengths[: len(first)].assign(np.diff(first, append=n).astype(run_lengths.dtype.numpy))  # type: ignore[attr-defined]
+    if run_count is None:
+        return len(first)
+    return run_count.assign(np.array([len(first)], run_count.dtype.numpy))  # type: ignore[attr-defined]
+
+
+def array_cast(in_array: array, out_array: array, count: int | None = None) -> None:
+    """out = in, converted to the dtype of out: numbers, or vectors and matrices of one shape. Differentiable.
+
+    >>> out = wb.zeros(2, dtype=wb.float64)
+    >>> wb.utils.array_cast(wb.array([1, 2]), out)
+    >>> out.list()
+    [np.float64(1.0), np.float64(2.0)]
+    """
+    if in_array.dtype.shape != out_array.dtype.shape:  # type: ignore[attr-defined]
+        raise _refuse("array_cast", f"{in_array.dtype} to {out_array.dtype}.", "dtypes of one shape")
+    if count is None and in_array.shape != out_array.shape:
+        raise _refuse("array_cast", f"shape {in_array.shape} to {out_array.shape}.", "arrays of one shape")
+    source, target = ((a if count is None else a.flatten()[:count]) for a in (in_array, out_array))
+    plain, out = _numbers(source), _numbers(target)
+    if out.size:
+        launch(converted, out.size, [plain], [out])
+
+
+def _numbers(a: array) -> array:
+    """The numbers of an array, in one axis, on its memory."""
+    made = a.flatten()
+    return made.view(made.dtype.scalar).flatten() if isinstance(made.dtype, Composite) else made
