@@ -21,7 +21,7 @@ from ..arrays.array import array, clone
 from ..arrays.creation import copy, zeros_like
 from ..errors import GradientError, LaunchError
 from ..kernels import kernel
-from ..kernels.reading.declare import tid
+from ..kernels.reading.declare import Refused, tid
 from ..kernels.types import Composite, Scalar
 from ..launches.launch import launch
 from ..launches.sums import array_inner
@@ -386,6 +386,13 @@ def _outer(source: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         made = tall[:, :, None] * wide[:, None, :]
         return made.reshape(source.values.numpy().shape)
     return left * right if source.ndim == 1 else np.outer(left, right)
+
+
+_CLASS = "The functions solve: cg, cr, bicgstab, gmres; run=False gives one to call again."
+CG, CR, BiCGSTAB, GMRES, LinearSolverState = (
+    Refused(f"optim.linear.{name}", _CLASS) for name in "CG CR BiCGSTAB GMRES LinearSolverState".split()
+)
+FSAI = Refused("optim.linear.FSAI", 'preconditioner(A, "diag") is here.')
 
 
 def cg(

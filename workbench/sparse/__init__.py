@@ -5,6 +5,7 @@ sums of products of blocks. So values are differentiated exactly, and places hav
 downwards. To add an operation: find the places in `structure.py`, launch a kernel of `kernels.py`.
 """
 
+from ..kernels.reading.declare import Refused
 from . import operators as operators
 from .matrix import BsrMatrix, bsr_matrix_t
 from .operations import (
@@ -26,6 +27,13 @@ from .operations import (
     bsr_zeros,
 )
 from .products import bsr_axpy_work_arrays, bsr_mm, bsr_mm_work_arrays, bsr_mv
+
+_WHY = "Blocks are stored without gaps: A.offsets and A.columns say where each is."
+BsrTripletMap = Refused("sparse.BsrTripletMap", "bsr_set_from_triplets each time: it finds the places anew.")
+bsr_set_from_mapped_values = Refused("sparse.bsr_set_from_mapped_values", "bsr_set_from_triplets each time.")
+bsr_block_index = Refused("sparse.bsr_block_index", _WHY)
+bsr_row_index = Refused("sparse.bsr_row_index", _WHY)
+BSR_STATUS_SUCCESS, BSR_STATUS_ROW_CAPACITY_EXCEEDED = 0, 1
 
 __all__ = [
     "BsrMatrix", "bsr_assign", "bsr_axpy", "bsr_axpy_work_arrays", "bsr_compress", "bsr_copy", "bsr_diag",

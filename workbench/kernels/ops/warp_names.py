@@ -36,7 +36,7 @@ _REASONS = {
     "`with wb.capture() as graph:` records a block of launches, `graph.replay()` repeats it.":
         "CaptureMode capture_save capture_load "
         "capture_load_from_bytes capture_debug_dot_print",
-    "Not built yet.  ": "autograd fem render sim indexedarray indexedarray1d indexedarray2d "
+    "Not built yet.  ": "fem render sim indexedarray indexedarray1d indexedarray2d "
         "indexedarray3d indexedarray4d fabricarray fabricarrayarray indexedfabricarray "
         "indexedfabricarrayarray fixedarray "
         "func_native",
