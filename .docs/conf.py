@@ -5,9 +5,16 @@ reads: names in backticks become code, and lines of `name    what it is` a list.
 """
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import workbench
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import warp_table
+
+warp_table.write()
 
 project = "workbench"
 author = "the authors of workbench"

@@ -208,3 +208,25 @@ def test_mod_works_component_by_component():
     tape.backward(grads={y: wb.array([[1.0, 10.0, 100.0]], dtype=wb.vec3)})
     np.testing.assert_array_equal(a.grad.numpy(), [[1, 10, 100]])
     np.testing.assert_array_equal(b.grad.numpy(), [[-2, 10, -200]])
+
+
+def test_questions_about_types_and_values():
+    t = wb.types
+    assert t.type_is_vector(wb.vec3) and not t.type_is_vector(wb.quat) and t.type_is_quaternion(wb.quatd)
+    assert t.type_is_int(int) and t.type_is_int(np.uint8) and not t.type_is_int(float) and t.type_is_float(wb.float64)
+    assert (
+        t.type_is_matrix(wb.mat22)
+        and t.type_is_scalar(float)
+        and t.type_is_value(wb.vec2)
+        and t.type_is_composite(wb.mat33)
+    )
+    assert t.is_array(wb.zeros(2)) and not t.is_array(np.zeros(2)) and t.type_is_array(wb.array[float])
+    assert (
+        t.is_vector(wb.vec2(1.0, 2.0))
+        and t.is_scalar(np.float32(1))
+        and not t.is_scalar("x")
+        and not t.is_vector(wb.vec2)
+    )
+    assert t.type_size(wb.mat33) == 9 and t.type_size_in_bytes(wb.vec3d) == 24 and t.type_size_in_bytes(float) == 4
+    assert t.types_equal(float, wb.float32) and not t.types_equal(wb.vec3, wb.vec3d)
+    assert t.type_repr(wb.vec3) == "vec3" and t.type_repr(float) == "float32"

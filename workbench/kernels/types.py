@@ -8,7 +8,7 @@ alone. A type is callable on the host: `vec3(1.0, 2.0, 3.0)` is a small NumPy ar
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -447,3 +447,77 @@ def names() -> dict[str, Type]:
                 out[f"spatial_vector{suffix}"] = vector(6, s)
                 out[f"spatial_matrix{suffix}"] = matrix((6, 6), s)
     return out
+
+
+# ---- questions that programs for NVIDIA Warp ask about types and values
+
+
+def _known(t: Any) -> Any:
+    """A type of ours for what a user may write for one; None for anything else."""
+    if isinstance(t, Type):
+        return t
+    try:
+        return scalar_of(t)
+    except TypeError:
+        return None
+
+
+def _asks(test: Callable[[Any], bool], what: str, on_value: bool) -> Callable[[Any], bool]:
+    def ask(t: Any) -> bool:
+        return test(_type_of_value(t) if on_value else _known(t))
+
+    ask.__doc__ = f"True for {'a value of' if on_value else 'a type that is'} {what}."
+    return ask
+
+
+def _type_of_value(v: Any) -> Any:
+    """The type of a value of the host: a small array, a number, an array or a struct instance."""
+    dtype = getattr(v, "dtype", None)
+    if isinstance(dtype, Type) and hasattr(v, "ndim"):
+        return Array(dtype, v.ndim)
+    found = getattr(v, "type", None) or getattr(v, "_struct", None)
+    return found if isinstance(found, Type) else None if isinstance(v, Type | type) else _known(type(v))
+
+
+def _float(t: Any) -> bool:
+    return isinstance(t, Scalar) and t.kind == "f"
+
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "array": (lambda t: isinstance(t, Array), "an array"),
+    "composite": (lambda t: isinstance(t, Composite), "a vector, matrix, quaternion or transform"),
+    "matrix": (lambda t: isinstance(t, Matrix), "a matrix"),
+    "quaternion": (lambda t: isinstance(t, Quat), "a quaternion"),
+    "scalar": (lambda t: isinstance(t, Scalar), "a number"),
+    "struct": (lambda t: isinstance(t, Struct), "a struct"),
+    "tile": (lambda t: isinstance(t, Tile), "a tile"),
+    "transformation": (lambda t: isinstance(t, Transform), "a transform"),
+    "value": (lambda t: isinstance(t, Scalar | Composite), "a number, vector, matrix, quaternion or transform"),
+    "vector": (lambda t: isinstance(t, Vector), "a vector"),
+}
+for _kind, (_test, _what) in _KINDS.items():
+    globals()[f"type_is_{_kind}"] = _asks(_test, _what, False)
+    globals()[f"is_{_kind}"] = _asks(_test, _what, True)
+type_is_float = _asks(_float, "a float", False)
+type_is_int = _asks(is_int, "a whole number", False)
+
+
+def type_size(dtype: Any) -> int:
+    """How many numbers a value of this type has."""
+    return _known(dtype).size
+
+
+def type_size_in_bytes(dtype: Any) -> int:
+    """How many bytes a value of this type takes in an array."""
+    t = _known(dtype)
+    return t.numpy.itemsize if isinstance(t, Struct) else t.itemsize
+
+
+def type_repr(t: Any) -> str:
+    """A type as users write it."""
+    return str(_known(t) or t)
+
+
+def types_equal(a: Any, b: Any, match_generic: bool = False) -> bool:
+    """True for two names of one type."""
+    return (_known(a) or a) == (_known(b) or b)

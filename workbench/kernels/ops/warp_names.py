@@ -30,7 +30,10 @@ _REASONS = {
     f"Pointers and references {_OUTSIDE}: index the array, as x[i] = v.":
         "address address_of ref index indexref load store array_store view extract handle from_ptr",
     "Operators are written as operators: x += v, v[0], a = b.":
-        "assign assign_copy assign_inplace add_inplace sub_inplace bit_and_inplace bit_or_inplace bit_xor_inplace",
+        "assign assign_copy assign_inplace add_inplace sub_inplace "
+        "transform_add_inplace "
+        "transform_sub_inplace transform_set_rotation_copy transform_set_translation_copy "
+        "bit_and_inplace bit_or_inplace bit_xor_inplace",
     "In a kernel write for j in range(n), len(v), a, b = ...; there is no debugger in one, but tape.microscope().":
         "range len iter_next tuple slice breakpoint",
     "`with wb.capture() as graph:` records a block of launches, `graph.replay()` repeats it.":
