@@ -6,7 +6,7 @@ import numpy as np
 
 import workbench as wb
 
-from . import floats, given, ints, program, vec2, vec3, vec4, zeros
+from . import floats, given, ints, mat22, mat33, program, vec2, vec3, vec4, zeros
 
 N = 2
 
@@ -93,5 +93,50 @@ def atomics_on_bits(F):
         wb.atomic_or(y, 1, x[i])
         wb.atomic_xor(y, 2, x[i])
         u[i] = wb.bit_count(x[i]) + wb.cast(wb.cast(x[i], wb.float32), wb.int32) - x[i]
+
+    return k
+
+
+@program(x=given([[2.0, 0.5, 0.25], [-0.5, 1.25, 0.125], [0.75, 0.5, -3.0]], of=mat33), y=zeros(1, of=mat33),
+         v=zeros(1, of=vec3), loose=16.0)  # fmt: skip
+def singular_values(F):
+    M, V = mat33(F), vec3(F)
+
+    @wb.kernel
+    def k(x: wb.array(dtype=M), y: wb.array(dtype=M), v: wb.array(dtype=V)):
+        i = wb.tid()
+        u, s, w = wb.svd3(x[i])
+        y[i] = u * wb.transpose(w)
+        v[i] = s
+
+    return k
+
+
+@program(x=given([[2.0, 0.5, 0.25], [-0.5, 1.25, 0.125], [0.75, 0.5, -3.0]], of=mat33), y=zeros(1, of=mat33),
+         v=zeros(1, of=vec3), loose=16.0)  # fmt: skip
+def eigenvalues_and_factors(F):
+    M, V = mat33(F), vec3(F)
+
+    @wb.kernel
+    def k(x: wb.array(dtype=M), y: wb.array(dtype=M), v: wb.array(dtype=V)):
+        i = wb.tid()
+        q, d = wb.eig3(x[i])
+        y[i] = q * wb.diag(wb.cw_mul(d, d)) * wb.transpose(q)
+        a, r = wb.qr3(x[i])
+        v[i] = a * V(r[0, 1], r[1, 1], r[2, 2])
+
+    return k
+
+
+@program(x=given([[2.0, 0.5], [-0.5, 1.25]], of=mat22), y=zeros(1, of=mat22), v=zeros(1, of=vec2), loose=4.0)
+def singular_values_of_a_plane(F):
+    M, V = mat22(F), vec2(F)
+
+    @wb.kernel
+    def k(x: wb.array(dtype=M), y: wb.array(dtype=M), v: wb.array(dtype=V)):
+        i = wb.tid()
+        u, s, w = wb.svd2(x[i])
+        y[i] = u * wb.transpose(w)
+        v[i] = s
 
     return k

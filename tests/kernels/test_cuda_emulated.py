@@ -20,7 +20,8 @@ NAMES = """
     rows_reduced_by_a_loop matrix_components_at_run_time_indices_in_loops component_writes_in_a_loop
     break_and_continue_inside_nested_ifs_in_nested_loops dynamic_product an_atomic_then_a_read_in_one_thread
     quaternion_constructors overlapping_views_in_loops_with_atomics extremes_that_feed_a_loss
-    transform_builtins parts_of_transforms_in_memory spatial_builtins rotations noise_of_coordinates atomics_on_bits
+    singular_values transform_builtins parts_of_transforms_in_memory spatial_builtins rotations
+    noise_of_coordinates atomics_on_bits
     names_of_shadows_and_tangents names_of_companions_of_extremes names_of_the_text names_of_fields
     claims_that_hold literals_take_the_type_beside_them
 """.split()

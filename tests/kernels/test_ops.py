@@ -127,6 +127,11 @@ case("quat_mul quat_mul_0 quat_mul_1 quat_mul_both", Q, Q)
 case("quat_inverse quat_to_matrix", Q)
 case("quat_rotate quat_rotate_inv quat_rotate_1 quat_rotate_inv_1", Q, V3)
 case("quat_from_axis_angle", V3, S)
+case("svd2_factors", M22)
+case("lower", M33)
+case("apart together", M33, M33, V3)
+case("apart together", M22, M22, V2)
+case("svd3_factors qr3_factors eig3_factors", M33)
 
 for _names, _types, _more in TILE_CASES:
     case(_names, *_types, **_more)
@@ -679,7 +684,7 @@ def test_random_numbers_repeat_and_follow_the_published_generator():
 
 def test_names_of_warp_outside_the_language_have_a_reason():
     assert set(REFUSED) & (set(BUILTINS) | set(STATEFUL)) == set()
-    assert why_refused("svd3") and why_refused("mesh_query_point") and why_refused("tile_load")
+    assert why_refused("sample_cdf") and why_refused("volume_sample_f") and why_refused("bfloat16")
     assert why_refused("sin") is None and why_refused("nonsense") is None
 
 

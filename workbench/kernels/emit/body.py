@@ -224,6 +224,13 @@ class Body(TileText):
         if self.tiled and (row.block is not None or isinstance(out[0].type, Tile)):
             return self.tile_row(stmt)
         types = [a.type for a in stmt.args]
+        if row.fills:
+            (whole,) = types
+            made = self.names.new(out[0].name or "t")
+            self.texts[out[0]] = made
+            suffix = "f" if whole.scalar.bits == 32 else ""  # type: ignore[attr-defined]
+            self.put(f"{type_name(out[0].type)} {made};")
+            return self.put(f"{row.fills}{suffix}({self.text(stmt.args[0])}.c, {made}.c);")
         if row.expand is not None:
             text = self._expand(stmt, types)
         elif isinstance(out[0].type, Composite):

@@ -15,6 +15,7 @@ from ..types import Composite, Matrix, Small, is_float
 from . import matrices, memory, random, scalar, vectors
 from .bits import BIT_COUNT, cast
 from .conversions import convert, here, identity, quat_identity, truth
+from .decompositions import DECOMPOSITIONS
 from .examples import documented
 from .matrices import TRANSPOSE
 from .noise import NOISES
@@ -153,12 +154,13 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "smoothstep": scalar.smoothstep, "identity": identity, "quat_identity": quat_identity,
     "matrix_from_cols": matrix_from_cols, "norm_l1": norm_l1, "norm_l2": vectors.LENGTH, "rand_init": random.rand_init,
     "unot": negation, **ROTATIONS, **TRANSFORMS,
-    **NORMS, **NOISES, "cast": cast, "bit_count": BIT_COUNT, "erfinv": ERFINV, "erfcinv": ERFCINV,
+    **NORMS, **DECOMPOSITIONS, **NOISES, "cast": cast, "bit_count": BIT_COUNT, "erfinv": ERFINV, "erfcinv": ERFCINV,
 }  # fmt: skip
 
 # Builtins that assign results to some of their arguments: how many there are then, and which; the first is read.
 STORING: dict[str, dict[int, tuple[int, ...]]] = {
     "transform_set_translation": {2: (0,)}, "transform_set_rotation": {2: (0,)}, "quat_to_axis_angle": {3: (1, 2)},
+    "svd2": {4: (1, 2, 3)}, "svd3": {4: (1, 2, 3)}, "qr3": {3: (1, 2)}, "eig3": {3: (1, 2)},
 }  # fmt: skip
 
 ATOMICS: dict[str, Row] = {row.name: row for row in memory.ATOMICS}

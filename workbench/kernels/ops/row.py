@@ -78,6 +78,8 @@ class Row:
                              `over`, and goes through `passed(row, k)` of rows over components
     tangent(ts, y, *args, attr?) -> tangent of the result (None: zero); ts holds None for arguments without a tangent.
                              Scalar and elementwise rows without one get it from the adjoint (see `diagonal`)
+    fills                    of a row with a `meaning` over components: the C function that writes those of the result,
+                             from those of its one operand; of float32 the one with an f behind the name
     elementwise              maps over components; a scalar argument beside composites serves every component
     cut                      no gradient passes, and that is meant: no finding and no comparison calls it a mistake
     fused(stmt)              -> a statement or None: the one whose derivative rule to use in place of this one's, where
@@ -114,6 +116,7 @@ class Row:
     adjoint: Any = None
     tangent: Callable[..., Any] | None = None
     effect: Effect = Effect.PURE
+    fills: str = ""
     elementwise: bool = False
     cut: bool = False
     typed_by_attr: bool = False

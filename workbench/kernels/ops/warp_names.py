@@ -20,7 +20,6 @@ _REASONS = {
     "Groups of boxes or faces are not built: make one mesh or tree for each.": "bvh_get_group_root mesh_get_group_root",
     "Not in the language: mesh_query_aabb and mesh_query_ray are.": "intersect_tri_tri is_cubql_available",
     "Not built yet: other tile functions are (the reference lists them).": "tile_",
-    f"Decompositions {_OUTSIDE}: their derivative is singular where values meet.": "svd2 svd3 qr3 eig3",
     "Not built yet.": "poisson sample_cdf",
     "The order of its arguments (cond, if_false, if_true) misled; write where(cond, if_true, if_false).": "select",
     f"Function values and linear-algebra helpers {_OUTSIDE}.":

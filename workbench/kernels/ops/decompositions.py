@@ -1,0 +1,471 @@
+"""Singular values, eigenvalues, orthogonal factors of small matrices, with exact derivatives where values are apart.
+
+Each row gives its factors one behind the other in one vector; the builtin takes them apart. Where two values meet their
+vectors have no derivative: if anything comes from the vectors its derivative there is NaN, never a number made up. What
+depends on the values alone stays finite. Derivatives: Giles, An extended collection of matrix derivative results, 2008,
+with 1 / (b² - a²) split into 1 / (b - a) and 1 / (b + a), of which each is as far from zero as the values allow.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..types import Matrix, Scalar, Type, float32, float64, scalar_of, vector
+from .c_text import helper
+from .composite import floating, multilinear, plus
+from .matrices import DIAG, GET_DIAG, INVERSE, MATMUL, MATVEC, OUTER, TRANSPOSE, square
+from .parts import JOIN, PART
+from .row import Row, kind, like, refuse, row
+from .scalar import ABS, ADD, COPYSIGN, EQ, LE, LT, MAX, MUL, NE, NEG, SQRT, SUB, WHERE
+from .vectors import total
+
+SWEEPS = 6
+
+
+def _square(name: str, size: int, count: int) -> Callable[[Type], Type]:
+    """A matrix of this size over float32 or float64; the factors are `count` numbers."""
+
+    def rule(m: Type) -> Type:
+        if not isinstance(m, Matrix) or m.shape != (size, size) or m.scalar not in (float32, float64):
+            raise refuse(f"`{name}` takes a {size}x{size} matrix of float32 or float64, not {m}", slug="operand-type")
+        return vector(count, m.scalar)
+
+    return floating(name, rule)
+
+
+def _rows(m: list, n: int) -> list[list]:
+    return [m[k : k + n] for k in range(0, len(m), n)]
+
+
+def _columns(m: list, n: int) -> list[list]:
+    return [[m[n * i + j] for i in range(n)] for j in range(n)]
+
+
+def _dot(a: list, b: list) -> Any:
+    return total(x * y for x, y in zip(a, b, strict=True))
+
+
+def _rotated(a: list, b: list, c: Any, s: Any) -> tuple[list, list]:
+    return [c * x - s * y for x, y in zip(a, b, strict=True)], [s * x + c * y for x, y in zip(a, b, strict=True)]
+
+
+def _tiny(scalar: Scalar) -> float:
+    """Below it squares vanish."""
+    return 16.0 * math.sqrt(np.finfo(scalar.numpy).tiny)
+
+
+def _angle(off: Any, difference: Any, scalar: Scalar) -> tuple[Any, Any, Any]:
+    """Tangent, cosine and sine of the small angle whose turn makes `off` zero beside a difference of diagonals."""
+    root = SQRT(difference * difference + 4.0 * (off * off))
+    t = 2.0 * off / (difference + COPYSIGN(root, difference))
+    t = WHERE(LE(ABS(off), _tiny(scalar)), off * 0.0, t)
+    c = 1.0 / SQRT(t * t + 1.0)
+    return t, c, t * c
+
+
+# ---- the factors
+
+
+def _scaled(m: list) -> tuple[list, Any]:
+    """m over its largest component, and that, so that no square overflows or vanishes; 1 for a matrix of zeros."""
+    most = ABS(m[0])
+    for x in m[1:]:
+        most = MAX(most, ABS(x))
+    most = WHERE(EQ(most, 0.0), most + 1.0, most)
+    return [x / most for x in m], most
+
+
+def _eig3(m, scalar):
+    """Turns of one pair of axes after the other (Jacobi, 1846)."""
+    m, size = _scaled(m)
+    a = [[0.5 * (m[3 * i + j] + m[3 * j + i]) for j in range(3)] for i in range(3)]
+    q = [[1.0 if i == j else 0.0 for i in range(3)] for j in range(3)]
+    for _ in range(SWEEPS):
+        for i, j in ((0, 1), (0, 2), (1, 2)):
+            k = 3 - i - j
+            off = a[i][j]
+            t, c, s = _angle(off, a[j][j] - a[i][i], scalar)
+            a[i][i], a[j][j] = a[i][i] - t * off, a[j][j] + t * off
+            a[i][k], a[j][k] = c * a[i][k] - s * a[j][k], s * a[i][k] + c * a[j][k]
+            a[k][i], a[k][j] = a[i][k], a[j][k]
+            a[i][j] = a[j][i] = off * 0.0
+            q[i], q[j] = _rotated(q[i], q[j], c, s)
+    return [q[j][i] for i in range(3) for j in range(3)] + [a[i][i] * size for i in range(3)]
+
+
+def _hestenes(columns: list, v: list, sweeps: int, scalar: Scalar) -> None:
+    """Turn pairs of columns until they are across each other (Hestenes, 1958); v turns with them."""
+    for _ in range(sweeps):
+        for i, j in itertools.combinations(range(len(columns)), 2):
+            a, b = columns[i], columns[j]
+            _, c, s = _angle(_dot(a, b), _dot(b, b) - _dot(a, a), scalar)
+            columns[i], columns[j] = _rotated(a, b, c, s)
+            v[i], v[j] = _rotated(v[i], v[j], c, s)
+
+
+def _ordered(columns: list, v: list) -> None:
+    """The longest column first; of two that change places one is negated, so that v stays a rotation."""
+    for i, j in ((0, 1), (0, 2), (1, 2))[: len(columns) * (len(columns) - 1) // 2]:
+        swap = LT(_dot(columns[i], columns[i]), _dot(columns[j], columns[j]))
+        for pair in (columns, v):
+            a, b = pair[i], pair[j]
+            pair[i] = [WHERE(swap, y, x) for x, y in zip(a, b, strict=True)]
+            pair[j] = [WHERE(swap, -x, y) for x, y in zip(a, b, strict=True)]
+
+
+def _direction(a: list, other: list) -> tuple[list, Any]:
+    """A column over its length, or `other` where that is 0; and the length."""
+    size = SQRT(_dot(a, a))
+    some = NE(size, 0.0)
+    return [WHERE(some, x / size, y) for x, y in zip(a, other, strict=True)], size
+
+
+def _cross(a: list, b: list) -> list:
+    return [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+
+
+def _across(a: list) -> list:
+    """Some vector of length 1 across one of length 1."""
+    flat = LT(ABS(a[0]), 0.6)
+    made = [WHERE(flat, a[0] * 0.0, a[2]), WHERE(flat, a[2], a[0] * 0.0), WHERE(flat, -a[1], -a[0])]
+    size = SQRT(_dot(made, made))
+    return [x / size for x in made]
+
+
+def _less(b: list, a: list) -> list:
+    """b without its part along a, of length 1."""
+    along = _dot(a, b)
+    return [y - x * along for x, y in zip(a, b, strict=True)]
+
+
+def _svd3(m, scalar):
+    m, size = _scaled(m)
+    columns, v = _columns(m, 3), [[1.0 if i == j else 0.0 for i in range(3)] for j in range(3)]
+    _hestenes(columns, v, SWEEPS, scalar)
+    _ordered(columns, v)
+    first, s0 = _direction(columns[0], [1.0, 0.0, 0.0])
+    second, s1 = _direction(_less(columns[1], first), _across(first))
+    third = _cross(first, second)
+    values = [s0 * size, s1 * size, _dot(third, columns[2]) * size]
+    u = [first, second, third]
+    return [u[j][i] for i in range(3) for j in range(3)] + values + [v[j][i] for i in range(3) for j in range(3)]
+
+
+def _svd2(m, types, out):
+    m, size = _scaled(m)
+    columns, v = _columns(m, 2), [[1.0, 0.0], [0.0, 1.0]]
+    _hestenes(columns, v, 2, out.scalar)
+    _ordered(columns, v)
+    (x, y), s0 = _direction(columns[0], [1.0, 0.0])
+    height = x * columns[1][1] - y * columns[1][0]
+    flip = LT(height, 0.0)
+    second = [WHERE(flip, y, -y), WHERE(flip, -x, x)]
+    values = [s0 * size, ABS(height) * size]
+    return [x, second[0], y, second[1], *values, v[0][0], v[1][0], v[0][1], v[1][1]]
+
+
+def _qr3(m, types, out):
+    """Gram and Schmidt's columns, each taken twice: then they are across to the last bits."""
+    m, size = _scaled(m)
+    a, b, c = _columns(m, 3)
+    first, _ = _direction(a, [1.0, 0.0, 0.0])
+    second, _ = _direction(_less(_less(b, first), first), _across(first))
+    third = _cross(first, second)
+    q = [first, second, third]
+    r = [_dot(q[i], col) * size if i <= j else size * 0.0 for i in range(3) for j, col in enumerate((a, b, c))]
+    return [q[j][i] for i in range(3) for j in range(3)] + r
+
+
+# ---- the same as C with loops
+
+_SCALED = """\
+    T size = 0, a[9];
+    for (int32_t k = 0; k < 9; ++k) size = fabsF(m[k]) > size ? fabsF(m[k]) : size;
+    if (size == 0) size = 1;
+"""
+_TURN = """\
+        T root = sqrtF(gap * gap + 4 * (off * off)), t = 2 * off / (gap + copysignF(root, gap));
+        if (fabsF(off) <= TINY) t = off * 0;
+        const T c = 1 / sqrtF(t * t + 1), s = t * c;
+"""
+_PAIRS = "for (int32_t n = 0; n < SWEEPS * 3; ++n) {\n        const int32_t i = n % 3 == 2, j = n % 3 == 0 ? 1 : 2;"
+_EIG3 = f"""\
+void wb_eig3F(const T *m, T *out) {{
+{_SCALED}\
+    for (int32_t i = 0; i < 3; ++i) for (int32_t j = 0; j < 3; ++j) {{
+        a[3 * i + j] = (T)0.5 * (m[3 * i + j] / size + m[3 * j + i] / size);
+        out[3 * i + j] = i == j;
+    }}
+    {_PAIRS}
+        const int32_t k = 3 - i - j;
+        const T off = a[3 * i + j], gap = a[4 * j] - a[4 * i], x = a[3 * i + k], y = a[3 * j + k];
+{_TURN}\
+        a[4 * i] -= t * off; a[4 * j] += t * off; a[3 * i + j] = a[3 * j + i] = off * 0;
+        a[3 * i + k] = a[3 * k + i] = c * x - s * y; a[3 * j + k] = a[3 * k + j] = s * x + c * y;
+        for (int32_t r = 0; r < 9; r += 3) {{
+            const T p = out[r + i], q = out[r + j]; out[r + i] = c * p - s * q; out[r + j] = s * p + c * q;
+        }}
+    }}
+    for (int32_t i = 0; i < 3; ++i) out[9 + i] = a[4 * i] * size;
+}}"""
+_SVD3 = f"""\
+void wb_svd3F(const T *m, T *out) {{
+{_SCALED}\
+    T *const u = out, *const v = out + 12;
+    for (int32_t k = 0; k < 9; ++k) {{ a[k] = m[k] / size; v[k] = k % 4 == 0; }}
+    {_PAIRS}
+        T pp = 0, qq = 0, off = 0;
+        for (int32_t r = 0; r < 9; r += 3) {{
+            pp += a[r + i] * a[r + i]; qq += a[r + j] * a[r + j]; off += a[r + i] * a[r + j];
+        }}
+        const T gap = qq - pp;
+{_TURN}\
+        for (int32_t r = 0; r < 9; r += 3) {{
+            const T p = a[r + i], q = a[r + j]; a[r + i] = c * p - s * q; a[r + j] = s * p + c * q;
+            const T x = v[r + i], y = v[r + j]; v[r + i] = c * x - s * y; v[r + j] = s * x + c * y;
+        }}
+    }}
+    for (int32_t n = 0; n < 3; ++n) {{
+        const int32_t i = n == 2, j = n == 0 ? 1 : 2;
+        if (!(a[i] * a[i] + a[3 + i] * a[3 + i] + a[6 + i] * a[6 + i]
+              < a[j] * a[j] + a[3 + j] * a[3 + j] + a[6 + j] * a[6 + j])) continue;
+        for (int32_t r = 0; r < 9; r += 3) {{
+            const T p = a[r + i], x = v[r + i]; a[r + i] = a[r + j]; a[r + j] = -p; v[r + i] = v[r + j]; v[r + j] = -x;
+        }}
+    }}
+    T s = sqrtF(a[0] * a[0] + a[3] * a[3] + a[6] * a[6]);
+    for (int32_t r = 0; r < 9; r += 3) u[r] = s != 0 ? a[r] / s : r == 0;
+    out[9] = s * size;
+    const T along = u[0] * a[1] + u[3] * a[4] + u[6] * a[7];
+    T w[3], z[3]; for (int32_t r = 0; r < 3; ++r) w[r] = a[3 * r + 1] - u[3 * r] * along;
+    s = sqrtF(w[0] * w[0] + w[1] * w[1] + w[2] * w[2]);
+    const bool flat = fabsF(u[0]) < (T)0.6;
+    z[0] = flat ? 0 : u[6]; z[1] = flat ? u[6] : 0; z[2] = flat ? -u[3] : -u[0];
+    const T across = sqrtF(z[0] * z[0] + z[1] * z[1] + z[2] * z[2]);
+    for (int32_t r = 0; r < 3; ++r) u[3 * r + 1] = s != 0 ? w[r] / s : z[r] / across;
+    out[10] = s * size;
+    u[2] = u[3] * u[7] - u[6] * u[4]; u[5] = u[6] * u[1] - u[0] * u[7]; u[8] = u[0] * u[4] - u[3] * u[1];
+    out[11] = (u[2] * a[2] + u[5] * a[5] + u[8] * a[8]) * size;
+}}"""
+
+
+def _helpers() -> None:
+    """Entered for both types: T is the type, F the suffix of its functions."""
+    for scalar, suffix in ((float32, "f"), (float64, "")):
+        for name, text in (("wb_svd3", _SVD3), ("wb_eig3", _EIG3)):
+            text = (
+                text.replace("SWEEPS", str(SWEEPS)).replace("TINY", f"(T){_tiny(scalar)!r}").replace("F(", f"{suffix}(")
+            )
+            helper(f"{name}{suffix}", re.sub(r"\bT\b", scalar.c, text))
+
+
+_helpers()
+
+# ---- derivatives
+
+
+def _gap(name: str, sign: int) -> Row:
+    """p_ij / (s_j - s_i), or over the sum: 0 on the diagonal. Where these meet it is 0 if w_ij is 0, else NaN."""
+
+    def rule(p: Type, w: Type, s: Type) -> Type:
+        return p
+
+    def expand(p, w, s, types, out):
+        n, made = len(s), []
+        most = ABS(s[0])
+        for x in s[1:]:
+            most = MAX(most, ABS(x))
+        near = most * (8.0 * float(np.finfo(out.scalar.numpy).eps))
+        for i, j in itertools.product(range(n), repeat=2):
+            between = s[j] + s[i] if sign > 0 else s[j] - s[i]
+            meet = LE(ABS(between), near)
+            nothing = EQ(w[n * i + j], 0.0)
+            flat = between * 0.0
+            where = WHERE(nothing, flat, flat / flat)
+            made.append(p[n * i + j] * 0.0 if i == j else WHERE(meet, where, p[n * i + j] / between))
+        return made
+
+    def adjoint(g, y, p, w, s):
+        itself = (APART, TOGETHER)[sign > 0]
+        h = itself(MUL(g, y), w, s)
+        ones = like(s, kind(s), 1)
+        down, across = MATVEC(TRANSPOSE(h), ones), MATVEC(h, ones)
+        return itself(g, w, s), None, NEG(ADD(down, across)) if sign > 0 else SUB(across, down)
+
+    def tangent(ts, y, p, w, s):
+        itself = (APART, TOGETHER)[sign > 0]
+        first = None if ts[0] is None else itself(ts[0], w, s)
+        if ts[2] is None:
+            return first
+        wide = OUTER(like(s, kind(s), 1), ts[2])
+        gap = (_both if sign > 0 else _twist)(wide)
+        return plus(first, NEG(itself(MUL(y, gap), w, s)))
+
+    return row(name, type=rule, expand=expand, adjoint=adjoint, tangent=tangent, doc=_gap.__doc__ or "")
+
+
+APART, TOGETHER = _gap("apart", -1), _gap("together", 1)
+
+
+LOWER = multilinear(
+    "lower", 1, type=square("qr3", lambda t: t), adjoint=lambda g, y, m: (LOWER(g),),
+    expand=lambda m, types, out: [x if k // out.cols > k % out.cols else 0 for k, x in enumerate(m)],
+    doc="What is below the diagonal.",
+)  # fmt: skip
+
+
+def _pair(m: Any) -> Any:
+    """How large the elements ij and ji are together."""
+    size = ABS(m)
+    return ADD(size, TRANSPOSE(size))
+
+
+def _twist(m: Any) -> Any:
+    return SUB(m, TRANSPOSE(m))
+
+
+def _both(m: Any) -> Any:
+    return ADD(m, TRANSPOSE(m))
+
+
+def _factors(y: Any, m: Any, shapes: str) -> list[Any]:
+    """The factors out of one vector: M a matrix like m, v a vector of its rows."""
+    type: Any = kind(m)
+    found, start = [], 0
+    for shape in shapes:
+        part = type if shape == "M" else vector(type.rows, type.scalar)
+        found.append(PART(y, attr=(start, part)))
+        start += part.size
+    return found
+
+
+def _about(left: Any, m: Any, right: Any) -> Any:
+    """left m right^T."""
+    return MATMUL(MATMUL(left, m), TRANSPOSE(right))
+
+
+def _adjoint_svd(g, y, m):
+    u, s, v = _factors(y, m, "MvM")
+    du, ds, dv = _factors(g, m, "MvM")
+    a, b = MATMUL(TRANSPOSE(u), du), MATMUL(TRANSPOSE(v), dv)
+    size, left, right = ADD(_pair(a), _pair(b)), _twist(a), _twist(b)
+    inner = ADD(APART(ADD(left, right) * 0.5, size, s), TOGETHER(SUB(left, right) * 0.5, size, s))
+    return (_about(u, ADD(inner, DIAG(ds)), v),)
+
+
+def _tangent_svd(ts, y, m):
+    if ts[0] is None:
+        return None
+    u, s, v = _factors(y, m, "MvM")
+    p = MATMUL(MATMUL(TRANSPOSE(u), ts[0]), v)
+    even, odd = APART(_both(p) * 0.5, _pair(p), s), TOGETHER(_twist(p) * 0.5, _pair(p), s)
+    return JOIN(MATMUL(u, ADD(even, odd)), GET_DIAG(p), MATMUL(v, SUB(even, odd)), attr=kind(y))
+
+
+def _adjoint_eig(g, y, m):
+    (q, d), (dq, dd) = _factors(y, m, "Mv"), _factors(g, m, "Mv")
+    p = MATMUL(TRANSPOSE(q), dq)
+    return (_about(q, ADD(APART(_twist(p) * 0.5, _pair(p), d), DIAG(dd)), q),)
+
+
+def _tangent_eig(ts, y, m):
+    if ts[0] is None:
+        return None
+    q, d = _factors(y, m, "Mv")
+    p = MATMUL(MATMUL(TRANSPOSE(q), _both(ts[0]) * 0.5), q)
+    return JOIN(MATMUL(q, APART(p, _pair(p), d)), GET_DIAG(p), attr=kind(y))
+
+
+def _adjoint_qr(g, y, m):
+    (q, r), (dq, dr) = _factors(y, m, "MM"), _factors(g, m, "MM")
+    inner = SUB(MATMUL(r, TRANSPOSE(dr)), MATMUL(TRANSPOSE(dq), q))
+    return (MATMUL(ADD(dq, MATMUL(q, ADD(_both(LOWER(inner)), DIAG(GET_DIAG(inner))))), TRANSPOSE(INVERSE(r))),)
+
+
+def _tangent_qr(ts, y, m):
+    if ts[0] is None:
+        return None
+    q, r = _factors(y, m, "MM")
+    x = MATMUL(MATMUL(TRANSPOSE(q), ts[0]), INVERSE(r))
+    turn = _twist(LOWER(x))
+    return JOIN(MATMUL(q, turn), MATMUL(SUB(x, turn), r), attr=kind(y))
+
+
+def _factor_row(name: str, size: int, count: int, adjoint: Any, tangent: Any, doc: str, **how: Any) -> Row:
+    return row(f"{name}_factors", type=_square(name, size, count), adjoint=adjoint, tangent=tangent, cost=256, doc=doc,
+               **how)  # fmt: skip
+
+
+def _by_loops(values: Callable[..., list], name: str) -> dict[str, Any]:
+    """How a row is computed whose C has loops: its components written out would take seconds to compile."""
+    return {"meaning": lambda m: values(list(np.ravel(m)), scalar_of(m.dtype)), "fills": f"wb_{name}"}
+
+
+SVD2 = _factor_row("svd2", 2, 10, _adjoint_svd, _tangent_svd, "U, singular values and V of a mat22.", expand=_svd2)
+SVD3 = _factor_row("svd3", 3, 21, _adjoint_svd, _tangent_svd, "U, singular values and V of a mat33.",
+                   **_by_loops(_svd3, "svd3"))  # fmt: skip
+QR3 = _factor_row("qr3", 3, 18, _adjoint_qr, _tangent_qr, "Q and R of a mat33.", expand=_qr3)
+EIG3 = _factor_row("eig3", 3, 12, _adjoint_eig, _tangent_eig, "Eigenvectors and eigenvalues of a mat33.",
+                   **_by_loops(_eig3, "eig3"))  # fmt: skip
+
+
+# ---- what users call
+
+
+def svd2(m: Any) -> tuple[Any, ...]:
+    """svd2(m: mat22) -> (U: mat22, sigma: vec2, V: mat22) with m = U diag(sigma) V^T; sigma falls, none negative.
+
+    V is a rotation. In a kernel also svd2(m, U, sigma, V), which assigns them. Where singular values meet, or one is
+    zero, a derivative that comes through U or V is NaN; one through sigma alone is exact.
+
+    >>> wb.svd2(wb.mat22(0.0, 2.0, 1.0, 0.0))[1]
+    Small([2., 1.], dtype=float32)
+    """
+    return tuple(_factors(SVD2(m), m, "MvM"))
+
+
+def svd3(m: Any) -> tuple[Any, ...]:
+    """svd3(m: mat33) -> (U: mat33, sigma: vec3, V: mat33) with m = U diag(sigma) V^T.
+
+    U and V are rotations; sigma falls in size, and its last component has the sign of the determinant. In a kernel also
+    svd3(m, U, sigma, V), which assigns them. Where sizes meet, as for the identity, a derivative that comes through U
+    or V is NaN; one through sigma alone is exact.
+
+    >>> wb.svd3(wb.diag(wb.vec3(1.0, -3.0, 2.0)))[1]
+    Small([ 3.,  2., -1.], dtype=float32)
+    """
+    return tuple(_factors(SVD3(m), m, "MvM"))
+
+
+def qr3(m: Any) -> tuple[Any, ...]:
+    """qr3(m: mat33) -> (Q: mat33, R: mat33) with m = Q R, Q a rotation and R zero below its diagonal.
+
+    The last diagonal element of R has the sign of the determinant, the others none. In a kernel also qr3(m, Q, R),
+    which assigns them. Of a singular matrix the derivative is not finite.
+
+    >>> wb.qr3(wb.identity(3))[1][2]
+    Small([0., 0., 1.], dtype=float32)
+    """
+    return tuple(_factors(QR3(m), m, "MM"))
+
+
+def eig3(m: Any) -> tuple[Any, ...]:
+    """eig3(m: mat33) -> (Q: mat33, d: vec3): eigenvectors, the columns of Q, and eigenvalues, in no order.
+
+    They are those of the symmetric matrix (m + m^T) / 2 = Q diag(d) Q^T; Q is a rotation. In a kernel also
+    eig3(m, Q, d), which assigns them. Where eigenvalues meet a derivative that comes through Q is NaN; one through d
+    alone is exact.
+
+    >>> wb.eig3(wb.diag(wb.vec3(1.0, 3.0, 2.0)))[1]
+    Small([1., 3., 2.], dtype=float32)
+    """
+    return tuple(_factors(EIG3(m), m, "Mv"))
+
+
+DECOMPOSITIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (svd2, svd3, qr3, eig3)}
