@@ -40,6 +40,9 @@ class Mesh:
     `velocities`, vec3 for each point, are for `mesh_eval_velocity`. Building and `refit` make new arrays, so launches
     on a tape keep the tree they ran on.
 
+    A number that a kernel chooses, as `ids[i]`, stands for points and velocities as they were when the mesh was built
+    or fitted last; a gradient by these is refused there. Such a number of no mesh is one of a mesh without faces.
+
     >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
     >>> mesh = wb.Mesh(points, wb.array([0, 1, 2], dtype=int))
     >>> mesh.points is points
@@ -108,17 +111,29 @@ class Mesh:
         self._faces = faces.copy()
         self.tree = Tree(*self._boxes(), self._points, self._leaf_size)
         self.corners = stored(self._faces[self.tree.order], vec3i, self._points)
+        self._keep_still()
         self._dipoles: tuple[array, array] | None = None
 
     def refit(self) -> None:
         """Fit the tree to where the points are now. Raises LaunchError [capture] in a capture."""
         self.tree = self.tree.refitted(*self._boxes(), self._points)
+        self._keep_still()
         self._dipoles = None
+
+    def _keep_still(self) -> None:
+        """What numbers that a kernel chooses stand for: the user's arrays as they are now."""
+        like, what = self._points, "A Mesh is fitted"
+        speeds = [] if self._velocities is None else contents(self._velocities, what, BEFORE)
+        self.still = {
+            "points": stored(contents(like, what, BEFORE), wb.vec3, like),
+            "velocities": stored(speeds, wb.vec3, like),
+            "indices": stored(self._faces.reshape(-1), int32, like),
+        }
 
     def _boxes(self) -> tuple[Any, Any]:
         a, b, c = self._corners()
         xp = module(a)
-        self.edge = float(xp.sqrt(((b - a) ** 2).sum(axis=1)).mean()) if len(a) else 0.0
+        self.edge = float(xp.nan_to_num(xp.sqrt(((b - a) ** 2).sum(axis=1))).mean()) if len(a) else 0.0
         return xp.fmin(xp.fmin(a, b), c), xp.fmax(xp.fmax(a, b), c)
 
     def _corners(self) -> Any:

@@ -44,7 +44,7 @@ class Leaf:
 
     name: str
     type: Type
-    arg: int
+    arg: int  # -1: of none
     path: tuple[str, ...]  # fields to follow from the argument
     structs: int | None = None  # how many of them lead to an array of structs; the others are of its elements
     opened: Handle | None = None  # the last of `path` is a field (`a.b`) of the object whose number the others lead to
@@ -170,7 +170,8 @@ def program(reading: Reading, name: str, enable_backward: bool = True) -> Progra
     ids = {leaf.name: leaf for leaf in flat}
     for p in function.params[len(flat) :]:
         id, handle, field = reading.behind[p.name]
-        flat.append(Leaf(p.name, p.type, ids[id].arg, (*ids[id].path, field), None, handle))
+        at = ids.get(id)  # None for those of all objects, which no argument names
+        flat.append(Leaf(p.name, p.type, at.arg if at else -1, (*(at.path if at else ()), field), None, handle))
     asked = tuple(k for k, leaf in enumerate(flat) if leaf.name in reading.asked)
     return Program(name, function, tuple(reading.params), tuple(flat), enable_backward, asked=asked)
 

@@ -261,9 +261,11 @@ class Handle(Struct):
     """A struct that kernels take by number (`mesh.id`): the reader opens it into its fields, a launch finds those.
 
     The object behind the number has the fields as attributes. `empty()` makes the one that the number 0 stands for.
+    `every`: this one holds those of all living objects at once, each field with one more axis in front.
     """
 
     empty: Any = field(default=None, compare=False)
+    every: bool = False
 
 
 @dataclass(frozen=True, repr=False)

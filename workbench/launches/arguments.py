@@ -78,8 +78,9 @@ def _exact(type: Scalar) -> range:
 
 def _refuse(kernel: str, program: Program, leaf: Leaf, text: str, slug: str, instead: str = "") -> LaunchError:
     where = next((p.where for p in program.function.params if p.name == leaf.name), None)
+    name = leaf.name.removesuffix(f".{leaf.path[-1]}") if leaf.opened is not None else leaf.name
     return LaunchError(
-        f"Kernel {kernel!r}, argument {leaf.name!r}: {text}", slug=slug, where=where or program.function.where,
+        f"Kernel {kernel!r}, argument {name!r}: {text}", slug=slug, where=where or program.function.where,
         instead=instead,
     )  # fmt: skip
 
@@ -115,12 +116,8 @@ def _opened(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
     try:
         return part_of(leaf.opened, arg, field)  # type: ignore[arg-type]
     except LookupError as e:
-        shown_name = leaf.name.removesuffix(f".{field}")
         text, instead = e.args
-        where = next((p.where for p in program.function.params if p.name == shown_name), program.function.where)
-        raise LaunchError(
-            f"Kernel {kernel!r}, argument {shown_name!r}: {text}", slug="handle", where=where, instead=instead
-        ) from None
+        raise _refuse(kernel, program, leaf, text, "handle", instead) from None
 
 
 def _elements(kernel: str, program: Program, leaf: Leaf, arg: Any) -> array:

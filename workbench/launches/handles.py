@@ -7,12 +7,17 @@ import weakref
 from operator import attrgetter
 from typing import Any
 
-from ..kernels.types import Handle
+import numpy as np
 
-# Far from the numbers that programs have for other things.
-_numbers = itertools.count(0x5B_0000_0000_0001)
+from ..arrays import allocation as memory
+from ..arrays.array import array, new_array
+from ..kernels.reading import handles
+from ..kernels.types import Handle, float32, int32
+
+FIRST_NUMBER = int(handles.FIRST_NUMBER)
+_numbers = itertools.count(FIRST_NUMBER)
 _living: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-_empty: dict[Handle, Any] = {}
+_empty: dict[str, Any] = {}
 
 
 def numbered(thing: Any) -> int:
@@ -27,17 +32,83 @@ def part_of(handle: Handle, number: Any, field: str) -> Any:
 
     Raises LookupError(text, way out) for a number of nothing, or of something else.
     """
+    if handle.every:
+        return _every(handle, field)
     own = f"{handle.name.lower()}.id"
     try:
         number = int(number)
     except (TypeError, ValueError):
         raise LookupError(f"takes the number of a {handle.name}, got {type(number).__name__}", own) from None
-    thing = _living.get(number)
-    if number == 0:
-        thing = _empty.get(handle) or _empty.setdefault(handle, handle.empty())
+    thing = _nothing(handle) if number == 0 else _living.get(number)
     if thing is None:
         why = "it is gone: keep it in a variable for as long as its number is used"
         raise LookupError(f"{number} is the number of no {handle.name} ({why})", f"{own} of one that is kept")
     if thing.handle != handle:
         raise LookupError(f"takes a {handle.name}, got the number of a {thing.handle.name}", own)
     return attrgetter(field)(thing)
+
+
+def _nothing(handle: Handle) -> Any:
+    if handle.name not in _empty:
+        _empty[handle.name] = handle.empty()
+    return _empty[handle.name]
+
+
+# ---- numbers that a kernel chooses
+
+
+def _every(handle: Handle, field: str) -> array:
+    """One field of all living objects of a kind, the empty one first; `rows` says which row is which number's.
+
+    Of what users may change in place it has what was there when the object was built or fitted last (`still`).
+    Raises LookupError where a gradient by that would be lost.
+    """
+    things = {n: t for n, t in sorted(_living.items()) if t.handle.name == handle.name}
+    nothing = _nothing(handle)
+    if field == "rows":
+        rows = np.zeros(max(things, default=FIRST_NUMBER) - FIRST_NUMBER + 1, dtype=np.int32)
+        rows[[n - FIRST_NUMBER for n in things]] = 1 + np.arange(len(things))
+        return _together(handle.name, field, [tuple(things)], lambda: [rows])
+    tape = memory.recorder()
+    parts = []
+    for thing in (nothing, *things.values()):
+        own = getattr(thing, "still", {}).get(field)
+        if own is not None and len(own) and tape is not None and _followed(tape, getattr(thing, field)):
+            raise LookupError(
+                f"the kernel chooses one, and the {field} of one are to have a gradient. Numbers chosen in a kernel "
+                f"stand for what was there when it was built or fitted, without gradient",
+                f"a parameter for the number of that {handle.name}",
+            )
+        parts.append(attrgetter(field)(thing) if own is None else own)
+    return _together(handle.name, field, parts, lambda: parts)
+
+
+def _followed(tape: Any, a: array) -> bool:
+    return a.allocation.asked or a.allocation in tape.active
+
+
+def _together(kind: str, field: str, key: list, make: Any) -> array:
+    """Arrays (or numbers) as the rows of one, filled up with zeros; made anew only if others are given than before."""
+    before, made = _rows.get((kind, field), ([], None))
+    if made is not None and len(before) == len(key) and all(map(_same, before, key)):
+        return made
+    parts = make()
+    if field == "rows":
+        made = new_array(len(parts[0]), int32)
+        made.data[...] = parts[0]
+    elif not isinstance(parts[0], array):
+        made = new_array(len(parts), float32 if isinstance(parts[0], float) else int32)
+        made.data[...] = parts
+    else:
+        made = new_array((len(parts), max(max(len(p) for p in parts), 1)), parts[0].dtype)
+        for row, part in zip(made.data, parts, strict=True):
+            row[: len(part)] = part.data
+    _rows[kind, field] = list(key), made
+    return made
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (not isinstance(a, array) and a == b)
+
+
+_rows: dict[tuple[str, str], tuple[list, array]] = {}

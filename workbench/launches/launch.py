@@ -215,7 +215,7 @@ class Command:
         name, self.places = self.program.name, list(self.flat)
         for k, leaf in enumerate(self.program.leaves):
             given = args[leaf.arg]
-            if not isinstance(given, scalar):
+            if not isinstance(given, scalar) or leaf.opened is not None:
                 continue
             if not kept:
                 capture_log.refuse("The declared scalar of a launch", "a number, or an array of one element")

@@ -126,7 +126,9 @@ def argument_texts(event: Event) -> list[str]:
     given = _arguments("".join(linecache.getlines(where.file)), where.line, where.col, where.end_col) if where else ()
     texts = []
     for leaf in program.leaves:
-        text = given[leaf.arg] if leaf.arg < len(given) else ""
+        text = given[leaf.arg] if 0 <= leaf.arg < len(given) else ""
+        if leaf.opened is not None:
+            text = text.removesuffix(".id")
         texts.append(".".join([text, *leaf.path]) if text else "")
     return texts
 

@@ -9,13 +9,41 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+import numpy as np
+
+from ...errors import KernelError
 from .. import ir
-from ..types import Handle, Query, uint64
+from ..ops import memory
+from ..types import Array, Handle, Query, Struct, Type, int32, int64, uint64
 from .declare import Func
 from .library import Library
 from .scope import Record, describe
 
 Opened = tuple[str, Handle, str]  # the parameter with the number, what it stands for, and the field: `points`, `a.b`
+
+
+FIRST_NUMBER = np.int64(0x5B_0000_0000_0001)  # far from the numbers that programs have for other things
+
+
+def row_of(number: uint64, rows: Array(int32)):  # pyright: ignore[reportInvalidTypeForm]
+    """The row of what a number stands for: `rows` has it for each from the first. 0, the empty one, for others."""
+    k = int64(number) - FIRST_NUMBER
+    row = 0
+    if k >= int64(0) and k < int64(rows.shape[0]):
+        row = rows[int32(k)]
+    return row
+
+
+def all_of(handle: Struct) -> Handle:
+    """The fields of all living objects of a kind: of numbers an array, of arrays one with the objects along axis 0."""
+
+    def whole(type: Type) -> Type:
+        if isinstance(type, Struct):
+            return Struct(f"every {type.name}", tuple((n, whole(t)) for n, t in type.fields))
+        return Array(type.dtype, type.ndim + 1) if isinstance(type, Array) else Array(type)
+
+    fields = tuple((n, whole(t)) for n, t in handle.fields)
+    return Handle(handle.name, (("rows", Array(int32)), *fields), None, getattr(handle, "empty", None), every=True)
 
 
 class Handles:
@@ -31,28 +59,54 @@ class Handles:
                 "mesh: wb.uint64 in the kernel, and mesh.id at the launch",
             )  # fmt: skip
         if value not in self.top.params:
-            raise self.error(
-                f"this number of a {wanted.name} is computed in the kernel", "handle", None,
-                "Its arrays are bound when the kernel is launched, for all threads.",
-                f"a parameter: {wanted.name.lower()}: wb.uint64, or a field of a struct that is one",
-            )  # fmt: skip
+            return self.chosen(wanted, value)
         known = next((handle for id, handle, _ in self.behind.values() if id == value.name), wanted)
         if known != wanted:
             raise self.error(
                 f"`{value.name}` is a {known.name} in one call and a {wanted.name} here", "handle", None, "",
                 "a parameter for each",
             )  # fmt: skip
-        key = f"{value.name}.<{wanted.name}>"
-        if key not in self.handles:
+        return self.fields_behind(value.name, wanted, value.where)
+
+    def fields_behind(self, name: str, handle: Handle, where: Any) -> Record:
+        """The parameters that a handle stands for, made when first asked for."""
+        if name not in self.handles:
             before = len(self.top.params)
             with self.builder.inside(self.top):
-                self.handles[key] = self.parameter(value.name, wanted, value.where)
+                self.handles[name] = self.parameter(name, handle, where)
             for p in self.top.params[before:]:
-                self.behind[p.name] = value.name, wanted, p.name.removeprefix(f"{value.name}.")
-        return self.handles[key]
+                self.behind[p.name] = name, handle, p.name.removeprefix(f"{name}.")
+        return self.handles[name]
+
+    def chosen(self, wanted: Handle, number: ir.Value) -> Record:
+        """What a number computed in the kernel stands for: a row of arrays in which all living objects lie."""
+        every = self.fields_behind(f"every {wanted.name}", all_of(wanted), self.builder.where)
+        bound = {"number": number, "rows": every.fields["rows"]}
+        row = self.inlined(row_of, bound, self.frame.source.tree)
+        return self.row(every, wanted, row)
+
+    def row(self, every: Record, wanted: Any, row: ir.Value) -> Record:
+        fields: dict[str, Any] = {}
+        for name, type in wanted.fields:
+            part = every.fields[name]
+            if isinstance(type, Struct):
+                fields[name] = self.row(part, type, row)
+            elif isinstance(type, Array):
+                fields[name] = part.at((row,))
+            else:
+                fields[name] = self.builder.emit(memory.LOAD, part.root, row)
+        return Record(wanted, fields)
 
     def keep_used(self) -> None:
         """Drop the parameters of opened numbers that the kernel does not read."""
+        for stmt in ir.walk(self.top):
+            name = ir.root(stmt.args[0]).name if stmt.row.writes and stmt.args else ""
+            if name in self.behind and self.behind[name][1].every:
+                raise KernelError(
+                    f"this writes into a {self.behind[name][1].name} that the kernel chooses", slug="handle",
+                    where=stmt.where, why="Numbers chosen in a kernel stand for copies.",
+                    instead="a parameter for its number, or for the array",
+                )  # fmt: skip
         used = ir.used(self.top)
         roots = used | {ir.root(v) for v in used}
         self.top.params = [p for p in self.top.params if p.name not in self.behind or p in roots]

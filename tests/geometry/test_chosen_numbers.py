@@ -1,0 +1,130 @@
+"""Numbers of meshes and grids that a kernel takes from arrays: each thread its own."""
+
+import gc
+
+import numpy as np
+import pytest
+from backends import BACKENDS
+from geometry.meshes import distances, sphere
+
+import workbench as wb
+
+
+@wb.kernel
+def distance(meshes: wb.array[wb.uint64], x: wb.array[wb.vec3], y: wb.array[float], hit: wb.array[float]):
+    i = wb.tid()
+    mesh = meshes[i]
+    y[i] = -1.0
+    if mesh != wb.uint64(0):
+        q = wb.mesh_query_point(mesh, x[i], 100.0)
+        if q.result:
+            p = wb.mesh_eval_position(mesh, q.face, q.u, q.v)
+            y[i] = wb.length(x[i] - p)
+    hit[i] = wb.mesh_query_ray(mesh, wb.vec3(0.0, 0.0, 9.0), wb.vec3(0.0, 0.0, -1.0), 100.0).t
+
+
+def several():
+    made = []
+    for n, size in ((3, 1.0), (8, 2.0), (5, 0.5)):
+        points, faces = sphere(n)
+        made.append((points * np.float32(size), faces))
+    return made
+
+
+def mesh_of(points, faces, **options):
+    return wb.Mesh(wb.array(points, dtype=wb.vec3, **options), wb.array(faces.ravel(), dtype=int))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_each_thread_asks_the_mesh_it_chooses(backend, monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", backend)
+    shapes = several()
+    meshes = [mesh_of(*shape) for shape in shapes]
+    rng = np.random.default_rng(0)
+    which = rng.integers(0, 4, 30)
+    numbers = [*(m.id for m in meshes), 0]
+    x = rng.normal(size=(30, 3)).astype(np.float32)
+    y, hit = wb.zeros(30), wb.zeros(30)
+    ids = wb.array([numbers[k] for k in which], dtype=wb.uint64)
+    given = wb.array(x, dtype=wb.vec3, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(distance, 30, [ids, given, y, hit])
+    tape.backward(grads={y: wb.ones(30)})
+    for i, k in enumerate(which):
+        if k == 3:
+            assert y.numpy()[i] == -1 and hit.numpy()[i] == 0 and not given.grad.numpy()[i].any()
+            continue
+        every = distances(*shapes[k], x[i])
+        assert y.numpy()[i] == pytest.approx(every.min(), rel=1e-4, abs=1e-6)
+        assert hit.numpy()[i] == pytest.approx(9 - [1, 2, 0.5][k], rel=1e-5)
+        assert np.linalg.norm(given.grad.numpy()[i]) == pytest.approx(1, rel=1e-4)
+
+
+def test_they_follow_a_refit_and_forget_what_is_gone():
+    (points, faces), *_ = several()
+    a, b = mesh_of(points, faces), mesh_of(points * 2, faces)
+    ids, x = wb.array([a.id, b.id], dtype=wb.uint64), wb.array([[0, 0, 5]] * 2, dtype=wb.vec3)
+    y, hit = wb.zeros(2), wb.zeros(2)
+    wb.launch(distance, 2, [ids, x, y, hit])
+    np.testing.assert_allclose(y.numpy(), [4, 3], rtol=1e-5)
+    b.points.assign(points * 3)
+    b.refit()
+    wb.launch(distance, 2, [ids, x, y, hit])
+    np.testing.assert_allclose(y.numpy(), [4, 2], rtol=1e-5)
+    del a
+    gc.collect()
+    wb.launch(distance, 2, [ids, x, y, hit])
+    np.testing.assert_allclose(y.numpy(), [-1, 2], rtol=1e-5)  # as one without faces
+    wb.launch(distance, 2, [wb.array([1, 2**63], dtype=wb.uint64), x, y, hit])
+    np.testing.assert_array_equal(y.numpy(), [-1, -1])
+
+
+def test_a_gradient_by_points_of_a_mesh_that_is_chosen_is_refused_not_lost():
+    points, faces = sphere(3)
+    mesh = mesh_of(points, faces, requires_grad=True)
+    x, y, hit = wb.ones(1, dtype=wb.vec3, requires_grad=True), wb.zeros(1), wb.zeros(1)
+    arguments = [wb.array([mesh.id], dtype=wb.uint64), x, y, hit]
+    wb.launch(distance, 1, arguments)
+    with wb.Tape(), pytest.raises(wb.LaunchError, match=r"'every Mesh'(.|\n)*points(.|\n)*to have a gradient"):
+        wb.launch(distance, 1, arguments)
+    mesh.points.requires_grad = False
+    with wb.Tape() as tape:
+        moved = wb.clone(x)
+        wb.launch(follow, len(points), [moved, mesh.points])  # now they depend on x
+        mesh.refit()
+        with pytest.raises(wb.LaunchError, match="to have a gradient"):
+            wb.launch(distance, 1, arguments)
+    del tape
+
+
+@wb.kernel
+def follow(x: wb.array[wb.vec3], points: wb.array[wb.vec3]):
+    i = wb.tid()
+    points[i] = points[i] + x[0]
+
+
+def test_grids_and_trees_are_chosen_too_and_writing_into_one_is_refused():
+    @wb.kernel
+    def count(grids: wb.array[wb.uint64], bvhs: wb.array[wb.uint64], out: wb.array2d[int]):
+        i = wb.tid()
+        for _j in wb.hash_grid_query(grids[i], wb.vec3(), 0.5):
+            out[i, 0] += 1
+        for _j in wb.bvh_query_sphere(bvhs[i], wb.vec3(), 0.5):
+            out[i, 1] += 1
+
+    grids, bvhs = [wb.HashGrid(4, 4, 4) for _ in range(3)], []
+    for n, grid in enumerate(grids):
+        grid.build(wb.zeros(n + 1, dtype=wb.vec3), 1.0 + n)
+        bvhs.append(wb.Bvh(wb.zeros(2 * n, dtype=wb.vec3), wb.ones(2 * n, dtype=wb.vec3)))
+    out = wb.zeros((3, 2), dtype=int)
+    ids = [wb.array([thing.id for thing in things], dtype=wb.uint64) for things in (grids, bvhs)]
+    wb.launch(count, 3, [*ids, out])
+    assert out.numpy().tolist() == [[1, 0], [2, 2], [3, 4]]
+
+    @wb.kernel
+    def write(meshes: wb.array[wb.uint64]):
+        mesh = wb.mesh_get(meshes[0])
+        mesh.points[0] = wb.vec3()
+
+    with pytest.raises(wb.KernelError, match=r"writes into a Mesh that the kernel chooses(.|\n)*mesh.points\[0\]"):
+        write.ir  # noqa: B018
