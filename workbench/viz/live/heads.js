@@ -37,6 +37,7 @@ export function composeHead(v) {
     if (at.w < 4) continue;
     const text = turned ? (at.w < 16 ? "" : fitMiddle(name, v.box - 14, SIZE)) : at.w < Math.min(col.w - 1, CUT) ? "" : fitMiddle(name, at.w - 20, SIZE);
     if (one) put(v, "path", "guide", { d: `M${col.x} ${y + v.box}V5000` });
+    if (!text && at.w < col.w - 1) continue;
     const w = Math.max(turned ? Math.min(at.w - 4, 22) : Math.min(at.w - 6, Math.max(text.length * 7.1 + 14, 30)), 3);
     const kind = one ? v.tape.text(v.tape.events.kind[col.a]) : "";
     const isHit = v.query && v.hits.some((m) => m.e >= col.a && m.e < col.b) ? " found" : "";
