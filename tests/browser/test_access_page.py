@@ -90,3 +90,21 @@ def test_nothing_is_cut_and_axe_finds_nothing(seen, name, size, zoom):
         if (size[0] == 1440) == (zoom == 1.0):
             page.evaluate(rules)
             assert page.evaluate(RULES) == [], scheme
+
+
+@pytest.mark.parametrize("name", ["nan", "parted"])
+def test_a_long_tape_on_paper_is_short_and_whole(seen, name):
+    page = seen(name, (1280, 900), 1.0, "light")
+    page.emulate_media(media="print")
+    table = page.locator(".wb-table table")
+    eventually(table.is_visible, bool, 5)
+    for shown in (".wb-found", ".wb-findings .wb-finding", ".wb-heats figure", ".wb-legend"):
+        assert page.locator(shown).first.is_visible(), shown
+    assert not page.locator(".wb-ledger").is_visible(), "nothing was chosen, and nobody can choose on paper"
+    text = table.inner_text()
+    assert "f[0…199] ×200" in text and "f[7] " not in text
+    high = page.evaluate("document.documentElement.scrollHeight")
+    assert high < 3 * 1123, "three pages of A4"
+    lanes = page.locator(".wb-lanes .rule").count()
+    assert lanes == page.evaluate("document.querySelectorAll('.wb-lanes .chip:not(.stack)').length") + 1
+    page.emulate_media(media="screen")

@@ -20,8 +20,8 @@ export function fillTable(v) {
   const rows = [], list = (/** @type {string[]} */ texts) => h("td", {}, ...texts.flatMap((t, k) => (k ? [h("br"), t] : [t])));
   for (const col of v.cols.slice(0, ROWS)) {
     const one = col.b - col.a === 1, name = one ? v.tape.heading(col.a) : nameOf(v, col);
-    const [reads, writes, kept, adjoint] = one ? cellsOf(v, col.a) : cellsOfMany(v, col);
-    const second = v.meta.against ? [list(one ? rangesOf(v, v.other, col.a) : []), list((one && v.meta.against.differences[col.a]) || [])] : [];
+    const [reads, writes, kept, adjoint, other] = one ? cellsOf(v, col.a) : cellsOfMany(v, col);
+    const second = v.meta.against ? [list(other), list((one && v.meta.against.differences[col.a]) || [])] : [];
     const flags = Object.entries(tally(v, col)).map(([f, k]) => (one ? f : `${f} ×${k}`));
     rows.push(h("tr", {}, h("th", { scope: "row" }, name), list(one ? [v.tape.text(v.tape.events.where[col.a])] : []), list(reads), list(writes), list(kept), list(adjoint), ...second, list([...flags, ...findingsIn(v, col).map((f) => f.slug)])));
   }
@@ -29,27 +29,28 @@ export function fillTable(v) {
   v.tableHere.replaceChildren(h("table", {}, h("caption", {}, caption), h("thead", {}, top), h("tbody", {}, ...rows)));
 }
 
-/** The same of many events: how often, and the envelope of each adjoint. @param {any} v @param {any} col */
+/** The same of many events: how often, and the envelope of each adjoint, of a family as one. @param {any} v @param {any} col */
 function cellsOfMany(v, col) {
-  const { touches, touchesOf, keptOf, ranges } = v.tape, seen = [0, 0, 0], lanes = new Set();
+  const { touches, touchesOf, keptOf, ranges } = v.tape, seen = [0, 0, 0], inside = new Set();
   const from = touchesOf(col.a)[0], to = touchesOf(col.b - 1)[1], kept = keptOf(col.b - 1)[1] - keptOf(col.a)[0];
   for (let t = from; t < to; t++) {
     seen[touches.how[t]]++;
-    lanes.add(ranges[touches.range[t]][0]);
+    inside.add(v.lanes[v.rowOf[ranges[touches.range[t]][0]]]);
   }
   const some = (/** @type {number} */ k, /** @type {string} */ one) => (k ? [count(k, one)] : []);
-  const adjoint = v.levels ? [...lanes].map((k) => `${v.meta.lanes[k].names[0]?.[0] ?? v.meta.lanes[k].id} ${stretchText(v, v.levels, { ...v.meta.lanes[k], k }, col)}`) : [];
-  return [some(seen[0], "read"), [...some(seen[1], "write"), ...some(seen[2], "accumulation")], some(kept, "range"), adjoint];
+  const nameOfRow = (/** @type {any} */ row) => (row.members ? `${row.name} ×${row.members.length}` : row.names[0]?.[0] ?? row.id);
+  const adjoints = (/** @type {any} */ side) => (side ? [...inside].map((row) => `${nameOfRow(row)} ${stretchText(v, side, row, col)}`) : []);
+  return [some(seen[0], "read"), [...some(seen[1], "write"), ...some(seen[2], "accumulation")], some(kept, "range"), adjoints(v.levels), adjoints(v.other)];
 }
 
-/** Reads, writes, kept bytes and adjoints of one event as texts. @param {any} v @param {number} e */
+/** Reads, writes, kept bytes, adjoints and those of the other pass of one event as texts. @param {any} v @param {number} e */
 function cellsOf(v, e) {
   /** @type {string[][]} */ const [reads, writes, kept, adjoint] = [[], [], [], []];
   const [from, to] = v.tape.touchesOf(e), [k0, k1] = v.tape.keptOf(e);
   for (let t = from; t < to; t++) (v.tape.touches.how[t] ? writes : reads).push(touchText(v, t).replace(/^(read|write) /, ""));
   for (let k = k0; k < k1; k++) kept.push(v.tape.text(v.tape.kept.text[k]));
   adjoint.push(...rangesOf(v, v.levels, e));
-  return [reads, writes, kept, adjoint];
+  return [reads, writes, kept, adjoint, rangesOf(v, v.other, e)];
 }
 
 /** The adjoint of all that an event touched, each range once. @param {any} v @param {any} side @param {number} e */

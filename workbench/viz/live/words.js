@@ -55,9 +55,9 @@ function momentText(v, side, lane, e) {
   return envelopeText(adjointsOf(v.tape, side, [lane.k], [[e, e]]), 0, placeOf(v));
 }
 
-/** The adjoint of a lane in all events of a column. @param {any} v @param {import("./lanes.js").Levels} side @param {any} lane @param {any} col */
+/** The adjoint of a lane, or of a family, in all events of a column. @param {any} v @param {import("./lanes.js").Levels} side @param {any} lane @param {any} col */
 export function stretchText(v, side, lane, col) {
-  return envelopeText(adjointsOf(v.tape, side, [lane.k], [[col.a, col.b]]), 0, placeOf(v), `#${col.a}..#${col.b - 1}`);
+  return envelopeText(adjointsOf(v.tape, side, lane.members ?? [lane.k], [[col.a, col.b]]), 0, placeOf(v), `#${col.a}..#${col.b - 1}`);
 }
 
 /** What a column is called: kernel before number, a fold by its name, many events by what they run and where they are.
