@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from ..arrays.creation import zeros
-from ..kernels.ops import BUILTINS
-from ..kernels.types import names
+from ..kernels.ops import BUILTINS, STATEFUL
+from ..kernels.types import names, uint32
 
-wb = SimpleNamespace(**names(), **BUILTINS, zeros=zeros)
+wb = SimpleNamespace(**names(), **BUILTINS, **STATEFUL, uint32=uint32, zeros=zeros)

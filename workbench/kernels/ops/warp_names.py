@@ -18,12 +18,12 @@ _REASONS = {
         "BvhQueryTiled MeshQueryAABBTiled mesh_query_aabb_tiled mesh_query_aabb_next_tiled bvh_query_aabb_tiled "
         "bvh_query_ray_tiled bvh_query_next_tiled",
     "Groups of boxes or faces are not built: make one mesh or tree for each.": "bvh_get_group_root mesh_get_group_root",
-    "Not in the language: mesh_query_aabb and mesh_query_ray are.": "intersect_tri_tri is_cubql_available",
+    "Not in the language: mesh_query_aabb and mesh_query_ray are.": "is_cubql_available",
     "Not built yet: other tile functions are (the reference lists them).": "tile_",
-    "Not built yet.": "poisson sample_cdf",
+    "Not built yet.": "sample_cdf",
     "The order of its arguments (cond, if_false, if_true) misled; write where(cond, if_true, if_false).": "select",
     f"Function values and linear-algebra helpers {_OUTSIDE}.":
-        "reversed lower_bound closest_point_edge_edge dense_gemm dense_chol dense_subs dense_solve mlp "
+        "reversed lower_bound dense_gemm dense_chol dense_subs dense_solve mlp "
         "dense_gemm_batched dense_chol_batched dense_solve_batched",
     "There is no bfloat16: use float16 or float32.": "bfloat16",
     f"Pointers and references {_OUTSIDE}: index the array, as x[i] = v.":
