@@ -4,7 +4,7 @@ import enum
 
 import workbench as wb
 
-from . import floats, given, ints, program, vec3, zeros
+from . import floats, given, ints, program, vec2, vec3, zeros
 
 HALF, TWO, MANY = 0.5, wb.constant(2), 3
 Kind = enum.IntEnum("Kind", "ROUND FLAT LONG")
@@ -82,5 +82,78 @@ def claims_that_hold(F):
             y[i] += rooted(x[i]) * x[j]
             if j > 2:
                 wb.expect_neq(x[i], 0)
+
+    return k
+
+
+@program(x=floats(6), n=ints(1, -1, 2, 0, 3, -2), m=ints(0, 1, 2, 2, 1, 0), y=zeros(6))
+def names_assigned_under_the_condition_they_are_read_under(F):
+    V = vec2(F)
+
+    @wb.kernel
+    def k(x: wb.array(dtype=F), n: wb.array(dtype=wb.int32), m: wb.array(dtype=wb.int32), y: wb.array(dtype=F)):
+        i = wb.tid()
+        a = x[i]
+        up, low = n[i] > 0, a < 1
+        if up:
+            z = a * a
+            b = n[i]
+        elif low:
+            z = wb.sin(a)
+        else:
+            w = a
+        if up or low:
+            y[i] += z
+        if up and m[i] > 0:
+            y[i] += z * F(b) * a
+        if not up:
+            if low:
+                z *= 2
+            else:
+                y[i] += w * w * w
+        if m[i] == 1 or m[i] == 2:
+            q = V(a, z if up or low else 1)
+        for j in range(3):
+            if m[i] == 2:
+                y[i] += q[0] * q[1]
+        if m[i] == 0:
+            t = a
+        elif m[i] == 1:
+            t = a * a
+        elif m[i] == 2:
+            t = 3 * a
+        y[i] += t
+
+    return k
+
+
+@program(x=floats(4), y=zeros(4))
+def names_where_the_other_path_leaves(F):
+    @wb.func
+    def chosen(a: F, j: wb.int32):
+        if j == 0:
+            b = a * a
+        elif j > 2:
+            return a
+        else:
+            b = wb.cos(a)
+        return b * a
+
+    @wb.kernel
+    def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+        i = wb.tid()
+        for j in range(4):
+            if x[i] * F(j + 1) > 4:
+                continue
+            else:
+                c = chosen(x[i], j)
+            y[i] += c * x[i]
+        for j in range(2):
+            d = x[i] * F(j + 1)
+        while True:
+            e = d * x[i]
+            if not e < -1:
+                break
+        y[i] += e
 
     return k

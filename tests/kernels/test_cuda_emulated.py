@@ -24,6 +24,7 @@ NAMES = """
     noise_of_coordinates atomics_on_bits
     names_of_shadows_and_tangents names_of_companions_of_extremes names_of_the_text names_of_fields
     claims_that_hold literals_take_the_type_beside_them
+    names_assigned_under_the_condition_they_are_read_under
 """.split()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import KernelError, Where
@@ -20,6 +20,7 @@ from ..ops import control
 from ..types import Scalar, bool_, is_int, scalar_of
 from . import refused_syntax
 from .assigned_names import has_break, leaves_always
+from .conditions import Guarded
 from .lower_bounds import static_int
 from .scope import Fields, Local, Record, State, Unusable, View, describe, is_array, is_literal, leaves, rebuild
 
@@ -101,7 +102,7 @@ class Flow:
         before, ends = self.state, []
         for truth, side in ((True, then), (False, other)):
             region, self.state = ir.Region(), before.copy()
-            with self.builder.inside(region), self.facts.assuming(condition, truth):
+            with self.builder.inside(region), self.facts.assuming(condition, truth), self.supposing(condition, truth):
                 result = side()
             ends.append((region, self.state, result))
         return self.merge(node, condition, ends)
@@ -268,6 +269,8 @@ class Place(ir.Value):
 
 def settle(tree: Any) -> Any:
     """The tree with every place replaced by the value it has become."""
+    if isinstance(tree, Guarded):
+        return replace(tree, flag=settle(tree.flag), tree=settle(tree.tree))
     found = list(leaves(tree))
     if not any(isinstance(v, Place) for v in found):
         return tree
@@ -286,8 +289,8 @@ class Join:
     def name(self, name: str, a: dict[str, Any], b: dict[str, Any]) -> Any:
         if name == "$value" and (name not in a or name not in b):
             return self.returned(a.get(name), b.get(name))
-        if name not in a or name not in b:
-            return self.unbound(name, a.get(name, b.get(name)))
+        if name not in a or name not in b or isinstance(a[name], Guarded) or isinstance(b[name], Guarded):
+            return self.guarded(name, a, b)
         return self.tree(name, a[name], b[name])
 
     def returned(self, a: Any, b: Any) -> Any:
@@ -302,11 +305,26 @@ class Join:
         blank = self.reader.zeros_like(some, region)
         return self.tree("$value", a if a is not None else blank, b if b is not None else blank)
 
-    def unbound(self, name: str, bound: Any) -> Any:
-        if isinstance(bound, Unusable):
-            return bound
+    def guarded(self, name: str, a: dict[str, Any], b: dict[str, Any]) -> Any:
+        """A name that one side, or both on some of their paths, has not assigned."""
+        if a.get(name) is b.get(name):
+            return a[name]
+        flags, trees, parts = map(list, zip(_assigned(a.get(name)), _assigned(b.get(name)), strict=True))
+        for tree in trees:
+            if isinstance(tree, Unusable):
+                return tree
         where = self.reader.where(self.node)
-        return Unusable(lambda at: maybe_unbound(name, where, at))
+        error = lambda at: maybe_unbound(name, where, at)  # noqa: E731
+        if None in trees:
+            some, region = (trees[0], self.other) if trees[1] is None else (trees[1], self.then)
+            if escapes(some) or self.reader.unsettled(some):
+                return Unusable(error)
+            trees = [self.reader.zeros_like(some, region) if tree is None else tree for tree in trees]
+        tree = self.tree(name, *trees)
+        if isinstance(tree, Unusable):
+            return tree
+        several = any(parts) or (True in flags and False not in flags)
+        return Guarded(error, self.tree("$", *flags), tree, several)
 
     def result(self, a: Any, b: Any) -> Any:
         """The value of a conditional expression."""
@@ -364,6 +382,13 @@ class Join:
     def array_choice(self, name: str) -> Unusable:
         where = self.reader.where(self.node)
         return Unusable(lambda at: array_choice(name, where, at))
+
+
+def _assigned(x: Any) -> tuple[Any, Any, bool]:
+    """Whether a name is assigned, what it stands for, and whether by several assignments; of None, it is not."""
+    if isinstance(x, Guarded):
+        return x.flag, x.tree, x.parts
+    return x is not None, x, False
 
 
 def constant_key(v: ir.Value) -> Any:
@@ -440,6 +465,7 @@ class Loop:
         self.reader, self.node, self.runs, self.endless = reader, node, runs, False
         self.where: Where = reader.where(node)
         self.before: State = reader.state
+        reader.builder.epoch += 1
         self.rebound, self.updated = reader.stores(node)
         self.rebound |= extra
         self.body, self.test = ir.Region(), ir.Region()
@@ -461,7 +487,9 @@ class Loop:
         """The state at the start of a turn, over these parameters."""
         state, values = self.before.copy(), iter(params)
         for name, tree in self.before.names.items():
-            if name in self.rebound and not isinstance(tree, Unusable):
+            if isinstance(tree, Guarded) and name in self.rebound | self.updated:
+                state.names[name] = Unusable(tree.error)
+            elif name in self.rebound and not isinstance(tree, Unusable):
                 state.names[name] = Unusable(lambda at, name=name: array_choice(name, self.where, at))
         for name, tree in self.carried:
             bindings(state, name)[name] = rebuild(tree, values)
@@ -566,6 +594,7 @@ class Loop:
     def leave(self) -> None:
         """The state after the loop."""
         reader, state = self.reader, self.before.copy()
+        reader.builder.epoch += 1
         groups = {name: (self.trees[name], group) for name, group in self.groups.items()} | self.new
         for name, (tree, slots) in groups.items():
             bindings(state, name)[name] = rebuild(tree, iter([slot.out or slot.init for slot in slots]))

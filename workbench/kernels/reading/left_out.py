@@ -36,6 +36,10 @@ class Builder(ir.Builder):
     def __init__(self) -> None:
         super().__init__()
         self.absent: set[ir.Value] = set()
+        self.epoch = 0  # grows with every write, and where loops begin and end
+        self.writes: dict[ir.Value, int] = {}  # to each array
+        self.epochs: dict[ir.Stmt, int] = {}  # of loads
+        self.own_epochs: dict[ir.Stmt, int] = {}  # the same by the lines above that write to this array by this name
 
     def append(self, row: Any, args: Any, types: Any, regions: Any = (), attr: Any = None, name: str = "") -> ir.Stmt:
         if row is control.CALL:
@@ -45,7 +49,16 @@ class Builder(ir.Builder):
                 row, args, attr = control.CONST, (), 0
             elif row is not memory.COMPONENTS:
                 row, args, attr = self.touched(ir.root(args[0]).name, types)
-        return super().append(row, args, types, regions, attr, name)
+        stmt = super().append(row, args, types, regions, attr, name)
+        if row is memory.LOAD:
+            self.epochs[stmt] = self.epoch
+            self.own_epochs[stmt] = self.writes.get(ir.root(stmt.args[0]), 0)
+        elif row.writes or row is control.CALL:
+            self.epoch += 1
+            for a in args:
+                if isinstance(a.type, Array):
+                    self.writes[ir.root(a)] = self.epoch
+        return stmt
 
     def check_handed_over(self, args: Any) -> None:
         """A func with an adjoint of its own takes arrays that are there."""

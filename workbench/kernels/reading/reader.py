@@ -8,7 +8,8 @@ reads, a name stands for a value, an array handle, a struct taken apart, or a Py
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -17,12 +18,14 @@ import numpy as np
 
 from ...errors import KernelError, Where, WorkbenchError
 from .. import ir, ops
+from ..ops.control import Claim
 from ..ops.row import constant
 from ..types import Array, Composite, Scalar, Small, Struct, Tile, Type, bool_, is_int, scalar_of
 from . import assigned_names as stores
 from . import python_names, refused_syntax
 from .calls import Calls
 from .checks import Checks
+from .conditions import Conditions, Guarded
 from .control_flow import FRESH, Flow
 from .declare import Func, Refused, tid
 from .func_grad import Custom
@@ -145,6 +148,8 @@ class Reader(Flow, Places, Calls, Numbers, Checks, LeftOut, Custom, Handles, Til
         self.asked: set[str] = set()
         self.state = State(dict(FRESH))
         self.facts = Facts()
+        self.conditions = Conditions(self.builder.epochs)
+        self.likely = Conditions(self.builder.own_epochs)  # looked at by each thread where it counts
         self.frames: list[Frame] = []
         self.outer_names: list[dict[str, Any]] = []  # of the callers of the func that is read
         self.rank: int | None = None
@@ -311,10 +316,35 @@ class Reader(Flow, Places, Calls, Numbers, Checks, LeftOut, Custom, Handles, Til
     def visit_Name(self, node: ast.Name) -> Any:
         if node.id in self.state.names:
             found = self.state.names[node.id]
-            if isinstance(found, Unusable):
-                raise found.error(self.where(node))
-            return found
+            return self.assigned(found, node) if isinstance(found, Unusable) else found
         return self.outside(node)
+
+    def assigned(self, x: Unusable, node: ast.Name) -> Any:
+        """What a name stands for that only some paths have assigned. Raises KernelError if this one may not have."""
+        refusal = x.error(self.where(node))
+        if isinstance(x, Guarded):
+            holds = self.conditions.truth(x.flag)
+            looked_at = holds is None and (x.parts or self.likely.truth(x.flag) is True)
+            if looked_at:
+                assert isinstance(refusal, KernelError)
+                text, why = f"`{node.id}` has no value here.", refusal.why
+                self.claim(x.flag, Claim(text, "maybe-unbound", why, refusal.instead, always=True))
+            if holds or looked_at:
+                return x.tree
+        raise refusal
+
+    @contextmanager
+    def supposing(self, condition: Any, truth: bool) -> Iterator[None]:
+        """Inside, `condition` is known to be `truth`."""
+        for known in (self.conditions, self.likely):
+            known.push(condition, truth)
+        yield
+        for known in (self.conditions, self.likely):
+            known.pop()
+
+    def unsettled(self, x: Any) -> bool:
+        """True for what a name can stand for and no value can: then there is none for the paths without it."""
+        return not (is_array(x) or isinstance(x, (Record, tuple)) or self.valued(x))
 
     def outside(self, node: ast.Name) -> Any:
         """A Python variable around the function: a constant for the kernel."""

@@ -327,6 +327,7 @@ class Places:
             found = self.visit(node)
             if is_array(found):
                 return found
+            self.state.names[name] = found  # assigned here, if it was not certain before
             return Slot(lambda: self.state.names[name], lambda v: self.state.names.__setitem__(name, v))
         if isinstance(node, ast.Attribute):
             with self.at(node):
