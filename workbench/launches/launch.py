@@ -81,7 +81,10 @@ def launch(
         return None
     if record_cmd:
         return command
-    command.launch(record_tape, sys._getframe(1))
+    frame: Any = sys._getframe(1)
+    if frame.f_code is launch_tiled.__code__:
+        frame = frame.f_back
+    command.launch(record_tape, frame)
     return None
 
 

@@ -75,7 +75,7 @@ class Body(TileText):
         used = accesses(stmts)
         self.access_ids = {id(s): i for i, s in enumerate(used)}
         self.line = 0
-        self.written = {root(s.args[0]) for s in used if s.row not in (mem.LOAD, control.PUSH, control.ASSERT)}
+        self.written = {root(s.args[0]) for s in used if s.row.touches and s.row is not mem.LOAD}
         self.grows = any(isinstance(s.attr, Stack) and s.attr.capacity is None for s in stmts)
         self.logs = logs(stmts)
         pushes = any(s.row is control.PUSH for s in stmts)

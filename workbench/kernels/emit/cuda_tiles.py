@@ -24,7 +24,6 @@ THREADS = 128  # of a block
 MACROS = """\
 #define WB_TILE(k, n) for (int32_t k = threadIdx.x; k < (n); k += blockDim.x)
 #define WB_ONE if (threadIdx.x == 0)
-#define WB_WAIT __syncthreads();
 #define WB_TOTAL(T, out, t, n) do { \\
     __shared__ T wb_p[16]; \\
     T wb_q[16]; \\
@@ -47,6 +46,31 @@ WB_FN double wb_fma(double a, double b, double c) { return fma(a, b, c); }
     for (int32_t wb_j = 0; wb_j < (k); ++wb_j) \\
         wb_s = wb_fma((a)[wb_k / (m) * (k) + wb_j], (b)[wb_j * (m) + wb_k % (m)], wb_s); \\
     (c)[wb_k] = wb_s; \\
+}
+WB_FN float wb_root(float x) { return sqrtf(x); }
+WB_FN double wb_root(double x) { return sqrt(x); }
+#define WB_SOLVE(T, n, m, x, a, upper) WB_TILE(wb_k, m) for (int32_t wb_r = 0; wb_r < (n); ++wb_r) { \\
+    int32_t wb_i = (upper) ? (n) - 1 - wb_r : wb_r; \\
+    T wb_s = (x)[wb_i * (m) + wb_k]; \\
+    for (int32_t wb_q = 0; wb_q < wb_r; ++wb_q) { \\
+        int32_t wb_j = (upper) ? wb_i + 1 + wb_q : wb_q; \\
+        wb_s -= (a)[wb_i * (n) + wb_j] * (x)[wb_j * (m) + wb_k]; \\
+    } \\
+    (x)[wb_i * (m) + wb_k] = wb_s / (a)[wb_i * (n) + wb_i]; \\
+}
+#define WB_CHOLESKY(T, n, c) for (int32_t wb_j = 0; wb_j < (n); ++wb_j) { \\
+    WB_ONE { \\
+        T wb_s = (c)[wb_j * ((n) + 1)]; \\
+        for (int32_t wb_p = 0; wb_p < wb_j; ++wb_p) wb_s -= (c)[wb_j * (n) + wb_p] * (c)[wb_j * (n) + wb_p]; \\
+        (c)[wb_j * ((n) + 1)] = wb_root(wb_s); \\
+    } \\
+    __syncthreads(); \\
+    WB_TILE(wb_i, n) if (wb_i != wb_j) { \\
+        T wb_s = (c)[wb_i * (n) + wb_j]; \\
+        for (int32_t wb_p = 0; wb_p < wb_j; ++wb_p) wb_s -= (c)[wb_i * (n) + wb_p] * (c)[wb_j * (n) + wb_p]; \\
+        (c)[wb_i * (n) + wb_j] = wb_i < wb_j ? 0 : wb_s / (c)[wb_j * ((n) + 1)]; \\
+    } \\
+    __syncthreads(); \\
 }
 """
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...errors import Where
 from ..ir import Function, Stmt, root, walk
-from ..ops import control
+from ..ops import control, tiles
 from ..ops import memory as mem
 from ..types import Array, Stack, Type
 from .c_names import Names, c_name, type_name
@@ -61,7 +61,9 @@ class AccessPlace(NamedTuple):
     claim: control.Claim | None = None
 
 
-_ACCESSES = (mem.LOAD, mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, control.PUSH, control.ASSERT, *mem.ATOMICS)
+_ACCESSES = (
+    mem.LOAD, mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, control.PUSH, control.ASSERT, *mem.ATOMICS, *tiles.INDEXED
+)  # fmt: skip
 
 
 def accesses(stmts: Iterable[Stmt]) -> list[Stmt]:
@@ -80,7 +82,15 @@ def access_table(function: Function) -> tuple[AccessPlace, ...]:
 
 def claims(stmts: Iterable[Stmt]) -> bool:
     """True if a statement may fail in every launch."""
-    return any(s.row is control.ASSERT and s.attr.always for s in stmts)
+    return any((s.row is control.ASSERT and s.attr.always) or unsure_index(s) for s in stmts)
+
+
+def unsure_index(stmt: Stmt) -> bool:
+    """True for an access to elements of a tile at indices that are no constants."""
+    return stmt.row in tiles.INDEXED and any(
+        i.stmt is None or i.stmt.row is not control.CONST
+        for i in stmt.args[1 : 1 + len(stmt.args[0].type.dims)]  # type: ignore[attr-defined]
+    )
 
 
 def logs(stmts: Iterable[Stmt]) -> bool:

@@ -15,11 +15,11 @@ from ..ir import Region, Stmt, Value, used, walk
 from ..ops import control, tiles
 from ..types import Tile
 from .c_names import literal, type_name
+from .signature import BOUNDS, unsure_index
 
 MACROS = """\
 #define WB_TILE(k, n) for (int32_t k = 0; k < (n); ++k)
 #define WB_ONE
-#define WB_WAIT
 """
 LESS = "#define WB_LESS(a, b) ((a) < (b) || ((b) != (b) && (a) == (a)))\n"  # NaN is behind all numbers
 
@@ -73,6 +73,35 @@ FMA = """\
 #define WB_FMA_double WB_FMA_float
 #endif
 """
+# x holds y at first; rows are done in the order in which they depend on each other.
+SOLVE = """\
+#define WB_DEFINE_SOLVE(T) \\
+static __attribute__((noinline)) void wb_solve_##T(int32_t n, int32_t m, T *restrict x, const T *a, int32_t upper) { \\
+    for (int32_t r = 0; r < n; ++r) { \\
+        int32_t i = upper ? n - 1 - r : r; \\
+        for (int32_t s = 0; s < r; ++s) { \\
+            int32_t j = upper ? i + 1 + s : s; \\
+            for (int32_t k = 0; k < m; ++k) x[i * m + k] -= a[i * n + j] * x[j * m + k]; \\
+        } \\
+        for (int32_t k = 0; k < m; ++k) x[i * m + k] /= a[i * n + i]; \\
+    } \\
+}
+#define WB_SOLVE(T, n, m, x, a, upper) wb_solve_##T(n, m, x, a, upper);
+"""
+CHOLESKY = """\
+#define WB_ROOT_float sqrtf
+#define WB_ROOT_double sqrt
+#define WB_DEFINE_CHOLESKY(T) \\
+static __attribute__((noinline)) void wb_cholesky_##T(int32_t n, T *c) { \\
+    for (int32_t j = 0; j < n; ++j) for (int32_t i = 0; i < n; ++i) { \\
+        if (i < j) { c[i * n + j] = 0; continue; } \\
+        T s = c[i * n + j]; \\
+        for (int32_t p = 0; p < j; ++p) s -= c[i * n + p] * c[j * n + p]; \\
+        c[i * n + j] = i == j ? WB_ROOT_##T(s) : s / c[j * n + j]; \\
+    } \\
+}
+#define WB_CHOLESKY(T, n, c) wb_cholesky_##T(n, c);
+"""
 # A product that met 0 * inf is taken again, number by number, where the factor that is an adjoint is 0.
 MATMUL_ADJOINT = """\
 #define WB_MATMUL_ADJOINT(T, n, m, k, c, a, b, side) do { \\
@@ -104,6 +133,9 @@ def helpers(lines: str) -> list[str]:
             if f"WB_MATMUL({T}," in lines or f"WB_MATMUL_ADJOINT({T}," in lines:
                 out.append(f"WB_DEFINE_MATMUL({T}, WB_FMA_{T})")
         out.append(MATMUL_ADJOINT)
+    for name, text in (("SOLVE", SOLVE), ("CHOLESKY", CHOLESKY)):
+        if f"WB_{name}(" in lines:
+            out += [text, *(f"WB_DEFINE_{name}({T})" for T in ("float", "double") if f"WB_{name}({T}," in lines)]
     return out
 
 
@@ -240,7 +272,7 @@ class TileText:
         else:
             operands = [self.tile(a) if isinstance(a.type, Tile) else self.text(a) for a in stmt.args]
             self.declare(out, literal(out.type, 0))  # type: ignore[arg-type]
-            self.put(self.block_text(stmt, self.text(out), operands))
+            self.put_block(stmt, self.text(out), operands)
 
     def tile_filled(self, stmt: Stmt, type: Tile) -> str:
         row, wish = stmt.row, stmt.outs[0].name
@@ -254,11 +286,29 @@ class TileText:
             name = self.onto(stmt.args[row.onto], others, wish)
             operands = [rest.get(k, name) for k in range(len(stmt.args))]
         self.put_sync()
-        text = self.block_text(stmt, name, operands)
-        if text:
-            self.put(text)
+        if row is not tiles.RESHAPE:
+            self.put_block(stmt, name, operands)
             self.put_sync()
         return name
+
+    def put_block(self, stmt: Stmt, out: str, operands: list[str]) -> None:
+        """The C of a row; where an index may lie outside, only if it does not, and else an error."""
+        text = self.block_text(stmt, out, operands)
+        if not unsure_index(stmt):
+            return self.put(text)
+        dims = stmt.args[0].type.dims  # type: ignore[attr-defined]
+        part = stmt.attr if stmt.row is tiles.VIEW else stmt.args[-1].type if stmt.row is tiles.ASSIGN else None
+        indices = operands[1 : 1 + len(dims)]
+        if part is None:
+            tests = [f"wb_in({i} + ({i} < 0 ? {n} : 0), {n})" for i, n in zip(indices, dims, strict=True)]
+        else:
+            tests = [f"wb_in({i}, {n - m + 1})" for i, n, m in zip(indices, dims, part.dims, strict=True)]  # type: ignore[attr-defined]
+        with self.block(f"if ({' && '.join(tests)})"):
+            self.put(text)
+        fill = ["0"] * (6 - len(dims))
+        numbers = ", ".join([*indices, *fill, *map(str, dims), *fill])
+        failure = f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(dims)}, {numbers}"
+        self.lines[-1] += f" else wb_fail(status, {failure});"
 
     def block_text(self, stmt: Stmt, out: str, operands: list[str]) -> str:
         row = stmt.row

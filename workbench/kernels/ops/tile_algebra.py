@@ -93,12 +93,7 @@ def _solve(a: np.ndarray, y: np.ndarray, attr: str) -> np.ndarray:
 
 def _solve_block(types, type, out, a, y, attr):
     n, m = type.dims
-    rows, cols = ("int32_t wb_i = 0; wb_i < {n}; ++wb_i", "int32_t wb_j = 0; wb_j < wb_i; ++wb_j")
-    if attr == "upper":
-        rows, cols = "int32_t wb_i = {n} - 1; wb_i >= 0; --wb_i", "int32_t wb_j = wb_i + 1; wb_j < {n}; ++wb_j"
-    return (f"WB_TILE(wb_k, {m}) for ({rows.format(n=n)}) {{ {type.scalar.c} wb_s = {out}.c[wb_i * {m} + wb_k];"
-            f" for ({cols.format(n=n)}) wb_s -= {a}.c[wb_i * {n} + wb_j] * {out}.c[wb_j * {m} + wb_k];"
-            f" {out}.c[wb_i * {m} + wb_k] = wb_s / {a}.c[wb_i * {n} + wb_i]; }}")  # fmt: skip
+    return f"WB_SOLVE({type.scalar.c}, {n}, {m}, {out}.c, {a}.c, {int(attr == 'upper')})"
 
 
 def _other(attr: str) -> str:
@@ -138,17 +133,7 @@ def _cholesky(a: np.ndarray) -> np.ndarray:
 
 
 def _cholesky_block(types, type, out, a):
-    n, T, c = type.dims[0], type.scalar.c, f"{out}.c"
-    before = "for (int32_t wb_p = 0; wb_p < wb_j; ++wb_p)"
-    root = "sqrtf" if T == "float" else "sqrt"
-    return (f"WB_TILE(wb_k, {n * n}) if (wb_k % {n} > wb_k / {n}) {out}.c[wb_k] = 0;\n"
-            f"    WB_WAIT for (int32_t wb_j = 0; wb_j < {n}; ++wb_j) {{"
-            f" WB_ONE {{ {T} wb_s = {out}.c[wb_j * {n + 1}];"
-            f" {before} wb_s -= {c}[wb_j * {n} + wb_p] * {c}[wb_j * {n} + wb_p];"
-            f" {out}.c[wb_j * {n + 1}] = {root}(wb_s); }} WB_WAIT"
-            f" WB_TILE(wb_k, {n} - 1 - wb_j) {{ int32_t wb_i = wb_j + 1 + wb_k; {T} wb_s = {out}.c[wb_i * {n} + wb_j];"
-            f" {before} wb_s -= {c}[wb_i * {n} + wb_p] * {c}[wb_j * {n} + wb_p];"
-            f" {out}.c[wb_i * {n} + wb_j] = wb_s / {out}.c[wb_j * {n + 1}]; }} WB_WAIT }}")  # fmt: skip
+    return f"WB_CHOLESKY({type.scalar.c}, {type.dims[0]}, {out}.c)"
 
 
 def _adjoint_cholesky(g, low, a):

@@ -339,6 +339,9 @@ ASSIGN = row(
     doc="The tile with a part of it replaced by another tile, from the given indices on.",
 )  # fmt: skip
 
+# Rows whose operands after the first are indices of it, which may lie outside.
+INDEXED = (GET, SET, ADD_AT, VIEW, ASSIGN)
+
 # ---- products of matrices
 
 
