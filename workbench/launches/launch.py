@@ -81,11 +81,14 @@ def launch(
         return None
     if record_cmd:
         return command
-    frame: Any = sys._getframe(1)
-    if frame.f_code is launch_tiled.__code__:
-        frame = frame.f_back
-    command.launch(record_tape, frame)
+    command.launch(record_tape, _caller())
     return None
+
+
+def _caller() -> Any:
+    """The frame from which `launch` or `launch_tiled` was called."""
+    frame: Any = sys._getframe(2)
+    return frame.f_back if frame.f_code is launch_tiled.__code__ else frame
 
 
 _LISTS = {list, tuple}
