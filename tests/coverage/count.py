@@ -16,7 +16,7 @@ from workbench.kernels.emit.signature import Variant
 from .gather import limited
 from .rebind import Rebinder
 
-SECONDS = 60  # for one kernel, all stages
+SECONDS = 20  # for one kernel, all stages
 STAGES = ("read", "differentiated", "compiled")
 
 
