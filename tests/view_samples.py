@@ -101,13 +101,13 @@ def ill(turns: int = 40) -> tuple[wb.Tape, Any, Any]:
     return tape, x, y
 
 
-def crowd(launches: int, arrays: int) -> tuple[wb.Tape, list[Any]]:
+def crowd(launches: int, arrays: int, dt: float = 0.01) -> tuple[wb.Tape, list[Any]]:
     """Many launches over many allocations."""
     rng = np.random.default_rng(1)
     xs = [wb.array(rng.random(8).astype(np.float32), dtype=float, requires_grad=True) for _ in range(arrays)]
     with wb.Tape() as tape:
         for k in range(launches):
-            wb.launch(step, dim=8, inputs=[xs[k % arrays], xs[(k * 7 + 3) % arrays], 0.01])
+            wb.launch(step, dim=8, inputs=[xs[k % arrays], xs[(k * 7 + 3) % arrays], dt])
     tape.backward(grads={xs[0]: wb.ones_like(xs[0])})
     return tape, xs
 

@@ -2,6 +2,8 @@
 
 python tests/benchmarks/view_time.py [--long] [--profile "to_html, 600"]
 
+Until the picture stands in a notebook: view_open.py. What a frame of it costs the browser: view_frames.py.
+
 The wanted figures are those of a quiet machine: to_html 0.5 s (600 launches) and 5 s (10,000), show 1 s (10,000),
 diagnose 1 s (2,000), opening 3 s (100,000). `walks` counts how often the tape was walked for it.
 """
@@ -18,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import view_samples as samples
@@ -29,7 +32,7 @@ from workbench.viz.live.view import View
 
 def opened(tape: wb.Tape) -> None:
     """What happens until the page has all columns, and the first picture of the notebook."""
-    view = View(tape)
+    view = tape.explore()
     view.still()
     view.close()
 
@@ -42,7 +45,9 @@ def levels(tape: wb.Tape) -> None:
 
 def works(folder: Path) -> dict[str, tuple[int, float, Callable[[wb.Tape], Any]]]:
     """Per name the launches, the wanted seconds, and what to do."""
+    other = samples.crowd(200, 12, 0.02)[0]
     return {
+        "show(against=), 2 x 200": (200, 0.7, lambda tape: tape.show(against=other)._repr_mimebundle_()),
         "to_html, 600": (600, 0.5, lambda tape: to_html(tape, folder / "page.html")),
         "show, 10,000": (10_000, 1.0, lambda tape: tape.show()._repr_mimebundle_()),
         "diagnose, 2,000": (2000, 1.0, lambda tape: tape.diagnose()),
@@ -50,6 +55,7 @@ def works(folder: Path) -> dict[str, tuple[int, float, Callable[[wb.Tape], Any]]
         "to_html, 10,000": (10_000, 5.0, lambda tape: to_html(tape, folder / "page.html")),
         "open, 100,000": (100_000, 3.0, opened),
         "open with adjoints, 100,000": (100_000, 10.0, levels),
+        "to_html, 100,000": (100_000, 60.0, lambda tape: to_html(tape, folder / "page.html")),
     }
 
 
@@ -80,7 +86,7 @@ def main() -> None:
         for name, (launches, wanted, work) in works(Path(folder)).items():
             if (launches > 10_000 and not chosen.long) or (chosen.profile and chosen.profile != name):
                 continue
-            tape, _ = samples.crowd(launches, 200)
+            tape, _ = samples.crowd(launches, 200 if launches > 200 else 12)
             took, walks = measured(work, tape, chosen.rounds)
             print(f"{name:28} {took:7.2f} s, wanted {wanted:g} s, {walks} walks", flush=True)
             if chosen.profile:

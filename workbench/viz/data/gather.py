@@ -139,12 +139,16 @@ class _Gather:
         self.died: set[Event] = set()
         self.scopes: list[str] = []
         self.reasons: dict[tuple, str] = {}
+        self.bar: Any = None
         self.places: dict[Any, str] = {}
 
     def trace(self) -> Trace:
         tape = self.tape
         self.name_all()
-        seeds = self.walk() if self.walkable else []
+        from tqdm.auto import tqdm
+
+        with tqdm(total=len(tape.events), desc="walk", delay=1.0, leave=False) as self.bar:
+            seeds = self.walk() if self.walkable else []
         pairs = zip(self.columns(), tape.events, strict=True)
         events = [column.reversed_to(self.levels.get(event, ()), event in self.died) for column, event in pairs]
         tracks = [self.track(a) for a in self.names]
@@ -301,6 +305,8 @@ class _Gather:
             meeting = 0 if event.kind == "cut" else meeting
             levels.append(replace(level, contributions=meeting if meeting > 1 and not level.zero else 0))
         self.levels[event] = levels
+        if self.bar is not None:
+            self.bar.update()
         given = [level for level, span in zip(levels, spans, strict=True) if span in event.reads]
         if self.came and given and all(level.zero for level in given) and event.kind != "cut":
             self.died.add(event)
