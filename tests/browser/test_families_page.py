@@ -136,3 +136,26 @@ def test_heat_maps_use_their_room_also_of_a_view_that_came_onto_the_page_later(
         ".getBoundingClientRect().right + 1"
     )
     found.close()
+
+
+@pytest.mark.parametrize("wide", [1000, 1200, 1440])
+def test_names_and_notes_of_a_lane_stay_inside_it(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory, wide: int
+) -> None:
+    tape, _ = samples.springs()
+    path = tape.to_html(tmp_path_factory.mktemp("names") / "springs.html", cells=[], threads=[])
+    found = browser.new_page(viewport={"width": wide, "height": 900}, reduced_motion="reduce")
+    found.goto(path.as_uri())
+    found.wait_for_selector(".wb-lanes .chip", timeout=60_000)
+    boxes = found.locator(".wb-lanes :is(.chip, .note, .faint)").evaluate_all(
+        "all => all.map((one) => { const b = one.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom]; })"
+    )
+    over = [
+        (a, b) for k, a in enumerate(boxes) for b in boxes[k + 1 :]
+        if a[0] < b[2] - 1 and b[0] < a[2] - 1 and a[1] < b[3] - 1 and b[1] < a[3] - 1
+    ]  # fmt: skip
+    assert over == []
+    heads = found.locator(".wb-lanes .event").evaluate_all("all => all.map((one) => one.getBBox().height)")
+    widths = found.locator(".wb-lanes .event").evaluate_all("all => all.map((one) => one.getBBox().width)")
+    assert all(tall == 26 or across <= 22 for tall, across in zip(heads, widths, strict=True)), "no tall wide boxes"
+    found.close()

@@ -4,7 +4,7 @@
 import { composeFolded, composeOutlines, composeTag, oddOf, stripes } from "./against.js";
 import { fit, put } from "./elements.js";
 import { composeCells, composeHead, headHeight } from "./heads.js";
-import { composeEnvelope, composeFamilyName, eachAccess, placeRows } from "./families.js";
+import { composeEnvelope, composeFamilyName, eachAccess, placedChips, placeRows } from "./families.js";
 import { eachWithin, lower } from "./lanes.js";
 import { composeStrips, stripsOf } from "./strips.js";
 import { bunch, colOf, columnsOf, room, unseen, xOf } from "./window.js";
@@ -94,19 +94,17 @@ function composeMarked(v, lane) {
 
 /** The names of a lane, and the note below them. @param {any} v @param {any} lane */
 function composeNames(v, lane) {
-  let x = 14, y = lane.top + 12;
-  const aliased = lane.names.length > 1, edge = v.left - 52;
-  for (const [text, , name] of lane.chips) {
-    const shown = fit(text, edge - 32, 11.5), w = shown.length * 7.05 + 18;
-    if (x > 14 && x + w > edge) { x = 14; y += 24; }
-    const hit = v.query && name.toLowerCase().includes(v.query) ? " found" : "", fill = aliased ? { style: `fill:url(#${v.uid}-shared)` } : {};
+  const aliased = lane.names.length > 1, fill = aliased ? { style: `fill:url(#${v.uid}-shared)` } : {};
+  let y = lane.top + 12;
+  for (const [text, , name, x, row, w] of placedChips(v, lane)) {
+    y = lane.top + 12 + 24 * row;
+    const hit = v.query && name.toLowerCase().includes(v.query) ? " found" : "";
     put(v, "rect", `chip${aliased ? " shared" : ""}${hit}`, { x, y, width: w, height: 20, rx: 10, "data-lane": lane.k, "data-name": name, ...fill });
     if (aliased) put(v, "rect", "chipground", { x: x + 3, y: y + 3, width: w - 6, height: 14, rx: 7 });
-    put(v, "text", "mono", { x: x + w / 2, y: y + 14, "text-anchor": "middle", "font-size": 11.5 }, shown);
-    x += w + 6;
+    put(v, "text", "mono", { x: x + w / 2, y: y + 14, "text-anchor": "middle", "font-size": 11.5 }, text);
   }
   const [look, text, , size] = lane.note;
-  put(v, "text", look, { x: 16, y: y + 36, "font-size": size }, fit(text, edge - 10, 9));
+  put(v, "text", look, { x: 16, y: y + 36, "font-size": size }, fit(text, v.left - 62, 9));
 }
 
 /** Is a stretch of the tape out of sight, or inside one column: nothing is drawn of it. Else its ends.

@@ -18,10 +18,10 @@ export function placeRows(v) {
   v.rowOf = new Int32Array(lanes.length);
   let top = 0;
   const add = (/** @type {number} */ k) => {
-    const track = lanes[k], by = (v.shift[k] = top - track.top);
+    const track = lanes[k], height = Math.max(track.height, namesHeight(v, track)), by = (v.shift[k] = top - track.top);
     v.rowOf[k] = v.lanes.length;
-    v.lanes.push({ ...track, k, track, top, value: track.value + by, adjoint: track.adjoint + by });
-    top += track.height;
+    v.lanes.push({ ...track, k, track, top, height, value: track.value + by, adjoint: track.adjoint + by });
+    top += height;
   };
   const seen = new Set();
   lanes.forEach((/** @type {any} */ _, /** @type {number} */ k) => {
@@ -45,6 +45,28 @@ export function placeRows(v) {
     const { bars, absent, meets, arrows } = side;
     move(v, side, [[bars.y, bars.lane], [absent.y, absent.lane], [meets.y, meets.lane], [arrows.y0, arrows.from], [arrows.y1, arrows.to]]);
   }
+}
+
+/** The width of a label. @param {string} text */
+const chipWide = (text) => text.length * 7.05 + 18;
+
+/** The names of a lane as labels, `[text, title, name, x, row, width]`, in as many rows as they need.
+ * @param {any} v @param {any} lane @returns {[string, string, string, number, number, number][]} */
+export function placedChips(v, lane) {
+  const edge = v.left - 52;
+  let x = 14, row = 0;
+  return lane.chips.map(([/** @type {string} */ text, /** @type {string} */ title, /** @type {string} */ name]) => {
+    const shown = fit(text, edge - 32, 11.5), w = chipWide(shown);
+    if (x > 14 && x + w > edge) { x = 14; row++; }
+    x += w + 6;
+    return [shown, title, name, x - w - 6, row, w];
+  });
+}
+
+/** The height that a lane needs for its names and the note below them. @param {any} v @param {any} lane */
+function namesHeight(v, lane) {
+  const rows = (placedChips(v, lane).at(-1)?.[4] ?? 0) + 1;
+  return rows > 1 ? 30 + 24 * rows : 0;
 }
 
 /** Move what lies on the lanes to where they are now. @param {any} v @param {any} held @param {[Float32Array, ArrayLike<number>][]} tables */

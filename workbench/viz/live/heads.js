@@ -9,7 +9,7 @@ const BOX = 26, TURNED = 120, SHORT = 80; // heights of the boxes, with names al
 
 /** How high the boxes of the columns are: names that would be cut to nothing stand upright. @param {any} v */
 export function headHeight(v) {
-  const cut = v.cols.some((/** @type {any} */ col) => col.w >= 16 && col.w < 90 && nameOf(v, col).length * 7.05 + 14 > col.w - 6);
+  const cut = v.cols.some((/** @type {any} */ col) => col.w >= 16 && col.w < 84 && nameOf(v, col).length * 7.05 + 14 > col.w - 6);
   v.box = !cut ? BOX : v.low ? SHORT : TURNED;
   v.head = 52 + v.box + 16 * bracketRows(v);
 }
@@ -42,11 +42,12 @@ export function composeHead(v) {
     const kind = one ? v.tape.text(v.tape.events.kind[col.a]) : "";
     const isHit = v.query && v.hits.some((m) => m.e >= col.a && m.e < col.b) ? " found" : "";
     const lacking = one && v.tape.events.flags[col.a] & v.meta.flags.there ? " lacking" : "";
+    const tall = turned || !text ? v.box : BOX, above = y + v.box - tall; // names along stand at the foot of upright ones
     put(v, "rect", `event${lacking}${one && kind !== "launch" ? " other" : ""}${col.fold >= 0 ? " fold" : ""}${!one && col.fold < 0 ? " group" : ""}${isHit}`,
-      { x: at.x - w / 2, y, width: w, height: v.box, rx: Math.min(6, w / 2), "data-a": col.a, "data-b": col.b });
+      { x: at.x - w / 2, y: above, width: w, height: tall, rx: Math.min(6, w / 2), "data-a": col.a, "data-b": col.b });
     if (col.fold >= 0) put(v, "path", "foldedge", { d: `M${at.x - w / 2 + 5} ${y + v.box + 3}h${Math.max(w - 10, 1)}` });
     if (turned) put(v, "text", "mono", { transform: `translate(${at.x + 4} ${y + v.box - 7}) rotate(-90)`, "font-size": SIZE }, text);
-    else if (text) put(v, "text", "mono", { x: at.x, y: y + v.box / 2 + 4, "text-anchor": "middle", "font-size": SIZE }, text);
+    else if (text) put(v, "text", "mono", { x: at.x, y: above + BOX / 2 + 4, "text-anchor": "middle", "font-size": SIZE }, text);
     composeBadges(v, col, at, y + v.box + 6);
   }
   if (!v.cols.length) put(v, "text", "faint", { x: v.left, y: y + 18, "font-size": 12 }, "no events recorded");
