@@ -157,3 +157,33 @@ def names_where_the_other_path_leaves(F):
         y[i] += e
 
     return k
+
+
+@program(x=floats(5), n=ints(0, 1, 2, 3, 5), y=zeros(5))
+def loops_backwards_and_spread_arguments(F):
+    V = vec2(F)
+
+    @wb.func
+    def area(a: F, b: F):
+        return a * b + a
+
+    @wb.func
+    def pair(a: F):
+        return a, a * a
+
+    @wb.kernel
+    def k(x: wb.array(dtype=F), n: wb.array(dtype=wb.int32), y: wb.array(dtype=F)):
+        i = wb.tid()
+        s = x[i]
+        for j in reversed(range(n[i])):
+            s = s * x[j] + F(j)
+        for j in reversed(range(1, 4)):
+            s = s * x[j] - x[i]
+        for j in reversed(range(1, 2 * n[i], 2)):
+            s = wb.sin(s) + F(j) * x[i]
+        for j in reversed(range(4, n[i] - 2, -3)):
+            s = wb.cos(s) * x[j] + F(j)
+        v = V(s, x[i])
+        y[i] = area(*v) + area(*pair(x[i])) + wb.max(*v)
+
+    return k

@@ -79,7 +79,7 @@ REFUSED = [
     ("global SCALE", "global", 2, 4),
     ("del n", "del", 2, 4),
     ('s = f"{n}"', "f-string", 2, 8),
-    ("y[0] = half(*v)", "star", 2, 16),
+    ("y[0] = half(*n)", "star", 2, 16),
     ("y[0] = half(**v)", "star", 2, 18),
     ("class A:\n    pass", "nested-class", 2, 4),
     ("def g(a):\n    return a", "nested-def", 2, 4),

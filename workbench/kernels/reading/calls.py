@@ -59,13 +59,37 @@ class Calls:
     """Part of the reader: everything with parentheses."""
 
     def visit_Call(self, node: ast.Call) -> Any:
-        for arg in node.args:
-            if isinstance(arg, ast.Starred):
-                raise refused_syntax.refuse("Starred", self.where(arg))
+        if any(isinstance(arg, ast.Starred) for arg in node.args):
+            return self.call_spread(node)
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise refused_syntax.refuse("Starred", self.where(keyword.value))
         return self.call(self.visit(node.func), node)
+
+    def call_spread(self, node: ast.Call) -> Any:
+        """`f(*v)`: a call with the components of a vector, or the parts of a tuple, as arguments."""
+        args: list[ast.expr] = []
+        names: list[str] = []
+        for arg in node.args:
+            for name, part in self.spread_parts(arg) if isinstance(arg, ast.Starred) else ():
+                self.state.names[name] = part
+                names.append(name)
+                args.append(ast.copy_location(ast.Name(name, ast.Load()), arg))
+            args += [] if isinstance(arg, ast.Starred) else [arg]
+        made = self.visit(ast.copy_location(ast.Call(node.func, args, node.keywords), node))
+        for name in names:
+            del self.state.names[name]
+        return made
+
+    def spread_parts(self, arg: ast.Starred) -> list[tuple[str, Any]]:
+        given = self.visit(arg.value)
+        if not isinstance(given, tuple):
+            whole = self.value(given)
+            if not isinstance(whole.type, Composite) or len(whole.type.shape) != 1:
+                raise refused_syntax.refuse("Starred", self.where(arg))
+            given = tuple(self.component(whole, (k,)) for k in range(whole.type.size))
+        first = self.serial()
+        return [(f"part {k} of {first}", part) for k, part in enumerate(given)]
 
     def call(self, callee: Any, node: ast.Call) -> Any:
         if isinstance(callee, TileBuiltin):

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...errors import KernelError, Where
 from .. import ir, ops
-from ..ops import control
+from ..ops import control, memory
 from ..types import Scalar, bool_, is_int, scalar_of
 from . import refused_syntax
 from .assigned_names import has_break, leaves_always
@@ -187,6 +187,26 @@ class Flow:
             self.facts.set(index, end + 1)
 
     def range_bounds(self, node: ast.expr) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """Start, stop and step of `range(...)`, or of the range that `reversed(range(...))` runs over."""
+        backwards = isinstance(node, ast.Call) and self.python_object(node.func) is reversed and len(node.args) == 1
+        if not backwards:
+            return self.plain_range(node)
+        assert isinstance(node, ast.Call)
+        start, stop, step = self.plain_range(node.args[0])
+        with self.at(node):
+            fixed = [n for n in map(static_int, (start, stop, step)) if n is not None]
+            if len(fixed) == 3 and fixed[2]:
+                back = range(*fixed)[::-1]
+                a, b, c = (self.typed(n, start.type) for n in (back.start, back.stop, back.step))
+                return a, b, c
+            if static_int(step) == 1:
+                one = self.typed(1, start.type)
+                return ops.binary("-", stop, one), ops.binary("-", start, one), self.typed(-1, start.type)
+            turns = ops.convert(start.type, memory.TRIPS(start, stop, step))
+            first = ops.binary("-", start, step)
+            return ops.binary("+", first, ops.binary("*", turns, step)), first, ops.unary("-", step)
+
+    def plain_range(self, node: ast.expr) -> tuple[ir.Value, ir.Value, ir.Value]:
         if not (isinstance(node, ast.Call) and self.python_object(node.func) is range):
             raise refused_syntax.refuse("ForIter", self.where(node))
         if node.keywords or not 1 <= len(node.args) <= 3:
