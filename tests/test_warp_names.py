@@ -33,7 +33,9 @@ NAMES = {
     "Mesh mesh_get mesh_get_bvh mesh_get_index mesh_get_point mesh_get_velocity mesh_eval_position mesh_eval_velocity "
     "mesh_eval_face_normal MeshQueryPoint mesh_query_point mesh_query_point_no_sign mesh_query_point_sign_normal "
     "mesh_query_point_sign_parity mesh_query_point_sign_winding_number mesh_query_furthest_point_no_sign MeshQueryRay "
-    "mesh_query_ray mesh_query_ray_anyhit mesh_query_ray_count_intersections Bvh bvh_query_aabb bvh_query_ray "
+    "mesh_query_ray mesh_query_ray_anyhit mesh_query_ray_count_intersections Bvh bvh_get_group_root "
+    "mesh_get_group_root "
+    "bvh_query_aabb bvh_query_ray "
     "bvh_query_capsule bvh_query_sphere bvh_query_next mesh_query_aabb mesh_query_sphere mesh_query_next "
     "mesh_query_aabb_next",
     "bits and operators": "add sub mul div floordiv neg pos invert lshift rshift bit_and bit_or bit_xor unot",

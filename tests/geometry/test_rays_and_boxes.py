@@ -219,6 +219,48 @@ def test_queries_of_a_mesh_give_the_faces_that_overlap(backend, monkeypatch):
         np.testing.assert_array_equal(balls.numpy()[k], distances(points, faces, x[k]) <= 0.5)
 
 
+@wb.kernel
+def of_a_group(bvh: wb.uint64, mesh: wb.uint64, group: wb.array[int], out: wb.array2d[int], hit: wb.array[int]):
+    i = wb.tid()
+    root = wb.bvh_get_group_root(bvh, group[i])
+    k = 0
+    n = 0
+    query = wb.bvh_query_aabb(bvh, wb.vec3(-9.0, -9.0, -9.0), wb.vec3(0.5, 9.0, 9.0), root)
+    while n < 100 and wb.bvh_query_next(query, k):
+        out[i, k] += 1
+        n += 1
+    at = wb.mesh_get_group_root(mesh, group[i])
+    q = wb.mesh_query_ray(mesh, wb.vec3(0.2, 0.2, 90.0), wb.vec3(0.0, 0.0, -1.0), 1e3, at)
+    hit[i] = wb.where(q.result, q.face, -1)
+    layers = wb.mesh_query_ray_count_intersections(mesh, wb.vec3(0.2, 0.2, 90.0), wb.vec3(0.0, 0.0, -1.0), at)
+    out[i, 70] = layers
+
+
+def test_a_query_of_a_group_finds_that_alone():
+    rng = np.random.default_rng(0)
+    low = rng.uniform(-1, 1, (70, 3)).astype(np.float32)
+    groups = rng.choice([-5, 0, 3, 2**30], 70).astype(np.int32)
+    corners, ints = wb.array(low, dtype=wb.vec3), wb.array(groups, dtype=int)
+    points = np.float32([[0, 0, 0], [1, 0, 0], [0, 1, 0]])[None] + np.arange(70)[:, None, None] * np.float32([0, 0, 1])
+    faces = wb.array(np.arange(210), dtype=int)
+    for size in (1, 4):
+        bvh = wb.Bvh(corners, corners, groups=ints, leaf_size=size)
+        mesh = wb.Mesh(wb.array(points.reshape(-1, 3), dtype=wb.vec3), faces, groups=ints, bvh_leaf_size=size)
+        asked = [-5, 0, 3, 2**30, 7]
+        out, hit = wb.zeros((5, 71), dtype=int), wb.zeros(5, dtype=int)
+        wb.launch(of_a_group, 5, [bvh.id, mesh.id, wb.array(asked, dtype=int), out, hit])
+        for k, group in enumerate(asked):
+            own = groups == group
+            np.testing.assert_array_equal(out.numpy()[k, :70], own & (low[:, 0] <= 0.5))
+            assert hit.numpy()[k] == max(np.flatnonzero(own), default=-1) and out.numpy()[k, 70] == own.sum()
+    with pytest.raises(wb.LaunchError, match="70 groups for 3 items"):
+        wb.Bvh(wb.zeros(3, dtype=wb.vec3), wb.zeros(3, dtype=wb.vec3), groups=ints)
+
+
+def test_groups_that_nobody_asks_for_cost_a_kernel_nothing():
+    assert not [p.name for p in rays.program().function.params if "spans" in p.name or "ranks" in p.name]
+
+
 def test_trees_that_cannot_be_are_refused():
     corners = wb.zeros(3, dtype=wb.vec3)
     with pytest.raises(wb.LaunchError, match="array of vec3 as uppers"):

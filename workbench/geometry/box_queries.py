@@ -16,10 +16,10 @@ from ..errors import LaunchError
 from ..kernels.reading.library import library
 from ..kernels.types import Query, float32, int32, uint32
 from ..launches.handles import numbered
-from .building import check, contents, same_device
+from .building import check, check_groups, contents, same_device
 from .language import wb
 from .mesh import BEFORE, MESH, item_corners
-from .tree import TREE, Tree, exact_entry, inverses, leaf_items, skipped
+from .tree import TREE, Tree, exact_entry, group_root, inverses, is_other, leaf_items, left_out, skipped
 from .triangles import distance_sq
 
 EVERYWHERE = 3.0e38
@@ -30,7 +30,8 @@ class Bvh:
     """A tree over boxes from `lowers[i]` to `uppers[i]`, arrays of vec3, for queries in kernels, which get `bvh.id`.
 
     After boxes have moved, `refit()`, or `rebuild()` when they have moved far; queries before that find those of
-    before. Both make new arrays, so launches on a tape keep the tree they ran on.
+    before. Both make new arrays, so launches on a tape keep the tree they ran on. `groups`, an int for each box, are
+    for queries of one group, see `bvh_get_group_root`.
 
     >>> bvh = wb.Bvh(wb.zeros(4, dtype=wb.vec3), wb.ones(4, dtype=wb.vec3))
     >>> bvh.refit()
@@ -41,11 +42,10 @@ class Bvh:
     def __init__(
         self, lowers: array, uppers: array, constructor: Any = None, groups: Any = None, leaf_size: int | None = None
     ):
-        if groups is not None:
-            raise LaunchError("Bvh(..., groups=) is not supported.", slug="launch-keyword", instead="a Bvh for each")
         self.lowers = check("Bvh", "lowers", lowers, wb.vec3)
         self.uppers = check("Bvh", "uppers", uppers, wb.vec3)
-        same_device("Bvh", lowers, uppers)
+        self.groups = None if groups is None else check_groups("Bvh", groups, len(lowers))
+        same_device("Bvh", lowers, uppers, groups)
         if lowers.shape != uppers.shape:
             raise LaunchError(
                 f"a Bvh of {len(lowers)} lower and {len(uppers)} upper corners", slug="shape", instead="one of each"
@@ -61,7 +61,8 @@ class Bvh:
 
     def rebuild(self, constructor: Any = None) -> None:
         """Build the tree anew for the boxes as they are now. Raises LaunchError [capture] in a capture."""
-        self.tree = Tree(*self._boxes(), self._leaf_size)
+        groups = None if self.groups is None else contents(self.groups, "A Bvh is built", BEFORE)
+        self.tree = Tree(*self._boxes(), self._leaf_size, groups)
 
     def refit(self) -> None:
         """Fit the tree to the boxes as they are now. Raises LaunchError [capture] in a capture."""
@@ -107,10 +108,18 @@ def advance(query: BvhQuery):  # noqa: F821  defined below
     node, item, index = query.node, query.item, -1
     while node != uint32(0) and index < 0:
         box = uint32(2) * node
-        if item == 0 and not overlaps(
-            query.kind, wb.detach(tree.boxes[box]), wb.detach(tree.boxes[box + uint32(1)]), query.a, query.b,
-            query.size, query.reach,
-        ):  # fmt: skip
+        if left_out(tree, node, query.root) or (
+            item == 0
+            and not overlaps(
+                query.kind,
+                wb.detach(tree.boxes[box]),
+                wb.detach(tree.boxes[box + uint32(1)]),
+                query.a,
+                query.b,
+                query.size,
+                query.reach,
+            )
+        ):
             node = skipped(node)
         elif node < uint32(tree.leaves):
             node = uint32(2) * node
@@ -119,7 +128,7 @@ def advance(query: BvhQuery):  # noqa: F821  defined below
             k = first + item
             while k < end and index < 0:
                 box = uint32(2) * uint32(k)
-                if overlaps(
+                if not is_other(tree, k, query.root) and overlaps(
                     query.kind, wb.detach(tree.bounds[box]), wb.detach(tree.bounds[box + uint32(1)]), query.a, query.b,
                     query.size, query.reach,
                 ):  # fmt: skip
@@ -162,7 +171,7 @@ def advance_faces(query: MeshQueryAABB):  # noqa: F821
 BvhQuery = Query(
     "BvhQuery",
     (("tree", TREE), ("kind", int32), ("a", wb.vec3), ("b", wb.vec3), ("size", float32), ("reach", float32),
-     ("node", uint32), ("item", int32)),
+     ("node", uint32), ("item", int32), ("root", int32)),
     next=advance_boxes,
 )  # fmt: skip
 MeshQuery = MeshQueryAABB = Query("MeshQueryAABB", (("mesh", MESH), ("boxes", BvhQuery)), next=advance_faces)
@@ -172,8 +181,31 @@ MeshQuery = MeshQueryAABB = Query("MeshQueryAABB", (("mesh", MESH), ("boxes", Bv
 
 
 @library()
-def bvh_query_aabb(bvh: TREE, low: wb.vec3, high: wb.vec3):
+def bvh_get_group_root(bvh: TREE, group: int):
+    """bvh_get_group_root(bvh: uint64, group: int) -> int: what queries take as `root` to find boxes of a group alone.
+
+    Of a group without boxes it is -2, with which a query finds nothing.
+
+    >>> @wb.kernel
+    ... def mark(bvh: wb.uint64, out: wb.array[int]):
+    ...     root = wb.bvh_get_group_root(bvh, 7)
+    ...     for i in wb.bvh_query_sphere(bvh, wb.vec3(), 9.0, root):
+    ...         out[i] = 1
+    >>> corners, groups = wb.zeros(4, dtype=wb.vec3), wb.array([7, 3, 7, 5], dtype=int)
+    >>> bvh = wb.Bvh(corners, corners, groups=groups)
+    >>> out = wb.zeros(4, dtype=int)
+    >>> wb.launch(mark, 1, [bvh.id, out])
+    >>> out
+    array([1, 0, 1, 0], dtype=int32, shape=(4,))
+    """
+    return group_root(bvh, group)
+
+
+@library()
+def bvh_query_aabb(bvh: TREE, low: wb.vec3, high: wb.vec3, root: int = -1):
     """bvh_query_aabb(bvh: uint64, low: vec3, high: vec3) -> BvhQuery: the boxes that touch the one from low to high.
+
+    A fourth argument `root` restricts it to one group, here and in the other queries: see `bvh_get_group_root`.
 
     >>> @wb.kernel
     ... def mark(bvh: wb.uint64, out: wb.array[int]):
@@ -186,11 +218,11 @@ def bvh_query_aabb(bvh: TREE, low: wb.vec3, high: wb.vec3):
     >>> out
     array([1, 1, 0], dtype=int32, shape=(3,))
     """
-    return BvhQuery(bvh, BOX, wb.detach(low), wb.detach(high), 0.0, 0.0, uint32(1), 0)
+    return BvhQuery(bvh, BOX, wb.detach(low), wb.detach(high), 0.0, 0.0, uint32(1), 0, root)
 
 
 @library()
-def bvh_query_ray(bvh: TREE, start: wb.vec3, dir: wb.vec3):
+def bvh_query_ray(bvh: TREE, start: wb.vec3, dir: wb.vec3, root: int = -1):
     """bvh_query_ray(bvh: uint64, start: vec3, dir: vec3) -> BvhQuery: the boxes that a ray meets, in no certain order.
 
     >>> @wb.kernel
@@ -204,11 +236,11 @@ def bvh_query_ray(bvh: TREE, start: wb.vec3, dir: wb.vec3):
     >>> out
     array([1, 0, 1], dtype=int32, shape=(3,))
     """
-    return BvhQuery(bvh, RAY, wb.detach(start), inverses(wb.detach(dir)), 0.0, EVERYWHERE, uint32(1), 0)
+    return BvhQuery(bvh, RAY, wb.detach(start), inverses(wb.detach(dir)), 0.0, EVERYWHERE, uint32(1), 0, root)
 
 
 @library()
-def bvh_query_capsule(bvh: TREE, start: wb.vec3, dir: wb.vec3, radius: float):
+def bvh_query_capsule(bvh: TREE, start: wb.vec3, dir: wb.vec3, radius: float, root: int = -1):
     """bvh_query_capsule(bvh: uint64, start: vec3, dir: vec3, radius: float) -> BvhQuery: as of a ray that is thick.
 
     It gives every box that a ball of this radius meets on its way, and may give some that it just misses.
@@ -225,11 +257,11 @@ def bvh_query_capsule(bvh: TREE, start: wb.vec3, dir: wb.vec3, radius: float):
     array([1, 0, 1], dtype=int32, shape=(3,))
     """
     r = wb.max(wb.detach(radius), 0.0)
-    return BvhQuery(bvh, RAY, wb.detach(start), inverses(wb.detach(dir)), r, EVERYWHERE, uint32(1), 0)
+    return BvhQuery(bvh, RAY, wb.detach(start), inverses(wb.detach(dir)), r, EVERYWHERE, uint32(1), 0, root)
 
 
 @library()
-def bvh_query_sphere(bvh: TREE, center: wb.vec3, radius: float):
+def bvh_query_sphere(bvh: TREE, center: wb.vec3, radius: float, root: int = -1):
     """bvh_query_sphere(bvh: uint64, center: vec3, radius: float) -> BvhQuery: the boxes that a ball touches.
 
     >>> @wb.kernel
@@ -244,7 +276,7 @@ def bvh_query_sphere(bvh: TREE, center: wb.vec3, radius: float):
     array([1, 0, 1], dtype=int32, shape=(3,))
     """
     r, c = wb.max(wb.detach(radius), 0.0), wb.detach(center)
-    return BvhQuery(bvh, SPHERE, c, c, r * r, 0.0, uint32(1), 0)
+    return BvhQuery(bvh, SPHERE, c, c, r * r, 0.0, uint32(1), 0, root)
 
 
 @library("query", "index")

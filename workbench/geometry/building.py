@@ -12,7 +12,7 @@ from ..arrays import capture_log
 from ..arrays.array import array, new_array
 from ..arrays.loans import lent, recall
 from ..errors import LaunchError
-from ..kernels.types import Type
+from ..kernels.types import Type, int32
 
 
 def contents(a: array, what: str, instead: str) -> Any:
@@ -47,6 +47,13 @@ def check(what: str, name: str, a: Any, dtype: Type, ndim: int | None = 1) -> ar
         f"{what} takes an array of {dtype} as {name}, not {got}", slug="argument-type",
         instead=f"wb.array(..., dtype=wb.{dtype})",
     )  # fmt: skip
+
+
+def check_groups(what: str, groups: Any, count: int) -> array:
+    """An int for each box or face. Raises LaunchError."""
+    if len(check(what, "groups", groups, int32)) != count:
+        raise LaunchError(f"{len(groups)} groups for {count} items of a {what}", slug="shape", instead="one for each")
+    return groups
 
 
 def same_device(what: str, *arrays: array | None) -> None:

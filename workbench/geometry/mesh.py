@@ -12,9 +12,9 @@ from ..errors import LaunchError
 from ..kernels.reading.library import library
 from ..kernels.types import Array, Handle, float32, int32, uint32, vector
 from ..launches.handles import numbered
-from .building import check, contents, module, same_device, stored
+from .building import check, check_groups, contents, module, same_device, stored
 from .language import wb
-from .tree import TREE, Tree
+from .tree import TREE, Tree, group_root
 
 vec3i = vector(3, int32)
 
@@ -55,12 +55,11 @@ class Mesh:
         self, points: array, indices: array, velocities: array | None = None, support_winding_number: bool = False,
         bvh_constructor: Any = None, bvh_leaf_size: int | None = None, groups: Any = None,
     ):  # fmt: skip
-        if groups is not None:
-            raise LaunchError("Mesh(..., groups=) is not supported.", slug="launch-keyword", instead="a mesh for each")
         self._points = check("Mesh", "points", points, wb.vec3)
         self.indices = check("Mesh", "indices", indices, int32)
         self._velocities = None if velocities is None else check("Mesh", "velocities", velocities, wb.vec3)
-        same_device("Mesh", points, indices, velocities)
+        self.groups = None if groups is None else check_groups("Mesh", groups, len(indices) // 3)
+        same_device("Mesh", points, indices, velocities, groups)
         if len(indices) % 3:
             raise LaunchError(
                 f"a Mesh of {len(indices)} indices", slug="shape", why="A face has three.", instead="indices.flatten()"
@@ -109,7 +108,8 @@ class Mesh:
                 f"{len(self._points)}", slug="bounds", instead="indices from 0 to len(points) - 1",
             )  # fmt: skip
         self._faces = faces.copy()
-        self.tree = Tree(*self._boxes(), self._points, self._leaf_size)
+        groups = None if self.groups is None else contents(self.groups, "A Mesh is built", BEFORE)
+        self.tree = Tree(*self._boxes(), self._points, self._leaf_size, groups)
         self.corners = stored(self._faces[self.tree.order], vec3i, self._points)
         self._keep_still()
         self._dipoles: tuple[array, array] | None = None
@@ -213,6 +213,27 @@ def mesh_get_bvh(mesh: MESH):
     [np.int32(1)]
     """
     return mesh.tree
+
+
+@library()
+def mesh_get_group_root(mesh: MESH, group: int):
+    """mesh_get_group_root(mesh: uint64, group: int) -> int: what rays take as `root` to hit faces of a group alone.
+
+    As `bvh_get_group_root`, for a mesh made with `groups`, an int for each face.
+
+    >>> @wb.kernel
+    ... def look(mesh: wb.uint64, out: wb.array[int]):
+    ...     root = wb.mesh_get_group_root(mesh, 4)
+    ...     out[0] = wb.mesh_query_ray(mesh, wb.vec3(0.2, 0.2, 3.0), wb.vec3(0.0, 0.0, -1.0), 10.0, root).face
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> faces, groups = wb.array([0, 1, 2, 0, 1, 2], dtype=int), wb.array([3, 4], dtype=int)
+    >>> mesh = wb.Mesh(points, faces, groups=groups)
+    >>> out = wb.zeros(1, dtype=int)
+    >>> wb.launch(look, 1, [mesh.id, out])
+    >>> out.list()
+    [np.int32(1)]
+    """
+    return group_root(mesh.tree, group)
 
 
 @library()

@@ -10,10 +10,11 @@ from ..kernels.reading.library import library
 from ..kernels.types import uint32
 from .language import wb
 from .mesh import MESH, corner, item_corners, mesh_eval_face_normal
-from .tree import climbed, inverses, leaf_items, node_entry, skipped
+from .tree import climbed, inverses, is_other, leaf_items, left_out, node_entry, skipped
 from .triangles import across, ray_distance, ray_hit
 
 EVERYWHERE = 3.0e38
+MISSED = 3.4e38
 
 
 @struct
@@ -37,7 +38,7 @@ class MeshQueryRay:
 
 
 @library()
-def hit_item(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float):
+def hit_item(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root: int = -1):
     """The triangle of the order of leaves that a ray hits first, -1 if none before `max_t`."""
     tree = mesh.tree
     inv = inverses(dir)
@@ -48,6 +49,10 @@ def hit_item(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float):
         if node < uint32(tree.leaves):
             first = uint32(2) * node
             t0, t1 = node_entry(tree.boxes, first, start, inv), node_entry(tree.boxes, first + uint32(1), start, inv)
+            if left_out(tree, first, root):
+                t0 = MISSED
+            if left_out(tree, first + uint32(1), root):
+                t1 = MISSED
             if wb.min(t0, t1) < best:
                 node = wb.where(t1 < t0, first + uint32(1), first)
                 left = uint32(2) * left + wb.where(wb.max(t0, t1) < best, uint32(1), uint32(0))
@@ -58,7 +63,7 @@ def hit_item(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float):
             for k in range(first, end):
                 a, b, c = item_corners(mesh, k)
                 t = ray_distance(a, b, c, start, dir, right, up)
-                if t >= 0.0 and t < best:
+                if t >= 0.0 and t < best and not is_other(tree, k, root):
                     best = t
                     found = k
             node, left = climbed(node, left)
@@ -66,7 +71,7 @@ def hit_item(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float):
 
 
 @library()
-def hits(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, enough: int):
+def hits(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, enough: int, root: int = -1):
     """How many triangles a ray meets before `max_t`, counted up to `enough`."""
     tree = mesh.tree
     inv = inverses(dir)
@@ -74,7 +79,7 @@ def hits(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, enough: int):
     count = 0
     node = uint32(1)
     while node != uint32(0) and count < enough:
-        if node_entry(tree.boxes, node, start, inv) > max_t:
+        if left_out(tree, node, root) or node_entry(tree.boxes, node, start, inv) > max_t:
             node = skipped(node)
         elif node < uint32(tree.leaves):
             node = uint32(2) * node
@@ -83,7 +88,7 @@ def hits(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, enough: int):
             for k in range(first, end):
                 a, b, c = item_corners(mesh, k)
                 t = ray_distance(a, b, c, start, dir, right, up)
-                if t >= 0.0 and t < max_t:
+                if t >= 0.0 and t < max_t and not is_other(tree, k, root):
                     count += 1
             node = skipped(node)
     return count
@@ -92,19 +97,20 @@ def hits(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, enough: int):
 @library("t", "bary_u", "bary_v", "sign", "normal", "face")
 def ray_in_names(
     mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, t: float, bary_u: float, bary_v: float, sign: float,
-    normal: wb.vec3, face: int,
+    normal: wb.vec3, face: int, root: int = -1,
 ):  # fmt: skip
-    q = mesh_query_ray(mesh, start, dir, max_t)
+    q = mesh_query_ray(mesh, start, dir, max_t, root)
     return q.result, q.t, q.u, q.v, q.sign, q.normal, q.face
 
 
 @library(other=ray_in_names)
-def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float):
+def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root: int = -1):
     """mesh_query_ray(mesh: uint64, start: vec3, dir: vec3, max_t: float) -> MeshQueryRay: what a ray hits first.
 
-    `max_t` and the distance `t` are in lengths of `dir`. Faces are hit from both sides, and on their edges. `t`, `u`,
-    `v` and `normal` have derivatives by `start`, `dir` and the points of the mesh; which face it is has none. As in
-    Warp, six more names may be given, which then get t, u, v, sign, normal and face; the call then gives a bool.
+    `max_t` and the distance `t` are in lengths of `dir`; a fifth argument `root` restricts it to one group, see
+    `mesh_get_group_root`. Faces are hit from both sides, and on their edges. `t`, `u`, `v` and `normal` have
+    derivatives by `start`, `dir` and the points of the mesh; which face it is has none. As in Warp, six more names may
+    be given before `root`, which then get t, u, v, sign, normal and face; the call then gives a bool.
 
     >>> @wb.kernel
     ... def look(mesh: wb.uint64, out: wb.array[float]):
@@ -119,7 +125,7 @@ def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float):
     [np.float32(3.0)]
     """
     query = MeshQueryRay()
-    found = hit_item(mesh, wb.detach(start), wb.detach(dir), wb.detach(max_t))
+    found = hit_item(mesh, wb.detach(start), wb.detach(dir), wb.detach(max_t), root)
     if found >= 0:
         face = mesh.tree.items[found]
         a, b, c = corner(mesh, face, 0), corner(mesh, face, 1), corner(mesh, face, 2)
@@ -132,7 +138,7 @@ def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float):
 
 
 @library()
-def mesh_query_ray_anyhit(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float):
+def mesh_query_ray_anyhit(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root: int = -1):
     """mesh_query_ray_anyhit(mesh: uint64, start: vec3, dir: vec3, max_t: float) -> bool: does a ray hit anything.
 
     >>> @wb.kernel
@@ -145,11 +151,11 @@ def mesh_query_ray_anyhit(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float
     >>> out.list()
     [np.True_]
     """
-    return hits(mesh, wb.detach(start), wb.detach(dir), wb.detach(max_t), 1) > 0
+    return hits(mesh, wb.detach(start), wb.detach(dir), wb.detach(max_t), 1, root) > 0
 
 
 @library()
-def mesh_query_ray_count_intersections(mesh: MESH, start: wb.vec3, dir: wb.vec3):
+def mesh_query_ray_count_intersections(mesh: MESH, start: wb.vec3, dir: wb.vec3, root: int = -1):
     """mesh_query_ray_count_intersections(mesh: uint64, start: vec3, dir: vec3) -> int: how many faces a ray meets.
 
     A ray through an edge or a vertex meets each face that has it.
@@ -164,4 +170,4 @@ def mesh_query_ray_count_intersections(mesh: MESH, start: wb.vec3, dir: wb.vec3)
     >>> out.list()
     [np.int32(2)]
     """
-    return hits(mesh, wb.detach(start), wb.detach(dir), EVERYWHERE, 2147483647)
+    return hits(mesh, wb.detach(start), wb.detach(dir), EVERYWHERE, 2147483647, root)

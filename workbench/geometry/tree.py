@@ -29,13 +29,35 @@ LEAF = 4  # items of a leaf, about
 class Tree:
     """Boxes around boxes `lowers[i]` to `uppers[i]`. It does not change: `refitted` gives another."""
 
-    def __init__(self, lowers: Any, uppers: Any, like: array, leaf_size: int = LEAF):
+    def __init__(self, lowers: Any, uppers: Any, like: array, leaf_size: int = LEAF, groups: Any = None):
         self.count = n = len(lowers)
         self.leaves = 1 << max(round(np.log2(max(n, 1) / leaf_size)), 0)
         self.leaf_size = -(-n // self.leaves)
-        self.order = _order(lowers, uppers, self.leaves, self.leaf_size)
+        xp = module(lowers)
+        names, ranks = xp.unique(xp.zeros(n, dtype=np.int32) if groups is None else groups, return_inverse=True)
+        self.order = _order(lowers, uppers, ranks, self.leaves, self.leaf_size)
         self.items = stored(self.order, int32, like)
+        self.names, self.ranks = stored(names, int32, like), stored(ranks[self.order], int32, like)
+        self.spans = stored(self._spans(ranks[self.order]), int32, like)
         self._fit(lowers, uppers, like)
+
+    def _spans(self, ranks: Any) -> Any:
+        """The least and the largest rank of a group in each node, at `2 k` and `2 k + 1`."""
+        xp = module(ranks)
+        spans = xp.empty((2 * self.leaves, 2), dtype=np.int32)
+        spans[:, 0], spans[:, 1] = 2**31 - 1, -1
+        for k in range(self.leaf_size):
+            for end, best in ((0, xp.minimum), (1, xp.maximum)):
+                some = ranks[k :: self.leaf_size]
+                leaf = spans[self.leaves : self.leaves + len(some), end]
+                leaf[...] = best(leaf, some)
+        first = self.leaves // 2
+        while first:
+            below = spans[2 * first : 4 * first]
+            spans[first : 2 * first, 0] = xp.minimum(below[0::2, 0], below[1::2, 0])
+            spans[first : 2 * first, 1] = xp.maximum(below[0::2, 1], below[1::2, 1])
+            first //= 2
+        return spans.reshape(-1)
 
     def refitted(self, lowers: Any, uppers: Any, like: array) -> Tree:
         """The tree with other boxes of the items; who lies beside whom stays."""
@@ -93,19 +115,25 @@ def _include(boxes: Any, others: Any) -> None:
     boxes[:, 0], boxes[:, 1] = xp.fmin(boxes[:, 0], others[:, 0]), xp.fmax(boxes[:, 1], others[:, 1])
 
 
-def _order(lowers: Any, uppers: Any, leaves: int, leaf_size: int) -> Any:
+def _order(lowers: Any, uppers: Any, ranks: Any, leaves: int, leaf_size: int) -> Any:
     """The items such that every node has consecutive ones: halves by the median, level by level.
 
-    What fills the last leaves up has centres beyond all others, so it stays last.
+    Groups are parted first: their rank is an axis longer than all others, where there are several. What fills the last
+    leaves up has centres beyond all others, so it stays last.
     """
     xp = module(lowers)
     n = len(lowers)
-    centres = xp.full((3, leaves * leaf_size), 3e38, dtype=np.float32)
-    centres[:, :n] = xp.clip(xp.nan_to_num(0.5 * lowers + 0.5 * uppers), -1e38, 1e38).T
+    several = n > 0 and int(ranks.max()) > 0
+    axes = 4 if several else 3
+    centres = xp.full((axes, leaves * leaf_size), 3e38, dtype=np.float32)
+    size = 1e28 if several else 1e38
+    centres[:3, :n] = xp.clip(xp.nan_to_num(0.5 * lowers + 0.5 * uppers), -size, size).T
+    if several:
+        centres[3, :n] = ranks.astype(np.float32) * np.float32(1e29)
     order = xp.arange(leaves * leaf_size)
     groups = 1
     while groups < leaves:
-        inside, order = centres.reshape(3, groups, -1), order.reshape(groups, -1)
+        inside, order = centres.reshape(axes, groups, -1), order.reshape(groups, -1)
         axis = xp.argmax(inside.max(axis=2) - inside.min(axis=2), axis=0)
         keys = xp.take_along_axis(inside, axis[None, :, None], axis=0)[0]
         halves = xp.argpartition(keys, keys.shape[1] // 2, axis=1)
@@ -119,7 +147,8 @@ def _order(lowers: Any, uppers: Any, leaves: int, leaf_size: int) -> Any:
 TREE = Handle(
     "Bvh",
     (("boxes", Array(wb.vec3)), ("bounds", Array(wb.vec3)), ("items", Array(int32)), ("leaves", int32),
-     ("leaf_size", int32), ("count", int32)),
+     ("leaf_size", int32), ("count", int32), ("names", Array(int32)), ("ranks", Array(int32)),
+     ("spans", Array(int32))),
 )  # fmt: skip
 
 
@@ -216,3 +245,40 @@ def exact_entry(low: wb.vec3, high: wb.vec3, start: wb.vec3, inv: wb.vec3):
 def node_entry(boxes: Array(wb.vec3), box: uint32, start: wb.vec3, inv: wb.vec3):
     low, high = wb.detach(boxes[uint32(2) * box]), wb.detach(boxes[uint32(2) * box + uint32(1)])
     return box_entry(low, high, start, inv)
+
+
+# ---- groups
+
+
+@library()
+def group_root(tree: TREE, group: int):
+    """The rank of a group: what queries take as their root. -2, which is that of no item, if nothing is in it."""
+    low, high = 0, tree.names.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        if tree.names[middle] < group:
+            low = middle + 1
+        else:
+            high = middle
+    rank = -2
+    if low < tree.names.shape[0]:
+        rank = wb.where(tree.names[low] == group, low, -2)
+    return rank
+
+
+@library()
+def left_out(tree: TREE, node: uint32, root: int):
+    """Has a node nothing of the group that a query is for. -1: it is for all."""
+    out = False
+    if root != -1:
+        out = root < tree.spans[uint32(2) * node] or root > tree.spans[uint32(2) * node + uint32(1)]
+    return out
+
+
+@library()
+def is_other(tree: TREE, item: int, root: int):
+    """Is an item of another group than a query is for."""
+    other = False
+    if root != -1:
+        other = tree.ranks[item] != root
+    return other

@@ -25,7 +25,7 @@ from .emit import c as emit_c
 from .emit import cuda as emit_cuda
 from .emit.c_names import c_name
 from .emit.signature import Variant
-from .ir import Function, walk
+from .ir import Function, root, used, walk
 from .ops import control
 from .passes import simplify
 from .passes.adjoint import Reverse, adjoint
@@ -167,6 +167,8 @@ def program(reading: Reading, name: str, enable_backward: bool = True) -> Progra
         raise LaunchError(text, slug=claim.slug, where=missing.where, why=claim.why, instead=claim.instead)
     every = [leaf for k, (n, t) in enumerate(reading.params) for leaf in leaves(n, t, k)]
     flat = [leaf for leaf in every if not (isinstance(leaf.type, Array) and leaf.array in reading.gaps.absent)]
+    read = {root(v) for v in used(function.body)}
+    function.body.params = [p for p in function.params if p.name not in reading.behind or p in read]
     ids = {leaf.name: leaf for leaf in flat}
     for p in function.params[len(flat) :]:
         id, handle, field = reading.behind[p.name]

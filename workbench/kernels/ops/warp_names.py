@@ -17,7 +17,6 @@ _REASONS = {
     "The queries of tiles are not; those of threads are: mesh_query_aabb, bvh_query_aabb.":
         "BvhQueryTiled MeshQueryAABBTiled mesh_query_aabb_tiled mesh_query_aabb_next_tiled bvh_query_aabb_tiled "
         "bvh_query_ray_tiled bvh_query_next_tiled",
-    "Groups of boxes or faces are not built: make one mesh or tree for each.": "bvh_get_group_root mesh_get_group_root",
     "Not in the language: mesh_query_aabb and mesh_query_ray are.": "is_cubql_available",
     "Not built yet: other tile functions are (the reference lists them).": "tile_",
     "Not built yet.": "sample_cdf",

@@ -97,8 +97,8 @@ class Handles:
                 fields[name] = self.builder.emit(memory.LOAD, part.root, row)
         return Record(wanted, fields)
 
-    def keep_used(self) -> None:
-        """Drop the parameters of opened numbers that the kernel does not read."""
+    def refuse_writes(self) -> None:
+        """Raises KernelError [handle] for a store into what stands for a copy."""
         for stmt in ir.walk(self.top):
             name = ir.root(stmt.args[0]).name if stmt.row.writes and stmt.args else ""
             if name in self.behind and self.behind[name][1].every:
@@ -107,9 +107,6 @@ class Handles:
                     where=stmt.where, why="Numbers chosen in a kernel stand for copies.",
                     instead="a parameter for its number, or for the array",
                 )  # fmt: skip
-        used = ir.used(self.top)
-        roots = used | {ir.root(v) for v in used}
-        self.top.params = [p for p in self.top.params if p.name not in self.behind or p in roots]
 
     def call_library(self, f: Library, node: ast.Call) -> Any:
         f = f.form(node)

@@ -174,7 +174,7 @@ class Reader(Flow, Places, Calls, Numbers, Checks, LeftOut, Custom, Handles, Til
             for (param, type), node in zip(params, self.parameters(src.tree), strict=True):
                 self.state.names[param] = self.parameter(param, type, self.where(node))
             self.body()
-        self.keep_used()
+        self.refuse_writes()
         function = ir.Function(
             name, self.builder.region, self.rank or 1, self.where(src.tree), src.text, src.first, src.file
         )
