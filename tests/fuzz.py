@@ -82,7 +82,8 @@ ANNOTATION = {
 class Generator:
     """One program, from a seed or from a source of randomness (of Hypothesis, which then shrinks what fails)."""
 
-    def __init__(self, source: int | random.Random):
+    def __init__(self, source: int | random.Random, transforms: bool = False):
+        self.transforms = transforms  # programs of a seed that other tests know have none
         self.r = random.Random(source) if isinstance(source, int) else source
         self.length = self.r.choice((3, 3, 4, 5))
         self.tastes = [self.r.choice((0.2, 1.0, 1.0, 5.0)) for _ in range(40)]  # programs that dwell on a few features
@@ -103,7 +104,7 @@ class Generator:
 
     def enter(self, params: list[Param], threads: bool, kernel: bool) -> None:
         self.params, self.threads, self.kernel = params, threads, kernel
-        self.env: dict[str, str] = {}  # local name -> f | v | m | i (small, 0 <= i < 3) | s (struct)
+        self.env: dict[str, str] = {}  # local name -> f | v | m | t (transform) | i (small, 0 <= i < 3) | s (struct)
         self.fixed: set[str] = set()  # loop variables and counters: not reassigned
         self.loops = 0
         self.cost = 1
@@ -219,6 +220,7 @@ class Generator:
         options += [f"{n}[{self.r.randrange(3)}, {self.r.randrange(3)}]" for n in self.names("m")]
         options += [f"{n}.a" for n in self.names("s")] + [f"{n}.v[1]" for n in self.names("s")]
         options += [p.name for p in self.of("c")] + [f"{p.name}[2]" for p in self.of("v")]
+        options += [f"{n}{self.r.choice(('[1]', '[5]', '.p.x', '.q.w', '.p[2]', '.q[0]'))}" for n in self.names("t")]
         if self.names("i"):
             options.append(f"F({self.r.choice(self.names('i'))})")
         made = self.load()
@@ -248,7 +250,20 @@ class Generator:
             made = self.call("v", depth)
             if made:
                 return made
+        if roll < 0.82 and self.names("t"):
+            return self.by_transform(self.r.choice(self.names("t")), depth)
         return f"wb.vec3d({self.float(depth - 1)}, {self.float(depth - 1)}, {self.literal()})"
+
+    def by_transform(self, t: str, depth: int) -> str:
+        v = self.vec(depth - 1)
+        twist = f"wb.spatial_vectord({v}, {t}.p)"
+        return self.r.choice((
+            f"wb.transform_point({t}, {v}) * F(0.3)", f"wb.transform_vector({t}, {v}) * F(0.4)", f"{t}[1:4] * F(0.5)",
+            f"wb.transform_point(wb.transform_inverse({t}), {v}) * F(0.3)", f"{t}.p", f"{twist}[2:5]",
+            f"wb.spatial_bottom(wb.transform_twist({t}, {twist})) * F(0.2)",
+            f"wb.spatial_top(wb.spatial_cross_dual({twist}, {twist} * F(0.5))) * F(0.2)",
+            f"wb.quat_slerp(wb.normalize({t}.q + wb.quatd(0.0, 0.0, 0.0, 4.0)), wb.quat_identity(F), F(0.3))[0:3]",
+        ))  # fmt: skip
 
     def mat(self, depth: int) -> str:
         roll = self.r.random()
@@ -321,6 +336,7 @@ class Generator:
             (2, self.leave), (1, self.old_value), (2, self.nothing_call), (3, self.count), (2, self.whole_struct),
             (2, self.tuple_call), (3, self.new_mat), (4, self.entry),
         ]  # fmt: skip
+        options += [(6, self.new_transform), (8, self.write_transform)] * self.transforms
         weights = [w * taste for (w, _), taste in zip(options, self.tastes, strict=False)]
         self.r.choices([make for _, make in options], weights)[0]()
 
@@ -352,6 +368,31 @@ class Generator:
             return self.w.put(f"{n}[{self.r.randrange(3)}] = {self.tame_vec()}")
         row = self.r.choice(self.names("i")) if self.names("i") and self.bounded() else self.r.randrange(3)
         return self.w.put(f"{n}[{row}, {self.r.randrange(3)}] {how} {self.tame(1)}")
+
+    def turn(self) -> str:
+        """A quaternion of length 1, not near half a turn."""
+        return f"wb.normalize(wb.quatd({self.tame(1)}, {self.tame(1)}, {self.literal()}, 3.0))"
+
+    def new_transform(self) -> None:
+        e = f"wb.transformd({self.tame_vec()}, {self.turn()})"
+        known = self.names("t")
+        if known and self.chance(0.3):
+            e = self.r.choice((f"{self.r.choice(known)} * {e}", f"{e} * F(0.5) + {self.r.choice(known)} * F(0.3)"))
+        name = self.fresh("t")
+        self.env[name] = "t"
+        self.w.put(f"{name} = {e}")
+
+    def write_transform(self) -> None:
+        found = self.names("t")
+        if not found:
+            return self.new_transform()
+        n, how = self.r.choice(found), self.r.choice(("=", "+=", "*="))
+        self.w.put(self.r.choice((
+            f"{n}.p = {self.tame_vec()}", f"{n}.q = {self.turn()}",
+            f"{n}.p[{self.r.randrange(3)}] {how} {self.tame(1)}",
+            f"{n}.q.y {how} {self.tame(1)}", f"{n}[{self.r.randrange(7)}] {how} {self.tame(1)}",
+            f"wb.transform_set_translation({n}, {self.tame_vec()})", f"wb.transform_set_rotation({n}, {self.turn()})",
+        )))  # fmt: skip
 
     def new_int(self) -> None:
         e = self.index()
@@ -1100,9 +1141,9 @@ def _compare_c(program: Program, grads: dict[str, np.ndarray], final: dict[str, 
     return Outcome("exact")
 
 
-def make(seed: int) -> Program:
+def make(seed: int, transforms: bool = False) -> Program:
     """The program of a seed."""
-    return Generator(seed).program()
+    return Generator(seed, transforms).program()
 
 
 # ---- smaller programs with the same fault
@@ -1204,7 +1245,7 @@ def main() -> int:
     start = time.time()
     for seed in range(args.seed, args.seed + args.programs):
         c = args.c_every > 0 and seed % args.c_every == 0
-        program = make(seed)
+        program = make(seed, transforms=seed % 2 == 0)
         outcome = check(program, c)
         counts[outcome.verdict] += 1
         if (seed - args.seed) % 100 == 99:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -350,3 +351,13 @@ def test_values_are_those_of_warp():
         compare("spatial_top", x)
         compare("spatial_bottom", x)
         compare("velocity_at_point", x, u)
+
+
+def test_a_transformed_point_is_straight_c():
+    @wb.kernel
+    def kernel(t: wb.array(dtype=wb.transform), x: wb.array(dtype=wb.vec3), y: wb.array(dtype=wb.vec3)):
+        i = wb.tid()
+        y[i] = wb.transform_point(t[i], x[i])
+
+    text = str(kernel.c).partition("wb.transform_point(t[i], x[i]) */")[2].partition("y[i] = ")[0]
+    assert 5 < len(text.splitlines()) < 20 and not re.search(r"\b(for|if|while)\b|\?", text), text

@@ -42,6 +42,13 @@ def report(program, c=False):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(70002, 70014))
+def test_random_programs_with_transforms_are_exact_or_refused(seed):
+    program = fuzz.make(seed, transforms=True)
+    assert fuzz.check(program, False).verdict in ("exact", "refused"), report(program)
+
+
+@pytest.mark.slow
 @pytest.mark.needs_cc
 @pytest.mark.parametrize("seed", range(1000, 1006))
 def test_the_c_backend_agrees_with_the_interpreter(seed):
