@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from dataclasses import replace
 
 import numpy as np
@@ -142,3 +143,54 @@ def test_an_element_outside_of_a_tile_is_an_error(at, backend):
         return wb.launch_tiled(picks, dim=1, inputs=[x, wb.array(at, dtype=int), y])
     with pytest.raises(wb.BoundsError, match=r"(?s)'t'.*test_tiles.py"):
         wb.launch_tiled(picks, dim=1, inputs=[x, wb.array(at, dtype=int), y])
+
+
+@wb.kernel
+def running(x: wb.array2d[float], y: wb.array[float]):
+    t = wb.tile_load(x, shape=(64, 8))
+    for k in range(1, 64):
+        if t[k, 0] > 0.0:
+            t[k, 1] = t[k - 1, 1] + t[k, 0]
+        t[k, 2] += t[k - 1, 2]
+    wb.tile_store(y, wb.tile_sum(t, axis=0))
+
+
+def test_elements_are_changed_without_copies_of_the_tile():
+    text = str(running.c)
+    assert "WB_TILE(wb_k, 512)" not in text[: text.index("running_adjoint")]
+
+
+@pytest.mark.parametrize("name", ["elements", "products"])
+def test_every_view_of_a_tape_with_tiles_can_be_had(name, tmp_path):
+    x = wb.array(X, dtype=wb.float64, requires_grad=True)
+    y = wb.zeros((8, 8), dtype=wb.float64)
+    with wb.Tape() as tape:
+        launched(KERNELS[name], x, y)
+    tape.backward(grads={y: wb.array(SEED, dtype=wb.float64)})
+    (event,) = [e for e in tape.events if e.kind == "launch"]
+    assert str(tape.show()) and str(tape.diagnose()) and str(tape.memory()) and str(tape.microscope(event, (0, 1)))
+    assert str(tape.ledger(x, (1, 1)))
+    assert str(KERNELS[name].adjoint) and str(KERNELS[name].cuda)
+
+
+@pytest.mark.parametrize(
+    ("line", "slug"),
+    [
+        ("v = wb.tile_view(t, offset=(0, 0), shape=(2, 2)); v[0, 0] = 1.0", "tile-alias"),
+        ("u = t; u[0, 0] = 1.0", "tile-alias"),
+        ("u = t + wb.tile_zeros(shape=(2, 4), dtype=float)", "tile-shape"),
+        ("u = wb.tile_load(x, shape=(4, x.shape[0]))", "tile-shape"),
+        ("u = wb.tile_load(x, shape=(4, 4), offset=(0, -1))", "tile-offset"),
+        ("u = wb.tile_matmul(t, wb.tile_view(t, offset=(0, 0), shape=(2, 4)))", "tile-shape"),
+        ("u = t[4, 0]", "component-range"),
+        ("u = wb.tile_load(x, shape=4)", "rank"),
+        ("u = wb.sin(t)", "tile-operand"),
+    ],
+)
+def test_what_a_tile_cannot_do_is_refused_at_its_line(line, slug, tmp_path):
+    text = f"import workbench as wb\n\n\n@wb.kernel\ndef odd(x: wb.array2d[float]):\n    t = wb.tile_load(x, shape=(4, 4))\n    {line}\n"
+    path = tmp_path / "odd_tiles.py"
+    path.write_text(text)
+    scope = runpy.run_path(str(path))
+    with pytest.raises(wb.KernelError, match=r"(?s)odd_tiles.py:7.*\[" + slug):
+        scope["odd"].program()
