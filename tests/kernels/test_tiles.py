@@ -188,7 +188,8 @@ def test_every_view_of_a_tape_with_tiles_can_be_had(name, tmp_path):
     ],
 )
 def test_what_a_tile_cannot_do_is_refused_at_its_line(line, slug, tmp_path):
-    text = f"import workbench as wb\n\n\n@wb.kernel\ndef odd(x: wb.array2d[float]):\n    t = wb.tile_load(x, shape=(4, 4))\n    {line}\n"
+    head = "import workbench as wb\n\n\n@wb.kernel\ndef odd(x: wb.array2d[float]):\n"
+    text = f"{head}    t = wb.tile_load(x, shape=(4, 4))\n    {line}\n"
     path = tmp_path / "odd_tiles.py"
     path.write_text(text)
     scope = runpy.run_path(str(path))
