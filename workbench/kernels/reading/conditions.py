@@ -18,7 +18,7 @@ from ..types import is_int
 from .scope import Unusable
 
 Expr = Any
-DEEP = 60
+DEEP = 9
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Conditions:
         self.epochs = epochs
         self.known: list[dict[Expr, bool]] = []
         self.made: dict[int, tuple[ir.Value, Expr]] = {}
+        self.keys: dict[int, int] = {}  # of values
+        self.numbers: dict[Hashable, int] = {}  # of forms
         self.kept: list[ir.Value] = []  # expressions hold ids: what they name must stay alive
 
     def truth(self, condition: Any) -> bool | None:
@@ -108,15 +110,20 @@ class Conditions:
             return ("test", s.row, *map(self.key, s.args))
         return ("test", self.key(v))
 
-    def key(self, v: ir.Value) -> Hashable:
+    def key(self, v: ir.Value) -> int:
         """Equal for values that are computed alike from the same values."""
+        if id(v) not in self.keys:
+            self.kept.append(v)
+            self.keys[id(v)] = self.numbers.setdefault(self.form(v), len(self.numbers))
+        return self.keys[id(v)]
+
+    def form(self, v: ir.Value) -> Hashable:
         s = v.stmt
         if s is not None and s.row is memory.LOAD and s in self.epochs:
             return ("load", self.epochs[s], *map(self.key, s.args))
         if s is not None and not s.regions and s.row.effect is Effect.PURE and len(s.outs) == 1:
             return (s.row, str(v.type), str(s.attr), *map(self.key, s.args))
-        self.kept.append(v)
-        return id(v)
+        return ("value", id(v))
 
 
 def _not(e: Expr) -> Expr:
