@@ -123,6 +123,9 @@ def names_assigned_under_the_condition_they_are_read_under(F):
         elif m[i] == 2:
             t = 3 * a
         y[i] += t
+        while low and m[i] < 2:  # while a name is assigned on some paths only
+            m[i] += 1
+            y[i] += x[i] * x[i]
 
     return k
 

@@ -290,7 +290,8 @@ class Place(ir.Value):
 def settle(tree: Any) -> Any:
     """The tree with every place replaced by the value it has become."""
     if isinstance(tree, Guarded):
-        return replace(tree, flag=settle(tree.flag), tree=settle(tree.tree))
+        flag, inner = settle(tree.flag), settle(tree.tree)
+        return tree if flag is tree.flag and inner is tree.tree else replace(tree, flag=flag, tree=inner)
     found = list(leaves(tree))
     if not any(isinstance(v, Place) for v in found):
         return tree
@@ -559,8 +560,8 @@ class Loop:
         old = self.before.names.get(name)
         if old is tree:
             return
-        if isinstance(tree, Unusable):
-            self.lost[name] = tree
+        if isinstance(tree, Unusable):  # of a guarded name flag and value are values of the last turn
+            self.lost[name] = Unusable(tree.error) if isinstance(tree, Guarded) else tree
         elif is_array(tree) or escapes(tree) or not any(True for _ in leaves(tree)):
             self.lost[name] = Unusable(lambda at: array_choice(name, self.where, at))
         elif self.runs and self.reader.read_outside(name, self.node):

@@ -76,7 +76,8 @@ class Numbers:
         if isinstance(x, bool) or type.kind == "b":
             return False
         if type.kind == "f":
-            return is_float_of(type, self.as_float(x), isinstance(x, int))
+            number = self.as_float(x)
+            return is_float_of(type, number, isinstance(x, int)) and (not isinstance(x, int) or number == x)
         return isinstance(x, int) and int(x) in _range(type)
 
     def beside(self, x: Any, others: Sequence[Any]) -> Any:
