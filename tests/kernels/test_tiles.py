@@ -195,3 +195,46 @@ def test_what_a_tile_cannot_do_is_refused_at_its_line(line, slug, tmp_path):
     scope = runpy.run_path(str(path))
     with pytest.raises(wb.KernelError, match=r"(?s)odd_tiles.py:7.*\[" + slug):
         scope["odd"].program()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("u = t * 2.0", "if c:", "    u = t", "u[0, 0] = 1.0  # here"),
+        ("u = t if c else t * 2.0", "u[0, 0] = 1.0  # here"),
+        ("u = t * 2.0", "for k in range(n):", "    u[0, 0] = 1.0  # here", "    u = t"),
+        ("u = t", "for k in range(n):", "    t[0, 0] = 1.0  # here"),
+        ("u = t * 2.0", "k = int(0)", "while k < n:", "    u = t", "    k += 1", "u += t  # here"),
+        ("v = wb.tile_view(t, offset=(0, 0), shape=(2, 2))", "for k in range(n):", "    if c:",
+         "        t[0, 0] = 1.0  # here"),
+        ("v = wb.tile_zeros(shape=(2, 2), dtype=float)", "if c:",
+         "    v = wb.tile_view(t, offset=(0, 0), shape=(2, 2))", "t[0, 0] = 1.0  # here"),
+        ("p = (t, t * 2.0)", "t[0, 0] = 1.0  # here"),
+        ("a = t * 3.0", "for k in range(n):", "    for l in range(n):", "        a[0, 0] = 1.0  # here", "    a = t"),
+    ],
+)  # fmt: skip
+def test_a_tile_that_another_name_may_show_is_not_changed_in_place(lines, tmp_path):
+    head = "import workbench as wb\n\n\n@wb.kernel\ndef odd(x: wb.array2d[float], n: int):\n"
+    body = ("t = wb.tile_load(x, shape=(4, 4))", "c = x[0, 0] > 0.0", *lines)
+    path = tmp_path / "merged_tiles.py"
+    path.write_text(head + "".join(f"    {line}\n" for line in body))
+    place = 6 + next(k for k, line in enumerate(body) if line.endswith("here"))
+    with pytest.raises(wb.KernelError, match=rf"(?s)merged_tiles.py:{place}.*\[tile-alias"):
+        runpy.run_path(str(path))["odd"].program()
+
+
+@wb.kernel
+def own_tiles(x: wb.array2d[float], n: int, y: wb.array2d[float]):
+    t = wb.tile_load(x, shape=(4, 4))
+    u = t * 0.0
+    for k in range(n):
+        if t[k, 0] > 0.0:
+            u = t * 1.0
+        t[k, 1] = t[k, 0]
+        u[0, k] += t[k, 1]
+        t, u = u, t
+    wb.tile_store(y, u)
+
+
+def test_tiles_of_their_own_are_changed_in_branches_and_loops():
+    assert own_tiles.program()

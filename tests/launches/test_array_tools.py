@@ -96,3 +96,9 @@ def test_what_warp_offers_under_utils_is_here_or_refused():
     import warp
 
     assert [n for n in dir(warp.utils) if not n.startswith("_") and not hasattr(wb.utils, n)] == []
+
+
+def test_runs_of_floats_are_refused():
+    x, runs, lengths = wb.array([0.3, 0.7, 0.7], requires_grad=True), wb.zeros(3), wb.zeros(3, dtype=int)
+    with wb.Tape(), pytest.raises(wb.LaunchError, match=r"whole numbers(.|\n)*\[array-tool\]"):
+        wb.utils.runlength_encode(x, runs, lengths)

@@ -172,3 +172,26 @@ def test_an_adjoint_that_does_not_converge_is_refused():
         linear.cg(A, b, x, tol=1e-10, maxiter=2)
     with pytest.raises(wb.GradientError, match=r"did not converge(.|\n)*\[linear\]"):
         tape.backward(grads={x: wb.ones(4, dtype=wb.float64)})
+
+
+def test_the_gradient_of_an_iterate_that_is_no_solution_is_refused():
+    A = wb.array(np.diag([1.0, 10.0, 100.0, 1000.0]), dtype=wb.float64)
+    b = wb.array([1.0, 1.0, 1.0, 1.0], dtype=wb.float64, requires_grad=True)
+    with wb.Tape() as tape:
+        x = wb.zeros(4, dtype=wb.float64)
+        linear.cg(A, b, x, tol=1e-10, maxiter=2)
+    seed = wb.array([1.0, 0.0, 0.0, 0.0], dtype=wb.float64)  # of an eigenvector: its own solve takes one turn
+    with pytest.raises(wb.GradientError, match=r"the solve of (.|\n)*did not converge(.|\n)*\[linear\]"):
+        tape.backward(grads={x: seed})
+
+
+@pytest.mark.parametrize(("dtype", "how"), [(wb.float64, {"atol": 1e-8}), (wb.float64, {}), (wb.float32, {})])
+@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e20])
+def test_the_gradient_of_a_solve_is_linear_in_its_seed(dtype, how, size):
+    A, seed = matrix(4), np.array([1.0, -0.5, 0.25, 2.0])
+    b = wb.array(np.ones(4), dtype=dtype, requires_grad=True)
+    with wb.Tape() as tape:
+        x = wb.zeros(4, dtype=dtype)
+        linear.cg(wb.array(A, dtype=dtype), b, x, maxiter=40, **how)
+    tape.backward(grads={x: wb.array(seed * size, dtype=dtype)})
+    np.testing.assert_allclose(b.grad.numpy() / size, np.linalg.solve(A.T, seed), rtol=1e-4, atol=1e-6)

@@ -18,7 +18,7 @@ from ..arrays.creation import zeros
 from ..errors import LaunchError
 from ..kernels import kernel, ops
 from ..kernels.reading.declare import tid
-from ..kernels.types import Composite, Scalar
+from ..kernels.types import Composite, Scalar, is_int
 from .launch import launch
 
 BLOCK = 256  # elements that one thread adds up
@@ -163,6 +163,9 @@ def runlength_encode(
     3
     """
     capture_log.refuse("runlength_encode()", "the same line outside of the capture")
+    for a in (values, run_values, run_lengths):
+        if not is_int(a.dtype):  # floats would be cut, and their gradient be zero
+            raise _refuse("runlength_encode", f"{a.dtype}: runs are of whole numbers.", "arrays of dtype=int")
     n = values.size if value_count is None else value_count
     found = np.array(values[:n].list(), np.int64)
     first = np.flatnonzero(np.diff(found, prepend=found[:1] - 1)) if n else np.zeros(0, int)

@@ -123,8 +123,10 @@ class Flow:
         )
         with self.at(node):
             stmt = self.builder.append(control.IF, (condition,), [p[0].type for p in join.pairs], regions)
-        for out, place in zip(stmt.outs, join.places, strict=True):
+        self.merges += 1
+        for out, place, pair in zip(stmt.outs, join.places, join.pairs, strict=True):
             out.name, place.becomes = place.name, out
+            self.merged(self.merges, out, *pair)
         self.state = State({k: settle(v) for k, v in names.items()}, {k: settle(v) for k, v in cells.items()})
         return settle(result)
 
@@ -496,6 +498,11 @@ class Loop:
         self.trees = dict(self.carried)
         self.new: dict[str, tuple[Any, list[Slot]]] = {}
         self.lost: dict[str, Any] = {}
+        reader.merges += 1
+        self.merge = reader.merges
+        for slot in self.slots:
+            reader.merged(self.merge, slot.param, slot.init)
+        self.changes = len(reader.changes)
         reader.state = self.entered([slot.param for slot in self.slots])
 
     def _carried(self) -> Iterator[tuple[str, Any]]:
@@ -578,6 +585,12 @@ class Loop:
     def write(self, row: Any, bounds: tuple[ir.Value, ...], regions: tuple[ir.Region, ...], trips: int | None) -> None:
         """Append the loop statement and bind the names to its results."""
         added = [slot for _, slots in self.new.values() for slot in slots]
+        self.reader.merges += 1
+        for slot in self.slots:
+            self.reader.merged(self.merge, slot.param, slot.next)
+        if len(self.reader.changes) > self.changes:
+            self.reader.made_in[self.merge] = {v for s in ir.walk(self.body) for v in s.outs}
+            self.reader.recheck_shared(self.changes)
         for slot in added:
             slot.init = self.reader.zero(slot.next.type)
         self.prune(regions)
@@ -594,6 +607,7 @@ class Loop:
             )
         for slot, out in zip(kept, stmt.outs, strict=True):
             slot.out, out.name = out, slot.param.name
+            self.reader.merged(self.reader.merges, out, slot.next if slot in added else slot.init, slot.next)
         self.leave()
 
     def prune(self, regions: tuple[ir.Region, ...]) -> None:

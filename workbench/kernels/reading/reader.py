@@ -152,6 +152,10 @@ class Reader(Flow, Places, Calls, Numbers, Checks, LeftOut, Custom, Handles, Til
         self.likely = Conditions(self.builder.own_epochs)  # looked at by each thread where it counts
         self.frames: list[Frame] = []
         self.outer_names: list[dict[str, Any]] = []  # of the callers of the func that is read
+        self.merges = 0  # branches and loops so far
+        self.merged_tiles: dict[ir.Value, tuple[int, list[ir.Value]]] = {}  # of which merge, and of what
+        self.made_in: dict[int, set[ir.Value]] = {}  # by the turns of a loop
+        self.changes: list[tuple[Any, ...]] = []  # of tiles in place: name, tile, what other names show, place
         self.rank: int | None = None
         self.unpacking: int | None = None  # how many names take the result of tid()
         self.seen: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}

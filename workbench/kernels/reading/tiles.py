@@ -20,15 +20,15 @@ from ..types import Composite, Scalar, Tile, bool_, int32, is_int, scalar_of
 from .declare import Func
 from .lower_bounds import static_int
 from .scope import View, describe
+from .tile_sharing import Sharing
 
 LARGEST = 1 << 20  # bytes of one tile
-VIEWS = (tiles.VIEW, tiles.RESHAPE, tiles.BROADCAST, tiles.TRANSPOSE)
 _TEXTS = ("storage", "precision", "fill_mode")  # arguments that are words
 _PLAIN = {"A": "a", "L": "low", "U": "up", "z": "y"}  # arguments as Warp names them
 _IGNORED = ("storage", "precision", "aligned")  # how Warp does it, not what
 
 
-class Tiles:
+class Tiles(Sharing):
     """Part of the reader: calls of `ops.tile_names`, and operators between tiles."""
 
     def call_tile(self, builtin: TileBuiltin, node: ast.Call) -> Any:
@@ -559,19 +559,6 @@ class Tiles:
             value.name = value.name or old.name
             place.store(value)
 
-    def refuse_shared(self, old: ir.Value, node: ast.AST) -> None:
-        """A change in place of what is, in Warp, memory that another name shows too."""
-        name = ast.unparse(node) if isinstance(node, ast.expr) else ""
-        for names in (self.state.names, *self.outer_names):
-            for other, v in names.items():
-                same_name = names is self.state.names and other == name
-                if not same_name and not other.startswith("$") and isinstance(v, ir.Value) and _shown(v) is _shown(old):
-                    raise self.error(
-                        f"`{name}` is changed in place, and `{other}` is the same tile or a part of it", "tile-alias",
-                        node, "Here each name is a value of its own: the other would not change, as in Warp it does.",
-                        f"{name} = {name} + 0.0 before it, for a tile of its own",
-                    )  # fmt: skip
-
     def read_tile_assign(self, node: ast.Call, dst: Any, src: Any, offset: Any = None) -> None:
         v, p = self.tile_value(dst, node), self.tile_value(src, node)
         offsets = self.offsets(offset, len(v.type.shape), node)  # type: ignore[attr-defined]
@@ -655,10 +642,3 @@ _OPERATORS = {
     "+": scalar.ADD, "-": scalar.SUB, "*": scalar.MUL, "/": scalar.DIV, "//": scalar.FLOORDIV, "%": scalar.PYMOD,
     "&": scalar.BIT_AND, "|": scalar.BIT_OR, "^": scalar.BIT_XOR, "<<": scalar.LSHIFT, ">>": scalar.RSHIFT,
 }  # fmt: skip
-
-
-def _shown(v: ir.Value) -> ir.Value:
-    """The tile of which this is a part or another form."""
-    while v.stmt is not None and v.stmt.row in VIEWS:
-        v = v.stmt.args[0]
-    return v
