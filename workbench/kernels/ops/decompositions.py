@@ -2,7 +2,9 @@
 
 Each row gives its factors one behind the other in one vector; the builtin takes them apart. Where two values meet their
 vectors have no derivative: if anything comes from the vectors its derivative there is NaN, never a number made up. What
-depends on the values alone stays finite. Derivatives: Giles, An extended collection of matrix derivative results, 2008,
+depends on the values alone stays finite. Vectors times a value of exactly 0 count as unused, as any adjoint of 0
+does: U diag(sigma) V^T of a matrix with two singular values 0 does not get the derivative of the matrix through them.
+Derivatives: Giles, An extended collection of matrix derivative results, 2008,
 with 1 / (b² - a²) split into 1 / (b - a) and 1 / (b + a), of which each is as far from zero as the values allow.
 """
 
@@ -435,7 +437,7 @@ def svd3(m: Any) -> tuple[Any, ...]:
 
     U and V are rotations; sigma falls in size, and its last component has the sign of the determinant. In a kernel also
     svd3(m, U, sigma, V), which assigns them. Where sizes meet, as for the identity, a derivative that comes through U
-    or V is NaN; one through sigma alone is exact.
+    or V is NaN; one through sigma alone is exact. Vectors multiplied by a value of exactly 0 count as unused there.
 
     >>> wb.svd3(wb.diag(wb.vec3(1.0, -3.0, 2.0)))[1]
     Small([ 3.,  2., -1.], dtype=float32)
@@ -460,7 +462,7 @@ def eig3(m: Any) -> tuple[Any, ...]:
 
     They are those of the symmetric matrix (m + m^T) / 2 = Q diag(d) Q^T; Q is a rotation. In a kernel also
     eig3(m, Q, d), which assigns them. Where eigenvalues meet a derivative that comes through Q is NaN; one through d
-    alone is exact.
+    alone is exact. Vectors multiplied by a value of exactly 0 count as unused there.
 
     >>> wb.eig3(wb.diag(wb.vec3(1.0, 3.0, 2.0)))[1]
     Small([1., 3., 2.], dtype=float32)
