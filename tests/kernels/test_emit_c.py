@@ -288,9 +288,9 @@ def test_elementwise_rows_map_over_components_and_scalars_serve_all():
 
 OPERANDS = {
     "v": vec3, "m": matrix((3, 3), float32), "u": matrix((2, 2), float32), "q": quaternion(float32),
-    "s": float32, "i": int32,
+    "s": float32, "i": int32, "n": uint32,
 }  # fmt: skip
-SHAPES = "v m q u vv mv mm sv vs qq qv vm vi mi mii vvs qqs viv vis miis".split()
+SHAPES = "v m q u vv mv mm sv vs qq qv vm vi mi mii vvs qqs viv vis miis mmv nv ns".split()
 
 
 def _takes(row, count):
@@ -317,7 +317,7 @@ def test_every_linear_row_has_operands_that_its_type_rule_takes():
     """A type rule that refuses what it should take would drop its row, or one of its forms, below."""
     forms = collections.Counter(name for name, _, _ in _linear_rows())
     every = {n for n, row in R.items() if row.expand is not None and not row.typed_by_attr}
-    assert every - forms.keys() == set() and forms.total() == 89, forms
+    assert every - forms.keys() == set() and forms.total() == 101, forms
 
 
 @pytest.mark.sampled
@@ -326,7 +326,10 @@ def test_a_linear_row_in_c_is_its_meaning_on_the_host(name, types, out):
     with Making(**{f"x{n}": t for n, t in enumerate(types)}, z=Array(out)) as (k, *args, z):
         k.store(z, k.tid(), getattr(k, name)(*args))
     rng = np.random.default_rng(3)
-    host = [t(1) if t is int32 else np.float32(1.5) if t is float32 else t(*rng.uniform(0.5, 2, t.size)) for t in types]
+    host = [
+        t(1) if t in (int32, uint32) else np.float32(1.5) if t is float32 else t(*rng.uniform(0.5, 2, t.size))
+        for t in types
+    ]
     z = np.zeros((1, *out.shape), out.scalar.numpy)
     run(k.function, (1,), *host, z)
     expected = np.asarray(R[name].compute(*host, types=list(types)))

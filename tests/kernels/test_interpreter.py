@@ -239,11 +239,12 @@ def test_an_index_outside_names_line_array_thread_index_and_shape(bad):
 
 @pytest.mark.parametrize("row", [memory.STORE, memory.LOG_STORE, memory.ACCUMULATE, *memory.ATOMICS])
 def test_every_access_is_checked(row):
-    k, x, y = one_to_one(2)
-    values = [k.const(1.0, float32)] * (2 if row is memory.ATOMIC_CAS else 1)
-    k(row, x, k.tid(0), k.tid(1), *values)
+    of = int32 if row.name in ("atomic_and", "atomic_or", "atomic_xor") else float32
+    k = Kernel(x=Array(of, 2))
+    values = [k.const(1, of)] * (2 if row is memory.ATOMIC_CAS else 1)
+    k(row, k.params[0], k.tid(0), k.tid(1), *values)
     with pytest.raises(BoundsError, match=r"thread \(0, 3\) uses x\[0, 3\], outside shape \(2, 3\)"):
-        k.run((2, 4), np.zeros((2, 3), "f"), np.zeros((2, 3), "f"))
+        k.run((2, 4), np.zeros((2, 3), of.numpy))
 
 
 def test_an_array_that_was_not_given_has_no_elements():

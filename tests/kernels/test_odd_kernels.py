@@ -210,7 +210,7 @@ ILLEGAL = {
     "a number in a bool vector": ("v = BV(b[i], 1, 0)", "mixed-types", 1),
     "another length for vector(v)": ("v = wb.vector(V3(x[i]), length=2, dtype=F)", "shape", 1),
     "another shape for matrix(m)": ("v = wb.matrix(M22(x[i]), shape=(3, 3), dtype=F)", "shape", 1),
-    "a vector of vectors": ("v = wb.vector(V3(x[i]), V3(x[i]), dtype=F)", "mixed-types", 1),
+    "a vector of vectors": ("v = wb.vector(V3(x[i]), V3(x[i]), dtype=F)", "components", 1),
     "no length": ("v = wb.vector(dtype=F)", "static-index", 1),
     "a length of 0": ("v = wb.vector(x[i], length=0, dtype=F)", "static-index", 1),
     "a composite dtype": ("v = wb.vector(x[i], length=3, dtype=V3)", "dtype", 1),

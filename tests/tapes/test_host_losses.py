@@ -214,7 +214,34 @@ def leaf_that_starts(kind, y):
     return z
 
 
+def through_a_builtin(kind, y):
+    z = kind.new()
+    z[0] = wb.sin(y[1])  # read and written
+    return z
+
+
+def through_a_vector(kind, y):
+    three = wb.types.vector(3, kind.dtype)
+    z = kind.new()
+    z[0] = wb.length(three(y[0], 1.0, y[2]))  # written
+    return z
+
+
+def through_a_rotation(kind, y):
+    turn, three = wb.types.quaternion(kind.dtype), wb.types.vector(3, kind.dtype)
+    z = kind.new()
+    z[0] = wb.quat_rotate(turn(0.0, 0.0, 0.6, 0.8), three([y[1], y[1], 2.0]))[0]  # read and written
+    return z
+
+
+def through_a_type(kind, y):
+    z = kind.new()
+    z[0] = wb.float16(y[1])  # read and written
+    return z
+
+
 LOST = [
+    through_a_builtin, through_a_vector, through_a_rotation, through_a_type,
     halved, sine, sine_of_the_array, joined, joined_arrays, stacked, stacked_elements, taken_at, masked, written_raw,
     written_raw_later, written_raw_in_place, written_by_out, written_by_copyto, through_a_buffer,
     through_asarray, through_a_view_of_asarray, through_methods, through_a_sum, through_linalg, through_arithmetic,

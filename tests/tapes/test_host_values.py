@@ -187,8 +187,19 @@ def launched_with_field_of_the_constructor(kind, y):
     return z
 
 
+def filled_by_its_own_type(kind, y):
+    z = kind.new()
+    z.fill_(kind.dtype(y[1]))
+    return z
+
+
+def launched_with_steps_of_elements(kind, y):
+    return kind.scaled(wb.floor(y[1] * 10.0 + 0.25) + wb.sign(y[0]), y)
+
+
 EXACT = [
-    assigned_to_itself, assigned_view, assigned_asarray, filled_by_one, filled_by_element, filled_by_item,
+    filled_by_its_own_type, launched_with_steps_of_elements, assigned_to_itself, assigned_view, assigned_asarray,
+    filled_by_one, filled_by_element, filled_by_item,
     filled_by_float, full, full_typed, full_like, array_of_arrays, array_of_elements, array_of_list, array_of_tolist,
     array_of_numpy, array_of_element, assigned_arrays, swapped, one_element, one_element_of_itself, part_by_element,
     number_times_array, float32_times_array, numpy_times_array, array_times_numpy, numpy_minus_array,

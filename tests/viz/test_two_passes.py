@@ -157,6 +157,18 @@ def test_two_seeds_of_one_tape():
     assert q.grad.numpy().any()  # nothing was published, nothing taken away
 
 
+def test_only_what_was_compared_is_said_to_agree():
+    some, none = swing()[0], swing(backward=False)[0]
+    assert compare(some, None, none).said[0] == "The values of both passes agree but for rounding."
+    lost = [swing()[:2] for _ in range(2)]
+    for tape, q in lost:
+        with tape:
+            q.numpy()[:] = 3.0
+            tape.record_func(lambda: None, [q])
+    said = compare(lost[0][0], None, lost[1][0]).said
+    assert any("not compared" in s for s in said) and "Both passes agree but for rounding." not in said
+
+
 def test_float32_and_float64_agree_until_rounding_is_more_than_rounding():
     assert compare(precise(wb.float32), None, precise(wb.float64)).first is None
     made = compare(precise(wb.float32, growth=1e-5), None, precise(wb.float64, growth=1e-5))

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..errors import Where
+from ..kernels import ir
+from ..kernels.ops import Row
 from ..kernels.ops.functions import mean
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Small
@@ -102,6 +104,19 @@ class HostValues(np.ndarray):
             received(target, sources)
             return target if "out" in choices else None
         return carrying(result, sources)
+
+    def apply_row(self, row: Row, args: tuple, attr: Any) -> Any:
+        """A builtin of the kernel language, called on the host."""
+        plain = stripped(args)
+        if any(isinstance(a, ir.Value) for a in plain):
+            return row(*plain, attr=attr)
+        sources = () if row.adjoint is None and row.expand is None else united(map(sources_of, args))
+        return carrying(row.compute(*plain, attr=attr), sources)
+
+    def carry_to(self, made: Any, parts: Sequence[Any]) -> Any:
+        """A host value of a type of the kernel language, made of `parts`."""
+        same = len(parts) == 1 and made.__class__ is getattr(self, "plain", None).__class__
+        return carrying(made, united(map(sources_of, parts)), getattr(self, "cell", None) if same else None)
 
     def __getitem__(self, key: Any) -> Any:
         return carrying(super().__getitem__(stripped(key)), self.sources)
@@ -216,6 +231,7 @@ class _HostNumber:
     plain: Any  # the same number as NumPy's, or Python's, own class
     __array_ufunc__ = HostValues.__array_ufunc__
     __array_function__ = HostValues.__array_function__
+    apply_row, carry_to = HostValues.apply_row, HostValues.carry_to
 
     def __float__(self) -> float:
         return given_away(float(self.plain), self.sources, self.cell)
@@ -272,7 +288,7 @@ def _number_class(plain: Any) -> type:
     return type(f"Host{plain.__name__.capitalize()}", (plain,), {**members, "__new__": new})
 
 
-_OWN = "astype", "detach", "__array_ufunc__", "__array_function__", "__copy__", "__deepcopy__"
+_OWN = "apply_row", "carry_to", "astype", "detach", "__array_ufunc__", "__array_function__", "__copy__", "__deepcopy__"
 _NUMBERS = {plain: _number_class(plain) for plain in (np.float16, np.float32, np.float64, float)}
 _HOST_NUMBERS = tuple(_NUMBERS.values())
 

@@ -64,7 +64,18 @@ class Scalar(Type):
         return scalar
 
     def __call__(self, value: Any = 0):
-        return self.numpy.type(value)
+        return carried(self.numpy.type(value), (value,))
+
+
+def carried(made: Any, parts: Sequence[Any]) -> Any:
+    """A host value made of `parts`, with what they know of where they came from (numbers read while a tape records)."""
+    for part in parts:
+        carry = getattr(type(part), "carry_to", None)
+        if carry is not None:
+            return carry(part, made, parts)
+        if isinstance(part, (list, tuple)) and (known := carried(made, part)) is not made:
+            return known
+    return made
 
 
 class Composite(Type):
@@ -94,6 +105,7 @@ class Composite(Type):
 
     def __call__(self, *components) -> Small:
         """Host value from components, parts as (vec3, number), one scalar for all of them, nested rows, or zeros."""
+        given = components
         if len(components) > 1 and any(np.ndim(c) for c in components) and len(self.shape) == 1:
             components = tuple(x for c in components for x in np.ravel(c))
         if not components:
@@ -107,7 +119,7 @@ class Composite(Type):
             data = flat.reshape(self.shape)
         small = data.view(Small)
         small.type = self
-        return small
+        return carried(small, given)
 
 
 _SUFFIX = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
-from ..types import Composite, Scalar, Type, bool_, is_float
+from ..types import Composite, Scalar, Tile, Type, bool_, is_float
 from .row import NO_GRADIENT, ROWS, Row, kind, refuse, row, zero
 from .scalar import (
     ADD,
@@ -80,6 +80,37 @@ def numbers(name: str, rule: Callable[..., Type]) -> Callable[..., Type]:
 
 def plus(a: Any, b: Any) -> Any:
     return b if a is None else a if b is None else ADD(a, b)
+
+
+def _all_zero(x: Any) -> Any:
+    if isinstance(kind(x), Tile):
+        x = ROWS["tile_total"](ROWS["abs"](x))
+    return ROWS["all_eq"](x, zero(x)) if isinstance(kind(x), Composite) else ROWS["eq"](x, zero(x))
+
+
+def nothing_of_zero(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """An adjoint rule that mixes all components: of an adjoint that is 0 throughout it makes 0, at any operands."""
+
+    def adjoint(g, y, *args, **attr):
+        none = _all_zero(g)
+        made = rule(g, y, *args, **attr)
+        return tuple(None if d is None else ROWS["where"](none, zero(d), d) for d in made)
+
+    return adjoint
+
+
+def moved_by_some(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A tangent rule that mixes all components: of tangents that are 0 throughout it makes 0, at any operands."""
+
+    def tangent(ts, y, *args, **attr):
+        made = rule(ts, y, *args, **attr)
+        for t in ts if made is not None else ():
+            if t is not None:
+                rest = rule([None if u is t else u for u in ts], y, *args, **attr)
+                made = ROWS["where"](_all_zero(t), zero(made) if rest is None else rest, made)
+        return made
+
+    return tangent
 
 
 def linear_tangent(name: str) -> Callable[..., Any]:

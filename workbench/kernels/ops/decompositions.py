@@ -20,7 +20,7 @@ import numpy as np
 
 from ..types import Matrix, Scalar, Type, float32, float64, scalar_of, vector
 from .c_text import helper
-from .composite import floating, multilinear, plus
+from .composite import floating, moved_by_some, multilinear, nothing_of_zero, plus
 from .matrices import DIAG, GET_DIAG, INVERSE, MATMUL, MATVEC, OUTER, TRANSPOSE, square
 from .parts import JOIN, PART
 from .row import Row, kind, like, refuse, row
@@ -276,6 +276,8 @@ def _gap(name: str, sign: int) -> Row:
     """p_ij / (s_j - s_i), or over the sum: 0 on the diagonal. Where these meet it is 0 if w_ij is 0, else NaN."""
 
     def rule(p: Type, w: Type, s: Type) -> Type:
+        if not isinstance(p, Matrix) or w != p or s != vector(p.rows, p.scalar) or p.rows != p.cols:
+            raise refuse(f"`{name}` takes two square matrices and a vector, not {p}, {w} and {s}", slug="operand-type")
         return p
 
     def expand(p, w, s, types, out):
@@ -309,7 +311,8 @@ def _gap(name: str, sign: int) -> Row:
         gap = (_both if sign > 0 else _twist)(wide)
         return plus(first, NEG(itself(MUL(y, gap), w, s)))
 
-    return row(name, type=rule, expand=expand, adjoint=adjoint, tangent=tangent, doc=_gap.__doc__ or "")
+    return row(name, type=rule, expand=expand, adjoint=nothing_of_zero(adjoint), tangent=moved_by_some(tangent),
+               doc=_gap.__doc__ or "")  # fmt: skip
 
 
 APART, TOGETHER = _gap("apart", -1), _gap("together", 1)
@@ -400,8 +403,8 @@ def _tangent_qr(ts, y, m):
 
 
 def _factor_row(name: str, size: int, count: int, adjoint: Any, tangent: Any, doc: str, **how: Any) -> Row:
-    return row(f"{name}_factors", type=_square(name, size, count), adjoint=adjoint, tangent=tangent, cost=256, doc=doc,
-               **how)  # fmt: skip
+    return row(f"{name}_factors", type=_square(name, size, count), adjoint=nothing_of_zero(adjoint),
+               tangent=moved_by_some(tangent), cost=256, doc=doc, **how)  # fmt: skip
 
 
 def _by_loops(values: Callable[..., list], name: str) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from .scalar import (
     ATAN2,
     CLAMP,
     COS,
-    DETACH,
     DIV,
     EQ,
     GE,
@@ -153,8 +152,8 @@ def quat_slerp(a: Any, b: Any, t: Any) -> Any:
 def quat_between_vectors(a: Any, b: Any) -> Any:
     """quat_between_vectors(a: vec3, b: vec3) -> quaternion that turns the direction of a to that of b the shortest way.
 
-    Of opposite vectors it is half a turn about an axis across them, with derivative 0: the rotation jumps there. (Warp
-    gives the identity, which turns nothing.)
+    Of opposite vectors it is half a turn about an axis across a, with the derivative of that choice: the rotation jumps
+    there. (Warp gives the identity, which turns nothing.)
 
     >>> wb.quat_between_vectors(wb.vec3(2.0, 0.0, 0.0), wb.vec3(-1.0, 0.0, 0.0))
     Small([ 0.,  0., -1.,  0.], dtype=float32)
@@ -168,7 +167,7 @@ def quat_between_vectors(a: Any, b: Any) -> Any:
     zero = here(_scalar_of(a), 0)
     across = NORMALIZE(CONSTRUCT(WHERE(flat, zero, z), WHERE(flat, z, zero), NEG(WHERE(flat, y, x)), attr=kind(a)))
     opposite = LT(half, 8.0 * float(np.finfo(_scalar_of(a).numpy).eps) ** 2)  # then all of `both` is rounding
-    turned = DETACH(_quat(across, zero))
+    turned = _quat(across, zero)
     return WHERE(opposite, turned, NORMALIZE(_quat(c, half)))
 
 

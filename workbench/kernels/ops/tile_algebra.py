@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..types import Tile, Type, int32
-from .composite import linear_tangent
+from .composite import linear_tangent, moved_by_some, nothing_of_zero
 from .row import kind, like, refuse, row, zero
 from .scalar import ADD, NEG, SUB
 from .tiles import MATMUL, TRANSPOSE, floats_of, tile_of
@@ -118,7 +118,7 @@ def _tangent_solve(ts, x, a, y, attr):
 
 
 SOLVE = row("tile_solve", type=_solve_type("tile_lower_solve"), typed_by_attr=True, meaning=_solve, onto=1, cost=16,
-            adjoint=_adjoint_solve, tangent=_tangent_solve, block=_solve_block,
+            adjoint=nothing_of_zero(_adjoint_solve), tangent=moved_by_some(_tangent_solve), block=_solve_block,
             doc="x with a x = y, where only the lower or upper triangle of `a` counts, as `attr` says.")  # fmt: skip
 
 
@@ -153,7 +153,8 @@ def _tangent_cholesky(ts, low, a):
 
 
 CHOLESKY = row("tile_cholesky", type=lambda a: _square("tile_cholesky", a), meaning=_cholesky, onto=0, cost=64,
-               adjoint=_adjoint_cholesky, tangent=_tangent_cholesky, block=_cholesky_block,
+               adjoint=nothing_of_zero(_adjoint_cholesky), tangent=moved_by_some(_tangent_cholesky),
+               block=_cholesky_block,
                doc="The lower triangle l with l l^T = a, of which the lower triangle alone is read. Where a is not"
                " positive definite, NaN.")  # fmt: skip
 

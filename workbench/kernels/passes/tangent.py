@@ -335,4 +335,6 @@ def _components_of(value: Value) -> Any:
 
 def _widened_attr(attr: object) -> object:
     """A type that a row is told to make, as tangents have it."""
+    if isinstance(attr, tuple):
+        return tuple(map(_widened_attr, attr))
     return shadow_type(attr) if isinstance(attr, Type) else attr

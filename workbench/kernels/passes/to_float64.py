@@ -11,6 +11,7 @@ from typing import Any
 
 from ..ir import Builder, Function, Region, Stmt, Value
 from ..ops import control as c
+from ..ops.bits import SAME_BITS
 from ..ops.row import ROWS
 from ..types import Array, Composite, Scalar, Type, float64
 from .named import named_pass
@@ -78,6 +79,11 @@ def _stmt(builder: Builder, stmt: Stmt, known: dict[Value, Value]) -> None:
             own = {n: r for n in ("grad", "replay") if (r := getattr(attr, n)) is not None}
             attr = replace(attr, **{n: _region(builder, r, dict(known)) for n, r in own.items()})
         made = builder.append(stmt.row, args, wanted, regions, attr)
+    elif stmt.row is SAME_BITS:  # of what the number was
+        given = [
+            ROWS["cast"](a, attr=old.type) if a.type != old.type else a for a, old in zip(args, stmt.args, strict=True)
+        ]
+        made = builder.append(stmt.row, given, [o.type for o in stmt.outs], (), stmt.attr)
     else:
         if stmt.row is not c.CONST and stmt.outs:
             found = stmt.row.type(*[a.type for a in args], **({"attr": attr} if stmt.row.typed_by_attr else {}))

@@ -272,9 +272,17 @@ class Flow:
     def changed(self, before: State) -> bool:
         """True if a name or a local array has another value than in `before`."""
         now = self.state
-        return any(before.names.get(k) is not v for k, v in now.names.items()) or any(
+        return any(_differ(before.names.get(k), v) for k, v in now.names.items()) or any(
             before.cells.get(k) is not v for k, v in now.cells.items()
         )
+
+
+def _differ(a: Any, b: Any) -> bool:
+    """Do two meanings of a name have other values; what only says on which paths it is assigned does not count."""
+    if isinstance(a, Guarded) and isinstance(b, Guarded):
+        a, b = a.tree, b.tree
+    one, two = list(leaves(a)), list(leaves(b))
+    return a is not b and not (one and len(one) == len(two) and all(x is y for x, y in zip(one, two, strict=True)))
 
 
 # ---- joining two states

@@ -381,12 +381,12 @@ class Tiles(Sharing):
             values.append(v if isinstance(v.type, Tile) else self.filled(Tile(shapes[0], v.type), v))
 
         def element(i: list[ir.Value], parts: list[ir.Value]) -> tuple[ir.Value]:
-            return (self.applied(callee, parts, node),)
+            return (self.call_of_values(callee, parts, node),)
 
         (made,) = self.each(shapes[0], values, element)
         return made
 
-    def applied(self, callee: Any, args: list[ir.Value], node: ast.Call) -> ir.Value:
+    def call_of_values(self, callee: Any, args: list[ir.Value], node: ast.Call) -> ir.Value:
         """A builtin or a func of numbers."""
         if isinstance(callee, Func):
             try:
@@ -449,7 +449,7 @@ class Tiles(Sharing):
         first = self.builder.emit(tiles.GET, flat, self.value(0))
         body = ir.Region([ir.Value(int32, "k"), ir.Value(first.type, "reduced")])
         with self.builder.inside(body):
-            made = self.applied(op, [body.params[1], self.builder.emit(tiles.GET, flat, body.params[0])], node)
+            made = self.call_of_values(op, [body.params[1], self.builder.emit(tiles.GET, flat, body.params[0])], node)
         if made.type != first.type:
             raise self.error(f"the function gives {made.type} from {first.type}", "tile-operand", node, "", "")
         body.results = (made,)

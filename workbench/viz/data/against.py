@@ -259,7 +259,7 @@ class _Comparing:
             runs=self.runs,
         )  # fmt: skip
         self._flag(made)
-        made.said = self._said(made, reasons)
+        made.said = self._said(made, reasons, walked)
         return made
 
     # ---- numbers
@@ -405,10 +405,18 @@ class _Comparing:
 
     # ---- words
 
-    def _said(self, made: Comparison, reasons: Sequence[str]) -> list[str]:
+    def _agreed(self, walked: bool) -> str:
+        """What was compared, where nothing differs. `walked`: adjoints were."""
+        valued = self.here.tape is self.there.tape or (self.runs is not None and not any(r.why for r in self.runs))
+        what = {(True, True): "Both passes", (True, False): "The values of both passes",
+                (False, True): "The adjoints of both passes"}  # fmt: skip
+        found = what.get((valued, walked))
+        return f"{found} agree but for rounding." if found else "Neither values nor adjoints could be compared."
+
+    def _said(self, made: Comparison, reasons: Sequence[str], walked: bool) -> list[str]:
         said, first, ends = [], made.first, len(self.places)
         if first is None:
-            said.append("Both passes agree but for rounding.")
+            said.append(self._agreed(walked))
         else:
             said.append(self._first(made, first, reasons))
         seeds = [p for p in made.partings if p.position == ends and p is not first]
