@@ -194,7 +194,7 @@ def filled_by_its_own_type(kind, y):
 
 
 def launched_with_steps_of_elements(kind, y):
-    return kind.scaled(wb.floor(y[1] * 10.0 + 0.25) + wb.sign(y[0]), y)
+    return kind.scaled(wb.floor(y[1] * 0.01) + wb.sign(y[0]), y)
 
 
 EXACT = [
