@@ -46,7 +46,7 @@ def test_the_traceback_of_a_refused_kernel_leaves_out_the_reader() -> None:
     @wb.kernel
     def lossy(x: wb.array(dtype=float), y: wb.array(dtype=float)):
         i = wb.tid()
-        y[i] = x[i] * 2
+        y[i] = x[i] * i
 
     with pytest.raises(KernelError) as caught:
         lossy.ir

@@ -22,7 +22,7 @@ import workbench as wb
 @wb.kernel
 def lossy(x: wb.array(dtype=float), y: wb.array(dtype=float)):
     i = wb.tid()
-    y[i] = 3.0 + x[i] * 2
+    y[i] = 3.0 + x[i] * i
 
 x = wb.zeros(3, dtype=float)
 wb.launch(lossy, dim=3, inputs=[x, x])
@@ -97,7 +97,7 @@ def test_a_refused_kernel_shows_its_line_with_a_caret_and_not_the_reader_s_insid
     shown = notebook.page.locator(".jp-OutputArea-output", has_text="KernelError").inner_text()
     lines = [line.rstrip() for line in shown.splitlines()]
     caret = next(k for k, line in enumerate(lines) if line.strip() == "^")
-    assert lines[caret - 1].strip() == "y[i] = 3.0 + x[i] * 2"
+    assert lines[caret - 1].strip() == "y[i] = 3.0 + x[i] * i"
     assert lines[caret].index("^") == lines[caret - 1].index("x[i]")
     assert "In[1], line 6" in lines[caret - 2].replace("Cell ", "")
     assert "KernelError: `*` takes operands of one type" in shown and "[mixed-types]" in shown

@@ -119,7 +119,7 @@ class Other:
 @pytest.mark.parametrize(
     ("balls", "slug"),
     [
-        (None, "argument-type"),
+        (None, "array-left-out"),
         (wb.zeros(2, dtype=F), "struct-field"),
         (wb.zeros(2, dtype=Other), "struct-field"),
         (wb.zeros((2, 2), dtype=Ball), "argument-rank"),

@@ -150,3 +150,27 @@ def test_is_none_asks_arrays_alone_and_custom_adjoints_want_one():
 
     with pytest.raises(wb.KernelError, match="adjoint of its own"):
         wb.launch(custom, 1, [None], [wb.zeros(1)])
+
+
+def test_a_component_of_an_array_that_is_left_out_is_no_part_of_the_program():
+    @wb.kernel
+    def k(v: wb.array(dtype=wb.vec3), out: wb.array(dtype=float)):
+        i = wb.tid()
+        if v:
+            v[i][1] = 2.0
+            out[i] = v[i][1]
+        else:
+            out[i] = 1.0
+
+    @wb.kernel
+    def blind(v: wb.array(dtype=wb.vec3)):
+        v[wb.tid()][1] = 2.0
+
+    v, out = wb.zeros(2, dtype=wb.vec3), wb.zeros(2)
+    wb.launch(k, 2, [None, out])
+    assert out.numpy().tolist() == [1.0, 1.0]
+    wb.launch(k, 2, [v, out])
+    assert out.numpy().tolist() == [2.0, 2.0]
+    with pytest.raises(wb.LaunchError) as found:
+        wb.launch(blind, 2, [None])
+    assert found.value.slug == "array-left-out"

@@ -47,7 +47,10 @@ class Builder(ir.Builder):
         elif self.absent and args and isinstance(args[0].type, Array) and ir.root(args[0]) in self.absent:
             if row is memory.SHAPE:
                 row, args, attr = control.CONST, (), 0
-            elif row is not memory.COMPONENTS:
+            elif row is memory.COMPONENTS:  # another name for what is not there: no statement of the program
+                with self.inside(ir.Region()):
+                    return super().append(row, args, types, regions, attr, name)
+            else:
                 row, args, attr = self.touched(ir.root(args[0]).name, types)
         stmt = super().append(row, args, types, regions, attr, name)
         if row is memory.LOAD:
