@@ -20,6 +20,7 @@ import os, signal, threading, time
 import numpy as np
 import workbench as wb
 wb.config.backend = "BACKEND"
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs in the background without it
 
 @wb.kernel
 def square(x: wb.array(dtype=float), y: wb.array(dtype=float)):
