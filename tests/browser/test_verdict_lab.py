@@ -67,6 +67,7 @@ NAMES = ["race", "alias", "custom_rule"]
 BUGS = [f"import ten_bugs\ntape, bug = ten_bugs.{name}()\n{name} = tape.explore(), bug\n{name}[0]" for name in NAMES]
 SIZES = [(1440, 900, 1.0, LIGHT), (1024, 768, 1.0, DARK), (1440, 900, 1.5, DARK), (1024, 768, 1.5, LIGHT)]
 SEEN = """node => {
+    if (!node.isConnected) return "just drawn anew";
     const box = node.getBoundingClientRect(), x = box.left + Math.min(box.width / 2, 20), y = box.top + box.height / 2;
     for (let at = node.parentElement; at !== document.body; at = at.parentElement) {
         const { top, bottom, left, right } = at.getBoundingClientRect();
