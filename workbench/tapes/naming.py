@@ -63,10 +63,11 @@ def note_near_names(tape: Recording, frame: FrameType) -> None:
 
 def guess_names(tape: Recording) -> None:
     """Name the arrays that no variable is: by the array they are a part of, or by the line that launched with them."""
+    sure = tape.names.keys() - tape.guessed
     for event in tape.events:
         texts: list[str] | None = None
         for k, a in enumerate(event.command.places if event.command is not None else event.arrays):
-            if not isinstance(a, array) or (id(a) in tape.names and id(a) not in tape.guessed):
+            if id(a) in sure or not isinstance(a, array):
                 continue
             guess = a.name or _part(tape, a)
             if not guess and event.command is not None and id(a) not in tape.names:

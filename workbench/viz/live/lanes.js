@@ -20,7 +20,8 @@ export function spans(lanes, laneOf, e0, e1, late) {
   const { start, rows } = byLane(lanes, laneOf), reach = new Float64Array(rows.length);
   const key = (/** @type {number} */ r) => (late ? -e0[r] : e1[r]), far = (/** @type {number} */ r) => (late ? e1[r] : -e0[r]);
   for (let lane = 0; lane < lanes; lane++) {
-    rows.subarray(start[lane], start[lane + 1]).sort((p, q) => key(p) - key(q) || p - q);
+    const some = rows.subarray(start[lane], start[lane + 1]); // most come in order
+    if (!some.every((r, k) => k === 0 || key(some[k - 1]) <= key(r))) some.sort((p, q) => key(p) - key(q) || p - q);
     for (let k = start[lane + 1] - 1, most = -Infinity; k >= start[lane]; k--) reach[k] = most = Math.max(most, far(rows[k]));
   }
   return { start, rows, reach, key, far, late };
@@ -61,17 +62,21 @@ function tablesOf(places, bytes) {
   return tables;
 }
 
+/** The event of each row. @param {Float32Array} starts the first row of each event @param {number} total */
+function eventOf(starts, total) {
+  const found = new Int32Array(total);
+  for (let e = 0; e < starts.length; e++) for (let k = starts[e], end = starts[e + 1] ?? total; k < end; k++) found[k] = e;
+  return found;
+}
+
 /** @param {any} meta @param {DataView} bytes */
 export function decode(meta, bytes) {
   const { events, touches, kept, spots, blocks } = tablesOf(meta.tables, bytes), n = meta.count;
   const total = touches.range.length, lanes = meta.lanes.length;
-  const touchEvent = new Int32Array(total), keptEvent = new Int32Array(kept.range.length);
+  const touchEvent = eventOf(events.touches, total), keptEvent = eventOf(events.kept, kept.range.length);
   const upTo = (/** @type {Float32Array} */ starts, /** @type {number} */ e, /** @type {number} */ all) => (e + 1 < n ? starts[e + 1] : all);
-  for (let e = 0; e < n; e++) {
-    touchEvent.fill(e, events.touches[e], upTo(events.touches, e, total));
-    keptEvent.fill(e, events.kept[e], upTo(events.kept, e, keptEvent.length));
-  }
-  const laneOf = (/** @type {Float32Array} */ ranges) => byLane(lanes, Array.from(ranges, (r) => meta.ranges[r][0]));
+  const laneOfRange = Int32Array.from(meta.ranges, (/** @type {number[]} */ range) => range[0]);
+  const laneOf = (/** @type {Float32Array} */ ranges) => byLane(lanes, new Int32Array(ranges).map((r) => laneOfRange[r]));
   const number = (/** @type {number} */ e) => meta.against?.numbers?.[e] ?? e; // of a column on its own tape
   return {
     number, meta, n, events, touches, kept, spots, blocks, touchEvent, keptEvent, ranges: meta.ranges,
@@ -191,9 +196,10 @@ export function tallies(tape, levels) {
   for (let e = 0; e < tape.n; e++) bits[e] = tape.events.flags[e];
   if (levels) levels.flags.event.forEach((e, k) => { bits[e] |= levels.flags.bits[k]; });
   /** @type {Record<string, Int32Array>} */ const sums = {};
+  const seen = bits.reduce((all, some) => all | some, 0), none = new Int32Array(tape.n + 1);
   for (const [name, bit] of Object.entries(/** @type {Record<string, number>} */ (tape.meta.flags))) {
-    const sum = (sums[name] = new Int32Array(tape.n + 1));
-    for (let e = 0; e < tape.n; e++) sum[e + 1] = sum[e] + ((bits[e] & bit) !== 0 ? 1 : 0);
+    const sum = (sums[name] = seen & bit ? new Int32Array(tape.n + 1) : none);
+    if (sum !== none) for (let e = 0; e < tape.n; e++) sum[e + 1] = sum[e] + ((bits[e] & bit) !== 0 ? 1 : 0);
   }
   return sums;
 }
