@@ -77,6 +77,8 @@ from .kernels.reading.declare import Func as _Func
 from .kernels.reading.declare import Refused as _Refused
 from .kernels.reading.declare import adjoint, constant, func, func_grad, func_replay, printf, static, struct, tid
 from .kernels.types import (
+    Float,
+    Int,
     float16,
     float32,
     float64,
@@ -111,6 +113,7 @@ if _TYPE_CHECKING:
     from .tapes.jvp import jvp
 
 bool = types.bool_
+Scalar, Function, ref = types.AnyScalar, _Func, types.Reference()
 E, INF, NAN, PI, TAU = e, inf, nan, pi, tau
 HALF_PI = half_pi = pi / 2
 LN2, LN10 = ln2, ln10 = _log(2.0), _log(10.0)

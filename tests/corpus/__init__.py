@@ -28,6 +28,7 @@ MODULES = (
     "geometry",
     "fields",
     "funcs",
+    "overloads",
     "scattered",
     "types",
     "combined",

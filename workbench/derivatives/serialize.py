@@ -155,13 +155,16 @@ def _fill(made: types.FunctionType, state: tuple) -> None:
 
 
 def _func(f: Func) -> Any:
-    return _func_again, (f.fn, f.grad, f.replay)
+    parts = [(p.fn, p.grad, p.replay) for p in f.parts]
+    return _func_again, (parts, f.parts.index(f))
 
 
-def _func_again(fn: Callable, grad: Callable | None, replay: Callable | None) -> Func:
-    made = Func(fn)
-    made.grad, made.replay = grad, replay
-    return made
+def _func_again(parts: list[tuple[Callable, Callable | None, Callable | None]], which: int) -> Func:
+    made = [Func(fn) for fn, _, _ in parts]
+    for f, (_, grad, replay) in zip(made, parts, strict=True):
+        f.grad, f.replay = grad, replay
+    made[which].overloads = tuple(made) if len(made) > 1 else ()
+    return made[which]
 
 
 def _kernel(k: Kernel) -> Any:

@@ -7,6 +7,8 @@ on a tape keep the one they ran.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -31,11 +33,11 @@ from .passes import simplify
 from .passes.adjoint import Reverse, adjoint
 from .passes.named import kept_passes
 from .reading import refused_syntax
-from .reading.declare import resolve, type_from
+from .reading.declare import parameters, resolve, type_from
 from .reading.left_out import NONE, Gaps, certain
 from .reading.reader import Reading, read
 from .reading.source import Source, source
-from .types import Array, Handle, Struct, Type, is_float
+from .types import Array, Handle, Struct, Type, covers, is_float, is_open
 
 
 @dataclass(frozen=True)
@@ -353,11 +355,12 @@ class Kernel:
         return [(name, show.Listing(text)) for name, text in made if name != "simplify"]
 
 
-def overload(kernel: Kernel, types: dict[str, Any] | Sequence[Any]) -> Kernel:
+def overload(kernel: Any, types: dict[str, Any] | Sequence[Any] | None = None) -> Any:
     """A generic kernel for these types of its parameters: `overload(k, {"x": array(dtype=vec3)}).ir`.
 
-    `types` by name, or one for each parameter of the kernel. Launches find it by themselves.
-    Raises KernelError [generic] for names of parameters that are not generic.
+    `types` by name, or one for each parameter of the kernel. Launches find it by themselves, so this is for what can be
+    said beforehand. As a decorator, of a function without body with the kernel's name and parameters, it gives the
+    kernel. Raises KernelError [generic] for types that the kernel does not leave open, and for parameters left out.
 
     >>> from typing import Any
     >>> @wb.kernel
@@ -367,17 +370,58 @@ def overload(kernel: Kernel, types: dict[str, Any] | Sequence[Any]) -> Kernel:
     >>> wb.overload(twice, {"x": wb.array(dtype=wb.vec3)})
     <kernel twice>
     """
+    if not isinstance(kernel, Kernel):
+        return _overloaded(kernel, sys._getframe(1).f_locals)
+    code = kernel.func.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if not isinstance(types, dict):
-        named = zip(kernel.func.__code__.co_varnames, types, strict=False)
-        types = {name: t for name, t in named if name in kernel.generic}
-    return kernel.overload({name: type_from(t) for name, t in types.items()})
+        given = () if types is None else tuple(types)
+        if len(given) != len(names):
+            raise _no_overload(kernel, f"has {len(names)} parameters, not {len(given)}", ", ".join(names))
+        types = dict(zip(names, given, strict=True))
+    return kernel.overload(_closed(kernel, {name: type_from(t) for name, t in types.items()}))
+
+
+def _closed(kernel: Kernel, types: dict[str, Type]) -> dict[str, Type]:
+    """The types of the open parameters alone. Raises KernelError for those that do not fit."""
+    declared = parameters(kernel.func)
+    wanted = dict(zip(inspect.signature(kernel.func).parameters, declared, strict=True)) | kernel.generic
+    for name, type in types.items():
+        if name not in wanted:
+            raise _no_overload(kernel, f"takes no type for {name!r}", ", ".join(wanted))
+        if is_open(type) or not covers(wanted[name], type):
+            text = f"takes {wanted[name]} as {name!r}, not {type}"
+            raise _no_overload(kernel, text, "a type that the parameter stands for")
+    return {name: types[name] for name in kernel.generic if name in types}
+
+
+def _no_overload(kernel: Kernel, what: str, instead: str) -> KernelError:
+    text = source(kernel.func)
+    return KernelError(f"kernel {kernel.key!r} {what}", slug="generic", where=text.where(text.tree), instead=instead)
+
+
+def _overloaded(fn: Callable, around: dict[str, Any]) -> Kernel:
+    """The kernel that has the name of a decorated function, after its overload for the types of that one."""
+    found = around.get(fn.__name__) or getattr(fn, "__globals__", {}).get(fn.__name__)
+    if not isinstance(found, Kernel):
+        raise TypeError(f"overload takes a kernel, or decorates a function with the name of one, not {fn!r}")
+    text = source(fn)
+    for stmt in text.tree.body:
+        if not (isinstance(stmt, ast.Pass) or (isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant))):
+            raise KernelError(
+                f"an overload of kernel {found.key!r} has a body of its own", slug="generic", where=text.where(stmt),
+                why="It says types; the statements are those of the kernel.", instead="...",
+            )  # fmt: skip
+    resolve(fn, around)
+    overload(found, list(parameters(fn)))
+    return found
 
 
 def generic_parameters(func: Callable) -> dict[str, Any]:
-    """The parameters whose type the launch decides: `Any`, or the Array of Any with its number of axes."""
+    """The parameters whose type the launch decides, and what is open of it: `Any`, `Float`, an Array of one ..."""
     found = {}
     for name, raw in func.__annotations__.items():
-        if name != "return" and (raw is Any or (isinstance(raw, Array) and raw.dtype is Any)):
+        if name != "return" and is_open(raw):
             found[name] = raw
     return found
 

@@ -239,7 +239,7 @@ class Array(Type):
     ndim: int = 1
 
     def __str__(self) -> str:
-        return f"array{'' if self.ndim == 1 else f'{self.ndim}d'}(dtype={self.dtype})"
+        return f"array{'' if self.ndim == 1 else f'{self.ndim}d'}(dtype={'Any' if self.dtype is Any else self.dtype})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -285,6 +285,94 @@ class Query(Struct):
     """A struct that `for` runs over. `next(query)`, a func, gives the query moved on, and an index or -1 at its end."""
 
     next: Any = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, repr=False)
+class Open(Type):
+    """An annotation that leaves a number's type to the call or the launch: any scalar of NumPy's `kinds`."""
+
+    name: str
+    kinds: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, repr=False)
+class OpenComposite(Type):
+    """A vector, matrix, quaternion or transform that leaves lengths (None) or its scalar (`Any`, `Open`) open."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    scalar: Any
+
+    def __str__(self) -> str:
+        sizes = ", ".join("Any" if n is None else str(n) for n in self.shape)
+        return f"{self.name}({sizes}, dtype={'Any' if self.scalar is Any else self.scalar})"
+
+
+@dataclass(frozen=True, repr=False)
+class Ref(Type):
+    """Annotation of a func's parameter that is the caller's own variable: `ref[float]`. What it is set to, that is."""
+
+    type: Type
+
+    def __str__(self) -> str:
+        return f"ref[{self.type}]"
+
+
+class Reference:
+    """`ref[float]`, or `ref(float)`: a func's parameter that is the caller's own variable.
+
+    >>> @wb.func
+    ... def grow(x: wb.ref[float], by: float):
+    ...     x = x * by
+    >>> @wb.kernel
+    ... def run(out: wb.array[float]):
+    ...     a = float(3.0)
+    ...     grow(a, 2.0)
+    ...     out[0] = a
+    >>> out = wb.zeros(1)
+    >>> wb.launch(run, 1, [out])
+    >>> out
+    array([6.], dtype=float32, shape=(1,))
+    """
+
+    def __getitem__(self, type: Any) -> Ref:
+        return Ref(type if isinstance(type, Type) else scalar_of(type))
+
+    __call__ = __getitem__
+
+    def __repr__(self) -> str:
+        return "ref"
+
+
+def is_open(type: Any) -> bool:
+    """True for annotations that stand for more than one type."""
+    return type is Any or isinstance(type, (Open, OpenComposite)) or (isinstance(type, Array) and is_open(type.dtype))
+
+
+def covers(general: Any, special: Any) -> bool:
+    """True if every type that `special` stands for is one that `general` stands for. Either may be one type.
+
+    >>> covers(Float, float64), covers(float64, Float)
+    (True, False)
+    """
+    if general is Any or general == special:
+        return True
+    if special is Any:
+        return False
+    if isinstance(general, Array):
+        return isinstance(special, Array) and general.ndim == special.ndim and covers(general.dtype, special.dtype)
+    if isinstance(general, Open):
+        if isinstance(special, Open):
+            return set(special.kinds) <= set(general.kinds)
+        return isinstance(special, Scalar) and special.kind in general.kinds
+    if not isinstance(general, OpenComposite) or not isinstance(special, (Composite, OpenComposite)):
+        return False
+    shapes = len(general.shape) == len(special.shape) and not isinstance(special, Tile)
+    sizes = zip(general.shape, special.shape, strict=False)
+    return shapes and all(n in (None, k) for n, k in sizes) and covers(general.scalar, special.scalar)
 
 
 @dataclass(frozen=True, repr=False)
@@ -354,6 +442,8 @@ uint16 = Scalar("uint16", "u", 16, "uint16_t")
 uint32 = Scalar("uint32", "u", 32, "uint32_t")
 uint64 = Scalar("uint64", "u", 64, "uint64_t")
 bool_ = Scalar("bool", "b", 8, "bool")
+Float, Int, AnyScalar = Open("Float", "f"), Open("Int", "iu"), Open("Scalar", "fiu")
+FUNCTION = Open("Callable", "")  # a parameter that stands for a func or a builtin
 
 SCALARS = (float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool_)
 _PLAIN = {float: float32, int: int32, bool: bool_} | {name: s for s in SCALARS for name in (s.numpy, s.numpy.type)}
@@ -404,35 +494,48 @@ _vector, _matrix = lru_cache(None)(Vector), lru_cache(None)(Matrix)
 _quaternion, _transformation = lru_cache(None)(Quat), lru_cache(None)(Transform)
 
 
-def vector(length: int, dtype) -> Vector:
-    """The vector type of `length` components of scalar `dtype`.
+def _opened(name: str, shape: Sequence[Any], dtype: Any) -> Any:
+    """The annotation of a composite that leaves a length or its scalar open; None if it leaves nothing."""
+    if not is_open(dtype) and Any not in shape:
+        return None
+    sizes = tuple(None if n is Any else int(n) for n in shape)
+    return OpenComposite(name, sizes, dtype if is_open(dtype) else scalar_of(dtype))
+
+
+def vector(length: Any, dtype) -> Any:
+    """The vector type of `length` components of scalar `dtype`. Either may be left open: `Any`, `Float`, `Int`.
 
     >>> wb.vector(5, wb.float64)
     vector(length=5, dtype=float64)
+    >>> from typing import Any
+    >>> wb.vector(Any, wb.Float)
+    vector(Any, dtype=Float)
     """
-    return _vector(int(length), scalar_of(dtype))
+    return _opened("vector", (length,), dtype) or _vector(int(length), scalar_of(dtype))
 
 
-def matrix(shape: Sequence[int], dtype) -> Matrix:
-    """The matrix type of `shape` (rows, cols) and scalar `dtype`.
+def matrix(shape: Sequence[Any], dtype) -> Any:
+    """The matrix type of `shape` (rows, cols) and scalar `dtype`. Each may be left open: `Any`, `Float`, `Int`.
 
     >>> wb.matrix((2, 3), wb.float32)
     matrix(shape=(2, 3), dtype=float32)
     """
     rows, cols = shape
+    if found := _opened("matrix", shape, dtype):
+        return found
     return _matrix(int(rows), int(cols), scalar_of(dtype))
 
 
-def quaternion(dtype) -> Quat:
+def quaternion(dtype) -> Any:
     """The quaternion type over float scalar `dtype`. In a kernel `quaternion(x, y, z, w)` makes a value.
 
     >>> wb.quaternion(wb.float64)
     quatd
     """
-    return _quaternion(scalar_of(dtype))
+    return _opened("quaternion", (4,), dtype) or _quaternion(scalar_of(dtype))
 
 
-def transformation(dtype) -> Transform:
+def transformation(dtype) -> Any:
     """The type of rigid transforms over float scalar `dtype`, of a position p and a rotation q.
 
     In a kernel `transformation(p, q)` makes a value.
@@ -440,7 +543,7 @@ def transformation(dtype) -> Transform:
     >>> wb.transformation(wb.float64)
     transformd
     """
-    return _transformation(scalar_of(dtype))
+    return _opened("transformation", (7,), dtype) or _transformation(scalar_of(dtype))
 
 
 def names() -> dict[str, Type]:

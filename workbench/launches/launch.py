@@ -16,7 +16,7 @@ from ..config import config
 from ..device import get_device
 from ..errors import KernelError, LaunchError
 from ..kernels.program import Kernel, Program
-from ..kernels.types import Array, Type, float32, scalar_of
+from ..kernels.types import Array, Type, covers, float32, scalar_of
 from .arguments import check_lists, flatten, foreign, shown, value_type, views
 from .left_out import fitted, left_out
 from .plan import Plan, grid, plan
@@ -167,12 +167,14 @@ def _generic_type(kernel: Kernel, name: str, wanted: Any, arg: Any) -> Type:
         tensors = (wrap(arg, wanted if isinstance(wanted, Array) else Array(float32)) for wrap in foreign)
         arg = next((a for a in tensors if a is not None), arg)
     if isinstance(arg, array):
-        return Array(arg.dtype, wanted.ndim if isinstance(wanted, Array) else arg.ndim)
-    if not isinstance(wanted, Array):
+        found = Array(arg.dtype, wanted.ndim if isinstance(wanted, Array) else arg.ndim)
+    else:
         found = arg.dtype if isinstance(arg, scalar) else value_type(arg)
-        if found is not None:
-            return scalar_of(found) if isinstance(found, type) else found
-    takes = "an array" if isinstance(wanted, Array) else "any type"
+        found = scalar_of(found) if isinstance(found, type) else found
+    if found is not None and covers(wanted, found):
+        return found
+    plain = wanted is Any or getattr(wanted, "dtype", None) is Any
+    takes = str(wanted) if not plain else "any type" if wanted is Any else "an array"
     text = f"Kernel {kernel.__name__!r}, argument {name!r}: takes {takes}, got {shown(arg)}"
     raise LaunchError(text, slug="argument-type", instead="wb.array(..., dtype=...)")
 

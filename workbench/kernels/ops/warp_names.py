@@ -26,7 +26,7 @@ _REASONS = {
         "dense_gemm_batched dense_chol_batched dense_solve_batched",
     "There is no bfloat16: use float16 or float32.": "bfloat16",
     f"Pointers and references {_OUTSIDE}: index the array, as x[i] = v.":
-        "address address_of ref index indexref load store array_store view extract handle from_ptr",
+        "address address_of index indexref load store array_store view extract handle from_ptr",
     "Operators are written as operators: x += v, v[0], a = b.":
         "assign assign_copy assign_inplace add_inplace sub_inplace "
         "transform_add_inplace "
@@ -48,8 +48,6 @@ _REASONS = {
     "The array knows: a.dtype, a.numpy().dtype, a.device; wb.types has the types by name.":
         "dtype_from_numpy dtype_to_numpy dtype_from_jax dtype_to_jax device_from_jax device_to_jax",
     "Every launch records itself: wb.launch(..., record_cmd=True) gives one to launch again.": "Launch",
-    "The decorators make them: @wb.kernel, @wb.func.": "Function",
-    "A generic parameter is annotated with typing.Any.": "Float Int Scalar",
     "Devices are named by text: wb.get_device('cpu'), wb.get_devices().":
         "map_cuda_device unmap_cuda_device can_access",
     "Work runs in order on one stream per device: wb.synchronize() waits for it.":

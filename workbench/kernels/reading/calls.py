@@ -22,15 +22,18 @@ from ..ops import control, memory
 from ..ops.row import Row, arity, constant
 from ..ops.tile_names import TileBuiltin
 from ..types import (
+    FUNCTION,
     Array,
     Composite,
     Handle,
     Matrix,
+    Ref,
     Scalar,
     Struct,
     Transform,
     Type,
     Vector,
+    covers,
     is_float,
     matrix,
     quaternion,
@@ -44,6 +47,7 @@ from .control_flow import FRESH
 from .declare import Func
 from .library import Library
 from .lower_bounds import static_int
+from .overloads import Overloads, refs
 from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe, is_literal
 from .source import source
 
@@ -55,7 +59,7 @@ STORING = {id(ops.BUILTINS[name]): places for name, places in ops.STORING.items(
 OUTSIDE = "A func is read into the kernel; a plain Python function is not."
 
 
-class Calls:
+class Calls(Overloads):
     """Part of the reader: everything with parentheses."""
 
     def visit_Call(self, node: ast.Call) -> Any:
@@ -398,6 +402,8 @@ class Calls:
             return callee.form(node).handed_out(node)
         if places := STORING.get(id(callee), {}).get(len(node.args)):
             return [node.args[k] for k in places]
+        if isinstance(callee, Func) and (found := refs(callee, node)):
+            return found
         return node.args[:1] if id(callee) in STATEFUL else self.changed_tiles(callee, node)
 
     # ---- atomics
@@ -502,21 +508,33 @@ class Calls:
     # ---- funcs
 
     def call_func(self, f: Func, node: ast.Call) -> Any:
-        bound = self.bound_arguments(f.fn, node)
+        args = [self.checked(self.visit(a), a) for a in node.args]
+        named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
+        f = self.overload(f, args, named, node)
+        bound = self.bound(f.fn, args, named, node)
         for frame in self.frames:
             if frame.fn.__code__ is f.fn.__code__:
                 raise self.error(
                     f"`{f.key}` calls itself", "recursion", node, "A func is read into its caller, so it has no end.",
                     "a loop",
                 )  # fmt: skip
+        targets = self.references(f, node)
         if f.custom and not any(frame.fn in (f.grad, f.replay) for frame in self.frames):
             return self.call_custom(f, bound, node)
-        return self.inlined(f.fn, bound, node)
+        kept: dict[str, Any] = {}
+        result = self.inlined(f.fn, bound, node, kept=kept)
+        for name, target in targets.items():
+            with self.at(node):
+                self.assign(target, self.checked(kept[name], target))
+        return result
 
-    def inlined(self, fn: Callable[..., Any], bound: dict[str, Any], node: ast.Call, hides: Where | None = None) -> Any:
+    def inlined(
+        self, fn: Callable[..., Any], bound: dict[str, Any], node: ast.Call, hides: Where | None = None,
+        kept: dict[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
         """Read the body of a function here; its names are its own, its arrays are the caller's.
 
-        With `hides`, what it does has that place in the source.
+        With `hides`, what it does has that place in the source. `kept` takes what its names stand for at its end.
         """
         outer = self.state
         self.push(fn, self.where(node))
@@ -527,6 +545,8 @@ class Calls:
             self.state = State({**FRESH, **params}, dict(outer.cells))
             self.body()
             result = self.returned()
+            if kept is not None:
+                kept.update(self.state.names)
         finally:
             self.pop()
             self.outer_names.pop()
@@ -551,11 +571,14 @@ class Calls:
         )  # fmt: skip
 
     def bound_arguments(self, fn: Callable[..., Any], node: ast.Call) -> dict[str, Any]:
+        args = [self.checked(self.visit(a), a) for a in node.args]
+        named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
+        return self.bound(fn, args, named, node)
+
+    def bound(self, fn: Callable[..., Any], args: list[Any], named: dict[str, Any], node: ast.Call) -> dict[str, Any]:
         signature = inspect.signature(fn)
         if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in signature.parameters.values()):
             raise refused_syntax.refuse("StarParameter", self.where(node))
-        args = [self.checked(self.visit(a), a) for a in node.args]
-        named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
         try:
             bound = signature.bind(*args, **named)
         except TypeError as e:
@@ -571,15 +594,15 @@ class Calls:
         wanted = names.annotation(self.frame.fn, name, self.frame.around, self.where(self.frame.source.tree))
         if wanted is None or wanted is typing.Any:
             return self.settled(value, name)
+        wanted = wanted.type if isinstance(wanted, Ref) else wanted
+        if wanted is FUNCTION and callable(value) and not isinstance(value, Type):
+            return value
         if is_literal(value) and isinstance(wanted, Scalar):
             value = self.typed(value, wanted)
         if isinstance(wanted, Handle):
             value = self.open_handle(wanted, value)
         value = self.settled(value, name)
-        have = type_of_value(value)
-        generic = getattr(wanted, "dtype", None) is typing.Any
-        fits = isinstance(have, Array) and have.ndim == wanted.ndim if generic else have == wanted
-        if not fits:
+        if not covers(wanted, type_of_value(value)):
             raise KernelError(
                 f"`{self.frame.fn.__name__}` takes {wanted} as `{name}`, not {describe(value)}", slug="argument-type",
                 where=where, why="Nothing is converted silently.",

@@ -6,10 +6,13 @@ A struct becomes a `types.Struct` whose `host` is the class of its instances on 
 
 from __future__ import annotations
 
+import collections.abc
+import inspect
 import numbers
 import sys
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +23,7 @@ from .. import types as T
 from ..depth import deep
 from ..ir import Region
 from . import refused_syntax
+from .overloads import attached, beside, candidates, cell
 
 
 class Func:
@@ -33,8 +37,20 @@ class Func:
         self.key = fn.__qualname__.replace("<locals>.", "")
         self.grad: Callable[..., Any] | None = None
         self.replay: Callable[..., Any] | None = None
+        self.overloads: tuple[Func, ...] = ()  # all funcs of this name, this one among them; none if it is alone
+        self.cell: tuple[str, int] | None = None
         self.__name__, self.__doc__, self.__module__ = fn.__name__, fn.__doc__, fn.__module__
         self.__wrapped__ = fn
+
+    @property
+    def types(self) -> tuple[Any, ...]:
+        """The types of its parameters, open ones among them; Any where the annotation says nothing."""
+        return parameters(self.fn)
+
+    @property
+    def parts(self) -> tuple[Func, ...]:
+        """All funcs of this name."""
+        return self.overloads or (self,)
 
     @property
     def custom(self) -> bool:
@@ -48,7 +64,10 @@ class Func:
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.fn(*args, **kwargs)
+        found = candidates(self, args, kwargs) if self.overloads else [self]
+        if len(found) != 1:
+            raise TypeError(f"{self.key}: {len(found)} of its overloads take these arguments")
+        return found[0].fn(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<func {self.key}>"
@@ -57,17 +76,28 @@ class Func:
 def func(fn: Callable[..., Any]) -> Func:
     """Decorator: a function that kernels and other funcs may call. Raises KernelError for what these do not have.
 
-    Use it for what several kernels share: a force law, an integrator step.
+    Use it for what several kernels share: a force law, an integrator step. Several of one name and other parameters
+    are overloads: a call means the one whose types are those of its arguments, else the one that leaves them open
+    (`Any`, `Float`, `vector(Any, Float)`); a call that may mean two is refused.
 
     >>> @wb.func
     ... def spring(x: float, k: float):
     ...     return -k * x
     >>> wb.map(spring, wb.array([1.0, 2.0]), 10.0)
     array([-10., -20.], dtype=float32, shape=(2,))
+    >>> @wb.func
+    ... def spring(x: wb.vec3, k: float):
+    ...     return -k * x
+    >>> wb.map(spring, wb.array([(1.0, 2.0, 3.0)], dtype=wb.vec3), 10.0).list()[0][2]
+    np.float32(-30.0)
     """
     deep(refused_syntax.check)(fn)
-    resolve(fn, sys._getframe(1).f_locals)
-    return Func(fn)
+    around = sys._getframe(1).f_locals
+    resolve(fn, around)
+    made = Func(fn)
+    made.cell = cell()
+    made.overloads = beside(made, around.get(fn.__name__))
+    return made
 
 
 def _attach(f: Func, slot: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -77,7 +107,7 @@ def _attach(f: Func, slot: str) -> Callable[[Callable[..., Any]], Callable[..., 
     def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
         deep(refused_syntax.check)(fn)
         resolve(fn, sys._getframe(1).f_locals)
-        setattr(f, slot, fn)
+        setattr(attached(f, fn, parameters(fn), slot == "replay"), slot, fn)
         return fn
 
     return attach
@@ -253,7 +283,7 @@ def type_from(annotation: Any) -> T.Type:
     float32
     """
     if isinstance(annotation, T.Array):
-        return T.Array(type_from(annotation.dtype), annotation.ndim)
+        return T.Array(annotation.dtype if T.is_open(annotation) else type_from(annotation.dtype), annotation.ndim)
     if isinstance(annotation, T.Type):
         return annotation
     if isinstance(annotation, type) and (annotation in (int, float, bool) or issubclass(annotation, np.generic)):
@@ -263,6 +293,23 @@ def type_from(annotation: Any) -> T.Type:
     if isinstance(annotation, Refused):
         raise TypeError(f"`{annotation.__name__}` of NVIDIA Warp is not in the workbench. {annotation.__doc__}")
     raise TypeError(f"{annotation!r} is not a type of the kernel language")
+
+
+def takes_function(annotation: Any) -> bool:
+    """True for annotations of parameters that stand for a func or a builtin."""
+    called = collections.abc.Callable
+    return annotation in (typing.Callable, called, Func) or typing.get_origin(annotation) is called
+
+
+def parameters(fn: Callable[..., Any]) -> tuple[Any, ...]:
+    """What the annotations of a function say, parameter by parameter; Any where they say nothing."""
+    found = []
+    for name in inspect.signature(fn).parameters:
+        raw = fn.__annotations__.get(name, Any)
+        with suppress(TypeError):
+            raw = raw if raw is Any else T.FUNCTION if takes_function(raw) else type_from(raw)
+        found.append(raw)
+    return tuple(found)
 
 
 def resolve(fn: Callable[..., Any], around: Mapping[str, Any]) -> None:

@@ -55,6 +55,7 @@ class _Mapper(Reader):
     """Reads one func as the body of a kernel."""
 
     def mapped(self, f: Any, types: Sequence[Type | type], ndim: int) -> Mapped:
+        f = self.meant(f, types)
         fn = f.fn if isinstance(f, Func) else f if isinstance(f, FunctionType) and id(f) not in FUNCTIONS else None
         where, known = self.opened(fn, len(types))
         params = list(zip(known, self.resolved(fn, known, types), strict=True))
@@ -71,6 +72,13 @@ class _Mapper(Reader):
         params += [(label, Array(t, ndim)) for label, t in zip(labels, outs, strict=True)]
         taken = list(self.seen.values()), list(self.cells.values())
         return Mapped(Reading(self.written(f, where), params, *taken), tuple(outs), several)
+
+    def meant(self, f: Any, types: Sequence[Type | type]) -> Any:
+        """Of overloads the one for these types."""
+        if not (isinstance(f, Func) and f.overloads):
+            return f
+        known = self.resolved(None, [""] * len(types), types)
+        return self.overload(f, [ir.Value(t.dtype if isinstance(t, Array) else t) for t in known], {}, None)
 
     def written(self, f: Any, where: Where | None) -> ir.Function:
         region, rank, name = self.builder.region, self.rank or 1, getattr(f, "__name__", "map")

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...errors import KernelError, Where
-from .declare import type_from
+from ..types import FUNCTION
+from .declare import takes_function, type_from
 
 
 def surroundings(fn: Callable[..., Any]) -> dict[str, Any]:
@@ -40,15 +41,17 @@ def lookup(name: str, around: Mapping[str, Any], known: list[str], where: Where)
 
 
 def annotation(fn: Callable[..., Any], name: str, around: Mapping[str, Any], where: Where) -> Any:
-    """The annotation of a parameter: a Type, `typing.Any`, an Array of Any, or None where there is none."""
+    """The annotation of a parameter: a Type (also an open one, FUNCTION), `typing.Any`, or None if there is none."""
     raw = fn.__annotations__.get(name)
     while isinstance(raw, str):  # text in text, where annotations are postponed
         try:
             raw = eval(raw, dict(around))  # the user's own annotation, written as text
         except Exception as e:
             raise _bad(name, str(e), where) from None
-    if raw is None or raw is typing.Any or getattr(raw, "dtype", None) is typing.Any:
+    if raw is None or raw is typing.Any:
         return raw
+    if takes_function(raw):
+        return FUNCTION
     try:
         return type_from(raw)
     except TypeError as e:

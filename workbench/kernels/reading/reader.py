@@ -373,9 +373,9 @@ class Reader(Flow, Places, Calls, Numbers, Checks, LeftOut, Custom, Handles, Til
             self.cells[id(cell)] = cell, found
         elif name in fn.__globals__:
             self.watch(fn.__globals__, name, found)
-        if isinstance(found, Func):
-            self.watch(vars(found), "grad", found.grad)
-            self.watch(vars(found), "replay", found.replay)
+        for f in found.parts if isinstance(found, Func) else ():
+            self.watch(vars(f), "grad", f.grad)
+            self.watch(vars(f), "replay", f.replay)
 
     def watch(self, holder: dict[str, Any], name: str, found: Any) -> None:
         self.seen[id(holder), name] = holder, name, found

@@ -389,6 +389,7 @@ class Tiles(Sharing):
     def call_of_values(self, callee: Any, args: list[ir.Value], node: ast.Call) -> ir.Value:
         """A builtin or a func of numbers."""
         if isinstance(callee, Func):
+            callee = self.overload(callee, args, {}, node)
             try:
                 bound = inspect.signature(callee.fn).bind(*args)
             except TypeError as e:

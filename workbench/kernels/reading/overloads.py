@@ -1,0 +1,193 @@
+"""Several funcs of one name with other parameters: which of them a call means.
+
+As in Warp, one whose parameter types are those of the arguments comes before one that leaves types open (`Any`,
+`Float`), and of those the first that was declared. Where Warp's order would decide between two that say no more of
+their parameters than each other, the call is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import KernelError
+from ..types import FUNCTION, Array, Ref, Type, bool_, covers, float32, int32, is_open, scalar_of
+from .scope import Fields, Local, Record, View, describe, is_literal
+from .source import source
+
+
+def beside(f: Any, before: Any) -> tuple[Any, ...]:
+    """The funcs that share the name of `f` where it is declared: it replaces one with the same parameter types."""
+    if type(before) is not type(f) or (before.__module__, before.key) != (f.__module__, f.key):
+        return ()
+    others = [f if o.types == f.types else o for o in before.parts if not _run_again(o, f)]
+    others += [] if f in others else [f]
+    return tuple(others) if len(others) > 1 else ()
+
+
+def cell() -> tuple[str, int] | None:
+    """The cell of a notebook that runs, and the number of this run; None where nobody can tell."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    try:
+        number = shell.get_parent()["metadata"]["cellId"]
+        return number, shell.execution_count
+    except (AttributeError, KeyError, TypeError):
+        return None
+
+
+def _run_again(old: Any, new: Any) -> bool:
+    """True if `old` comes from an earlier run of the cell of `new`: its text may have changed since."""
+    return old.cell is not None and new.cell is not None and old.cell[0] == new.cell[0] and old.cell[1] != new.cell[1]
+
+
+def type_of(x: Any) -> Any:
+    """The type of an argument; a literal has its own. None for what is no value of the language."""
+    if is_literal(x):
+        return {bool: bool_, int: int32, float: float32}[type(x)]
+    if isinstance(x, Local):
+        return Array(x.dtype, 1)
+    if isinstance(x, np.generic):
+        return scalar_of(x.dtype)
+    return getattr(x, "type", None)
+
+
+def fits(wanted: Any, x: Any) -> bool:
+    """True if an argument may be given for a parameter of this annotation."""
+    if wanted is FUNCTION:
+        return not isinstance(x, Type) and callable(x)
+    have = type_of(x)
+    if have is None:
+        return wanted is Any
+    return covers(wanted.type if isinstance(wanted, Ref) else wanted, have)
+
+
+def bound(fn: Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments by the names of the parameters, without defaults; None if they do not fit."""
+    try:
+        return inspect.signature(fn).bind(*args, **named).arguments
+    except TypeError:
+        return None
+
+
+def candidates(f: Any, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
+    """The overloads that these arguments may mean: Warp's choice, and what fits at least as closely as that."""
+    found = []
+    for part in f.parts:
+        given = bound(part.fn, args, named)
+        wanted = dict(zip(inspect.signature(part.fn).parameters, part.types, strict=True))
+        if given is not None and all(fits(wanted[name], x) for name, x in given.items()):
+            found.append((part, [wanted[name] for name in given], len(given) == len(wanted)))
+    exact = [fit for fit in found if not any(is_open(w) and w is not FUNCTION for w in fit[1])]
+    if not found:
+        return []
+    (first, least, whole), *others = exact or found
+
+    def rival(wanted: list[Any], takes_no_default: bool) -> bool:
+        if wanted == least:
+            return takes_no_default or not whole
+        return not all(map(covers, wanted, least))
+
+    return [first, *(part for part, *fit in others if rival(*fit))]
+
+
+def signature(part: Any) -> str:
+    """A func as its `def` says it, and its line."""
+    kinds = zip(inspect.signature(part.fn).parameters, part.types, strict=True)
+    shown = ", ".join(f"{name}: {'Any' if kind is Any else kind}" for name, kind in kinds)
+    text = source(part.fn)
+    return f"{part.__name__}({shown}) in line {text.where(text.tree).line}"
+
+
+class Overloads:
+    """Part of the reader."""
+
+    def overload(self, f: Any, args: list[Any], named: dict[str, Any], node: ast.AST | None) -> Any:
+        """The func that a call with these arguments means. Raises KernelError [overload]."""
+        if not f.overloads:
+            return f
+        found = candidates(f, args, named)
+        if len(found) == 1:
+            return found[0]
+        parts = [*map(described, args), *(f"{name}={described(x)}" for name, x in named.items())]
+        given = f"`{f.__name__}({', '.join(parts)})`"
+        have = "; ".join(map(signature, found or f.parts))
+        if found:
+            raise self.error(
+                f"{given} may mean several of its overloads", "overload", node,
+                f"These fit: {have}. Warp takes the first, which says no more of its parameters than the others.",
+                "the one with the narrower types first, or another name for one of them",
+            )  # fmt: skip
+        raise self.error(
+            f"{given} fits none of its overloads", "overload", node,
+            f"There are {have}. Nothing is converted silently.",
+            "arguments of these types, or one more @func of that name",
+        )  # fmt: skip
+
+    # ---- parameters that are the caller's variables
+
+    def references(self, f: Any, node: ast.Call) -> dict[str, ast.expr]:
+        """The arguments of a call that stand for parameters annotated with `ref`. Raises KernelError [ref]."""
+        fn, kinds = f.fn, f.fn.__annotations__
+        if not any(isinstance(kind, Ref) for kind in kinds.values()):
+            return {}
+        if f.custom:
+            raise self.error(
+                f"`{f.key}` sets a variable of its caller and has an adjoint or a replay of its own", "ref", node,
+                "Its adjoint would not see that.", "a func that returns the new value",
+            )  # fmt: skip
+        given = bound(fn, node.args, {str(k.arg): k.value for k in node.keywords}) or {}
+        found = {name: given[name] for name in given if isinstance(kinds.get(name), Ref)}
+        for k, (name, target) in enumerate(found.items()):
+            if not self.is_local(target) or ast.dump(target) in map(ast.dump, list(found.values())[:k]):
+                raise self.error(
+                    f"`{fn.__name__}` sets its `{name}`, which takes a local variable of its own", "ref", target,
+                    "An element of an array may be the same memory as another argument.",
+                    f"v = {ast.unparse(target)}, then: {fn.__name__}(... v ...), then: {ast.unparse(target)} = v",
+                )  # fmt: skip
+        return found
+
+    def is_local(self, node: ast.expr) -> bool:
+        """True for a local variable, and a field or a named component of one."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        found = self.state.names.get(node.id) if isinstance(node, ast.Name) else None
+        return found is not None and not isinstance(found, (View, Fields, Local))
+
+
+def refs(f: Any, node: ast.Call) -> list[ast.expr]:
+    """The arguments that a call of a func may set, whichever of its overloads it means."""
+    found: list[ast.expr] = []
+    for part in f.parts:
+        given = bound(part.fn, node.args, {str(k.arg): k.value for k in node.keywords}) or {}
+        found += [x for name, x in given.items() if isinstance(part.fn.__annotations__.get(name), Ref)]
+    return found
+
+
+def described(x: Any) -> str:
+    if isinstance(x, (View, Fields, Record, Local, tuple)):
+        return describe(x)
+    found = type_of(x)
+    return str(found) if found is not None else getattr(x, "__name__", describe(x))
+
+
+def attached(f: Any, fn: Callable[..., Any], own: tuple[Any, ...], exact: bool) -> Any:
+    """The overload of `f` that a function with parameters of the types `own` belongs to. Raises KernelError [overload].
+
+    An adjoint has those of its func first (not `exact`: more follow).
+    """
+    if not f.overloads:
+        return f
+    fit = [p for p in f.parts if (own if exact else own[: len(p.types)]) == p.types]
+    if len(fit) == 1:
+        return fit[0]
+    text = source(fn)
+    raise KernelError(
+        f"`{fn.__name__}` belongs to {'several' if fit else 'none'} of the overloads of `{f.key}`", slug="overload",
+        where=text.where(text.tree), why=f"There are {'; '.join(map(signature, fit or f.parts))}.",
+        instead="the parameters of one of them first, with the same annotations",
+    )  # fmt: skip
