@@ -249,8 +249,8 @@ def test_meshes_that_cannot_be_are_refused():
     mesh = wb.Mesh(points, indices)
     with pytest.raises(wb.LaunchError, match="2 points for a Mesh of 3"):
         mesh.points = wb.zeros(2, dtype=wb.vec3)
-    with wb.capture(), pytest.raises(wb.LaunchError, match=r"fitted inside wb.capture\(\)"):
-        mesh.refit()
+    with wb.capture(), pytest.raises(wb.LaunchError, match=r"built inside wb.capture\(\)"):
+        mesh.rebuild()
 
     @wb.kernel
     def speed(mesh: wb.uint64, out: wb.array[wb.vec3]):

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..arrays import capture_log
 from ..arrays.array import array, new_array
 from ..errors import LaunchError
 from ..kernels.reading.library import library
 from ..kernels.types import Query, float32, int32, uint32
-from ..launches.handles import numbered
+from ..launches.handles import held, numbered
 from .building import check, check_groups, contents, same_device
+from .fitting import fit_boxes
 from .language import wb
 from .mesh import BEFORE, MESH, item_corners
 from .tree import TREE, Tree, exact_entry, group_root, inverses, is_other, leaf_items, left_out, skipped
@@ -30,7 +32,7 @@ class Bvh:
     """A tree over boxes from `lowers[i]` to `uppers[i]`, arrays of vec3, for queries in kernels, which get `bvh.id`.
 
     After boxes have moved, `refit()`, or `rebuild()` when they have moved far; queries before that find those of
-    before. Both make new arrays, so launches on a tape keep the tree they ran on. `groups`, an int for each box, are
+    before. What a tape needs of the tree of before is kept for it. `groups`, an int for each box, are
     for queries of one group, see `bvh_get_group_root`.
 
     >>> bvh = wb.Bvh(wb.zeros(4, dtype=wb.vec3), wb.ones(4, dtype=wb.vec3))
@@ -52,21 +54,31 @@ class Bvh:
             )
         self.device = lowers.device
         self._leaf_size = 4 if leaf_size is None else max(int(leaf_size), 1)
+        self.tree: Tree | None = None
         self.rebuild()
         self.id = numbered(self)
 
-    def _boxes(self) -> tuple[Any, Any, array]:
-        what = "A Bvh is fitted"
-        return contents(self.lowers, what, BEFORE), contents(self.uppers, what, BEFORE), self.lowers
-
     def rebuild(self, constructor: Any = None) -> None:
-        """Build the tree anew for the boxes as they are now. Raises LaunchError [capture] in a capture."""
-        groups = None if self.groups is None else contents(self.groups, "A Bvh is built", BEFORE)
-        self.tree = Tree(*self._boxes(), self._leaf_size, groups)
+        """Build the tree anew for the boxes as they are now; in a capture, where they keep their order, fit it.
+
+        What queries find is the same for any order. Raises LaunchError [capture] for a tree with groups there.
+        """
+        if self.tree is not None and self.groups is None and capture_log.noting() is not None:
+            self.refit()
+            return
+        what = "A Bvh is built"
+        groups = None if self.groups is None else contents(self.groups, what, BEFORE)
+        lowers, uppers = contents(self.lowers, what, BEFORE), contents(self.uppers, what, BEFORE)
+        fixed, before = held(self), self.tree
+        self.tree = Tree(lowers, uppers, self.lowers, self._leaf_size, groups)
+        if before is not None and fixed:
+            self.tree.settle_in(before)
+        self.refit()
 
     def refit(self) -> None:
-        """Fit the tree to the boxes as they are now. Raises LaunchError [capture] in a capture."""
-        self.tree = self.tree.refitted(*self._boxes())
+        """Fit the tree to the boxes as they are now, by launches: a tape records them, a capture repeats them."""
+        assert self.tree is not None
+        self.tree = self.tree.fitted(fit_boxes, [self.lowers, self.uppers, self.tree.items], held(self))
 
     def __getattr__(self, name: str) -> Any:
         """What kernels read of it lies in `tree`, which every building makes anew."""

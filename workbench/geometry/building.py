@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import numpy as np
-
 from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.array import array, new_array
@@ -38,6 +36,21 @@ def stored(values: Any, dtype: Type, like: array) -> array:
     return made
 
 
+def room(old: array, size: int, dtype: Type, like: array, fixed: bool) -> array:
+    """Where a builder writes: into `old` if that has the size and no tape may need what it holds, else a new array.
+
+    `fixed`: in any case into `old`, which a graph reads at each replay. A size that differs is LaunchError [capture].
+    """
+    if len(old) == size and (fixed or not any(ref() is not None for ref in old.allocation.watchers)):
+        return old
+    if fixed:
+        raise LaunchError(
+            f"a size that changes, from {len(old)} to {size}, of what a capture has read or built.", slug="capture",
+            why="Its replays use the same memory.", instead="one that is built to this size before the capture",
+        )  # fmt: skip
+    return new_array(size, dtype, like.device)
+
+
 def check(what: str, name: str, a: Any, dtype: Type, ndim: int | None = 1) -> array:
     """An argument of a builder. Raises LaunchError [argument-type] for anything but an array of `dtype`."""
     if isinstance(a, array) and a.dtype == dtype and ndim in (None, a.ndim):
@@ -64,11 +77,3 @@ def same_device(what: str, *arrays: array | None) -> None:
             f"{what} takes arrays on one device, not on {' and '.join(sorted(map(str, devices)))}", slug="device",
             instead="wb.array(..., device=...)",
         )  # fmt: skip
-
-
-def segments(counts: Any) -> Any:
-    """Where each of several groups of these sizes starts, and the end of the last one."""
-    xp = module(counts)
-    starts = xp.zeros(len(counts) + 1, dtype=np.int32)
-    starts[1:] = xp.cumsum(counts)
-    return starts

@@ -17,19 +17,22 @@ import numpy as np
 from ..arrays.array import array, new_array
 from ..device import get_device
 from ..errors import LaunchError
+from ..kernels import kernel
+from ..kernels.reading.declare import tid
 from ..kernels.reading.library import library
-from ..kernels.types import Array, Handle, Query, float32, int32
-from ..launches.handles import numbered
-from .building import check, contents, module, segments, stored
+from ..kernels.types import Array, Handle, Query, bool_, float16, float32, float64, int32, vector
+from ..launches.handles import held, numbered
+from ..launches.launch import launch
+from .building import check, room, same_device
 from .language import wb
 
 FAR = 1.0e9  # cells beyond this are one: their numbers would not fit int32
 
 
 @library()
-def cell_of(x: float, inverse_width: float):
-    """The cell of a coordinate, not wrapped."""
-    return int(wb.clamp(wb.floor(x * inverse_width), -FAR, FAR))
+def cell_of(x: Any, inverse_width: float64):
+    """The cell of a coordinate, not wrapped; in float64, so that no float32 is on the wrong side of an edge."""
+    return int(wb.clamp(wb.floor(float64(x) * inverse_width), float64(-FAR), float64(FAR)))
 
 
 @library()
@@ -40,12 +43,34 @@ def wrapped(cell: int, size: int):
 
 
 @library()
-def hash_grid_query(grid: HASH_GRID, point: wb.vec3, max_dist: float):  # noqa: F821  read where it is used
+def around(grid: HASH_GRID, point: Any, max_dist: Any, grouped: bool, group: int):  # noqa: F821  read where it is used
+    p, r, inverse = wb.detach(point), float64(wb.detach(max_dist)), grid.inverse_width
+    px, py, pz = float64(p[0]), float64(p[1]), float64(p[2])
+    x, y, z = cell_of(px - r, inverse), cell_of(py - r, inverse), cell_of(pz - r, inverse)
+    nx = wb.clamp(cell_of(px + r, inverse) - x + 1, 0, grid.nx)
+    ny = wb.clamp(cell_of(py + r, inverse) - y + 1, 0, grid.ny)
+    nz = wb.clamp(cell_of(pz + r, inverse) - z + 1, 0, grid.nz)
+    first = wrapped(x, grid.nx)
+    parts = wb.where(first + nx > grid.nx, 2, 1)
+    count = wb.where(nx > 0, ny * nz * parts, 0)
+    y, z = wrapped(y, grid.ny), wrapped(z, grid.nz)
+    return HashGridQuery(grid, first, y, z, nx, ny, parts, count, 0, 0, 0, grouped, group)
+
+
+@library()
+def hash_grid_query_of_group(grid: HASH_GRID, point: Any, max_dist: Any, group: int):  # noqa: F821
+    return around(grid, point, max_dist, grid.groups.shape[0] > 0, group)
+
+
+@library(other=hash_grid_query_of_group)
+def hash_grid_query(grid: HASH_GRID, point: Any, max_dist: Any):  # noqa: F821
     """hash_grid_query(grid: uint64, point: vec3, max_dist: float) -> HashGridQuery: the points that may be near.
 
-    `grid` is `HashGrid.id`. The query gives each point whose cell overlaps the cube of `2 * max_dist` around `point`,
-    once, also where the cube is larger than the grid; some are further away, so the kernel compares distances itself.
-    Which points come has no derivative; what is computed from them has.
+    `grid` is `HashGrid.id`; `point` and `max_dist` are of float16, float32 or float64. The query gives each point
+    whose cell overlaps the cube of `2 * max_dist` around `point`, once, also where the cube is larger than the grid;
+    some are further away, so the kernel compares distances itself. A fourth argument `group`, an int, restricts it to
+    the points of one group, where the grid was built with groups. Which points come has no derivative; what is
+    computed from them has.
 
     >>> @wb.kernel
     ... def count(grid: wb.uint64, x: wb.array[wb.vec3], r: float, n: wb.array[int]):
@@ -61,19 +86,11 @@ def hash_grid_query(grid: HASH_GRID, point: wb.vec3, max_dist: float):  # noqa: 
     >>> n
     array([2, 2, 1], dtype=int32, shape=(3,))
     """
-    p, r, inverse = wb.detach(point), wb.detach(max_dist), grid.inverse_width
-    x, y, z = cell_of(p[0] - r, inverse), cell_of(p[1] - r, inverse), cell_of(p[2] - r, inverse)
-    nx = wb.clamp(cell_of(p[0] + r, inverse) - x + 1, 0, grid.nx)
-    ny = wb.clamp(cell_of(p[1] + r, inverse) - y + 1, 0, grid.ny)
-    nz = wb.clamp(cell_of(p[2] + r, inverse) - z + 1, 0, grid.nz)
-    first = wrapped(x, grid.nx)
-    parts = wb.where(first + nx > grid.nx, 2, 1)
-    count = wb.where(nx > 0, ny * nz * parts, 0)
-    return HashGridQuery(grid, first, wrapped(y, grid.ny), wrapped(z, grid.nz), nx, ny, parts, count, 0, 0, 0)
+    return around(grid, point, max_dist, False, 0)
 
 
 @library()
-def advance(query: HashGridQuery):  # noqa: F821
+def advance_any(query: HashGridQuery):  # noqa: F821
     """The query moved on to its next point, and the number of that, or -1."""
     grid = query.grid
     stretch, item, end = query.stretch, query.item, query.end
@@ -93,6 +110,15 @@ def advance(query: HashGridQuery):  # noqa: F821
     query.stretch = stretch
     query.item = item
     query.end = end
+    return query, index
+
+
+@library()
+def advance(query: HashGridQuery):  # noqa: F821
+    query, index = advance_any(query)
+    if query.grouped:
+        while index >= 0 and query.grid.groups[index] != query.group:
+            query, index = advance_any(query)
     return query, index
 
 
@@ -146,20 +172,65 @@ def empty_grid() -> HashGrid:
 
 HASH_GRID = Handle(
     "HashGrid",
-    (("starts", Array(int32)), ("items", Array(int32)), ("inverse_width", float32), ("nx", int32), ("ny", int32),
-     ("nz", int32)),
+    (("starts", Array(int32)), ("items", Array(int32)), ("groups", Array(int32)), ("inverse_width", float64),
+     ("nx", int32), ("ny", int32), ("nz", int32)),
     empty=empty_grid,
 )  # fmt: skip
 _STATE = "first y z nx ny parts count stretch item end".split()
-HashGridQuery = Query("HashGridQuery", (("grid", HASH_GRID), *((name, int32) for name in _STATE)), next=advance)
+
+
+class PointQuery(Query):
+    """What `hash_grid_query` gives: `for` runs over it. `HashGridQuery[wb.float64]` is the same."""
+
+    def __getitem__(self, dtype: Any) -> PointQuery:
+        return self
+
+
+HashGridQuery = PointQuery(
+    "HashGridQuery",
+    (("grid", HASH_GRID), *((name, int32) for name in _STATE), ("grouped", bool_), ("group", int32)),
+    next=advance,
+)  # fmt: skip
+
+
+@kernel
+def find_cells(points: array(dtype=Any), inverse: float64, nx: int, ny: int, nz: int, cells: Array(int32)):
+    i = tid()
+    p = wb.detach(points[i])
+    x, y, z = cell_of(p[0], inverse), cell_of(p[1], inverse), cell_of(p[2], inverse)
+    cells[i] = (wrapped(z, nz) * ny + wrapped(y, ny)) * nx + wrapped(x, nx)
+
+
+@kernel
+def sort_by_cells(cells: Array(int32), starts: Array(int32), items: Array(int32)):
+    """By one thread, counting: it is over before several would have agreed. Points of a cell keep their order."""
+    n = cells.shape[0]
+    for c in range(starts.shape[0]):
+        starts[c] = 0
+    for i in range(n):
+        starts[cells[i]] += 1
+    end = 0
+    for c in range(starts.shape[0]):
+        end += starts[c]
+        starts[c] = end
+    for k in range(n):
+        i = n - 1 - k
+        c = cells[i]
+        starts[c] -= 1
+        items[starts[c]] = i
+
+
+@kernel
+def copied(a: Array(int32), out: Array(int32)):
+    out[tid()] = a[tid()]
 
 
 class HashGrid:
     """Points sorted into the cells of a grid, for `hash_grid_query` in kernels, which get `grid.id`.
 
     The grid is periodic: points of any coordinates find a place, and those that lie a whole grid apart share a cell.
-    `build(points, radius)` after the points have moved; queries before that find those of the last build. Each build
-    makes new arrays, so that launches on a tape keep the neighbours they had.
+    `dtype` is that of the points: float16, float32 or float64. `build(points, radius)` after the points have moved;
+    queries before that find those of the last build. What a tape needs of that is kept for it.
 
     >>> grid = wb.HashGrid(16, 16, 16)
     >>> grid.build(wb.zeros(10, dtype=wb.vec3), radius=0.1)
@@ -170,8 +241,9 @@ class HashGrid:
     handle = HASH_GRID
 
     def __init__(self, dim_x: int, dim_y: int, dim_z: int, device: Any = None, dtype: Any = None):
-        if dtype not in (None, float, float32):
-            raise LaunchError(f"a HashGrid of {dtype} points", slug="dtype", instead="vec3 points, of float32")
+        kind = float32 if dtype in (None, float) else dtype
+        if kind not in (float16, float32, float64):
+            raise LaunchError(f"a HashGrid of {dtype} points", slug="dtype", instead="dtype=wb.float32")
         sizes = [int(n) for n in (dim_x, dim_y, dim_z)]
         if min(sizes) < 1 or np.prod(sizes, dtype=float) >= 2**31:
             raise LaunchError(
@@ -179,38 +251,47 @@ class HashGrid:
                 why="There is at least one cell along every axis, and fewer than 2^31 in all.",
                 instead="wb.HashGrid(128, 128, 128)",
             )  # fmt: skip
+        self.dtype, self._point = kind, vector(3, kind)
         self.nx, self.ny, self.nz = sizes
         self.inverse_width = 1.0
         self.device = get_device(device)
         self.starts = new_array(int(np.prod(sizes)) + 1, int32, self.device)
-        self.items = new_array(0, int32, self.device)
+        self.items, self.groups, self._cells = (new_array(0, int32, self.device) for _ in range(3))
         self.id = numbered(self)
 
-    def build(self, points: array, radius: float, groups: Any = None) -> None:
+    def build(self, points: array, radius: float, groups: array | None = None) -> None:
         """Sort `points`, an array of vec3, into cells of width `radius`: about the distance that queries ask for.
 
-        Raises LaunchError for anything else, and [capture] inside `wb.capture()`.
+        `groups`, an int for each point, are for queries of one group. Done by launches: a tape records them, a capture
+        repeats them. Raises LaunchError for anything else, and [capture] where a living capture has read or built the
+        grid for another number of points or another radius.
         """
-        check("HashGrid.build", "points", points, wb.vec3, None)
+        points = check("HashGrid.build", "points", points, self._point, None).contiguous().flatten()
         if groups is not None:
-            raise LaunchError(
-                "HashGrid.build(..., groups=) is not supported.", slug="launch-keyword",
-                instead="compare the groups of two points in the kernel, or one grid for each group",
-            )  # fmt: skip
+            groups = check("HashGrid.build", "groups", groups, int32, None).contiguous().flatten()
+            if len(groups) != len(points):
+                text = f"{len(groups)} groups for {len(points)} points of a HashGrid"
+                raise LaunchError(text, slug="shape", instead="one for each")
+        same_device("HashGrid.build", points, groups, self.starts)
         width = float(radius)
         if not 0.0 < width < np.inf:
             raise LaunchError(f"cells of width {radius}", slug="argument-type", instead="a radius above 0")
-        x = contents(points, "A HashGrid is built", "grid.build(...) before the `with wb.capture()` block")
-        xp = module(x)
-        inverse = np.float32(1.0) / np.float32(width)
-        # as `cell_of` does it, so that a point on the edge of a cell is looked for where it is
-        cells = xp.nan_to_num(xp.clip(xp.floor(x * inverse), np.float32(-FAR), np.float32(FAR))).astype(np.int32)
-        cells %= xp.asarray([self.nx, self.ny, self.nz], dtype=np.int32)
-        flat = (cells[:, 2] * self.ny + cells[:, 1]) * self.nx + cells[:, 0]
-        counts = xp.bincount(flat, minlength=self.nx * self.ny * self.nz)
-        self.starts = stored(segments(counts), int32, points)
-        self.items = stored(xp.argsort(flat, kind="stable"), int32, points)
-        self.inverse_width = float(inverse)
+        fixed, n, inverse = held(self), len(points), min(1.0 / width, 1e300)
+        if fixed and inverse != self.inverse_width:
+            raise LaunchError(
+                f"cells of another width, {radius}, in a HashGrid that a capture has read or built.", slug="capture",
+                why="Its replays use the width of then.", instead="wb.HashGrid(...), one for each width",
+            )  # fmt: skip
+        self.starts = room(self.starts, len(self.starts), int32, self.starts, fixed)
+        self.items = room(self.items, n, int32, self.starts, fixed)
+        self.groups = room(self.groups, 0 if groups is None else n, int32, self.starts, fixed)
+        self._cells = room(self._cells, n, int32, self.starts, fixed)
+        self.inverse_width = inverse
+        if n:
+            launch(find_cells, n, [points, inverse, self.nx, self.ny, self.nz], [self._cells])
+        launch(sort_by_cells, 1, [self._cells], [self.starts, self.items], device=self.device)
+        if groups is not None and n:
+            launch(copied, n, [groups], [self.groups])
 
     def reserve(self, num_points: int, with_groups: bool = False) -> None:
         """As in Warp; memory is taken when it is needed, so this does nothing."""

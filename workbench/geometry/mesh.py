@@ -9,14 +9,21 @@ from typing import Any
 
 from ..arrays.array import array, new_array
 from ..errors import LaunchError
+from ..kernels import kernel
+from ..kernels.reading.declare import tid
 from ..kernels.reading.library import library
-from ..kernels.types import Array, Handle, float32, int32, uint32, vector
-from ..launches.handles import numbered
-from .building import check, check_groups, contents, module, same_device, stored
+from ..kernels.types import Array, Handle, float32, int32, uint32
+from ..launches.handles import held, numbered
+from ..launches.launch import launch
+from .building import check, check_groups, contents, module, room, same_device, stored
+from .fitting import fit_dipoles, fit_faces, vec3i
 from .language import wb
 from .tree import TREE, Tree, group_root
 
-vec3i = vector(3, int32)
+
+@kernel
+def copied(a: Array(wb.vec3), out: Array(wb.vec3)):
+    out[tid()] = wb.detach(a[tid()])
 
 
 def empty_mesh() -> Mesh:
@@ -27,7 +34,7 @@ def empty_mesh() -> Mesh:
 MESH = Handle(
     "Mesh",
     (("points", Array(wb.vec3)), ("indices", Array(int32)), ("velocities", Array(wb.vec3)), ("corners", Array(vec3i)),
-     ("tree", TREE), ("edge", float32), ("dipoles", Array(wb.vec3)), ("reach", Array(float32))),
+     ("tree", TREE), ("edge", Array(float32)), ("dipoles", Array(wb.vec3)), ("reach", Array(float32))),
     empty=empty_mesh,
 )  # fmt: skip
 
@@ -37,8 +44,8 @@ class Mesh:
 
     `points` are vec3, `indices` int, three for each face; both stay the user's arrays. With `points.requires_grad`,
     gradients arrive in `points.grad`. After points have moved, `refit()`; queries before that may miss faces.
-    `velocities`, vec3 for each point, are for `mesh_eval_velocity`. Building and `refit` make new arrays, so launches
-    on a tape keep the tree they ran on.
+    `velocities`, vec3 for each point, are for `mesh_eval_velocity`. What a tape needs of the tree of before is kept for
+    it. `refit` may stand in a capture, building not: the order of faces is found on the host.
 
     A number that a kernel chooses, as `ids[i]`, stands for points and velocities as they were when the mesh was built
     or fitted last; a gradient by these is refused there. Such a number of no mesh is one of a mesh without faces.
@@ -67,6 +74,10 @@ class Mesh:
         self.device = points.device
         self._leaf_size = 4 if bvh_leaf_size is None else max(int(bvh_leaf_size), 1)
         self.support_winding_number = support_winding_number
+        self.tree: Any = None
+        nothing = new_array(0, wb.vec3, self.device)
+        self._dipoles = nothing, new_array(0, float32, self.device)
+        self.still = {"points": nothing, "velocities": nothing}
         self.rebuild()
         self.id = numbered(self)
 
@@ -83,6 +94,7 @@ class Mesh:
                 f"{len(new)} points for a Mesh of {len(self._points)}", slug="shape", instead="wb.Mesh(points, indices)"
             )
         same_device("Mesh", new, self.indices)
+        self._stay("points", new)
         self._points = new
         self.refit()
 
@@ -97,7 +109,16 @@ class Mesh:
 
     @velocities.setter
     def velocities(self, new: array | None) -> None:
+        self._stay("velocities", new)
         self._velocities = None if new is None else check("Mesh", "velocities", new, wb.vec3)
+
+    def _stay(self, name: str, new: array | None) -> None:
+        """Raises LaunchError [capture] for another array where a graph or a command has the one of before."""
+        if held(self) and new is not getattr(self, f"_{name}"):
+            raise LaunchError(
+                f"other {name} for a Mesh that a capture has read or built.", slug="capture",
+                why="Its replays use the same memory.", instead=f"mesh.{name}.assign(new), and mesh.refit()",
+            )  # fmt: skip
 
     def rebuild(self, constructor: Any = None) -> None:
         """Build the tree anew for where the points are now. Raises LaunchError [capture] in a capture."""
@@ -109,36 +130,41 @@ class Mesh:
             )  # fmt: skip
         self._faces = faces.copy()
         groups = None if self.groups is None else contents(self.groups, "A Mesh is built", BEFORE)
-        self.tree = Tree(*self._boxes(), self._points, self._leaf_size, groups)
-        self.corners = stored(self._faces[self.tree.order], vec3i, self._points)
-        self._keep_still()
-        self._dipoles: tuple[array, array] | None = None
+        points = contents(self._points, "A Mesh is built", BEFORE)
+        a, b, c = (points.take(faces[:, k], axis=0) for k in range(3))
+        xp = module(a)
+        like, before = self._points, self.tree
+        self.tree = Tree(xp.fmin(xp.fmin(a, b), c), xp.fmax(xp.fmax(a, b), c), like, self._leaf_size, groups)
+        corners = stored(self._faces[self.tree.order], vec3i, like)
+        flat = stored(self._faces.reshape(-1), int32, like)
+        if before is not None and held(self):
+            self.tree.settle_in(before)
+            self.corners.assign(corners)
+            self.still["indices"].assign(flat)
+        else:
+            self.corners, self.still["indices"] = corners, flat
+        self.refit()
 
     def refit(self) -> None:
-        """Fit the tree to where the points are now. Raises LaunchError [capture] in a capture."""
-        self.tree = self.tree.refitted(*self._boxes(), self._points)
-        self._keep_still()
-        self._dipoles = None
+        """Fit the tree to where the points are now, by launches: a tape records them, a capture repeats them."""
+        fixed = held(self)
+        self.tree = self.tree.fitted(fit_faces, [self._points, self.corners], fixed)
+        if self.support_winding_number:
+            nodes, (middles, reach) = 2 * self.tree.leaves, self._dipoles
+            like = self._points
+            self._dipoles = room(middles, 2 * nodes, wb.vec3, like, fixed), room(reach, nodes, float32, like, fixed)
+            if self.tree.count:
+                fit_dipoles(like, self.corners, self.tree, *self._dipoles)
+        for name, a in (("points", self._points), ("velocities", self._velocities)):
+            # what numbers that a kernel chooses stand for
+            self.still[name] = room(self.still[name], 0 if a is None else len(a), wb.vec3, self._points, fixed)
+            if a is not None and len(a):
+                launch(copied, len(a), [a], [self.still[name]])
 
-    def _keep_still(self) -> None:
-        """What numbers that a kernel chooses stand for: the user's arrays as they are now."""
-        like, what = self._points, "A Mesh is fitted"
-        speeds = [] if self._velocities is None else contents(self._velocities, what, BEFORE)
-        self.still = {
-            "points": stored(contents(like, what, BEFORE), wb.vec3, like),
-            "velocities": stored(speeds, wb.vec3, like),
-            "indices": stored(self._faces.reshape(-1), int32, like),
-        }
-
-    def _boxes(self) -> tuple[Any, Any]:
-        a, b, c = self._corners()
-        xp = module(a)
-        self.edge = float(xp.nan_to_num(xp.sqrt(((b - a) ** 2).sum(axis=1))).mean()) if len(a) else 0.0
-        return xp.fmin(xp.fmin(a, b), c), xp.fmax(xp.fmax(a, b), c)
-
-    def _corners(self) -> Any:
-        points = contents(self._points, "A Mesh is fitted", BEFORE)
-        return tuple(points[self._faces[:, k]] for k in range(3))
+    @property
+    def edge(self) -> array:
+        """The mean length of an edge, where the tree was fitted."""
+        return self.tree.lengths
 
     @property
     def dipoles(self) -> array:
@@ -156,10 +182,6 @@ class Mesh:
                 "This Mesh was not built for winding numbers.", slug="winding-number",
                 instead="wb.Mesh(points, indices, support_winding_number=True)",
             )  # fmt: skip
-        if self._dipoles is None:
-            middle, reach = self.tree.dipoles(*self._corners())
-            like = self._points
-            self._dipoles = stored(middle, wb.vec3, like), stored(reach, float32, like)
         return self._dipoles
 
 

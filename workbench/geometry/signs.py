@@ -77,7 +77,7 @@ def sign_by_normal(mesh: MESH, p: wb.vec3, found: int, epsilon: float):
     a, b, c = item_corners(mesh, found)
     u, v = closest(a, b, c, p)
     there = u * a + v * b + (1.0 - u - v) * c
-    near = wb.max(epsilon * mesh.edge, 1.0e-6 * wb.length(there - p))
+    near = wb.max(epsilon * mesh.edge[0], 1.0e-6 * wb.length(there - p))
     total = wb.vec3()
     node = uint32(1)
     while node != uint32(0):

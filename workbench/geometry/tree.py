@@ -17,17 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.array import array
+from ..arrays.array import array, new_array
 from ..kernels.reading.library import library
-from ..kernels.types import Array, Handle, int32, uint32
-from .building import module, stored
+from ..kernels.types import Array, Handle, float32, int32, uint32
+from .building import module, room, stored
+from .fitting import fit, fit_faces
 from .language import wb
 
 LEAF = 4  # items of a leaf, about
+NOWHERE = 3e38  # the place of a box of nothing: further than any search goes
 
 
 class Tree:
-    """Boxes around boxes `lowers[i]` to `uppers[i]`. It does not change: `refitted` gives another."""
+    """The order of boxes `lowers[i]` to `uppers[i]`, and boxes around them, of which `fitted` takes care."""
 
     def __init__(self, lowers: Any, uppers: Any, like: array, leaf_size: int = LEAF, groups: Any = None):
         self.count = n = len(lowers)
@@ -39,7 +41,9 @@ class Tree:
         self.items = stored(self.order, int32, like)
         self.names, self.ranks = stored(names, int32, like), stored(ranks[self.order], int32, like)
         self.spans = stored(self._spans(ranks[self.order]), int32, like)
-        self._fit(lowers, uppers, like)
+        self.boxes = stored([] if n else np.full((4 * self.leaves, 3), NOWHERE), wb.vec3, like)
+        self.bounds = new_array(0, wb.vec3, like.device)
+        self.lengths = new_array(0 if n else 1, float32, like.device)
 
     def _spans(self, ranks: Any) -> Any:
         """The least and the largest rank of a group in each node, at `2 k` and `2 k + 1`."""
@@ -59,60 +63,24 @@ class Tree:
             first //= 2
         return spans.reshape(-1)
 
-    def refitted(self, lowers: Any, uppers: Any, like: array) -> Tree:
-        """The tree with other boxes of the items; who lies beside whom stays."""
-        made = copy.copy(self)
-        made._fit(lowers, uppers, like)
+    def settle_in(self, other: Tree) -> None:
+        """Move into the memory of another tree over as many items. Raises LaunchError [capture]."""
+        for name in ("items", "names", "ranks", "spans"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            room(theirs, len(mine), int32, mine, True).assign(mine)
+            setattr(self, name, theirs)
+        self.boxes, self.bounds, self.lengths = other.boxes, other.bounds, other.lengths
+
+    def fitted(self, leaf: Any, arguments: list, fixed: bool) -> Tree:
+        """The tree with boxes of the items where they are now; who lies beside whom stays. See `fitting.fit`."""
+        if not self.count:
+            return self
+        made, like = copy.copy(self), self.items
+        made.boxes = room(self.boxes, 4 * self.leaves, wb.vec3, like, fixed)
+        made.bounds = room(self.bounds, 2 * self.count, wb.vec3, like, fixed)
+        made.lengths = room(self.lengths, 1 + (self.leaves if leaf is fit_faces else 0), float32, like, fixed)
+        fit(leaf, arguments, made, self.count, made.boxes, made.bounds, made.lengths)
         return made
-
-    def _fit(self, lowers: Any, uppers: Any, like: array) -> None:
-        xp, m = module(lowers), self.leaf_size
-        bounds = xp.empty((self.leaves * m, 2, 3), dtype=np.float32)
-        bounds[: self.count, 0], bounds[: self.count, 1] = lowers[self.order], uppers[self.order]
-        self.bounds = stored(bounds[: self.count].reshape(-1, 3), wb.vec3, like)
-        bounds[self.count :] = np.array([[np.inf], [-np.inf]])  # of no item
-        boxes = xp.empty((2 * self.leaves, 2, 3), dtype=np.float32)
-        boxes[:, 0], boxes[:, 1] = np.inf, -np.inf
-        for k in range(m):
-            _include(boxes[self.leaves :], bounds[k::m])
-        first = self.leaves // 2
-        while first:
-            for k in (0, 1):
-                _include(boxes[first : 2 * first], boxes[2 * first + k : 4 * first : 2])
-            first //= 2
-        # A little larger, for rays that run along a side; those of nothing are one point, further than any search goes.
-        if self.count:
-            boxes[:, 0] -= (margin := 2.4e-7 * xp.nan_to_num(abs(boxes[1]), posinf=1e30).max())
-            boxes[:, 1] += margin
-        boxes[:, 0][boxes[:, 0] == np.inf] = boxes[:, 1][boxes[:, 1] == -np.inf] = 3e38
-        self.boxes = stored(boxes.reshape(-1, 3), wb.vec3, like)
-
-    def dipoles(self, a: Any, b: Any, c: Any) -> tuple[Any, Any]:
-        """What triangles with these corners, the items, look like from afar: see `Mesh.dipoles` and `Mesh.reach`."""
-        xp, size = module(a), self.leaves * self.leaf_size
-        normals, middles = xp.zeros((size, 3)), xp.zeros((size, 3))
-        normals[: self.count] = 0.5 * xp.cross(b - a, c - a)[self.order]
-        middles[: self.count] = ((a + b + c) / 3)[self.order]
-        areas = xp.sqrt((normals**2).sum(axis=1, keepdims=True))
-        sums = xp.concatenate([normals, areas * middles, areas], axis=1)
-        sums = sums.reshape(self.leaves, self.leaf_size, 7).sum(axis=1)
-        levels = [sums]
-        while len(levels[0]) > 1:
-            levels.insert(0, levels[0][0::2] + levels[0][1::2])
-        sums = xp.concatenate([xp.zeros((1, 7)), *levels])
-        boxes = self.boxes.data.reshape(-1, 2, 3).astype(np.float64)
-        centre = boxes.mean(axis=1)
-        weight = sums[:, 6:]
-        centre = xp.where(weight > 0, sums[:, 3:6] / xp.where(weight > 0, weight, 1.0), centre)
-        far = xp.maximum(abs(boxes[:, 0] - centre), abs(boxes[:, 1] - centre))
-        both = xp.stack([centre, sums[:, :3]], axis=1).reshape(-1, 3)
-        return both.astype(np.float32), xp.minimum(xp.sqrt((far**2).sum(axis=1)), 3e38).astype(np.float32)
-
-
-def _include(boxes: Any, others: Any) -> None:
-    """Make each box large enough for another; numbers that are none do not count."""
-    xp = module(boxes)
-    boxes[:, 0], boxes[:, 1] = xp.fmin(boxes[:, 0], others[:, 0]), xp.fmax(boxes[:, 1], others[:, 1])
 
 
 def _order(lowers: Any, uppers: Any, ranks: Any, leaves: int, leaf_size: int) -> Any:
@@ -133,12 +101,12 @@ def _order(lowers: Any, uppers: Any, ranks: Any, leaves: int, leaf_size: int) ->
     order = xp.arange(leaves * leaf_size)
     groups = 1
     while groups < leaves:
-        inside, order = centres.reshape(axes, groups, -1), order.reshape(groups, -1)
+        inside, size = centres.reshape(axes, groups, -1), len(order) // groups
         axis = xp.argmax(inside.max(axis=2) - inside.min(axis=2), axis=0)
-        keys = xp.take_along_axis(inside, axis[None, :, None], axis=0)[0]
-        halves = xp.argpartition(keys, keys.shape[1] // 2, axis=1)
-        order = xp.take_along_axis(order, halves, axis=1)
-        centres = xp.take_along_axis(inside, halves[None], axis=2)
+        halves = xp.argpartition(inside[axis, xp.arange(groups)], size // 2, axis=1)
+        halves += size * xp.arange(groups)[:, None]
+        order = order.take(halves.reshape(-1))
+        centres = centres.take(halves.reshape(-1), axis=1)
         groups *= 2
     # in a leaf by number, and what only fills it up, last
     return xp.sort(order.reshape(leaves, leaf_size), axis=1).reshape(-1)[:n]

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocation as memory
+from ..arrays import capture_log
 from ..arrays.array import array, new_array
+from ..errors import LaunchError
 from ..kernels.reading import handles
 from ..kernels.types import Handle, float32, int32
 
@@ -25,6 +27,46 @@ def numbered(thing: Any) -> int:
     number = next(_numbers)
     _living[number] = thing
     return number
+
+
+def held(thing: Any) -> bool:
+    """Before something is built or fitted: is it in a graph or a command already, and must stay where it is.
+
+    Raises LaunchError [capture] if one has chosen it: that has a copy of it.
+    """
+    chosen = getattr(thing, "chosen", ())
+    if len(chosen):
+        raise LaunchError(
+            f"a {thing.handle.name} is built or fitted that a capture has chosen by a number from an array.",
+            slug="capture", why="The capture has a copy of it.", instead="a parameter for its number in that kernel",
+        )  # fmt: skip
+    already = len(getattr(thing, "held", ())) > 0
+    if (notes := capture_log.noting()) is not None:
+        _mark(thing, "held", notes)
+        _mark(thing, "built", notes)
+    return already
+
+
+def hold(program: Any, args: Any, owner: Any) -> Any:
+    """Note that `owner` keeps a launch for later, see `held`; returns it."""
+    for leaf in program.leaves:
+        if leaf.opened is None:
+            continue
+        if leaf.opened.every:
+            for thing in list(_living.values()):
+                if thing.handle.name == leaf.opened.name:
+                    _mark(thing, "chosen", owner)
+            continue
+        number = args[leaf.arg]
+        for name in leaf.path[:-1]:
+            number = getattr(number, name)
+        if (thing := _living.get(int(number))) is not None:
+            _mark(thing, "held", owner)
+    return owner
+
+
+def _mark(thing: Any, kind: str, owner: Any) -> None:
+    thing.__dict__.setdefault(kind, weakref.WeakSet()).add(owner)
 
 
 def part_of(handle: Handle, number: Any, field: str) -> Any:
@@ -45,12 +87,15 @@ def part_of(handle: Handle, number: Any, field: str) -> Any:
         raise LookupError(f"{number} is the number of no {handle.name} ({why})", f"{own} of one that is kept")
     if thing.handle != handle:
         raise LookupError(f"takes a {handle.name}, got the number of a {thing.handle.name}", own)
+    if capture_log.opened is not None and (notes := capture_log.noting()) is not None:
+        _mark(thing, "held", notes)
     return attrgetter(field)(thing)
 
 
 def _nothing(handle: Handle) -> Any:
     if handle.name not in _empty:
-        _empty[handle.name] = handle.empty()
+        with capture_log.unnoted():
+            _empty[handle.name] = handle.empty()
     return _empty[handle.name]
 
 
@@ -69,6 +114,14 @@ def _every(handle: Handle, field: str) -> array:
         rows = np.zeros(max(things, default=FIRST_NUMBER) - FIRST_NUMBER + 1, dtype=np.int32)
         rows[[n - FIRST_NUMBER for n in things]] = 1 + np.arange(len(things))
         return _together(handle.name, field, [tuple(things)], lambda: [rows])
+    if (notes := capture_log.noting()) is not None:
+        for thing in things.values():
+            if notes in getattr(thing, "built", ()):
+                raise LookupError(
+                    "the kernel chooses one, and one was fitted in this capture",
+                    "the fit before the capture, or a parameter for the number",
+                )
+            _mark(thing, "chosen", notes)
     tape = memory.recorder()
     parts = []
     for thing in (nothing, *things.values()):
@@ -89,8 +142,9 @@ def _followed(tape: Any, a: array) -> bool:
 
 def _together(kind: str, field: str, key: list, make: Any) -> array:
     """Arrays (or numbers) as the rows of one, filled up with zeros; made anew only if others are given than before."""
-    before, made = _rows.get((kind, field), ([], None))
-    if made is not None and len(before) == len(key) and all(map(_same, before, key)):
+    key = [(id(a), a.allocation.version) if isinstance(a, array) else a for a in key]
+    before, made, _ = _rows.get((kind, field), ([], None, None))
+    if made is not None and before == key:
         return made
     parts = make()
     if field == "rows":
@@ -103,12 +157,8 @@ def _together(kind: str, field: str, key: list, make: Any) -> array:
         made = new_array((len(parts), max(max(len(p) for p in parts), 1)), parts[0].dtype)
         for row, part in zip(made.data, parts, strict=True):
             row[: len(part)] = part.data
-    _rows[kind, field] = list(key), made
+    _rows[kind, field] = key, made, parts  # parts: their ids stay theirs
     return made
 
 
-def _same(a: Any, b: Any) -> bool:
-    return a is b or (not isinstance(a, array) and a == b)
-
-
-_rows: dict[tuple[str, str], tuple[list, array]] = {}
+_rows: dict[tuple[str, str], tuple[list, array, Any]] = {}

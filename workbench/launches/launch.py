@@ -18,6 +18,7 @@ from ..errors import KernelError, LaunchError
 from ..kernels.program import Kernel, Program
 from ..kernels.types import Array, Type, covers, float32, scalar_of
 from .arguments import check_lists, flatten, foreign, shown, value_type, views
+from .handles import hold
 from .left_out import fitted, left_out
 from .plan import Plan, grid, plan
 from .single_adjoint import pull_back
@@ -80,7 +81,7 @@ def launch(
         _pull_back(command, (*adj_inputs, *adj_outputs), record_cmd)
         return None
     if record_cmd:
-        return command
+        return hold(program, args, command)
     command.launch(record_tape, _caller())
     return None
 
@@ -210,7 +211,7 @@ def _refuse_keywords(others: dict[str, Any], adjoint: bool, *adjoints: Any) -> N
 class Command:
     """A launch with its arguments, ready to be repeated: `launch(..., record_cmd=True)` returns one."""
 
-    __slots__ = ("program", "plan", "flat", "values", "places", "declared")
+    __slots__ = ("program", "plan", "flat", "values", "places", "declared", "__weakref__")
 
     def __init__(self, program: Program, plan: Plan, flat: list[Any]):
         self.program, self.plan, self.flat = program, plan, flat

@@ -1,0 +1,237 @@
+"""Meshes, trees and grids that are fitted or built again: in captures, between replays, under tapes, for commands."""
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+from geometry.meshes import distances, soup, sphere
+
+import workbench as wb
+
+
+@wb.kernel
+def distance(mesh: wb.uint64, x: wb.array[wb.vec3], out: wb.array[float]):
+    i = wb.tid()
+    q = wb.mesh_query_point_no_sign(mesh, x[i], 1000.0)
+    out[i] = wb.length(x[i] - wb.mesh_eval_position(mesh, q.face, q.u, q.v))
+
+
+@wb.kernel
+def move(points: wb.array[wb.vec3], by: wb.array[wb.vec3]):
+    i = wb.tid()
+    points[i] = points[i] + by[i]
+
+
+@wb.kernel
+def count(grid: wb.uint64, x: wb.array[Any], r: Any, out: wb.array[int]):
+    i = wb.tid()
+    n = 0
+    for j in wb.hash_grid_query(grid, x[i], r):
+        if wb.length(x[i] - x[j]) < r:
+            n += 1
+    out[i] = n
+
+
+def mesh_of(points, faces, **options):
+    return wb.Mesh(wb.array(points, dtype=wb.vec3, **options), wb.array(faces.ravel(), dtype=int))
+
+
+def nearest(points, faces, x):
+    return [distances(points, faces, p).min() for p in x]
+
+
+def pairs(points, r):
+    return (np.linalg.norm(points[:, None] - points[None], axis=2) < r).sum(axis=1)
+
+
+@pytest.fixture
+def crowd():
+    """A soup, other places for its points, and where to ask."""
+    points, faces = soup(40, 0)
+    rng = np.random.default_rng(0)
+    return points, faces, rng.normal(size=points.shape).astype(np.float32), rng.normal(size=(20, 3)).astype(np.float32)
+
+
+def test_a_capture_fits_the_mesh_at_each_replay_also_for_what_stands_before_the_fit(crowd):
+    points, faces, by, x = crowd
+    mesh, given = mesh_of(points, faces), wb.array(x, dtype=wb.vec3)
+    steps = wb.array(by, dtype=wb.vec3)
+    before, after = wb.zeros(20), wb.zeros(20)
+    with wb.capture() as graph:
+        wb.launch(distance, 20, [mesh.id, given, before])
+        wb.launch(move, len(points), [mesh.points, steps])
+        mesh.refit()
+        wb.launch(distance, 20, [mesh.id, given, after])
+    at = points + by
+    for _ in range(2):
+        graph.replay()
+        np.testing.assert_allclose(before.numpy(), nearest(at, faces, x), rtol=1e-4, atol=1e-5)
+        at = at + by
+        np.testing.assert_allclose(after.numpy(), nearest(at, faces, x), rtol=1e-4, atol=1e-5)
+    mesh.points.assign(points)
+    mesh.rebuild()  # outside: the graph has it all the same
+    graph.replay()
+    np.testing.assert_allclose(before.numpy(), nearest(points, faces, x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(wb.LaunchError, match=r"other points for a Mesh that a capture(.|\n)*points.assign"):
+        mesh.points = wb.zeros(len(points), dtype=wb.vec3)
+    del graph
+    gc.collect()
+    mesh.points = wb.array(points, dtype=wb.vec3)
+
+
+@pytest.mark.parametrize("how", ["refit", "rebuild"])
+def test_a_tree_in_a_capture_is_that_of_the_boxes_at_each_replay(how):
+    @wb.kernel
+    def mark(bvh: wb.uint64, out: wb.array[int]):
+        for i in wb.bvh_query_aabb(bvh, wb.vec3(-0.3, -0.3, -0.3), wb.vec3(0.3, 0.3, 0.3)):
+            out[i] = out[i] + 1
+
+    rng = np.random.default_rng(1)
+    places = rng.uniform(-1, 1, (5, 200, 3)).astype(np.float32)
+    lowers, uppers = wb.array(places[0], dtype=wb.vec3), wb.array(places[0] + np.float32(0.2), dtype=wb.vec3)
+    source, out, bvh = wb.array(places[0], dtype=wb.vec3), wb.zeros(200, dtype=int), wb.Bvh(lowers, uppers)
+    with wb.capture() as graph:
+        out.zero_()
+        wb.copy(lowers, source)
+        wb.launch(add, 200, [source, 0.2, uppers])
+        getattr(bvh, how)()
+        wb.launch(mark, 1, [bvh.id, out])
+    for at in places[1:]:
+        source.assign(at)
+        graph.replay()
+        wanted = (at <= 0.3).all(1) & (at + np.float32(0.2) >= -0.3).all(1)
+        np.testing.assert_array_equal(out.numpy(), wanted)
+        bvh.rebuild()
+
+
+@wb.kernel
+def add(x: wb.array[wb.vec3], size: float, out: wb.array[wb.vec3]):
+    out[wb.tid()] = x[wb.tid()] + wb.vec3(size, size, size)
+
+
+@pytest.mark.parametrize("dtype", [wb.float16, wb.float32, wb.float64], ids=str)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_grid_built_in_a_capture_sorts_the_points_of_each_replay(dtype, first):
+    vec = wb.types.vector(3, dtype)
+    rng = np.random.default_rng(2)
+    places = (rng.integers(-64, 64, (4, 60, 3)) / 64).astype(np.float16)
+    x, source, out = wb.zeros(60, dtype=vec), wb.array(places[0], dtype=vec), wb.zeros(60, dtype=int)
+    grid = wb.HashGrid(5, 6, 7, dtype=dtype)
+    if not first:
+        grid.build(x, 0.5)
+    with wb.capture() as graph:
+        wb.copy(x, source)
+        grid.build(x, 0.5)
+        wb.launch(count, 60, [grid.id, x, dtype(0.5), out])
+    for at in places:
+        source.assign(at.astype(x.numpy().dtype))
+        graph.replay()
+        np.testing.assert_array_equal(out.numpy(), pairs(at.astype(float), 0.5))
+    with pytest.raises(wb.LaunchError, match=r"a size that changes, from 60 to 59(.|\n)*\[capture\]"):
+        grid.build(x[:59], 0.5)
+    with pytest.raises(wb.LaunchError, match=r"cells of another width(.|\n)*\[capture\]"):
+        grid.build(x, 0.25)
+
+
+def test_queries_of_one_group_of_points_find_those_alone():
+    @wb.kernel
+    def near(grid: wb.uint64, x: wb.array[wb.vec3], group: wb.array[int], out: wb.array2d[int]):
+        i = wb.tid()
+        for j in wb.hash_grid_query(grid, x[i], 0.5, group[i]):
+            out[i, j] += 1
+
+    rng = np.random.default_rng(3)
+    points, groups = rng.uniform(-1, 1, (50, 3)), rng.choice([-(2**31), -1, 0, 7, 2**31 - 1], 50)
+    x, given = wb.array(points, dtype=wb.vec3), wb.array(groups, dtype=int)
+    grid, out = wb.HashGrid(4, 4, 4), wb.zeros((50, 50), dtype=int)
+    grid.build(x, 0.5, groups=given)
+    wb.launch(near, 50, [grid.id, x, given, out])
+    same = groups[:, None] == groups[None]
+    close = np.linalg.norm(points[:, None] - points[None], axis=2) < 0.5
+    assert not out.numpy()[~same].any() and (out.numpy()[same & close] == 1).all()
+    wb.launch(near, 50, [grid.id, x, wb.full(50, 99, dtype=int), out.zero_()])
+    assert not out.numpy().any()
+
+
+def test_a_tape_run_again_with_other_numbers_fits_the_mesh_to_them(crowd):
+    points, faces, by, x = crowd
+    mesh, steps = mesh_of(points, faces), wb.array(0 * by, dtype=wb.vec3, requires_grad=True)
+    given, out = wb.array(x, dtype=wb.vec3), wb.zeros(20)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(move, len(points), [mesh.points, steps])
+        mesh.refit()
+        wb.launch(distance, 20, [mesh.id, given, out])
+    again = tape.replay({steps: 3 * by})
+    np.testing.assert_allclose(again[out].numpy(), nearest(points + 3 * by, faces, x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(out.numpy(), nearest(points, faces, x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_fit_between_forward_and_backward_leaves_the_tape_its_tree(crowd):
+    points, faces, by, x = crowd
+    mesh = mesh_of(points, faces)
+    given, out = wb.array(x, dtype=wb.vec3, requires_grad=True), wb.zeros(20)
+    with wb.Tape() as tape:
+        wb.launch(distance, 20, [mesh.id, given, out])
+    tape.backward(grads={out: wb.ones(20)})
+    wanted = given.grad.numpy().copy()
+    tape.zero()
+    for at in (points, points + by):  # the tape keeps the points too
+        mesh.points.assign(at)
+        mesh.refit()
+        tape.backward(grads={out: wb.ones(20)})
+        np.testing.assert_array_equal(given.grad.numpy(), wanted)
+        np.testing.assert_array_equal(mesh.points.numpy(), at)
+        tape.zero()
+
+
+def test_a_command_sees_the_mesh_as_it_was_fitted_last(crowd):
+    points, faces, by, x = crowd
+    mesh, given, out = mesh_of(points, faces), wb.array(x, dtype=wb.vec3), wb.zeros(20)
+    command = wb.launch(distance, 20, [mesh.id, given, out], record_cmd=True)
+    mesh.points.assign(points + by)
+    mesh.refit()
+    command.launch()
+    np.testing.assert_allclose(out.numpy(), nearest(points + by, faces, x), rtol=1e-4, atol=1e-5)
+
+
+def test_numbers_chosen_in_a_capture_allow_no_fit_there_nor_later():
+    points, faces = sphere(3)
+    mesh, out = mesh_of(points, faces), wb.zeros(1)
+
+    @wb.kernel
+    def chosen(ids: wb.array[wb.uint64], out: wb.array[float]):
+        out[0] = wb.mesh_query_ray(ids[0], wb.vec3(0.0, 0.0, 9.0), wb.vec3(0.0, 0.0, -1.0), 100.0).t
+
+    ids = wb.array([mesh.id], dtype=wb.uint64)
+    with wb.capture(), pytest.raises(wb.LaunchError, match="fitted in this capture"):
+        mesh.refit()
+        wb.launch(chosen, 1, [ids, out])
+    with wb.capture() as graph:
+        wb.launch(chosen, 1, [ids, out])
+    with pytest.raises(wb.LaunchError, match="a capture has chosen by a number"):
+        mesh.refit()
+    del graph
+    gc.collect()
+    mesh.points.assign(2 * points)
+    mesh.refit()
+    wb.launch(chosen, 1, [ids, out])
+    assert out.numpy()[0] == pytest.approx(7, rel=1e-5)
+
+
+def test_winding_numbers_follow_a_fit():
+    @wb.kernel
+    def side(mesh: wb.uint64, x: wb.array[wb.vec3], out: wb.array[float]):
+        i = wb.tid()
+        out[i] = wb.mesh_query_point_sign_winding_number(mesh, x[i], 100.0).sign
+
+    points, faces = sphere(8, 0)
+    mesh = wb.Mesh(wb.array(points, dtype=wb.vec3), wb.array(faces.ravel(), dtype=int), support_winding_number=True)
+    x, out = wb.array([[1.5, 0, 0], [0, -0.5, 0], [0, 4, 0]], dtype=wb.vec3), wb.zeros(3)
+    with wb.capture() as graph:
+        mesh.refit()
+        wb.launch(side, 3, [mesh.id, x, out])
+    for size, wanted in ((1, [1, -1, 1]), (3, [-1, -1, 1]), (5, [-1, -1, -1])):
+        mesh.points.assign(size * points)
+        graph.replay()
+        assert out.numpy().tolist() == wanted
