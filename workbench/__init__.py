@@ -9,6 +9,7 @@ def square(x: wb.array(dtype=float), y: wb.array(dtype=float)):
 """
 
 import copyreg as _copyreg
+import sys as _sys
 from builtins import float, int  # noqa: UP029 (they are offered by name)
 from importlib import import_module as _import_module
 from math import e, inf, nan, pi, tau
@@ -52,6 +53,7 @@ from .device import (
 )
 from .errors import BoundsError, GradientError, KernelError, LaunchError
 from .errors import compose as _compose
+from .host.imports import Names as _Names
 from .interop import (
     device_from_torch,
     device_to_torch,
@@ -168,7 +170,7 @@ for _room, _names in {
 }.items():
     _LATER.update({_name: f"host.{_room}:{_name}" for _name in _names.split()})
 _LATER["Graph"] = "tapes.capture:Graph"
-_LATER |= {"sparse": "sparse", "optim": "optim", "autograd": "derivatives.autograd"}
+_LATER |= {"sparse": "sparse", "optim": "optim", "autograd": "derivatives.autograd", "examples": "host.examples"}
 # Not offered: what is in them is.
 _ROOMS = set("arrays derivatives device errors geometry host kernels launches tables tapes".split())
 __all__ = sorted({name for name in globals() if not name.startswith("_")} - _ROOMS | set(_LATER))  # noqa: PLE0605
@@ -197,6 +199,9 @@ for _kind in (
     types.Quat, types.Transform, types.Struct, types.Small,
 ):  # fmt: skip
     _copyreg.pickle(_kind, _reduced)  # type: ignore[arg-type]
+
+
+_sys.meta_path.append(_Names())  # asked last, for names of this package that are no files
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -54,7 +56,7 @@ def test_begin_and_end_make_the_graph_of_what_ran_between():
     wb.launch(step, 1, [x, left])
     graph = wb.capture_end()
     wb.capture_launch(graph)
-    assert isinstance(graph, wb.Graph) and left.item() == 6
+    assert isinstance(graph, wb.Graph) and left.item() == 7
     with pytest.raises(wb.LaunchError, match=r"capture_begin(.|\n)*\[capture\]"):
         wb.capture_end()
 
@@ -138,3 +140,33 @@ def test_devices_by_warp_s_names():
     assert isinstance(wb.get_device(), wb.Device)
     with pytest.raises(wb.LaunchError, match="device"):
         wb.get_cuda_device(99)
+
+
+def test_modules_of_warp_are_imported_under_their_names():
+    import workbench.autograd
+    import workbench.optim.linear
+    import workbench.render
+    import workbench.sim.model
+    import workbench.types
+    from workbench.fem import Grid2D  # type: ignore[import-not-found]
+    from workbench.geometry import IsoSurfaceMarchingCubes  # type: ignore[attr-defined]
+    from workbench.utils import array_scan  # type: ignore[import-not-found]
+
+    assert array_scan is wb.utils.array_scan and workbench.types.vector is wb.types.vector
+    assert workbench.autograd is wb.autograd and workbench.optim.linear.cg is wb.optim.linear.cg
+    for made in (workbench.render.UsdRenderer, workbench.sim.model.Model, Grid2D, IsoSurfaceMarchingCubes):
+        with pytest.raises(wb.LaunchError, match=r"(render|sim.model|fem|geometry)\.(.|\n)*\[not-here\]"):
+            made("stage.usd")
+
+
+def test_a_module_that_nobody_has_is_not_found():
+    with pytest.raises(ModuleNotFoundError):
+        __import__("workbench.rendering")
+
+
+def test_files_of_the_examples_are_those_of_the_wheel(monkeypatch):
+    pytest.importorskip("warp")
+    assert (Path(wb.examples.get_asset_directory()) / "bunny.usd").exists()
+    monkeypatch.setattr("importlib.machinery.PathFinder.find_spec", lambda name: None)
+    with pytest.raises(wb.LaunchError, match=r"warp-lang(.|\n)*\[not-here\]"):
+        wb.examples.get_source_directory()

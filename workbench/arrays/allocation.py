@@ -175,6 +175,8 @@ class Allocation:
 
         Every other watching tape is told (it may keep the old bytes, or raise to refuse the write).
         """
+        if capture_log.opened is not None:
+            self.about_to_be_noted()
         for ref in self.watchers:
             tape = ref()
             if tape is not by and tape is not None and not _silence:
@@ -191,6 +193,28 @@ class Allocation:
             primal = self.of
             if primal is not None:
                 primal.grad_notes.clear()
+
+    def about_to_be_noted(self) -> None:
+        """Call where an open capture is about to change this memory."""
+        notes = capture_log.opened
+        if notes is not None and notes.before is not None and notes.thread == threading.get_ident():
+            notes.remember(self)
+
+    def remembered(self) -> tuple:
+        """What `put_back` puts back."""
+        marks = dict(self.written), self._by_hand, self.publisher, self.read_at, self.origins, dict(self.grad_notes)
+        return self.bytes.copy(), self.blank == self.version, marks
+
+    def put_back(self, state: tuple) -> None:
+        """Make the memory what it was when this was `remembered`."""
+        kept, blank, marks = state
+        self.bytes[...] = kept
+        self.version += 1
+        if blank:
+            self.blank = self.version
+        if self.is_gradient:
+            self.mark_published()
+        self.written, self._by_hand, self.publisher, self.read_at, self.origins, self.grad_notes = marks
 
     def forget_origins(self, span: Span, by: Any = None) -> None:
         """Nothing that a tape wrote to these bytes is left; `by` hears of it, where some of it may be."""

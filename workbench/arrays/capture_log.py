@@ -75,8 +75,14 @@ class Notes:
         self.supposed: dict[Any, Any] = {}  # gradient memory that such a tape will have cleared -> the tape
         self.asked: dict[Any, None] = {}  # allocations of the tapes that were walked back
         self.scratch: Any = None  # of a GPU, for all launches: they follow each other and leave nothing in it
+        self.before: dict[Any, Any] | None = None  # memory -> what it was before the block; None: not to be put back
         self.allowed = False
         self.asleep = False
+
+    def remember(self, memory: Any) -> None:
+        """Memory is about to change: what it is now is put back behind a block that is only noted."""
+        if self.before is not None and memory not in self.before and memory not in self.made:
+            self.before[memory] = memory.remembered()
 
     def use(self, memory: Any, how: str) -> None:
         """Memory is about to be read, or written whole, otherwise than by `Tape.zero`."""

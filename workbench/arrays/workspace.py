@@ -72,6 +72,7 @@ class Workspace(dict):
             grad = allocation.gradient()
             at = grad.bytes
             if (notes := capture_log.noting()) is not None:
+                notes.remember(grad)
                 notes.use(grad, "whole")
         made = self[allocation] = Shadow(allocation, clear=clear, at=at)
         return made

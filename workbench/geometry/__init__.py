@@ -6,3 +6,17 @@ differentiable statements. Building makes new arrays and never writes into old o
 those it ran on. Imports launches and arrays; knows no tape. To add a query: a `@library` func beside its kind, its name
 in `names`, and a test against brute force in tests/geometry.
 """
+
+from ..kernels.reading.declare import Refused as _Refused
+
+_SURFACES = (
+    "Surfaces of fields and swept volumes are not here: skimage.measure.marching_cubes of the field's values gives"
+    " vertices and faces for wb.Mesh."
+)
+
+
+def __getattr__(name: str) -> object:
+    """Names of Warp's module of the same name: refused where they are used."""
+    if name.startswith(("IsoSurface", "SweptVolume", "swept_volume", "delaunay", "tri_tri", "find_triangle")):
+        return _Refused(f"geometry.{name}", _SURFACES)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,24 +8,28 @@ from typing import Any
 from ..arrays import capture_log
 from ..arrays.array import array
 from ..errors import LaunchError
-from ..tapes.capture import Capture, Graph
+from ..tapes.capture import Capture, Graph, ScopedCapture
 
 _open: list[Capture] = []
 
 
 def capture_begin(device: Any = None, stream: Any = None, **_: Any) -> None:
-    """Begin to record what is launched, until `capture_end`. What runs in between runs, and is recorded.
+    """Begin to record what is launched, until `capture_end`. As in Warp it is not done until `capture_launch`.
 
-    `with wb.capture() as graph:` is the same with an end that is never forgotten.
+    `with wb.ScopedCapture() as scope:` is the same with an end that is never forgotten.
     Raises LaunchError [capture] inside another capture.
 
     >>> x = wb.zeros(2)
     >>> wb.capture_begin()
     >>> _ = x.fill_(1.0)
     >>> graph = wb.capture_end()
+    >>> x.list()
+    [np.float32(0.0), np.float32(0.0)]
     >>> wb.capture_launch(graph)
+    >>> x.list()
+    [np.float32(1.0), np.float32(1.0)]
     """
-    made = Capture()
+    made = ScopedCapture()
     made.__enter__()
     _open.append(made)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays.array import array
+from ..arrays.creation import from_numpy
 from ..arrays.host_reads import given_away, sources_of
 from ..arrays.scalar import scalar
 from ..errors import LaunchError
@@ -98,6 +99,8 @@ def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
     if leaf.structs is not None:
         return _elements(kernel, program, leaf, arg)
     if isinstance(leaf.type, Array):
+        if isinstance(arg, np.ndarray):
+            arg = _shared(arg, leaf.type)
         for wrap in foreign if not isinstance(arg, array) else ():
             wrapped = wrap(arg, leaf.type)
             if wrapped is not None:
@@ -106,6 +109,13 @@ def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
         _check_array(kernel, program, leaf, arg)
         return arg
     return _number(kernel, program, leaf, arg)
+
+
+def _shared(data: np.ndarray, want: Array) -> Any:
+    """An array on the memory of a NumPy array that is what the parameter takes; else the array of NumPy itself."""
+    inner = getattr(want.dtype, "shape", ())
+    fits = data.dtype == getattr(want.dtype, "numpy", None) and data.shape[want.ndim :] == inner
+    return from_numpy(data, want.dtype) if fits and data.flags.writeable else data
 
 
 def _opened(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:

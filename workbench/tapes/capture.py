@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from ..arrays import allocation, capture_log
 from ..arrays.loans import recall
-from ..errors import LaunchError
+from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool
 from . import cuda_graph
 from .events import checksum_of, clock
@@ -43,6 +43,7 @@ class Graph:
         grads = dict.fromkeys([*notes.published, *(a for a in notes.cleared if a.is_gradient)])
         tape_of = {g: weakref.ref(tape) for g, tape in notes.published.items() if g.publisher[0]}
         self._grads = [(g, tape_of.get(g), tuple(g.written)) for g in grads]
+        self._undone: list[tuple[Any, GradientError]] = []  # tapes whose launches have not run since the capture
 
     def __repr__(self) -> str:
         return f"<graph of {len(self)} calls>"
@@ -74,11 +75,26 @@ class Graph:
                 for tape in own.values():
                     tape.muted = False
                 self._mark()
+            for tape, refusal in self._undone:
+                tape.conflicts[:] = [c for c in tape.conflicts if c is not refusal]
+            self._undone.clear()
             failed = [error for look in self._notes.checks if (error := look()) is not None]
             if failed:
                 raise failed[0]
 
     launch = replay
+
+    def wait(self) -> None:
+        """Refuse to walk the tapes of the block until a replay has run them."""
+        for tape, _, events in self._tapes:
+            if events:
+                refusal = GradientError(
+                    "this tape was recorded in a capture that has not been launched.", slug="capture",
+                    where=events[0].where, why="Memory is what it was before the capture, so nothing has run yet.",
+                    instead="wb.capture_launch(graph)   first",
+                )  # fmt: skip
+                tape.conflicts.append(refusal)
+                self._undone.append((tape, refusal))
 
     def _check(self) -> None:
         if allocation.recorder() is not None:
@@ -189,6 +205,8 @@ class Capture:
     replay, as they would if the block ran again: zero them inside to start anew. Raises LaunchError [capture].
     """
 
+    undone = False  # is memory put back behind the block
+
     def __init__(self) -> None:
         self._notes: capture_log.Notes | None = None
         self.graph: Graph | None = None
@@ -200,6 +218,7 @@ class Capture:
                 instead="with wb.capture() as graph:\n        with wb.Tape() as tape:",
             )  # fmt: skip
         self._notes = capture_log.start()
+        self._notes.before = {} if self.undone else None
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -211,6 +230,8 @@ class Capture:
                 self.graph = Graph(notes)
         finally:
             capture_log.stop()
+            if notes is not None and notes.before is not None:
+                _undo(notes, self.graph)
 
     def replay(self) -> None:
         """Do again what the block did. Raises LaunchError [capture], and what a launch raises."""
@@ -223,6 +244,15 @@ class Capture:
         self.graph.replay()
 
     launch = replay
+
+
+def _undo(notes: capture_log.Notes, graph: Graph | None) -> None:
+    """Put memory back to what it was before the block."""
+    with allocation.LOCK:
+        for a, state in (notes.before or {}).items():
+            a.put_back(state)
+        if graph is not None:
+            graph.wait()
 
 
 def _zero_again(notes: capture_log.Notes) -> None:
@@ -277,15 +307,22 @@ def capture() -> Capture:
 
 
 class ScopedCapture(Capture):
-    """`capture` under Warp's name and arguments: the result is in `.graph`, for `capture_launch`.
+    """A block that is recorded and not done, as Warp's is: `capture_launch(scope.graph)` does it, each time.
+
+    `wb.capture()` does it once, too. Here the block runs while it is recorded, and afterwards memory is put back to
+    what it was before, gradients too: so the block must be one that can run.
 
     >>> x = wb.ones(2)
     >>> with wb.ScopedCapture() as scope:
     ...     _ = x.fill_(3.0)
+    >>> x.list()
+    [np.float32(1.0), np.float32(1.0)]
     >>> wb.capture_launch(scope.graph)
     >>> x.list()
     [np.float32(3.0), np.float32(3.0)]
     """
+
+    undone = True
 
     def __init__(self, device: Any = None, **rest: Any):
         super().__init__()

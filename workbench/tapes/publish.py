@@ -47,7 +47,10 @@ def publish(tape: Recording, space: Workspace, retained: dict[Span, Any]) -> Non
             _publish_one(tape, a, space[a], retained)
     shown = Workspace(space)  # which a replay shows again
     for port in ports:
-        capture_log.do(partial(port, tape, shown))
+        if (notes := capture_log.noting()) is not None and notes.before is not None:
+            notes.steps.append(partial(port, tape, shown))  # their memory is not ours to put back
+        else:
+            capture_log.do(partial(port, tape, shown))
 
 
 def _publish_one(tape: Recording, a: Allocation, shadow: Shadow, retained: dict[Span, Any]) -> None:
@@ -77,6 +80,7 @@ def _publish_one(tape: Recording, a: Allocation, shadow: Shadow, retained: dict[
     if written is None and capture_log.noting() is None:
         note_before(tape, a, blank)
     if (notes := capture_log.noting()) is not None:
+        notes.remember(grad)
         if blank and grad not in notes.cleared and (blank := tape in notes.zeroed):
             notes.supposed[grad] = tape
         notes.published[grad] = tape

@@ -232,6 +232,7 @@ class Tape(Recording):
                 if grad.loan is not None:
                     grad.loan.close(grad)
                 if grad.blank != grad.version or grad.exposed or notes is not None:
+                    grad.about_to_be_noted()
                     if grad.watchers:
                         with capture_log.unnoted():
                             grad.about_to_write(grad.span(), "tape.zero()")

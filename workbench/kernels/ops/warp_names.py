@@ -37,7 +37,12 @@ _REASONS = {
     "`with wb.capture() as graph:` records a block of launches, `graph.replay()` repeats it.":
         "CaptureMode capture_save capture_load "
         "capture_load_from_bytes capture_debug_dot_print",
-    "Not built yet.  ": "fem render sim indexedarray indexedarray1d indexedarray2d "
+    "Scenes are not drawn here: matplotlib, or the package that reads your files; wb.viz and tape.show() draw tapes.":
+        "render",
+    "Integrands are not in the language: kernels over elements and wb.sparse.": "fem",
+    "The simulator left Warp for the package newton; kernels of it are read here.": "sim",
+    "They are for Warp's own tests.": "tests",
+    "Not built yet.  ": "indexedarray indexedarray1d indexedarray2d "
         "indexedarray3d indexedarray4d fabricarray fabricarrayarray indexedfabricarray "
         "indexedfabricarrayarray fixedarray "
         "func_native",

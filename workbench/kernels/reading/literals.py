@@ -3,9 +3,10 @@
 A literal has no type of its own. Beside a value it takes that value's scalar type, where that holds it: beside floats
 any number, but no integer that would be rounded and nothing that would become infinite or zero; beside integers an
 integer in their range; 0 and 1 compared with bools. Anywhere else (bound to a name, among literals alone) it is
-float32, int32 or bool. A literal that cannot be held keeps its own type, and the operation refuses two types. A shift
-leaves its left operand alone: it says what comes out. A builtin is asked with the literals' own types first.
-Python's numbers from outside of the kernel are literals too (`wb.constant` as well); those of NumPy have their types.
+float32, int32 or bool. A literal that cannot be held keeps its own type, and the operation refuses two types; only
+comparisons take two, and compare the numbers. A shift leaves its left operand alone: it says what comes out. A builtin
+is asked with the literals' own types first. Python's numbers from outside of the kernel are literals too
+(`wb.constant` as well); those of NumPy have their types.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import KernelError
-from .. import ir
+from .. import ir, ops
 from ..ops.row import constant
-from ..types import Scalar, Small, Type, bool_, float32, int32, is_float, scalar_of
+from ..types import Scalar, Small, Type, bool_, float32, float64, int32, int64, is_float, scalar_of
 from .scope import Fields, Local, Record, Shape, Unusable, View, describe, is_literal
 
 
@@ -99,6 +100,25 @@ class Numbers:
         a = self.value(a)
         count = sign in ("<<", ">>") or (sign == "**" and isinstance(b, int) and is_float(a.type))
         return a, self.value(b if count else self.beside(b, [a]))
+
+    def comparable(self, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Two numbers in one type that holds all numbers of both, so that comparing them is exact.
+
+        C, and so Warp, would round an integer to float32 there, and take a negative one for a large unsigned one.
+        """
+        common = _common(a.type, b.type)
+        return (a, b) if common is None else (ops.convert(common, a), ops.convert(common, b))
+
+
+@cache
+def _common(a: Type, b: Type) -> Scalar | None:
+    """The type in which two different types of numbers are compared; None if there is none, or no need of one."""
+    if a == b or not (isinstance(a, Scalar) and isinstance(b, Scalar)) or "b" in (a.kind, b.kind):
+        return None
+    whole = [t for t in (a, b) if t.kind != "f"]
+    if len(whole) == 2:
+        return None if any(t.kind == "u" and t.bits == 64 for t in whole) else int64
+    return None if any(t.bits == 64 for t in whole) else float64
 
 
 def _truth(x: Any, other: Any) -> Any:

@@ -464,7 +464,7 @@ class Reader(Flow, Places, Calls, Numbers, Checks, LeftOut, Custom, Handles, Til
             raise refused_syntax.refuse(name, self.where(node))
         if is_literal(a) and is_literal(b):
             return bool(LITERAL[COMPARE[name]](a, b))
-        return ops.compare(COMPARE[name], *self.operands(COMPARE[name], a, b))
+        return ops.compare(COMPARE[name], *self.comparable(*self.operands(COMPARE[name], a, b)))
 
     def condition(self, node: ast.expr) -> Any:
         """A Python bool where it is known, else a bool value."""

@@ -1,0 +1,31 @@
+"""Where the meshes and pictures lie that examples of Warp load: in the wheel of `warp-lang`, if that is installed."""
+
+from __future__ import annotations
+
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from ..errors import LaunchError
+
+
+def get_source_directory() -> str:
+    """The folder of Warp's examples. Raises LaunchError [not-here] where the package `warp-lang` is not installed.
+
+    Warp itself is not imported.
+    """
+    spec = PathFinder.find_spec("warp")
+    if spec is None or spec.origin is None:
+        raise LaunchError(
+            "the files of Warp's examples are not on this machine.", slug="not-here",
+            why="They come with the package warp-lang, which is looked for and not imported.",
+            instead="pip install warp-lang, or the path of a file of yours",
+        )  # fmt: skip
+    return str(Path(spec.origin).resolve().parent / "examples")
+
+
+def get_asset_directory() -> str:
+    """The folder of the meshes and pictures of Warp's examples.
+
+    Raises LaunchError [not-here] where `warp-lang` is not installed.
+    """
+    return str(Path(get_source_directory()) / "assets")

@@ -1,0 +1,38 @@
+"""`import workbench.render` and the like: names of Warp's modules, which stand elsewhere here or are refused."""
+
+from __future__ import annotations
+
+import sys
+from functools import reduce
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from ..kernels.reading.declare import Refused
+
+ROOT = __name__.partition(".")[0]
+_ELSEWHERE = ("autograd", "examples", "types", "utils")
+# Refused where they are used, not where they are imported; so are modules below them.
+_REFUSED = ("render", "sim", "fem", "jax_experimental", "tests", "build_experimental")
+
+
+class Names:
+    """Finds `workbench.x` where that is no file, and `wb.x` is a module, a set of names, or refused."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """For the import system: what loads this name, or None."""
+        top, first, *below = [*name.split("."), ""]
+        if top == ROOT and (first in _REFUSED or (first in _ELSEWHERE and below == [""])):
+            return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """A shell, in whose place `exec_module` puts the thing itself."""
+        return ModuleType(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put what `wb.x` is where imports look for `workbench.x`."""
+        found: Any = reduce(getattr, module.__name__.split(".")[1:], sys.modules[ROOT])
+        if type(found) is Refused:
+            vars(found).update(__path__=[], __spec__=module.__spec__)  # so that names below it are looked for
+        sys.modules[module.__name__] = found
