@@ -209,8 +209,8 @@ def write(text: str) -> None:
     file.write_text(f"{before}\n\n{TITLE}\n\n{HEAD}\n{text}")
 
 
-HEAD = """What `python -m tests.coverage.programs --write` found: the example programs of warp-lang 1.19 with `import warp`
-made the workbench, at small sizes, beside Warp itself.
+HEAD = """What `python -m tests.coverage.programs --write` found: the example programs of warp-lang 1.19
+with `import warp` made the workbench, at small sizes, beside Warp itself.
 """
 
 

@@ -35,4 +35,4 @@ class Names:
         found: Any = reduce(getattr, module.__name__.split(".")[1:], sys.modules[ROOT])
         if type(found) is Refused:
             vars(found).update(__path__=[], __spec__=module.__spec__)  # so that names below it are looked for
-        sys.modules[module.__name__] = found
+        sys.modules[module.__name__] = found  # type: ignore[assignment]
