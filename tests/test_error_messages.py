@@ -361,14 +361,18 @@ def test_a_value_of_another_type_stored():
         one(k)
 
 
-def test_a_local_array_of_vectors():
+def test_a_local_array_of_arrays():
+    @wb.struct
+    class Rows:
+        x: wb.array(dtype=wb.float32)
+
     @wb.kernel
     def k(x: wb.array(dtype=wb.float32), y: wb.array(dtype=wb.float32)):
         i = wb.tid()
-        q = wb.zeros(shape=3, dtype=wb.vec3)
-        y[i] = q[0][0]
+        q = wb.zeros(shape=3, dtype=Rows)
+        y[i] = q[0].x[0]
 
-    with refused("local-array", "vec3", "numbers", kind=wb.KernelError):
+    with refused("local-array", "array", "numbers", kind=wb.KernelError):
         one(k)
 
 

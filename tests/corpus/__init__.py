@@ -35,6 +35,7 @@ MODULES = (
     "corners",
     "names",
     "words",
+    "slices",
 )
 BOTH = (wb.float32, wb.float64)
 ALL = (wb.float16, wb.float32, wb.float64)

@@ -121,12 +121,12 @@ REFUSED = {
         "s = v[a]",
     ),
     "local-array": (
-        "s = wb.zeros(shape=(2, 3), dtype=float)",
+        "s = wb.zeros(shape=(2, n), dtype=float)",
         "s = wb.zeros(n, dtype=float)",
         "s = wb.zeros(0, dtype=float)",
         "s = wb.zeros(dtype=float)",
-        "s = wb.zeros(3, dtype=wb.vec3)",
-        "s = wb.zeros(3, dtype=Ball)",
+        "s = wb.zeros(2000, dtype=float)",
+        "s = wb.zeros(400, dtype=wb.vec3)",
     ),
     "maybe-unbound": ("if n > 0:\n    s = 1.0\ns += 1.0",),
     "method": (

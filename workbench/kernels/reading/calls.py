@@ -48,7 +48,7 @@ from .declare import Func
 from .library import Library
 from .lower_bounds import static_int
 from .overloads import Overloads, refs
-from .scope import Fields, Local, Record, Shape, State, Unusable, View, describe, is_literal
+from .scope import Fields, Local, Record, Shape, Slot, State, Unusable, View, describe, is_literal
 from .source import source
 
 FIXED = (bool, int, float, str, np.generic, type, Type, FunctionType, ModuleType, Func, Row)  # not changed in place
@@ -214,10 +214,8 @@ class Calls(Overloads):
 
     def call_len(self, node: ast.Call) -> Any:
         (x,) = self.exactly(1, node)
-        if isinstance(x, (View, Fields)):
-            return self.extent(x if isinstance(x, View) else x.first, 0)
-        if isinstance(x, Local):
-            return x.shape[0]
+        if isinstance(x, (View, Fields, Local)):
+            return self.length(x, 0)
         if isinstance(x, Shape):
             return x.array.type.ndim
         if isinstance(x, tuple):
@@ -414,7 +412,7 @@ class Calls(Overloads):
         with self.at(node.args[0]):
             place = self.place(node.args[0])
         view = place.view if hasattr(place, "view") else place
-        if not isinstance(view, View):
+        if not isinstance(view, View | Local):
             raise self.error(
                 f"{row.name}() works on an array", "not-an-array", node.args[0], row.doc, f"{row.name}(a, i, v)"
             )
@@ -428,9 +426,19 @@ class Calls(Overloads):
             )  # fmt: skip
         found = self.element(view, given[: view.type.ndim]) if view.type.ndim else place
         values = [self.visit(a) for a in given[view.type.ndim :]]
+        found = self.own(found)
+        if isinstance(found, Slot):
+            return self.update_local(row, found, values, node.args[0])
         if isinstance(found, View):
             return self.builder.emit(row, found.root, *found.prefix, *[self.typed(v, found.type.dtype) for v in values])
         return self.atomic_component(row, found, values, node)
+
+    def update_local(self, row: Row, slot: Slot, values: list[Any], node: ast.expr) -> Any:
+        """An atomic on an array made in the kernel, which no other thread knows: the update alone."""
+        old = slot.load()
+        assert row.update is not None
+        slot.store(self.fitting(old, row.update(old, *[self.fitting(old, v, node) for v in values]), node))
+        return old
 
     def atomic_component(self, row: Row, place: Any, values: list[Any], node: ast.Call) -> Any:
         parts = self.cell_parts(place, values[0])
@@ -439,7 +447,7 @@ class Calls(Overloads):
         view, part = parts[0]
         return self.builder.emit(row, view.root, *view.prefix, part)
 
-    # ---- structs and local arrays
+    # ---- structs
 
     def call_struct(self, struct: Struct, node: ast.Call) -> Record:
         args, named = [self.visit(a) for a in node.args], {k.arg: self.visit(k.value) for k in node.keywords}
@@ -468,42 +476,6 @@ class Calls(Overloads):
                 )
             )
         return self.zero(type)
-
-    def call_zeros(self, node: ast.Call) -> Local:
-        named = self.named(node, ("shape", "dtype"))
-        if len(node.args) > 2 or set(named) & set(("shape", "dtype")[: len(node.args)]):
-            raise self.error("zeros() takes a shape and a dtype", "arguments", node, "", "zeros(shape=4, dtype=float)")
-        shape = self.visit(node.args[0]) if node.args else named.get("shape")
-        dtype = self.visit(node.args[1]) if len(node.args) > 1 else named.get("dtype", float)
-        sizes = shape if isinstance(shape, tuple) else (shape,)
-        fixed = [static_int(n) for n in sizes]
-        if len(fixed) != 1 or fixed[0] is None or fixed[0] < 1:
-            raise self.error(
-                "an array made in a kernel has one axis of constant length", "local-array", node,
-                "It lives in the thread's registers.", "zeros(shape=4, dtype=float)",
-            )  # fmt: skip
-        if isinstance(dtype, Composite | Struct):
-            raise self.error(
-                f"an array made in a kernel holds numbers, not {dtype}", "local-array", node,
-                "It lives in the thread's registers.", "zeros(shape=12, dtype=float), or an argument array",
-            )  # fmt: skip
-        scalar = scalar_of(dtype)
-        key = f"[]{self.serial()}"
-        self.state.cells[key] = self.zero(Vector(fixed[0], scalar))
-        return Local(key, scalar, (fixed[0],))
-
-    def local_read(self, local: Local, nodes: list[ast.expr]) -> ir.Value:
-        whole = self.state.cells[local.key]
-        return self.component(whole, self.picked(whole.type, nodes))  # type: ignore[arg-type]
-
-    def local_place(self, local: Local, nodes: list[ast.expr]) -> Any:
-        from .subscripts import Slot
-
-        def store(v: Any) -> None:
-            self.state.cells[local.key] = v
-
-        whole = Slot(lambda: self.state.cells[local.key], store)
-        return self.part_slot(whole, self.picked(Vector(local.shape[0], local.dtype), nodes))  # type: ignore[arg-type]
 
     # ---- funcs
 
@@ -622,6 +594,4 @@ def wrapped(n: int, type: Scalar) -> int:
 
 
 def type_of_value(x: Any) -> Type | None:
-    if isinstance(x, Local):
-        return Array(x.dtype, 1)
-    return x.type if isinstance(x, (ir.Value, View, Fields, Record)) else None
+    return x.type if isinstance(x, (ir.Value, View, Fields, Local, Record)) else None

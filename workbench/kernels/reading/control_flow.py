@@ -11,18 +11,32 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import KernelError, Where
 from .. import ir, ops
 from ..ops import control, memory
-from ..types import Scalar, bool_, is_int, scalar_of
+from ..types import Scalar, is_int, scalar_of
 from . import refused_syntax
 from .assigned_names import has_break, leaves_always
 from .conditions import Guarded
+from .joins import Join, array_choice, maybe_unbound, same_array, same_constant, settle
 from .lower_bounds import static_int
-from .scope import Fields, Local, Record, State, Unusable, View, describe, is_array, is_literal, leaves, rebuild
+from .scope import (
+    Fields,
+    Record,
+    State,
+    Unusable,
+    describe,
+    is_array,
+    is_literal,
+    leaves,
+    local_keys,
+    places,
+    rebuild,
+    same_parts,
+)  # fmt: skip
 
 FLAGS = ("$stop", "$go", "$return")
 FRESH = {"$stop": False, "$go": True, "$return": False}
@@ -113,6 +127,8 @@ class Flow:
         (_, a, x), (_, b, y) = ends
         names = {name: join.name(name, a.names, b.names) for name in {**a.names, **b.names}}
         cells = {key: join.tree(key, a.cells[key], b.cells[key]) for key in a.cells if key in b.cells}
+        for key in {key for tree in (*names.values(), x, y) for key in local_keys(tree)} - cells.keys():
+            cells[key] = join.cell(key, a.cells, b.cells)
         result = join.result(x, y)
         regions = (join.then, join.other)
         self.state = State(names, cells)
@@ -285,191 +301,6 @@ def _differ(a: Any, b: Any) -> bool:
     return a is not b and not (one and len(one) == len(two) and all(x is y for x, y in zip(one, two, strict=True)))
 
 
-# ---- joining two states
-
-
-class Place(ir.Value):
-    """Stands for a result of the `if` that is being closed, until that statement exists."""
-
-    becomes: ir.Value
-
-    def __hash__(self) -> int:
-        return id(self)
-
-
-def settle(tree: Any) -> Any:
-    """The tree with every place replaced by the value it has become."""
-    if isinstance(tree, Guarded):
-        flag, inner = settle(tree.flag), settle(tree.tree)
-        return tree if flag is tree.flag and inner is tree.tree else replace(tree, flag=flag, tree=inner)
-    found = list(leaves(tree))
-    if not any(isinstance(v, Place) for v in found):
-        return tree
-    return rebuild(tree, iter([v.becomes if isinstance(v, Place) else v for v in found]))
-
-
-class Join:
-    """Joins the names of the two sides of an `if`."""
-
-    def __init__(self, reader: Any, node: ast.AST, then: ir.Region, other: ir.Region):
-        self.reader, self.node, self.then, self.other = reader, node, then, other
-        self.pairs: list[tuple[ir.Value, ir.Value]] = []
-        self.places: list[Place] = []
-        self.made: dict[tuple[Any, Any], Place] = {}
-
-    def name(self, name: str, a: dict[str, Any], b: dict[str, Any]) -> Any:
-        if name == "$value" and (name not in a or name not in b):
-            return self.returned(a.get(name), b.get(name))
-        if name not in a or name not in b or isinstance(a[name], Guarded) or isinstance(b[name], Guarded):
-            return self.guarded(name, a, b)
-        return self.tree(name, a[name], b[name])
-
-    def returned(self, a: Any, b: Any) -> Any:
-        """`$value` where only one side has returned: the other side's value is never looked at."""
-        if a is None and b is None:
-            return None
-        some, region = (a, self.other) if a is not None else (b, self.then)
-        if escapes(some):
-            return self.array_choice("the returned array")
-        if isinstance(some, Unusable) or is_array(some):
-            return some
-        blank = self.reader.zeros_like(some, region)
-        return self.tree("$value", a if a is not None else blank, b if b is not None else blank)
-
-    def guarded(self, name: str, a: dict[str, Any], b: dict[str, Any]) -> Any:
-        """A name that one side, or both on some of their paths, has not assigned."""
-        if a.get(name) is b.get(name):
-            return a[name]
-        flags, trees, parts = map(list, zip(_assigned(a.get(name)), _assigned(b.get(name)), strict=True))
-        for tree in trees:
-            if isinstance(tree, Unusable):
-                return tree
-        where = self.reader.where(self.node)
-        error = lambda at: maybe_unbound(name, where, at)  # noqa: E731
-        if None in trees:
-            some, region = (trees[0], self.other) if trees[1] is None else (trees[1], self.then)
-            if escapes(some) or self.reader.unsettled(some):
-                return Unusable(error)
-            trees = [self.reader.zeros_like(some, region) if tree is None else tree for tree in trees]
-        tree = self.tree(name, *trees)
-        if isinstance(tree, Unusable):
-            return tree
-        several = any(parts) or (True in flags and False not in flags)
-        return Guarded(error, self.tree("$", *flags), tree, several)
-
-    def result(self, a: Any, b: Any) -> Any:
-        """The value of a conditional expression."""
-        joined = self.tree("", a, b)
-        if isinstance(joined, Unusable):
-            raise joined.error(self.reader.where(self.node))
-        return joined
-
-    def tree(self, name: str, a: Any, b: Any) -> Any:
-        if a is b or isinstance(a, Unusable):
-            return a
-        if isinstance(b, Unusable):
-            return b
-        if _same_constant(a, b):
-            return a
-        if is_array(a) or is_array(b):
-            return a if _same_array(a, b) else self.array_choice(name)
-        if isinstance(a, Record) and isinstance(b, Record) and a.type == b.type:
-            parts = {k: self.tree(f"{name}.{k}", a.fields[k], b.fields[k]) for k in a.fields}
-            return Record(a.type, parts)
-        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-            return tuple(self.tree(name, p, q) for p, q in zip(a, b, strict=True))
-        return self.leaf(name, a, b)
-
-    def leaf(self, name: str, a: Any, b: Any) -> Any:
-        if not self.reader.valued(a) or not self.reader.valued(b):
-            return self.clash(name, a, b)
-        with self.reader.builder.inside(self.then):
-            left = self.reader.value(self.reader.beside(a, [b]))
-        with self.reader.builder.inside(self.other):
-            right = self.reader.value(self.reader.beside(b, [a]))
-        if left.type != right.type:
-            return self.clash(name, left, right)
-        pair = (constant_key(left), constant_key(right))
-        if pair not in self.made:
-            self.made[pair] = Place(left.type, "" if name.startswith("$") else name)
-            self.pairs.append((left, right))
-            self.places.append(self.made[pair])
-        return self.made[pair]
-
-    def clash(self, name: str, a: Any, b: Any) -> Unusable:
-        where = self.reader.where(self.node)
-        label = "the returned value" if name == "$value" else f"`{name}`" if name else "this expression"
-        if (a is None) != (b is None):
-            fn = self.reader.frame.fn
-            return Unusable(lambda at: self.reader.missing_return(fn, at or where))
-        return Unusable(
-            lambda at: KernelError(
-                f"{label} has two types: {describe(a)} on one branch, {describe(b)} on the other",
-                slug="branch-type", where=at or where, why=f"The branches part at line {where.line}.",
-                instead="the same type on both, with a cast such as float(...)",
-            )
-        )  # fmt: skip
-
-    def array_choice(self, name: str) -> Unusable:
-        where = self.reader.where(self.node)
-        return Unusable(lambda at: array_choice(name, where, at))
-
-
-def _assigned(x: Any) -> tuple[Any, Any, bool]:
-    """Whether a name is assigned, what it stands for, and whether by several assignments; of None, it is not."""
-    if isinstance(x, Guarded):
-        return x.flag, x.tree, x.parts
-    return x is not None, x, False
-
-
-def constant_key(v: ir.Value) -> Any:
-    """Equal for equal constants; any other flag has a key of its own."""
-    known = v.stmt is not None and v.stmt.row is control.CONST and v.type == bool_
-    return ("const", v.stmt.attr) if known else id(v)  # type: ignore[union-attr]
-
-
-def _same_constant(a: Any, b: Any) -> bool:
-    if isinstance(a, (ir.Value, Record, tuple)) or is_array(a):
-        return False
-    return type(a) is type(b) and isinstance(a, (bool, int, float, str)) and repr(a) == repr(b)
-
-
-def _same_array(a: Any, b: Any) -> bool:
-    if isinstance(a, View) and isinstance(b, View):
-        same = len(a.prefix) == len(b.prefix) and all(x is y for x, y in zip(a.prefix, b.prefix, strict=True))
-        return a.root is b.root and same
-    if isinstance(a, Fields) and isinstance(b, Fields):
-        return a.type == b.type and all(_same_array(a.parts[k], b.parts[k]) for k in a.parts)
-    return isinstance(a, Local) and a == b
-
-
-def escapes(tree: Any) -> bool:
-    """True if a tree holds a row of an array: its index may exist inside a region only."""
-    if isinstance(tree, View):
-        return bool(tree.prefix)
-    if isinstance(tree, Fields):
-        return any(map(escapes, tree.parts.values()))
-    if isinstance(tree, Record):
-        return any(map(escapes, tree.fields.values()))
-    return isinstance(tree, tuple) and any(map(escapes, tree))
-
-
-def maybe_unbound(name: str, bound: Where, at: Where | None) -> KernelError:
-    return KernelError(
-        f"`{name}` may have no value here", slug="maybe-unbound", where=at or bound,
-        why=f"It is assigned on some of the paths through line {bound.line} only: {bound.text.strip()}",
-        instead=f"{name} = ..., before line {bound.line}",
-    )  # fmt: skip
-
-
-def array_choice(name: str, chosen: Where, at: Where | None) -> KernelError:
-    return KernelError(
-        f"`{name}` would be one array or another", slug="array-choice", where=at or chosen,
-        why=f"Line {chosen.line} chooses between arrays at run time: {chosen.text.strip()}",
-        instead="the load or store on each branch, or one array with one more axis",
-    )  # fmt: skip
-
-
 # ---- loops
 
 
@@ -515,6 +346,8 @@ class Loop:
 
     def _carried(self) -> Iterator[tuple[str, Any]]:
         for name, tree in self.before.names.items():
+            if is_array(tree):  # writing to its elements leaves it what it is
+                tree = self.reader.movable(tree) if name in self.rebound else None
             if name in self.rebound | self.updated and not name.startswith("$") and any(True for _ in leaves(tree)):
                 yield name, tree
         yield from self.before.cells.items()
@@ -539,7 +372,7 @@ class Loop:
         self.breaks, self.returns = go is not True, returns is not False
         self.go = self.reader.value(go) if self.breaks else None
         for name, tree in self.carried:
-            after = bindings(end, name).get(name)
+            after = self.reader.movable(bindings(end, name).get(name))
             if alike(tree, after):
                 for slot, value in zip(self.groups[name], leaves(after), strict=True):
                     slot.next = value
@@ -551,21 +384,20 @@ class Loop:
                 self.bind_new(name, tree)
         if self.returns:
             self.add("$return", self.reader.value(returns))
-            value = self.reader.settled(end.names.get("$value"), "")
-            if escapes(value):
-                value = Unusable(lambda at: array_choice("the returned array", self.where, at))
-            self.add("$value", value)
+            self.add("$value", self.reader.settled(end.names.get("$value"), ""))
 
     def retype(self, name: str, old: Any, new: Any, end: State) -> None:
         """A carried name that ends a turn as something else: an error if the next turn would read it."""
         error = new.error if isinstance(new, Unusable) else None
+        if is_array(old) or is_array(new):
+            error = error or (lambda at: array_choice(name, self.where, at))
         error = error or (lambda at: loop_type(name, describe(old), describe(new), at or self.where))
         mine = {id(slot.param) for slot in self.groups[name]} | {id(slot.test) for slot in self.groups[name]}
         others = [v for key, tree in end.names.items() if key != name for v in leaves(tree)]
         if mine & {id(v) for v in (*ir.used(self.body), *ir.used(self.test), *others)}:
             raise error(None)
         del self.groups[name]
-        if self.runs and not isinstance(new, Unusable) and not is_array(new):
+        if self.runs and not isinstance(new, Unusable):
             self.add(name, new)
         else:
             self.lost[name] = Unusable(error)
@@ -573,20 +405,22 @@ class Loop:
     def bind_new(self, name: str, tree: Any) -> None:
         """A name first assigned in the body: known afterwards only if the body certainly runs."""
         old = self.before.names.get(name)
-        if old is tree:
+        if old is tree or (is_array(tree) and same_array(old, tree)):
             return
         if isinstance(tree, Unusable):  # of a guarded name flag and value are values of the last turn
             self.lost[name] = Unusable(tree.error) if isinstance(tree, Guarded) else tree
-        elif is_array(tree) or escapes(tree) or not any(True for _ in leaves(tree)):
-            self.lost[name] = Unusable(lambda at: array_choice(name, self.where, at))
         elif self.runs and self.reader.read_outside(name, self.node):
             self.add(name, tree)
+        elif is_array(old):
+            self.lost[name] = Unusable(lambda at: array_choice(name, self.where, at))
         else:
             self.lost[name] = Unusable(lambda at: maybe_unbound(name, self.where, at))
 
     def add(self, name: str, tree: Any) -> None:
         """A name that the loop only hands out: what it holds before the first turn is never read."""
         self.new[name] = tree, [_slot(v, v) for v in leaves(tree)]
+        for key in local_keys(tree) - self.before.cells.keys() - self.new.keys():
+            self.add(key, self.reader.state.cells[key])
 
     # ---- after the loop
 
@@ -667,7 +501,17 @@ def alike(a: Any, b: Any) -> bool:
         return isinstance(b, Record) and a.type == b.type and all(alike(a.fields[k], b.fields[k]) for k in a.fields)
     if isinstance(a, tuple):
         return isinstance(b, tuple) and len(a) == len(b) and all(map(alike, a, b))
-    return a is b or _same_array(a, b)
+    return a is b or _same_kind(a, b)
+
+
+def _same_kind(a: Any, b: Any) -> bool:
+    """Parts of one array that differ in values only."""
+    if isinstance(a, Fields) and isinstance(b, Fields):
+        return a.type == b.type and all(_same_kind(a.parts[k], b.parts[k]) for k in a.parts)
+    return same_parts(a, b) and all(
+        x.type == y.type if isinstance(x, ir.Value) and isinstance(y, ir.Value) else same_constant(x, y)
+        for x, y in zip(places(a), places(b), strict=True)
+    )
 
 
 def substitute(region: ir.Region, new: dict[int, ir.Value]) -> None:

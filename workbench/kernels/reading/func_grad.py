@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ...errors import KernelError
@@ -19,8 +20,7 @@ from . import declare
 from .control_flow import FRESH
 from .declare import Func
 from .lower_bounds import Facts
-from .scope import Record, State, View, describe, leaves, rebuild
-from .subscripts import Slot
+from .scope import Record, Slot, State, View, describe, leaves, rebuild
 
 
 class Custom:
@@ -60,7 +60,7 @@ class Custom:
     def flat(self, name: str, value: Any, node: ast.Call) -> list[ir.Value]:
         """The IR values behind one argument."""
         if isinstance(value, View):
-            return [value.root, *value.prefix]
+            return [value.root, *leaves(value)]
         if isinstance(value, ir.Value):
             return [value]
         if (
@@ -93,7 +93,7 @@ class Custom:
         inner: dict[str, Any] = {}
         for name, value in args.items():
             if isinstance(value, View):
-                inner[name] = View(next(values), tuple(next(values) for _ in value.prefix))
+                inner[name] = rebuild(replace(value, root=next(values)), values)
             else:
                 inner[name] = rebuild(value, values)
         return inner
@@ -183,11 +183,10 @@ class Custom:
         at = 0
         for name, value in zip(names, args.values(), strict=False):
             if at in shadows:
-                count = len(value.prefix)
-                places[name] = View(shadows[at], tuple(params[at + 1 : at + 1 + count]))
+                places[name] = rebuild(View(shadows[at], value.prefix), iter(params[at + 1 :]))
             elif at in values:
                 places[name] = f"[]d_{at}"
-            at += 1 + len(value.prefix) if isinstance(value, View) else len(list(leaves(value)))
+            at += isinstance(value, View) + len(list(leaves(value)))
         return places
 
     def every_gradient(self, f: Func, fn: Callable[..., Any], gradients: dict[str, Any], node: ast.Call) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import KernelError
-from ..types import FUNCTION, Array, Ref, Type, bool_, covers, float32, int32, is_open, scalar_of
+from ..types import FUNCTION, Ref, Type, bool_, covers, float32, int32, is_open, scalar_of
 from .scope import Fields, Local, Record, View, describe, is_literal
 from .source import source
 
@@ -49,8 +49,6 @@ def type_of(x: Any) -> Any:
     """The type of an argument; a literal has its own. None for what is no value of the language."""
     if is_literal(x):
         return {bool: bool_, int: int32, float: float32}[type(x)]
-    if isinstance(x, Local):
-        return Array(x.dtype, 1)
     if isinstance(x, np.generic):
         return scalar_of(x.dtype)
     return getattr(x, "type", None)

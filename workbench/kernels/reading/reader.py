@@ -27,11 +27,13 @@ from .calls import Calls
 from .checks import Checks
 from .conditions import Conditions, Guarded
 from .control_flow import FRESH, Flow
+from .cuts import Cuts
 from .declare import Func, Refused, tid
 from .func_grad import Custom
 from .handles import Handles, Opened
 from .left_out import NONE, Builder, Gaps, LeftOut
 from .literals import LITERAL, Numbers, fold
+from .local_arrays import LocalArrays
 from .lower_bounds import Facts
 from .scope import Fields, Record, State, Unusable, View, describe, is_array, is_literal, leaves, rebuild
 from .source import Source, source
@@ -139,7 +141,7 @@ def unread(error: Exception, where: Where | None) -> KernelError:
     return KernelError(text, slug="unread", where=where, why="The workbench should have said why: please report it.")
 
 
-class Reader(Flow, Places, Calls, Numbers, Checks, LeftOut, Custom, Handles, Tiles):
+class Reader(Flow, Places, Cuts, LocalArrays, Calls, Numbers, Checks, LeftOut, Custom, Handles, Tiles):
     """Reads one kernel."""
 
     def __init__(self, gaps: Gaps = NONE) -> None:

@@ -108,9 +108,9 @@ FENCES: dict[str, Fence] = {
         "walrus",
     ),
     "Slice": Fence(
-        "a slice of an array cannot be taken in a kernel",
-        "Kernels index elements and rows.",
-        "a slice passed to launch, or a loop over indices",
+        "a slice cannot be taken of this",
+        "Arrays, vectors, matrices and tuples have slices.",
+        "an index",
         "slice",
     ),
     "Match": Fence(

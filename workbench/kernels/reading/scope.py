@@ -7,29 +7,60 @@ Leaves that control flow carries are `ir.Value`s; arrays are handles that contro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from .. import ir
-from ..types import Array, Struct, Type
+from ..types import Array, Struct
+
+Int = ir.Value | int
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A free axis of a cut: its elements lie `step` apart, and there are `length` of them.
+
+    An index from 0 to `safe` leaves it only where it leaves the whole array too.
+    """
+
+    step: Int
+    length: Int
+    safe: float = 0
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Part of one axis of an array, or of a local array: the element where it starts, and the axes that go on."""
+
+    start: Int
+    turns: tuple[Turn, ...] = ()
+
+
+Entry = ir.Value | Cut | None
 
 
 @dataclass(frozen=True)
 class View:
-    """An array, or a row of it: the root array and the leading indices already taken."""
+    """An array, or a row or slice of it. `prefix`: of leading axes the index taken, a cut, or None for all of it."""
 
     root: ir.Value
-    prefix: tuple[ir.Value, ...] = ()
+    prefix: tuple[Any, ...] = ()
 
     @property
     def type(self) -> Array:
         assert isinstance(self.root.type, Array)
-        return Array(self.root.type.dtype, self.root.type.ndim - len(self.prefix))
+        taken = sum(1 - free(entry) for entry in self.prefix) if self.prefix else 0
+        return Array(self.root.type.dtype, self.root.type.ndim - taken)
 
     def at(self, indices: tuple[ir.Value, ...]) -> View:
         return View(self.root, self.prefix + indices)
+
+
+def free(entry: Entry) -> int:
+    """How many axes an entry of a prefix leaves."""
+    return len(entry.turns) if isinstance(entry, Cut) else int(entry is None)
 
 
 @dataclass(frozen=True)
@@ -37,7 +68,7 @@ class Fields:
     """An array of structs: one array per field."""
 
     type: Array
-    parts: dict[str, View | Fields]
+    parts: dict[str, View | Fields | Local]
 
     @property
     def struct(self) -> Struct:
@@ -45,13 +76,17 @@ class Fields:
         return self.type.dtype
 
     def at(self, indices: tuple[ir.Value, ...]) -> Fields:
-        parts = {name: part.at(indices) for name, part in self.parts.items()}
-        return Fields(Array(self.type.dtype, self.type.ndim - len(indices)), parts)
+        return self.each(lambda part: part.at(indices))
+
+    def each(self, change: Callable[[Any], Any]) -> Fields:
+        """The same over other arrays."""
+        parts = {name: change(part) for name, part in self.parts.items()}
+        return Fields(Array(self.type.dtype, next(iter(parts.values())).type.ndim), parts)
 
     @property
-    def first(self) -> View:
+    def first(self) -> View | Local:
         part = next(iter(self.parts.values()))
-        return part if isinstance(part, View) else part.first
+        return part.first if isinstance(part, Fields) else part
 
 
 @dataclass(frozen=True)
@@ -69,16 +104,28 @@ class Record:
 class Shape:
     """`x.shape`."""
 
-    array: View
+    array: View | Local
 
 
 @dataclass(frozen=True)
 class Local:
-    """An array made inside the kernel: `key` names the vector that all aliases share."""
+    """An array made inside the kernel, or part of it: `key` names its contents, which all aliases share."""
 
     key: str
-    dtype: Type
-    shape: tuple[int, ...]
+    dtype: Any
+    cut: Cut
+
+    @property
+    def type(self) -> Array:
+        return Array(self.dtype, len(self.cut.turns))
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A part of a local: `load` gives its value, `store` rebinds the local with the part replaced."""
+
+    load: Callable[[], Any]
+    store: Callable[[Any], None]
 
 
 @dataclass(frozen=True)
@@ -104,7 +151,7 @@ def is_array(x: Any) -> bool:
 
 
 def leaves(x: Any) -> Iterator[ir.Value]:
-    """The values of a tree that control flow can carry, in order."""
+    """The values of a tree that control flow can carry, in order; of arrays those that say which part it is."""
     if isinstance(x, ir.Value):
         yield x
     elif isinstance(x, Record):
@@ -112,6 +159,11 @@ def leaves(x: Any) -> Iterator[ir.Value]:
             yield from leaves(part)
     elif isinstance(x, tuple):
         for part in x:
+            yield from leaves(part)
+    elif isinstance(x, View | Local):
+        yield from (n for n in places(x) if isinstance(n, ir.Value))
+    elif isinstance(x, Fields):
+        for part in x.parts.values():
             yield from leaves(part)
 
 
@@ -123,7 +175,53 @@ def rebuild(x: Any, values: Iterator[ir.Value]) -> Any:
         return Record(x.type, {name: rebuild(part, values) for name, part in x.fields.items()})
     if isinstance(x, tuple):
         return tuple(rebuild(part, values) for part in x)
-    return x
+    if isinstance(x, Local) or (isinstance(x, View) and x.prefix):
+        return placed_at(x, [next(values) if isinstance(n, ir.Value) else n for n in places(x)], True)
+    return x.each(lambda part: rebuild(part, values)) if isinstance(x, Fields) else x
+
+
+def places(x: Any) -> list[Int]:
+    """Every number that says which part of its array this is, known or not."""
+    found: list[Int] = []
+    for entry in x.prefix if isinstance(x, View) else (x.cut,):
+        if isinstance(entry, Cut):
+            found += [entry.start, *(n for turn in entry.turns for n in (turn.step, turn.length))]
+        elif entry is not None:
+            found.append(entry)
+    return found
+
+
+def same_parts(a: Any, b: Any) -> bool:
+    """True for two parts of one array that differ in their `places` alone."""
+    if isinstance(a, Local) and isinstance(b, Local):
+        return a.key == b.key and free(a.cut) == free(b.cut)
+    return (
+        isinstance(a, View) and isinstance(b, View) and a.root is b.root and len(a.prefix) == len(b.prefix)
+        and all(type(x) is type(y) and free(x) == free(y) for x, y in zip(a.prefix, b.prefix, strict=True))
+    )  # fmt: skip
+
+
+def placed_at(x: Any, numbers: list[Int], safe: bool = False) -> Any:
+    """The same kind of part at other places; `safe`: where it is known to be safe, so are they."""
+    rest = iter(numbers)
+
+    def entry(e: Any) -> Any:
+        if not isinstance(e, Cut):
+            return None if e is None else next(rest)
+        start = next(rest)
+        return Cut(start, tuple([Turn(next(rest), next(rest), t.safe if safe else 0) for t in e.turns]))
+
+    return View(x.root, tuple([entry(e) for e in x.prefix])) if isinstance(x, View) else replace(x, cut=entry(x.cut))
+
+
+def local_keys(x: Any) -> set[str]:
+    """The contents of local arrays that a tree has a part of."""
+    if isinstance(x, Local):
+        return {x.key}
+    inner = x.parts.values() if isinstance(x, Fields) else x.fields.values() if isinstance(x, Record) else x
+    if isinstance(x, Fields | Record | tuple):
+        return {key for part in inner for key in local_keys(part)}
+    return local_keys(x.tree) if isinstance(x, Unusable) and hasattr(x, "tree") else set()
 
 
 def describe(x: Any) -> str:
@@ -131,7 +229,7 @@ def describe(x: Any) -> str:
     if isinstance(x, (ir.Value, View, Fields, Record)):
         return str(x.type)
     if isinstance(x, Local):
-        return f"local array(dtype={x.dtype})"
+        return f"local {x.type}"
     if isinstance(x, tuple):
         return f"({', '.join(describe(part) for part in x)})"
     return type(x).__name__

@@ -7,7 +7,6 @@ a new value of the whole and rebinds the name, however deep the part lies.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,18 +16,10 @@ from ..ops import memory, parts, scalar, tiles, vectors
 from ..types import Composite, Matrix, Struct, Tile, Transform, Vector, float16, float32, is_int, matrix, vector
 from . import refused_syntax
 from .lower_bounds import static_int
-from .scope import Fields, Local, Record, Shape, Unusable, View, describe, is_array
+from .scope import Fields, Local, Record, Shape, Slot, Unusable, View, describe, is_array
 
 NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}
 IN_PLACE = {"Add": memory.ATOMIC_ADD, "Sub": memory.ATOMIC_SUB}
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A part of a local: `load` gives its value, `store` rebinds the local with the part replaced."""
-
-    load: Callable[[], Any]
-    store: Callable[[Any], None]
 
 
 @dataclass(frozen=True)
@@ -70,18 +61,20 @@ class Places:
         """The value of an array element; anything else as it is."""
         if isinstance(x, View) and x.type.ndim == 0:
             return self.builder.emit(memory.LOAD, x.root, *x.prefix)
+        if isinstance(x, Local) and x.type.ndim == 0:
+            return self.local_value(x)
         if isinstance(x, Fields) and x.type.ndim == 0:
             return Record(x.struct, {name: self.loaded(part) for name, part in x.parts.items()})
         return x
 
     def item(self, base: Any, node: ast.Subscript) -> Any:
         """`base[...]`; elements of arrays stay views, so that they can be stored to as well."""
-        if isinstance(base, (View, Fields)):
+        if isinstance(base, (View, Fields, Local)):
             return self.element(base, self.indices(node.slice))
         if isinstance(base, Shape):
-            return self.extent(base.array, self.static_index(node.slice, base.array.type.ndim))
-        if isinstance(base, Local):
-            return self.local_read(base, self.indices(node.slice))
+            return self.length(base.array, self.static_index(node.slice, base.array.type.ndim))
+        if isinstance(base, tuple) and isinstance(node.slice, ast.Slice):
+            return tuple(base[k] for k in self.static_slice(node.slice, len(base)))
         if isinstance(base, tuple):
             return base[self.static_index(node.slice, len(base))]
         whole = self.value(base)
@@ -116,14 +109,14 @@ class Places:
             if node.attr not in base.parts:
                 raise self.no_field(base.struct, node)
             return base.parts[node.attr]
-        if isinstance(base, View) and base.type.ndim == 0:
+        if isinstance(base, (View, Local)) and base.type.ndim == 0:
             return self.attribute(self.loaded(base), node)
         if node.attr == "dtype":
-            return base.dtype if isinstance(base, Local) else base.type.dtype
+            return base.type.dtype
         if node.attr == "ndim":
-            return len(base.shape) if isinstance(base, Local) else base.type.ndim
+            return base.type.ndim
         if node.attr == "shape":
-            return base.shape if isinstance(base, Local) else Shape(base if isinstance(base, View) else base.first)
+            return Shape(base.first if isinstance(base, Fields) else base)
         raise self.error(
             f"an array has no attribute `{node.attr}` in a kernel", "attribute", node,
             "There are shape, ndim and dtype.", "x.shape[0]",
@@ -141,15 +134,17 @@ class Places:
             raise self.error(f"{type} has no component `{node.attr}`", "component", node, "", "v[0]")
         return k
 
-    def extent(self, view: View, axis: int) -> ir.Value:
-        return self.builder.emit(memory.SHAPE, view.root, attr=len(view.prefix) + axis)
+    def length(self, array: View | Fields | Local, axis: int) -> Any:
+        """How many elements there are along an axis: of an array made in the kernel a Python int."""
+        n = self.extent(array.first if isinstance(array, Fields) else array, axis)
+        return n if (k := static_int(n)) is None else k
 
     # ---- indices
 
     def indices(self, node: ast.expr) -> list[ast.expr]:
         found = node.elts if isinstance(node, ast.Tuple) else [node]
         for n in found:
-            if isinstance(n, (ast.Slice, ast.Starred)):
+            if isinstance(n, ast.Starred):
                 raise refused_syntax.refuse(refused_syntax.name_of(n), self.where(n))
         return found
 
@@ -159,30 +154,25 @@ class Places:
             raise self.error(f"an index is an integer, not {v.type}", "index-type", node, "", "int(...)")
         return v
 
-    def element(self, base: View | Fields, nodes: list[ast.expr]) -> Any:
-        """Rows and elements; what goes beyond the axes of the array picks components."""
+    def element(self, base: View | Fields | Local, nodes: list[ast.expr]) -> Any:
+        """Rows, slices and elements; what goes beyond the axes of the array picks components."""
         taken, beyond = nodes[: base.type.ndim], nodes[base.type.ndim :]
-        first = base if isinstance(base, View) else base.first
-        found = base.at(tuple(self.wrapped(first, axis, n) for axis, n in enumerate(taken)))
+        first = base.first if isinstance(base, Fields) else base
+        found = self.narrowed(base, [self.picked_along(first, axis, n) for axis, n in enumerate(taken)])
         if not beyond:
             return found
-        if isinstance(found, Fields) or not isinstance(found.type.dtype, Composite):
-            raise self.error(f"{base.type} takes {base.type.ndim} indices, got {len(nodes)}", "rank", beyond[0], "", "")
+        self.refuse_extra(base, found, nodes)
         whole = self.loaded(found)
         return self.component(whole, self.picked(whole.type, beyond))
 
-    def wrapped(self, view: View, axis: int, node: ast.expr) -> ir.Value:
-        """An index as memory takes it: counted from the end where it is negative."""
-        i = self.index(node)
-        if self.facts.non_negative(i):
-            return i
-        with self.at(node):
-            n = self.extent(view, axis)
-            if n.type != i.type:
-                n = self.builder.emit(scalar.CAST, n, attr=i.type)
-            if static_int(i) is not None:
-                return ops.binary("+", n, i)
-            return self.builder.emit(memory.WRAP, i, n)
+    def refuse_extra(self, base: View | Fields | Local, found: Any, nodes: list[ast.expr]) -> None:
+        """More indices than axes pick components, of one element."""
+        element = found.load() if isinstance(found, Slot) else found
+        if isinstance(found, Slot) and isinstance(getattr(element, "type", None), Composite):
+            return
+        if not isinstance(found, View | Local) or found.type.ndim or not isinstance(found.type.dtype, Composite):
+            n = base.type.ndim
+            raise self.error(f"{base.type} takes {n} indices, got {len(nodes)}", "rank", nodes[n], "", "")
 
     def static_index(self, node: ast.expr, size: int) -> int:
         k = static_int(self.visit(node))
@@ -206,8 +196,9 @@ class Places:
             return self.static_slice(node, size)
         i = self.index(node)
         k = static_int(i)
-        if k is None:
-            return i
+        return i if k is None else self.component_within(k, size, node)
+
+    def component_within(self, k: int, size: int, node: ast.expr) -> int:
         if not -size <= k < size:
             raise self.error(
                 f"component {k} is outside the {size} there are", "component-range", node, "", f"{size - 1}"
@@ -247,7 +238,7 @@ class Places:
     def inserted(self, whole: ir.Value, pick: tuple[Any, ...], value: Any) -> ir.Value:
         """`whole` with the picked components replaced."""
         if any(isinstance(p, range) for p in pick):
-            places = spread(pick)
+            places = spread(pick + tuple(range(n) for n in whole.type.shape[len(pick) :]))
             for place, part in zip(places, self.split(value, len(places), whole.type.scalar), strict=True):
                 whole = self.inserted(whole, place, part)
             return whole
@@ -307,7 +298,7 @@ class Places:
         if isinstance(value, tuple):
             return list(value)
         if isinstance(value, Shape):
-            return [self.extent(value.array, k) for k in range(value.array.type.ndim)]
+            return [self.length(value.array, k) for k in range(value.array.type.ndim)]
         if isinstance(value, ir.Value) and isinstance(value.type, Composite):
             return [self.component(value, (k,)) for k in range(value.type.shape[0])]
         raise self.error(f"{describe(value)} cannot be unpacked into names", "unpack", node, "", "a, b = f(x)")
@@ -348,7 +339,7 @@ class Places:
 
     def field_place(self, base: Any, node: ast.Attribute) -> Any:
         if isinstance(base, Fields):
-            return self.array_attribute(base, node)
+            return self.own(self.array_attribute(base, node))
         if isinstance(base, View) and base.type.ndim == 0:
             if (part := part_named(base.type.dtype, node.attr)) is not None:
                 return Cells(base, (range(part[0], part[0] + part[1].size),), part[1])
@@ -370,11 +361,16 @@ class Places:
         return self.part_slot(base, (self.component_named(self.value(whole).type, node),))
 
     def item_place(self, base: Any, node: ast.Subscript) -> Any:
-        if isinstance(base, (View, Fields)) and base.type.ndim > 0:
+        if isinstance(base, (View, Fields, Local)) and base.type.ndim > 0:
             nodes = self.indices(node.slice)
-            found = self.element(base, nodes[: base.type.ndim])
+            found = self.own(self.element(base, nodes[: base.type.ndim]))
             beyond = nodes[base.type.ndim :]
-            return Cells(found, self.picked(found.type.dtype, beyond)) if beyond else found
+            if not beyond:
+                return found
+            self.refuse_extra(base, found, nodes)
+            if isinstance(found, Slot):
+                return self.part_slot(found, self.picked(found.load().type, beyond))
+            return Cells(found, self.picked(found.type.dtype, beyond))
         if isinstance(base, View):
             return Cells(base, self.pick(self.composite(base.type.dtype, node), node.slice))
         if isinstance(base, Cells) and base.type is not None:
@@ -382,14 +378,16 @@ class Places:
         if isinstance(base, Cells):
             rest = self.pick(self.composite(part_type(base.view.type.dtype, base.pick), node), node.slice)
             return Cells(base.view, base.pick + rest)
-        if isinstance(base, Local):
-            return self.local_place(base, self.indices(node.slice))
         if not isinstance(base, Slot):
             raise self.error("this cannot be assigned to", "assign", node, "", "")
         whole = self.value(base.load())
         if isinstance(whole.type, Tile):
             return self.tile_slot(base, self.tile_picked(whole.type, listed(node.slice)), node.value)
         return self.part_slot(base, self.pick(self.composite(whole.type, node), node.slice))
+
+    def own(self, found: Any) -> Any:
+        """A complete element of an array made in the kernel is written like part of any other local."""
+        return self.local_slot(found) if isinstance(found, Local) and found.type.ndim == 0 else found
 
     def composite(self, type: Any, node: ast.expr) -> Composite:
         if not isinstance(type, Composite):
@@ -472,7 +470,7 @@ class Places:
             raise self.gradient_assigned(node)
         if view.type.ndim:
             raise self.error(
-                f"a row cannot be assigned: {view.type.ndim} more indices are needed", "rank", node,
+                f"a row or slice cannot be assigned: {view.type.ndim} more indices are needed", "rank", node,
                 "An array is written element by element.", "for j in range(x.shape[1]): x[i, j] = ...",
             )  # fmt: skip
         self.builder.emit(memory.STORE, view.root, *view.prefix, self.typed(value, view.type.dtype))
@@ -483,7 +481,7 @@ class Places:
                 f"{describe(value)} cannot be stored here", "store-type", node, f"This is {place.type}.", ""
             )
         for name, part in place.parts.items():
-            self.write(part, value.fields[name], node)
+            self.write(self.own(part), value.fields[name], node)
 
     def cell_parts(self, place: Cells, value: Any) -> list[tuple[View, ir.Value]]:
         """Scalar elements of an array of composites, seen as an array of scalars, and the value for each."""

@@ -270,11 +270,11 @@ class Tiles(Sharing):
         return self.each(shape, [*given, *more], element, checked is not False and along is None, order)
 
     def load_element(self, view: View, at: list[ir.Value], parts: list[ir.Value]) -> ir.Value:
-        return self.builder.emit(memory.LOAD, view.root, *view.prefix, *at)
+        return self.builder.emit(memory.LOAD, view.root, *self.spot(view, at))
 
     def writer(self, row: Row) -> Callable[..., None]:
         def write(view: View, at: list[ir.Value], parts: list[ir.Value]) -> None:
-            self.builder.emit(row, view.root, *view.prefix, *at, parts[0])
+            self.builder.emit(row, view.root, *self.spot(view, at), parts[0])
 
         return write
 

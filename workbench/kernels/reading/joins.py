@@ -1,0 +1,214 @@
+"""Where branches meet: the names of both sides become one state.
+
+What differs becomes a result of the `if`, arrays that are parts of one array as parts at chosen places.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import Any
+
+from ...errors import KernelError, Where
+from .. import ir
+from ..ops import control
+from ..types import bool_
+from .conditions import Guarded
+from .scope import (
+    Fields,
+    Record,
+    Unusable,
+    describe,
+    is_array,
+    leaves,
+    placed_at,
+    places,
+    rebuild,
+    same_parts,
+)  # fmt: skip
+
+
+class Place(ir.Value):
+    """Stands for a result of the `if` that is being closed, until that statement exists."""
+
+    becomes: ir.Value
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def settle(tree: Any) -> Any:
+    """The tree with every place replaced by the value it has become."""
+    if isinstance(tree, Guarded):
+        flag, inner = settle(tree.flag), settle(tree.tree)
+        return tree if flag is tree.flag and inner is tree.tree else replace(tree, flag=flag, tree=inner)
+    found = list(leaves(tree))
+    if not any(isinstance(v, Place) for v in found):
+        return tree
+    return rebuild(tree, iter([v.becomes if isinstance(v, Place) else v for v in found]))
+
+
+class Join:
+    """Joins the names of the two sides of an `if`."""
+
+    def __init__(self, reader: Any, node: ast.AST, then: ir.Region, other: ir.Region):
+        self.reader, self.node, self.then, self.other = reader, node, then, other
+        self.pairs: list[tuple[ir.Value, ir.Value]] = []
+        self.places: list[Place] = []
+        self.made: dict[tuple[Any, Any], Place] = {}
+
+    def name(self, name: str, a: dict[str, Any], b: dict[str, Any]) -> Any:
+        if name == "$value" and (name not in a or name not in b):
+            return self.returned(a.get(name), b.get(name))
+        if name not in a or name not in b or isinstance(a[name], Guarded) or isinstance(b[name], Guarded):
+            return self.guarded(name, a, b)
+        return self.tree(name, a[name], b[name])
+
+    def returned(self, a: Any, b: Any) -> Any:
+        """`$value` where only one side has returned: the other side's value is never looked at."""
+        if a is None and b is None:
+            return None
+        some, region = (a, self.other) if a is not None else (b, self.then)
+        if isinstance(some, Unusable):
+            return some
+        blank = self.reader.zeros_like(some, region)
+        return self.tree("$value", a if a is not None else blank, b if b is not None else blank)
+
+    def guarded(self, name: str, a: dict[str, Any], b: dict[str, Any]) -> Any:
+        """A name that one side, or both on some of their paths, has not assigned."""
+        if a.get(name) is b.get(name):
+            return a[name]
+        flags, trees, parts = map(list, zip(_assigned(a.get(name)), _assigned(b.get(name)), strict=True))
+        for tree in trees:
+            if isinstance(tree, Unusable):
+                return tree
+        where = self.reader.where(self.node)
+        error = lambda at: maybe_unbound(name, where, at)  # noqa: E731
+        if None in trees:
+            some, region = (trees[0], self.other) if trees[1] is None else (trees[1], self.then)
+            if self.reader.unsettled(some):
+                return Unusable(error)
+            trees = [self.reader.zeros_like(some, region) if tree is None else tree for tree in trees]
+        tree = self.tree(name, *trees)
+        if isinstance(tree, Unusable):
+            return tree
+        several = any(parts) or (True in flags and False not in flags)
+        return Guarded(error, self.tree("$", *flags), tree, several)
+
+    def cell(self, key: str, a: dict[str, ir.Value], b: dict[str, ir.Value]) -> Any:
+        """The contents of a local array that one side has made."""
+        some, region = (a[key], self.other) if key in a else (b[key], self.then)
+        blank = self.reader.zeros_like(some, region)
+        return self.tree(key, a.get(key, blank), b.get(key, blank))
+
+    def result(self, a: Any, b: Any) -> Any:
+        """The value of a conditional expression."""
+        joined = self.tree("", a, b)
+        if isinstance(joined, Unusable):
+            raise joined.error(self.reader.where(self.node))
+        return joined
+
+    def tree(self, name: str, a: Any, b: Any) -> Any:
+        if a is b or isinstance(a, Unusable):
+            return a
+        if isinstance(b, Unusable):
+            return b
+        if same_constant(a, b):
+            return a
+        if is_array(a) or is_array(b):
+            return self.array(name, a, b)
+        if isinstance(a, Record) and isinstance(b, Record) and a.type == b.type:
+            parts = {k: self.tree(f"{name}.{k}", a.fields[k], b.fields[k]) for k in a.fields}
+            return Record(a.type, parts)
+        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+            return tuple(self.tree(name, p, q) for p, q in zip(a, b, strict=True))
+        return self.leaf(name, a, b)
+
+    def array(self, name: str, a: Any, b: Any) -> Any:
+        """Rows or slices of one array, each at places of its own."""
+        if same_array(a, b):
+            return a
+        if isinstance(a, Fields) and isinstance(b, Fields) and a.type == b.type:
+            joined = [self.tree(name, a.parts[k], b.parts[k]) for k in a.parts]
+            bad = next((x for x in joined if isinstance(x, Unusable)), None)
+            return bad or Fields(a.type, dict(zip(a.parts, joined, strict=True)))
+        if not same_parts(a, b):
+            return self.array_choice(name)
+        joined = [self.tree("$", x, y) for x, y in zip(places(a), places(b), strict=True)]
+        bad = next((x for x in joined if isinstance(x, Unusable)), None)
+        return bad or placed_at(a, joined)
+
+    def leaf(self, name: str, a: Any, b: Any) -> Any:
+        if not self.reader.valued(a) or not self.reader.valued(b):
+            return self.clash(name, a, b)
+        with self.reader.builder.inside(self.then):
+            left = self.reader.value(self.reader.beside(a, [b]))
+        with self.reader.builder.inside(self.other):
+            right = self.reader.value(self.reader.beside(b, [a]))
+        if left.type != right.type:
+            return self.clash(name, left, right)
+        pair = (constant_key(left), constant_key(right))
+        if pair not in self.made:
+            self.made[pair] = Place(left.type, "" if name.startswith("$") else name)
+            self.pairs.append((left, right))
+            self.places.append(self.made[pair])
+        return self.made[pair]
+
+    def clash(self, name: str, a: Any, b: Any) -> Unusable:
+        where = self.reader.where(self.node)
+        label = "the returned value" if name == "$value" else f"`{name}`" if name else "this expression"
+        if (a is None) != (b is None):
+            fn = self.reader.frame.fn
+            return Unusable(lambda at: self.reader.missing_return(fn, at or where))
+        return Unusable(
+            lambda at: KernelError(
+                f"{label} has two types: {describe(a)} on one branch, {describe(b)} on the other",
+                slug="branch-type", where=at or where, why=f"The branches part at line {where.line}.",
+                instead="the same type on both, with a cast such as float(...)",
+            )
+        )  # fmt: skip
+
+    def array_choice(self, name: str) -> Unusable:
+        where = self.reader.where(self.node)
+        return Unusable(lambda at: array_choice(name, where, at))
+
+
+def _assigned(x: Any) -> tuple[Any, Any, bool]:
+    """Whether a name is assigned, what it stands for, and whether by several assignments; of None, it is not."""
+    if isinstance(x, Guarded):
+        return x.flag, x.tree, x.parts
+    return x is not None, x, False
+
+
+def constant_key(v: ir.Value) -> Any:
+    """Equal for equal constants; any other flag has a key of its own."""
+    known = v.stmt is not None and v.stmt.row is control.CONST and v.type == bool_
+    return ("const", v.stmt.attr) if known else id(v)  # type: ignore[union-attr]
+
+
+def same_constant(a: Any, b: Any) -> bool:
+    if isinstance(a, (ir.Value, Record, tuple)) or is_array(a):
+        return False
+    return type(a) is type(b) and isinstance(a, (bool, int, float, str)) and repr(a) == repr(b)
+
+
+def same_array(a: Any, b: Any) -> bool:
+    if isinstance(a, Fields) and isinstance(b, Fields):
+        return a.type == b.type and all(same_array(a.parts[k], b.parts[k]) for k in a.parts)
+    return same_parts(a, b) and all(x is y or same_constant(x, y) for x, y in zip(places(a), places(b), strict=True))
+
+
+def maybe_unbound(name: str, bound: Where, at: Where | None) -> KernelError:
+    return KernelError(
+        f"`{name}` may have no value here", slug="maybe-unbound", where=at or bound,
+        why=f"It is assigned on some of the paths through line {bound.line} only: {bound.text.strip()}",
+        instead=f"{name} = ..., before line {bound.line}",
+    )  # fmt: skip
+
+
+def array_choice(name: str, chosen: Where, at: Where | None) -> KernelError:
+    return KernelError(
+        f"`{name}` would be one array or another", slug="array-choice", where=at or chosen,
+        why=f"Line {chosen.line} chooses between arrays at run time: {chosen.text.strip()}",
+        instead="the load or store on each branch, or one array with one more axis",
+    )  # fmt: skip

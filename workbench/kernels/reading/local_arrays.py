@@ -1,0 +1,83 @@
+"""Arrays made inside a kernel: `zeros(shape=(2, 3), dtype=vec3)`.
+
+The elements of one are the components of a vector, or the rows of a matrix, of which stores replace parts; all names of
+it share that. Which element is meant is found as for slices (`cuts`). Of structs there is an array for each field.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import ir, ops
+from ..types import Array, Composite, Scalar, Stack, Struct, Tile, Vector, matrix, scalar_of, vector
+from .lower_bounds import static_int
+from .scope import Cut, Fields, Local, Slot, Turn
+
+MOST = 1024  # numbers in one array: each access by a run-time index looks at all of them
+
+
+class LocalArrays:
+    """Part of the reader."""
+
+    def call_zeros(self, node: ast.Call) -> Local | Fields:
+        named = self.named(node, ("shape", "dtype"))
+        if len(node.args) > 2 or set(named) & set(("shape", "dtype")[: len(node.args)]):
+            raise self.error("zeros() takes a shape and a dtype", "arguments", node, "", "zeros(shape=4, dtype=float)")
+        shape = self.visit(node.args[0]) if node.args else named.get("shape")
+        dtype = self.visit(node.args[1]) if len(node.args) > 1 else named.get("dtype", float)
+        sizes = [static_int(n) for n in (shape if isinstance(shape, tuple) else (shape,))]
+        if not 1 <= len(sizes) <= 4 or any(n is None or n < 1 for n in sizes):
+            raise self.error(
+                "an array made in a kernel has one to four axes of constant length", "local-array", node,
+                "It lives in the thread's registers.", "zeros(shape=(2, 3), dtype=float)",
+            )  # fmt: skip
+        return self.local_zeros(dtype, sizes, node)  # type: ignore[arg-type]
+
+    def local_zeros(self, dtype: Any, shape: list[int], node: ast.Call) -> Local | Fields:
+        if isinstance(dtype, Struct):
+            return Fields(Array(dtype, len(shape)), {f: self.local_zeros(t, shape, node) for f, t in dtype.fields})
+        if isinstance(dtype, Array | Stack | Tile):
+            raise self.error(
+                f"an array made in a kernel holds numbers, vectors and structs of those, not {dtype}", "local-array",
+                node, "It lives in the thread's registers.", "an argument array with one more axis",
+            )  # fmt: skip
+        type: Any = dtype if isinstance(dtype, Composite) else scalar_of(dtype)
+        size = math.prod(shape) * type.size
+        if size > MOST:
+            raise self.error(
+                f"an array made in a kernel has at most {MOST} numbers, this one {size}", "local-array", node,
+                "It lives in the thread's registers.", "an argument array with one more axis, for each thread a row",
+            )  # fmt: skip
+        steps = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+        safe = math.inf if len(shape) == 1 and type.size == 1 else 0
+        turns = [Turn(step, n, max(n, safe)) for n, step in zip(shape, steps, strict=True)]
+        key, count = f"[]{self.serial()}", math.prod(shape)
+        whole = type.scalar is type
+        self.state.cells[key] = self.zero(vector(count, type) if whole else matrix((count, type.size), type.scalar))
+        return Local(key, type, Cut(0, tuple(turns)))
+
+    def local_value(self, local: Local) -> ir.Value:
+        """An element."""
+        found = self.component(self.state.cells[local.key], (place(local),))
+        if isinstance(local.dtype, Scalar | Vector):
+            return found
+        return ops.construct(local.dtype, *[self.component(found, (k,)) for k in range(local.dtype.size)])
+
+    def store_local(self, local: Local, value: Any) -> None:
+        v, type = self.value(value), local.dtype
+        if not isinstance(type, Scalar | Vector):
+            v = ops.construct(vector(type.size, type.scalar), *[self.component(v, at) for at in np.ndindex(type.shape)])
+        self.state.cells[local.key] = self.inserted(self.state.cells[local.key], (place(local),), v)
+
+    def local_slot(self, local: Local) -> Slot:
+        return Slot(lambda: self.local_value(local), lambda v: self.store_local(local, v))
+
+
+def place(local: Local) -> int | ir.Value:
+    """Which of all elements one is."""
+    k = static_int(local.cut.start)
+    return local.cut.start if k is None else k
