@@ -63,6 +63,23 @@ def test_vectors_are_made_of_parts_on_the_host():
     assert wb.spatial_vectord is SPATIAL and wb.spatial_matrix.shape == (6, 6)
 
 
+def test_a_spatial_vector_in_a_kernel_takes_its_scalar_from_its_parts():
+    @wb.kernel
+    def k(w: wb.array(dtype=POINT), out: wb.array(dtype=SPATIAL), small: wb.array(dtype=wb.spatial_vector)):
+        i = wb.tid()
+        out[i] = wb.spatial_vector(w[i], w[i] * w[i][0]) + wb.spatial_vector(0.0, w[i][1], 0.0, 0.0, 0.0, 2.0)
+        small[i] = wb.spatial_vector(0, 0, 1, 0, 0, 0) + wb.spatial_vector(wb.vec3(), wb.vec3(1.0, 2.0, 3.0))
+
+    w = wb.array([[0.1, 0.7, 0.3]], dtype=POINT, requires_grad=True)
+    out, small = wb.zeros(1, dtype=SPATIAL), wb.zeros(1, dtype=wb.spatial_vector)
+    with wb.Tape() as tape:
+        wb.launch(k, 1, [w], [out, small])
+    tape.backward(grads={out: wb.ones(1, dtype=SPATIAL)})
+    close(out.numpy()[0], [0.1, 1.4, 0.3, 0.01, 0.07, 2.03], 1e-15)
+    close(w.grad.numpy()[0], [1 + 0.2 + 0.7 + 0.3, 2 + 0.1, 1 + 0.1])
+    assert small.numpy()[0].tolist() == [0, 0, 1, 1, 2, 3]
+
+
 def test_arrays_of_transforms_hold_their_seven_numbers():
     x = wb.array([wb.transform_identity(), wb.transform((1, 2, 3), (0, 0, 0.6, 0.8))], dtype=wb.transform)
     assert x.numpy().shape == (2, 7) and x[1].q.tolist() == pytest.approx([0, 0, 0.6, 0.8])

@@ -288,7 +288,11 @@ class Calls(Overloads):
         if dtype is not None:
             type = type.over(scalar_of(self.visit(dtype.value)))
             node = ast.Call(node.func, node.args, [k for k in node.keywords if k is not dtype])
-        args = [self.typed(a, type.scalar) for a in self.named_components(type, node)]
+        given = self.named_components(type, node)
+        if dtype is None and getattr(node.func, "attr", getattr(node.func, "id", "")) == "spatial_vector":
+            scalar = self.component_type(given, None)  # as in Warp, this name alone takes it from its parts
+            type = type.over(scalar) if scalar.kind == "f" else type
+        args = [self.typed(a, type.scalar) for a in given]
         return ops.construct(type, *args)
 
     def named_components(self, type: Any, node: ast.Call) -> list[Any]:
