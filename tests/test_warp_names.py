@@ -29,6 +29,8 @@ NAMES = {
     "get_diag skew identity cw_mul cw_div norm_l1 norm_l2 matrix_from_rows matrix_from_cols",
     "quaternions": "quat_identity quat_from_axis_angle quat_rpy quat_rotate quat_rotate_inv quat_inverse "
     "quat_to_matrix",
+    "searches": "lower_bound sample_cdf",
+    "open types": "Float Int Scalar Function ref",
     "geometry": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id "
     "Mesh mesh_get mesh_get_bvh mesh_get_index mesh_get_point mesh_get_velocity mesh_eval_position mesh_eval_velocity "
     "mesh_eval_face_normal MeshQueryPoint mesh_query_point mesh_query_point_no_sign mesh_query_point_sign_normal "
@@ -120,9 +122,11 @@ def test_a_refused_name_says_why_on_the_host_and_in_a_kernel():
     @wb.kernel
     def counted(x: wb.array(dtype=int)):
         i = wb.tid()
-        x[i] = wb.sample_cdf(x[i])
+        x[i] = wb.volume_lookup_index(x[i])
 
-    with pytest.raises(wb.KernelError, match=r"`sample_cdf` of NVIDIA Warp(.|\n)*Not built yet(.|\n)*refused-builtin"):
+    with pytest.raises(
+        wb.KernelError, match=r"`volume_lookup_index` of NVIDIA Warp(.|\n)*use arrays(.|\n)*refused-builtin"
+    ):
         wb.launch(counted, 1, [wb.zeros(1, dtype=int)])
 
 

@@ -78,6 +78,7 @@ from .kernels.reading.checks import print_ as print
 from .kernels.reading.declare import Func as _Func
 from .kernels.reading.declare import Refused as _Refused
 from .kernels.reading.declare import adjoint, constant, func, func_grad, func_replay, printf, static, struct, tid
+from .kernels.reading.gradients import grad
 from .kernels.types import (
     Float,
     Int,
@@ -149,6 +150,7 @@ _LATER = {
 for _room, _names in {
     "hash_grid": "HashGrid HashGridQuery hash_grid_query hash_grid_query_next hash_grid_point_id",
     "draws": "poisson",
+    "search": "lower_bound sample_cdf",
     "pairs": "closest_point_edge_edge intersect_tri_tri",
     "mesh": "Mesh mesh_get mesh_get_bvh mesh_get_group_root mesh_get_index mesh_get_point mesh_get_velocity "
     "mesh_eval_position mesh_eval_velocity mesh_eval_face_normal",

@@ -95,3 +95,43 @@ def parameters_that_are_the_callers_variables(F):
         y[i] = a * F(n)
 
     return k
+
+
+@program(x=floats(3), v=floats(3, of=vec3), y=zeros(3))
+def derivatives_in_a_kernel(F):
+    @wb.func
+    def energy(p: wb.types.vector(length=3, dtype=F), k: F, n: int):
+        s = F(0.0)
+        for j in range(n):
+            s += k * wb.dot(p, p) * F(j + 1)
+            if s > F(4.0):
+                s = wb.sqrt(s)
+        return s, wb.sin(k) * p
+
+    @wb.kernel
+    def kern(x: wb.array(dtype=F), v: wb.array(dtype=wb.types.vector(length=3, dtype=F)), y: wb.array(dtype=F)):
+        i = wb.tid()
+        by_p, by_k, none = wb.grad(energy)(v[i], x[i], 3)
+        y[i] = wb.dot(by_p, v[i]) * by_k + F(none) + wb.grad(wb.exp)(x[i])
+
+    return kern
+
+
+@program(x=floats(3), y=zeros(3))
+def derivatives_of_derivatives(F):
+    @wb.func
+    def f(a: F, table: wb.array(dtype=F)):
+        return a * a * a * table[0]
+
+    @wb.func
+    def slope(a: F, table: wb.array(dtype=F)):
+        by_a, _ = wb.grad(f)(a, table)
+        return by_a * a
+
+    @wb.kernel
+    def k(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+        i = wb.tid()
+        curvature, _ = wb.grad(slope)(x[i], x)
+        y[i] = curvature
+
+    return k

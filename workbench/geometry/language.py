@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from ..arrays.array import array
 from ..arrays.creation import zeros
 from ..kernels.ops import BUILTINS, STATEFUL
-from ..kernels.types import names, uint32
+from ..kernels.types import AnyScalar, names, uint32
 
-wb = SimpleNamespace(**names(), **BUILTINS, **STATEFUL, uint32=uint32, zeros=zeros)
+wb = SimpleNamespace(**names(), **BUILTINS, **STATEFUL, uint32=uint32, zeros=zeros, array=array, Scalar=AnyScalar)

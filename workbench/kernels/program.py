@@ -29,7 +29,7 @@ from .emit.c_names import c_name
 from .emit.signature import Variant
 from .ir import Function, root, used, walk
 from .ops import control
-from .passes import simplify
+from .passes import gradients, simplify
 from .passes.adjoint import Reverse, adjoint
 from .passes.named import kept_passes
 from .reading import refused_syntax
@@ -162,7 +162,7 @@ def on_gpu(function: Function, variant: Variant) -> Any:
 
 def program(reading: Reading, name: str, enable_backward: bool = True) -> Program:
     """The program of a reading. Raises KernelError, LaunchError [array-left-out]."""
-    function = simplify.primal(reading.function)
+    function = simplify.primal(gradients.expanded(reading.function))
     if (missing := certain(function)) is not None:
         claim = missing.attr
         text = f"Kernel {name!r}: {claim.text}"

@@ -6,8 +6,8 @@
         The bounds are evaluated once; trips = max(0, ceil((stop - start) / step)); step 0 means no trip.
 `while` args (*init), regions: (params carried -> results (go,)), (params carried -> results (*next)); attr Loop.
         With `attr.breaks` the body's first result is `go` too.
-`each`  args (*tiles), one region: params (*indices, *elements of the tiles), results (*elements); attr Each. The outs
-        are the tiles of these. Nothing is carried from one index to the next.
+`each`  args (*tiles), one region: params (*indices, *elements), results (*elements) of the tiles out; attr Each.
+`grad`  args, one region (params = the arguments): the derivatives of its results; `passes.gradients` replaces it.
 `call`  args, one region (params = the arguments); attr is the user's func with its own adjoint or replay.
 """
 
@@ -63,6 +63,7 @@ IF = row("if", type=lambda *t: None, cheap=True)
 FOR = row("for", type=lambda *t: None)
 WHILE = row("while", type=lambda *t: None)
 CALL = row("call", type=lambda *t: None)
+GRAD = row("grad", type=lambda *t: None)
 EACH = row("each", type=lambda *t: None)
 
 # attr of `stack`: the Stack type. push(stack, v); pop(stack) -> v. Strictly last in, first out over all stacks.

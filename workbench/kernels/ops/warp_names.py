@@ -19,10 +19,9 @@ _REASONS = {
         "bvh_query_ray_tiled bvh_query_next_tiled",
     "Not in the language: mesh_query_aabb and mesh_query_ray are.": "is_cubql_available",
     "Not built yet: other tile functions are (the reference lists them).": "tile_",
-    "Not built yet.": "sample_cdf",
     "The order of its arguments (cond, if_false, if_true) misled; write where(cond, if_true, if_false).": "select",
     f"Function values and linear-algebra helpers {_OUTSIDE}.":
-        "reversed lower_bound dense_gemm dense_chol dense_subs dense_solve mlp "
+        "reversed dense_gemm dense_chol dense_subs dense_solve mlp "
         "dense_gemm_batched dense_chol_batched dense_solve_batched",
     "There is no bfloat16: use float16 or float32.": "bfloat16",
     f"Pointers and references {_OUTSIDE}: index the array, as x[i] = v.":
@@ -49,7 +48,6 @@ _REASONS = {
     "Paddle is not connected; arrays go through from_numpy, from_torch, from_jax and from_dlpack.":
         "from_paddle to_paddle device_from_paddle device_to_paddle dtype_from_paddle dtype_to_paddle "
         "stream_from_paddle",
-    "tape.backward(loss), then x.grad; of one launch wb.launch(..., adjoint=True).": "grad",
     "The array knows: a.dtype, a.numpy().dtype, a.device; wb.types has the types by name.":
         "dtype_from_numpy dtype_to_numpy dtype_from_jax dtype_to_jax device_from_jax device_to_jax",
     "Every launch records itself: wb.launch(..., record_cmd=True) gives one to launch again.": "Launch",

@@ -282,10 +282,10 @@ def joint(function: Function, active: frozenset[str], groups: Groups = ()) -> Fu
     Parameters: the kernel's, then a tangent for each active one. Raises KernelError where `tangent` does, and for what
     has a rule only as a whole: extremes by atomics, and funcs with an adjoint of their own.
     """
-    return _Joint(simplify.forward(function, groups), active, groups).build_joint()
+    return Joint(simplify.forward(function, groups), active, groups).build_joint()
 
 
-class _Joint(_Tangent):
+class Joint(_Tangent):
     repeats = "primal"
     adds = mem.ATOMIC_ADD
 

@@ -45,6 +45,7 @@ from . import checks, declare, refused_syntax
 from . import python_names as names
 from .control_flow import FRESH
 from .declare import Func
+from .gradients import Gradient, Gradients, grad
 from .library import Library
 from .lower_bounds import static_int
 from .overloads import Overloads, refs
@@ -59,7 +60,7 @@ STORING = {id(ops.BUILTINS[name]): places for name, places in ops.STORING.items(
 OUTSIDE = "A func is read into the kernel; a plain Python function is not."
 
 
-class Calls(Overloads):
+class Calls(Overloads, Gradients):
     """Part of the reader: everything with parentheses."""
 
     def visit_Call(self, node: ast.Call) -> Any:
@@ -105,6 +106,8 @@ class Calls(Overloads):
             return self.call_library(callee, node)
         if isinstance(callee, Func):
             return self.call_func(callee, node)
+        if isinstance(callee, Gradient):
+            return self.call_gradient(callee, node)
         if isinstance(callee, Struct):
             return self.call_struct(callee, node)
         if isinstance(callee, Type) or (isinstance(callee, type) and is_number_type(callee)):
@@ -125,7 +128,7 @@ class Calls(Overloads):
         """Names with a form of their own."""
         table = {
             id(declare.tid): self.call_tid, id(declare.printf): self.call_printf, id(declare.static): self.call_static,
-            id(builtins.len): self.call_len, id(builtins.type): self.call_type_of,
+            id(grad): self.call_grad_of, id(builtins.len): self.call_len, id(builtins.type): self.call_type_of,
             id(vector): self.call_vector, id(matrix): self.call_matrix,
             id(quaternion): self.call_generic, id(transformation): self.call_generic,
         }  # fmt: skip
@@ -487,22 +490,25 @@ class Calls(Overloads):
         args = [self.checked(self.visit(a), a) for a in node.args]
         named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
         f = self.overload(f, args, named, node)
-        bound = self.bound(f.fn, args, named, node)
+        targets = self.references(f, node)
+        kept: dict[str, Any] = {}
+        result = self.call_bound(f, self.bound(f.fn, args, named, node), node, kept)
+        for name, target in targets.items():
+            with self.at(node):
+                self.assign(target, self.checked(kept[name], target))
+        return result
+
+    def call_bound(self, f: Func, bound: dict[str, Any], node: ast.Call, kept: dict[str, Any] | None = None) -> Any:
+        """A call of one func with these arguments."""
         for frame in self.frames:
             if frame.fn.__code__ is f.fn.__code__:
                 raise self.error(
                     f"`{f.key}` calls itself", "recursion", node, "A func is read into its caller, so it has no end.",
                     "a loop",
                 )  # fmt: skip
-        targets = self.references(f, node)
         if f.custom and not any(frame.fn in (f.grad, f.replay) for frame in self.frames):
             return self.call_custom(f, bound, node)
-        kept: dict[str, Any] = {}
-        result = self.inlined(f.fn, bound, node, kept=kept)
-        for name, target in targets.items():
-            with self.at(node):
-                self.assign(target, self.checked(kept[name], target))
-        return result
+        return self.inlined(f.fn, bound, node, kept=kept)
 
     def inlined(
         self, fn: Callable[..., Any], bound: dict[str, Any], node: ast.Call, hides: Where | None = None,

@@ -17,7 +17,7 @@ from ..ops import memory
 from ..types import Array, Handle, Query, Struct, Type, int32, int64, uint64
 from .declare import Func
 from .library import Library
-from .scope import Record, describe
+from .scope import Record, View, describe, is_literal
 
 Opened = tuple[str, Handle, str]  # the parameter with the number, what it stands for, and the field: `points`, `a.b`
 
@@ -111,6 +111,9 @@ class Handles:
     def call_library(self, f: Library, node: ast.Call) -> Any:
         f = f.form(node)
         bound = self.bound_arguments(f.fn, node)
+        for name, other in f.like.items():
+            if is_literal(bound[name]) and isinstance(bound[other], View):
+                bound[name] = self.typed(bound[name], bound[other].type.dtype)
         result = self.inlined(f.fn, bound, node, self.where(node))
         if not f.hands_out:
             return result

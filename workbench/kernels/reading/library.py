@@ -17,12 +17,16 @@ class Library(Func):
 
     `hands_out` names parameters through which it gives something back, as C does by pointers: the func returns its
     value and then the new values of these, and the caller's names are bound to them. `other` is what the name means
-    where a call has as many arguments as that one needs.
+    where a call has as many arguments as that one needs. `like` names parameters whose literals take the type of the
+    elements of another, an array.
     """
 
-    def __init__(self, fn: Callable[..., Any], hands_out: tuple[str, ...] = (), other: Library | None = None):
+    def __init__(
+        self, fn: Callable[..., Any], hands_out: tuple[str, ...] = (), other: Library | None = None,
+        like: dict[str, str] | None = None,
+    ):  # fmt: skip
         super().__init__(fn)
-        self.hands_out, self.other = hands_out, other
+        self.hands_out, self.other, self.like = hands_out, other, like or {}
         self.signature = inspect.signature(fn)
         self.needed = sum(p.default is p.empty for p in self.signature.parameters.values())
 
@@ -48,11 +52,13 @@ class Library(Func):
         return tuple(bound[name] for name in self.hands_out)
 
 
-def library(*hands_out: str, other: Library | None = None) -> Callable[[Callable[..., Any]], Library]:
+def library(
+    *hands_out: str, other: Library | None = None, like: dict[str, str] | None = None
+) -> Callable[[Callable[..., Any]], Library]:
     """Decorator: a `Library` func."""
 
     def make(fn: Callable[..., Any]) -> Library:
         deep(refused_syntax.check)(fn)
-        return Library(fn, hands_out, other)
+        return Library(fn, hands_out, other, like)
 
     return make

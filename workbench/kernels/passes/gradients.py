@@ -1,0 +1,102 @@
+"""`grad` statements become the derivatives that they ask for: forward mode over their regions, one run per component.
+
+Forward, since what comes out holds no stacks and no records: statements like all others, which the adjoint can walk
+back again. Funcs differentiated in kernels have few arguments; equal statements of several runs are merged afterwards.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from ..ir import Builder, Function, Region, Stmt, Value, used, walk
+from ..ops import control as c
+from ..ops import memory as mem
+from ..ops.row import ROWS, constant
+from ..types import Array, Composite, Type, int32, shadow_type
+from .named import named_pass
+from .tangent import Joint
+
+
+@named_pass("gradients")
+def expanded(function: Function) -> Function:
+    """The function itself, with every `grad` statement replaced. Raises KernelError where there is no derivative."""
+    if any(s.row is c.GRAD for s in walk(function.body)):
+        _expand(function.body, {})
+    return function
+
+
+def _expand(region: Region, known: dict[Value, Value]) -> None:
+    """In place: a region may be long, and nobody else has this function yet. `known`: what replaces a value."""
+    old, region.body = region.body, []
+    for stmt in old:
+        stmt.args = tuple(known.get(a, a) for a in stmt.args)
+        for inner in stmt.regions:
+            _expand(inner, known)
+        if stmt.row is not c.GRAD:
+            region.body.append(stmt)
+            continue
+        builder = Builder(region)
+        with builder.open(), builder.at(stmt.where):
+            slope = _Slope(builder, stmt)
+            for k, out in enumerate(stmt.outs):
+                known[out] = slope.by(k)
+                known[out].name = known[out].name or out.name
+    region.results = tuple(known.get(r, r) for r in region.results)
+
+
+def _places(type: Composite) -> list[tuple[int, ...]]:
+    return list(itertools.product(*map(range, type.shape)))
+
+
+class _Slope(Joint):
+    """The region of one `grad` statement, run with a tangent of 1 in one component."""
+
+    def __init__(self, builder: Builder, stmt: Stmt):
+        region = stmt.regions[0]
+        super().__init__(_stored(region), frozenset(["results", *(p.name for p in region.params)]), ())
+        self.builder, self.region, self.values = builder, region, stmt.args
+
+        stmts = list(walk(region))
+        own = {v for s in stmts for v in (*s.outs, *(p for r in s.regions for p in r.params))}
+        self.around: dict = {v: v for v in used(region) - own} | dict(zip(region.params, stmt.args, strict=True))
+
+    def by(self, k: int) -> Value:
+        """The derivative by one argument, of its type."""
+        p, type = self.region.params[k], self.values[k].type
+        wide = shadow_type(p.type)
+        if not isinstance(type, Composite):
+            return self.narrowed(self.along(p, constant(wide, 1)), type)
+        units = [constant(wide, tuple(float(here == at) for here in _places(type))) for at in _places(type)]
+        return ROWS["construct"](*[self.narrowed(self.along(p, unit), type.scalar) for unit in units], attr=type)
+
+    def narrowed(self, value: Value, type: Type) -> Value:
+        """Derivatives of float16 are computed in float32."""
+        return value if value.type == type else ROWS["cast"](value, attr=type)
+
+    def along(self, p: Value, direction: Value) -> Value:
+        known = {**self.around, ("tangent", p): direction}
+        self.replay(self.region, known, False)
+        parts = [x for r in self.region.results for x in self.components(self.tangent_or_zero(r, known))]
+        total, *others = parts
+        for part in others:
+            total = ROWS["add"](total, part)
+        return total
+
+    def components(self, t: Value) -> list[Value]:
+        return [ROWS["extract"](t, attr=at) for at in _places(t.type)] if isinstance(t.type, Composite) else [t]
+
+    def replay_nothing(self, stmt: Stmt, known: dict, record: bool) -> None:
+        """What the func claims holds for its derivative too."""
+        if stmt.row is c.ASSERT:
+            self.builder.append(stmt.row, [known[a] for a in stmt.args], (), attr=stmt.attr)
+
+
+def _stored(region: Region) -> Function:
+    """A function that stores the results of the region: for the questions which values vary, and which count."""
+    builder = Builder(Region([*region.params], [*region.body]))
+    with builder.open():
+        for k, r in enumerate(region.results):
+            array = Value(Array(r.type), "results")
+            builder.region.params.append(array)
+            builder.emit(mem.STORE, array, constant(int32, k), r)
+    return Function("grad", builder.region)

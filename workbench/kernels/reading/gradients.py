@@ -1,0 +1,130 @@
+"""`grad(f)(x, y)` in a kernel: the derivatives of a func or a builtin by its arguments, a `grad` statement of the IR.
+
+The func is read into a region of that statement; `passes.gradients` puts the derivatives in its place, so what follows
+sees ordinary statements and differentiates them again where that is asked for.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from .. import ir, ops
+from ..ops import control, memory
+from ..ops.row import Row
+from ..types import FUNCTION, Composite, Scalar, is_float
+from . import python_names as names
+from .declare import Func
+from .scope import Unusable, describe, is_literal, leaves
+
+
+class Gradient:
+    """`grad(f)`."""
+
+    def __init__(self, func: Any):
+        self.func = func
+        self.__name__ = f"grad({getattr(func, 'key', getattr(func, '__name__', 'f'))})"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{self.__name__}(...) can only be called inside a kernel or a func")
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+
+def grad(func: Any) -> Gradient:
+    """In a kernel `grad(f)(x, y)`: the derivatives of `f` at x and y, by each argument; one value if there is one.
+
+    `f` is a func or a builtin. Of several results, or of a vector, it is the derivative of the sum of all components,
+    as in Warp; by integers it is 0. Unlike Warp's it is right for funcs with loops, and can itself be differentiated
+    by a tape. Refused for a func that writes to memory or has an adjoint of its own.
+
+    >>> @wb.func
+    ... def energy(x: float, k: float):
+    ...     return 0.5 * k * x * x
+    >>> @wb.kernel
+    ... def force(x: wb.array[float], f: wb.array[float]):
+    ...     i = wb.tid()
+    ...     by_x, by_k = wb.grad(energy)(x[i], 10.0)
+    ...     f[i] = -by_x
+    >>> f = wb.zeros(1)
+    >>> wb.launch(force, 1, [wb.array([2.0]), f])
+    >>> f
+    array([-20.], dtype=float32, shape=(1,))
+    """
+    if isinstance(func, (Func, Row)) or func in _KNOWN:
+        return Gradient(_KNOWN.get(func, func) if not isinstance(func, (Func, Row)) else func)
+    raise TypeError(f"grad takes a func or a builtin, not {func!r}")
+
+
+_KNOWN = {f: f for f in ops.BUILTINS.values() if not isinstance(f, Row)} | dict(ops.PYTHON)
+
+
+class Gradients:
+    """Part of the reader."""
+
+    def call_grad_of(self, node: ast.Call) -> Gradient:
+        """`grad(f)` itself."""
+        (f,) = self.exactly(1, node)
+        try:
+            return grad(f)
+        except TypeError:
+            raise self.error(
+                f"grad takes a func or a builtin, not {describe(f)}", "grad", node, "", "grad(f)(x), with @func above f"
+            ) from None
+
+    def call_gradient(self, g: Gradient, node: ast.Call) -> Any:
+        args = [self.checked(self.visit(a), a) for a in node.args]
+        named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
+        f = g.func
+        if isinstance(f, Func):
+            f = self.overload(f, args, named, node)
+            bound = {name: self.declared(f, name, x) for name, x in self.bound(f.fn, args, named, node).items()}
+        else:
+            bound = {f"argument {k}": self.value(x) for k, x in enumerate(args)}
+        wanted = [name for name, x in bound.items() if isinstance(x, ir.Value) and is_float(x.type)]
+        number = self.serial()
+        inner = {n: ir.Value(bound[n].type, f"{n} of grad {number}") if n in wanted else x for n, x in bound.items()}
+        region = ir.Region(params=[inner[n] for n in wanted])
+        with self.builder.inside(region):
+            if isinstance(f, Func):
+                result = self.checked(self.call_bound(f, inner, node), node)
+            else:
+                result = self.builtin(f, [*inner.values(), *(self.value(x) for x in named.values())], node)
+            region.results = tuple(v for v in leaves(self.settled(result, "")) if is_float(v.type))
+        self.differentiable(g, region, node)
+        made = self.builder.append(control.GRAD, [bound[n] for n in wanted], [inner[n].type for n in wanted], (region,))
+        outs = dict(zip(wanted, made.outs, strict=True))
+        found = [outs.get(n) or self.no_derivative(n, x) for n, x in bound.items() if not self.is_function(f, n)]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def declared(self, f: Func, name: str, x: Any) -> Any:
+        """An argument as a value; a literal has the type that the parameter declares."""
+        wanted = names.annotation(f.fn, name, names.surroundings(f.fn), self.builder.where)
+        return self.typed(x, wanted) if is_literal(x) and isinstance(wanted, Scalar) else self.settled(x, name)
+
+    def is_function(self, f: Any, name: str) -> bool:
+        return isinstance(f, Func) and dict(zip(f.fn.__code__.co_varnames, f.types, strict=False)).get(name) is FUNCTION
+
+    def no_derivative(self, name: str, x: Any) -> Any:
+        """What stands in the place of an argument without derivative: 0 of an integer, nothing to use of others."""
+        if isinstance(x, ir.Value) and isinstance(x.type, (Scalar, Composite)):
+            return self.zero(x.type)
+        text, why = f"grad gives no derivative by `{name}`, {describe(x)}", "There are those by numbers and vectors."
+        return Unusable(lambda at: self.error(text, "grad", None, why, "one argument per number"))
+
+    def differentiable(self, g: Gradient, region: ir.Region, node: ast.Call) -> None:
+        """Refuse what has no derivative of this kind."""
+        if not region.results:
+            raise self.error(f"{g.__name__}: the function gives no float", "grad", node, "", "")
+        for s in ir.walk(region):
+            if s.row.writes or s.row is memory.STORE or s.row in memory.ATOMICS:
+                why = "It is for the derivative of what a function returns."
+                text = f"{g.__name__}: the function writes to memory"
+                raise self.error(text, "grad", node, why, "a func that returns a value")
+            if s.row is control.CALL:
+                raise self.error(
+                    f"{g.__name__}: `{s.attr.func.key}` in it has an adjoint or a replay of its own", "grad", node,
+                    "They say how gradients pass in the reverse pass, not what the derivative is.",
+                    "a func without them",
+                )  # fmt: skip
