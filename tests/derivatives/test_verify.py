@@ -192,7 +192,7 @@ def test_among_several_launches_the_wrong_one_is_named(backend: str):
 
     report = wb.gradcheck(model, inputs=[f32(X)], raise_exception=False)
     moving = [r for r in report.rows if r.largest]
-    launches = {r.launch.split()[1] if r.launch.startswith("L") else r.launch: bool(r.wrong) for r in moving}
+    launches = {r.launch.split()[1] if r.launch.startswith("#") else r.launch: bool(r.wrong) for r in moving}
     assert launches == {"right": False, "wrong": True, "end to end": True}
     assert {(r.input, r.wrong) for r in moving if r.launch == "end to end"} == {("x", True)}
     with pytest.raises(wb.GradientError, match="wrong, input 'x'") as error:

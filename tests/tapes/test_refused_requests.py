@@ -156,6 +156,17 @@ def test_a_function_that_gives_no_loss_is_refused(given):
     assert found.value.slug == "loss-shape"
 
 
+def test_a_step_that_writes_elsewhere_is_told_the_name_that_the_program_has_for_it():
+    extra = empty(2)
+
+    def step(k, part):
+        wb.launch(square, 2, [part, extra])
+
+    with wb.Tape(), pytest.raises(wb.LaunchError) as found:
+        wb.checkpoint(2, 1)(step)(leaf([0.5, 0.25]))
+    assert "writes extra," in found.value.what and found.value.instead == "step(..., extra)"
+
+
 @pytest.mark.parametrize(("low", "inside"), [(0, False), (1, True), (2, False)])
 def test_a_step_writes_to_no_more_of_an_array_than_its_state(low, inside):
     whole = leaf([0.5, 0.25, 0.125, 0.75])

@@ -251,7 +251,7 @@ def _rows(shared: tuple[Tape, list[array] | None, _Rules], parts: list[int]) -> 
             rerun.before(event)
         number = tape.events.index(event)
         if number in parts:
-            rows = _check_case(case_of_launch(event, rules.widened), rules, np.random.default_rng(number))
+            rows = _check_case(case_of_launch(event, number, rules.widened), rules, np.random.default_rng(number))
             wrong = [row for row in rows if row.wrong]
             if wrong and (call := wrong_call(event)) is not None:
                 for row in wrong:

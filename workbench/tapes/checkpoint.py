@@ -23,6 +23,7 @@ from ..arrays.span import Marks, Span
 from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
 from .events import Event, checksum_of, clock
+from .naming import called_by
 from .overwrites import check_left, keep_before, need, remember_left, verify
 from .recording import Recording
 from .reverse import walk
@@ -257,14 +258,14 @@ class _Loop:
                 a = span.allocation
                 if a not in own or not (own[a].contains(span) or own[a] == span):
                     raise LaunchError(
-                        f"a step of {self.loop.__name__!r} writes {_label(event, span)}, which is not among its state.",
+                        f"a step of {self.loop.__name__!r} writes {(name := _label(inner, event, span))}, which is not"
+                        " among its state.",
                         slug="checkpoint-state", where=event.where,
                         why="A step that runs again would find there what the last one left.",
-                        instead=self._way_out(event, span),
+                        instead=self._way_out(event, name),
                     )  # fmt: skip
 
-    def _way_out(self, event: Event, span: Span) -> str:
-        name = _label(event, span)
+    def _way_out(self, event: Event, name: str) -> str:
         if name.isidentifier() and event.command is not None:
             return f"{self.loop.__name__}(..., {name})"
         return "a kernel that reads the element itself: x: wb.array[float] among its parameters, x[0] in its body"
@@ -338,11 +339,11 @@ class _Loop:
         return sum(data.nbytes for state in self.kept.values() for data in state)
 
 
-def _label(event: Event, span: Span) -> str:
-    if event.command is not None:
-        pairs = zip(event.command.program.leaves, event.command.places, strict=True)
-        return next(p.name for p, a in pairs if isinstance(a, array) and a.allocation is span.allocation)
-    return event.arrays[0].label
+def _label(tape: Tape, event: Event, span: Span) -> str:
+    """What the user calls memory that an event writes."""
+    places = enumerate(event.command.places if event.command is not None else event.arrays)
+    position = next(k for k, a in places if isinstance(a, array) and a.allocation is span.allocation)
+    return called_by(tape, event, position)
 
 
 def _signature(inner: Tape) -> int:

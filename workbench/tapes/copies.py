@@ -177,8 +177,8 @@ class Case:
         return tape
 
 
-def case_of_launch(event: Event, widened: bool) -> Case:
-    """One recorded launch, on copies of the present contents of its arrays."""
+def case_of_launch(event: Event, number: int, widened: bool) -> Case:
+    """One recorded launch, on copies of the present contents of its arrays. `number`: its position on the tape."""
     command, back = event.command, event.reverse
     twins = Twins([a for a in command.places if isinstance(a, array)], widened)
     made = launch_of(command, twins)
@@ -189,7 +189,7 @@ def case_of_launch(event: Event, widened: bool) -> Case:
             seen.add(made.flat[k].span)
             inputs[names[k]] = made.flat[k]
     outputs = {names[k]: made.flat[k] for k in sorted(command.plan.float_writes) if k in back.shadows}
-    case = Case(f"L{event.id} {event.label}", event.where, inputs, outputs, [made.run])
+    case = Case(f"#{number} {event.label}", event.where, inputs, outputs, [made.run])
     case.keep(twins.memory.values())
     return case
 

@@ -245,7 +245,8 @@ def lost(event: Event, tape: Recording) -> GradientError:
         f"{called(tape, dst)} was written with values that the host made from {_readings(event, tape)}.",
         slug="host-values", where=event.where,
         why="The tape does not see what NumPy or Python did in between: the gradient would end here in silence.",
-        instead="y * 2, wb.map(f, y), wb.copy(z, y) or a kernel in its place; wb.detach(values) if it is meant",
+        instead="y * 2, wb.map(f, y), wb.copy(z, y) or a kernel in its place; tape.record_func(backward, [y, z]) if"
+        " only the host can do it; wb.detach(values) if it is meant",
     )  # fmt: skip
 
 
