@@ -22,6 +22,10 @@ it is said. Everywhere: gradients are exact or refused, locals are values, races
 
 """
 REFUSED = {"types.type_ctype": "Types have a NumPy form: wb.vec3.numpy, wb.vec3.shape."}
+_SOLVER = (
+    "under a tape its adjoint is a solve (Warp's is zero); the residual is looked at in every turn; by default there is"
+    " no absolute tolerance; batches are refused"
+)
 # What differs, where the docstring does not say it with Warp's name.
 DIFFERENT = {
     "Tape": "gradients are exact, or refused; a leaf's accumulate, all others are replaced",
@@ -47,10 +51,12 @@ DIFFERENT = {
     "sparse.bsr_from_triplets": "blocks of zeros stay under a tape, where they have a derivative",
     "sparse.bsr_set_from_triplets": "blocks of zeros stay under a tape, where they have a derivative",
     "sparse.bsr_compress": "blocks of zeros stay under a tape, where they have a derivative",
-    "optim.linear.cg": "under a tape its adjoint is a solve; refused in a capture",
-    "optim.linear.cr": "under a tape its adjoint is a solve; refused in a capture",
-    "optim.linear.bicgstab": "under a tape its adjoint is a solve; refused in a capture",
-    "optim.linear.gmres": "under a tape its adjoint is a solve; refused in a capture",
+    "optim.linear.cg": _SOLVER,
+    "optim.linear.cr": _SOLVER,
+    "optim.linear.bicgstab": _SOLVER,
+    "optim.linear.gmres": _SOLVER,
+    "optim.linear.preconditioner": "the three kinds of block_jacobi are one; fsai is refused",
+    "optim.linear.LinearOperator": "batches are refused, and functions that read what has a gradient, under a tape",
     "optim.Adam": "any float type; the count of steps lies in memory, so a capture repeats it rightly",
     "autograd.jacobian": "exact for loops and atomics too; all rows are computed",
     "autograd.gradcheck": "compares with differences in float64, launch by launch",

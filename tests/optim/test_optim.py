@@ -195,3 +195,166 @@ def test_the_gradient_of_a_solve_is_linear_in_its_seed(dtype, how, size):
         linear.cg(wb.array(A, dtype=dtype), b, x, maxiter=40, **how)
     tape.backward(grads={x: wb.array(seed * size, dtype=dtype)})
     np.testing.assert_allclose(b.grad.numpy() / size, np.linalg.solve(A.T, seed), rtol=1e-4, atol=1e-6)
+
+
+def blocks_of(D, size=2):
+    n = len(D) // size
+    at = [wb.array(k, dtype=int) for k in np.divmod(np.arange(n * n), n)]
+    values = D.reshape(n, size, n, size).transpose(0, 2, 1, 3).reshape(-1, size, size)
+    return sparse.bsr_from_triplets(n, n, *at, wb.array(values, dtype=wb.types.matrix((size, size), wb.float64)))
+
+
+@pytest.mark.parametrize("solve", SOLVERS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("check_every", [0, 3])
+def test_a_solve_in_a_capture_is_made_again_by_each_replay(solve, check_every):
+    D = matrix(6)
+    A, b, x = blocks_of(D), wb.zeros(6, dtype=wb.float64), wb.zeros(6, dtype=wb.float64)
+    y = wb.zeros(6, dtype=wb.float64)
+    with wb.ScopedCapture() as scope:
+        M = linear.preconditioner(A, "block_jacobi_direct")
+        x.zero_()
+        said = solve(A, b, x, M=M, check_every=check_every)
+        wb.copy(y, x)
+    for turn in range(1, 3):
+        A.values.assign(blocks_of(turn * D).values)
+        b.assign(RANDOM.normal(size=6))
+        wb.capture_launch(scope.graph)
+        np.testing.assert_allclose(y.numpy(), np.linalg.solve(turn * D, b.numpy()), rtol=1e-8)
+        if check_every == 0:
+            turns, residual, wanted = (a.item() for a in said)
+            assert turns > 0 and residual <= wanted
+
+
+def test_a_tape_sees_what_a_replayed_solve_writes():
+    A, b = wb.array(matrix(3), dtype=wb.float64), wb.ones(3, dtype=wb.float64)
+    x = wb.zeros(3, dtype=wb.float64, requires_grad=True)
+    with wb.capture() as graph:
+        linear.cg(A, b, x)
+    with wb.Tape() as tape:
+        y = x * x
+    b.fill_(5.0)
+    graph.replay()
+    with pytest.raises(wb.GradientError, match=r"cg\(\)"):
+        tape.backward(grads={y: wb.ones(3, dtype=wb.float64)})
+
+
+@pytest.mark.parametrize(
+    "kind", ["diag", "diag_abs", "block_jacobi_direct", "block_jacobi_sequential", "block_jacobi_tile"]
+)
+def test_a_preconditioner_is_the_inverse_of_the_blocks_on_the_diagonal(kind):
+    D = matrix(6, symmetric=False)
+    D[2:4] = 0.0  # a block without an inverse stays as it is
+    D[0, 0] = -3.0
+    A, r = blocks_of(D), RANDOM.normal(size=6)
+    M, z = linear.preconditioner(A, kind), wb.zeros(6, dtype=wb.float64)
+    M.matvec(wb.array(r, dtype=wb.float64), z, z, 1.0, 0.0)
+    want = np.zeros((6, 6))
+    if kind.startswith("block"):
+        for k in (0, 2, 4):
+            want[k : k + 2, k : k + 2] = np.eye(2) if k == 2 else np.linalg.inv(D[k : k + 2, k : k + 2])
+    else:
+        d = np.diagonal(D)
+        want = np.diag(1 / np.where(d == 0, 1, np.abs(d) if kind == "diag_abs" else d))
+    np.testing.assert_allclose(z.numpy(), want @ r, rtol=1e-12)
+    with pytest.raises(wb.LaunchError, match=r"\[linear\]"):
+        linear.preconditioner(wb.array(D, dtype=wb.float64), "block_jacobi_tile")
+    with pytest.raises(wb.LaunchError, match=r"\[linear\]"):
+        linear.preconditioner(A, "jacobi")
+
+
+@pytest.mark.parametrize("solve", SOLVERS, ids=lambda f: f.__name__)
+def test_a_callback_is_told_the_first_turn_some_between_and_the_last(solve):
+    A, b, x = wb.array(matrix(20), dtype=wb.float64), wb.ones(20, dtype=wb.float64), wb.zeros(20, dtype=wb.float64)
+    seen = []
+    turns, residual, wanted = solve(
+        A, b, x, callback=lambda *said: seen.append(said), check_every=3, use_cuda_graph=True
+    )
+    assert [s[0] for s in seen] == [*range(0, turns, 3), turns] and seen[-1][2] == wanted >= residual
+
+
+@wb.kernel
+def note(turn: wb.array[int], residual: wb.array[wb.float64], wanted: wb.array[wb.float64]):
+    turn[0] = turn[0] + 100
+
+
+def test_without_checks_on_the_host_the_callback_is_a_kernel():
+    A, b, x = wb.array(matrix(4), dtype=wb.float64), wb.ones(4, dtype=wb.float64), wb.zeros(4, dtype=wb.float64)
+    turns, residual, wanted = linear.cg(A, b, x, callback=note, check_every=0)
+    assert turns.item() > 100 and residual.item() <= wanted.item()
+
+
+@pytest.mark.parametrize("name", ["cg", "cr", "bicgstab", "gmres"])
+def test_a_solver_is_called_again_with_other_operands(name):
+    D, b = matrix(5), RANDOM.normal(size=(2, 5))
+    rhs, x = [wb.array(v, dtype=wb.float64) for v in b], [wb.zeros(5, dtype=wb.float64) for _ in range(2)]
+    solver = getattr(linear, name)(wb.array(D, dtype=wb.float64), rhs[0], x[0], run=False)
+    assert isinstance(solver, getattr(linear, {"bicgstab": "BiCGSTAB"}.get(name, name.upper())))
+    solver()
+    solver(b=rhs[1], x=x[1])
+    for got, want in zip(x, b, strict=True):
+        np.testing.assert_allclose(got.numpy(), np.linalg.solve(D, want), rtol=1e-8)
+
+
+@pytest.mark.parametrize("solve", [linear.cg, linear.cr], ids=lambda f: f.__name__)
+def test_a_solve_that_begins_anew_now_and_then(solve):
+    D, b = matrix(12), RANDOM.normal(size=12)
+    A, rhs, x = wb.array(D, dtype=wb.float64), wb.array(b, dtype=wb.float64), wb.zeros(12, dtype=wb.float64)
+    turns, *_ = solve(A, rhs, x, restart=2, maxiter=300)
+    once, *_ = solve(A, rhs, wb.zeros(12, dtype=wb.float64), maxiter=300)
+    assert turns > once
+    np.testing.assert_allclose(x.numpy(), np.linalg.solve(D, b), rtol=1e-8)
+    with pytest.raises(wb.LaunchError, match=r"restart=0(.|\n)*\[linear\]"):
+        solve(A, rhs, x, restart=0)
+
+
+@wb.kernel
+def stretch(k: wb.array[wb.float64], x: wb.array[wb.float64], y: wb.array[wb.float64], z: wb.array[wb.float64],
+            alpha: wb.float64, beta: wb.float64):  # fmt: skip
+    i = wb.tid()
+    z[i] = alpha * k[i] * x[i] + beta * y[i]
+
+
+def test_an_operator_whose_functions_read_a_gradient_is_refused():
+    k = wb.array([2.0, 3.0], dtype=wb.float64, requires_grad=True)
+
+    def product(x, y, z, alpha, beta):
+        wb.launch(stretch, 2, [k, x, y, z, alpha, beta])
+
+    A = linear.LinearOperator((2, 2), wb.float64, "cpu", product)
+    with wb.Tape(), pytest.raises(wb.GradientError, match=r"read an array with a gradient(.|\n)*\[linear\]"):
+        linear.cg(A, wb.ones(2, dtype=wb.float64), wb.zeros(2, dtype=wb.float64))
+    k.requires_grad = False
+    x = wb.zeros(2, dtype=wb.float64)
+    with wb.Tape():
+        linear.cg(A, wb.ones(2, dtype=wb.float64), x)
+    np.testing.assert_allclose(x.numpy(), [1 / 2, 1 / 3])
+    assert A.scalar_type == wb.float64 and A.batch_count == 1
+
+
+def test_a_diagonal_of_vectors_is_one_of_their_numbers():
+    d, b = RANDOM.uniform(1, 2, (2, 3)), RANDOM.normal(size=(2, 3))
+    made = dict(dtype=wb.vec3d, requires_grad=True)
+    diagonal, rhs, x = wb.array(d, **made), wb.array(b, **made), wb.zeros(2, dtype=wb.vec3d)
+    with wb.Tape() as tape:
+        linear.cg(diagonal, rhs, x)
+    tape.backward(grads={x: wb.ones(2, dtype=wb.vec3d)})
+    np.testing.assert_allclose(x.numpy(), b / d, rtol=1e-10)
+    np.testing.assert_allclose(rhs.grad.numpy(), 1 / d, rtol=1e-10)
+    np.testing.assert_allclose(diagonal.grad.numpy(), -b / d**2, rtol=1e-10)
+
+
+def test_parameters_of_several_types_keep_the_state_that_fits():
+    start = [RANDOM.normal(size=3), RANDOM.normal(size=(2, 3)), RANDOM.normal(size=(2, 2, 2))]
+    types = [wb.float32, wb.vec3d, wb.mat22]
+    x = [wb.array(a, dtype=t) for a, t in zip(start, types, strict=True)]
+    g = [wb.array(np.ones_like(a), dtype=t) for a, t in zip(start, types, strict=True)]
+    for optimizer in (wb.optim.Adam(x, lr=0.1), wb.optim.SGD(x, lr=0.1, momentum=0.9)):
+        optimizer.step(g)
+        optimizer.set_params(x[:2])
+        optimizer.step(g[:2])
+        assert optimizer.t == 2
+        before = [a.numpy().copy() for a in x[:2]]
+        optimizer.reset_internal_state()
+        optimizer.step(g[:2])
+        for old, a in zip(before, x[:2], strict=True):
+            np.testing.assert_allclose(old - a.numpy(), 0.1, rtol=1e-5)

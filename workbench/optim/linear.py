@@ -18,17 +18,22 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.array import array, clone
-from ..arrays.creation import copy, zeros_like
+from ..arrays.creation import copy, zeros, zeros_like
 from ..errors import GradientError, LaunchError
 from ..kernels import kernel
+from ..kernels.program import Kernel
 from ..kernels.reading.declare import Refused, tid
 from ..kernels.types import Composite, Scalar
 from ..launches.launch import launch
 from ..launches.sums import array_inner
-from ..sparse import BsrMatrix, bsr_get_diag, bsr_mv
+from ..sparse import BsrMatrix
 from ..sparse.structure import rows_of
+from ..tapes.tape import Tape
+from .operators import LinearOperator, aslinearoperator
+from .preconditioners import preconditioner as preconditioner
+from .steps import flat
 
-numbers, table = array(dtype=Any), array(dtype=Any, ndim=2)
+numbers = array(dtype=Any)
 
 
 @kernel
@@ -38,102 +43,7 @@ def axpby(a: Any, x: numbers, b: Any, y: numbers, out: numbers):
     out[i] = a * x[i] + b * y[i]
 
 
-@kernel
-def dense_times(A: table, x: numbers, a: Any, b: Any, y: numbers, out: numbers):
-    """out = a * A x + b * y."""
-    i = tid()
-    total = b * y[i]
-    for j in range(A.shape[1]):
-        total += a * A[i, j] * x[j]
-    out[i] = total
-
-
-@kernel
-def diagonal_times(d: numbers, x: numbers, a: Any, b: Any, y: numbers, out: numbers):
-    """out = a * d x + b * y."""
-    i = tid()
-    out[i] = a * d[i] * x[i] + b * y[i]
-
-
-class LinearOperator:
-    """A matrix known by its products: `matvec(x, y, z, alpha, beta)` does z = alpha * A x + beta * y.
-
-    >>> def twice(x, y, z, alpha, beta):
-    ...     z.assign(wb.array(2.0 * alpha * x.numpy() + beta * y.numpy()))
-    >>> A = wb.optim.linear.LinearOperator((2, 2), wb.float32, "cpu", twice)
-    >>> x = wb.zeros(2)
-    >>> _ = wb.optim.linear.cg(A, wb.array([2.0, 4.0]), x)
-    >>> x.list()
-    [np.float32(1.0), np.float32(2.0)]
-    """
-
-    def __init__(
-        self, shape: tuple[int, int], dtype: Any, device: Any, matvec: Callable, batch_offsets: Any = None,
-        max_batch_length: int | None = None, transposed: Callable | None = None, source: Any = None,
-    ):  # fmt: skip
-        if batch_offsets is not None:
-            raise LaunchError("batches of systems are not here.", slug="linear", instead="one call for each system")
-        self.shape, self.dtype, self.device, self.matvec = shape, dtype, device, matvec
-        self.transposed, self.source = transposed, source
-
-
-def aslinearoperator(A: Any, batch_offsets: Any = None, max_batch_length: int | None = None) -> LinearOperator:
-    """A dense matrix (two axes), a diagonal (one axis) or a sparse matrix as a LinearOperator; one stays what it is.
-
-    >>> wb.optim.linear.aslinearoperator(wb.ones(3)).shape
-    (3, 3)
-    """
-    if isinstance(A, LinearOperator):
-        return A
-    if isinstance(A, BsrMatrix):
-
-        def sparse(x: array, y: array, z: array, alpha: Any, beta: Any, transpose: bool = False) -> None:
-            if z is not y:
-                copy(z, y)
-            bsr_mv(A, x, z, alpha, beta, transpose)
-
-        return LinearOperator(A.shape, A.dtype, A.device, sparse, batch_offsets, None, _turned(sparse), A)
-    if isinstance(A, array) and isinstance(A.dtype, Scalar) and A.ndim in (1, 2):
-        shape = A.shape if A.ndim == 2 else (A.size, A.size)
-        made = LinearOperator(shape, A.dtype, A.device, _array_product(A), batch_offsets, None, None, A)  # type: ignore[arg-type]
-        made.transposed = made.matvec if A.ndim == 1 else _array_product(A.transpose().contiguous())
-        return made
-    got = f"an array of {A.dtype} with {A.ndim} axes" if isinstance(A, array) else type(A).__name__
-    raise LaunchError(f"a matrix is dense, a diagonal, sparse or a LinearOperator, not {got}", slug="linear")
-
-
-def _turned(product: Callable) -> Callable:
-    return lambda x, y, z, alpha, beta: product(x, y, z, alpha, beta, True)
-
-
-def _array_product(A: array) -> Callable:
-    times, kind = (dense_times if A.ndim == 2 else diagonal_times), A.dtype.numpy.type  # type: ignore[attr-defined]
-
-    def product(x: array, y: array, z: array, alpha: Any, beta: Any) -> None:
-        launch(times, A.shape[0], [A, x, kind(alpha), kind(beta), y], [z])
-
-    return product
-
-
-def preconditioner(A: Any, ptype: str = "diag") -> LinearOperator | None:
-    """An approximate inverse: "diag" (of scalars; 0 counts as 1), "diag_abs", or "id". Raises LaunchError [linear].
-
-    >>> wb.optim.linear.preconditioner(wb.array([2.0, 4.0]), "id") is None
-    True
-    """
-    if ptype == "id":
-        return None
-    if ptype not in ("diag", "diag_abs"):
-        raise LaunchError(f"there is no preconditioner {ptype!r} here", slug="linear", instead='"diag" or "diag_abs"')
-    with memory.unrecorded():
-        if isinstance(A, BsrMatrix):
-            blocks = bsr_get_diag(A).numpy()
-            d = blocks if isinstance(A.dtype, Scalar) else np.einsum("nii->ni", blocks).reshape(-1)
-        else:
-            d = A.numpy() if A.ndim == 1 else np.diagonal(A.numpy())
-        d = np.where(d == 0, 1, np.abs(d) if ptype == "diag_abs" else d)
-        inverse = array(1 / d, dtype=A.dtype.scalar, device=A.device)
-    return aslinearoperator(inverse)
+Done = Callable[[int, float], bool]  # told the turn and the norm of the residual: whether that is the last
 
 
 class _Vectors:
@@ -171,47 +81,55 @@ class _Vectors:
         return float(np.sqrt(self.dot(x, x)))
 
 
-def _cg(v: _Vectors, b: array, x: array, done: Callable[[int, float], bool]) -> None:
-    r = v.sum(1, b, -1, v.times(x))
-    z = v.prepared(r)
-    p, rz, turn = clone(z), v.dot(r, z), 0
-    while not done(turn, v.norm(r)):
-        ap = v.times(p)
-        curvature = v.dot(p, ap)
-        if curvature == 0:
-            return
-        alpha = rz / curvature
-        v.sum(alpha, p, 1, x, x)
-        v.sum(-alpha, ap, 1, r, r)
+def _cg(v: _Vectors, b: array, x: array, done: Done, restart: int | None) -> None:
+    turn = 0
+    while True:
+        r, first = v.sum(1, b, -1, v.times(x)), turn
         z = v.prepared(r)
-        rz, old = v.dot(r, z), rz
-        v.sum(1, z, rz / old if old else 0, p, p)
-        turn += 1
+        p, rz = clone(z), v.dot(r, z)
+        while not (restart and turn - first >= restart):
+            if done(turn, v.norm(r)):
+                return
+            ap = v.times(p)
+            curvature = v.dot(p, ap)
+            if curvature == 0:
+                return
+            alpha = rz / curvature
+            v.sum(alpha, p, 1, x, x)
+            v.sum(-alpha, ap, 1, r, r)
+            z = v.prepared(r)
+            rz, old = v.dot(r, z), rz
+            v.sum(1, z, rz / old if old else 0, p, p)
+            turn += 1
 
 
-def _cr(v: _Vectors, b: array, x: array, done: Callable[[int, float], bool]) -> None:
-    r = v.prepared(v.sum(1, b, -1, v.times(x)))
-    true = v.sum(1, b, -1, v.times(x))
-    p, ar = clone(r), v.times(r)
-    ap, rar, turn = clone(ar), v.dot(r, ar), 0
-    while not done(turn, v.norm(true)):
-        map_ = v.prepared(ap)
-        size = v.dot(ap, map_)
-        if size == 0:
-            return
-        alpha = rar / size
-        v.sum(alpha, p, 1, x, x)
-        v.sum(-alpha, map_, 1, r, r)
-        v.sum(-alpha, ap, 1, true, true)
-        ar = v.times(r)
-        rar, old = v.dot(r, ar), rar
-        beta = rar / old if old else 0
-        v.sum(1, r, beta, p, p)
-        v.sum(1, ar, beta, ap, ap)
-        turn += 1
+def _cr(v: _Vectors, b: array, x: array, done: Done, restart: int | None) -> None:
+    turn = 0
+    while True:
+        true, first = v.sum(1, b, -1, v.times(x)), turn
+        r = clone(v.prepared(true))
+        p, ar = clone(r), v.times(r)
+        ap, rar = clone(ar), v.dot(r, ar)
+        while not (restart and turn - first >= restart):
+            if done(turn, v.norm(true)):
+                return
+            map_ = v.prepared(ap)
+            size = v.dot(ap, map_)
+            if size == 0:
+                return
+            alpha = rar / size
+            v.sum(alpha, p, 1, x, x)
+            v.sum(-alpha, map_, 1, r, r)
+            v.sum(-alpha, ap, 1, true, true)
+            ar = v.times(r)
+            rar, old = v.dot(r, ar), rar
+            beta = rar / old if old else 0
+            v.sum(1, r, beta, p, p)
+            v.sum(1, ar, beta, ap, ap)
+            turn += 1
 
 
-def _bicgstab(v: _Vectors, b: array, x: array, done: Callable[[int, float], bool]) -> None:
+def _bicgstab(v: _Vectors, b: array, x: array, done: Done, restart: int | None) -> None:
     r = v.sum(1, b, -1, v.times(x))
     shadow, p, rho, turn = clone(r), clone(r), v.dot(r, r), 0
     while not done(turn, v.norm(r)):
@@ -235,8 +153,8 @@ def _bicgstab(v: _Vectors, b: array, x: array, done: Callable[[int, float], bool
         turn += 1
 
 
-def _gmres(v: _Vectors, b: array, x: array, done: Callable[[int, float], bool], restart: int = 31) -> None:
-    turn = 0
+def _gmres(v: _Vectors, b: array, x: array, done: Done, restart: int | None) -> None:
+    turn, restart = 0, min(restart or 31, max(b.size, 1))
     while True:
         r = v.sum(1, b, -1, v.times(x))
         size = v.norm(r)
@@ -266,30 +184,145 @@ def _gmres(v: _Vectors, b: array, x: array, done: Callable[[int, float], bool], 
             return
 
 
-def _solve(
-    method: Callable, what: str, A: Any, b: array, x: array, tol: float | None, atol: float | None, maxiter: Any,
-    M: Any, callback: Callable | None, check_every: int, run: bool,
-) -> Any:  # fmt: skip
-    """Solve, as one event of an open tape. Returns (iterations, norm of the residual, the tolerance it was held to)."""
-    if not run:
-        return lambda: _solve(method, what, A, b, x, tol, atol, maxiter, M, callback, check_every, True)
-    capture_log.refuse(f"{what}()", "the solve outside of the capture, between two captures")
-    for name, a in (("b", b), ("x", x)):
-        if not isinstance(a, array) or not isinstance(a.dtype, Scalar | Composite) or a.dtype.scalar.kind != "f":
-            raise LaunchError(f"{what} takes an array of floats as {name}", slug="linear", instead="wb.zeros(n)")
-    if b.dtype != x.dtype or b.shape != x.shape:
-        raise LaunchError(f"{what}: b and x differ in shape or dtype.", slug="linear", instead="x = wb.zeros_like(b)")
-    tape = memory.recorder()
-    arrays = _differentiable(A)
-    if tape is not None and any(a.requires_grad or a.allocation in tape.active for a in (*arrays, b)):
-        _check_adjoint(aslinearoperator(A))
-    with memory.unrecorded():
-        answer = x if tape is None else clone(x, requires_grad=False)
-        said = _run(method, A, b, answer, tol, atol, maxiter, M, callback, check_every)
-    if tape is not None:
-        _record(tape, method, A, arrays, b, answer, (tol or None, maxiter), said)
+class LinearSolverState:
+    """A system and how it is to be solved: calling it solves, with other operands where some are given.
+
+    `cg(..., run=False)` and its like return one: `CG`, `CR`, `BiCGSTAB` or `GMRES`, which take the same arguments.
+
+    >>> x = wb.zeros(2)
+    >>> solver = wb.optim.linear.CG(wb.array([2.0, 4.0]), wb.array([2.0, 2.0]), x)
+    >>> isinstance(solver, wb.optim.linear.LinearSolverState), solver()[0]
+    (True, 2)
+    >>> _ = solver(b=wb.array([6.0, 6.0]))
+    >>> x.numpy().round(4)
+    array([3. , 1.5], dtype=float32)
+    """
+
+    _method: Callable
+    _name = ""
+
+    def __init__(
+        self, A: Any, b: array, x: array, tol: float | None = None, atol: float | None = None,
+        maxiter: float | None = 0, M: Any = None, callback: Any = None, check_every: int = 10,
+        use_cuda_graph: bool = True, *, restart: int | None = None,
+    ):  # fmt: skip
+        if restart is not None and (isinstance(restart, bool) or not isinstance(restart, int) or restart < 1):
+            raise LaunchError(f"{self._name}(restart={restart!r}): a whole number from 1 on, or None", slug="linear")
+        self.operands = A, b, x, M
+        self.tol, self.atol, self.maxiter, self.restart = tol, atol, maxiter, restart
+        self.callback, self.check_every = callback, check_every
+
+    def __call__(self, A: Any = None, b: Any = None, x: Any = None, M: Any = None) -> Any:
+        """Solve, as one event of an open tape. Returns what `cg` returns; raises as `cg` does."""
+        A, b, x, M = (old if new is None else new for old, new in zip(self.operands, (A, b, x, M), strict=True))
+        self._check(b, x)
+        tape = memory.recorder()
+        if tape is None:
+            return self._now(A, b, x, M)
+        capture_log.refuse(f"{self._name}() under a tape", "the solve and its backward() between two captures")
+        arrays = _differentiable(A)
+        if any(a.requires_grad or a.allocation in tape.active for a in (*arrays, b)):
+            _check_adjoint(aslinearoperator(A))
+        _refuse_hidden(tape, aslinearoperator(A), b)
+        answer = clone(x, requires_grad=False)
+        said = _run(self, A, b, answer, M)
+        _record(tape, self, A, arrays, b, answer, said)
         copy(x, answer)
-    return said
+        return said if self.check_every else _Report(b)(*said)
+
+    def _now(self, A: Any, b: array, x: array, M: Any) -> Any:
+        """Solve; in a capture, so will every replay."""
+        report, said = None if self.check_every else _Report(b), (0, 0.0, 0.0)
+
+        def solve() -> None:
+            nonlocal said
+            said = _run(self, A, b, x, M, report)
+
+        if capture_log.noting() is not None:
+            x.allocation.about_to_write(x.span, f"{self._name}()")
+        capture_log.do(solve)
+        return said if report is None else report.arrays
+
+    def _check(self, b: Any, x: Any) -> None:
+        for name, a in (("b", b), ("x", x)):
+            if not isinstance(a, array) or not isinstance(a.dtype, Scalar | Composite) or a.dtype.scalar.kind != "f":
+                text = f"{self._name} takes an array of floats as {name}"
+                raise LaunchError(text, slug="linear", instead="wb.zeros(n)")
+        if b.dtype != x.dtype or b.shape != x.shape:
+            text = f"{self._name}: b and x differ in shape or dtype."
+            raise LaunchError(text, slug="linear", instead="x = wb.zeros_like(b)")
+
+
+class CG(LinearSolverState):
+    """Conjugate gradients as a `LinearSolverState`.
+
+    >>> x = wb.zeros(2)
+    >>> _ = wb.optim.linear.CG(wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.array([1.0, 2.0]), x)()
+    >>> x.numpy().round(4)
+    array([0.0909, 0.6364], dtype=float32)
+    """
+
+    _method, _name = staticmethod(_cg), "cg"
+
+
+class CR(LinearSolverState):
+    """Conjugate residuals as a `LinearSolverState`.
+
+    >>> x = wb.zeros(2)
+    >>> _ = wb.optim.linear.CR(wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.array([1.0, 2.0]), x)()
+    >>> x.numpy().round(4)
+    array([0.0909, 0.6364], dtype=float32)
+    """
+
+    _method, _name = staticmethod(_cr), "cr"
+
+
+class BiCGSTAB(LinearSolverState):
+    """BiCGSTAB as a `LinearSolverState`.
+
+    >>> x = wb.zeros(2)
+    >>> _ = wb.optim.linear.BiCGSTAB(wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.array([1.0, 2.0]), x)()
+    >>> x.numpy().round(4)
+    array([0.0909, 0.6364], dtype=float32)
+    """
+
+    _method, _name = staticmethod(_bicgstab), "bicgstab"
+
+    def __init__(self, A: Any, b: array, x: array, *rest: Any, is_left_preconditioner: bool = False, **named: Any):
+        super().__init__(A, b, x, *rest[:7], **named)  # the eighth is `is_left_preconditioner`
+
+
+class GMRES(LinearSolverState):
+    """GMRES as a `LinearSolverState`.
+
+    >>> x = wb.zeros(2)
+    >>> _ = wb.optim.linear.GMRES(wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.array([1.0, 2.0]), x)()
+    >>> x.numpy().round(4)
+    array([0.0909, 0.6364], dtype=float32)
+    """
+
+    _method, _name = staticmethod(_gmres), "gmres"
+
+    def __init__(
+        self, A: Any, b: array, x: array, tol: float | None = None, atol: float | None = None, restart: int = 31,
+        *rest: Any, is_left_preconditioner: bool = False, **named: Any,
+    ):  # fmt: skip
+        super().__init__(A, b, x, tol, atol, *rest[:5], restart=restart, **named)
+
+
+class _Report:
+    """Where `check_every=0` leaves what is known: turns, and the squares of residual and tolerance, in memory."""
+
+    def __init__(self, b: array):
+        real = b.dtype.scalar  # type: ignore[attr-defined]
+        with memory.unrecorded():
+            self.arrays = zeros(1, int, b.device), zeros(1, real, b.device), zeros(1, real, b.device)
+
+    def __call__(self, turn: int, residual: float, wanted: float) -> tuple[array, array, array]:
+        with memory.unrecorded():
+            for a, value in zip(self.arrays, (turn, residual * residual, wanted * wanted), strict=True):
+                a.fill_(value)
+        return self.arrays
 
 
 def _differentiable(A: Any) -> tuple[array, ...]:
@@ -298,30 +331,52 @@ def _differentiable(A: Any) -> tuple[array, ...]:
 
 
 def _run(
-    method: Callable, A: Any, b: array, x: array, tol: float | None, atol: float | None, maxiter: Any, M: Any,
-    callback: Callable | None, check_every: int,
-) -> tuple[int, float, float]:  # fmt: skip
-    v, (rhs, unknown) = _Vectors(A, b, M), (_numbers(b), _numbers(x))
-    default = 1e-12 if b.dtype.scalar.bits == 64 else 1e-6  # type: ignore[attr-defined]
-    tol, atol = (
-        (default, 0.0 if tol is not None else 1e-30) if atol is None and tol is None else (tol or 0.0, atol or 0.0)
-    )
-    limit, most = max(tol * v.norm(rhs), atol), int(maxiter or rhs.size)
-    state = [0, 0.0]
+    how: LinearSolverState, A: Any, b: array, x: array, M: Any, report: _Report | None = None
+) -> tuple[int, float, float]:
+    with memory.unrecorded():
+        v, (rhs, unknown) = _Vectors(A, b, M), (flat(b), flat(x))
+        tol, atol = how.tol, how.atol
+        if tol is None and atol is None:
+            tol, atol = 1e-12 if b.dtype.scalar.bits == 64 else 1e-6, 1e-30  # type: ignore[attr-defined]
+        limit, most = max((tol or 0.0) * v.norm(rhs), atol or 0.0), int(how.maxiter or rhs.size)
+        seen, called = (0, 0.0), -1
 
-    def done(turn: int, residual: float) -> bool:
-        state[:] = turn, residual
-        if callback is not None and check_every and turn % check_every == 0:
-            callback(turn, residual, limit)
-        return residual <= limit or turn >= most or not np.isfinite(residual)
+        def done(turn: int, residual: float) -> bool:
+            nonlocal seen, called
+            seen, stop = (turn, residual), residual <= limit or turn >= most or not np.isfinite(residual)
+            if report is not None:
+                arrays = report(turn, residual, limit)
+                if isinstance(how.callback, Kernel):
+                    launch(how.callback, 1, list(arrays))
+            elif how.callback is not None and turn != called and turn % how.check_every == 0:
+                called = turn
+                how.callback(turn, residual, limit)
+            return stop
 
-    method(v, rhs, unknown, done)
-    return state[0], state[1], limit
+        how._method(v, rhs, unknown, done, how.restart)
+        if how.callback is not None and report is None and called != seen[0]:
+            how.callback(*seen, limit)
+    return *seen, limit
 
 
-def _numbers(a: array) -> array:
-    made = a.flatten()
-    return made.view(made.dtype.scalar).flatten() if isinstance(made.dtype, Composite) else made
+def _refuse_hidden(tape: Tape, A: LinearOperator, b: array) -> None:
+    """Raises GradientError if a product that the user wrote reads, beside x, what has a gradient."""
+    if A.source is not None:
+        return
+    with memory.unrecorded():
+        x = clone(b, requires_grad=False)
+        out = zeros_like(x, requires_grad=False)
+        kind = b.dtype.scalar.numpy.type  # type: ignore[attr-defined]
+        with Tape() as probe:
+            A.matvec(flat(x), flat(out), flat(out), kind(1), kind(0))
+    for event in probe.events:
+        seen = [s.allocation for s in event.reads if s.allocation not in (x.allocation, out.allocation)]
+        if event.sources or any(a in tape.active or a.required.spans for a in seen):
+            raise GradientError(
+                "a solve with a LinearOperator of functions that read an array with a gradient, under a tape.",
+                slug="linear", where=memory.caller_where(), why="The derivative by that array would be lost.",
+                instead="a dense or a sparse matrix",
+            )  # fmt: skip
 
 
 def _check_adjoint(A: LinearOperator) -> None:
@@ -346,7 +401,7 @@ def _as_it_is(A: Any) -> LinearOperator:
 
 
 def _record(
-    tape: Any, method: Callable, A: Any, arrays: tuple[array, ...], b: array, x: array, how: tuple[Any, Any],
+    tape: Any, how: LinearSolverState, A: Any, arrays: tuple[array, ...], b: array, x: array,
     said: tuple[int, float, float],
 ) -> None:  # fmt: skip
     """The adjoint of x = A^-1 b, x new: lambda = A^-T dx; db += lambda; dA -= lambda x^T where entries are; dx = 0.
@@ -367,13 +422,13 @@ def _record(
         back = LinearOperator(operator.shape[::-1], operator.dtype, operator.device, operator.transposed)  # type: ignore[arg-type]
         found = zeros_like(x, requires_grad=False)
         right_side = array(seed.numpy() / size, dtype=seed.dtype, device=seed.device)
-        _check_converged(
-            "the adjoint solve", x, *_run(method, back, right_side, found, how[0], None, how[1], None, None, 0)[1:]
-        )
+        again = type(how)(back, right_side, found, how.tol or None, maxiter=how.maxiter, restart=how.restart)
+        _check_converged("the adjoint solve", x, *_run(again, back, right_side, found, None)[1:])
         left = found.numpy() * seed.dtype.scalar.numpy.type(size)  # type: ignore[attr-defined]
         seed.zero_()
         for a in arrays:
-            a.grad.assign(a.grad.numpy() - _outer(operator.source, left.reshape(-1), right.reshape(-1)))  # type: ignore
+            entries, old = _outer(operator.source, left.reshape(-1), right.reshape(-1)), a.grad.numpy()  # type: ignore
+            a.grad.assign(old - entries.reshape(old.shape))  # type: ignore[union-attr]
         b.grad.assign(b.grad.numpy() + left)  # type: ignore[union-attr]
 
     tape.record_func(solved_backwards, [*arrays, b, x])
@@ -393,15 +448,10 @@ def _outer(source: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         rows, cols = source.block_shape
         tall = left.reshape(-1, rows)[rows_of(source.structure[0])]
         wide = right.reshape(-1, cols)[source.structure[1]]
-        made = tall[:, :, None] * wide[:, None, :]
-        return made.reshape(source.values.numpy().shape)
+        return tall[:, :, None] * wide[:, None, :]
     return left * right if source.ndim == 1 else np.outer(left, right)
 
 
-_CLASS = "The functions solve: cg, cr, bicgstab, gmres; run=False gives one to call again."
-CG, CR, BiCGSTAB, GMRES, LinearSolverState = (
-    Refused(f"optim.linear.{name}", _CLASS) for name in "CG CR BiCGSTAB GMRES LinearSolverState".split()
-)
 FSAI = Refused("optim.linear.FSAI", 'preconditioner(A, "diag") is here.')
 
 
@@ -413,16 +463,21 @@ def cg(
     """Solve A x = b for a symmetric positive definite A by conjugate gradients; x is the first guess and the answer.
 
     A: dense, diagonal, sparse or a LinearOperator; M: an approximate inverse. Returns the number of iterations, the
-    norm of the residual, and the tolerance, `max(tol * norm(b), atol)`; by default tol is 1e-6, 1e-12 in float64.
+    norm of the residual, and the tolerance, `max(tol * norm(b), atol)`; by default tol is 1e-6, 1e-12 in float64, and
+    maxiter the number of unknowns. The residual is looked at in every turn. `callback(turn, residual, tolerance)` is
+    called at the first turn, at every `check_every`-th and at the last. check_every=0: it is a kernel, which gets those
+    as arrays of one element, the last two squared, and such arrays are returned. `restart`: begin anew after so many
+    turns. run=False: a `CG`, to be called later. In a capture every replay solves again.
     Under a tape the derivative by b and the entries of A is that of the solution, by a solve with A transposed; x as
-    first guess has none. Raises LaunchError [linear], [capture]; GradientError [linear].
+    first guess has none. Raises LaunchError [linear], [capture] for both at once; GradientError [linear].
 
     >>> A, x = wb.array([[4.0, 1.0], [1.0, 3.0]]), wb.zeros(2)
     >>> turns, residual, wanted = wb.optim.linear.cg(A, wb.array([1.0, 2.0]), x)
     >>> turns, x.numpy().round(4)
     (2, array([0.0909, 0.6364], dtype=float32))
     """
-    return _solve(_cg, "cg", A, b, x, tol, atol, maxiter, M, callback, check_every, run)
+    solver = CG(A, b, x, tol, atol, maxiter, M, callback, check_every, use_cuda_graph, restart=restart)
+    return solver() if run else solver
 
 
 def cr(
@@ -437,7 +492,8 @@ def cr(
     >>> x.numpy().round(4)
     array([1., 2.], dtype=float32)
     """
-    return _solve(_cr, "cr", A, b, x, tol, atol, maxiter, M, callback, check_every, run)
+    solver = CR(A, b, x, tol, atol, maxiter, M, callback, check_every, use_cuda_graph, restart=restart)
+    return solver() if run else solver
 
 
 def bicgstab(
@@ -452,7 +508,8 @@ def bicgstab(
     >>> x.numpy().round(4)
     array([1., 2.], dtype=float32)
     """
-    return _solve(_bicgstab, "bicgstab", A, b, x, tol, atol, maxiter, M, callback, check_every, run)
+    solver = BiCGSTAB(A, b, x, tol, atol, maxiter, M, callback, check_every, use_cuda_graph)
+    return solver() if run else solver
 
 
 def gmres(
@@ -467,8 +524,5 @@ def gmres(
     >>> x.numpy().round(4)
     array([1., 2.], dtype=float32)
     """
-
-    def method(v: _Vectors, b: array, x: array, done: Callable) -> None:
-        _gmres(v, b, x, done, min(restart, max(b.size, 1)))
-
-    return _solve(method, "gmres", A, b, x, tol, atol, maxiter, M, callback, check_every, run)
+    solver = GMRES(A, b, x, tol, atol, restart, maxiter, M, callback, check_every, use_cuda_graph)
+    return solver() if run else solver

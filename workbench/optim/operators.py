@@ -1,0 +1,109 @@
+"""Matrices known by their products, for the solvers: dense, diagonal, sparse, or a function of the user's."""
+
+# The types of the kernel language are values, not types of Python.
+# pyright: reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..arrays.array import array
+from ..arrays.creation import copy
+from ..arrays.dtypes import dtype_of
+from ..errors import LaunchError
+from ..kernels import kernel
+from ..kernels.reading.declare import tid
+from ..kernels.types import Composite, Scalar
+from ..launches.launch import launch
+from ..sparse import BsrMatrix, bsr_mv
+from .steps import flat
+
+numbers, table = array(dtype=Any), array(dtype=Any, ndim=2)
+
+
+@kernel
+def dense_times(A: table, x: numbers, a: Any, b: Any, y: numbers, out: numbers):
+    """out = a * A x + b * y."""
+    i = tid()
+    total = b * y[i]
+    for j in range(A.shape[1]):
+        total += a * A[i, j] * x[j]
+    out[i] = total
+
+
+@kernel
+def diagonal_times(d: numbers, x: numbers, a: Any, b: Any, y: numbers, out: numbers):
+    """out = a * d x + b * y."""
+    i = tid()
+    out[i] = a * d[i] * x[i] + b * y[i]
+
+
+class LinearOperator:
+    """A matrix known by its products: `matvec(x, y, z, alpha, beta)` does z = alpha * A x + beta * y.
+
+    >>> def twice(x, y, z, alpha, beta):
+    ...     z.assign(wb.array(2.0 * alpha * x.numpy() + beta * y.numpy()))
+    >>> A = wb.optim.linear.LinearOperator((2, 2), wb.float32, "cpu", twice)
+    >>> x = wb.zeros(2)
+    >>> _ = wb.optim.linear.cg(A, wb.array([2.0, 4.0]), x)
+    >>> x.list()
+    [np.float32(1.0), np.float32(2.0)]
+    """
+
+    def __init__(
+        self, shape: tuple[int, int], dtype: Any, device: Any, matvec: Callable, batch_offsets: Any = None,
+        max_batch_length: int | None = None, transposed: Callable | None = None, source: Any = None,
+    ):  # fmt: skip
+        if batch_offsets is not None:
+            raise LaunchError("batches of systems are not here.", slug="linear", instead="one call for each system")
+        self.shape, self.dtype, self.device, self.matvec = shape, dtype, device, matvec
+        self.transposed, self.source = transposed, source
+        self.batch_offsets, self.batch_count, self.max_batch_length = None, 1, None
+
+    @property
+    def scalar_type(self) -> Scalar:
+        """The type of the numbers in it."""
+        return dtype_of(self.dtype).scalar
+
+
+def aslinearoperator(A: Any, batch_offsets: Any = None, max_batch_length: int | None = None) -> Any:
+    """A dense matrix (two axes), a diagonal (one axis, of numbers or vectors) or a sparse matrix as a LinearOperator.
+
+    A LinearOperator, or None, stays what it is. Raises LaunchError [linear] for anything else.
+
+    >>> wb.optim.linear.aslinearoperator(wb.ones(3)).shape
+    (3, 3)
+    """
+    if A is None or isinstance(A, LinearOperator):
+        return A
+    if isinstance(A, BsrMatrix):
+
+        def sparse(x: array, y: array, z: array, alpha: Any, beta: Any, transpose: bool = False) -> None:
+            if z is not y:
+                copy(z, y)
+            bsr_mv(A, x, z, alpha, beta, transpose)
+
+        return LinearOperator(A.shape, A.dtype, A.device, sparse, batch_offsets, None, _turned(sparse), A)
+    if isinstance(A, array) and A.ndim == 1 and isinstance(A.dtype, Composite):
+        A = flat(A)
+    if isinstance(A, array) and isinstance(A.dtype, Scalar) and A.ndim in (1, 2):
+        shape = A.shape if A.ndim == 2 else (A.size, A.size)
+        turned = A if A.ndim == 1 else A.transpose()
+        times, back = _array_product(A), _array_product(turned)
+        return LinearOperator(shape, A.dtype, A.device, times, batch_offsets, None, back, A)  # type: ignore[arg-type]
+    got = f"an array of {A.dtype} with {A.ndim} axes" if isinstance(A, array) else type(A).__name__
+    raise LaunchError(f"a matrix is dense, a diagonal, sparse or a LinearOperator, not {got}", slug="linear")
+
+
+def _turned(product: Callable) -> Callable:
+    return lambda x, y, z, alpha, beta: product(x, y, z, alpha, beta, True)
+
+
+def _array_product(A: array) -> Callable:
+    times, kind = (dense_times if A.ndim == 2 else diagonal_times), A.dtype.numpy.type  # type: ignore[attr-defined]
+
+    def product(x: array, y: array, z: array, alpha: Any, beta: Any) -> None:
+        launch(times, A.shape[0], [A, x, kind(alpha), kind(beta), y], [z])
+
+    return product
