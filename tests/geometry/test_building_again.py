@@ -8,6 +8,7 @@ import pytest
 from geometry.meshes import distances, soup, sphere
 
 import workbench as wb
+from workbench.geometry import fitting
 
 
 @wb.kernel
@@ -105,6 +106,17 @@ def test_a_tree_in_a_capture_is_that_of_the_boxes_at_each_replay(how):
         bvh.rebuild()
 
 
+def test_an_order_along_a_curve_has_neighbours_beside_each_other():
+    x = np.random.default_rng(5).uniform(-1, 1, (500, 3)).astype(np.float32)
+    points, boxes = wb.array(x, dtype=wb.vec3), wb.array([[0, 0, 0], [0, 0, 0], [-1, -1, -1], [1, 1, 1]], dtype=wb.vec3)
+    items = wb.zeros(500, dtype=int)
+    fitting.order_along_curve(points, points, boxes, items)
+    order = items.numpy()
+    assert sorted(order) == list(range(500))
+    steps = np.linalg.norm(np.diff(x[order], axis=0), axis=1)
+    assert steps.mean() < 0.3 * np.linalg.norm(np.diff(x, axis=0), axis=1).mean()
+
+
 @wb.kernel
 def add(x: wb.array[wb.vec3], size: float, out: wb.array[wb.vec3]):
     out[wb.tid()] = x[wb.tid()] + wb.vec3(size, size, size)
@@ -132,6 +144,12 @@ def test_a_grid_built_in_a_capture_sorts_the_points_of_each_replay(dtype, first)
         grid.build(x[:59], 0.5)
     with pytest.raises(wb.LaunchError, match=r"cells of another width(.|\n)*\[capture\]"):
         grid.build(x, 0.25)
+
+
+def test_a_capture_of_a_grid_that_is_built_only_later_says_so():
+    x, out, grid = wb.zeros(3, dtype=wb.vec3), wb.zeros(3, dtype=int), wb.HashGrid(2, 2, 2)
+    with wb.capture(), pytest.raises(wb.LaunchError, match=r"not built before this capture(.|\n)*grid.build"):
+        wb.launch(count, 3, [grid.id, x, 0.5, out])
 
 
 def test_queries_of_one_group_of_points_find_those_alone():

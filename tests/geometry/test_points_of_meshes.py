@@ -268,3 +268,19 @@ def test_the_reference_of_these_tests_is_right():
     np.testing.assert_allclose(closest_weights(a, b, c, [1, 1, 1]), [1 / 3] * 3)
     np.testing.assert_allclose(closest_weights(a, b, c, [9, 0, 0]), [1, 0, 0])
     np.testing.assert_allclose(closest_weights(a, b, c, [2, 2, -9]), [0.5, 0.5, 0])
+
+
+def test_names_that_get_results_stay_as_they_are_where_there_is_none():
+    @wb.kernel
+    def miss(mesh: wb.uint64, out: wb.array[float]):
+        t, u, v, sign, normal, face = 7.0, 7.0, 7.0, 7.0, wb.vec3(7.0, 7.0, 7.0), 7
+        up = wb.vec3(0.0, 0.0, 1.0)
+        if not wb.mesh_query_ray(mesh, up, up, 9.0, t, u, v, sign, normal, face):
+            out[0] = t + u + v + sign + normal[0] + float(face)
+        if not wb.mesh_query_point_no_sign(mesh, up, 0.5, face, u, v):
+            out[1] = u + v + float(face)
+
+    mesh = wb.Mesh(wb.array(np.eye(3) - np.eye(3)[2], dtype=wb.vec3), wb.array([0, 1, 2], dtype=int))
+    out = wb.zeros(2)
+    wb.launch(miss, 1, [mesh.id, out])
+    assert out.numpy().tolist() == [42, 21]

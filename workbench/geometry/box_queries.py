@@ -18,7 +18,7 @@ from ..kernels.reading.library import library
 from ..kernels.types import Query, float32, int32, uint32
 from ..launches.handles import held, numbered
 from .building import check, check_groups, contents, same_device
-from .fitting import fit_boxes
+from .fitting import fit_boxes, order_along_curve
 from .language import wb
 from .mesh import BEFORE, MESH, item_corners
 from .tree import TREE, Tree, exact_entry, group_root, inverses, is_other, leaf_items, left_out, skipped
@@ -59,12 +59,15 @@ class Bvh:
         self.id = numbered(self)
 
     def rebuild(self, constructor: Any = None) -> None:
-        """Build the tree anew for the boxes as they are now; in a capture, where they keep their order, fit it.
+        """Build the tree anew for the boxes as they are now. In a capture it is a little worse.
 
-        What queries find is the same for any order. Raises LaunchError [capture] for a tree with groups there.
+        Raises LaunchError [capture] for a tree with groups there.
         """
         if self.tree is not None and self.groups is None and capture_log.noting() is not None:
             self.refit()
+            if self.tree.count:
+                order_along_curve(self.lowers, self.uppers, self.tree.boxes, self.tree.items)
+                self.refit()
             return
         what = "A Bvh is built"
         groups = None if self.groups is None else contents(self.groups, what, BEFORE)

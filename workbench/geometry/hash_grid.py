@@ -254,6 +254,7 @@ class HashGrid:
         self.dtype, self._point = kind, vector(3, kind)
         self.nx, self.ny, self.nz = sizes
         self.inverse_width = 1.0
+        self.built = False  # a capture wants to know
         self.device = get_device(device)
         self.starts = new_array(int(np.prod(sizes)) + 1, int32, self.device)
         self.items, self.groups, self._cells = (new_array(0, int32, self.device) for _ in range(3))
@@ -286,7 +287,7 @@ class HashGrid:
         self.items = room(self.items, n, int32, self.starts, fixed)
         self.groups = room(self.groups, 0 if groups is None else n, int32, self.starts, fixed)
         self._cells = room(self._cells, n, int32, self.starts, fixed)
-        self.inverse_width = inverse
+        self.inverse_width, self.built = inverse, True
         if n:
             launch(find_cells, n, [points, inverse, self.nx, self.ny, self.nz], [self._cells])
         launch(sort_by_cells, 1, [self._cells], [self.starts, self.items], device=self.device)

@@ -120,7 +120,9 @@ def point_in_names(
     mesh: MESH, point: wb.vec3, max_dist: float, inside: float, face: int, bary_u: float, bary_v: float
 ):  # fmt: skip
     q = mesh_query_point(mesh, point, max_dist)
-    return q.result, q.sign, q.face, q.u, q.v
+    if q.result:
+        inside, face, bary_u, bary_v = q.sign, q.face, q.u, q.v
+    return q.result, inside, face, bary_u, bary_v
 
 
 @library(other=point_in_names)
@@ -130,7 +132,8 @@ def mesh_query_point(mesh: MESH, point: wb.vec3, max_dist: float):
     Of all faces closer than `max_dist`. `sign` is -1 inside of the mesh: where of three rays, along x, y and z, two
     hit a face from behind first. `u` and `v` have derivatives by `point` and the points of the mesh; on an edge or a
     vertex of the face those of staying there. Faces without area count as the edges that they are (Warp skips them).
-    As in Warp, four more names may be given, which then get sign, face, u and v; the call then gives a bool.
+    As in Warp, four more names may be given, which then get sign, face, u and v where there is a
+    face, and stay as they are where there is none; the call then gives a bool.
 
     >>> @wb.kernel
     ... def distance(mesh: wb.uint64, x: wb.array[wb.vec3], out: wb.array[float]):
@@ -159,7 +162,9 @@ def mesh_query_point(mesh: MESH, point: wb.vec3, max_dist: float):
 @library("face", "bary_u", "bary_v")
 def point_no_sign_in_names(mesh: MESH, point: wb.vec3, max_dist: float, face: int, bary_u: float, bary_v: float):
     q = mesh_query_point_no_sign(mesh, point, max_dist)
-    return q.result, q.face, q.u, q.v
+    if q.result:
+        face, bary_u, bary_v = q.face, q.u, q.v
+    return q.result, face, bary_u, bary_v
 
 
 @library(other=point_no_sign_in_names)
@@ -183,7 +188,9 @@ def mesh_query_point_no_sign(mesh: MESH, point: wb.vec3, max_dist: float):
 @library("face", "bary_u", "bary_v")
 def furthest_in_names(mesh: MESH, point: wb.vec3, min_dist: float, face: int, bary_u: float, bary_v: float):
     q = mesh_query_furthest_point_no_sign(mesh, point, min_dist)
-    return q.result, q.face, q.u, q.v
+    if q.result:
+        face, bary_u, bary_v = q.face, q.u, q.v
+    return q.result, face, bary_u, bary_v
 
 
 @library(other=furthest_in_names)
@@ -220,7 +227,9 @@ def point_by_normal_in_names(
     epsilon: float = 1.0e-3,
 ):  # fmt: skip
     q = mesh_query_point_sign_normal(mesh, point, max_dist, epsilon)
-    return q.result, q.sign, q.face, q.u, q.v
+    if q.result:
+        inside, face, bary_u, bary_v = q.sign, q.face, q.u, q.v
+    return q.result, inside, face, bary_u, bary_v
 
 
 @library(other=point_by_normal_in_names)
@@ -255,7 +264,9 @@ def point_by_winding_in_names(
     accuracy: float = 2.0, threshold: float = 0.5,
 ):  # fmt: skip
     q = mesh_query_point_sign_winding_number(mesh, point, max_dist, accuracy, threshold)
-    return q.result, q.sign, q.face, q.u, q.v
+    if q.result:
+        inside, face, bary_u, bary_v = q.sign, q.face, q.u, q.v
+    return q.result, inside, face, bary_u, bary_v
 
 
 @library(other=point_by_winding_in_names)
@@ -292,7 +303,9 @@ def point_by_parity_in_names(
     n_sample: int = 1, perturbation_scale: float = 0.1,
 ):  # fmt: skip
     q = mesh_query_point_sign_parity(mesh, point, max_dist, n_sample, perturbation_scale)
-    return q.result, q.sign, q.face, q.u, q.v
+    if q.result:
+        inside, face, bary_u, bary_v = q.sign, q.face, q.u, q.v
+    return q.result, inside, face, bary_u, bary_v
 
 
 @library(other=point_by_parity_in_names)

@@ -100,7 +100,9 @@ def ray_in_names(
     normal: wb.vec3, face: int, root: int = -1,
 ):  # fmt: skip
     q = mesh_query_ray(mesh, start, dir, max_t, root)
-    return q.result, q.t, q.u, q.v, q.sign, q.normal, q.face
+    if q.result:
+        t, bary_u, bary_v, sign, normal, face = q.t, q.u, q.v, q.sign, q.normal, q.face
+    return q.result, t, bary_u, bary_v, sign, normal, face
 
 
 @library(other=ray_in_names)
@@ -110,7 +112,7 @@ def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root:
     `max_t` and the distance `t` are in lengths of `dir`; a fifth argument `root` restricts it to one group, see
     `mesh_get_group_root`. Faces are hit from both sides, and on their edges. `t`, `u`, `v` and `normal` have
     derivatives by `start`, `dir` and the points of the mesh; which face it is has none. As in Warp, six more names may
-    be given before `root`, which then get t, u, v, sign, normal and face; the call then gives a bool.
+    be given before `root`, which then get t, u, v, sign, normal and face of a hit; the call then gives a bool.
 
     >>> @wb.kernel
     ... def look(mesh: wb.uint64, out: wb.array[float]):

@@ -28,6 +28,11 @@ class Type:
     def __repr__(self) -> str:
         return str(self)
 
+    @property
+    def __name__(self) -> str:
+        """As classes have it, which Warp's types are."""
+        return str(self)
+
 
 @dataclass(frozen=True, repr=False)
 class Scalar(Type):

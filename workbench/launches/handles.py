@@ -43,7 +43,7 @@ def held(thing: Any) -> bool:
     already = len(getattr(thing, "held", ())) > 0
     if (notes := capture_log.noting()) is not None:
         _mark(thing, "held", notes)
-        _mark(thing, "built", notes)
+        _mark(thing, "fitted_in", notes)
     return already
 
 
@@ -88,6 +88,11 @@ def part_of(handle: Handle, number: Any, field: str) -> Any:
     if thing.handle != handle:
         raise LookupError(f"takes a {handle.name}, got the number of a {thing.handle.name}", own)
     if capture_log.opened is not None and (notes := capture_log.noting()) is not None:
+        if not getattr(thing, "built", True):
+            raise LookupError(
+                f"takes a {handle.name} that was not built before this capture, whose replays use the memory of now",
+                "grid.build(points, radius)   before the capture, or in it above this line",
+            )
         _mark(thing, "held", notes)
     return attrgetter(field)(thing)
 
@@ -116,7 +121,7 @@ def _every(handle: Handle, field: str) -> array:
         return _together(handle.name, field, [tuple(things)], lambda: [rows])
     if (notes := capture_log.noting()) is not None:
         for thing in things.values():
-            if notes in getattr(thing, "built", ()):
+            if notes in getattr(thing, "fitted_in", ()):
                 raise LookupError(
                     "the kernel chooses one, and one was fitted in this capture",
                     "the fit before the capture, or a parameter for the number",
