@@ -197,3 +197,99 @@ def local_arrays_of_vectors_and_structs(F):
         y[i] += wb.trace(r[i % 2] @ r[1])
 
     return k
+
+
+@program(x=floats(4), n=ints(1, 2, 4, 3), y=zeros(4))
+def names_after_loops_that_turn(F):
+    @wb.func
+    def signed(a: F, k: int):
+        if k > 2:
+            return a * a
+        if k > 0:
+            return -a
+
+    @wb.kernel
+    def k(x: wb.array(dtype=F), n: wb.array(dtype=wb.int32), y: wb.array(dtype=F)):
+        i = wb.tid()
+        j = int(0)  # noqa: RUF046, UP018
+        for j in range(n[i] - 1):
+            y[i] += x[j]
+        for f in range(n[i]):
+            z = x[f] * x[i]
+            if f == 2:
+                break
+        y[i] += x[f] * z + x[j] * x[j]
+        for g in range(n[i] - 1, -1, -1):
+            row = x[g:]
+            if row[0] > F(1.0):
+                continue
+            y[i] += row[0]
+        w = int(0)  # noqa: RUF046, UP018
+        while w < n[i]:
+            q = x[w] * z
+            w += 1
+        y[i] += q * signed(row[0], n[i]) * F(g + 1)
+        while True:
+            w -= 1
+            u = x[w] * q
+            if w < 1:
+                break
+        y[i] += u * u
+
+    return k
+
+
+@program(x=floats(4), n=ints(0, 1, 2, 3), y=zeros(4))
+def loops_over_what_is_known(F):
+    V = vec3(F)
+
+    @wb.func
+    def square(a: F):
+        return a * a
+
+    @wb.func
+    def twice(a: F):
+        return a + a
+
+    FUNCS, NAMES, WEIGHTS = (square, twice), ["square", "twice"], [0.5, 1.5, -2.0]
+
+    @wb.func
+    def within(v: V, low: F):
+        for c in range(wb.static(len(v))):
+            if v[c] < low:
+                return False
+        return True
+
+    @wb.kernel
+    def k(x: wb.array(dtype=F), n: wb.array(dtype=wb.int32), y: wb.array(dtype=F)):
+        i = wb.tid()
+        a = x[i]
+        for f in wb.static([square, twice, square]):
+            a = f(a) * F(0.5)
+        for j in range(len(FUNCS)):
+            for m in range(2):
+                if m + j == n[i]:
+                    continue
+                a += wb.static(FUNCS[1 - j])(x[m]) * wb.static(WEIGHTS[j] + 1.0)
+        for j in range(2):
+            a = FUNCS[j](a)
+        for k, (name, w) in enumerate(zip(wb.static(NAMES), WEIGHTS)):
+            if wb.static(name == "square"):
+                a += x[k] * w
+            else:
+                if n[i] > 2:
+                    break
+                a *= w
+        for c in (x[i], a, F(2.0)):
+            if n[i] == 1 and c == a:
+                break
+            y[i] += c * x[0]
+        for _ in wb.static(()):
+            y[i] = F(9.0)
+        s = wb.zeros(3, dtype=F)
+        for j in range(len(s)):
+            s[j] = a * F(j) + (x[0] if 0 < n[i] <= j < 3 else x[1])
+        if within(V(s[0], s[1], s[2]), F(0.0)) or n[i] == 3:
+            y[i] += s[0] * s[1] * s[2]
+
+    return k

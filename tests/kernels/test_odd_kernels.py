@@ -279,14 +279,26 @@ def test_a_func_that_does_not_always_return_is_named_at_its_own_line(body, func)
 @pytest.mark.parametrize(
     "text",
     ["for j in range(3):\n    if a > F(j):\n        return a", "while a < F(5.0):\n    return a",
-     "if a > F(0.0):\n    return a\nreturn",
-     "if a > F(0.0):\n    if a > F(1.0):\n        return a\nelse:\n    return a"],
+     "if a > F(0.0):\n    return a\nreturn", "if a > F(0.0):\n    if a > F(1.0):\n        return a"],
 )  # fmt: skip
 def test_whatever_leaves_a_path_open(text):
     before = "@wb.func\ndef leaky(a: F):\n" + textwrap.indent(text, "    ") + "\n"
     with pytest.raises(KernelError, match="`leaky` does not return") as found:
         kernel("y[i] = leaky(x[i])", before).program()
     assert found.value.where.text == "def leaky(a: F):"
+
+
+def test_a_path_open_behind_several_returns_is_looked_at_by_each_thread(backend):
+    wb.config.backend = backend
+    before = "@wb.func\ndef sign(a: F):\n    if a > F(0.0):\n        return a\n    if a < F(0.0):\n        return -a\n"
+    k = kernel("y[i] = sign(x[i])\nsign(x[i])", before)
+    x = wb.array([1.0, -2.0, 3.0], dtype=F)
+    y, b, n = wb.zeros(3, dtype=F), wb.zeros(3, dtype=bool), wb.zeros(3, dtype=int)
+    wb.launch(k, dim=3, inputs=[x, b, n, y])
+    assert y.numpy().tolist() == [1.0, 2.0, 3.0]
+    x[1] = 0.0
+    with pytest.raises(wb.LaunchError, match=r"thread 1: `sign` returned no value[\s\S]*\[missing-return\]"):
+        wb.launch(k, dim=3, inputs=[x, b, n, y])
 
 
 # ---- a func_grad, or func_replay, that calls its own func

@@ -109,7 +109,7 @@ REFUSED = {
     ),
     "for-range": (
         "for j in len(x):\n    pass",
-        "for j in PAIRS:\n    pass",
+        "for j in v:\n    pass",
     ),
     "global": (
         "N += 1",

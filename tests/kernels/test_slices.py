@@ -109,3 +109,20 @@ def test_array_slices_of_tiles_and_of_arrays_left_out():
     tape.backward(grads={y: wb.ones(4, dtype=F)})
     assert y.numpy().tolist() == [0, 49, 81, 0]
     assert x.grad.numpy().tolist() == [[0] * 6, [0, 14, 0, 18, 0, 0]]
+
+
+def test_a_name_that_a_loop_assigns_has_no_value_where_the_loop_does_not_turn(backend):
+    wb.config.backend = backend
+
+    @wb.kernel
+    def last(x: wb.array(dtype=F), n: wb.array(dtype=int), y: wb.array(dtype=F)):
+        i = wb.tid()
+        for j in range(n[i]):
+            a = x[j] * x[j]
+        y[i] = a + F(j)
+
+    x, y = wb.array([1.0, 2.0, 3.0], dtype=F), wb.zeros(2, dtype=F)
+    wb.launch(last, dim=2, inputs=[x, wb.array([3, 1], dtype=int)], outputs=[y])
+    assert y.numpy().tolist() == [11.0, 1.0]
+    with pytest.raises(wb.LaunchError, match=r"thread 1: `a` has no value here[\s\S]*a \+ F\(j\)[\s\S]*maybe-unbound"):
+        wb.launch(last, dim=2, inputs=[x, wb.array([3, 0], dtype=int)], outputs=[y])

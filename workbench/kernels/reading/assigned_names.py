@@ -100,6 +100,11 @@ def has_break(body: Sequence[ast.stmt]) -> bool:
     return False
 
 
+def returned_values(node: ast.AST) -> int:
+    """How many `return`s with a value there are below `node`."""
+    return sum(isinstance(n, ast.Return) and n.value is not None for n in _statements(node))
+
+
 def reads(node: ast.AST, name: str) -> int:
     """How often `name` is read below `node`."""
     return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))

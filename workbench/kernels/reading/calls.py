@@ -11,7 +11,7 @@ import inspect
 import typing
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -41,8 +41,9 @@ from ..types import (
     transformation,
     vector,
 )  # fmt: skip
-from . import checks, declare, refused_syntax
+from . import assigned_names, checks, declare, refused_syntax
 from . import python_names as names
+from .conditions import Guarded
 from .control_flow import FRESH
 from .declare import Func
 from .gradients import Gradient, Gradients, grad
@@ -52,7 +53,6 @@ from .overloads import Overloads, refs
 from .scope import Fields, Local, Record, Shape, Slot, State, Unusable, View, describe, is_literal
 from .source import source
 
-FIXED = (bool, int, float, str, np.generic, type, Type, FunctionType, ModuleType, Func, Row)  # not changed in place
 UPDATES = {id(row): row for row in memory.ATOMICS}
 STATEFUL = {id(f): f for f in ops.STATEFUL.values()}
 FUNCTIONS = {id(f) for f in ops.BUILTINS.values()}
@@ -197,23 +197,6 @@ class Calls(Overloads, Gradients):
             raise self.error(text, "printf", node, "A vector takes one for each component.", 'printf("%f\\n", x)')
         shown = tuple(ast.unparse(a) for a in node.args[1:])
         self.builder.emit(control.PRINTF, *values, attr=(node.args[0].value, shown))
-
-    def call_static(self, node: ast.Call) -> Any:
-        if len(node.args) != 1 or node.keywords:
-            raise self.error("static() takes one expression", "arguments", node, "", "static(N + 1)")
-        code = compile(ast.Expression(node.args[0]), self.frame.source.file, "eval")
-        try:
-            found = eval(code, dict(self.frame.around))  # the user's own expression, in the user's own module
-        except Exception as e:
-            raise self.error(
-                f"static() failed: {type(e).__name__}: {e}", "static", node, "It sees Python variables, no locals.", ""
-            ) from None
-        for name in {n.id for n in ast.walk(node.args[0]) if isinstance(n, ast.Name)} & self.frame.around.keys():
-            self.note(name, self.frame.around[name])
-            if not isinstance(self.frame.around[name], FIXED):
-                kept = found.copy() if isinstance(found, np.ndarray) else found
-                self.statics[id(code)] = code, self.frame.around, kept
-        return found
 
     def call_len(self, node: ast.Call) -> Any:
         (x,) = self.exactly(1, node)
@@ -541,7 +524,10 @@ class Calls(Overloads, Gradients):
         result, fn = self.settled(names.get("$value"), ""), self.frame.fn
         if result is None or names["$return"] is True:
             return result
-        return Unusable(lambda at: self.missing_return(fn, at))
+        error = lambda at: self.missing_return(fn, at)  # noqa: E731
+        if isinstance(result, Unusable) or assigned_names.returned_values(self.frame.source.tree) < 2:
+            return Unusable(error)
+        return Guarded(error, names["$return"], result, True)
 
     def missing_return(self, fn: Callable[..., Any], at: Where | None) -> KernelError:
         """Names the func that was to return a value, and the line that uses it."""

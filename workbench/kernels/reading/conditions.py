@@ -137,4 +137,6 @@ def _if(c: Expr, a: Expr, b: Expr) -> Expr:
         return a
     if a is True and b is False:
         return c
-    return _not(c) if a is False and b is True else ("if", c, a, b)
+    if a is False or (not isinstance(a, bool) and a[0] == "not"):  # one form for a condition and its opposite
+        return _not(c) if a is False and b is True else _not(_if(c, _not(a), _not(b)))
+    return ("if", c, a, b)

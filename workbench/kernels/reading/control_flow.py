@@ -150,6 +150,7 @@ class Flow:
 
     def visit_Return(self, node: ast.Return) -> None:
         value = None if node.value is None else self.visit(node.value)
+        value = self.checked(value, node.value) if isinstance(value, Guarded) else value
         if value is not None and self.frame.caller is None:
             raise KernelError(
                 "a kernel returns nothing", slug="kernel-return", where=self.where(node),
@@ -180,6 +181,8 @@ class Flow:
     def visit_For(self, node: ast.For) -> None:
         if node.orelse:
             raise refused_syntax.refuse("ForElse", self.where(node.orelse[0]))
+        if self.static_loop(node):
+            return
         if not isinstance(node.target, ast.Name):
             raise refused_syntax.refuse("ForIter", self.where(node.target))
         if self.query_loop(node):
@@ -336,6 +339,8 @@ class Loop:
         self.slots = [slot for group in self.groups.values() for slot in group]
         self.trees = dict(self.carried)
         self.new: dict[str, tuple[Any, list[Slot]]] = {}
+        self.unsure: set[str] = set()  # of these: names that have no value where the loop does not turn
+        self.bounds: tuple[ir.Value, ...] = ()
         self.lost: dict[str, Any] = {}
         reader.merges += 1
         self.merge = reader.merges
@@ -382,6 +387,8 @@ class Loop:
         for name, tree in end.names.items():
             if not name.startswith("$") and name not in self.trees:
                 self.bind_new(name, tree)
+        if self.unsure and isinstance(self.node, ast.While):
+            self.add("$turned", self.reader.value(True))
         if self.returns:
             self.add("$return", self.reader.value(returns))
             self.add("$value", self.reader.settled(end.names.get("$value"), ""))
@@ -413,8 +420,23 @@ class Loop:
             self.add(name, tree)
         elif is_array(old):
             self.lost[name] = Unusable(lambda at: array_choice(name, self.where, at))
+        elif self.reader.read_outside(name, self.node):
+            self.add(name, tree)
+            self.unsure.add(name)
         else:
             self.lost[name] = Unusable(lambda at: maybe_unbound(name, self.where, at))
+
+    def turned(self) -> ir.Value:
+        """Whether the loop has turned at all."""
+        if not self.bounds:
+            (slot,) = self.new["$turned"][1]
+            return slot.out or slot.init
+        start, stop, step = self.bounds
+        if (by := static_int(step)) is not None:
+            return ops.compare("<" if by > 0 else ">", start, stop)
+        return ops.compare(
+            ">", ops.convert(start.type, memory.TRIPS(start, stop, step)), self.reader.typed(0, start.type)
+        )
 
     def add(self, name: str, tree: Any) -> None:
         """A name that the loop only hands out: what it holds before the first turn is never read."""
@@ -427,6 +449,7 @@ class Loop:
     def write(self, row: Any, bounds: tuple[ir.Value, ...], regions: tuple[ir.Region, ...], trips: int | None) -> None:
         """Append the loop statement and bind the names to its results."""
         added = [slot for _, slots in self.new.values() for slot in slots]
+        self.bounds = bounds
         self.reader.merges += 1
         for slot in self.slots:
             self.reader.merged(self.merge, slot.param, slot.next)
@@ -476,6 +499,10 @@ class Loop:
         for name, (tree, slots) in groups.items():
             bindings(state, name)[name] = rebuild(tree, iter([slot.out or slot.init for slot in slots]))
         state.names.update(self.lost)
+        for name in self.unsure:
+            error = lambda at, name=name: maybe_unbound(name, self.where, at)  # noqa: E731
+            state.names[name] = Guarded(error, self.turned(), state.names[name], True)
+        state.names.pop("$turned", None)
         reader.state = state
         if self.endless and not has_break(self.node.body):
             if not self.returns:

@@ -37,6 +37,7 @@ from .local_arrays import LocalArrays
 from .lower_bounds import Facts
 from .scope import Fields, Record, State, Unusable, View, describe, is_array, is_literal, leaves, rebuild
 from .source import Source, source
+from .static_loops import StaticLoops
 from .subscripts import Places
 from .tiles import Tiles
 
@@ -141,7 +142,7 @@ def unread(error: Exception, where: Where | None) -> KernelError:
     return KernelError(text, slug="unread", where=where, why="The workbench should have said why: please report it.")
 
 
-class Reader(Flow, Places, Cuts, LocalArrays, Calls, Numbers, Checks, LeftOut, Custom, Handles, Tiles):
+class Reader(Flow, StaticLoops, Places, Cuts, LocalArrays, Calls, Numbers, Checks, LeftOut, Custom, Handles, Tiles):
     """Reads one kernel."""
 
     def __init__(self, gaps: Gaps = NONE) -> None:
@@ -327,14 +328,16 @@ class Reader(Flow, Places, Cuts, LocalArrays, Calls, Numbers, Checks, LeftOut, C
 
     def assigned(self, x: Unusable, node: ast.Name) -> Any:
         """What a name stands for that only some paths have assigned. Raises KernelError if this one may not have."""
+        return self.looked_at(x, node, f"`{node.id}` has no value here.")
+
+    def looked_at(self, x: Unusable, node: ast.AST, text: str) -> Any:
         refusal = x.error(self.where(node))
         if isinstance(x, Guarded):
             holds = self.conditions.truth(x.flag)
             looked_at = holds is None and (x.parts or self.likely.truth(x.flag) is True)
             if looked_at:
                 assert isinstance(refusal, KernelError)
-                text, why = f"`{node.id}` has no value here.", refusal.why
-                self.claim(x.flag, Claim(text, "maybe-unbound", why, refusal.instead, always=True))
+                self.claim(x.flag, Claim(text, refusal.slug or "", refusal.why, refusal.instead, always=True))
             if holds or looked_at:
                 return x.tree
         raise refusal
@@ -488,7 +491,8 @@ class Reader(Flow, Places, Cuts, LocalArrays, Calls, Numbers, Checks, LeftOut, C
     def checked(self, x: Any, node: ast.expr) -> Any:
         """What an expression gave, unless it cannot be used."""
         if isinstance(x, Unusable):
-            raise x.error(self.where(node))
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
+            return self.looked_at(x, node, f"`{called}` returned no value.")
         if x is None:
             f = self.python_object(node.func) if isinstance(node, ast.Call) else None
             if isinstance(f, Func):

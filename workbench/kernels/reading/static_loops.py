@@ -1,0 +1,168 @@
+"""What is known while a kernel is read: `static(...)`, and loops over a fixed list of things, written out turn by turn.
+
+`for f in static([a, b]): ...`, over a tuple, `zip` or `enumerate` of those; and `for i in range(3)` where the body puts
+i into `static(...)` or takes a part of a tuple by it. All other loops stay loops.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Sequence
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from .. import ir, ops
+from ..ops import control
+from ..ops.row import Row
+from ..types import Composite, Type
+from . import declare
+from .control_flow import FRESH
+from .declare import Func
+from .lower_bounds import static_int
+from .scope import Local, Record, Unusable, View, is_array, is_literal
+
+FIXED = (bool, int, float, str, np.generic, type, Type, FunctionType, ModuleType, Func, Row)  # not changed in place
+TURNS = 512  # more of them make a program that no compiler likes
+
+
+class Known:
+    """What `static` may ask of a value of the kernel: its type, its length."""
+
+    def __init__(self, type: Any, shape: tuple[int, ...] | None):
+        self.type, self.dtype, self.ndim = type, getattr(type, "scalar", getattr(type, "dtype", None)), 0
+        if shape is not None:
+            self.shape, self.ndim = shape, len(shape)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("how long an array is is known only when the kernel runs")
+        return self.shape[0]
+
+
+class StaticLoops:
+    """Part of the reader."""
+
+    def call_static(self, node: ast.Call) -> Any:
+        if len(node.args) != 1 or node.keywords:
+            raise self.error("static() takes one expression", "arguments", node, "", "static(N + 1)")
+        return self.evaluated(node.args[0], node)
+
+    def evaluated(self, expression: ast.expr, node: ast.AST) -> Any:
+        """The value of a Python expression while the kernel is read."""
+        code = compile(ast.Expression(expression), self.frame.source.file, "eval")
+        around = dict(self.frame.around)
+        names = {n.id for n in ast.walk(expression) if isinstance(n, ast.Name)}
+        for name in names & self.state.names.keys():
+            found = self.known(self.state.names[name])
+            around.pop(name, None)
+            if found is not None:
+                around[name] = found
+        try:
+            found = eval(code, around)  # the user's own expression, in the user's own module
+        except Exception as e:
+            why = "It sees Python variables, constants, and the lengths and types of locals."
+            raise self.error(f"static() failed: {type(e).__name__}: {e}", "static", node, why, "") from None
+        if isinstance(found, Known):
+            text = f"`{ast.unparse(expression)}` is known only when the kernel runs"
+            raise self.error(text, "static", node, "static() sees its length and type.", "static(len(v))")
+        for name in (names & self.frame.around.keys()) - self.state.names.keys():
+            self.note(name, self.frame.around[name])
+            if not isinstance(self.frame.around[name], FIXED):
+                kept = found.copy() if isinstance(found, np.ndarray) else found
+                self.statics[id(code)] = code, around, kept
+        return found
+
+    def known(self, x: Any) -> Any:
+        """What is known of a local; None where that is nothing."""
+        if isinstance(x, Local):
+            return Known(x.type, tuple(static_int(turn.length) or 0 for turn in x.cut.turns))
+        if isinstance(x, View):
+            return Known(x.type, None)
+        if isinstance(x, ir.Value):
+            if x.stmt is not None and x.stmt.row is control.CONST and not isinstance(x.type, Composite):
+                return x.stmt.attr
+            return Known(x.type, x.type.shape) if isinstance(x.type, Composite) else None
+        return None if isinstance(x, Unusable | Record) or is_array(x) else x
+
+    # ---- loops
+
+    def static_loop(self, node: ast.For) -> bool:
+        """Read a loop over things that are known. False if it is another loop."""
+        items = self.items(node.iter, node)
+        if items is None:
+            return False
+        if len(items) > TURNS:
+            raise self.error(
+                f"this loop has {len(items)} turns, which are written out", "static-loop", node.iter,
+                f"There may be {TURNS}.", "an array, and a loop over range(...)",
+            )  # fmt: skip
+        self.turns(node, items)
+        left = self.state.names["$return"]
+        stays = not left if isinstance(left, bool) else ops.unary("not", left)
+        self.state.names.update({"$stop": left, "$go": stays})
+        return True
+
+    def turns(self, node: ast.For, items: Sequence[Any]) -> None:
+        """One turn after the other, each where the ones before have not left the loop."""
+        if not items:
+            return
+        self.state.names.update(FRESH)
+        self.take(node.target, items[0], isinstance(items, range))
+        self.block(node.body)
+        go, rest = self.state.names["$go"], items[1:]
+        if rest and go is not False:
+            self.branch(node, go, lambda: self.turns(node, rest), lambda: None)
+
+    def take(self, target: ast.expr, item: Any, counted: bool) -> None:
+        """Bind what a turn is about. Numbers of a list are constants of Python, whose type is that beside them."""
+        if (
+            isinstance(target, ast.Tuple | ast.List)
+            and isinstance(item, tuple | list)
+            and len(item) == len(target.elts)
+        ):
+            for t, part in zip(target.elts, item, strict=True):
+                self.take(t, part, counted)
+        elif isinstance(target, ast.Name) and is_literal(item) and not counted:
+            self.state.names[target.id] = item
+        else:
+            self.assign(target, item)
+
+    def items(self, over: ast.expr, node: ast.For) -> Sequence[Any] | None:
+        """The things that a loop runs over, where they are known; None of other loops."""
+        if isinstance(over, ast.Tuple | ast.List):
+            return self.visit_Tuple(over)
+        if not isinstance(over, ast.Call):
+            found = self.python_object(over) if isinstance(over, ast.Name | ast.Attribute) else None
+            if isinstance(found, list):
+                return self.evaluated(over, over)
+            return self.visit(over) if isinstance(found, tuple) else None
+        callee = self.python_object(over.func)
+        if callee is declare.static:
+            found = self.visit(over)
+            return list(found) if isinstance(found, list | tuple | range | np.ndarray | dict) else None
+        if callee in (builtins.enumerate, builtins.zip, builtins.reversed) and not over.keywords:
+            parts = [self.items(arg, node) for arg in over.args]
+            return None if None in parts else list(callee(*parts))  # type: ignore[arg-type]
+        if callee is not range or not self.wants_numbers(node) or over.keywords:
+            return None
+        bounds = [static_int(self.visit(a)) for a in over.args]
+        return None if None in bounds else range(*bounds)  # type: ignore[arg-type]
+
+    def wants_numbers(self, node: ast.For) -> bool:
+        """True if the turn's number is part of what must be known: in `static(...)`, or an index of a Python object."""
+        if not isinstance(node.target, ast.Name):
+            return False
+        name = node.target.id
+        for n in (n for stmt in node.body for n in ast.walk(stmt)):
+            if isinstance(n, ast.Call) and self.python_object(n.func) is declare.static:
+                within = n
+            elif isinstance(n, ast.Subscript) and isinstance(self.python_object(n.value), tuple):
+                within = n.slice
+            else:
+                continue
+            if any(isinstance(m, ast.Name) and m.id == name for m in ast.walk(within)):
+                return True
+        return False
