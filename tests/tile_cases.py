@@ -44,3 +44,6 @@ for _scan in itertools.product((True, False), (True, False)):
     case("tile_scan", T23, attr=_scan)
 case("tile_take", T3, P)
 case("tile_put", T3, P, T3)
+for _sign in (-1, 1):
+    case("tile_fft", T.Tile((2, 2, 4), S), attr=_sign)
+    case("tile_dft", T.Tile((2, 2, 3), S), attr=_sign)

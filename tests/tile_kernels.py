@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import workbench as wb
 
 F = wb.float64
@@ -221,3 +223,86 @@ def types(x: wb.array2d[F], y: wb.array2d[F]):
     wb.tile_store(
         y, whole + wb.tile_from_thread(shape=(4, 4), value=wb.untile(one), thread_idx=0), offset=(i * 4, j * 4)
     )
+
+
+@case
+def running_extremes(x: wb.array2d[F], y: wb.array2d[F]):
+    i, j = wb.tid()
+    t = wb.tile_load(x, shape=(4, 3), offset=(i * 4, j * 3))
+    wb.tile_store(y, wb.tile_scan_max_inclusive(t) * t - wb.tile_scan_min_inclusive(t), offset=(i * 4, j * 4))
+
+
+@case
+def reduced_along_axes(x: wb.array2d[F], y: wb.array2d[F]):
+    i, j = wb.tid()
+    t = wb.tile_reshape(wb.tile_load(x, shape=(4, 6), offset=(i * 4, j)), shape=(2, 3, 4))
+    a, b, c = wb.tile_reduce(smooth_max, t, axis=0), wb.tile_reduce(wb.mul, t, axis=1), wb.tile_sum(t, axis=-1)
+    d = wb.tile_reduce(lambda p, q: p * x[i, j] + wb.sin(q), t, axis=2)
+    wb.tile_store(y, wb.tile_transpose(a)[:, 0:3] * a[2, 3], offset=(i * 4, j * 4))
+    wb.tile_store(y, b * b, offset=(i * 4, j * 4))
+    y[i * 4 + 2, j * 4 + 3] = wb.tile_sum(c * d)[0]
+
+
+@case
+def parts_by_slices(x: wb.array2d[F], y: wb.array2d[F]):
+    i, j = wb.tid()
+    t = wb.tile_load(x, shape=(4, 4), offset=(i * 4, j * 3))
+    u = t * 1.0
+    u[0] = t[1] * t[-1]
+    u[1:3, 1] = t[2, 0:2] * 2.0
+    u[i + 2] += t[j]
+    u[3, :2] = x[i, j]
+    t[:, 3] = u[0] * t[0, 0]
+    wb.tile_store(y, u + t, offset=(i * 4, j * 4))
+    y[i * 4, j * 4] = wb.tile_sum(t[:, 0] * t[1:, 2:][i, j])[0] * F(t.shape[0] + t.size)
+
+
+@case
+def random_tiles(x: wb.array2d[F], y: wb.array2d[F]):
+    i, j = wb.tid()
+    rng = wb.rand_init(7, i * 2 + j)
+    a = wb.tile_astype(wb.tile_randf(shape=(4, 4), rng=rng), dtype=F)
+    b = wb.tile_astype(wb.tile_randi(shape=(4, 4), rng=rng, min=-3, max=4), dtype=F)
+    c = wb.tile_astype(wb.tile_randf(shape=(4, 4), rng=rng, min=-1.0, max=2.0), dtype=F)
+    wb.tile_store(y, (a + b + c) * wb.tile_load(x, shape=(4, 4), offset=(i, j)), offset=(i * 4, j * 4))
+
+
+@wb.func
+def any_square(t: wb.tile(dtype=Any, shape=Any), a: Any):
+    return t * t + a
+
+
+@wb.func
+def fixed(t: wb.tile[F, 4, 4], u: wb.tile(dtype=F, shape=(4,))):
+    return t * wb.tile_broadcast(u, shape=(4, 4))
+
+
+@case
+def funcs_of_tiles(x: wb.array2d[F], y: wb.array2d[F]):
+    i, j = wb.tid()
+    t = wb.tile_load(a=x, shape=(4, 4), offset=(i * 4, j * 3), storage="shared", bounds_check=False, aligned=False)
+    u = fixed(any_square(t, x[i, j]), any_square(t[1], F(0.5)))
+    wb.tile_add_inplace(u, 1, j, t[0, 0])
+    wb.tile_sub_inplace(u, i, 2, t[0, 1] * u[0, 0])
+    wb.tile_store(y, u, offset=(i * 4, j * 4), bounds_check=True)
+
+
+@case
+def stacks(x: wb.array2d[F], y: wb.array2d[F]):
+    i, j = wb.tid()
+    s = wb.tile_stack(capacity=5, dtype=F)
+    for k in range(7):
+        place = wb.tile_stack_push(s, x[k, i] * x[i, k - 1], x[k, j] > F(-0.4))
+        if place == 2:
+            above, _ = wb.tile_stack_pop(s)
+            wb.tile_stack_push(s, above * above + x[0, k], True)
+    k = 0
+    total = F(1.0)
+    while wb.tile_stack_count(s) > 0:
+        value, slot = wb.tile_stack_pop(s)
+        total = total * value + F(slot)
+        y[i * 4 + k % 4, j * 4] = total
+        k += 1
+    wb.tile_stack_clear(s)
+    gone, slot = wb.tile_stack_pop(s)
+    y[i * 4 + 1, j * 4 + 1] = gone + F(slot) * total

@@ -160,6 +160,9 @@ for _room, _names in {
     "box_queries": "Bvh BvhQuery bvh_get_group_root MeshQuery MeshQueryAABB bvh_query_aabb bvh_query_ray "
     "bvh_query_capsule bvh_query_sphere bvh_query_next mesh_query_aabb mesh_query_sphere mesh_query_next "
     "mesh_query_aabb_next",
+    "tile_queries": "BvhQueryTiled MeshQueryAABBTiled tile_query_valid tile_bvh_query_aabb tile_bvh_query_ray "
+    "tile_bvh_query_next tile_mesh_query_aabb tile_mesh_query_aabb_next bvh_query_aabb_tiled bvh_query_ray_tiled "
+    "bvh_query_next_tiled mesh_query_aabb_tiled mesh_query_aabb_next_tiled",
 }.items():
     _LATER.update({_name: f"geometry.{_room}:{_name}" for _name in _names.split()})
 for _room, _names in {

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from backends import BACKENDS
 from emulated import Emulated, Machine
-from tile_kernels import KERNELS
+from tile_kernels import KERNELS as NUMBERS
+from tile_vector_kernels import FORMS
+from tile_vector_kernels import KERNELS as VECTORS
 
 import workbench as wb
 from workbench.kernels.compile import nvrtc
@@ -18,8 +20,33 @@ from workbench.kernels.emit.signature import Variant
 from workbench.kernels.program import Program
 from workbench.launches import thresholds
 
-X = np.random.default_rng(5).uniform(-1.0, 1.0, (9, 7))
-SEED = np.random.default_rng(6).uniform(-1.0, 1.0, (8, 8))
+KERNELS = {**NUMBERS, **VECTORS}
+PLAIN = (wb.float64, (9, 7), wb.float64, (8, 8))
+
+
+def form(kernel) -> tuple:
+    return FORMS.get(kernel.key, PLAIN)
+
+
+def drawn(seed: int, dtype, shape) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-1.0, 1.0, (*shape, *dtype.shape))
+
+
+def given(kernel) -> np.ndarray:
+    return drawn(5, *form(kernel)[:2])
+
+
+def weights(kernel) -> np.ndarray:
+    return drawn(6, *form(kernel)[2:])
+
+
+def arrays(kernel, values: np.ndarray | None = None, **more) -> tuple:
+    of, _, to, shape = form(kernel)
+    return wb.array(given(kernel) if values is None else values, dtype=of, **more), wb.zeros(shape, dtype=to)
+
+
+def weighted(kernel):
+    return wb.array(weights(kernel), dtype=form(kernel)[2])
 
 
 @pytest.fixture(autouse=True)
@@ -31,27 +58,27 @@ def launched(kernel, x, y) -> None:
     wb.launch_tiled(kernel, dim=(2, 2), inputs=[x], outputs=[y], block_dim=64)
 
 
-def run(kernel, values: np.ndarray = X) -> np.ndarray:
-    y = wb.zeros((8, 8), dtype=wb.float64)
-    launched(kernel, wb.array(values, dtype=wb.float64), y)
+def run(kernel, values: np.ndarray) -> np.ndarray:
+    x, y = arrays(kernel, values)
+    launched(kernel, x, y)
     return y.numpy().copy()
 
 
 def gradient(kernel) -> tuple[np.ndarray, np.ndarray]:
-    x = wb.array(X, dtype=wb.float64, requires_grad=True)
-    y = wb.zeros((8, 8), dtype=wb.float64)
+    x, y = arrays(kernel, requires_grad=True)
     with wb.Tape() as tape:
         launched(kernel, x, y)
-    tape.backward(grads={y: wb.array(SEED, dtype=wb.float64)})
+    tape.backward(grads={y: weighted(kernel)})
     return x.grad.numpy().copy(), y.numpy().copy()
 
 
 def differences(kernel) -> np.ndarray:
-    found = np.zeros_like(X)
-    for at in np.ndindex(X.shape):
-        step = np.zeros_like(X)
+    values, seed = given(kernel), weights(kernel)
+    found = np.zeros_like(values)
+    for at in np.ndindex(values.shape):
+        step = np.zeros_like(values)
         step[at] = 1e-6
-        found[at] = ((run(kernel, X + step) - run(kernel, X - step)) * SEED).sum() / 2e-6
+        found[at] = ((run(kernel, values + step) - run(kernel, values - step)) * seed).sum() / 2e-6
     return found
 
 
@@ -78,13 +105,13 @@ def test_the_interpreter_and_c_agree(name):
 def test_the_tangent_is_the_transpose_of_the_adjoint(name, backend):
     wb.config.backend = backend
     kernel = KERNELS[name]
-    x, y = wb.array(X, dtype=wb.float64, requires_grad=True), wb.zeros((8, 8), dtype=wb.float64)
+    x, y = arrays(kernel, requires_grad=True)
     with wb.Tape() as tape:
         launched(kernel, x, y)
-    direction = np.random.default_rng(8).uniform(-1, 1, X.shape)
-    moved = wb.jvp(tape, {x: wb.array(direction, dtype=wb.float64)})[y]
-    tape.backward(grads={y: wb.array(SEED, dtype=wb.float64)})
-    assert (moved * SEED).sum() == pytest.approx((x.grad.numpy() * direction).sum(), rel=1e-10)
+    direction = drawn(8, *form(kernel)[:2])
+    moved = wb.jvp(tape, {x: wb.array(direction, dtype=form(kernel)[0])})[y]
+    tape.backward(grads={y: weighted(kernel)})
+    assert (moved * weights(kernel)).sum() == pytest.approx((x.grad.numpy() * direction).sum(), rel=1e-10)
 
 
 @pytest.fixture(scope="module", params=[7])
@@ -160,16 +187,15 @@ def test_elements_are_changed_without_copies_of_the_tile():
     assert "WB_TILE(wb_k, 512)" not in text[: text.index("running_adjoint")]
 
 
-@pytest.mark.parametrize("name", ["elements", "products"])
+@pytest.mark.parametrize("name", ["elements", "products", "vector_elements"])
 def test_every_view_of_a_tape_with_tiles_can_be_had(name, tmp_path):
-    x = wb.array(X, dtype=wb.float64, requires_grad=True)
-    y = wb.zeros((8, 8), dtype=wb.float64)
+    x, y = arrays(KERNELS[name], requires_grad=True)
     with wb.Tape() as tape:
         launched(KERNELS[name], x, y)
-    tape.backward(grads={y: wb.array(SEED, dtype=wb.float64)})
+    tape.backward(grads={y: weighted(KERNELS[name])})
     (event,) = [e for e in tape.events if e.kind == "launch"]
     assert str(tape.show()) and str(tape.diagnose()) and str(tape.memory()) and str(tape.microscope(event, (0, 1)))
-    assert str(tape.ledger(x, (1, 1)))
+    assert str(tape.ledger(x, (1, 1, 0)[: x.numpy().ndim]))
     assert str(KERNELS[name].adjoint) and str(KERNELS[name].cuda)
 
 

@@ -354,7 +354,7 @@ class Reference:
 
 def is_open(type: Any) -> bool:
     """True for annotations that stand for more than one type."""
-    return type is Any or isinstance(type, (Open, OpenComposite)) or (isinstance(type, Array) and is_open(type.dtype))
+    return type is Any or isinstance(type, (Open, OpenComposite, AnyTile)) or (isinstance(type, Array) and is_open(type.dtype))
 
 
 def covers(general: Any, special: Any) -> bool:
@@ -369,6 +369,8 @@ def covers(general: Any, special: Any) -> bool:
         return False
     if isinstance(general, Array):
         return isinstance(special, Array) and general.ndim == special.ndim and covers(general.dtype, special.dtype)
+    if isinstance(general, AnyTile):
+        return general.fits(special)
     if isinstance(general, Open):
         if isinstance(special, Open):
             return set(special.kinds) <= set(general.kinds)
@@ -378,6 +380,55 @@ def covers(general: Any, special: Any) -> bool:
     shapes = len(general.shape) == len(special.shape) and not isinstance(special, Tile)
     sizes = zip(general.shape, special.shape, strict=False)
     return shapes and all(n in (None, k) for n, k in sizes) and covers(general.scalar, special.scalar)
+
+
+@dataclass(frozen=True, repr=False)
+class TileOf(Struct):
+    """A tile of composites or structs: `fields` are the tiles of their components, which is all that IR has of it."""
+
+    dims: tuple[int, ...] = ()
+    dtype: Any = None
+
+
+@dataclass(frozen=True, repr=False)
+class AnyTile(Type):
+    """What an annotation says of the tiles that a func takes: `of` is their type or Any, `dims` None for any shape."""
+
+    of: Any
+    dims: tuple[int, ...] | None
+
+    def fits(self, type: Any) -> bool:
+        """True for the type of a tile that is meant."""
+        if not isinstance(type, (Tile, TileOf)):
+            return False
+        held = type.dtype if isinstance(type, TileOf) else type.scalar
+        return self.of in (Any, held) and self.dims in (None, type.dims)
+
+    def __str__(self) -> str:
+        return f"tile(dtype={self.of}, shape={'Any' if self.dims is None else self.dims})"
+
+
+@dataclass(frozen=True, repr=False)
+class TileStack(Struct):
+    """A stack of a block: its values in a tile, from the first, and how many there are."""
+
+
+def tile_type(dims: tuple[int, ...], dtype: Any) -> Tile | TileOf:
+    """The type of a tile of `dtype`. Raises TypeError for a struct that holds an array."""
+    if isinstance(dtype, Struct):
+        for name, type in dtype.fields:
+            if isinstance(type, Array):
+                raise TypeError(f"field {name!r} of {dtype.name} is an array: a tile holds numbers")
+        fields = tuple((name, tile_type(dims, type)) for name, type in dtype.fields)
+    elif isinstance(dtype, Composite):
+        fields = tuple((_part_name(dtype, at), Tile(dims, dtype.scalar)) for at in np.ndindex(dtype.shape))
+    else:
+        return Tile(dims, scalar_of(dtype))
+    return TileOf(f"tile(dtype={dtype}, shape={dims})", fields, dims=dims, dtype=dtype)
+
+
+def _part_name(dtype: Composite, at: tuple[int, ...]) -> str:
+    return "xyzw"[at[0]] if dtype.shape in ((2,), (3,), (4,)) else f"c{''.join(map(str, at))}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -17,7 +17,7 @@ from ..ops import memory as mem
 from ..types import Tile
 from .body import Body
 from .c_names import type_name
-from .tiles import LESS, MATMUL_ADJOINT
+from .tiles import DFT, LESS, MATMUL_ADJOINT
 
 SHARED = "wb_shared"
 THREADS = 128  # of a block
@@ -72,6 +72,29 @@ WB_FN double wb_root(double x) { return sqrt(x); }
     } \\
     __syncthreads(); \\
 }
+#define WB_FFT(T, rows, n, c, sign) do { \\
+    T *wb_re = (c), *wb_im = (c) + (rows) * (n); \\
+    WB_TILE(wb_k, (rows) * (n)) { \\
+        int32_t wb_i = wb_k % (n), wb_j = 0; \\
+        for (int32_t wb_b = 1; wb_b < (n); wb_b *= 2) wb_j = 2 * wb_j + ((wb_i & wb_b) != 0); \\
+        if (wb_i < wb_j) { \\
+            int32_t wb_o = wb_k - wb_i + wb_j; \\
+            T wb_x = wb_re[wb_k], wb_y = wb_im[wb_k]; \\
+            wb_re[wb_k] = wb_re[wb_o]; wb_im[wb_k] = wb_im[wb_o]; wb_re[wb_o] = wb_x; wb_im[wb_o] = wb_y; \\
+        } \\
+    } \\
+    for (int32_t wb_h = 1; wb_h < (n); wb_h *= 2) { \\
+        __syncthreads(); \\
+        WB_TILE(wb_q, (rows) * (n) / 2) { \\
+            int32_t wb_j = wb_q % wb_h, wb_k = (wb_q - wb_j) * 2 + wb_j; \\
+            T wb_a = (T)((sign) * 3.14159265358979323846 * wb_j / wb_h), wb_u = (T)cos(wb_a), wb_v = (T)sin(wb_a); \\
+            T wb_x = wb_u * wb_re[wb_k + wb_h] - wb_v * wb_im[wb_k + wb_h]; \\
+            T wb_y = wb_u * wb_im[wb_k + wb_h] + wb_v * wb_re[wb_k + wb_h]; \\
+            wb_re[wb_k + wb_h] = wb_re[wb_k] - wb_x; wb_im[wb_k + wb_h] = wb_im[wb_k] - wb_y; \\
+            wb_re[wb_k] += wb_x; wb_im[wb_k] += wb_y; \\
+        } \\
+    } \\
+} while (0);
 """
 
 
@@ -192,7 +215,7 @@ class Block(Body):
         self.own(out, name)
 
 
-HELPERS = [MACROS, MATMUL_ADJOINT, LESS]
+HELPERS = [MACROS, MATMUL_ADJOINT, LESS, DFT]
 
 
 def shared_bytes(text: str) -> int | None:

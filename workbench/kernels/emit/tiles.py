@@ -102,6 +102,43 @@ static __attribute__((noinline)) void wb_cholesky_##T(int32_t n, T *c) { \\
 }
 #define WB_CHOLESKY(T, n, c) wb_cholesky_##T(n, c);
 """
+# Rows of n = 2^k: elements change places by their bits read backward, then halves are put together.
+FFT = """\
+#define WB_DEFINE_FFT(T, COS, SIN) \\
+static __attribute__((noinline)) void wb_fft_##T(int32_t rows, int32_t n, T *restrict c, int32_t sign) { \\
+    T *re = c, *im = c + rows * n; \\
+    for (int32_t i = 1, j = 0; i < n; ++i) { \\
+        int32_t bit = n >> 1; \\
+        for (; j & bit; bit >>= 1) j ^= bit; \\
+        j ^= bit; \\
+        if (i < j) for (int32_t r = 0; r < rows * n; r += n) { \\
+            T x = re[r + i], y = im[r + i]; \\
+            re[r + i] = re[r + j]; im[r + i] = im[r + j]; re[r + j] = x; im[r + j] = y; \\
+        } \\
+    } \\
+    for (int32_t h = 1; h < n; h *= 2) for (int32_t j = 0; j < h; ++j) { \\
+        T a = (T)(sign * 3.14159265358979323846 * j / h), u = COS(a), v = SIN(a); \\
+        for (int32_t k = j; k < rows * n; k += 2 * h) { \\
+            T x = u * re[k + h] - v * im[k + h], y = u * im[k + h] + v * re[k + h]; \\
+            re[k + h] = re[k] - x; im[k + h] = im[k] - y; re[k] += x; im[k] += y; \\
+        } \\
+    } \\
+}
+#define WB_FFT(T, rows, n, c, sign) wb_fft_##T(rows, n, c, sign);
+"""
+DFT = """\
+#define WB_DFT(T, rows, n, out, t, sign) WB_TILE(wb_k, (rows) * (n)) { \\
+    const int32_t wb_r = wb_k / (n) * (n), wb_m = (rows) * (n); \\
+    T wb_x = 0, wb_y = 0; \\
+    for (int32_t wb_j = 0; wb_j < (n); ++wb_j) { \\
+        int32_t wb_p = (int32_t)((int64_t)(wb_k - wb_r) * wb_j % (n)); \\
+        T wb_a = (T)((sign) * 6.28318530717958647692 * wb_p / (n)), wb_u = (T)cos(wb_a), wb_v = (T)sin(wb_a); \\
+        wb_x += wb_u * (t)[wb_r + wb_j] - wb_v * (t)[wb_m + wb_r + wb_j]; \\
+        wb_y += wb_u * (t)[wb_m + wb_r + wb_j] + wb_v * (t)[wb_r + wb_j]; \\
+    } \\
+    (out)[wb_k] = wb_x; (out)[wb_m + wb_k] = wb_y; \\
+}
+"""
 # A product that met 0 * inf is taken again, number by number, where the factor that is an adjoint is 0.
 MATMUL_ADJOINT = """\
 #define WB_MATMUL_ADJOINT(T, n, m, k, c, a, b, side) do { \\
@@ -133,6 +170,10 @@ def helpers(lines: str) -> list[str]:
             if f"WB_MATMUL({T}," in lines or f"WB_MATMUL_ADJOINT({T}," in lines:
                 out.append(f"WB_DEFINE_MATMUL({T}, WB_FMA_{T})")
         out.append(MATMUL_ADJOINT)
+    if "WB_FFT(" in lines:
+        out += [FFT, "WB_DEFINE_FFT(float, cosf, sinf)", "WB_DEFINE_FFT(double, cos, sin)"]
+    if "WB_DFT(" in lines:
+        out.append(DFT)
     for name, text in (("SOLVE", SOLVE), ("CHOLESKY", CHOLESKY)):
         if f"WB_{name}(" in lines:
             out += [text, *(f"WB_DEFINE_{name}({T})" for T in ("float", "double") if f"WB_{name}({T}," in lines)]

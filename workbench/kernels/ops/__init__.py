@@ -9,7 +9,7 @@ Nothing outside this folder lists operations by name or asks for the name of a r
 
 from __future__ import annotations
 
-from . import control, matrices, memory, parts, quaternions, random, scalar, tile_algebra, tiles, vectors
+from . import control, matrices, memory, parts, quaternions, random, scalar, tile_algebra, tile_fourier, tiles, vectors
 from .c_text import PRELUDES, prelude
 from .conversions import construct, convert
 from .functions import BUILTINS, PYTHON, STORING
@@ -22,8 +22,8 @@ from .warp_names import REFUSED, instead_of, why_refused
 __all__ = [
     "BUILTINS", "NO_GRADIENT", "PRELUDE", "PRELUDES", "PYTHON", "REFUSED", "ROWS", "STATEFUL", "STORING", "TILES",
     "Effect", "Row", "binary", "compare", "construct", "control", "convert", "instead_of", "matrices", "memory",
-    "parts", "prelude", "quaternions", "random", "refuse", "row", "scalar", "tile_algebra", "tiles", "unary",
-    "vectors", "why_refused",
+    "parts", "prelude", "quaternions", "random", "refuse", "row", "scalar", "tile_algebra", "tile_fourier",
+    "tiles", "unary", "vectors", "why_refused",
 ]  # fmt: skip
 
 PRELUDE = "".join(PRELUDES.values())

@@ -39,6 +39,19 @@ def _pcg(state):
 PCG = row("pcg", type=_pcg_type, meaning=_pcg, c="wb_pcg({0})", doc="The next random state.")
 
 
+def _draws(state, attr):
+    made = np.empty(attr.dims, np.uint32)
+    for k in range(attr.size):
+        made.reshape(-1)[k] = state = _pcg(state)
+    return made
+
+
+DRAWS = row("tile_draws", type=lambda state, attr: attr, typed_by_attr=True, meaning=_draws, cost=64,
+            block=lambda types, type, out, state, attr: f"WB_ONE {{ uint32_t wb_s = {state}; for (int32_t wb_k = 0;"
+            f" wb_k < {type.size}; ++wb_k) {out}.c[wb_k] = wb_s = wb_pcg(wb_s); }}",
+            doc="A tile with the states that follow on one, in their order.")  # fmt: skip
+
+
 def _unsigned(seed: Any) -> Any:
     if isinstance(seed, int) and not isinstance(seed, np.generic):
         return np.uint32(seed & 0xFFFFFFFF)
@@ -57,10 +70,15 @@ def rand_init(seed, offset=None):
 def randi(state, low=None, high=None):
     """randi(state) -> int32, any; randi(state, low: int32, high: int32) -> int32 in [low, high)."""
     state = PCG(state)
+    return whole(state, low, high), state
+
+
+def whole(state, low=None, high=None):
+    """The int32 that a state stands for, any or in [low, high)."""
     if low is None:
-        return CAST(state, attr=int32), state
+        return CAST(state, attr=int32)
     span = CAST(SUB(high, low), attr=uint32)
-    return ADD(low, CAST(PYMOD(state, span), attr=int32)), state
+    return ADD(low, CAST(PYMOD(state, span), attr=int32))
 
 
 def randu(state, low=None, high=None):
@@ -74,8 +92,13 @@ def randu(state, low=None, high=None):
 def randf(state, low=None, high=None):
     """randf(state) -> float32 in [0, 1); randf(state, low: float32, high: float32) -> float32 in [low, high)."""
     state = PCG(state)
-    unit = CAST(RSHIFT(state, np.uint32(8)), attr=float32) * (1.0 / 16777216.0)
-    return (unit if low is None else SUB(high, low) * unit + low), state
+    return unit(state, low, high), state
+
+
+def unit(state, low=None, high=None):
+    """The float32 that a state stands for, in [0, 1) or [low, high)."""
+    part = CAST(RSHIFT(state, np.uint32(8)), attr=float32) * (1.0 / 16777216.0)
+    return part if low is None else SUB(high, low) * part + low
 
 
 def randn(state):

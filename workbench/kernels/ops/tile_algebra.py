@@ -217,6 +217,23 @@ BEST = row(
 )  # fmt: skip
 
 
+def _best_so_far(t: np.ndarray, attr: str) -> np.ndarray:
+    made, best = np.empty(t.shape, np.int32), 0
+    for k in range(t.size):
+        best = k if (t[k] < t[best] if attr == "min" else t[k] > t[best]) else best
+        made[k] = best
+    return made
+
+
+BEST_SO_FAR = row(
+    "tile_best_so_far", type=lambda t, attr: Tile(tile_of(f"tile_scan_{attr}_inclusive", t, 1).dims, int32),
+    typed_by_attr=True, meaning=_best_so_far, exact=True,
+    block=lambda types, type, out, t, attr: f"WB_ONE {{ int32_t wb_s = 0; for (int32_t wb_k = 0; wb_k < {type.size};"
+    f" ++wb_k) {{ if ({t}.c[wb_k] {_BETTER[attr]} {t}.c[wb_s]) wb_s = wb_k; {out}.c[wb_k] = wb_s; }} }}",
+    doc="The place of the smallest or largest element up to each, the first of several.",
+)  # fmt: skip
+
+
 def _order_block(types, type, out, t):
     n = type.size
     return (f"WB_TILE(wb_k, {n}) {{ int32_t wb_s = 0; for (int32_t wb_j = 0; wb_j < {n}; ++wb_j)"

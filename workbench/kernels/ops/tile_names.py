@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...errors import KernelError
+from ..types import AnyTile, Tile, TileOf, Type, scalar_of, tile_type
 
 # name: (its arguments, what it is)
 _DOCS = {
@@ -18,8 +21,11 @@ _DOCS = {
     "tile_load_indexed": ("a, indices, shape, offset=0, axis=0", "As `tile_load`, with these indices along one axis."),
     "tile_store_indexed": ("a, indices, t, offset=0, axis=0", "As `tile_store`, with these indices along one axis."),
     "tile_atomic_add_indexed": ("a, indices, t, offset=0, axis=0", "As `tile_atomic_add`, with these indices."),
-    "tile": ("x", "A tile of one number, or of the components of a vector: what each thread of a block would bring."),
-    "untile": ("a", "The number in a tile of one element."),
+    "tile_randf": ("shape, rng, min=None, max=None", "Floats in [0, 1) or [min, max); `rng` stays as it is."),
+    "tile_randi": ("shape, rng, min=None, max=None", "Integers, any or in [min, max); `rng` stays as it is."),
+    "tile": ("x, preserve_type=False", "A tile of one number, or of the components of a vector, what each thread of a" +
+             " block would bring; with `preserve_type` a tile of one vector."),
+    "untile": ("a", "What `tile` was given: the element of a tile of one, or the components along all axes."),
     "tile_extract": ("a, i, ...", "a[i, ...]: one element."),
     "tile_view": ("t, offset, shape=None", "The part of a tile that begins at `offset`, as a value of its own."),
     "tile_assign": ("dst, src, offset=0", "Replace a part of the tile `dst`, in place."),
@@ -34,13 +40,17 @@ _DOCS = {
     "tile_max": ("a", "The largest element, a tile of one; a tie gives its gradient to the first."),
     "tile_argmin": ("a", "The place of the smallest element, a tile of one; the first of several."),
     "tile_argmax": ("a", "The place of the largest element, a tile of one; the first of several."),
-    "tile_reduce": ("op, a", "op(op(a[0], a[1]), a[2]) and so on, a tile of one."),
+    "tile_reduce": ("op, a, axis=None", "op(op(a[0], a[1]), a[2]) and so on, a tile of one; or along an axis."),
     "tile_dot": ("a, b", "The sum of the products of the elements, a tile of one."),
     "tile_axpy": ("alpha, src, dest", "dest += alpha * src, in place."),
     "tile_scan_inclusive": ("a", "The sum of all elements up to each."),
     "tile_scan_exclusive": ("a", "The sum of all elements before each."),
+    "tile_scan_max_inclusive": ("a", "The largest of all elements up to each; a tie gives its gradient to the first."),
+    "tile_scan_min_inclusive": ("a", "The smallest of all elements up to each; a tie gives its gradient to the first."),
     "tile_sort": ("keys, values", "Sort both by `keys`, in place; equal keys keep their order."),
     "tile_matmul": ("a, b, out=None, alpha=1.0, beta=1.0", "alpha * a @ b; with `out`: beta * out + that, in place."),
+    "tile_fft": ("inout", "sum over j of t[j] exp(-2 pi i j k / n) along the last axis of a tile of vec2, in place."),
+    "tile_ifft": ("inout", "The same with exp(2 pi i j k / n); nothing is divided by n."),
     "tile_diag_add": ("a, d", "a with d added to its diagonal."),
     "tile_cholesky": ("A, fill_mode='lower'", "The lower L with L L^T = A; `upper`: its transpose."),
     "tile_cholesky_inplace": ("A, fill_mode='lower'", "`A` becomes its factor."),
@@ -52,6 +62,16 @@ _DOCS = {
     "tile_upper_solve_inplace": ("U, z", "`z` becomes x with U x = z."),
     "tile_scatter_add": ("a, i, ..., value, has_value=True", "a[i, ...] += value where `has_value`."),
     "tile_scatter_masked": ("a, i, ..., value, has_value=True", "a[i, ...] = value where `has_value`."),
+    "tile_add_inplace": ("a, i, ..., value", "a[i, ...] += value."),
+    "tile_sub_inplace": ("a, i, ..., value", "a[i, ...] -= value."),
+    "tile_bit_and_inplace": ("a, i, ..., value", "a[i, ...] &= value."),
+    "tile_bit_or_inplace": ("a, i, ..., value", "a[i, ...] |= value."),
+    "tile_bit_xor_inplace": ("a, i, ..., value", "a[i, ...] ^= value."),
+    "tile_stack": ("capacity, dtype", "An empty stack of at most `capacity` values of `dtype`."),
+    "tile_stack_push": ("s, value, has_value=True", "Put `value` on top; its place, or -1 without room or value."),
+    "tile_stack_pop": ("s", "(value, place) of what was on top; zeros and -1 where the stack is empty."),
+    "tile_stack_clear": ("s", "Take everything off."),
+    "tile_stack_count": ("s", "How many values there are."),
     "block_dim": ("", "1: the threads of a block share out its tiles, and the program is that of one of them."),
 }  # fmt: skip
 
@@ -74,11 +94,43 @@ class TileBuiltin:
         )  # fmt: skip
 
 
-TILES = {name: TileBuiltin(name, *texts) for name, texts in _DOCS.items()}
+class TileName(TileBuiltin):
+    """`tile`: also what parameters of funcs are annotated with: `tile(dtype=float, shape=(4, 4))`, `tile[float, 4]`."""
+
+    def __call__(self, *args: object, **named: Any) -> Any:
+        if "dtype" not in named:
+            return super().__call__(*args, **named)
+        shape = named.get("shape", Any)
+        return annotated(named["dtype"], shape if shape is Any or isinstance(shape, (tuple, list)) else (shape,))
+
+    def __getitem__(self, given: Any) -> Any:
+        dtype, *shape = given if isinstance(given, tuple) else (given,)
+        if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+            shape = list(shape[0])
+        return annotated(dtype, tuple(shape) if shape else Any)
+
+
+def annotated(dtype: Any, shape: Any) -> AnyTile | Tile | TileOf:
+    """The type that an annotation means: of one shape and type, or a pattern."""
+    if dtype is Any or not isinstance(shape, (tuple, list)):
+        known = dtype if dtype is Any or isinstance(dtype, Type) else scalar_of(dtype)
+        return AnyTile(known, tuple(shape) if isinstance(shape, (tuple, list)) else None)
+    return tile_type(tuple(int(n) for n in shape), dtype)
+
+
+TILES = {name: (TileName if name == "tile" else TileBuiltin)(name, *texts) for name, texts in _DOCS.items()}
+# What is done to each component of vectors on its own, and the argument with the tile.
+PER_PART = {
+    "tile_sum": "a", "tile_broadcast": "a", "tile_transpose": "a", "tile_view": "t", "tile_reshape": "t",
+    "tile_squeeze": "t", "tile_astype": "t", "tile_scan_inclusive": "a", "tile_scan_exclusive": "a",
+}  # fmt: skip
 # Which arguments a call changes in place: (position, name).
 CHANGED = {
     "tile_assign": ((0, "dst"),), "tile_axpy": ((2, "dest"),), "tile_sort": ((0, "keys"), (1, "values")),
     "tile_matmul": ((2, "out"),), "tile_cholesky_inplace": ((0, "A"),), "tile_cholesky_solve_inplace": ((1, "y"),),
     "tile_lower_solve_inplace": ((1, "y"),), "tile_upper_solve_inplace": ((1, "z"),),
-    "tile_scatter_add": ((0, "a"),), "tile_scatter_masked": ((0, "a"),),
+    "tile_scatter_add": ((0, "a"),), "tile_scatter_masked": ((0, "a"),), "tile_fft": ((0, "inout"),),
+    "tile_ifft": ((0, "inout"),), "tile_stack_push": ((0, "s"),), "tile_stack_pop": ((0, "s"),),
+    "tile_stack_clear": ((0, "s"),),
+    **{f"tile_{sign}_inplace": ((0, "a"),) for sign in ("add", "sub", "bit_and", "bit_or", "bit_xor")},
 }  # fmt: skip

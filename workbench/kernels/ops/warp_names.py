@@ -14,11 +14,8 @@ _REASONS = {
     f"Volumes and textures {_OUTSIDE}: use arrays.":
         "volume_ texture_ Volume MarchingCubes Texture Texture1D Texture2D Texture3D TextureAddressMode "
         "TextureFilterMode TextureResourceFlags GLTextureResource RegisteredGLBuffer",
-    "The queries of tiles are not; those of threads are: mesh_query_aabb, bvh_query_aabb.":
-        "BvhQueryTiled MeshQueryAABBTiled mesh_query_aabb_tiled mesh_query_aabb_next_tiled bvh_query_aabb_tiled "
-        "bvh_query_ray_tiled bvh_query_next_tiled",
     "Not in the language: mesh_query_aabb and mesh_query_ray are.": "is_cubql_available",
-    "Not built yet: other tile functions are (the reference lists them).": "tile_",
+    "There is no such function of tiles: the reference lists those there are.": "tile_",
     "The order of its arguments (cond, if_false, if_true) misled; write where(cond, if_true, if_false).": "select",
     f"Function values and linear-algebra helpers {_OUTSIDE}.":
         "reversed dense_gemm dense_chol dense_subs dense_solve mlp "

@@ -20,7 +20,7 @@ from ...errors import KernelError, Where, WorkbenchError
 from .. import ir, ops
 from ..ops.control import Claim
 from ..ops.row import constant
-from ..types import Array, Composite, Scalar, Small, Struct, Tile, Type, bool_, is_int, scalar_of
+from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, is_int, scalar_of
 from . import assigned_names as stores
 from . import python_names, refused_syntax
 from .calls import Calls
@@ -39,6 +39,7 @@ from .scope import Fields, Record, State, Unusable, View, describe, is_array, is
 from .source import Source, source
 from .static_loops import StaticLoops
 from .subscripts import Places
+from .tile_parts import is_tile
 from .tiles import Tiles
 
 BINARY = {
@@ -426,7 +427,7 @@ class Reader(Flow, StaticLoops, Places, Cuts, LocalArrays, Calls, Numbers, Check
 
     def binary(self, op: ast.operator, a: Any, b: Any) -> Any:
         sign = BINARY[refused_syntax.name_of(op)]
-        if isinstance(getattr(a, "type", None), Tile) or isinstance(getattr(b, "type", None), Tile):
+        if is_tile(a) or is_tile(b):
             return self.tile_binary(sign, a, b)
         if is_literal(a) and is_literal(b):
             folded = fold(sign, a, b)
@@ -445,6 +446,8 @@ class Reader(Flow, StaticLoops, Places, Cuts, LocalArrays, Calls, Numbers, Check
         x = self.checked(self.visit(node.operand), node.operand)
         if is_literal(x) and not isinstance(x, bool) and (sign != "~" or isinstance(x, int)):
             return -x if sign == "-" else ~x if sign == "~" else x
+        if isinstance(x, Record) and is_tile(x) and sign == "-":
+            return self.negated(x)
         return ops.unary(sign, self.value(x))
 
     def visit_Compare(self, node: ast.Compare) -> Any:

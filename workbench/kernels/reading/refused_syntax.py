@@ -171,12 +171,20 @@ def inside(node: ast.AST) -> Iterator[ast.AST]:
     while found:
         node = found.pop()
         yield node
-        if isinstance(node, ast.Call) and "static" in (getattr(node.func, "id", ""), getattr(node.func, "attr", "")):
+        if isinstance(node, ast.Call) and "static" in _called(node):
+            continue
+        if isinstance(node, ast.Call) and APPLY & _called(node) and node.args and isinstance(node.args[0], ast.Lambda):
+            found += [*node.keywords, *node.args[1:], node.args[0].body][::-1]
             continue
         if not isinstance(node, ast.Name | ast.Constant):
             found += [*ast.iter_child_nodes(node)][::-1]
 
 
+def _called(node: ast.Call) -> set[str]:
+    return {getattr(node.func, "id", ""), getattr(node.func, "attr", "")}
+
+
+APPLY = {"tile_map", "tile_reduce"}  # their first argument may be a lambda: it is read into its place
 SYNTAX = frozenset(
     "Lambda ListComp Dict DictComp Set SetComp GeneratorExp Try TryStar Raise With AsyncWith AsyncFor "
     "AsyncFunctionDef Await Yield YieldFrom Global Nonlocal Delete ClassDef FunctionDef Import ImportFrom NamedExpr "

@@ -12,11 +12,12 @@ from typing import Any
 
 from ...errors import KernelError
 from .. import ir, ops
-from ..ops import memory, parts, scalar, tiles, vectors
-from ..types import Composite, Matrix, Struct, Tile, Transform, Vector, float16, float32, is_int, matrix, vector
+from ..ops import memory, parts, scalar, vectors
+from ..types import Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
 from . import refused_syntax
 from .lower_bounds import static_int
 from .scope import Fields, Local, Record, Shape, Slot, Unusable, View, describe, is_array
+from .tile_parts import is_tile
 
 NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}
 IN_PLACE = {"Add": memory.ATOMIC_ADD, "Sub": memory.ATOMIC_SUB}
@@ -77,18 +78,20 @@ class Places:
             return tuple(base[k] for k in self.static_slice(node.slice, len(base)))
         if isinstance(base, tuple):
             return base[self.static_index(node.slice, len(base))]
+        if is_tile(base):
+            return self.tile_read(base, listed(node.slice))
         whole = self.value(base)
         if not isinstance(whole.type, Composite):
             raise self.error(
                 f"{describe(whole)} has no components", "not-indexable", node, "Arrays, vectors and matrices have.", ""
             )
-        if isinstance(whole.type, Tile):
-            return self.builder.emit(tiles.GET, whole, *self.tile_picked(whole.type, listed(node.slice)))
         return self.component(whole, self.pick(whole.type, node.slice))
 
     def attribute(self, base: Any, node: ast.Attribute) -> Any:
         if isinstance(base, (View, Fields, Local)):
             return self.array_attribute(base, node)
+        if is_tile(base) and node.attr in ("dtype", "shape", "size"):
+            return self.tile_attribute(base.type, node.attr)
         if isinstance(base, Record):
             if node.attr not in base.fields:
                 raise self.no_field(base.type, node)
@@ -380,9 +383,9 @@ class Places:
             return Cells(base.view, base.pick + rest)
         if not isinstance(base, Slot):
             raise self.error("this cannot be assigned to", "assign", node, "", "")
+        if is_tile(base.load()):
+            return Slot(*self.tile_slot(base, listed(node.slice), node.value))
         whole = self.value(base.load())
-        if isinstance(whole.type, Tile):
-            return self.tile_slot(base, self.tile_picked(whole.type, listed(node.slice)), node.value)
         return self.part_slot(base, self.pick(self.composite(whole.type, node), node.slice))
 
     def own(self, found: Any) -> Any:
@@ -423,16 +426,6 @@ class Places:
             base.store(made)
 
         return Slot(lambda: self.component(self.value(base.load()), pick), store)
-
-    def tile_slot(self, base: Slot, indices: list[ir.Value], node: ast.expr) -> Slot:
-        def store(v: Any) -> None:
-            whole = self.value(base.load())
-            self.refuse_shared(whole, node)
-            made = self.builder.emit(tiles.SET, whole, *indices, self.typed(v, whole.type.scalar))  # type: ignore[attr-defined]
-            made.name = made.name or whole.name
-            base.store(made)
-
-        return Slot(lambda: self.builder.emit(tiles.GET, self.value(base.load()), *indices), store)
 
     # ---- writing to a place
 
@@ -521,7 +514,7 @@ class Places:
         old = place.load()
         if isinstance(old, Unusable):
             raise old.error(self.where(node.target))
-        if isinstance(getattr(old, "type", None), Tile) and isinstance(node.target, ast.Name):
+        if is_tile(old) and isinstance(node.target, ast.Name):
             self.refuse_shared(old, node.target)
         result = self.binary(node.op, old, self.visit(node.value))
         name = node.target.id if isinstance(node.target, ast.Name) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from ...errors import KernelError
 from .. import ir
@@ -17,7 +18,7 @@ VIEWS = (tiles.VIEW, tiles.RESHAPE, tiles.BROADCAST, tiles.TRANSPOSE)
 class Sharing:
     """Part of the reader: tiles that are changed in place, and what branches and loops make of them."""
 
-    def refuse_shared(self, old: ir.Value, node: ast.AST) -> None:
+    def refuse_shared(self, old: Any, node: ast.AST) -> None:
         """A change in place of what is, in Warp, memory that another name shows too.
 
         It is kept: what names show inside a loop is known only where the loop ends (`recheck_shared`).
@@ -31,9 +32,10 @@ class Sharing:
             for v in leaves(tree.tree if isinstance(tree, Guarded) else tree)
             if isinstance(v.type, Tile)
         ]
+        first = len(self.changes)
         with self.at(node):
-            self.changes.append((name, old, others, self.where(node)))
-        self.recheck_shared(len(self.changes) - 1)
+            self.changes.extend((name, part, others, self.where(node)) for part in leaves(old))
+        self.recheck_shared(first)
 
     def recheck_shared(self, first: int) -> None:
         """Refuse the changes in place from number `first` on of which another name shows the tile."""

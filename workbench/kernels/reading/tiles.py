@@ -7,31 +7,37 @@ these share memory, so changing one in place is refused here where it would show
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from .. import ir, ops
-from ..ops import control, memory, scalar, tile_algebra, tiles
+from ..ops import control, scalar, tile_algebra, tiles
 from ..ops.row import Row, arity, constant
-from ..ops.tile_names import CHANGED, TileBuiltin
-from ..types import Composite, Scalar, Tile, bool_, int32, is_int, scalar_of
+from ..ops.tile_names import CHANGED, PER_PART, TileBuiltin
+from ..types import Composite, Scalar, Tile, bool_, int32, matrix, scalar_of, vector
 from .declare import Func
 from .lower_bounds import static_int
-from .scope import View, describe
-from .tile_sharing import Sharing
+from .scope import Record, describe, is_literal, leaves, rebuild
+from .tile_parts import flat, is_tile, number_of
+from .tile_tools import MoreTiles
 
-LARGEST = 1 << 20  # bytes of one tile
 _TEXTS = ("storage", "precision", "fill_mode")  # arguments that are words
 _PLAIN = {"A": "a", "L": "low", "U": "up", "z": "y"}  # arguments as Warp names them
 _IGNORED = ("storage", "precision", "aligned")  # how Warp does it, not what
 
 
-class Tiles(Sharing):
+class Tiles(MoreTiles):
     """Part of the reader: calls of `ops.tile_names`, and operators between tiles."""
 
     def call_tile(self, builtin: TileBuiltin, node: ast.Call) -> Any:
+        if builtin.__name__.endswith("_inplace") and "..." in builtin.arguments:
+            return self.changed_element(builtin.__name__, node)
         method = getattr(self, f"read_{builtin.__name__}")
         names = [a.split("=")[0] for a in builtin.arguments.replace(", ...", "").split(", ") if a]
         if "..." in builtin.arguments or builtin.__name__ == "tile_arange":
@@ -49,92 +55,45 @@ class Tiles(Sharing):
                 f"`{builtin.__name__}` does not take these arguments", "arguments", node,
                 f"It is {builtin.__name__}({builtin.arguments}).", "",
             )  # fmt: skip
-        named = {n: (a, self.word(a) if n in _TEXTS else self.checked(self.visit(a), a)) for n, a in given.items()}
+        named = {n: (a, self.tile_argument_value(n, a)) for n, a in given.items()}
         for name in _IGNORED:
             if name not in names:
                 named.pop(name, None)
-        return method(node, **{_PLAIN.get(n, n): v for n, (_, v) in named.items()})
+        values = {_PLAIN.get(n, n): v for n, (_, v) in named.items()}
+        whole = PER_PART.get(builtin.__name__, "")
+        if not isinstance(values.get(whole), Record):
+            return method(node, **values)
+        return self.per_part(self.any_tile(values[whole], node), lambda p: method(node, **{**values, whole: p}))
 
-    def word(self, node: ast.expr) -> Any:
-        return node.value if isinstance(node, ast.Constant) else self.visit(node)
-
-    # ---- shapes, offsets, types
-
-    def tile_dims(self, shape: Any, node: ast.AST) -> tuple[int, ...]:
-        sizes = shape if isinstance(shape, tuple) else (shape,)
-        found = [static_int(n) for n in sizes]
-        if not found or any(n is None or n < 1 for n in found):
-            raise self.error(
-                "the shape of a tile is made of constants from 1 on", "tile-shape", node,
-                "It is a part of its type.", "shape=(16, 16), or names of constants",
-            )  # fmt: skip
-        return tuple(found)  # type: ignore[arg-type]
-
-    def tile_type(self, dims: tuple[int, ...], dtype: Any, node: ast.AST) -> Tile:
-        if isinstance(dtype, Composite):
-            raise self.error(
-                f"tiles of {dtype} are not built yet", "tile-type", node, "A tile holds numbers.",
-                "one more axis for the components",
-            )  # fmt: skip
-        made = Tile(dims, scalar_of(dtype))
-        if made.itemsize > LARGEST:
-            raise self.error(
-                f"{made} takes {made.itemsize:,} bytes", "tile-size", node,
-                f"A tile lives near the processor: {LARGEST:,} bytes are the most.", "smaller tiles, in a loop",
-            )  # fmt: skip
-        return made
-
-    def offsets(self, offset: Any, rank: int, node: ast.AST) -> list[ir.Value]:
-        given = offset if isinstance(offset, tuple) else (offset,) + (0,) * (rank - 1) if offset is not None else ()
-        given = given or (0,) * rank
-        if len(given) != rank:
-            raise self.error(f"an offset of {len(given)} numbers, {rank} axes", "rank", node, "", "offset=(i, j)")
-        out = []
-        for o in given:
-            v = self.value(o)
-            if not is_int(v.type):
-                raise self.error(f"an offset is an integer, not {v.type}", "index-type", node, "", "int(...)")
-            if (static_int(v) or 0) < 0:
-                raise self.error(
-                    "an offset is not negative", "tile-offset", node, "It does not count from the end.", ""
-                )
-            out.append(v if v.type is int32 else self.builder.emit(scalar.CAST, v, attr=int32))
-        return out
-
-    def tile_value(self, x: Any, node: ast.AST) -> ir.Value:
-        v = self.value(x)
-        if not isinstance(v.type, Tile):
-            raise self.error(f"{describe(v)} is no tile", "tile-operand", node, "", "wb.tile_load(a, shape=...)")
-        return v
-
-    def filled(self, type: Tile, number: ir.Value) -> ir.Value:
-        if number.stmt is not None and number.stmt.row is control.CONST:
-            return constant(type, number.stmt.attr)
-        return self.builder.emit(tiles.FILL, number, attr=type)
-
-    def one(self, number: ir.Value) -> ir.Value:
-        """A tile of one element, as Warp gives the result of a reduction."""
-        return self.filled(Tile((1,), number.type), number)  # type: ignore[arg-type]
+    def tile_argument_value(self, name: str, node: ast.expr) -> Any:
+        if name in _TEXTS and isinstance(node, ast.Constant):
+            return node.value
+        return node if isinstance(node, ast.Lambda) else self.checked(self.visit(node), node)
 
     # ---- made from numbers
 
-    def read_tile_zeros(self, node: ast.Call, shape: Any, dtype: Any = float, number: Any = 0) -> ir.Value:
+    def read_tile_zeros(self, node: ast.Call, shape: Any, dtype: Any = float, number: Any = 0) -> Any:
         type = self.tile_type(self.tile_dims(shape, node), dtype, node)
-        return constant(type, bool(number) if type.scalar is bool_ else number)
+        parts = [constant(t, bool(number) if t.scalar is bool_ else number) for t in flat(type)]
+        return self.as_tile(type, iter(parts))
 
     read_tile_empty = read_tile_zeros
 
-    def read_tile_ones(self, node: ast.Call, shape: Any, dtype: Any = float) -> ir.Value:
+    def read_tile_ones(self, node: ast.Call, shape: Any, dtype: Any = float) -> Any:
         return self.read_tile_zeros(node, shape, dtype, 1)
 
-    def read_tile_full(self, node: ast.Call, shape: Any, value: Any, dtype: Any = None) -> ir.Value:
-        number = self.typed(value, scalar_of(dtype)) if dtype is not None else self.value(value)
-        if dtype is not None and number.type is not scalar_of(dtype):
+    def read_tile_full(self, node: ast.Call, shape: Any, value: Any, dtype: Any = None) -> Any:
+        dims = self.tile_dims(shape, node)
+        if dtype is None or isinstance(value, Record):
+            return self.filled_with(dims, value if isinstance(value, Record) else self.value(value), node)
+        if isinstance(dtype, Composite):
+            return self.filled_with(dims, ops.construct(dtype, self.typed(value, dtype.scalar)), node)
+        number = self.typed(value, scalar_of(dtype))
+        if number.type is not scalar_of(dtype):
             number = ops.convert(scalar_of(dtype), number)
-        type = self.tile_type(self.tile_dims(shape, node), number.type, node)
-        return self.filled(type, number)
+        return self.filled_with(dims, number, node)
 
-    def read_tile_from_thread(self, node: ast.Call, shape: Any, value: Any, thread_idx: Any = 0) -> ir.Value:
+    def read_tile_from_thread(self, node: ast.Call, shape: Any, value: Any, thread_idx: Any = 0) -> Any:
         return self.read_tile_full(node, shape, value)
 
     def read_tile_arange(self, node: ast.Call) -> ir.Value:
@@ -156,159 +115,44 @@ class Tiles(Sharing):
         index = index if number is int32 else self.builder.emit(scalar.CAST, index, attr=number)
         return self.tile_binary("+", constant(type, start), self.tile_binary("*", index, constant(type, step)))
 
-    def read_tile(self, node: ast.Call, x: Any) -> ir.Value:
-        v = self.value(x)
-        if not isinstance(v.type, Composite):
+    def read_tile(self, node: ast.Call, x: Any, preserve_type: Any = False) -> Any:
+        v = x if isinstance(x, Record) else self.value(x)
+        if preserve_type or not isinstance(v.type, Composite):
             return self.one(v)
         dims = (*v.type.shape, 1)
         made = constant(Tile(dims, v.type.scalar), 0)
-        for k in range(v.type.size):
+        for k, part in enumerate(self.numbers(v)):
             at = (k,) if len(dims) == 2 else divmod(k, dims[1])
-            part = self.component(v, at)
             made = self.builder.emit(tiles.SET, made, *[self.value(i) for i in (*at, 0)], part)
         return made
 
-    def read_untile(self, node: ast.Call, a: Any) -> ir.Value:
-        v = self.tile_value(a, node)
-        if v.type.size != 1:  # type: ignore[attr-defined]
+    def read_untile(self, node: ast.Call, a: Any) -> Any:
+        """The value that the one thread of a block brought by `tile`: a number, or the components along all axes."""
+        v = self.any_tile(a, node)
+        dims = v.type.dims
+        if math.prod(dims) == 1:
+            return self.element_at(v, [self.value(0)] * len(dims))
+        if isinstance(v, Record) or len(dims) not in (2, 3) or dims[-1] != 1:
             raise self.error(
-                f"`untile` takes a tile of one element, not {v.type}", "tile-shape", node,
+                f"`untile` takes a tile of one element, or of the components of one, not {v.type}", "tile-shape", node,
                 "A block has one thread of the program.", "t[i]",
             )  # fmt: skip
-        return self.builder.emit(tiles.GET, v, *[self.value(0)] * len(v.type.shape))  # type: ignore[attr-defined]
+        number = v.type.scalar  # type: ignore[attr-defined]
+        type = vector(dims[0], number) if len(dims) == 2 else matrix(dims[:2], number)
+        at = [[self.value(i) for i in (*index, 0)] for index in np.ndindex(*dims[:-1])]
+        return ops.construct(type, *[self.builder.emit(tiles.GET, v, *i) for i in at])
 
     def read_block_dim(self, node: ast.Call) -> int:
         return 1
 
-    # ---- memory
-
-    def array_view(self, a: Any, node: ast.AST) -> View:
-        if not isinstance(a, View) or a.type.ndim == 0:
-            raise self.error(f"{describe(a)} is not an array of numbers", "not-an-array", node, "", "tile_load(a, ...)")
-        self.tile_type((1,), a.type.dtype, node)
-        return a
-
-    def each(
-        self, shape: tuple[int, ...], given: Sequence[ir.Value], write: Callable[[list[ir.Value], list[ir.Value]], Any],
-        bounds: bool = False, order: int = 0,
-    ) -> tuple[ir.Value, ...]:  # fmt: skip
-        """`write(indices, elements)` for every index; it returns the results."""
-        region = ir.Region([ir.Value(int32, name) for name, _ in zip("ijklmn", shape, strict=False)])
-        elements = [ir.Value(v.type.scalar) for v in given]  # type: ignore[attr-defined]
-        with self.builder.inside(region):
-            results = write(list(region.params), elements)
-        region.params += elements
-        region.results = tuple(results or ())
-        types = [Tile(shape, r.type) for r in region.results]  # type: ignore[arg-type]
-        stmt = self.builder.append(control.EACH, tuple(given), types, (region,), control.Each(shape, bounds, order))
-        return stmt.outs
-
-    def within_array(self, view: View, at: list[ir.Value]) -> ir.Value | None:
-        """The condition that an element is in the array, as the tile may end beyond it."""
-        held = None
-        for axis, i in enumerate(at):
-            one = self.builder.emit(scalar.LT, i, self.extent(view, axis))
-            held = one if held is None else self.builder.emit(scalar.LOGICAL_AND, held, one)
-        return held
-
-    def places(self, offsets: list[ir.Value], i: list[ir.Value]) -> list[ir.Value]:
-        return [k if static_int(o) == 0 else ops.binary("+", o, k) for o, k in zip(offsets, i, strict=True)]
-
-    def guarded(self, view: View, at: list[ir.Value], checked: bool, write: Callable[[], ir.Value | None]) -> Any:
-        """What is done where the element exists; a load gives 0 elsewhere."""
-        if not checked:
-            return write()
-        held = self.within_array(view, at)
-        then, other = ir.Region(), ir.Region()
-        with self.builder.inside(then):
-            made = write()
-        if made is not None:
-            then.results = (made,)
-            with self.builder.inside(other):
-                other.results = (self.zero(made.type),)
-        types = [made.type] if made is not None else []
-        stmt = self.builder.append(control.IF, (held,), types, (then, other))  # type: ignore[arg-type]
-        return stmt.outs[0] if made is not None else None
-
-    def indexed(
-        self, view: View, shape: tuple[int, ...], indices: Any, axis: Any, node: ast.AST
-    ) -> tuple[list[ir.Value], int | None]:
-        """The tile of the indices along one axis, broadcast to the shape; and that axis."""
-        if indices is None:
-            return [], None
-        k, places = static_int(axis), self.tile_value(indices, node)
-        if k is None or not 0 <= k < len(shape) or places.type != Tile((shape[k],), int32):
-            raise self.error(
-                f"indices of {places.type} along axis {axis} of a tile of shape {shape}", "tile-shape", node,
-                "There is one int32 for each place along a constant axis.", "",
-            )  # fmt: skip
-        wide = Tile(tuple(shape[k] if d == k else 1 for d in range(len(shape))), int32)
-        column = self.builder.emit(tiles.RESHAPE, places, attr=wide)
-        return [self.builder.emit(tiles.BROADCAST, column, attr=Tile(shape, int32))], k
-
-    def touched(
-        self, node: ast.AST, a: Any, shape: tuple[int, ...], offset: Any, checked: Any, given: list[ir.Value],
-        indices: Any, axis: Any, write: Callable[..., ir.Value | None],
-    ) -> tuple[ir.Value, ...]:  # fmt: skip
-        """`write(place, element)` for every element of a tile that lies in an array."""
-        view = self.array_view(a, node)
-        if len(shape) != view.type.ndim:
-            raise self.error(
-                f"a tile of {len(shape)} axes and {view.type}", "rank", node, "", "as many axes as the array"
-            )
-        offsets = self.offsets(offset, len(shape), node)
-        more, along = self.indexed(view, shape, indices, axis, node)
-
-        def element(i: list[ir.Value], parts: list[ir.Value]) -> tuple[ir.Value, ...]:
-            at = self.places(offsets, i)
-            if along is not None:
-                at[along] = parts[-1]
-            made = self.guarded(view, at, checked is not False, lambda: write(view, at, parts))
-            return () if made is None else (made,)
-
-        order = 1 if along is not None and given else 0
-        return self.each(shape, [*given, *more], element, checked is not False and along is None, order)
-
-    def load_element(self, view: View, at: list[ir.Value], parts: list[ir.Value]) -> ir.Value:
-        return self.builder.emit(memory.LOAD, view.root, *self.spot(view, at))
-
-    def writer(self, row: Row) -> Callable[..., None]:
-        def write(view: View, at: list[ir.Value], parts: list[ir.Value]) -> None:
-            self.builder.emit(row, view.root, *self.spot(view, at), parts[0])
-
-        return write
-
-    def read_tile_load(
-        self, node: ast.Call, a: Any, shape: Any, offset: Any = None, bounds_check: Any = True, indices: Any = None,
-        axis: Any = 0,
-    ) -> ir.Value:  # fmt: skip
-        view, dims = self.array_view(a, node), self.tile_dims(shape, node)
-        self.tile_type(dims, view.type.dtype, node)
-        return self.touched(node, a, dims, offset, bounds_check, [], indices, axis, self.load_element)[0]
-
-    def read_tile_store(
-        self, node: ast.Call, a: Any, t: Any, offset: Any = None, bounds_check: Any = True, indices: Any = None,
-        axis: Any = 0, row: Row = memory.STORE,
-    ) -> None:  # fmt: skip
-        view, v = self.array_view(a, node), self.tile_value(t, node)
-        if v.type.scalar != view.type.dtype:  # type: ignore[attr-defined]
-            raise self.error(f"{v.type} cannot go into {view.type}", "store-type", node, "",
-                             f"tile_astype(t, dtype={view.type.dtype})")  # fmt: skip
-        dims = v.type.dims  # type: ignore[attr-defined]
-        self.touched(node, a, dims, offset, bounds_check, [v], indices, axis, self.writer(row))
-
-    def read_tile_atomic_add(self, node: ast.Call, a: Any, t: Any, **more: Any) -> None:
-        self.read_tile_store(node, a, t, row=memory.ATOMIC_ADD, **more)
-
-    read_tile_load_indexed = read_tile_load
-    read_tile_store_indexed = read_tile_store
-    read_tile_atomic_add_indexed = read_tile_atomic_add
-
     # ---- parts and forms
 
-    def read_tile_extract(self, node: ast.Call) -> ir.Value:
+    def read_tile_extract(self, node: ast.Call) -> Any:
         t, *indices = (self.visit(a) for a in node.args)
-        return self.builder.emit(tiles.GET, self.tile_value(t, node), *map(self.value, indices))
+        v = self.any_tile(t, node)
+        if len(indices) != len(v.type.dims):
+            raise self.error(f"{v.type} takes {len(v.type.dims)} indices, got {len(indices)}", "rank", node, "", "")
+        return self.element_at(v, [self.value(i) for i in indices])
 
     def read_tile_view(self, node: ast.Call, t: Any, offset: Any, shape: Any = None) -> ir.Value:
         v = self.tile_value(t, node)
@@ -363,32 +207,58 @@ class Tiles(Sharing):
 
     # ---- functions of elements, sums
 
-    def read_tile_map(self, node: ast.Call) -> ir.Value:
-        callee, *given = [self.visit(a) for a in node.args] or [None]
-        if node.keywords or not given:
+    def read_tile_map(self, node: ast.Call) -> Any:
+        callee, *given = [self.tile_argument_value("", a) for a in node.args] or [None]
+        shapes = [v.type.dims for v in given if is_tile(v)]
+        if node.keywords or not shapes:
             raise self.error("`tile_map` takes a function and tiles", "arguments", node, "", "tile_map(f, t)")
-        shapes = [v.type.dims for v in given if isinstance(getattr(v, "type", None), Tile)]
-        if not shapes or any(s != shapes[0] for s in shapes):
+        if any(s != shapes[0] for s in shapes):
             raise self.error(
                 f"`tile_map` over tiles of shapes {shapes}", "tile-shape", node, "", "tile_broadcast(t, shape)"
             )
-        first = next(v.type.scalar for v in given if isinstance(getattr(v, "type", None), Tile))
-        values = []
-        for g in given:
-            v = g if isinstance(getattr(g, "type", None), Tile) else self.typed(g, first)
-            if not isinstance(v.type, (Tile, Scalar)):
-                raise self.error(f"`tile_map` takes tiles and numbers, not {v.type}", "tile-operand", node, "", "")
-            values.append(v if isinstance(v.type, Tile) else self.filled(Tile(shapes[0], v.type), v))
+        first = next((v.type.scalar for v in given if is_tile(v) and isinstance(v.type, Tile)), None)
+        values = [self.typed(g, first) if first is not None and is_literal(g) else self.settled(g, "") for g in given]
+        return self.mapped(shapes[0], callee, values, node)
 
-        def element(i: list[ir.Value], parts: list[ir.Value]) -> tuple[ir.Value]:
-            return (self.call_of_values(callee, parts, node),)
+    def mapped(self, dims: tuple[int, ...], callee: Any, values: list[Any], node: ast.Call) -> Any:
+        """The tile of what a function gives for every element. What a lambda takes from outside serves all of them."""
+        outside = self.taken_from_outside(callee) if isinstance(callee, ast.Lambda) else {}
+        count = len(values)
 
-        (made,) = self.each(shapes[0], values, element)
-        return made
+        def element(i: list[ir.Value], parts: list[Any]) -> Any:
+            with self.bound(dict(zip(outside, parts[count:], strict=True))):
+                return self.call_of_values(callee, parts[:count], node)
 
-    def call_of_values(self, callee: Any, args: list[ir.Value], node: ast.Call) -> ir.Value:
-        """A builtin or a func of numbers."""
-        if isinstance(callee, Func):
+        return self.each_of(dims, [*values, *outside.values()], element, node)
+
+    def taken_from_outside(self, function: ast.Lambda) -> dict[str, Any]:
+        own = {a.arg for a in function.args.args}
+        names = {n.id for n in ast.walk(function.body) if isinstance(n, ast.Name)} - own
+        known = {name: self.state.names[name] for name in sorted(names & self.state.names.keys())}
+        return {n: v for n, v in known.items() if isinstance(v, (ir.Value, Record)) and not is_tile(v)}
+
+    @contextmanager
+    def bound(self, names: dict[str, Any]) -> Iterator[None]:
+        """Inside, these names stand for these values."""
+        outer = self.state.names
+        self.state.names = {**outer, **names}
+        try:
+            yield
+        finally:
+            self.state.names = outer
+
+    def call_lambda(self, function: ast.Lambda, args: list[Any], node: ast.Call) -> Any:
+        names = [a.arg for a in function.args.args]
+        if len(names) != len(args) or function.args.vararg or function.args.kwonlyargs or function.args.kwarg:
+            raise self.error(f"the lambda gets {len(args)} values", "arguments", node, "", "as many plain names")
+        with self.bound(dict(zip(names, args, strict=True))):
+            return self.visit(function.body)
+
+    def call_of_values(self, callee: Any, args: list[Any], node: ast.Call) -> Any:
+        """A builtin, a func or a lambda of numbers, vectors or structs."""
+        if isinstance(callee, ast.Lambda):
+            made = self.call_lambda(callee, args, node)
+        elif isinstance(callee, Func):
             callee = self.overload(callee, args, {}, node)
             try:
                 bound = inspect.signature(callee.fn).bind(*args)
@@ -409,18 +279,15 @@ class Tiles(Sharing):
                 "a builtin, or @wb.func above it",
             )
         made = self.checked(made, node)
-        if not isinstance(made, ir.Value) or not isinstance(made.type, Scalar):
-            raise self.error(f"the function gives {describe(made)}, not a number", "tile-operand", node, "", "")
+        if not isinstance(made, Record) and not (self.valued(made) and not is_tile(made)):
+            raise self.error(f"the function gives {describe(made)}", "tile-operand", node, "", "a number or vector")
         return made
 
     def read_tile_sum(self, node: ast.Call, a: Any, axis: Any = None) -> ir.Value:
         v = self.tile_value(a, node)
         if axis is None:
             return self.one(self.builder.emit(tiles.TOTAL, v))
-        k, rank = static_int(axis), len(v.type.shape)  # type: ignore[attr-defined]
-        if k is None or not -rank <= k < rank:
-            raise self.error(f"{v.type} has no axis {axis}", "tile-shape", node, "", "axis=0")
-        return self.builder.emit(tiles.SUM_AXIS, v, attr=k % rank)
+        return self.builder.emit(tiles.SUM_AXIS, v, attr=self.axis(axis, v.type, node))
 
     def best(self, t: Any, which: str, node: ast.AST) -> tuple[ir.Value, ir.Value]:
         v = self.tile_value(t, node)
@@ -440,23 +307,57 @@ class Tiles(Sharing):
         return self.read_tile_argmin(node, a, "max")
 
     def read_tile_dot(self, node: ast.Call, a: Any, b: Any) -> ir.Value:
-        product = self.tile_binary("*", self.tile_value(a, node), self.tile_value(b, node))
-        return self.one(self.builder.emit(tiles.TOTAL, product))
+        x, y = self.any_tile(a, node), self.any_tile(b, node)
+        if x.type != y.type:
+            raise self.error(f"`tile_dot` of {x.type} and {y.type}", "tile-shape", node, "", "tiles of one type")
+        pairs = zip(leaves(x), leaves(y), strict=True)
+        totals = [self.builder.emit(tiles.TOTAL, self.builder.emit(scalar.MUL, p, q)) for p, q in pairs]
+        return self.one(functools.reduce(lambda p, q: self.builder.emit(scalar.ADD, p, q), totals))
 
-    def read_tile_reduce(self, node: ast.Call, op: Any, a: Any) -> ir.Value:
-        v = self.tile_value(a, node)
-        size = v.type.size  # type: ignore[attr-defined]
-        flat = self.reshaped(v, (size,))
-        first = self.builder.emit(tiles.GET, flat, self.value(0))
-        body = ir.Region([ir.Value(int32, "k"), ir.Value(first.type, "reduced")])
+    def read_tile_reduce(self, node: ast.Call, op: Any, a: Any, axis: Any = None) -> Any:
+        v = self.any_tile(a, node)
+        dims = v.type.dims
+        if axis is None:
+            v, count = self.per_part(v, lambda p: self.reshaped(p, (math.prod(dims),))), math.prod(dims)
+            got = lambda place: self.element_at(v, [place])  # noqa: E731
+            apply = lambda x, y: self.call_of_values(op, [x, y], node)  # noqa: E731
+        else:
+            k = self.axis(axis, v.type, node)
+            rest, count = tiles.without(dims, k), dims[k]
+
+            def got(place: ir.Value) -> Any:
+                offset = [place if d == k else self.value(0) for d in range(len(dims))]
+                row = tuple(1 if d == k else n for d, n in enumerate(dims))
+
+                def part(p: ir.Value) -> ir.Value:
+                    view = self.builder.emit(tiles.VIEW, p, *offset, attr=Tile(row, p.type.scalar))  # type: ignore[attr-defined]
+                    return self.reshaped(view, rest)
+
+                return self.per_part(v, part)
+
+            def apply(x: Any, y: Any) -> Any:
+                return self.mapped(rest, op, [x, y], node)
+
+        first = got(self.value(0))
+        carried = [ir.Value(p.type, "reduced") for p in leaves(first)]
+        body = ir.Region([ir.Value(int32, "k"), *carried])
         with self.builder.inside(body):
-            made = self.call_of_values(op, [body.params[1], self.builder.emit(tiles.GET, flat, body.params[0])], node)
+            made = apply(rebuild(first, iter(carried)), got(body.params[0]))
         if made.type != first.type:
             raise self.error(f"the function gives {made.type} from {first.type}", "tile-operand", node, "", "")
-        body.results = (made,)
-        bounds = [self.value(n) for n in (1, size, 1)]
-        loop = control.Loop(trips=max(size - 1, 0))
-        return self.one(self.builder.append(control.FOR, (*bounds, first), (first.type,), (body,), loop).outs[0])
+        body.results = tuple(leaves(made))
+        bounds = [self.value(n) for n in (1, count, 1)]
+        loop = control.Loop(trips=max(count - 1, 0))
+        types = [p.type for p in carried]
+        outs = self.builder.append(control.FOR, (*bounds, *leaves(first)), types, (body,), loop).outs
+        result = rebuild(first, iter(outs))
+        return self.one(result) if axis is None else result
+
+    def axis(self, axis: Any, type: Any, node: ast.AST) -> int:
+        k, rank = static_int(axis), len(type.dims)
+        if k is None or not -rank <= k < rank:
+            raise self.error(f"{type} has no axis {axis}", "tile-shape", node, "", "axis=0")
+        return k % rank
 
     def read_tile_scan_inclusive(self, node: ast.Call, a: Any) -> ir.Value:
         return self.builder.emit(tile_algebra.SCAN, self.tile_value(a, node), attr=(True, False))
@@ -548,94 +449,206 @@ class Tiles(Sharing):
             found += [*node.args[k : k + 1], *(w.value for w in node.keywords if w.arg == name)]
         return found
 
-    def rebind_tiles(self, builtin: str, node: ast.Call, *values: ir.Value) -> None:
+    def rebind_tiles(self, builtin: str, node: ast.Call, *values: Any) -> None:
         """Bind the names of the arguments that a call changes to their new values."""
         for (k, name), value in zip(CHANGED[builtin], values, strict=True):
             target = self.tile_argument(name, k, node)
             place = self.place(target)
-            old = self.value(place.load())
+            old = self.any_tile(place.load(), target)
             self.refuse_shared(old, target)
             if value.type != old.type:
                 raise self.error(f"{value.type} cannot go into {old.type}", "store-type", node, "", "")
-            value.name = value.name or old.name
+            self.renamed(value, old)
             place.store(value)
 
+    def renamed(self, new: Any, old: Any) -> None:
+        """The parts of a new tile go under the names of the old one's."""
+        for part, before in zip(leaves(new), leaves(old), strict=True):
+            part.name = part.name or before.name
+
     def read_tile_assign(self, node: ast.Call, dst: Any, src: Any, offset: Any = None) -> None:
-        v, p = self.tile_value(dst, node), self.tile_value(src, node)
-        offsets = self.offsets(offset, len(v.type.shape), node)  # type: ignore[attr-defined]
-        self.refuse_beyond(v.type, p.type, offsets, node)  # type: ignore[arg-type]
-        self.rebind_tiles("tile_assign", node, self.builder.emit(tiles.ASSIGN, v, *offsets, p))
+        v, p = self.any_tile(dst, node), self.any_tile(src, node)
+        if number_of(v.type) != number_of(p.type):
+            raise self.error(f"{p.type} cannot go into {v.type}", "store-type", node, "", "tile_astype(t, dtype=...)")
+        self.rebind_tiles("tile_assign", node, self.with_part(v, p, self.offsets(offset, len(v.type.dims), node), node))
+
+    def with_part(self, whole: Any, part: Any, offsets: list[ir.Value], node: ast.AST) -> Any:
+        self.refuse_beyond(whole.type, part.type, offsets, node)
+        pairs = zip(leaves(whole), leaves(part), strict=True)
+        return rebuild(whole, iter([self.builder.emit(tiles.ASSIGN, v, *offsets, p) for v, p in pairs]))
 
     def read_tile_axpy(self, node: ast.Call, alpha: Any, src: Any, dest: Any) -> None:
-        x, y = self.tile_value(src, node), self.tile_value(dest, node)
-        step = self.tile_binary("*", x, self.typed(alpha, x.type.scalar))  # type: ignore[attr-defined]
+        x, y = self.any_tile(src, node), self.any_tile(dest, node)
+        number = next(leaves(x)).type.scalar  # type: ignore[attr-defined]
+        step = self.tile_binary("*", x, self.typed(alpha, number))
         self.rebind_tiles("tile_axpy", node, self.tile_binary("+", y, step))
 
     def read_tile_sort(self, node: ast.Call, keys: Any, values: Any) -> None:
-        k, v = self.tile_value(keys, node), self.tile_value(values, node)
+        k, v = self.tile_value(keys, node), self.any_tile(values, node)
         order = self.builder.emit(tile_algebra.ORDER, k)
         if k.type.dims != v.type.dims:  # type: ignore[attr-defined]
             raise self.error(f"{k.type} does not sort {v.type}", "tile-shape", node, "", "tiles of one shape")
-        self.rebind_tiles("tile_sort", node, *[self.builder.emit(tile_algebra.TAKE, x, order) for x in (k, v)])
+        take = lambda p: self.builder.emit(tile_algebra.TAKE, p, order)  # noqa: E731
+        self.rebind_tiles("tile_sort", node, take(k), self.per_part(v, take))
 
     def scattered(self, builtin: str, row: Row, node: ast.Call) -> None:
         named = {str(k.arg): self.visit(k.value) for k in node.keywords}
         t, *rest = [self.visit(a) for a in node.args]
-        v = self.tile_value(t, node)
-        rank = len(v.type.shape)  # type: ignore[attr-defined]
+        v = self.any_tile(t, node)
+        rank = len(v.type.dims)
         rest += [named[n] for n in ("value", "has_value") if n in named]
         if len(rest) not in (rank + 1, rank + 2, rank + 3):
             raise self.error(f"`{builtin}` takes {rank} indices, a value and a bool", "arguments", node, "", "")
-        number = self.typed(rest[rank], v.type.scalar)  # type: ignore[attr-defined]
+        number, places = rest[rank], [self.value(i) for i in rest[:rank]]
         held = rest[rank + 1] if len(rest) > rank + 1 else True
-        then, other = ir.Region(), ir.Region(results=(v,))
+        then, other = ir.Region(), ir.Region(results=tuple(leaves(v)))
         with self.builder.inside(then):
-            then.results = (self.builder.emit(row, v, *map(self.value, rest[:rank]), number),)
+            then.results = tuple(leaves(self.with_element(v, places, number, row)))
         condition = constant(bool_, held) if isinstance(held, bool) else ops.convert(bool_, self.value(held))
-        made = self.builder.append(control.IF, (condition,), (v.type,), (then, other)).outs[0]
-        self.rebind_tiles(builtin, node, made)
+        types = [p.type for p in leaves(v)]
+        made = self.builder.append(control.IF, (condition,), types, (then, other)).outs
+        self.rebind_tiles(builtin, node, rebuild(v, iter(made)))
 
     def read_tile_scatter_add(self, node: ast.Call) -> None:
         self.scattered("tile_scatter_add", tiles.ADD_AT, node)
+
+    def changed_element(self, builtin: str, node: ast.Call) -> None:
+        t, *rest = [self.visit(a) for a in (*node.args, *(k.value for k in node.keywords))]
+        v, (*places, x) = self.any_tile(t, node), rest
+        at = [self.value(i) for i in places]
+        sign = ops.ROWS[builtin.removeprefix("tile_").removesuffix("_inplace")].sign
+        made = ops.binary(sign, *self.operands(sign, self.element_at(v, at), x))
+        self.rebind_tiles(builtin, node, self.with_element(v, at, made))
 
     def read_tile_scatter_masked(self, node: ast.Call) -> None:
         self.scattered("tile_scatter_masked", tiles.SET, node)
 
     # ---- operators and elements
 
-    def tile_binary(self, sign: str, a: Any, b: Any) -> ir.Value:
-        """An operator between tiles of one shape, or a tile and a number."""
-        whole = a if isinstance(getattr(a, "type", None), Tile) else b
+    def tile_binary(self, sign: str, a: Any, b: Any) -> Any:
+        """An operator between tiles of one shape, or a tile and one value."""
+        if is_tile(a) and is_tile(b) and a.type.dims != b.type.dims:
+            raise self.odd_operands(sign, a, b)
+        if isinstance(a, Record) or isinstance(b, Record):
+            return self.composite_binary(sign, a, b)
+        whole = a if is_tile(a) else b
         type = whole.type
         x, y = (self.typed(v, type.scalar) for v in (a, b))
+        if any(isinstance(v.type, Composite) and not isinstance(v.type, Tile) for v in (x, y)):
+            return self.composite_binary(sign, x, y)
         x, y = (self.filled(Tile(type.dims, v.type), v) if isinstance(v.type, Scalar) else v for v in (x, y))
-        if not isinstance(x.type, Tile) or not isinstance(y.type, Tile) or x.type.dims != y.type.dims:
-            raise self.error(
-                f"`{sign}` between {x.type} and {y.type}", "tile-shape", None, "Tiles of one shape, or a number.",
-                "tile_broadcast(t, shape=...)",
-            )  # fmt: skip
         row = _OPERATORS.get(sign)
         if row is None:
             raise self.error(f"tiles have no operator `{sign}`", "tile-operand", None, "", "tile_map(f, a, b)")
+        if x.type.scalar != y.type.scalar:
+            raise self.odd_operands(sign, x, y)
         if row in _BITS:
             shape = x.type.dims
             return self.each(shape, [x, y], lambda i, parts: (row(*parts),))[0]
         return self.builder.emit(row, x, y)
 
-    def tile_picked(self, type: Tile, nodes: list[ast.expr]) -> list[ir.Value]:
-        if len(nodes) != len(type.dims):
-            raise self.error(f"{type} takes {len(type.dims)} indices, got {len(nodes)}", "rank", nodes[-1], "",
-                             "tile_view(t, offset=..., shape=...)")  # fmt: skip
-        out = []
-        for node, n in zip(nodes, type.dims, strict=True):
+    def odd_operands(self, sign: str, a: Any, b: Any) -> Exception:
+        slug = "mixed-types" if a.type.dims == b.type.dims else "tile-shape"
+        instead = "tile_astype(t, dtype=...)" if slug == "mixed-types" else "tile_broadcast(t, shape=...)"
+        why = "Tiles of one shape and type, or a number."
+        return self.error(f"`{sign}` between {a.type} and {b.type}", slug, None, why, instead)
+
+    def composite_binary(self, sign: str, a: Any, b: Any) -> Any:
+        """The same where a side is a tile of composites, or one composite: component by component where that is it."""
+        if sign in "+-" and is_tile(a) and is_tile(b) and a.type == b.type:
+            pairs = zip(leaves(a), leaves(b), strict=True)
+            return rebuild(a, iter([self.tile_binary(sign, x, y) for x, y in pairs]))
+        whole, number = (a, b) if isinstance(a, Record) and is_tile(a) else (b, a)
+        plain = is_literal(number) or isinstance(getattr(number, "type", None), (Scalar, Tile))
+        if plain and isinstance(whole, Record) and (sign == "*" or (sign == "/" and whole is a)):
+            turn = (lambda p: self.tile_binary(sign, p, number)) if whole is a else (
+                lambda p: self.tile_binary(sign, number, p))  # fmt: skip
+            return self.per_part(whole, turn)
+        shape, node = (a if is_tile(a) else b).type.dims, self.frame.source.tree
+        given = [x if isinstance(x, Record) or is_literal(x) else self.value(x) for x in (a, b)]
+        apply = lambda i, parts: ops.binary(sign, *self.operands(sign, *parts))  # noqa: E731
+        return self.each_of(shape, given, apply, node)
+
+    def negated(self, t: Any) -> Any:
+        return self.per_part(t, lambda p: ops.unary("-", p))
+
+    def tile_attribute(self, type: Any, name: str) -> Any:
+        return number_of(type) if name == "dtype" else type.dims if name == "shape" else math.prod(type.dims)
+
+    def tile_picked(self, dims: tuple[int, ...], nodes: list[ast.expr]) -> list[Any]:
+        """For each axis a value, the index of one element, or the range of those that a slice names."""
+        if len(nodes) > len(dims):
+            raise self.error(f"a tile of {len(dims)} axes takes no {len(nodes)} indices", "rank", nodes[-1], "", "")
+        out: list[Any] = []
+        for node, n in zip(nodes, dims, strict=False):
             if isinstance(node, ast.Slice):
-                raise self.error("a tile is not sliced", "slice", node, "", "tile_view(t, offset=..., shape=...)")
+                out.append(self.sliced(node, n))
+                continue
             i = self.index(node)
             k = static_int(i)
             if k is not None and not -n <= k < n:
                 raise self.error(f"element {k} is outside the {n} there are", "component-range", node, "", f"{n - 1}")
             out.append(i if k is None else self.value(k % n))
-        return out
+        return out + [range(n) for n in dims[len(nodes) :]]
+
+    def sliced(self, node: ast.Slice, n: int) -> range:
+        ends = [None if e is None else static_int(self.visit(e)) for e in (node.lower, node.upper, node.step)]
+        known = all(e is None or k is not None for e, k in zip((node.lower, node.upper, node.step), ends, strict=True))
+        found = range(n)[slice(*ends)] if known and ends[2] in (None, 1) else range(0)
+        if not found:
+            raise self.error("a slice of a tile has constant ends and step 1", "slice", node, "",
+                             "tile_view(t, offset=..., shape=...)")  # fmt: skip
+        return found
+
+    def part_picked(self, dims: tuple[int, ...], picked: list[Any]) -> tuple[list[Any], tuple, tuple]:
+        """Where a part begins, its shape with an axis for each, and without those of an index."""
+        offsets = [self.value(p.start) if isinstance(p, range) else self.counted(p, n)
+                   for p, n in zip(picked, dims, strict=True)]  # fmt: skip
+        whole = tuple(len(p) if isinstance(p, range) else 1 for p in picked)
+        return offsets, whole, tuple(len(p) for p in picked if isinstance(p, range))
+
+    def counted(self, i: ir.Value, n: int) -> ir.Value:
+        """An index from the start, where it may be one from the end."""
+        i = i if i.type is int32 else self.builder.emit(scalar.CAST, i, attr=int32)
+        if static_int(i) is not None or self.facts.non_negative(i):
+            return i
+        below = self.builder.emit(scalar.LT, i, self.value(0))
+        return self.builder.emit(scalar.WHERE, below, self.builder.emit(scalar.ADD, i, self.value(n)), i)
+
+    def tile_read(self, t: Any, nodes: list[ast.expr]) -> Any:
+        """`t[...]`: an element, or the part that slices and missing indices name."""
+        picked = self.tile_picked(t.type.dims, nodes)
+        if not any(isinstance(p, range) for p in picked):
+            return self.element_at(t, picked)
+        offsets, whole, dims = self.part_picked(t.type.dims, picked)
+
+        def part(p: ir.Value) -> ir.Value:
+            made = self.builder.emit(tiles.VIEW, p, *offsets, attr=Tile(whole, p.type.scalar))  # type: ignore[attr-defined]
+            return made if whole == dims else self.reshaped(made, dims)
+
+        return self.per_part(t, part)
+
+    def tile_slot(self, base: Any, nodes: list[ast.expr], node: ast.expr) -> tuple[Any, Any]:
+        """How an element or a part of a local tile is read, and how it is replaced."""
+        picked = self.tile_picked(base.load().type.dims, nodes)
+
+        def replaced(whole: Any, v: Any) -> Any:
+            if not any(isinstance(p, range) for p in picked):
+                return self.with_element(whole, picked, v)
+            offsets, shape, dims = self.part_picked(whole.type.dims, picked)
+            part = v if is_tile(v) else self.filled_with(dims, self.typed(v, number_of(whole.type)), node)
+            if part.type.dims != dims or number_of(part.type) != number_of(whole.type):
+                raise self.error(f"{describe(v)} cannot go into {dims} of {whole.type}", "store-type", node, "", "")
+            return self.with_part(whole, self.per_part(part, lambda p: self.reshaped(p, shape)), offsets, node)
+
+        def store(v: Any) -> None:
+            whole = base.load()
+            self.refuse_shared(whole, node)
+            made = replaced(whole, v)
+            self.renamed(made, whole)
+            base.store(made)
+
+        return lambda: self.tile_read(base.load(), nodes), store
 
 
 _BITS = (scalar.BIT_AND, scalar.BIT_OR, scalar.BIT_XOR, scalar.LSHIFT, scalar.RSHIFT, scalar.FLOORDIV, scalar.PYMOD)

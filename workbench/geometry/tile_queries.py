@@ -1,0 +1,151 @@
+"""Queries of boxes and faces as blocks run them: the next results come as a tile, of one, as a block is one thread."""
+
+# pyright: reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+from ..kernels.reading.library import library
+from ..kernels.types import Struct, bool_
+from .box_queries import BvhQuery, MeshQueryAABB, advance_boxes, advance_faces, bvh_query_ray
+from .box_queries import bvh_query_aabb as boxes_in
+from .box_queries import mesh_query_aabb as faces_in
+from .language import wb
+from .mesh import MESH
+from .tree import TREE
+
+BvhQueryTiled = Struct("BvhQueryTiled", (("query", BvhQuery), ("more", bool_)))
+MeshQueryAABBTiled = Struct("MeshQueryAABBTiled", (("query", MeshQueryAABB), ("more", bool_)))
+
+
+@library()
+def tile_bvh_query_aabb(bvh: TREE, low: wb.vec3, high: wb.vec3):
+    """tile_bvh_query_aabb(bvh: uint64, low: vec3, high: vec3) -> query: `bvh_query_aabb` for `tile_bvh_query_next`.
+
+    >>> @wb.kernel
+    ... def mark(bvh: wb.uint64, out: wb.array[int]):
+    ...     query = wb.tile_bvh_query_aabb(bvh, wb.vec3(0.5, 0.5, 0.5), wb.vec3(2.5, 2.5, 2.5))
+    ...     while wb.tile_query_valid(query):
+    ...         found = wb.untile(wb.tile_bvh_query_next(query))
+    ...         if found >= 0:
+    ...             out[found] = 1
+    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 4, 4]], dtype=wb.vec3)
+    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
+    >>> out = wb.zeros(3, dtype=int)
+    >>> wb.launch_tiled(mark, 1, [bvh.id, out], block_dim=64)
+    >>> out
+    array([1, 1, 0], dtype=int32, shape=(3,))
+    """
+    return BvhQueryTiled(boxes_in(bvh, low, high), True)
+
+
+@library()
+def tile_bvh_query_ray(bvh: TREE, start: wb.vec3, dir: wb.vec3):
+    """tile_bvh_query_ray(bvh: uint64, start: vec3, dir: vec3) -> query: `bvh_query_ray` for `tile_bvh_query_next`.
+
+    >>> @wb.kernel
+    ... def mark(bvh: wb.uint64, out: wb.array[int]):
+    ...     query = wb.tile_bvh_query_ray(bvh, wb.vec3(-1.0, 0.5, 0.5), wb.vec3(1.0, 0.0, 0.0))
+    ...     while wb.tile_query_valid(query):
+    ...         found = wb.untile(wb.tile_bvh_query_next(query))
+    ...         if found >= 0:
+    ...             out[found] = 1
+    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 0, 0]], dtype=wb.vec3)
+    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
+    >>> out = wb.zeros(3, dtype=int)
+    >>> wb.launch_tiled(mark, 1, [bvh.id, out], block_dim=64)
+    >>> out
+    array([1, 0, 1], dtype=int32, shape=(3,))
+    """
+    return BvhQueryTiled(bvh_query_ray(bvh, start, dir), True)
+
+
+@library("query")
+def tile_bvh_query_next(query: BvhQueryTiled):
+    """tile_bvh_query_next(query) -> a tile of one int: the number of the next box, -1 behind the last.
+
+    >>> @wb.kernel
+    ... def count(bvh: wb.uint64, out: wb.array[int]):
+    ...     query = wb.tile_bvh_query_aabb(bvh, wb.vec3(), wb.vec3(9.0, 9.0, 9.0))
+    ...     while wb.tile_query_valid(query):
+    ...         if wb.tile_bvh_query_next(query)[0] >= 0:
+    ...             out[0] += 1
+    >>> lowers = wb.array([[0, 0, 0], [2, 2, 2], [4, 4, 4]], dtype=wb.vec3)
+    >>> bvh = wb.Bvh(lowers, lowers + wb.vec3(1.0, 1.0, 1.0))
+    >>> out = wb.zeros(1, dtype=int)
+    >>> wb.launch_tiled(count, 1, [bvh.id, out], block_dim=64)
+    >>> out.list()
+    [np.int32(3)]
+    """
+    moved, found = advance_boxes(query.query)
+    query.query = moved
+    query.more = found >= 0
+    return wb.tile(found), query
+
+
+@library()
+def tile_mesh_query_aabb(mesh: MESH, low: wb.vec3, high: wb.vec3):
+    """tile_mesh_query_aabb(mesh: uint64, low: vec3, high: vec3) -> query: `mesh_query_aabb` for the next name.
+
+    >>> @wb.kernel
+    ... def mark(mesh: wb.uint64, out: wb.array[int]):
+    ...     query = wb.tile_mesh_query_aabb(mesh, wb.vec3(0.9, 0.9, 0.0), wb.vec3(2.0, 2.0, 1.0))
+    ...     while wb.tile_query_valid(query):
+    ...         face = wb.untile(wb.tile_mesh_query_aabb_next(query))
+    ...         if face >= 0:
+    ...             out[face] = 1
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2, 0, 0, 0], dtype=int))
+    >>> out = wb.zeros(2, dtype=int)
+    >>> wb.launch_tiled(mark, 1, [mesh.id, out], block_dim=64)
+    >>> out
+    array([1, 0], dtype=int32, shape=(2,))
+    """
+    return MeshQueryAABBTiled(faces_in(mesh, low, high), True)
+
+
+@library("query")
+def tile_mesh_query_aabb_next(query: MeshQueryAABBTiled):
+    """tile_mesh_query_aabb_next(query) -> a tile of one int: the number of the next face, -1 behind the last.
+
+    >>> @wb.kernel
+    ... def count(mesh: wb.uint64, out: wb.array[int]):
+    ...     query = wb.tile_mesh_query_aabb(mesh, wb.vec3(), wb.vec3(2.0, 2.0, 1.0))
+    ...     while wb.tile_query_valid(query):
+    ...         if wb.tile_mesh_query_aabb_next(query)[0] >= 0:
+    ...             out[0] += 1
+    >>> points = wb.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]], dtype=wb.vec3)
+    >>> mesh = wb.Mesh(points, wb.array([0, 1, 2, 0, 0, 0], dtype=int))
+    >>> out = wb.zeros(1, dtype=int)
+    >>> wb.launch_tiled(count, 1, [mesh.id, out], block_dim=64)
+    >>> out.list()
+    [np.int32(2)]
+    """
+    moved, found = advance_faces(query.query)
+    query.query = moved
+    query.more = found >= 0
+    return wb.tile(found), query
+
+
+@library()
+def tile_query_valid(query):
+    """tile_query_valid(query) -> bool: whether the last results had one; true before the first.
+
+    >>> @wb.kernel
+    ... def turns(bvh: wb.uint64, out: wb.array[int]):
+    ...     query = wb.tile_bvh_query_aabb(bvh, wb.vec3(5.0), wb.vec3(6.0))
+    ...     while wb.tile_query_valid(query):
+    ...         found = wb.tile_bvh_query_next(query)
+    ...         out[0] += 1
+    >>> bvh = wb.Bvh(wb.zeros(3, dtype=wb.vec3), wb.ones(3, dtype=wb.vec3))
+    >>> out = wb.zeros(1, dtype=int)
+    >>> wb.launch_tiled(turns, 1, [bvh.id, out], block_dim=64)
+    >>> out.list()
+    [np.int32(1)]
+    """
+    return query.more
+
+
+# Their older names.
+bvh_query_aabb_tiled, bvh_query_ray_tiled, bvh_query_next_tiled = (
+    tile_bvh_query_aabb, tile_bvh_query_ray, tile_bvh_query_next)  # fmt: skip
+mesh_query_aabb_tiled, mesh_query_aabb_next_tiled = tile_mesh_query_aabb, tile_mesh_query_aabb_next
