@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 from ..arrays.array import array
 from ..arrays.creation import zeros
-from ..kernels.ops import BUILTINS, STATEFUL
+from ..kernels.ops import BUILTINS, STATEFUL, TILES
 from ..kernels.types import AnyScalar, names, uint32
 
-wb = SimpleNamespace(**names(), **BUILTINS, **STATEFUL, uint32=uint32, zeros=zeros, array=array, Scalar=AnyScalar)
+wb = SimpleNamespace(
+    **names(), **BUILTINS, **STATEFUL, uint32=uint32, zeros=zeros, array=array, Scalar=AnyScalar, tile=TILES["tile"]
+)

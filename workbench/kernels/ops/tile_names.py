@@ -23,8 +23,7 @@ _DOCS = {
     "tile_atomic_add_indexed": ("a, indices, t, offset=0, axis=0", "As `tile_atomic_add`, with these indices."),
     "tile_randf": ("shape, rng, min=None, max=None", "Floats in [0, 1) or [min, max); `rng` stays as it is."),
     "tile_randi": ("shape, rng, min=None, max=None", "Integers, any or in [min, max); `rng` stays as it is."),
-    "tile": ("x, preserve_type=False", "A tile of one number, or of the components of a vector, what each thread of a" +
-             " block would bring; with `preserve_type` a tile of one vector."),
+    "tile": ("x, preserve_type=False", "A tile of one number, of the components of a vector, or of one vector."),
     "untile": ("a", "What `tile` was given: the element of a tile of one, or the components along all axes."),
     "tile_extract": ("a, i, ...", "a[i, ...]: one element."),
     "tile_view": ("t, offset, shape=None", "The part of a tile that begins at `offset`, as a value of its own."),

@@ -218,9 +218,9 @@ class Tiles(MoreTiles):
             )
         first = next((v.type.scalar for v in given if is_tile(v) and isinstance(v.type, Tile)), None)
         values = [self.typed(g, first) if first is not None and is_literal(g) else self.settled(g, "") for g in given]
-        return self.mapped(shapes[0], callee, values, node)
+        return self.mapped_elements(shapes[0], callee, values, node)
 
-    def mapped(self, dims: tuple[int, ...], callee: Any, values: list[Any], node: ast.Call) -> Any:
+    def mapped_elements(self, dims: tuple[int, ...], callee: Any, values: list[Any], node: ast.Call) -> Any:
         """The tile of what a function gives for every element. What a lambda takes from outside serves all of them."""
         outside = self.taken_from_outside(callee) if isinstance(callee, ast.Lambda) else {}
         count = len(values)
@@ -336,7 +336,7 @@ class Tiles(MoreTiles):
                 return self.per_part(v, part)
 
             def apply(x: Any, y: Any) -> Any:
-                return self.mapped(rest, op, [x, y], node)
+                return self.mapped_elements(rest, op, [x, y], node)
 
         first = got(self.value(0))
         carried = [ir.Value(p.type, "reduced") for p in leaves(first)]
