@@ -354,7 +354,11 @@ class Reference:
 
 def is_open(type: Any) -> bool:
     """True for annotations that stand for more than one type."""
-    return type is Any or isinstance(type, (Open, OpenComposite, AnyTile)) or (isinstance(type, Array) and is_open(type.dtype))
+    return (
+        type is Any
+        or isinstance(type, (Open, OpenComposite, AnyTile))
+        or (isinstance(type, Array) and is_open(type.dtype))
+    )
 
 
 def covers(general: Any, special: Any) -> bool:

@@ -278,7 +278,7 @@ class TileParts(Sharing):
     ) -> Any:  # fmt: skip
         dims = self.tile_dims(shape, node)
         self.tile_type(dims, self.tiled_array(a, node).type.dtype, node)
-        load = lambda found, at, parts: self.loaded(self.cell(found, at))  # noqa: E731
+        load = lambda found, at, parts: self.loaded(self.narrowed(found, at))  # noqa: E731
         return self.touched(node, a, dims, offset, bounds_check, [], indices, axis, load)
 
     def read_tile_store(
@@ -291,11 +291,8 @@ class TileParts(Sharing):
                              f"tile_astype(t, dtype={found.type.dtype})")  # fmt: skip
         if isinstance(found, Fields) and row is not memory.STORE:
             raise self.error("structs are not added", "operand-type", node, "", "an array for each field")
-        write = lambda found, at, parts: self.put_at(self.cell(found, at), parts[0], row, node)  # noqa: E731
+        write = lambda found, at, parts: self.put_at(self.narrowed(found, at), parts[0], row, node)  # noqa: E731
         self.touched(node, a, v.type.dims, offset, bounds_check, [v], indices, axis, write)
-
-    def cell(self, a: View | Fields, at: list[ir.Value]) -> Any:
-        return a.each(lambda part: self.cell(part, at)) if isinstance(a, Fields) else self.narrowed(a, at)
 
     def put_at(self, place: View | Fields, x: Any, row: Row, node: ast.Call) -> None:
         if isinstance(place, Fields):

@@ -226,7 +226,7 @@ class Tiles(MoreTiles):
         count = len(values)
 
         def element(i: list[ir.Value], parts: list[Any]) -> Any:
-            with self.bound(dict(zip(outside, parts[count:], strict=True))):
+            with self.naming(dict(zip(outside, parts[count:], strict=True))):
                 return self.call_of_values(callee, parts[:count], node)
 
         return self.each_of(dims, [*values, *outside.values()], element, node)
@@ -238,7 +238,7 @@ class Tiles(MoreTiles):
         return {n: v for n, v in known.items() if isinstance(v, (ir.Value, Record)) and not is_tile(v)}
 
     @contextmanager
-    def bound(self, names: dict[str, Any]) -> Iterator[None]:
+    def naming(self, names: dict[str, Any]) -> Iterator[None]:
         """Inside, these names stand for these values."""
         outer = self.state.names
         self.state.names = {**outer, **names}
@@ -251,7 +251,7 @@ class Tiles(MoreTiles):
         names = [a.arg for a in function.args.args]
         if len(names) != len(args) or function.args.vararg or function.args.kwonlyargs or function.args.kwarg:
             raise self.error(f"the lambda gets {len(args)} values", "arguments", node, "", "as many plain names")
-        with self.bound(dict(zip(names, args, strict=True))):
+        with self.naming(dict(zip(names, args, strict=True))):
             return self.visit(function.body)
 
     def call_of_values(self, callee: Any, args: list[Any], node: ast.Call) -> Any:
