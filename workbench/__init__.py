@@ -79,6 +79,7 @@ from .kernels.reading.declare import Func as _Func
 from .kernels.reading.declare import Refused as _Refused
 from .kernels.reading.declare import adjoint, constant, func, func_grad, func_replay, printf, static, struct, tid
 from .kernels.reading.gradients import grad
+from .kernels.reading.native import func_native
 from .kernels.types import (
     Float,
     Int,

@@ -126,8 +126,8 @@ class Rebinder:
     def func(self, f: Any) -> Any:
         """A func with its overloads, its own adjoint and its replay."""
         if getattr(f, "native_snippet", None):
-            self.broken[f.key] = TypeError("`func_native` of NVIDIA Warp")
-            return Refused(f.key, f"broken func {f.key}")
+            snippets = f.native_snippet, f.adj_native_snippet, f.replay_snippet
+            return wb.func_native(*snippets)(self.function(f.func))
         parts = list({id(p): p for p in [*f.user_templates.values(), *f.user_overloads.values()]}.values()) or [f]
         made: Any = None
         try:

@@ -155,14 +155,17 @@ def _fill(made: types.FunctionType, state: tuple) -> None:
 
 
 def _func(f: Func) -> Any:
-    parts = [(p.fn, p.grad, p.replay) for p in f.parts]
+    parts = [(p.fn, p.grad, p.replay, vars(p.fn).get("snippet")) for p in f.parts]
     return _func_again, (parts, f.parts.index(f))
 
 
-def _func_again(parts: list[tuple[Callable, Callable | None, Callable | None]], which: int) -> Func:
-    made = [Func(fn) for fn, _, _ in parts]
-    for f, (_, grad, replay) in zip(made, parts, strict=True):
+def _func_again(parts: list[tuple], which: int) -> Func:
+    made = [Func(fn) for fn, *_ in parts]
+    for f, (_, grad, replay, snippet) in zip(made, parts, strict=True):
         f.grad, f.replay = grad, replay
+        for own in (f.fn, grad, replay) if snippet is not None else ():
+            if own is not None:
+                vars(own)["snippet"] = snippet  # it is read as C
     made[which].overloads = tuple(made) if len(made) > 1 else ()
     return made[which]
 
@@ -178,7 +181,7 @@ def _program(p: Program) -> Any:
     numbers: dict[Value, int] = {}
     f = p.function
     body = _listed(f.body, numbers)
-    whole = (f.name, body, f.rank, f.where, f.source, f.first_line, f.file)
+    whole = (f.name, body, f.rank, f.where, f.source, f.first_line, f.file, f.processor_only)
     leaves = [(x.name, x.type, x.arg, x.path, x.structs, x.opened) for x in p.leaves]
     return _program_again, (p.name, whole, p.params, leaves, p.enable_backward)
 

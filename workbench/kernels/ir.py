@@ -123,6 +123,7 @@ class Function:
     source: str = ""
     first_line: int = 1
     file: str = ""
+    processor_only: Where | None = None  # the call of a snippet that says something else for CUDA
 
     @property
     def params(self) -> list[Value]:

@@ -403,6 +403,12 @@ def _known(index: Value) -> object:
 
 def text(function: Function, variant: Variant = PLAIN) -> str:
     """The whole CUDA text; its entry is `NAME(const NAME_args args)`, the packed block by value."""
+    if function.processor_only is not None:
+        raise KernelError(
+            "this func_native says something else for CUDA than for a processor", slug="native-snippet",
+            where=function.processor_only, why="The side of a processor was read: one thread at a time.",
+            instead='device="cpu", or a func without `#if defined(__CUDA_ARCH__)`',
+        )  # fmt: skip
     signature = Signature(function)
     if has_tiles(list(walk(function.body))):
         return _tiled(function, variant, signature)

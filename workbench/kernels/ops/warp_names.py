@@ -40,8 +40,7 @@ _REASONS = {
     "They are for Warp's own tests.": "tests",
     "Not built yet.  ": "indexedarray indexedarray1d indexedarray2d "
         "indexedarray3d indexedarray4d fabricarray fabricarrayarray indexedfabricarray "
-        "indexedfabricarrayarray fixedarray "
-        "func_native",
+        "indexedfabricarrayarray fixedarray",
     "Paddle is not connected; arrays go through from_numpy, from_torch, from_jax and from_dlpack.":
         "from_paddle to_paddle device_from_paddle device_to_paddle dtype_from_paddle dtype_to_paddle "
         "stream_from_paddle",

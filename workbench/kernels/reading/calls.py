@@ -483,12 +483,16 @@ class Calls(Overloads, Gradients):
 
     def call_bound(self, f: Func, bound: dict[str, Any], node: ast.Call, kept: dict[str, Any] | None = None) -> Any:
         """A call of one func with these arguments."""
+        if (no := f.refused) is not None:
+            raise self.error(no.what, no.slug, node, no.why, no.instead)
         for frame in self.frames:
             if frame.fn.__code__ is f.fn.__code__:
                 raise self.error(
                     f"`{f.key}` calls itself", "recursion", node, "A func is read into its caller, so it has no end.",
                     "a loop",
                 )  # fmt: skip
+        if getattr(f.fn, "snippet", False):
+            self.processor_only = self.processor_only or self.where(node)
         if f.custom and not any(frame.fn in (f.grad, f.replay) for frame in self.frames):
             return self.call_custom(f, bound, node)
         return self.inlined(f.fn, bound, node, kept=kept)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import LaunchError
+from ...errors import KernelError, LaunchError
 from .. import types as T
 from ..depth import deep
 from ..ir import Region
@@ -39,6 +39,7 @@ class Func:
         self.replay: Callable[..., Any] | None = None
         self.overloads: tuple[Func, ...] = ()  # all funcs of this name, this one among them; none if it is alone
         self.cell: tuple[str, int] | None = None
+        self.refused: KernelError | None = None  # why no kernel can call it
         self.__name__, self.__doc__, self.__module__ = fn.__name__, fn.__doc__, fn.__module__
         self.__wrapped__ = fn
 

@@ -56,6 +56,8 @@ class _Mapper(Reader):
 
     def mapped(self, f: Any, types: Sequence[Type | type], ndim: int) -> Mapped:
         f = self.meant(f, types)
+        if isinstance(f, Func) and f.refused is not None:
+            raise f.refused
         fn = f.fn if isinstance(f, Func) else f if isinstance(f, FunctionType) and id(f) not in FUNCTIONS else None
         where, known = self.opened(fn, len(types))
         params = list(zip(known, self.resolved(fn, known, types), strict=True))
@@ -85,7 +87,8 @@ class _Mapper(Reader):
         if not self.frames:
             return ir.Function(name, region, rank)
         src = self.frame.source
-        return ir.Function(name, region, rank, where, src.text, src.first, src.file)
+        divided = where if getattr(self.frame.fn, "snippet", False) else self.processor_only
+        return ir.Function(name, region, rank, where, src.text, src.first, src.file, divided)
 
     def opened(self, fn: Callable[..., Any] | None, count: int) -> tuple[Where | None, list[str]]:
         """Begin with the func as the function being read; the place of its `def`, and the names of its parameters."""

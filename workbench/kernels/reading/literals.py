@@ -70,7 +70,15 @@ class Numbers:
             return constant(
                 type, type.numpy.type(x).item() if type.kind == "b" else float(x) if type.kind == "f" else x
             )
-        return x if isinstance(x, Record) else self.value(x)
+        if isinstance(x, Record):
+            return x
+        v = self.value(x)
+        converts = v.type != type and isinstance(v.type, Scalar) and isinstance(type, Scalar) and self.in_snippet()
+        return ops.convert(type, v) if converts else v
+
+    def in_snippet(self) -> bool:
+        """True in a func_native: C converts numbers by itself."""
+        return bool(self.frames) and is_snippet(self.frames[-1].fn)
 
     def held(self, x: Any, type: Scalar) -> bool:
         """True if a literal of this type says what `x` says."""
@@ -92,6 +100,8 @@ class Numbers:
 
     def operands(self, sign: str, a: Any, b: Any) -> tuple[ir.Value, ir.Value]:
         """The two sides of an operator, a literal in the type of the other side; `flag == 0` asks for a bool."""
+        if self.in_snippet() and (found := self.c_operands(sign, a, b)) is not None:
+            return found
         if sign in ("==", "!="):
             a, b = _truth(a, b), _truth(b, a)
         if is_literal(a) and not is_literal(b):
@@ -100,6 +110,15 @@ class Numbers:
         a = self.value(a)
         count = sign in ("<<", ">>") or (sign == "**" and isinstance(b, int) and is_float(a.type))
         return a, self.value(b if count else self.beside(b, [a]))
+
+    def c_operands(self, sign: str, a: Any, b: Any) -> tuple[ir.Value, ir.Value] | None:
+        """Two numbers as C computes with them; None where one is no number."""
+        for x, other in ((a, b), (b, a)):
+            if is_literal(x) and isinstance(x, float) and is_float(getattr(other, "type", bool_)):
+                return None  # a literal beside floats is one of them
+        a, b = self.value(a), self.value(b)
+        type = common(a.type, a.type if sign in ("<<", ">>") else b.type)
+        return None if type is None or common(b.type, b.type) is None else (ops.convert(type, a), ops.convert(type, b))
 
     def comparable(self, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Two numbers in one type that holds all numbers of both, so that comparing them is exact.
@@ -119,6 +138,22 @@ def _common(a: Type, b: Type) -> Scalar | None:
     if len(whole) == 2:
         return None if any(t.kind == "u" and t.bits == 64 for t in whole) else int64
     return None if any(t.bits == 64 for t in whole) else float64
+
+
+def is_snippet(fn: Any) -> bool:
+    """True for a function that `func_native` made of C."""
+    return hasattr(fn, "snippet")
+
+
+def common(a: Type, b: Type) -> Scalar | None:
+    """The type in which C computes with two numbers; None where one is no number."""
+    if not (isinstance(a, Scalar) and isinstance(b, Scalar)):
+        return None
+    floats = [t for t in (a, b) if t.kind == "f"]
+    if floats:
+        return max(floats, key=lambda t: t.bits)
+    promoted = [int32 if t.bits < 32 or t.kind == "b" else t for t in (a, b)]
+    return max(promoted, key=lambda t: (t.bits, t.kind == "u"))
 
 
 def _truth(x: Any, other: Any) -> Any:

@@ -169,6 +169,7 @@ class Reader(Flow, StaticLoops, Places, Cuts, LocalArrays, Calls, Numbers, Check
         self.statics: dict[int, tuple[Any, dict[str, Any], Any]] = {}
         self.count = 0
         self.top = self.builder.region
+        self.processor_only: Where | None = None
         self.behind: dict[str, Opened] = {}
         self.handles: dict[str, Record] = {}
 
@@ -184,8 +185,9 @@ class Reader(Flow, StaticLoops, Places, Cuts, LocalArrays, Calls, Numbers, Check
             self.body()
         self.refuse_writes()
         function = ir.Function(
-            name, self.builder.region, self.rank or 1, self.where(src.tree), src.text, src.first, src.file
-        )
+            name, self.builder.region, self.rank or 1, self.where(src.tree), src.text, src.first, src.file,
+            self.processor_only,
+        )  # fmt: skip
         seen: tuple[Any, ...] = self.seen, self.cells, self.attributes, self.constants, self.statics
         return Reading(
             function,

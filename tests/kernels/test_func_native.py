@@ -1,0 +1,278 @@
+"""func_native: a snippet means what a C compiler makes of it, is differentiated exactly, or refused where called."""
+
+import ctypes
+import pickle
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import workbench as wb
+
+SNIPPETS = {
+    "loops": """
+        float s = 0.0f;
+        for (int j = 0; j < n; ++j) {
+            if (j == 2) continue;
+            s += sinf(x * (j + 1)) / 2;
+        }
+        for (int j = n; j > 0; j -= 2) s += j * 0.25f;
+        for (int j = 1; j < n; j <<= 1) { if (j == 4) continue; s += j; }
+        return s;""",
+    "integers": """
+        int k = -7;
+        k /= 2;
+        k -= -7 % 3;
+        unsigned int u = 0xFFFFFFFFu;
+        u += n;
+        k += (u >> 1) & 0xF;
+        unsigned char c = 250; c += n;
+        k = n > 3 ? k * 2 : k - 1;
+        k ^= 5; k |= 8; ++k; k--;
+        long long big = 1LL << 40;
+        return k + c + (float)(big >> 38) + (int)(x * 3.7f) + !n;""",
+    "shadows": """
+        float r = x; int i = 3;
+        { float r = 2.0f; i += (int)r; }
+        for (int i = 0; i < 2; i++) { float r = i; r += 1; }
+        if (r > 0.5f && i == 5 || n) { r *= 2; } else if (r < -1) r = 7; else { r = -r; }
+        float v[3] = {1.0f, x, 2};
+        v[n % 3] += 4;
+        while (r > 1.0f) { r *= 0.5f; if (r < 1.1f) break; }
+        const float lambda = v[0] + v[1] * v[2]; // a word of Python
+        int in = 2; /* another */
+        return r + lambda * in;""",
+    "conversions": """
+        int a = x * 10;
+        a *= 1.5f;
+        float b = a / 4 + a / 4.0f;
+        bool big = a > 3;
+        int count = big + (n > 1);
+        unsigned short s = 65535; s += 2;
+        return fmaxf(b, -1.0f) + count + s + powf(fabsf(x), 2.0f) - (x < 0 ? -1 : 1) * ~n;""",
+}
+
+
+@pytest.mark.needs_cc
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_a_snippet_computes_what_a_c_compiler_makes_of_it(name, tmp_path, backend):
+    (tmp_path / "f.c").write_text(
+        "#include <math.h>\n#include <stdbool.h>\n" + f"float f(float x, int n) {{ {SNIPPETS[name]} }}"
+    )
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))))
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-fwrapv", "-o", tmp_path / "f.so", tmp_path / "f.c", "-lm"], check=True
+    )
+    f = ctypes.CDLL(str(tmp_path / "f.so")).f
+    f.restype, f.argtypes = ctypes.c_float, [ctypes.c_float, ctypes.c_int]
+
+    @wb.func_native(SNIPPETS[name])
+    def ours(x: float, n: int) -> float: ...
+
+    @wb.kernel
+    def k(x: wb.array[float], n: wb.array[int], y: wb.array[float]):
+        i = wb.tid()
+        y[i] = ours(x[i], n[i])
+
+    given = [(x, n) for x in (-2.25, -0.5, 0.0, 0.375, 3.5) for n in (0, 1, 2, 5, 9)]
+    y = wb.zeros(len(given))
+    wb.launch(k, len(given), [wb.array([x for x, _ in given]), wb.array([n for _, n in given]), y])
+    np.testing.assert_allclose(y.numpy(), [f(x, n) for x, n in given], rtol=2e-6)
+
+
+@wb.func_native("int t = tid; out[t] = a[t] * a[t];", adj_snippet="adj_a[tid] += 2.0f * a[tid] * adj_out[tid];")
+def squared(a: wb.array[float], out: wb.array[float], tid: int): ...
+
+
+@wb.func_native("int t = tid; out[t] = a[t] * a[t];")
+def squared_itself(a: wb.array[float], out: wb.array[float], tid: int): ...
+
+
+@pytest.mark.parametrize("f", [squared, squared_itself])
+def test_a_store_ends_the_gradient_of_what_was_there(f, backend):
+    @wb.kernel
+    def before(z: wb.array[float], out: wb.array[float]):
+        i = wb.tid()
+        out[i] = 3.0 * z[i]
+
+    @wb.kernel
+    def k(a: wb.array[float], out: wb.array[float]):
+        f(a, out, wb.tid())
+
+    a, z = wb.array([1.0, 2.0, 3.0], requires_grad=True), wb.ones(3, requires_grad=True)
+    out = wb.zeros(3)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(before, 3, [z, out])
+        wb.launch(k, 3, [a, out])
+    wb.gradcheck(tape)
+    tape.backward(grads={out: wb.ones(3)})
+    assert a.grad.numpy().tolist() == [2, 4, 6] and z.grad.numpy().tolist() == [0, 0, 0]
+
+
+def test_where_it_cannot_be_told_what_ends_the_adjoint_says_it(backend):
+    @wb.func_native("if (a[i] > 0.0f) a[i] = a[i] * a[i];", adj_snippet="adj_a[i] += 2.0f * adj_a[i];")
+    def bad(a: wb.array[float], i: int): ...
+
+    @wb.kernel
+    def refused(a: wb.array[float]):
+        bad(a, wb.tid())
+
+    with pytest.raises(wb.KernelError, match="native-adjoint"):
+        refused.program()
+
+    @wb.func_native("a[i] = b[i] * 2.0f;", adj_snippet="adj_b[i] += 2.0f * adj_a[i]; adj_a.data[i] = 0.0f;")
+    def fine(a: wb.array[float], b: wb.array[float], i: int): ...
+
+    @wb.kernel
+    def k(a: wb.array[float], b: wb.array[float]):
+        fine(a, b, wb.tid())
+
+    a, b = wb.ones(2, requires_grad=True), wb.ones(2, requires_grad=True)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(k, 2, [a, b])
+    wb.gradcheck(tape)
+
+
+@pytest.mark.parametrize("text", ["if (i > 0) out[i] = a[i];", "if (i == 0) return; out[i] = a[i];"])
+def test_a_store_on_some_paths_only_is_not_guessed_at(text):
+    @wb.func_native(text, adj_snippet="adj_a[i] += adj_out[i];")
+    def put(a: wb.array[float], out: wb.array[float], i: int): ...
+
+    @wb.func_native(text)
+    def itself(a: wb.array[float], out: wb.array[float], i: int): ...
+
+    @wb.kernel
+    def k(a: wb.array[float], out: wb.array[float]):
+        put(a, out, wb.tid())
+
+    @wb.kernel
+    def fine(a: wb.array[float], out: wb.array[float]):
+        itself(a, out, wb.tid())
+
+    with pytest.raises(wb.KernelError, match="native-adjoint"):
+        k.program()
+    a, out = wb.ones(2, requires_grad=True), wb.ones(2, requires_grad=True)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(fine, 2, [a, out])
+    wb.gradcheck(tape)
+
+
+def test_it_goes_to_other_processes():
+    @wb.func_native("int k = x * 2.5f; return k / 2 + x;")
+    def f(x: float) -> float: ...
+
+    again = pickle.loads(pickle.dumps(f))
+    assert wb.map(again, wb.array([3.0])).numpy().tolist() == wb.map(f, wb.array([3.0])).numpy().tolist() == [6]
+
+
+def test_values_have_adjoints_that_are_checked():
+    @wb.func_native("return x * x * y;", adj_snippet="adj_x += 2.0f * x * y * adj_ret; adj_y += x * x * adj_ret;")
+    def right(x: float, y: float) -> float: ...
+
+    @wb.func_native("return x * x * y;", adj_snippet="adj_x += 3.0f * x * y * adj_ret; adj_y += x * x * adj_ret;")
+    def wrong(x: float, y: float) -> float: ...
+
+    @wb.func_native("return x * y;", adj_snippet="adj_x += y * adj_ret;")
+    def forgotten(x: float, y: float) -> float: ...
+
+    wb.verify.check_rule(right)
+    with pytest.raises(wb.GradientError, match="check-rule"):
+        wb.verify.check_rule(wrong)
+    with pytest.raises(wb.KernelError, match="adjoint-missing"):
+        wb.verify.check_rule(forgotten)
+
+
+def test_memory_atomics_components_and_pointers(backend):
+    @wb.func_native("""
+        float* p = wp::address(a, i);
+        float old = *p;
+        *p = old * 2.0f + v.c[1] + v.x;
+        wp::atomic_add(a, 0, old);
+        atomicAdd(&a.data[0], 1.0f);
+        wp::vec3 w = v * 2.0f;
+        m[i, 1] = w[2];
+    """)
+    def work(a: wb.array[wb.float32], m: wb.array2d[float], i: int, v: wb.vec3): ...
+
+    @wb.kernel
+    def k(a: wb.array[float], m: wb.array2d[float], v: wb.array[wb.vec3]):
+        work(a, m, 1, v[0])
+
+    a, m = wb.array([1.0, 2.0], requires_grad=True), wb.zeros((2, 2))
+    v = wb.array([(1.0, 2.0, 3.0)], dtype=wb.vec3, requires_grad=True)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(k, 1, [a, m, v])
+    assert a.numpy().tolist() == [4, 7] and m.numpy().tolist() == [[0, 0], [0, 6]]
+    wb.gradcheck(tape)
+
+
+def test_a_replay_is_what_the_reverse_pass_runs():
+    @wb.func_native("return x * x;", adj_snippet="adj_x += 2.0f * x * adj_ret;", replay_snippet="return x * x + 0.0f;")
+    def f(x: float) -> float: ...
+
+    assert f.replay is not None and wb.map(f, wb.array([3.0])).numpy().tolist() == [9]
+
+
+@pytest.mark.parametrize(
+    "text, what",
+    [
+        ("return __shfl_xor_sync(0xffffffffu, x, 1, 32);", "__shfl_xor_sync"),
+        ("__shared__ float v[4]; return v[0];", "__shared__"),
+        ("return y;", "`y`"),
+        ("do { x += 1; } while (x < 3); return x;", "`do`"),
+        ("float y; return (y = x);", "`=` inside"),
+        ("float *p = (float*)x; return *p;", "p"),
+        ("return reinterpret_cast<float>(x);", "reinterpret_cast"),
+        ("return x +;", "`;`"),
+        ("return x", "its end"),
+        ("#if X > 3\nreturn x;\n#endif", "#if X > 3"),
+        ("return some::thing(x);", "some::thing"),
+        ('asm("nop"); return x;', '`"`'),
+        ("auto f = [&](float a) { return a; }; return f(x);", "`[`"),
+        ("switch (x) { case 1: return x; }", "switch"),
+    ],
+)
+def test_what_is_not_read_is_refused_where_it_is_called(text, what):
+    @wb.func_native(text)
+    def f(x: float) -> float: ...
+
+    @wb.kernel
+    def k(x: wb.array[float]):
+        x[0] = f(x[0])
+
+    with pytest.raises(wb.KernelError, match="native-snippet") as e:
+        k.program()
+    assert what in str(e.value) and "f(x[0])" in e.value.where.text
+    with pytest.raises(wb.KernelError, match="native-snippet"):
+        wb.map(f, wb.ones(1))
+
+
+def test_a_side_for_cuda_is_told_apart():
+    @wb.func_native("""
+    #if defined(__CUDA_ARCH__)
+        __syncthreads();
+    #endif
+    """)
+    def meet(): ...
+
+    @wb.func_native("""
+    #ifndef __CUDA_ARCH__
+        return x;
+    #else
+        return __shfl_sync(0xffffffff, x, 0);
+    #endif
+    """)
+    def told(x: float) -> float: ...
+
+    @wb.kernel
+    def k(x: wb.array[float], y: wb.array[float]):
+        i = wb.tid()
+        meet()
+        y[i] = told(x[i])
+
+    y = wb.zeros(2)
+    wb.launch(k, 2, [wb.ones(2), y])
+    assert y.numpy().tolist() == [1, 1]
+    with pytest.raises(wb.KernelError, match="something else for CUDA"):
+        _ = k.cuda
