@@ -28,6 +28,7 @@ from .publish import computed_in_place, gradients_of, publish
 from .recording import Recording
 from .reverse import Observer, walk
 from .seeds import check_seed, seeds_of
+from .struct_gradients import Gradients
 
 _MEANT = {
     "tape.zero()": "zero_grad zero_grads clear_grad",
@@ -208,9 +209,12 @@ class Tape(Recording):
         return found[0]
 
     @property
-    def gradients(self) -> dict[array, array]:
-        """{array: its gradient} for every array of the tape that has one."""
-        return {a: a.grad for a in self.arrays.values() if a.grad is not None}
+    def gradients(self) -> Gradients:
+        """{array: its gradient} for every array of the tape that has one.
+
+        An instance of a struct is a key too: `tape.gradients[s].x` is the gradient of its array `x`, None without one.
+        """
+        return Gradients({a: a.grad for a in self.arrays.values() if a.grad is not None})
 
     @property
     def launches(self) -> list[Event]:
