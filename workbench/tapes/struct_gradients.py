@@ -50,4 +50,7 @@ class Gradients(dict):
         return super().__contains__(key) or (isinstance(key, Instance) and bool(StructGradient(key, self)))
 
     def get(self, key: Any, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        try:
+            return self[key]
+        except KeyError:
+            return default

@@ -30,6 +30,8 @@ FUNCTIONS = {
 }  # fmt: skip
 FUNCTIONS |= {f"{n}f": n for n in "sin cos tan asin acos atan atan2 sinh cosh tanh exp log log2 log10 sqrt cbrt pow "
               "floor ceil trunc round rint erf erfc".split()}  # fmt: skip
+FUNCTIONS |= dict.fromkeys("__builtin_popcount __builtin_popcountll __popc __popcll".split(), "bit_count")
+FIRST_BIT = "__builtin_ffs", "__builtin_ffsll", "__ffs", "__ffsll"
 CONSTANTS = {"M_PI": "3.141592653589793", "M_PI_F": "3.141592653589793", "true": "True", "false": "False",
              "INFINITY": "wp.inf", "FLT_MAX": "3.4028234663852886e38", "INT_MAX": "2147483647"}  # fmt: skip
 BINARY = (("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", "<=", ">", ">="), ("<<", ">>"), ("+", "-"),
@@ -487,6 +489,8 @@ class Snippet:
         if name == "load":
             return args[0]
         name = FUNCTIONS.get(name, name)
+        if name in FIRST_BIT:
+            return f"wp.where({args[0]} == 0, 0, wp.bit_count({args[0]} ^ ({args[0]} - 1)))"
         if name.startswith("__") or "::" in name:
             raise ValueError(f"`{word}`, which speaks to other threads," if "sync" in word else f"`{word}`")
         if name.startswith("atomic_") and args:

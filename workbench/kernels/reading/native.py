@@ -14,6 +14,7 @@ from typing import Any
 from ...errors import KernelError
 from .. import ops
 from .. import types as T
+from ..ops.functions import ATOMICS
 from .c_snippets import Snippet, assigned
 from .declare import LOCAL_ZEROS, Func, adjoint, resolve, type_from
 from .overloads import beside, cell
@@ -173,5 +174,4 @@ def _type(annotation: Any) -> Any:
 
 def _words() -> SimpleNamespace:
     words = {s.name: s for s in T.SCALARS} | T.names() | ops.BUILTINS | ops.STATEFUL
-    words |= {row.name: row for row in ops.memory.ATOMICS}
-    return SimpleNamespace(**words, adjoint=adjoint, inf=float("inf"))
+    return SimpleNamespace(**words, **ATOMICS, adjoint=adjoint, inf=float("inf"))
