@@ -58,7 +58,7 @@ DIFFERENT = {
     "optim.linear.preconditioner": "the three kinds of block_jacobi are one; fsai is refused",
     "optim.linear.LinearOperator": "batches are refused, and functions that read what has a gradient, under a tape",
     "optim.Adam": "any float type; the count of steps lies in memory, so a capture repeats it rightly",
-    "autograd.jacobian": "exact for loops and atomics too; all rows are computed",
+    "autograd.jacobian": "exact for loops and atomics too; of all arrays of floats, marked or not",
     "autograd.gradcheck": "compares with differences in float64, launch by launch",
     "autograd.gradcheck_tape": "takes a Tape(keep='all')",
     "config.mode": "'debug' checks indices that depend on data",

@@ -65,6 +65,7 @@ LAYERS = (
     ("viz.inspect", "viz.inspect.*"),
     ("viz.live", "viz.live.*"),
     ("viz",),
+    ("autograd",),
     ("",),
 )
 EVERYWHERE = {"numpy"}

@@ -176,7 +176,7 @@ for _room, _names in {
 }.items():
     _LATER.update({_name: f"host.{_room}:{_name}" for _name in _names.split()})
 _LATER["Graph"] = "tapes.capture:Graph"
-_LATER |= {"sparse": "sparse", "optim": "optim", "autograd": "derivatives.autograd", "examples": "host.examples"}
+_LATER |= {"sparse": "sparse", "optim": "optim", "autograd": "autograd", "examples": "host.examples"}
 # Not offered: what is in them is.
 _ROOMS = set("arrays derivatives device errors geometry host kernels launches tables tapes".split())
 __all__ = sorted({name for name in globals() if not name.startswith("_")} - _ROOMS | set(_LATER))  # noqa: PLE0605

@@ -43,6 +43,42 @@ def test_a_function_and_a_mask():
     assert list(found) == [(0, 1)] and not x.requires_grad and np.array_equal(x.numpy(), X)
 
 
+@pytest.mark.parametrize("which", ["jacobian", "jacobian_fd"])
+def test_pairs_by_name_and_some_rows_or_columns(which):
+    jacobian, of = getattr(wb.autograd, which), {"jacobian": "max_outputs_per_var", "jacobian_fd": "max_inputs_per_var"}
+    found = jacobian(two, **made(), input_output_mask=[("x", "z")], **{of[which]: 4})
+    whole = jacobian(two, **made())[0, 1].numpy().reshape(6, 6)
+    some = found[0, 1].numpy().reshape(6, 6)
+    if which == "jacobian_fd":
+        some, whole = some.T, whole.T
+    assert list(found) == [(0, 1)] and np.isnan(some[4:]).all() and np.array_equal(some[:4], whole[:4])
+    with pytest.raises(wb.LaunchError, match=r"no output 'w'; there are y, z(.|\n)*\[jacobian-mask\]"):
+        jacobian(two, **made(), input_output_mask=[("x", "w")])
+    by_name = jacobian(lambda x: 2.0 * x, inputs=[wb.array([1.0])], input_output_mask=[("x", "output_0")])
+    np.testing.assert_allclose(by_name[0, 0].numpy(), 2, rtol=1e-3)
+
+
+@pytest.mark.parametrize("how", [{}, {"scale_colors_per_submatrix": True, "log_scale": True}, {"show_colorbar": False}])
+def test_a_picture_of_jacobians_shows_their_numbers(how):
+    given = made()
+    found = wb.autograd.jacobian(two, **given, plot_jacobians=True)
+    figure = wb.autograd.jacobian_plot(found, two, given["inputs"], title="two", **how)
+    images = [ax for ax in figure.axes if ax.images]
+    assert [(ax.get_xlabel(), ax.get_ylabel()) for ax in images] == [("x", "y"), ("x", "z")]
+    drawn = np.asarray(images[0].images[0].get_array().filled(0))
+    np.testing.assert_allclose(np.nan_to_num(drawn), found[0, 0].numpy().reshape(2, 6))
+    assert figure._repr_png_()[1:4] == b"PNG"
+    assert wb.autograd.jacobian_plot({}, two, []) is None
+    with pytest.raises(wb.LaunchError, match=r"\[arguments\]"):
+        wb.autograd.jacobian_plot(found, two)
+
+
+def test_a_module_of_this_name_can_be_imported():
+    import workbench.autograd
+
+    assert workbench.autograd is wb.autograd
+
+
 def test_checks_say_yes_or_raise():
     assert wb.autograd.gradcheck(two, **made()) is True
 

@@ -87,6 +87,14 @@ def jacobian(
     return np.ascontiguousarray(stacked.T).reshape(outer + inner)
 
 
+def first_rows(tape: Tape, y: array, x: array, count: int) -> np.ndarray:
+    """As many rows of `jacobian(tape, y, x)`, shape (count, *x.shape, *x's components). `count` is 1 at least."""
+    with allocation.LOCK, allocation.unrecorded():
+        check_seed(tape, y)
+        check_direction(tape, x)
+    return np.array(_each(_row, tape, y, x, range(count), None), gradient_dtype(x))
+
+
 def _check_order(tape: Tape, y: array, x: array) -> None:
     """Refuse an output that the tape never wrote, by an input that it wrote: zeros, and most likely swapped."""
     tally(tape)
