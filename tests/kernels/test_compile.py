@@ -104,6 +104,13 @@ def test_comments_do_not_count_but_flags_and_text_do(cache):
 
 
 @pytest.mark.needs_cc
+def test_loops_over_tiles_are_not_written_out_by_gcc(cache):
+    used = c_compiler.compiler()
+    gcc = "Free Software Foundation" in used.identity
+    assert used.flags_for("WB_TILE(k, 9) x[k] = 0;")[-4:] == (c_compiler.SPARING if gcc else used.flags_for("")[-4:])
+    assert "--param" not in used.flags_for("x[k] = 0;")
+
+
 def test_the_key_depends_on_the_compiler_and_the_processor(cache, monkeypatch):
     plain = c_compiler.key(ADD)
     monkeypatch.setattr(c_compiler, "processor", lambda: "another")

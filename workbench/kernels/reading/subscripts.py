@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from ...errors import KernelError
@@ -88,6 +89,8 @@ class Places:
         return self.component(whole, self.pick(whole.type, node.slice))
 
     def attribute(self, base: Any, node: ast.Attribute) -> Any:
+        if isinstance(base, ModuleType):  # asked for a name it has not, `wb` looks for the closest: that takes long
+            return self.python_attribute(base, node)
         if isinstance(base, (View, Fields, Local)):
             return self.array_attribute(base, node)
         if is_tile(base) and node.attr in ("dtype", "shape", "size"):
