@@ -46,6 +46,7 @@ LAYERS = (
     ("kernels.passes", "kernels.passes.*"),
     ("kernels.emit", "kernels.emit.*"),
     ("kernels.compile", "kernels.compile.*"),
+    ("kernels.modules",),
     ("kernels.program",),
     ("kernels",),
     ("device",),

@@ -92,7 +92,7 @@ def get_devices() -> list[Device]:
     return [cpu, *(get_device(f"cuda:{i}") for i in range(cuda_count()))]
 
 
-def get_device(name: str | Device | None = None) -> Device:
+def get_device(ident: str | Device | None = None) -> Device:
     """The device of this name; the default device for None. Raises LaunchError for one that is not here.
 
     With `config.backend = "cuda"` the default is the first GPU.
@@ -100,18 +100,18 @@ def get_device(name: str | Device | None = None) -> Device:
     >>> wb.get_device("cpu")
     cpu
     """
-    if name is None:
+    if ident is None:
         return get_device("cuda:0") if config.backend == "cuda" else _default
-    if isinstance(name, Device):
-        return name
-    full = _full_name(str(name))
+    if isinstance(ident, Device):
+        return ident
+    full = _full_name(str(ident))
     if full == "cpu":
         return cpu
     kind, _, number = full.partition(":")
     if kind == "cuda" and number.isdigit() and int(number) < cuda_count():
         return _cuda.setdefault(int(number), Device(full, int(number)))
     here = ", ".join(["cpu", *(f"cuda:{i}" for i in range(cuda_count()))])
-    raise LaunchError(f"there is no device {name!r}", slug="device", why=f"Here: {here}.", instead='device="cpu"')
+    raise LaunchError(f"there is no device {ident!r}", slug="device", why=f"Here: {here}.", instead='device="cpu"')
 
 
 def is_cpu_available() -> bool:
@@ -168,17 +168,17 @@ def get_cuda_device(ordinal: int | None = None) -> Device:
     return get_device(f"cuda:{ordinal or 0}")
 
 
-def set_device(name: str | Device) -> None:
+def set_device(ident: str | Device) -> None:
     """Make this the default device of arrays and launches.
 
     >>> wb.set_device("cpu")
     """
     global _default
-    _default = get_device(name)
+    _default = get_device(ident)
 
 
 @contextmanager
-def ScopedDevice(name: str | Device) -> Iterator[Device]:
+def ScopedDevice(device: str | Device) -> Iterator[Device]:
     """`with wb.ScopedDevice("cuda:0"):` arrays made inside live there unless they say otherwise.
 
     >>> with wb.ScopedDevice("cpu"):
@@ -186,7 +186,7 @@ def ScopedDevice(name: str | Device) -> Iterator[Device]:
     cpu
     """
     before = _default
-    set_device(name)
+    set_device(device)
     try:
         yield _default
     finally:

@@ -665,8 +665,8 @@ def _shared(data: Any, dtype: Any, shape: Any, device: Any) -> array:
 
 
 def clone(
-    src: array, device: Any = None, requires_grad: bool | None = None, name: str | None = None,
-    pinned: bool | None = None, retain_grad: bool = False,
+    src: array, device: Any = None, requires_grad: bool | None = None, pinned: bool | None = None,
+    retain_grad: bool = False, *, name: str | None = None,
 ) -> array:  # fmt: skip
     """A contiguous copy in new memory; under a tape the copy is an event, so gradients pass through it.
 

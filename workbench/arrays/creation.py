@@ -157,7 +157,7 @@ def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, cou
         write_array("copy", dest, src)
 
 
-def from_numpy(data: np.ndarray, dtype: Any = None, shape: Any = None, device: Any = None,
+def from_numpy(arr: np.ndarray, dtype: Any = None, shape: Any = None, device: Any = None,
                requires_grad: bool = False, **rest: Any) -> array:  # fmt: skip
     """An array on the memory of a NumPy array: writes on either side are seen on both (the memory is exposed).
 
@@ -171,10 +171,10 @@ def from_numpy(data: np.ndarray, dtype: Any = None, shape: Any = None, device: A
     >>> data
     array([2., 2., 2.], dtype=float32)
     """
-    check_is_array("from_numpy", data, np.ndarray, "wb.array(data)")
-    element = dtype_of(data.dtype if dtype is None else dtype)
-    fits = data.dtype == element.numpy and data.flags.writeable and get_device(device).is_cpu  # type: ignore[attr-defined]
-    return array(data, element, shape, device, requires_grad, copy=not fits, **rest)
+    check_is_array("from_numpy", arr, np.ndarray, "wb.array(data)")
+    element = dtype_of(arr.dtype if dtype is None else dtype)
+    fits = arr.dtype == element.numpy and arr.flags.writeable and get_device(device).is_cpu  # type: ignore[attr-defined]
+    return array(arr, element, shape, device, requires_grad, copy=not fits, **rest)
 
 
 declare.LOCAL_ZEROS.add(zeros)

@@ -28,6 +28,7 @@ from .emit import cuda as emit_cuda
 from .emit.c_names import c_name
 from .emit.signature import Variant
 from .ir import Function, root, used, walk
+from .modules import Module, get_module
 from .ops import control
 from .passes import gradients, simplify
 from .passes.adjoint import Reverse, adjoint
@@ -203,14 +204,15 @@ class Kernel:
 
     def __init__(
         self, func: Callable, key: str | None = None, enable_backward: bool | None = None,
-        types: dict[str, Type] | None = None, gaps: Gaps = NONE,
+        types: dict[str, Type] | None = None, gaps: Gaps = NONE, *, module: Any = None,
+        options: dict[str, Any] | None = None,
     ):  # fmt: skip
         self.func = func
         self.types, self.gaps = types or {}, gaps
         self.asks = False  # has a launch left out an array, or does it use one as a condition
         self.key = key or func.__qualname__.replace("<locals>.", "")
-        self.module = func.__module__
-        self.enable_backward = enable_backward is not False
+        self.module = module if isinstance(module, Module) else get_module(func.__module__)
+        self.enable_backward = enable_backward is not False and (options or {}).get("enable_backward") is not False
         self.__name__, self.__doc__ = func.__name__, func.__doc__
         self._reading: Reading | None = None
         self._program: Program | None = None
@@ -355,12 +357,12 @@ class Kernel:
         return [(name, show.Listing(text)) for name, text in made if name != "simplify"]
 
 
-def overload(kernel: Any, types: dict[str, Any] | Sequence[Any] | None = None) -> Any:
+def overload(kernel: Any, arg_types: dict[str, Any] | Sequence[Any] | None = None) -> Any:
     """A generic kernel for these types of its parameters: `overload(k, {"x": array(dtype=vec3)}).ir`.
 
-    `types` by name, or one for each parameter of the kernel. Launches find it by themselves, so this is for what can be
-    said beforehand. As a decorator, of a function without body with the kernel's name and parameters, it gives the
-    kernel. Raises KernelError [generic] for types that the kernel does not leave open, and for parameters left out.
+    `arg_types` by name, or one for each parameter of the kernel. Launches find it by themselves, so this is for what
+    can be said beforehand. As a decorator, of a function without body with the kernel's name and parameters, it gives
+    the kernel. Raises KernelError [generic] for types that the kernel does not leave open, and for parameters left out.
 
     >>> from typing import Any
     >>> @wb.kernel
@@ -374,12 +376,12 @@ def overload(kernel: Any, types: dict[str, Any] | Sequence[Any] | None = None) -
         return _overloaded(kernel, sys._getframe(1).f_locals)
     code = kernel.func.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    if not isinstance(types, dict):
-        given = () if types is None else tuple(types)
+    if not isinstance(arg_types, dict):
+        given = () if arg_types is None else tuple(arg_types)
         if len(given) != len(names):
             raise _no_overload(kernel, f"has {len(names)} parameters, not {len(given)}", ", ".join(names))
-        types = dict(zip(names, given, strict=True))
-    return kernel.overload(_closed(kernel, {name: type_from(t) for name, t in types.items()}))
+        arg_types = dict(zip(names, given, strict=True))
+    return kernel.overload(_closed(kernel, {name: type_from(t) for name, t in arg_types.items()}))
 
 
 def _closed(kernel: Kernel, types: dict[str, Type]) -> dict[str, Type]:
@@ -426,6 +428,13 @@ def generic_parameters(func: Callable) -> dict[str, Any]:
     return found
 
 
+# Options of Warp's kernels beside `enable_backward`; all but `name` and `module` change nothing here.
+KERNEL_OPTIONS = frozenset(
+    "name module launch_bounds cuda_max_registers enable_cuda_smem_spilling cluster_dim module_options"
+    " entry_point_abi grid_stride".split()
+)
+
+
 def kernel(func: Callable | None = None, *, enable_backward: bool | None = None, **options: Any) -> Any:
     """Decorator: make a Python function a kernel.
 
@@ -443,13 +452,13 @@ def kernel(func: Callable | None = None, *, enable_backward: bool | None = None,
     >>> x
     array([3., 6.], dtype=float32, shape=(2,))
     """
-    unknown = options.keys() - {"module"}
+    unknown = options.keys() - KERNEL_OPTIONS
     if unknown:
         raise TypeError(f"kernel() has no option {min(unknown)!r}; it has enable_backward")
     local = sys._getframe(1).f_locals
 
     def make(f: Callable) -> Kernel:
         resolve(f, local)
-        return Kernel(f, enable_backward=enable_backward)
+        return Kernel(f, options.get("name"), enable_backward, module=options.get("module"))
 
     return make if func is None else make(func)

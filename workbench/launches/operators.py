@@ -34,15 +34,19 @@ class _Made:
     program: Program
 
 
-def map(f: Any, *args: Any, out: Any = None) -> Any:
-    """`f` of every element: a new array (a tuple of them where `f` returns several values).
+def map(
+    func: Any, *args: Any, out: Any = None, return_kernel: bool = False, block_dim: int | None = None,
+    device: Any = None,
+) -> Any:  # fmt: skip
+    """`func` of every element: a new array (a tuple of them where it returns several values).
 
-    f      a func, a plain function, or a builtin such as `sin`; it takes and returns numbers, vectors or structs.
+    func   a func, a plain function, or a builtin such as `sin`; it takes and returns numbers, vectors or structs.
     args   arrays of one shape (1 to 4 axes), and numbers, vectors or structs that serve every element.
-           A Python number takes the type annotated in `f`, else that of the arrays beside it.
+           A Python number takes the type annotated in `func`, else that of the arrays beside it.
     out    array to write to (a tuple for several results); it may be one of `args`. It is then what is returned.
 
-    The results require a gradient if an argument does. Raises LaunchError, and KernelError with the line of `f`.
+    The results require a gradient if an argument does. Raises LaunchError, and KernelError with the line of `func`;
+    [map-func] for `return_kernel`. `block_dim` and `device` change nothing: arrays say where work runs.
 
     Use it for one line of arithmetic on whole arrays that is not worth a kernel; it is recorded and differentiated
     alike.
@@ -54,8 +58,11 @@ def map(f: Any, *args: Any, out: Any = None) -> Any:
     >>> wb.map(kinetic, m, v)
     array([1.5, 3. ], dtype=float32, shape=(2,))
     """
-    known = callable_in_kernels(f)
-    name = getattr(f, "__name__", None) or type(f).__name__
+    known = callable_in_kernels(func)
+    name = getattr(func, "__name__", None) or type(func).__name__
+    if return_kernel:
+        text = "map(return_kernel=True): there is no kernel to be had"
+        raise LaunchError(text, slug="map-func", instead=f"a kernel that calls {name}")
     if known is None:
         instead = f"wb.map(wb.{name}, ...)" if name in ops.BUILTINS else "@wb.func above its def"
         raise LaunchError(f"map takes a func, not {name}", slug="map-func", instead=instead)

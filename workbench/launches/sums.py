@@ -60,15 +60,15 @@ def _inner_program(dtype: Scalar | Composite) -> Program:
     return program(read(_inner(product), name="array_inner", generic_types=types), "array_inner")
 
 
-def array_sum(a: array, out: array | None = None, value_count: int | None = None, axis: int | None = None) -> Any:
-    """The sum of all elements of `a`, any shape: a number or vector, or written to `out`, an array of one element.
+def array_sum(values: array, out: array | None = None, value_count: int | None = None, axis: int | None = None) -> Any:
+    """The sum of all elements of `values`, any shape: a number or vector, or written to `out`, an array of one element.
 
     With `out` it is an event of an open tape, and differentiable. Without, the value leaves the tape: GradientError
     [value-leaves-tape] if it depends on an array with `requires_grad`. Integers wrap around in their own type.
     Raises LaunchError for what is no array of numbers.
     """
-    _check("array_sum", a)
-    (a,) = _part("array_sum", value_count, axis, a)
+    _check("array_sum", values)
+    (a,) = _part("array_sum", value_count, axis, values)
     return _reduced("array_sum", _sum_program(a.dtype), (a,), a.dtype, out)
 
 

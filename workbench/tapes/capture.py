@@ -324,11 +324,11 @@ class ScopedCapture(Capture):
 
     undone = True
 
-    def __init__(self, device: Any = None, **rest: Any):
+    def __init__(self, device: Any = None, stream: Any = None, **rest: Any):
         super().__init__()
 
 
-def capture_launch(graph: Graph) -> None:
+def capture_launch(graph: Graph, stream: Any = None) -> None:
     """`graph.replay()`, under Warp's name.
 
     >>> x = wb.zeros(2)

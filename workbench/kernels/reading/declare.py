@@ -74,8 +74,12 @@ class Func:
         return f"<func {self.key}>"
 
 
-def func(fn: Callable[..., Any]) -> Func:
+def func(
+    f: Callable[..., Any] | None = None, *, name: str | None = None, module: Any = None, inline: Any = None
+) -> Any:
     """Decorator: a function that kernels and other funcs may call. Raises KernelError for what these do not have.
+
+    With `name` for messages, or Warp's other options, which change nothing: `@wb.func(name="spring")`.
 
     Use it for what several kernels share: a force law, an integrator step. Several of one name and other parameters
     are overloads: a call means the one whose types are those of its arguments, else the one that leaves them open
@@ -92,10 +96,15 @@ def func(fn: Callable[..., Any]) -> Func:
     >>> wb.map(spring, wb.array([(1.0, 2.0, 3.0)], dtype=wb.vec3), 10.0).list()[0][2]
     np.float32(-30.0)
     """
-    deep(refused_syntax.check)(fn)
     around = sys._getframe(1).f_locals
+    return (lambda fn: _func(fn, name, around)) if f is None else _func(f, name, around)
+
+
+def _func(fn: Callable[..., Any], name: str | None, around: dict[str, Any]) -> Func:
+    deep(refused_syntax.check)(fn)
     resolve(fn, around)
     made = Func(fn)
+    made.key = name or made.key
     made.cell = cell()
     made.overloads = beside(made, around.get(fn.__name__))
     return made
@@ -114,8 +123,8 @@ def _attach(f: Func, slot: str) -> Callable[[Callable[..., Any]], Callable[..., 
     return attach
 
 
-def func_grad(f: Func) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: the adjoint of `f`. Parameters: those of `f`, then one `adj_` per returned value.
+def func_grad(forward_fn: Func) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: the adjoint of a func f. Parameters: those of f, then one `adj_` per returned value.
 
     It is for funcs, which kernels call; for work on whole arrays outside of kernels there is `Tape.record_func`. Use it
     where you know a better derivative than that of the statements: of an iteration, of a table, of a clipped force.
@@ -134,11 +143,11 @@ def func_grad(f: Func) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     >>> x.grad.list()
     [np.float32(1.0), np.float32(1.0)]
     """
-    return _attach(f, "grad")
+    return _attach(forward_fn, "grad")
 
 
-def func_replay(f: Func) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: what the reverse pass runs in place of `f`; it must return what `f` returned.
+def func_replay(forward_fn: Func) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: what the reverse pass runs in place of a func f; it must return what f returned.
 
     Use it where `f` has an effect that must not happen twice, such as taking a slot by `atomic_add`.
 
@@ -152,7 +161,7 @@ def func_replay(f: Func) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     ... def power_again(x: float, n: int):
     ...     return wb.pow(x, float(n))
     """
-    return _attach(f, "replay")
+    return _attach(forward_fn, "replay")
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,16 +271,16 @@ def static(value: Any) -> Any:
     return value
 
 
-def constant(value: Any) -> Any:
+def constant(x: Any) -> Any:
     """Mark a value that kernels use as a compile-time constant. Returns it.
 
     >>> GRAVITY = wb.constant(-9.81)
     >>> GRAVITY
     -9.81
     """
-    if isinstance(value, (bool, numbers.Number, np.generic, T.Small)):
-        return value
-    raise TypeError(f"a constant is a number, a vector or a matrix, not {type(value).__name__}")
+    if isinstance(x, (bool, numbers.Number, np.generic, T.Small)):
+        return x
+    raise TypeError(f"a constant is a number, a vector or a matrix, not {type(x).__name__}")
 
 
 # ---- types from annotations
@@ -429,7 +438,7 @@ def _array_field(type: T.Array, value: Any, label: str) -> Any:
     )
 
 
-def struct(cls: type) -> T.Struct:
+def struct(c: type | None = None, *, module: Any = None) -> Any:
     """Decorator: a class of annotated fields becomes a struct for kernels and the host.
 
     >>> @wb.struct
@@ -438,8 +447,13 @@ def struct(cls: type) -> T.Struct:
     >>> Ball(mass=2).mass
     np.float32(2.0)
     """
+    around = dict(sys._getframe(1).f_locals)
+    return (lambda cls: _struct(cls, around)) if c is None else _struct(c, around)
+
+
+def _struct(cls: type, around: dict[str, Any]) -> T.Struct:
     try:
-        hints = typing.get_type_hints(cls, localns=dict(sys._getframe(1).f_locals))
+        hints = typing.get_type_hints(cls, localns=around)
     except NameError as e:
         raise TypeError(f"struct {cls.__name__}: {e}") from None
     fields = []
