@@ -1,10 +1,11 @@
-"""An arm of four joints reaches for a point: forward kinematics by transforms, descended by its own gradient."""
+"""An arm of four joints reaches for a point: kinematics by transforms, damped least squares, joints with limits."""
 
 import numpy as np
 import warp as wp
 
 Real = wp.float32
 Vec = wp.types.vector(3, Real)
+Mat = wp.types.matrix((3, 3), Real)
 Frame = wp.types.transformation(dtype=Real)
 Quat = wp.types.quaternion(dtype=Real)
 JOINTS, STEPS, RATE = 4, 6, 0.15
@@ -14,6 +15,8 @@ PARAMETERS = {
     "angle": np.array([0.3, -0.4, 0.5, 0.2]),
     "length": np.array([0.5, 0.4, 0.3, 0.2]),
     "target": np.array([[0.6, 0.5, 0.3]]),
+    "limit": np.array([2.0, 1.5, 1.2, 1.0]),
+    "damping": np.array([0.3]),
 }
 
 
@@ -52,18 +55,41 @@ def miss(tip: wp.array(dtype=Frame), bones: wp.array(dtype=Vec), target: wp.arra
     loss[0] = wp.dot(d, d) + Real(0.05) * heading[0] + Real(0.1) * lift * lift
 
 
-@wp.kernel
-def follow(angle: wp.array(dtype=Real), length: wp.array(dtype=Real), bones: wp.array(dtype=Vec),
-           target: wp.array(dtype=Vec), out: wp.array(dtype=Real)):  # fmt: skip
-    """One step by the transposed Jacobian: each joint turns by what its axis gives the error at the tip."""
-    j = wp.tid()
+@wp.func
+def lever(bones: wp.array(dtype=Vec), j: int):
+    """How the tip moves when joint j turns: a column of the Jacobian."""
     last = bones.shape[0] - 1
-    error = target[0] - bones[last]
     base = Vec(Real(0.0), Real(0.0), Real(0.0))
     if j > 0:
         base = bones[j - 1]
-    lever = wp.cross(axis_of(j), bones[last] - base)
-    out[j] = angle[j] + Real(RATE) * wp.dot(lever, error)
+    return wp.cross(axis_of(j), bones[last] - base)
+
+
+@wp.kernel
+def gram(bones: wp.array(dtype=Vec), out: wp.array(dtype=Mat)):
+    """J J^t, the sum over all joints."""
+    j = wp.tid()
+    column = lever(bones, j)
+    wp.atomic_add(out, 0, wp.outer(column, column))
+
+
+@wp.kernel
+def follow(
+    angle: wp.array(dtype=Real), bones: wp.array(dtype=Vec), target: wp.array(dtype=Vec), system: wp.array(dtype=Mat),
+    damping: wp.array(dtype=Real), out: wp.array(dtype=Real),
+):  # fmt: skip
+    """One step of damped least squares: J^t (J J^t + damping^2)^-1 times the error at the tip."""
+    j = wp.tid()
+    error = target[0] - bones[bones.shape[0] - 1]
+    damped = system[0] + wp.identity(n=3, dtype=Real) * (damping[0] * damping[0])
+    out[j] = angle[j] + Real(RATE) * wp.dot(lever(bones, j), wp.inverse(damped) * error)
+
+
+@wp.kernel
+def stay(angle: wp.array(dtype=Real), limit: wp.array(dtype=Real), out: wp.array(dtype=Real)):
+    """No joint turns beyond its limit, which it meets smoothly."""
+    j = wp.tid()
+    out[j] = limit[j] * wp.tanh(angle[j] / limit[j])
 
 
 def simulate(values):
@@ -77,9 +103,12 @@ def simulate(values):
             bones = wp.zeros(JOINTS, dtype=Vec, requires_grad=True)
             wp.launch(reach, dim=1, inputs=[angle, arrays["length"]], outputs=[tip, bones])
             if step < STEPS - 1:
-                better = wp.zeros(JOINTS, dtype=Real, requires_grad=True)
-                inputs = [angle, arrays["length"], bones, arrays["target"]]
+                better, held = (wp.zeros(JOINTS, dtype=Real, requires_grad=True) for _ in range(2))
+                system = wp.zeros(1, dtype=Mat, requires_grad=True)
+                wp.launch(gram, dim=JOINTS, inputs=[bones], outputs=[system])
+                inputs = [angle, bones, arrays["target"], system, arrays["damping"]]
                 wp.launch(follow, dim=JOINTS, inputs=inputs, outputs=[better])
-                angle = better
+                wp.launch(stay, dim=JOINTS, inputs=[better, arrays["limit"]], outputs=[held])
+                angle = held
         wp.launch(miss, dim=1, inputs=[tip, bones, arrays["target"]], outputs=[loss])
     return tape, loss, arrays
