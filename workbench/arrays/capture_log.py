@@ -63,6 +63,7 @@ class Notes:
         self.steps: list[Any] = []  # Call, Queued or another function without arguments, in order
         self.kept: list[Any] = []  # what the calls point into
         self.checks: list[Callable[[], Any]] = []  # after a replay: the error of a launch, or None
+        self.unchanged: dict[Any, Callable[[], None]] = {}  # raise before a replay if what was taken then is outdated
         self.fixed: dict[Any, str] = {}  # arrays whose values decide about races -> in which kernel
         self.written: dict[Any, dict[Any, str]] = {}  # allocation -> span -> by what
         self.published: dict[Any, Any] = {}  # gradient memory -> the tape that published it

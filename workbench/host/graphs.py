@@ -47,7 +47,7 @@ def capture_end(device: Any = None, stream: Any = None) -> Graph:
     return made.graph
 
 
-def capture_while(condition: array, while_body: Callable | Graph, stream: Any = None, **kwargs: Any) -> None:
+def capture_while(condition: array, while_body: Callable | Graph | Capture, stream: Any = None, **kwargs: Any) -> None:
     """Run the body, a function of `kwargs` or a graph, for as long as `condition[0]` is not 0.
 
     Under a tape every turn is recorded, so gradients are exact. In a capture it is refused [capture]: how many turns a
@@ -67,7 +67,8 @@ def capture_while(condition: array, while_body: Callable | Graph, stream: Any = 
 
 
 def capture_if(
-    condition: array, on_true: Callable | Graph | None = None, on_false: Callable | Graph | None = None,
+    condition: array, on_true: Callable | Graph | Capture | None = None,
+    on_false: Callable | Graph | Capture | None = None,
     stream: Any = None, **kwargs: Any,
 ) -> None:  # fmt: skip
     """Run `on_true` if `condition[0]` is not 0, else `on_false`: functions of `kwargs`, or graphs.
@@ -83,14 +84,14 @@ def capture_if(
 
 
 def _holds(what: str, condition: array) -> bool:
-    capture_log.refuse(f"{what}()", "the loop around graph.replay(), on the host")
+    capture_log.refuse(f"{what}()", f"the same line outside: {what}(condition, graph) runs one that was captured")
     if not isinstance(condition, array) or condition.size < 1:
         raise LaunchError(f"{what} takes an array of one whole number", slug="argument-type", instead="wb.array([1])")
     return bool(condition.flatten()[0])
 
 
-def _run(body: Callable | Graph | None, kwargs: dict[str, Any]) -> None:
-    if isinstance(body, Graph):
+def _run(body: Callable | Graph | Capture | None, kwargs: dict[str, Any]) -> None:
+    if isinstance(body, (Graph, Capture)):
         body.replay()
     elif body is not None:
         body(**kwargs)

@@ -110,6 +110,16 @@ class Program:
         return tuple(k for k, leaf in enumerate(self.leaves) if leaf.name in wanted)
 
     @cached_property
+    def handles(self) -> tuple[tuple[int, int, Handle, str], ...]:
+        """What is taken from meshes, trees and grids: position of the number (-1: of all), of the field, its name."""
+        places = {(leaf.arg, leaf.path): k for k, leaf in enumerate(self.leaves) if leaf.opened is None}
+        return tuple(
+            (places.get((leaf.arg, leaf.path[:-1]), -1), k, leaf.opened, leaf.path[-1])
+            for k, leaf in enumerate(self.leaves)
+            if leaf.opened is not None
+        )
+
+    @cached_property
     def takes_numbers(self) -> bool:
         """True if any flat parameter is not an array."""
         return len(self.array_positions) < len(self.leaves)

@@ -18,7 +18,7 @@ from ..errors import KernelError, LaunchError
 from ..kernels.program import Kernel, Program
 from ..kernels.types import Array, Type, covers, float32, scalar_of
 from .arguments import check_lists, flatten, foreign, shown, value_type, views
-from .handles import hold
+from .handles import hold, part_of
 from .left_out import fitted, left_out
 from .plan import Plan, grid, plan
 from .single_adjoint import pull_back
@@ -81,7 +81,7 @@ def launch(
         _pull_back(command, (*adj_inputs, *adj_outputs), record_cmd)
         return None
     if record_cmd:
-        return hold(program, args, command)
+        return hold(program, args, command.kept())
     command.launch(record_tape, _caller())
     return None
 
@@ -211,13 +211,14 @@ def _refuse_keywords(others: dict[str, Any], adjoint: bool, *adjoints: Any) -> N
 class Command:
     """A launch with its arguments, ready to be repeated: `launch(..., record_cmd=True)` returns one."""
 
-    __slots__ = ("program", "plan", "flat", "values", "places", "declared", "__weakref__")
+    __slots__ = ("program", "plan", "flat", "values", "places", "declared", "held", "__weakref__")
 
     def __init__(self, program: Program, plan: Plan, flat: list[Any]):
         self.program, self.plan, self.flat = program, plan, flat
         self.values = pack_values(flat)
         self.places = flat  # like `flat`, but with the memory behind declared scalars, which are at `declared`
         self.declared: tuple[int, ...] = ()
+        self.held = False  # looked at again before each launch: see `kept`
 
     def declare(self, args: Sequence[Any], kept: bool) -> None:
         """Note which arguments are scalars with a gradient. Raises LaunchError if the command is `kept` for later."""
@@ -245,17 +246,24 @@ class Command:
             self.places[k] = given.memory
             self.declared += (k,)
 
+    def kept(self) -> Command:
+        """This, for a user who may build meshes and grids anew before it is launched."""
+        self.held = bool(self.program.handles)
+        return self
+
     def declaring(self, places: list[Any], declared: tuple[int, ...]) -> Command:
         """The same launch, with arrays in place of the numbers at these positions for whoever takes derivatives."""
         made = object.__new__(Command)
         made.program, made.plan, made.flat, made.values = self.program, self.plan, self.flat, self.values
-        made.places, made.declared = places, declared
+        made.places, made.declared, made.held = places, declared, self.held
         return made
 
     def launch(self, record_tape: bool = True, frame: Any = None) -> None:
         """Run it, recorded if a tape is open."""
         frame = frame or sys._getframe(1)
         plan, flat = self.plan, self.flat
+        if self.held:
+            self.check_handles()
         with memory.LOCK:
             if lent:
                 recall()
@@ -287,11 +295,28 @@ class Command:
         if self.declared:
             capture_log.refuse("The declared scalar of a launch", "an array of one element")
         capture_log.keep(self)
+        if self.program.handles:
+            capture_log.noting().unchanged[self] = self.check_handles  # type: ignore[union-attr]
         for a in self.flat:
             if isinstance(a, array):
                 capture_log.noting().use(a.allocation, "read")  # type: ignore[union-attr]
         with capture_log.allowed():
             self.plan.forward.run(self.values, self.views)
+
+    def check_handles(self) -> None:
+        """Raises LaunchError [handle] if a mesh, tree or grid has other arrays by now than this launch was given."""
+        for number, k, handle, field in self.program.handles:
+            try:
+                now = part_of(handle, self.flat[number], field)
+            except LookupError:
+                now = None
+            if not (now is self.flat[k] or (not isinstance(now, array) and now == self.flat[k])):
+                raise LaunchError(
+                    f"Kernel {self.program.name!r}: the {field} of a {handle.name} are others now than when this launch"
+                    " was made.",
+                    slug="handle", why="It was built anew, or given other arrays, and would be seen as it was.",
+                    instead="wb.launch(...) each time; a capture once more after it is built",
+                )  # fmt: skip
 
     def views(self) -> list:
         return views(self.program.function, self.flat)

@@ -394,7 +394,8 @@ def _as_it_is(A: Any) -> LinearOperator:
         return aslinearoperator(clone(source, requires_grad=False))
     if isinstance(source, BsrMatrix):
         kept = BsrMatrix(source.nrow, source.ncol, source.dtype, source.device)
-        kept.offsets, kept.columns, kept.structure = source.offsets, source.columns, source.structure
+        _ = source.structure  # as it is now
+        kept.take(source)
         kept.values = clone(source.values, requires_grad=False)
         return aslinearoperator(kept)
     return source

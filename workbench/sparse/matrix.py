@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
+from operator import is_not
 from typing import Any
 
 import numpy as np
 
+from ..arrays import capture_log
 from ..arrays.array import array
 from ..arrays.creation import zeros
 from ..arrays.dtypes import dtype_of
 from ..arrays.scalar import scalar
 from ..errors import LaunchError
 from ..kernels.types import Matrix, Scalar, Vector
-from .structure import rows_of
+from .structure import numbers, rows_of
 
 
 class BsrMatrix:
@@ -32,14 +34,63 @@ class BsrMatrix:
         self.nrow, self.ncol, self.dtype = int(nrow), int(ncol), block_type(dtype)
         self.offsets, self.columns = zeros(self.nrow + 1, int, device), zeros(0, int, device)
         self.values: array = zeros(0, self.dtype, device)
-        self.structure = np.zeros(self.nrow + 1, np.int32), np.zeros(0, np.int32)
+        self._made = capture_log.noting()
+        self._keep(np.zeros(self.nrow + 1, np.int32), np.zeros(0, np.int32))
+
+    @property
+    def structure(self) -> tuple[np.ndarray, np.ndarray]:
+        """Offsets and columns on the host, read anew where the arrays have changed.
+
+        Raises LaunchError [structure] for offsets and columns that are no matrix of this size.
+        """
+        self.used()
+        exposed = self.offsets.allocation.exposed or self.columns.allocation.exposed
+        if self._at != self._now() or (exposed and capture_log.noting() is None):
+            self._read()
+        return self._structure
+
+    def _now(self) -> tuple:
+        return tuple((a.span, a.allocation.version) for a in (self.offsets, self.columns))
+
+    def _keep(self, offsets: np.ndarray, columns: np.ndarray) -> None:
+        self._structure, self._at = (offsets, columns), self._now()
+
+    def _read(self) -> None:
+        """Take offsets and columns as the arrays have them now."""
+        offsets = numbers(self.offsets)
+        n = offsets[-1] if len(offsets) else -1
+        columns = numbers(self.columns)[: max(n, 0)]
+        sorted_ = len(offsets) == self.nrow + 1 and offsets[0] == 0 and bool((np.diff(offsets) >= 0).all())
+        fits = len(columns) == n <= len(self.values) and bool(((columns >= 0) & (columns < self.ncol)).all())
+        if not (sorted_ and fits):
+            raise LaunchError(
+                f"offsets and columns are no places of {self.nrow} x {self.ncol} blocks, {len(self.values)} of them in"
+                " values.",
+                slug="structure", why="offsets has nrow + 1 numbers from 0 that do not fall; columns are below ncol.",
+                instead="wb.sparse.bsr_set_from_triplets(A, rows, columns, values)",
+            )  # fmt: skip
+        if not all(map(np.array_equal, self._structure, (offsets, columns))):
+            self._structure = offsets, columns
+        self._at = self._now()
+
+    def used(self) -> None:
+        """Tell an open capture that it works on the arrays of this matrix, unless it made the matrix."""
+        if capture_log.opened is not None and (notes := capture_log.noting()) not in (None, self._made):
+            look = partial(_same, self, self._structure, (self.offsets, self.columns, self.values))
+            notes.unchanged.setdefault(self, look)  # type: ignore[union-attr]
+
+    def take(self, other: BsrMatrix) -> None:
+        """Have the places and arrays of another."""
+        self.offsets, self.columns, self.values = other.offsets, other.columns, other.values
+        self._keep(*other._structure)
 
     def place(self, offsets: np.ndarray, columns: np.ndarray) -> None:
         """Have these places, with blocks of zeros in new memory."""
         device = self.device
-        self.structure = offsets, columns
         self.offsets, self.columns = array(offsets, int, device=device), array(columns, int, device=device)
         self.values = zeros(len(columns), self.dtype, device)
+        self._keep(offsets, columns)
+        self.used()
 
     def __repr__(self) -> str:
         return f"<{self.nrow} x {self.ncol} blocks of {self.dtype}, {self.nnz} stored>"
@@ -96,6 +147,16 @@ class BsrMatrix:
         if out is None:
             return array(rows, int, device=self.device)
         return out.assign(rows)
+
+
+def _same(A: BsrMatrix, structure: tuple, arrays: tuple[array, ...]) -> None:
+    """Raises LaunchError [capture] if a matrix has other places or arrays than these, which a replay would use."""
+    if A.structure is not structure or any(map(is_not, (A.offsets, A.columns, A.values), arrays)):
+        raise LaunchError(
+            f"a sparse matrix, {A}, has changed its places or arrays since the capture.", slug="capture",
+            why="A replay works on those that it had.",
+            instead="with wb.capture() as graph: ...   once more; in a capture, z = x + y in place of y += x",
+        )  # fmt: skip
 
 
 def block_type(dtype: Any) -> Any:

@@ -30,10 +30,12 @@ def _indices(a: np.ndarray, like: BsrMatrix) -> array:
 def combined(dest: BsrMatrix, terms: list[tuple[BsrMatrix, Any]], beta: Any) -> BsrMatrix:
     """dest = sum of alpha * term + beta * dest, at the places of all. Without beta the old blocks are not read."""
     old = BsrMatrix(dest.nrow, dest.ncol, dest.dtype, dest.device)  # `dest` may be a term too
-    old.offsets, old.columns, old.values, old.structure = dest.offsets, dest.columns, dest.values, dest.structure
+    old.take(dest)
     terms = [(old if term is dest else term, alpha) for term, alpha in terms]
     if not (isinstance(beta, (int, float)) and beta == 0):
         terms = [(old, beta), *terms]
+    if any(term is old for term, _ in terms):
+        _ = dest.structure  # a capture notes that it is read
     for term, _ in terms:
         if (term.nrow, term.ncol, term.dtype) != (dest.nrow, dest.ncol, dest.dtype):
             raise LaunchError(f"a sum of {term} and {dest}", slug="shape", instead="matrices of one shape and block")

@@ -30,6 +30,7 @@ def bsr_mv(
     array([ 2., 50.], dtype=float32)
     """
     rows, cols = A.block_shape[:: -1 if transpose else 1]
+    _ = A.structure  # as it is now
     height, width = (A.ncol, A.nrow) if transpose else (A.nrow, A.ncol)
     scalar = A.scalar_type
     if y is None:

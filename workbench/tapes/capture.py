@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from ..arrays import allocation, capture_log
 from ..arrays.loans import recall
+from ..config import config
 from ..errors import GradientError, LaunchError
 from ..kernels.compile import thread_pool
 from . import cuda_graph
@@ -39,6 +40,7 @@ class Graph:
         self._tapes = [(tape, weakref.ref(tape), tuple(tape.events)) for tape in notes.tapes]
         self._raced = [e for tape in notes.tapes for e in tape.events if e.reverse is not None and e.reverse.races]
         self._fixed = [(a, name, a.version, _seen(a)) for a, name in notes.fixed.items()]
+        self._options = _options()
         self._asks, self._asked = allocation.asks, [(a, *_asked(a)) for a in notes.asked]
         grads = dict.fromkeys([*notes.published, *(a for a in notes.cleared if a.is_gradient)])
         tape_of = {g: weakref.ref(tape) for g, tape in notes.published.items() if g.publisher[0]}
@@ -103,6 +105,14 @@ class Graph:
                 instead="with wb.capture() as graph, wb.Tape() as tape: ...   and tape.backward(loss) in the capture",
             )  # fmt: skip
         capture_log.refuse("replay()")
+        if self._options != _options():
+            raise LaunchError(
+                f"wb.config.{self._changed()} has changed since the capture.", slug="capture",
+                why="The replay would run what was compiled without it.",
+                instead="with wb.capture() as graph: ...   once more",
+            )  # fmt: skip
+        for look in self._notes.unchanged.values():
+            look()
         for a, name, version, seen in self._fixed:
             if a.version != version or seen != _seen(a):
                 raise LaunchError(
@@ -120,6 +130,9 @@ class Graph:
                         instead="with wb.capture() as graph: ...   once more",
                     )  # fmt: skip
             self._asks = allocation.asks
+
+    def _changed(self) -> str:
+        return next(n for n, then, now in zip(_OPTIONS, self._options, _options(), strict=True) if then != now)
 
     def _own(self) -> dict[int, Any]:
         """The tapes whose events are exactly the captured ones: a replay is not a change behind their back."""
@@ -187,6 +200,13 @@ def _native(row: ctypes.Array) -> Callable[[], None]:
         thread_pool.after_call()
 
     return run
+
+
+_OPTIONS = "check_bounds", "check_races", "race_guard", "deterministic"  # what a launch promises beyond its result
+
+
+def _options() -> tuple[bool, ...]:
+    return tuple(getattr(config, name) for name in _OPTIONS)
 
 
 def _seen(a: allocation.Allocation) -> int | None:
