@@ -21,7 +21,9 @@ from ..ops import control
 from ..ops import memory as mem
 from ..ops.row import Row
 from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_, float16, float64
+from . import components
 from .c_names import Names, literal, type_name, zero
+from .components import ComponentText
 from .expressions import Expr
 from .signature import BOUNDS, CLAIM, Signature, Variant, accesses, claims, logs
 from .tiles import TileText
@@ -52,7 +54,7 @@ class StackText:
 
 
 @dataclass
-class Body(TileText):
+class Body(TileText, ComponentText):
     """Writes the statements of one thread. `update` is the dialect's text of one read-modify-write."""
 
     function: Function
@@ -65,6 +67,7 @@ class Body(TileText):
     depth: int = 1
     asks: bool = False  # may loops ask whether they are to stop
     asking: bool = field(default=False, init=False)  # does one
+    leaving: bool = field(default=False, init=False)  # does a failure end the work
 
     def __post_init__(self) -> None:
         self.names = Names()
@@ -196,7 +199,7 @@ class Body(TileText):
         elif stmt.row in mem.ATOMICS:
             self._atomic(stmt)
         else:
-            self._value_row(stmt)
+            self.value_row(stmt)
 
     def _mark(self, where: Where | None) -> None:
         if where is not None and where.line != self.line:
@@ -218,7 +221,7 @@ class Body(TileText):
         narrow = isinstance(out, Scalar) and out.bits < 32 and out.kind != "b"
         return f"(({out.c})({text}))" if narrow else f"({text})"  # type: ignore[attr-defined]
 
-    def _value_row(self, stmt: Stmt) -> None:
+    def value_row(self, stmt: Stmt) -> None:
         row, out = stmt.row, stmt.outs
         assert len(out) == 1, f"row {row.name} makes {len(out)} values"
         if self.tiled and (row.block is not None or isinstance(out[0].type, Tile)):
@@ -233,6 +236,8 @@ class Body(TileText):
             return self.put(f"{row.fills}{suffix}({self.text(stmt.args[0])}.c, {made}.c);")
         if row.expand is not None:
             text = self._expand(stmt, types)
+        elif isinstance(out[0].type, Composite) and out[0].type.size > components.CHOSEN:
+            return self.each_component(stmt, self._component_text(stmt, types, "wb_c"))
         elif isinstance(out[0].type, Composite):
             parts = [self._component_text(stmt, types, k) for k in range(out[0].type.size)]
             text = "{{" + ", ".join(parts) + "}}"
@@ -242,7 +247,7 @@ class Body(TileText):
             text = text[1:-1]
         self.declare(out[0], text)
 
-    def _component_text(self, stmt: Stmt, types: list[Type], k: int) -> str:
+    def _component_text(self, stmt: Stmt, types: list[Type], k: int | str) -> str:
         texts = [f"{self.text(a)}.c[{k}]" if isinstance(a.type, Composite) else self.text(a) for a in stmt.args]
         scalars = [t.scalar for t in types]  # type: ignore[attr-defined]
         return self.scalar_text(stmt.row, scalars, stmt.outs[0].type.scalar, texts, stmt.attr)  # type: ignore[attr-defined]
@@ -275,6 +280,8 @@ class Body(TileText):
         if isinstance(out.type, Tile):
             self.splats[out] = literal(out.type.scalar, stmt.attr)
         elif isinstance(out.type, Composite):
+            if not np.any(stmt.attr) and not np.any(np.signbit(stmt.attr)):
+                return self.declare(out, "{{0}}")
             parts = np.broadcast_to(np.ravel(np.array(stmt.attr, dtype=object)), (out.type.size,))
             self.declare(out, "{{" + ", ".join(literal(out.type.scalar, p) for p in parts) + "}}")
         else:
@@ -478,7 +485,14 @@ class Body(TileText):
         fill = ["0"] * (6 - len(indices))
         numbers = ", ".join([*indices, *fill, *extents, *fill])
         failure = f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(indices)}, {numbers}"
-        self.lines[-1] += f" else wb_fail(status, {failure});"
+        self.lines[-1] += f" else {self.fail(failure)}"
+
+    def fail(self, failure: str) -> str:
+        """The statement that reports it; the threads that this worker has not begun are not run."""
+        if not self.asks or self.logs:  # a log must be undone
+            return f"wb_fail(status, {failure});"
+        self.leaving = True
+        return f"{{ wb_fail(status, {failure}); goto wb_end; }}"
 
     def target_of(self, stmt: Stmt, values: int) -> tuple[Memory, list[str], list[str]]:
         count = len(stmt.args) - values
@@ -610,6 +624,7 @@ _METHODS = {
     mem.SHAPE: "row_shape", mem.LOAD: "row_load", mem.STORE: "row_store", mem.LOG_STORE: "row_log_store",
     mem.MARK: "row_mark", mem.ROLLBACK: "row_rollback", mem.ACCUMULATE: "row_accumulate", control.STACK: "row_stack",
     control.PUSH: "row_push", control.POP: "row_pop", control.PRINTF: "row_printf", control.ASSERT: "row_assert",
+    **dict.fromkeys(components.ROWS, "row_component"),
 }  # fmt: skip
 
 

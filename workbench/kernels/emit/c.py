@@ -61,7 +61,7 @@ float wb_powf(float, float) __asm__("powf") __attribute__((const));
 """
 
 CHECKS = """\
-#define wb_in(i, n) ((i) >= 0 && (int64_t)(i) < (int64_t)(n))
+#define wb_in(i, n) ((uint64_t)(i) < (uint64_t)(n))
 static __attribute__((noinline, cold, unused)) void wb_fail(
     int64_t *status, int64_t code, int64_t access, int64_t thread, int64_t count, int64_t i0, int64_t i1, int64_t i2,
     int64_t i3, int64_t i4, int64_t i5, int64_t n0, int64_t n1, int64_t n2, int64_t n3, int64_t n4, int64_t n5) {
@@ -192,6 +192,7 @@ def _cells(function: Function, variant: Variant, signature: Signature, form: blo
     _nest(body, 0, kept, form)
     if body.asking:
         body.lines.insert(start, "    uint64_t wb_turn = 0;")
+    if body.asking or body.leaving:
         body.put("wb_end: ;")
     for name in kept:
         body.put(f"free({name}.base);")

@@ -62,7 +62,7 @@ struct _Float16 {
 """
 
 CHECKS = """\
-#define wb_in(i, n) ((i) >= 0 && (int64_t)(i) < (int64_t)(n))
+#define wb_in(i, n) ((uint64_t)(i) < (uint64_t)(n))
 static __device__ __noinline__ void wb_fail(
     int64_t *status, int64_t code, int64_t access, int64_t thread, int64_t count, int64_t i0, int64_t i1, int64_t i2,
     int64_t i3, int64_t i4, int64_t i5, int64_t n0, int64_t n1, int64_t n2, int64_t n3, int64_t n4, int64_t n5) {

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...errors import Where
 from ..ir import Function, Stmt, root, walk
-from ..ops import control, tiles
+from ..ops import control, tiles, vectors
 from ..ops import memory as mem
 from ..types import Array, Stack, Type
 from .c_names import Names, c_name, type_name
@@ -62,7 +62,8 @@ class AccessPlace(NamedTuple):
 
 
 _ACCESSES = (
-    mem.LOAD, mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, control.PUSH, control.ASSERT, *mem.ATOMICS, *tiles.INDEXED
+    mem.LOAD, mem.STORE, mem.LOG_STORE, mem.ACCUMULATE, control.PUSH, control.ASSERT, *mem.ATOMICS, *tiles.INDEXED,
+    vectors.EXTRACT_AT, vectors.INSERT_AT,
 )  # fmt: skip
 
 
@@ -75,7 +76,12 @@ def access_table(function: Function) -> tuple[AccessPlace, ...]:
     """The place of every access, by its access id."""
     stmts = accesses(walk(function.body))
     return tuple(
-        AccessPlace(s.where, root(s.args[0]).name, s.row.name, s.attr if s.row is control.ASSERT else None)
+        AccessPlace(
+            s.where,
+            root(s.args[0]).name or str(s.args[0].type),
+            s.row.name,
+            s.attr if s.row is control.ASSERT else None,
+        )
         for s in stmts
     )
 

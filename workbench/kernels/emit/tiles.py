@@ -8,7 +8,7 @@ C, and each thread's share in CUDA, where what was written is complete for all t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir import Region, Stmt, Value, used, walk
@@ -183,6 +183,7 @@ def helpers(lines: str) -> list[str]:
 class TileText:
     """Part of `Body`: how tiles are kept, copied, and changed in place."""
 
+    fail: Callable[[str], str]
     two_ways = True  # is an `each` that ends beyond an array written a second time for where it does not
     sync = ""  # what is written after every loop over elements
 
@@ -349,7 +350,7 @@ class TileText:
         fill = ["0"] * (6 - len(dims))
         numbers = ", ".join([*indices, *fill, *map(str, dims), *fill])
         failure = f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(dims)}, {numbers}"
-        self.lines[-1] += f" else wb_fail(status, {failure});"
+        self.lines[-1] += f" else {self.fail(failure)}"
 
     def block_text(self, stmt: Stmt, out: str, operands: list[str]) -> str:
         row = stmt.row

@@ -1,0 +1,92 @@
+"""Components of vectors and matrices at indices that are known only at run time.
+
+Small ones are chosen component by component, so that threads stay vectorised; large ones are read and written in
+memory. Outside: an error where the launch checks bounds; else a first component is read, and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..ir import Stmt
+from ..ops import vectors
+from ..ops.row import Row
+from ..types import Composite, Type
+from .signature import BOUNDS, Variant
+
+CHOSEN = 64  # as many components are compared one by one
+
+
+class ComponentText:
+    """Part of `Body`: how components at run-time indices are read and replaced."""
+
+    variant: Variant
+    text: Callable[..., str]
+    put: Callable[[str], None]
+    block: Callable[..., Any]
+    declare: Callable[..., None]
+    fail: Callable[[str], str]
+    access_ids: dict[int, int]
+    texts: dict
+    if TYPE_CHECKING:
+
+        @property
+        def thread(self) -> str: ...
+
+    def row_component(self, stmt: Stmt) -> None:
+        """`extract_at` and `insert_at`."""
+        whole, reads = stmt.args[0], stmt.row is vectors.EXTRACT_AT
+        indices = list(stmt.args[1:] if reads else stmt.args[1:-1])
+        type: Composite = whole.type  # type: ignore[assignment]
+        tests = [_inside(self.text(i), i.type, n) for i, n in zip(indices, type.shape, strict=False)]
+        if type.size > CHOSEN:
+            self._in_memory(
+                stmt, [self._place(self.text(i), i.type, n) for i, n in zip(indices, type.shape, strict=False)], tests
+            )
+        else:
+            self.value_row(stmt)
+        if self.variant.check_bounds:
+            fill = ["0"] * (6 - len(indices))
+            shown = [*map(self.text, indices), *fill, *map(str, type.shape[: len(indices)]), *fill]
+            failure = f"{BOUNDS}, {self.access_ids[id(stmt)]}, {self.thread}, {len(indices)}, {', '.join(shown)}"
+            self.put(f"if (!({' && '.join(tests)})) {self.fail(failure)}")
+
+    def each_component(self, stmt: Stmt, text: str) -> None:
+        """A row that maps over the components of a large composite, as a loop over `wb_c`."""
+        out = stmt.outs[0]
+        self.declare(out, "{{0}}")
+        self.put(f"for (int32_t wb_c = 0; wb_c < {out.type.size}; ++wb_c) {self.text(out)}.c[wb_c] = {text};")  # type: ignore[attr-defined]
+
+    value_row: Callable[[Stmt], None]
+
+    @staticmethod
+    def _place(text: str, type: Type, n: int) -> str:
+        unsigned = type.scalar.kind == "u"  # type: ignore[attr-defined]
+        return text if unsigned else f"({text} < 0 ? {text} + {n} : {text})"
+
+    def _in_memory(self, stmt: Stmt, places: list[str], tests: list[str]) -> None:
+        whole, out, reads = stmt.args[0], stmt.outs[0], stmt.row is vectors.EXTRACT_AT
+        shape = whole.type.shape  # type: ignore[attr-defined]
+        part = len(places) < len(shape)  # a row of a matrix
+        flat = places[0] if len(shape) == 1 else f"{places[0]} * {shape[1]} + {'wb_c' if part else places[1]}"
+        every = f"for (int32_t wb_c = 0; wb_c < {shape[1]}; ++wb_c) " if part else ""
+        inside = " && ".join(tests)
+        if reads:
+            self.declare(out, "{{0}}" if part else f"{self.text(whole)}.c[0]")
+            to = f"{self.text(out)}{'.c[wb_c]' if part else ''}"
+            source = f"{self.text(whole)}.c[{flat}]"
+            other = f" else {every}{to} = {self.text(whole)}.c[wb_c];" if part else ""
+            self.put(f"if ({inside}) {every}{to} = {source};{other}")
+        else:
+            self.declare(out, self.text(whole))
+            new = f"{self.text(stmt.args[-1])}{'.c[wb_c]' if part else ''}"
+            self.put(f"if ({inside}) {every}{self.text(out)}.c[{flat}] = {new};")
+
+
+def _inside(text: str, type: Type, n: int) -> str:
+    """Does an index name one of n places, counted from either end."""
+    return f"wb_in({text}, {n})" if type.scalar.kind == "u" else f"({text} >= -{n} && {text} < {n})"  # type: ignore[attr-defined]
+
+
+ROWS: tuple[Row, ...] = (vectors.EXTRACT_AT, vectors.INSERT_AT)
