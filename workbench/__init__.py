@@ -78,6 +78,7 @@ from .kernels.reading.checks import print_ as print
 from .kernels.reading.declare import Func as _Func
 from .kernels.reading.declare import Refused as _Refused
 from .kernels.reading.declare import adjoint, constant, func, func_grad, func_replay, printf, static, struct, tid
+from .kernels.reading.declare import len_ as len
 from .kernels.reading.gradients import grad
 from .kernels.reading.native import func_native
 from .kernels.types import (
@@ -176,7 +177,8 @@ for _room, _names in {
 }.items():
     _LATER.update({_name: f"host.{_room}:{_name}" for _name in _names.split()})
 _LATER["Graph"] = "tapes.capture:Graph"
-_LATER |= {"sparse": "sparse", "optim": "optim", "autograd": "autograd", "examples": "host.examples"}
+_LATER |= {name: name for name in ("autograd", "fem", "optim", "sparse")}
+_LATER["examples"] = "host.examples"
 # Not offered: what is in them is.
 _ROOMS = set("arrays derivatives device errors geometry host kernels launches tables tapes".split())
 __all__ = sorted({name for name in globals() if not name.startswith("_")} - _ROOMS | set(_LATER))  # noqa: PLE0605

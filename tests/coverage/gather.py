@@ -84,18 +84,22 @@ def noted(package: str) -> Iterator[Gathered]:
 
 @contextlib.contextmanager
 def limited(seconds: int) -> Iterator[None]:
-    """Raise TimeoutError in what takes longer."""
+    """Raise TimeoutError in what takes longer: seconds of the processor, since others may use it too.
+
+    It is raised where Python is next asked, and again every second: a first one may end in a callback of a weak
+    reference, where Python prints and forgets it.
+    """
 
     def stop(*_: Any) -> None:
         raise TimeoutError(f"more than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 1)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def gather(package: str, only: str = "") -> Gathered:

@@ -6,8 +6,11 @@ which every thing of Warp is the workbench's of the same name.
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 import warp
@@ -28,7 +31,8 @@ class Rebinder:
         self.made: dict[int, Any] = {}
         self.kept: list[Any] = []  # so that no id is used twice
         self.tables: dict[int, dict[str, Any]] = {}
-        self.modules: list[tuple[types.ModuleType, dict[str, Any]]] = []
+        self.waiting: list[tuple[dict[str, Any], dict[str, Any]]] = []  # tables still to be filled, and from what
+        self.depth = 0
         self.broken: dict[str, Exception] = {}  # funcs, structs and constants that are refused when declared
         self.names = {id(thing): name for name, thing in _public(warp).items()}
         self.names |= {id(thing): f"types.{name}" for name, thing in _public(warp.types).items()
@@ -38,8 +42,22 @@ class Rebinder:
         if id(thing) not in self.made:
             self.kept.append(thing)
             self.made[id(thing)] = thing  # what refers to itself ends here
-            self.made[id(thing)] = self.translated(thing)
+            with self.outermost():
+                self.made[id(thing)] = self.translated(thing)
         return self.made[id(thing)]
+
+    @contextlib.contextmanager
+    def outermost(self) -> Iterator[None]:
+        """When the outermost one ends, the tables are filled: modules, classes and funcs refer to each other."""
+        self.depth += 1
+        try:
+            yield
+            while self.depth == 1 and self.waiting:
+                table, names = self.waiting.pop()
+                for name, thing in list(names.items()):
+                    table[name] = thing if name in _LEFT else self.safely(name, thing)
+        finally:
+            self.depth -= 1
 
     def translated(self, thing: Any) -> Any:
         if thing is warp:
@@ -74,24 +92,21 @@ class Rebinder:
         if not name.startswith(self.packages):
             return module
         made = types.ModuleType(name)
-        self.made[id(module)] = made
-        self.modules.append((made, vars(module)))
-        self.table(vars(module))
-        self.finish()
+        self.tables[id(vars(module))] = vars(made)
+        self.fill(vars(made), vars(module))
         return made
 
     def table(self, names: dict[str, Any]) -> dict[str, Any]:
         """The globals of a module, translated: one table for all functions of it."""
-        found = self.tables.get(id(names))
-        if found is None:
-            found = self.tables[id(names)] = {}
-            self.kept.append(names)
-            found.update({name: thing for name, thing in names.items() if name in _LEFT})
-            for name, thing in list(names.items()):
-                if name not in _LEFT:
-                    found[name] = self.safely(name, thing)
-            self.finish()
-        return found
+        if id(names) not in self.tables:
+            self.tables[id(names)] = {}
+            self.fill(self.tables[id(names)], names)
+        return self.tables[id(names)]
+
+    def fill(self, table: dict[str, Any], names: dict[str, Any]) -> None:
+        """What stands in `names` goes into `table`, translated: later, when nothing else is being translated."""
+        self.kept.append(names)
+        self.waiting.append((table, names))
 
     def safely(self, name: str, thing: Any) -> Any:
         try:
@@ -99,11 +114,6 @@ class Rebinder:
         except Exception as error:  # noqa: BLE001  whoever uses it is told
             self.broken[name] = error
             return Refused(name, str(error))
-
-    def finish(self) -> None:
-        """Fill modules that were met while their own names were still being translated."""
-        for made, names in self.modules:
-            vars(made).update(self.tables.get(id(names), {}))
 
     def function(self, fn: types.FunctionType) -> types.FunctionType:
         closure = None
@@ -143,7 +153,9 @@ class Rebinder:
 
     def kernel(self, k: Any) -> Any:
         """A kernel of Warp as one of ours. Raises KernelError where it is refused when declared."""
-        return wb.kernel(self.function(k.func))
+        with self.outermost():
+            function = self.function(k.func)
+        return wb.kernel(function)
 
     def struct(self, s: Any) -> Any:
         fields = {name: self(var.type) for name, var in s.vars.items()}
@@ -160,17 +172,42 @@ class Rebinder:
             return wb.array(dtype=self(thing.dtype), ndim=thing.ndim)
         if getattr(warp_types, "is_array", None) and isinstance(thing, warp.indexedarray):
             return wb.indexedarray
+        if isinstance(thing, enum.Enum) and self(kind) is not kind:
+            return self(kind)(thing.value)
         if kind is typing.TypeVar:
             return ours(thing.__name__)
         if isinstance(thing, type):
             return self.type(thing)
         if hasattr(kind, "_wp_scalar_type_"):
             made = self(kind)
-            parts = [thing[i] for i in range(len(thing))]
+            parts = [thing[i] for i in range(len(thing))]  # type: ignore[arg-type, index]
             return made(*parts) if callable(made) and not isinstance(made, Refused) else made
         if kind in warp_types.scalar_types:
             return self(kind)(thing.value)
         return thing
+
+    def namespace(self, kind: type) -> Any:
+        """A class whose functions are of Warp or make such things, as one whose functions are ours."""
+        held = {name: thing for name, thing in vars(kind).items() if not name.startswith("__") and has_code(thing)}
+        if not kind.__module__.startswith(self.packages) or not held:
+            return kind
+        if issubclass(kind, enum.Enum):
+            made: Any = next(b for b in kind.__mro__ if b.__module__ == "enum")(
+                kind.__name__, [(name, member.value) for name, member in kind.__members__.items()])  # fmt: skip
+        else:
+            made = types.new_class(kind.__name__)
+        self.made[id(kind)] = made
+        for name, thing in held.items():
+            setattr(made, name, self.member(thing))
+        return made
+
+    def member(self, thing: Any) -> Any:
+        """What a class holds: a func, a struct or a type of Warp, or Python's wrapping of a function."""
+        if isinstance(thing, property):
+            return property(self(thing.fget))
+        if isinstance(thing, staticmethod | classmethod):
+            return type(thing)(self.safely(thing.__name__, thing.__func__))
+        return self.safely(getattr(thing, "__name__", "?"), thing)
 
     def type(self, kind: type) -> Any:
         named = getattr(wb, kind.__name__, None) if hasattr(kind, "_wp_scalar_type_") else None
@@ -178,7 +215,7 @@ class Rebinder:
             return named
         generic = getattr(kind, "_wp_generic_type_str_", None)
         if generic is None:
-            return kind
+            return self.namespace(kind)
         scalar, shape = self(kind._wp_scalar_type_), kind._shape_  # type: ignore[attr-defined]
         try:
             if generic == "vec_t":
@@ -188,6 +225,12 @@ class Rebinder:
             return wb.types.quaternion(scalar) if generic == "quat_t" else wb.types.transformation(scalar)
         except (TypeError, ValueError, AttributeError, OverflowError):
             return Refused(f"{generic} of {shape} {scalar}", "A generic vector or matrix type.")
+
+
+def has_code(thing: Any) -> bool:
+    """True for a func, struct or type of Warp, and for functions, which may make such."""
+    wraps = property | staticmethod | classmethod | types.FunctionType
+    return isinstance(thing, wraps | context.Function | codegen.Struct) or hasattr(thing, "_wp_scalar_type_")
 
 
 _PLAIN = (int, float, str, tuple, list, dict, types.ModuleType)

@@ -126,7 +126,7 @@ REFUSED = [
     ("a = x\nfor j in range(n):\n    y[j] = a[j]\n    a = y", "array-choice", 4, 15),
     ("while True:\n    n += 1", "endless-loop", 2, 4),
     ("s = rand_init(1)\nwhile randf(s) < 0.5:\n    n += 1", "while-condition", 3, 10),
-    ("y[0] = randf(rand_init(1))", "rand-state", 2, 17),
+    ("y[0] = randf(1)", "rand-state", 2, 17),
     ("i = tid()\ni, j = tid()", "tid-rank", 3, 11),
     ("y[0] = 1.0 + n", "mixed-types", 2, 11),
     ("y[0] = float64(1.0)", "store-type", 2, 4),

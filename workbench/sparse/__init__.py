@@ -26,18 +26,16 @@ from .operations import (
     bsr_transposed,
     bsr_zeros,
 )
+from .places import bsr_block_index, bsr_row_index
 from .products import bsr_axpy_work_arrays, bsr_mm, bsr_mm_work_arrays, bsr_mv
 
-_WHY = "Blocks are stored without gaps: A.offsets and A.columns say where each is."
 BsrTripletMap = Refused("sparse.BsrTripletMap", "bsr_set_from_triplets each time: it finds the places anew.")
 bsr_set_from_mapped_values = Refused("sparse.bsr_set_from_mapped_values", "bsr_set_from_triplets each time.")
-bsr_block_index = Refused("sparse.bsr_block_index", _WHY)
-bsr_row_index = Refused("sparse.bsr_row_index", _WHY)
 BSR_STATUS_SUCCESS, BSR_STATUS_ROW_CAPACITY_EXCEEDED = 0, 1
 
 __all__ = [
-    "BsrMatrix", "bsr_assign", "bsr_axpy", "bsr_axpy_work_arrays", "bsr_compress", "bsr_copy", "bsr_diag",
-    "bsr_from_triplets", "bsr_get_diag", "bsr_identity", "bsr_matrix_t", "bsr_mm", "bsr_mm_work_arrays", "bsr_mv",
-    "bsr_scale", "bsr_set_diag", "bsr_set_from_triplets", "bsr_set_identity", "bsr_set_transpose", "bsr_set_zero",
-    "bsr_transposed", "bsr_zeros",
+    "BsrMatrix", "bsr_assign", "bsr_axpy", "bsr_axpy_work_arrays", "bsr_block_index", "bsr_compress", "bsr_copy",
+    "bsr_diag", "bsr_from_triplets", "bsr_get_diag", "bsr_identity", "bsr_matrix_t", "bsr_mm", "bsr_mm_work_arrays",
+    "bsr_mv", "bsr_row_index", "bsr_scale", "bsr_set_diag", "bsr_set_from_triplets", "bsr_set_identity",
+    "bsr_set_transpose", "bsr_set_zero", "bsr_transposed", "bsr_zeros",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -579,15 +580,25 @@ FRAC = _function("frac", lambda x: x - np.trunc(x), lambda g, y, x: (g,), "{0} -
                  "frac(x: F) -> F: x - trunc(x).")  # fmt: skip
 
 
-def _rule_test(name: str) -> Callable[..., Type]:
-    return lambda x: (_rule_floats(name)(x), bool_)[1]
+def _test(name: str, meaning: Callable[..., Any], c: str, every: bool) -> Row:
+    """A question about a number; of a composite: `every` component, or any of them."""
+    joined, of = (LOGICAL_AND, "every component is") if every else (LOGICAL_OR, "a component is")
+
+    def rule(x: Type) -> Type:
+        return (_rule_floats(name, composite=True)(x), bool_)[1]
+
+    def expand(parts: list, types: Any, out: Any) -> Any:
+        return reduce(joined, [one(x) for x in parts])
+
+    whole = row(f"{name}_of", type=rule, expand=expand, doc=f"{name} of the components.")
+    one = row(name, type=rule, meaning=meaning, c=c, whole=whole,
+              doc=f"{name}(x: F) -> bool; of a vector, matrix or quaternion: whether {of}.")  # fmt: skip
+    return one
 
 
-ISNAN = row("isnan", type=_rule_test("isnan"), meaning=np.isnan, c="{0} != {0}", doc="isnan(x: F) -> bool.")
-ISINF = row("isinf", type=_rule_test("isinf"), meaning=np.isinf, c="(!({0} - {0} == 0) && {0} == {0})",
-            doc="isinf(x: F) -> bool.")  # fmt: skip
-ISFINITE = row("isfinite", type=_rule_test("isfinite"), meaning=np.isfinite, c="({0} - {0} == 0)",
-               doc="isfinite(x: F) -> bool.")  # fmt: skip
+ISNAN = _test("isnan", np.isnan, "{0} != {0}", False)
+ISINF = _test("isinf", np.isinf, "(!({0} - {0} == 0) && {0} == {0})", False)
+ISFINITE = _test("isfinite", np.isfinite, "({0} - {0} == 0)", True)
 
 
 def _adjoint_atan2(g, out, y, x):

@@ -29,13 +29,12 @@ _REASONS = {
         "transform_sub_inplace transform_set_rotation_copy transform_set_translation_copy "
         "bit_and_inplace bit_or_inplace bit_xor_inplace",
     "In a kernel write for j in range(n), len(v), a, b = ...; there is no debugger in one, but tape.microscope().":
-        "range len iter_next tuple slice breakpoint",
+        "range iter_next tuple slice breakpoint",
     "`with wb.capture() as graph:` records a block of launches, `graph.replay()` repeats it.":
         "CaptureMode capture_save capture_load "
         "capture_load_from_bytes capture_debug_dot_print",
     "Scenes are not drawn here: matplotlib, or the package that reads your files; wb.viz and tape.show() draw tapes.":
         "render",
-    "Integrands are not in the language: kernels over elements and wb.sparse.": "fem",
     "The simulator left Warp for the package newton; kernels of it are read here.": "sim",
     "They are for Warp's own tests.": "tests",
     "Not built yet.  ": "indexedarray indexedarray1d indexedarray2d "

@@ -128,7 +128,8 @@ class Calls(Overloads, Gradients):
         """Names with a form of their own."""
         table = {
             id(declare.tid): self.call_tid, id(declare.printf): self.call_printf, id(declare.static): self.call_static,
-            id(grad): self.call_grad_of, id(builtins.len): self.call_len, id(builtins.type): self.call_type_of,
+            id(grad): self.call_grad_of, id(builtins.len): self.call_len, id(declare.len_): self.call_len,
+            id(builtins.type): self.call_type_of,
             id(vector): self.call_vector, id(matrix): self.call_matrix,
             id(quaternion): self.call_generic, id(transformation): self.call_generic,
         }  # fmt: skip
@@ -365,6 +366,8 @@ class Calls(Overloads, Gradients):
 
     def call_stateful(self, f: Any, node: ast.Call) -> Any:
         """A random number: the user's name for the state is bound to the next state."""
+        if node.args and isinstance(node.args[0], ast.Call):  # a state that no name stands for: drawn from once
+            return f(*[self.value(a) for a in self.arguments(node)])[0]
         if not node.args or not isinstance(node.args[0], ast.Name) or node.args[0].id not in self.state.names:
             raise self.error(
                 "a random state must be a local variable", "rand-state", node.args[0] if node.args else node,

@@ -245,6 +245,26 @@ printf = Marker(
 >>> wb.launch(look, dim=2, inputs=[wb.ones(2)])
 """,
 )
+
+
+class _Len(Marker):
+    def __call__(self, x: Any) -> int:
+        return len(x)
+
+
+len_ = _Len(
+    "len",
+    """Python's `len`, which kernels take too: an array's first extent, the length of a vector, the rows of a matrix.
+
+>>> @wb.kernel
+... def last(x: wb.array[float]):
+...     x[wb.len(x) - 1] = 1.0
+>>> x = wb.zeros(3)
+>>> wb.launch(last, dim=1, inputs=[x])
+>>> wb.len(x), x.list() == [0, 0, 1]
+(3, True)
+""",
+)
 adjoint = _Adjoint(
     "adjoint",
     """Inside func_grad: `adjoint[a] += g` adds to the gradient of the argument `a`.

@@ -1,0 +1,181 @@
+"""Small things that kernels of the field do: comparisons across types, questions about vectors, blocks, tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from backends import BACKENDS
+
+import workbench as wb
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(wb.config, "backend", request.param)
+
+
+def ran(kernel: Any, *arrays: Any, dim: Any = 1) -> Any:
+    """What a launch leaves in the last of its arrays."""
+    wb.launch(kernel, dim=dim, inputs=list(arrays))
+    return arrays[-1].numpy()
+
+
+@pytest.mark.usefixtures("backend")
+def test_numbers_of_two_types_are_compared_exactly() -> None:
+    @wb.kernel
+    def ask(
+        x: wb.array[float], n: wb.array[int], k: wb.array[wb.uint8], z: wb.array[wb.float64], out: wb.array2d[bool]
+    ):
+        i = wb.tid()
+        out[i, 0] = x[i] < n[i]
+        out[i, 1] = n[i] == x[i]
+        out[i, 2] = k[i] > n[i]
+        out[i, 3] = x[i] >= z[i]
+
+    numbers = [16777217, -1, 3]
+    x, z = np.float32([16777216.0, 0.5, 3.0]), np.array([16777216.0, 0.1, 3.0000001])
+    out = wb.zeros((3, 4), dtype=bool)
+    got = ran(ask, wb.array(x), wb.array(numbers, dtype=int), wb.array([200, 1, 3], dtype=wb.uint8),
+              wb.array(z, dtype=wb.float64), out, dim=3)  # fmt: skip
+    want = [[float(a) < n, float(a) == n, k > n, float(a) >= c]
+            for a, n, k, c in zip(x, numbers, [200, 1, 3], z, strict=True)]  # fmt: skip
+    assert got.tolist() == want
+
+
+@pytest.mark.parametrize("types", [(wb.int64, float), (wb.uint64, wb.float64)])
+def test_numbers_that_no_type_holds_together_are_not_compared(types: tuple) -> None:
+    @wb.kernel
+    def ask(a: wb.array(dtype=types[0]), b: wb.array(dtype=types[1]), out: wb.array[bool]):
+        out[0] = a[0] < b[0]
+
+    with pytest.raises(wb.KernelError, match="mixed-types"):
+        ask.program()
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_vector_is_finite_where_all_of_it_is() -> None:
+    @wb.kernel
+    def ask(v: wb.array[wb.vec3], m: wb.array[wb.mat22d], q: wb.array[wb.quat], out: wb.array2d[bool]):
+        i = wb.tid()
+        out[i, 0] = wb.isfinite(v[i])
+        out[i, 1] = wb.isnan(v[i])
+        out[i, 2] = wb.isinf(v[i])
+        out[i, 3] = wb.isfinite(m[i])
+        out[i, 4] = wb.isnan(q[i])
+
+    rows = np.array([[1, 2, 3, 4], [np.nan, 1, 1, 1], [1, -np.inf, 2, 2]])
+    v, m = wb.array(rows[:, :3], dtype=wb.vec3), wb.array(rows.reshape(3, 2, 2), dtype=wb.mat22d)
+    got = ran(ask, v, m, wb.array(rows, dtype=wb.quat), wb.zeros((3, 5), dtype=bool), dim=3)
+    assert got.astype(int).tolist() == [[1, 0, 0, 1, 0], [0, 1, 0, 0, 1], [0, 0, 1, 0, 0]]
+    assert wb.isfinite(wb.vec3(1.0, 2.0, 3.0)) and wb.isnan(wb.vec2(np.nan, 1.0))
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_random_state_that_no_name_stands_for_is_drawn_from_once() -> None:
+    @wb.kernel
+    def draw(out: wb.array[float]):
+        i = wb.tid()
+        out[i] = wb.randf(wb.rand_init(7, i)) - wb.randf(wb.rand_init(7, i))
+        state = wb.rand_init(7, i)
+        out[i] += wb.randf(state) - wb.randf(wb.rand_init(7, i))
+
+    assert not ran(draw, wb.ones(4), dim=4).any()
+
+
+def test_a_random_state_in_an_array_is_still_refused() -> None:
+    @wb.kernel
+    def draw(states: wb.array[wb.uint32], out: wb.array[float]):
+        out[0] = wb.randf(states[0])
+
+    with pytest.raises(wb.KernelError, match="rand-state"):
+        draw.program()
+
+
+@pytest.mark.usefixtures("backend")
+def test_len_and_static_of_the_length_of_a_local() -> None:
+    @wb.func
+    def total(v: Any):
+        s = v[0]
+        for k in range(1, wb.static(len(v))):
+            s += v[k]
+        return s
+
+    @wb.kernel
+    def add(x: wb.array[wb.vec3], out: wb.array[float]):
+        out[wb.len(out) - 1] = total(x[0])
+
+    x, out = wb.array([[1.0, 2.0, 4.0]], dtype=wb.vec3, requires_grad=True), wb.zeros(2, requires_grad=True)
+    with wb.Tape() as tape:
+        assert ran(add, x, out).tolist() == [0.0, 7.0]
+    tape.backward(grads={out: wb.array([5.0, 3.0])})
+    assert x.grad.numpy().tolist() == [[3.0, 3.0, 3.0]]
+
+
+def test_static_of_a_value_that_only_a_thread_knows_is_refused() -> None:
+    @wb.kernel
+    def loop(n: int, out: wb.array[float]):
+        for k in range(wb.static(n)):
+            out[k] = 1.0
+
+    with pytest.raises(wb.KernelError, match="static"):
+        loop.program()
+
+
+@pytest.mark.usefixtures("backend")
+def test_blocks_are_found_by_row_and_column() -> None:
+    @wb.kernel
+    def ask(offsets: wb.array[int], columns: wb.array[int], counts: wb.array[int], at: wb.array3d[int]):
+        i, j = wb.tid()
+        at[i, j, 0] = wb.sparse.bsr_block_index(i - 1, j, offsets, columns)
+        at[i, j, 1] = wb.sparse.bsr_block_index(i - 1, j, offsets, columns, counts)
+        at[i, j, 2] = wb.sparse.bsr_row_index(offsets, 3, j)
+        at[i, j, 3] = wb.sparse.bsr_row_index(offsets, 3, j, counts)
+
+    offsets, columns, counts = [0, 2, 2, 5], [0, 3, 1, 2, 4], [1, 0, 2]
+    at = wb.zeros((4, 6, 4), dtype=int)
+    ran(ask, *(wb.array(a, dtype=int) for a in (offsets, columns, counts)), at, dim=(4, 6))
+    for i, j in np.ndindex(4, 6):
+        places = list(range(offsets[i - 1], offsets[i])) if i else []
+        few = places[: counts[i - 1]]
+        rows = [r for r in range(3) if offsets[r] <= j < offsets[r + 1]] or [-1]
+        here = rows[0] if rows[0] >= 0 and j < offsets[rows[0]] + counts[rows[0]] else -1
+        want = [next((k for k in some if columns[k] == j), -1) for some in (places, few)]
+        assert at.numpy()[i, j].tolist() == [*want, rows[0], here], (i, j)
+
+
+TENSORS = [(m, n) for m in ("SymmetricTensorMapper", "SkewSymmetricTensorMapper")
+           for n in ("2d", "3d", *(("2d_voigt", "3d_voigt") if m[1] == "y" else ()))]  # fmt: skip
+
+
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize(("mapper", "form"), TENSORS)
+def test_tensors_as_vectors_keep_their_norm(mapper: str, form: str) -> None:
+    chosen = getattr(wb.fem, mapper)
+    there, back = getattr(chosen, f"value_to_dof_{form}"), getattr(chosen, f"dof_to_value_{form}")
+    n = int(form[0])
+    kind = wb.types.matrix((n, n), wb.float64)
+    number = n == 2 and mapper[1] == "k"
+
+    @wb.kernel
+    def turn(t: wb.array(dtype=kind), out: wb.array(dtype=kind), size: wb.array[wb.float64]):
+        parts = there(t[0])
+        size[0] = parts * parts if wb.static(number) else wb.dot(parts, parts)
+        out[0] = back(parts)
+
+    sign = 1 if mapper[1] == "y" else -1
+    m = np.random.default_rng(3).normal(size=(1, n, n))
+    t, out, size = wb.array(m, dtype=kind, requires_grad=True), wb.zeros(1, dtype=kind), wb.zeros(1, dtype=wb.float64)
+    with wb.Tape() as tape:
+        wb.launch(turn, dim=1, inputs=[t, out, size])
+    part = 0.5 * (m + sign * m.transpose(0, 2, 1))
+    np.testing.assert_allclose(out.numpy(), part, atol=1e-14)
+    np.testing.assert_allclose(size.numpy(), (part * part).sum() / 2)
+    tape.backward(grads={size: wb.ones(1, dtype=wb.float64)})
+    np.testing.assert_allclose(t.grad.numpy(), part, atol=1e-14)
+
+
+def test_integrands_are_refused_with_a_way_out() -> None:
+    with pytest.raises(wb.LaunchError, match=r"fem\.integrand"):
+        wb.fem.integrand(lambda x: x)

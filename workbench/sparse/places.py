@@ -1,0 +1,103 @@
+"""Where a block is, asked in a kernel: funcs over the offsets and columns of a matrix."""
+
+# The types of the kernel language are values, not types of Python.
+# pyright: reportInvalidTypeForm=false
+
+from __future__ import annotations
+
+from ..arrays.array import array
+from ..kernels.reading.declare import func
+from ..kernels.reading.library import library
+
+indices = array(dtype=int)
+
+
+@func
+def first_above(values: indices, start: int, stop: int, bound: int):
+    """The first place from `start` whose value is above `bound`; `stop` if there is none. The values are sorted."""
+    low, high = int(start), int(stop)
+    while low < high:
+        middle = low + (high - low) // 2
+        if values[middle] > bound:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@func
+def block_between(column: int, start: int, stop: int, columns: indices):
+    at = first_above(columns, start, stop, column - 1)
+    found = -1
+    if at < stop and columns[at] == column:
+        found = at
+    return found
+
+
+@library()
+def _counted_block_index(row: int, column: int, offsets: indices, columns: indices, counts: indices):
+    found = -1
+    if row >= 0:
+        start, stop = offsets[row], offsets[row + 1]
+        if counts:
+            stop = start + counts[row]
+        found = block_between(column, start, stop, columns)
+    return found
+
+
+@library(other=_counted_block_index)
+def bsr_block_index(row: int, column: int, offsets: indices, columns: indices):
+    """In a kernel: where the block of this row and column is in `values`; -1 if there is none.
+
+    The columns of a row are sorted, as those of `BsrMatrix` are. A fifth argument says how many blocks each row has,
+    where rows have room for more.
+
+    >>> @wb.kernel
+    ... def ask(offsets: wb.array[int], columns: wb.array[int], at: wb.array[int]):
+    ...     j = wb.tid()
+    ...     at[j] = wb.sparse.bsr_block_index(1, j, offsets, columns)
+    >>> A = wb.sparse.bsr_diag(wb.array([1.0, 2.0, 3.0]))
+    >>> at = wb.zeros(3, dtype=int)
+    >>> wb.launch(ask, dim=3, inputs=[A.offsets, A.columns, at])
+    >>> at.list() == [-1, 1, -1]
+    True
+    """
+    found = -1
+    if row >= 0:
+        found = block_between(column, offsets[row], offsets[row + 1], columns)
+    return found
+
+
+@func
+def row_of(offsets: indices, row_count: int, block: int):
+    row = -1
+    if block < offsets[row_count]:
+        row = first_above(offsets, 0, row_count + 1, block) - 1
+    return row
+
+
+@library()
+def _counted_row_index(offsets: indices, row_count: int, block: int, counts: indices):
+    row = row_of(offsets, row_count, block)
+    if counts and row >= 0 and block >= offsets[row] + counts[row]:
+        row = -1
+    return row
+
+
+@library(other=_counted_row_index)
+def bsr_row_index(offsets: indices, row_count: int, block: int):
+    """In a kernel: the row of a block by its place in `values`; -1 if there is no such block.
+
+    A fourth argument says how many blocks each row has, where rows have room for more.
+
+    >>> @wb.kernel
+    ... def ask(offsets: wb.array[int], rows: wb.array[int]):
+    ...     k = wb.tid()
+    ...     rows[k] = wb.sparse.bsr_row_index(offsets, 3, k)
+    >>> A = wb.sparse.bsr_diag(wb.array([1.0, 2.0, 3.0]))
+    >>> rows = wb.zeros(4, dtype=int)
+    >>> wb.launch(ask, dim=4, inputs=[A.offsets, rows])
+    >>> rows.list() == [0, 1, 2, -1]
+    True
+    """
+    return row_of(offsets, row_count, block)
