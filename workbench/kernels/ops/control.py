@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import LaunchError, Where
+from ...errors import GradientError, LaunchError, Where
 from ..types import Stack, Type, int32
 from .row import Effect, row
 
@@ -88,10 +88,19 @@ class Claim:
     instead: str = ""
     always: bool = False
 
-    def error(self, kernel: str, where: Where | None, thread: object) -> LaunchError:
+    def error(self, kernel: str, where: Where | None, thread: object) -> LaunchError | GradientError:
         """What a launch raises in which the claim did not hold."""
         text = f"Kernel {kernel!r}, thread {thread}: {self.text}"
         return LaunchError(text, slug=self.slug, where=where, why=self.why, instead=self.instead)
+
+
+@dataclass(frozen=True)
+class NoDerivative(Claim):
+    """The claim of an adjoint that none arrives here: what it went on from has no derivative."""
+
+    def error(self, kernel: str, where: Where | None, thread: object) -> GradientError:
+        """What a reverse pass raises in which an adjoint did arrive."""
+        return GradientError(self.text, slug=self.slug, where=where, why=self.why, instead=self.instead)
 
 
 ASSERT = row("assert", type=lambda holds, attr: None, typed_by_attr=True, effect=Effect.IO)

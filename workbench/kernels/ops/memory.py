@@ -85,10 +85,10 @@ ATOMIC_MAX = row("atomic_max", type=_atomic, effect=Effect.ACCUMULATES, update=M
                  doc="a[i] = max(a[i], v), atomically; returns the old value.")  # fmt: skip
 ATOMIC_EXCH = row("atomic_exch", type=_atomic, effect=Effect.WRITES, adjoint=NO_GRADIENT, exact=True,
                   update=lambda old, new: new, c="{1}",
-                  doc="a[i] = v, atomically; returns the old value.")  # fmt: skip
+                  doc="a[i] = v, atomically; returns the old value. A gradient that arrives is refused.")  # fmt: skip
 ATOMIC_CAS = row("atomic_cas", type=_cas, effect=Effect.WRITES, adjoint=NO_GRADIENT, exact=True,
                  update=lambda old, expected, new: WHERE(EQ(old, expected), new, old), c="{0} == {1} ? {2} : {0}",
-                 doc="a[i] = v where a[i] == compare, atomically; returns the old value.")  # fmt: skip
+                 doc="a[i] = v where a[i] == compare, atomically; returns the old value. As atomic_exch.")  # fmt: skip
 
 
 def _bits(name: str) -> Callable[..., Type]:

@@ -91,7 +91,7 @@ class Adjoint(Derivative):
         """The adjoint, made smaller, with what it asks of the tape."""
         made = simplify.adjoint(self.written_out(), self.groups)
         needs, private = self.asks(made)
-        returned = next((s for s in self.reused if s.outs[0] in self.varied), None)
+        returned = next((s for s in self.reused if s.row.adds and s.outs[0] in self.varied), None)
         return Reverse(
             made, self.active, needs | frozenset(self.extremal), private, bool(self.reused), self.extremal,
             returned=returned,
@@ -195,11 +195,20 @@ class Adjoint(Derivative):
         if not self.is_active(stmt.args[0]):
             self.assert_inactive(stmt)
             return
+        if root(stmt.args[0]).name in self.mixed:
+            self.reverse_exchange(stmt, known, adjoints)
+            return
         g = self.builder.emit(mem.LOAD, self.shadow(stmt.args[0]), *self.indices(stmt, known))
         self.add(adjoints, stmt.args[-1], self.share(stmt, known, g))
 
     def reverse_exchange(self, stmt: Stmt, known: dict, adjoints: dict) -> None:
-        self.refuse_atomic(stmt)
+        """No derivative, so none may be asked for: neither of what the cell holds nor of what it held."""
+        claim, old = self.without_derivative(stmt), adjoints.pop(stmt.outs[0], None)
+        if claim is None:
+            return
+        g = self.builder.emit(mem.LOAD, self.shadow(stmt.args[0]), *self.indices(stmt, known))
+        for adjoint in (g, *([] if old is None else [old])):
+            self.builder.emit(c.ASSERT, ROWS["eq"](adjoint, self.zero(adjoint.type)), attr=claim)
 
     # ---- control flow
 

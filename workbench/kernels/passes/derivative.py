@@ -6,9 +6,9 @@ under atomic_min or atomic_max what it held after the launch, and among how many
 
 from __future__ import annotations
 
-from ...errors import KernelError
 from ..analysis import activity
 from ..ir import Function, Role, Stmt, Value, companion, root, walk
+from ..ops import control as c
 from ..ops import memory as mem
 from ..ops.row import ROWS
 from ..types import Array, Type, is_float, shadow_type
@@ -20,7 +20,7 @@ EXTREMES = (mem.ATOMIC_MIN, mem.ATOMIC_MAX)
 class Derivative(Replay):
     """`active`: names of the parameters with a derivative. `varied`: as `analysis.activity` says.
 
-    `extremal`: the active arrays under atomic_min or atomic_max.
+    `extremal`: the active arrays under atomic_min or atomic_max alone; `mixed`: those used otherwise too.
     """
 
     def __init__(self, primal: Function, active: frozenset[str], groups: Groups = ()):
@@ -28,11 +28,12 @@ class Derivative(Replay):
         self.active = active
         stmts = list(self.repeated(primal.body))
         self.varied = activity.varied(primal, active, stmts)
+        self.mixed: frozenset[str] = frozenset()
         self.extremal = self._extremal()
         self.companions: dict[tuple[Role, str], Value] = {}
 
     def _extremal(self) -> tuple[str, ...]:
-        """Whatever else a kernel does with an array of extremes is refused."""
+        """The extremes with a derivative. Of an array that a kernel uses otherwise too they have none: `mixed`."""
         stmts = [s for s in walk(self.primal.body) if s.args and isinstance(s.args[0].type, Array)]
         found = {root(s.args[0]).name: s for s in stmts if s.row in EXTREMES and self.is_active(s.args[0])}
         for s in stmts:
@@ -41,13 +42,26 @@ class Derivative(Replay):
             if not shared or s.row in (mem.COMPONENTS, mem.SHAPE):
                 continue
             if s.row is not found[shared[0]].row or name != shared[0] or s in self.reused:
-                raise KernelError(
-                    f"`{found[shared[0]].row.name}` on {shared[0]!r} and another use of the same memory in one kernel"
-                    " cannot be differentiated.",
-                    slug="atomic-mixed", where=s.where, why="Who wins depends on what happened between the two.",
-                    instead="two kernels: one with the atomic alone",
-                )  # fmt: skip
-        return tuple(p.name for p in self.primal.params if p.name in found)
+                self.mixed |= self.group(name)
+        return tuple(p.name for p in self.primal.params if p.name in found and p.name not in self.mixed)
+
+    def without_derivative(self, stmt: Stmt) -> c.NoDerivative | None:
+        """What is to be said of an atomic on an active array that has no derivative; None if it has one."""
+        name, row = root(stmt.args[0]).name, stmt.row
+        if not self.is_active(stmt.args[0]):
+            return None
+        if row in EXTREMES and name in self.mixed:
+            return c.NoDerivative(
+                f"`{row.name}` on {name!r} and another use of the same memory in one kernel cannot be differentiated.",
+                "atomic-mixed", "Who wins depends on what happened between the two.",
+                "two kernels: one with the atomic alone", always=True,
+            )  # fmt: skip
+        if row in (mem.ATOMIC_EXCH, mem.ATOMIC_CAS):
+            return c.NoDerivative(
+                f"`{row.name}` on an array whose gradient is asked for has no derivative.", "atomic-gradient", "",
+                "atomic_add, or a kernel in which one thread visits the elements in a loop", always=True,
+            )  # fmt: skip
+        return None
 
     def parameters(self, *roles: Role) -> dict[Key, Value]:
         """The kernel's parameters; a companion of each of `roles` for each active one; two for each extremal one."""
@@ -98,12 +112,3 @@ class Derivative(Replay):
         ties = self.builder.emit(mem.LOAD, self.beside(Role.TIES, stmt.args[0]), *indices)
         hit = ROWS["eq"](known[stmt.args[-1]], final)
         return ROWS["where"](hit, ROWS["div"](g, ties), self.zero(g.type))
-
-    def refuse_atomic(self, stmt: Stmt) -> None:
-        """An exchange, of memory with a derivative."""
-        if self.is_active(stmt.args[0]):
-            raise KernelError(
-                f"`{stmt.row.name}` on an array whose gradient is asked for has no derivative.",
-                slug="atomic-gradient", where=stmt.where,
-                instead="atomic_add, or a kernel in which one thread visits the elements in a loop",
-            )  # fmt: skip

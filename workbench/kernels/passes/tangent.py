@@ -167,8 +167,10 @@ class _Tangent(Derivative):
         if not self.is_active(stmt.args[0]):
             self.assert_inactive(stmt)
             return
-        if stmt.row in (mem.ATOMIC_EXCH, mem.ATOMIC_CAS):
-            self.refuse_atomic(stmt)
+        if (refusal := self.without_derivative(stmt)) is not None:
+            raise KernelError(
+                refusal.text, slug=refusal.slug, where=stmt.where, why=refusal.why, instead=refusal.instead
+            )
         self.builder.role = "tangent"
         if told is not None:
             known["tangent", stmt.outs[0]] = told
