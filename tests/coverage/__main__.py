@@ -1,7 +1,7 @@
 """Count the kernels of other packages that the workbench reads, differentiates and compiles.
 
     python -m tests.coverage [--packages warp newton mujoco-warp] [--only PART] [--reasons] [--list REASON]
-                             [--every N] [--cuda] [--jobs 2] [--write]
+                             [--every N] [--cuda] [--jobs 2] [--called] [--write]
 
 The packages are imported with the real Warp (`pip install warp-lang==1.19.0 newton==1.8.0 mujoco-warp==4.0.0`); every
 kernel that the import makes is bound anew: the same code object, with the workbench's names in place of Warp's. No text
@@ -9,8 +9,9 @@ of theirs is copied. `--only` takes modules with PART in their names, `--every N
 what stops the others, grouped, with counts; `--list REASON` the places of one reason (any part of its text). `--cuda`
 compiles with NVRTC too (slow). `--write` puts the figures into RESULTS.md. It takes about three minutes on two cores.
 
-Not counted: kernels that functions make when called (the import does not call them), tests of the packages, modules
-that want a GPU or run at import. Packages that are not installed are stubbed; which ones is printed.
+Kernels that functions make when called are counted in rows of their own, with `--called`: small models are stepped
+(`drive`), each kernel counts once for each set of values that it is made with. Not counted: tests of the packages,
+modules that want a GPU or run at import. Packages that are not installed are stubbed; which ones is printed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 import warp
 
 from .count import STAGES, Counter, Verdict
+from .drive import MODELS, drive
 from .gather import PACKAGES, gather
 from .rebind import Rebinder
 
@@ -37,7 +39,7 @@ _counter: list[Counter] = []
 def main() -> None:
     given = arguments()
     warp.config.quiet = True
-    started, reports = time.time(), []
+    started, reports, called = time.time(), [], []
     every: list[Verdict] = []
     for name in given.packages:
         found = gather(PACKAGES[name], given.only)
@@ -48,7 +50,9 @@ def main() -> None:
         every += verdicts
         reports.append(row(name, verdicts, found.stubs))
         print(reports[-1], f"({time.time() - started:.0f} s)", flush=True)
-    text = report(reports, every, given.reasons or given.write)
+        if (given.called or given.write) and name in MODELS:
+            called.append(when_called(name, found.kernels, given))
+    text = report(reports, every, given.reasons or given.write) + "\n".join(["", *called, ""] if called else [])
     print(text)
     if given.list is not None:
         for v in every:
@@ -56,6 +60,18 @@ def main() -> None:
                 print(f"{v.module}.{v.kernel}\n    {v.text}\n    {v.line}")
     if given.write:
         Path(__file__).with_name("RESULTS.md").write_text(HEAD.format(date=datetime.date.today()) + text)
+
+
+def when_called(name: str, known: list, given: argparse.Namespace) -> str:
+    """The row of the kernels that functions of a package make when they are called, with their first reasons."""
+    found = drive(name, known)
+    for model, why in found.failed.items():
+        print(f"not run: {name}: {model}: {why}", file=sys.stderr)
+    kernels = [k for k in found.kernels if given.only in k.func.__module__]
+    verdicts = counted(kernels[:: given.every], Counter(Rebinder((PACKAGES[name],)), given.cuda), given.jobs)
+    text = report([row(f"{name}, when called", verdicts, set())], verdicts, given.reasons or given.write)
+    print(text, flush=True)
+    return text.strip()
 
 
 def counted(kernels: list, counter: Counter, jobs: int) -> list[Verdict]:
@@ -111,6 +127,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--list", metavar="REASON")
     parser.add_argument("--cuda", action="store_true")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--called", action="store_true")
     parser.add_argument("--write", action="store_true")
     return parser.parse_args()
 

@@ -115,8 +115,6 @@ def gather(package: str, only: str = "") -> Gathered:
                     importlib.import_module(name)
             except BaseException as error:  # noqa: BLE001  a module of theirs that does not come in is listed
                 found.failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        if package == "mujoco_warp" and not only:
-            _drive_mujoco(found)
     kernels = {(k.func.__code__, k.module): k for k in found.kernels}
     found.kernels = [k for k in kernels.values() if only in k.func.__module__]
     return found
@@ -135,7 +133,3 @@ _SKIPPED = r"_test$|^tests$|^conftest$|^__main__$|^thirdparty$|^testspeed$|^reco
 _SKIPPED += (
     r"|benchmark_(api|launches|cloth_\w*|cloth|interop_\w+|jax_\w+)$"  # work at import, or want other frameworks
 )
-
-
-def _drive_mujoco(found: Gathered) -> None:
-    return None
