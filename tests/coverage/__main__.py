@@ -114,7 +114,14 @@ def report(rows: list[str], verdicts: list[Verdict], reasons: bool) -> str:
 HEAD = """# Kernels of others
 
 What `python -m tests.coverage --write` found on {date}: kernels of Warp's examples, Newton and MuJoCo Warp, bound to
-the workbench by `rebind.py`. The first reason of each kernel is counted.
+the workbench by `rebind.py`. The first reason of each kernel is counted. Before issue 14 the share was 58.7 %.
+
+What stays out, and why: volumes and textures (`volume_*`, `TextureSDFData`: use arrays and interpolate in a func);
+arrays made from pointers in a kernel (`array(ptr=...)`: hand over the array, and index it from an offset);
+finite-element integrands. The two funcs with `adjoint-missing` are right to be refused: the adjoint of
+`dense_cholesky` is empty, since another func adds to the gradient of its argument in its place, and that of
+`dense_solve` writes to an array that it is handed for that. Differentiated means for all float arrays at once: atomics
+without a derivative then refuse the gradient that comes to them, while the reverse pass runs.
 """
 
 

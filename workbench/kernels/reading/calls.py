@@ -147,6 +147,10 @@ class Calls(Overloads, Gradients):
             return self.error(
                 f"`{name}` is a plain Python function", "not-a-func", node, OUTSIDE, f"@func above def {name}"
             )
+        if name == "array":
+            why = "Memory is allocated by the host, and kernels have no pointers to it."
+            instead = "the array as an argument, indexed from an offset; or zeros(shape=..., dtype=...)"
+            return self.error("a kernel makes no array from memory", "not-callable", node, why, instead)
         reason = ops.why_refused(name) if isinstance(name, str) else None
         if reason:
             return self.error(f"`{name}` is not in the kernel language", "refused-builtin", node, reason, "")
