@@ -253,3 +253,96 @@ def test_winding_numbers_follow_a_fit():
         mesh.points.assign(size * points)
         graph.replay()
         assert out.numpy().tolist() == wanted
+
+
+@wb.kernel
+def pull(
+    mesh: wb.uint64, x: wb.array[wb.vec3], s: wb.array[float], y: wb.array[wb.vec3], points: wb.array[wb.vec3]
+):  # fmt: skip
+    i = wb.tid()
+    q = wb.mesh_query_point_no_sign(mesh, x[i], 1000.0)
+    p = wb.mesh_eval_position(mesh, q.face, q.u, q.v)
+    y[i] = x[i] + (p - x[i]) * s[0] * wb.length(p - x[i])
+
+
+@wb.kernel
+def norms(x: wb.array[wb.vec3], loss: wb.array[float]):
+    wb.atomic_add(loss, 0, wb.dot(x[wb.tid()], x[wb.tid()]))
+
+
+@pytest.mark.parametrize("fit_first", [True, False])
+@pytest.mark.parametrize("budget", [None, 1, 3])
+def test_a_checkpointed_loop_with_a_fit_in_each_step_has_the_same_gradient(crowd, fit_first, budget, reference={}):  # noqa: B006
+    points, faces, by, x = crowd
+    mesh, steps = mesh_of(points, faces, requires_grad=True), wb.array(0.4 * by, dtype=wb.vec3, requires_grad=True)
+    given, s = wb.array(x, dtype=wb.vec3, requires_grad=True), wb.array([0.3], requires_grad=True)
+    now, after, loss = wb.zeros(20, dtype=wb.vec3), wb.zeros(20, dtype=wb.vec3), wb.zeros(1)
+
+    def step(k, now, after, at, *built):
+        if fit_first:
+            wb.launch(move, len(points), [at, steps])
+            mesh.refit()
+        wb.launch(pull, 20, [mesh.id, now, s, after, at])
+        wb.copy(now, after)
+        if not fit_first:
+            wb.launch(move, len(points), [at, steps])
+            mesh.refit()
+
+    with wb.Tape() as tape:
+        wb.copy(now, given)
+        if budget is None:
+            for k in range(5):
+                step(k, now, after, mesh.points)
+        else:
+            wb.checkpoint(5, budget)(step)(now, after, mesh.points, *mesh.state)
+        wb.launch(norms, 20, [now, loss])
+    tape.backward(loss)
+    gradients = [a.grad.numpy() for a in (given, s, steps)]
+    assert all(abs(g).max() > 0 for g in gradients)
+    for g, wanted in zip(gradients, reference.setdefault(fit_first, gradients), strict=True):
+        np.testing.assert_array_equal(g, wanted)
+
+
+def test_a_checkpointed_loop_without_the_state_of_a_grid_says_what_is_missing():
+    x, grid = wb.zeros(3, dtype=wb.vec3), wb.HashGrid(2, 2, 2)
+
+    def step(k, x):
+        grid.build(x, 1.0)
+
+    with wb.Tape(), pytest.raises(wb.LaunchError, match=r"grid.build\(x, 1.0\)(.|\n)*\*hashgrid.state"):
+        wb.checkpoint(3, 1)(step)(x)
+
+
+def test_two_tapes_share_a_mesh_that_is_fitted_between_them(crowd):
+    points, faces, by, x = crowd
+    mesh, given = mesh_of(points, faces), wb.array(x, dtype=wb.vec3, requires_grad=True)
+    tapes, outs, alone = [], [], []
+    for at in (points, points + by):
+        mesh.points.assign(at)
+        mesh.refit()
+        out = wb.zeros(20)
+        with wb.Tape() as tape:
+            wb.launch(distance, 20, [mesh.id, given, out])
+        tapes.append(tape)
+        outs.append(out)
+        tape.backward(grads={out: wb.ones(20)})
+        alone.append(given.grad.numpy().copy())
+        tape.zero()
+    for k in (0, 1, 0):
+        tapes[k].backward(grads={outs[k]: wb.ones(20)})
+        np.testing.assert_array_equal(given.grad.numpy(), alone[k])
+        tapes[k].zero()
+    assert abs(alone[0] - alone[1]).max() > 0.1
+
+
+def test_launches_of_a_build_have_their_place_at_the_line_of_the_user(crowd):
+    points, faces, _, _ = crowd
+    grid = wb.HashGrid(2, 2, 2)
+    with wb.Tape() as tape:
+        mesh = mesh_of(points, faces)
+        mesh.refit()
+        grid.build(mesh.points, 1.0)
+    assert {e.where.text.strip() for e in tape.launches} == {
+        "return wb.Mesh(wb.array(points, dtype=wb.vec3, **options), wb.array(faces.ravel(), dtype=int))",
+        "mesh.refit()", "grid.build(mesh.points, 1.0)",
+    }  # fmt: skip

@@ -16,7 +16,8 @@ from ..arrays.array import array, new_array
 from ..errors import LaunchError
 from ..kernels.reading.library import library
 from ..kernels.types import Query, float32, int32, uint32
-from ..launches.handles import held, numbered
+from ..launches.handles import held, numbered, settled
+from ..launches.launch import through
 from .building import check, check_groups, contents, same_device
 from .fitting import fit_boxes, order_along_curve
 from .language import wb
@@ -41,6 +42,7 @@ class Bvh:
 
     handle = TREE
 
+    @through
     def __init__(
         self, lowers: array, uppers: array, constructor: Any = None, groups: Any = None, leaf_size: int | None = None
     ):
@@ -58,6 +60,7 @@ class Bvh:
         self.rebuild()
         self.id = numbered(self)
 
+    @through
     def rebuild(self, constructor: Any = None) -> None:
         """Build the tree anew for the boxes as they are now. In a capture it is a little worse.
 
@@ -78,10 +81,21 @@ class Bvh:
             self.tree.settle_in(before)
         self.refit()
 
+    @through
     def refit(self) -> None:
         """Fit the tree to the boxes as they are now, by launches: a tape records them, a capture repeats them."""
         assert self.tree is not None
         self.tree = self.tree.fitted(fit_boxes, [self.lowers, self.uppers, self.tree.items], held(self))
+
+    def built_arrays(self) -> tuple[array, ...]:
+        """What `refit` writes."""
+        assert self.tree is not None
+        return self.tree.boxes, self.tree.bounds, self.tree.lengths
+
+    @property
+    def state(self) -> tuple[array, ...]:
+        """The arrays that `refit` writes, the same from now on: among the state of a checkpointed loop with one."""
+        return settled(self, self.built_arrays())
 
     def __getattr__(self, name: str) -> Any:
         """What kernels read of it lies in `tree`, which every building makes anew."""

@@ -17,7 +17,7 @@ from ..kernels import kernel
 from ..kernels.reading.declare import tid
 from ..kernels.reading.library import library
 from ..kernels.types import Array, float32, int32, vector
-from ..launches.launch import launch
+from ..launches.launch import launch, through
 from .language import wb
 
 vec3i = vector(3, int32)
@@ -162,6 +162,7 @@ def sort_by_bits(
         counts[k] = to + 1
 
 
+@through
 def order_along_curve(lowers: array, uppers: array, boxes: array, items: array) -> None:
     """Put into `items` an order in which neighbours are near each other; the box of all is that of node 1."""
     n, device = len(items), items.device
@@ -236,6 +237,7 @@ def reach_of(boxes: Array(wb.vec3), dipoles: Array(wb.vec3), reach: Array(float3
 # ---- launches
 
 
+@through
 def fit(leaf: Any, arguments: list, tree: Any, count: int, boxes: array, bounds: array, lengths: array) -> None:
     """Fit `boxes`, `bounds` and, of faces, the mean of the `lengths` of edges, by a kernel for leaves."""
     roots = min(tree.leaves, ROOTS)
@@ -248,6 +250,7 @@ def fit(leaf: Any, arguments: list, tree: Any, count: int, boxes: array, bounds:
     launch(grow, 2 * tree.leaves - 1, [boxes], device=boxes.device)
 
 
+@through
 def fit_dipoles(points: array, corners: array, tree: Any, dipoles: array, reach: array) -> None:
     """What the faces of each node look like from afar: see `Mesh.dipoles` and `Mesh.reach`."""
     roots, device = min(tree.leaves, ROOTS), points.device

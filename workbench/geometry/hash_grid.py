@@ -21,8 +21,8 @@ from ..kernels import kernel
 from ..kernels.reading.declare import tid
 from ..kernels.reading.library import library
 from ..kernels.types import Array, Handle, Query, bool_, float16, float32, float64, int32, vector
-from ..launches.handles import held, numbered
-from ..launches.launch import launch
+from ..launches.handles import held, numbered, settled
+from ..launches.launch import launch, through
 from .building import check, room, same_device
 from .language import wb
 
@@ -260,6 +260,7 @@ class HashGrid:
         self.items, self.groups, self._cells = (new_array(0, int32, self.device) for _ in range(3))
         self.id = numbered(self)
 
+    @through
     def build(self, points: array, radius: float, groups: array | None = None) -> None:
         """Sort `points`, an array of vec3, into cells of width `radius`: about the distance that queries ask for.
 
@@ -293,6 +294,18 @@ class HashGrid:
         launch(sort_by_cells, 1, [self._cells], [self.starts, self.items], device=self.device)
         if groups is not None and n:
             launch(copied, n, [groups], [self.groups])
+
+    def built_arrays(self) -> tuple[array, ...]:
+        """What `build` writes."""
+        return self.starts, self.items, self.groups, self._cells
+
+    @property
+    def state(self) -> tuple[array, ...]:
+        """The arrays that `build` writes, the same from now on: among the state of a checkpointed loop with one.
+
+        Build the grid once before, for as many points.
+        """
+        return settled(self, self.built_arrays())
 
     def reserve(self, num_points: int, with_groups: bool = False) -> None:
         """As in Warp; memory is taken when it is needed, so this does nothing."""

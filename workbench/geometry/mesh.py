@@ -13,8 +13,8 @@ from ..kernels import kernel
 from ..kernels.reading.declare import tid
 from ..kernels.reading.library import library
 from ..kernels.types import Array, Handle, float32, int32, uint32
-from ..launches.handles import held, numbered
-from ..launches.launch import launch
+from ..launches.handles import held, numbered, settled
+from ..launches.launch import launch, through
 from .building import check, check_groups, contents, module, room, same_device, stored
 from .fitting import fit_dipoles, fit_faces, vec3i
 from .language import wb
@@ -58,6 +58,7 @@ class Mesh:
 
     handle = MESH
 
+    @through
     def __init__(
         self, points: array, indices: array, velocities: array | None = None, support_winding_number: bool = False,
         bvh_constructor: Any = None, bvh_leaf_size: int | None = None, groups: Any = None,
@@ -87,6 +88,7 @@ class Mesh:
         return self._points
 
     @points.setter
+    @through
     def points(self, new: array) -> None:
         check("Mesh", "points", new, wb.vec3)
         if new.shape != self._points.shape:
@@ -120,6 +122,7 @@ class Mesh:
                 why="Its replays use the same memory.", instead=f"mesh.{name}.assign(new), and mesh.refit()",
             )  # fmt: skip
 
+    @through
     def rebuild(self, constructor: Any = None) -> None:
         """Build the tree anew for where the points are now. Raises LaunchError [capture] in a capture."""
         faces = contents(self.indices, "A Mesh is built", BEFORE).reshape(-1, 3)
@@ -145,6 +148,7 @@ class Mesh:
             self.corners, self.still["indices"] = corners, flat
         self.refit()
 
+    @through
     def refit(self) -> None:
         """Fit the tree to where the points are now, by launches: a tape records them, a capture repeats them."""
         fixed = held(self)
@@ -160,6 +164,18 @@ class Mesh:
             self.still[name] = room(self.still[name], 0 if a is None else len(a), wb.vec3, self._points, fixed)
             if a is not None and len(a):
                 launch(copied, len(a), [a], [self.still[name]])
+
+    def built_arrays(self) -> tuple[array, ...]:
+        """What `refit` writes."""
+        return (
+            self.tree.boxes, self.tree.bounds, self.tree.lengths, *self._dipoles, self.still["points"],
+            self.still["velocities"],
+        )  # fmt: skip
+
+    @property
+    def state(self) -> tuple[array, ...]:
+        """The arrays that `refit` writes, the same from now on: among the state of a checkpointed loop with one."""
+        return settled(self, self.built_arrays())
 
     @property
     def edge(self) -> array:

@@ -20,6 +20,7 @@ import numpy as np
 from ..arrays.array import array, new_array
 from ..kernels.reading.library import library
 from ..kernels.types import Array, Handle, float32, int32, uint32
+from ..launches.launch import through
 from .building import module, room, stored
 from .fitting import fit, fit_faces
 from .language import wb
@@ -71,6 +72,7 @@ class Tree:
             setattr(self, name, theirs)
         self.boxes, self.bounds, self.lengths = other.boxes, other.bounds, other.lengths
 
+    @through
     def fitted(self, leaf: Any, arguments: list, fixed: bool) -> Tree:
         """The tree with boxes of the items where they are now; who lies beside whom stays. See `fitting.fit`."""
         if not self.count:

@@ -65,6 +65,20 @@ def hold(program: Any, args: Any, owner: Any) -> Any:
     return owner
 
 
+def settled(thing: Any, arrays: Any) -> tuple[array, ...]:
+    """Those of the arrays that hold anything; `thing` is built and fitted into their memory from now on."""
+    _mark(thing, "held", thing)
+    return tuple(a for a in arrays if a is not None and a.size)
+
+
+def owner_of(memory: Any) -> str:
+    """The kind of living thing whose builds write into an allocation: "HashGrid"; "" for none."""
+    for thing in list(_living.values()):
+        if any(a.allocation is memory for a in thing.built_arrays()):
+            return thing.handle.name
+    return ""
+
+
 def _mark(thing: Any, kind: str, owner: Any) -> None:
     thing.__dict__.setdefault(kind, weakref.WeakSet()).add(owner)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from ..arrays import allocation as memory
 from ..arrays import capture_log
@@ -87,9 +87,21 @@ def launch(
 
 
 def _caller() -> Any:
-    """The frame from which `launch` or `launch_tiled` was called."""
+    """The frame from which `launch`, or what launches for its caller, was called."""
     frame: Any = sys._getframe(2)
-    return frame.f_back if frame.f_code is launch_tiled.__code__ else frame
+    while frame.f_code in _THROUGH:
+        frame = frame.f_back
+    return frame
+
+
+_THROUGH: set[Any] = set()
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def through(function: Function) -> Function:
+    """Decorator: a launch in `function` has its place where that is called."""
+    _THROUGH.add(function.__code__)  # pyright: ignore[reportFunctionMemberAccess]
+    return function
 
 
 _LISTS = {list, tuple}
@@ -110,6 +122,7 @@ def _taken(kernel: Kernel, args: tuple) -> tuple[Program, list]:
     return fitted(kernel, args)
 
 
+@through
 def launch_tiled(
     kernel: Kernel, dim: Any, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *, block_dim: int = 256,
     **others: Any,

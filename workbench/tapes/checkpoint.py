@@ -22,6 +22,7 @@ from ..arrays.array import array
 from ..arrays.span import Marks, Span
 from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
+from ..launches.handles import owner_of
 from .events import Event, checksum_of, clock
 from .naming import called_by
 from .overwrites import check_left, keep_before, need, remember_left, verify
@@ -266,6 +267,10 @@ class _Loop:
                     )  # fmt: skip
 
     def _way_out(self, event: Event, name: str) -> str:
+        if owner := next((o for s in event.writes if (o := owner_of(s.allocation))), ""):
+            return (
+                f"{self.loop.__name__}(..., *{owner.lower()}.state)   and `*built` last in `def step(k, ..., *built)`"
+            )
         if name.isidentifier() and event.command is not None:
             return f"{self.loop.__name__}(..., {name})"
         return "a kernel that reads the element itself: x: wb.array[float] among its parameters, x[0] in its body"
