@@ -346,3 +346,16 @@ def test_launches_of_a_build_have_their_place_at_the_line_of_the_user(crowd):
         "return wb.Mesh(wb.array(points, dtype=wb.vec3, **options), wb.array(faces.ravel(), dtype=int))",
         "mesh.refit()", "grid.build(mesh.points, 1.0)",
     }  # fmt: skip
+
+
+def test_constructors_and_sizes_of_leaves_change_no_answer_and_wrong_ones_are_refused(crowd):
+    points, faces, _, x = crowd
+    given, indices = wb.array(points, dtype=wb.vec3), wb.array(faces.ravel(), dtype=int)
+    for constructor, size in ((None, None), ("sah", 1), ("median", 3), ("LBVH", 64)):
+        mesh, out = wb.Mesh(given, indices, bvh_constructor=constructor, bvh_leaf_size=size), wb.zeros(20)
+        wb.launch(distance, 20, [mesh.id, wb.array(x, dtype=wb.vec3), out])
+        np.testing.assert_allclose(out.numpy(), nearest(points, faces, x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(wb.LaunchError, match="a Mesh by 'octree'"):
+        wb.Mesh(given, indices, bvh_constructor="octree")
+    with pytest.raises(wb.LaunchError, match="a Bvh with 0 items of a leaf"):
+        wb.Bvh(given, given, leaf_size=0)

@@ -18,7 +18,7 @@ from ..kernels.reading.library import library
 from ..kernels.types import Query, float32, int32, uint32
 from ..launches.handles import held, numbered, settled
 from ..launches.launch import through
-from .building import check, check_groups, contents, same_device
+from .building import check, check_groups, check_order, contents, same_device
 from .fitting import fit_boxes, order_along_curve
 from .language import wb
 from .mesh import BEFORE, MESH, item_corners
@@ -55,7 +55,7 @@ class Bvh:
                 f"a Bvh of {len(lowers)} lower and {len(uppers)} upper corners", slug="shape", instead="one of each"
             )
         self.device = lowers.device
-        self._leaf_size = 4 if leaf_size is None else max(int(leaf_size), 1)
+        self._leaf_size = check_order("Bvh", constructor, leaf_size)
         self.tree: Tree | None = None
         self.rebuild()
         self.id = numbered(self)

@@ -62,6 +62,22 @@ def check(what: str, name: str, a: Any, dtype: Type, ndim: int | None = 1) -> ar
     )  # fmt: skip
 
 
+def check_order(what: str, constructor: Any, leaf_size: Any) -> int:
+    """Items of a leaf, 4 unless said. Raises LaunchError for what is no constructor, or fewer than one item.
+
+    The constructor is one name for all: the order of items is found in one way, and what queries find is the same.
+    """
+    if constructor is not None and str(constructor).lower() not in ("sah", "median", "lbvh", "cubql"):
+        raise LaunchError(
+            f"a {what} by {constructor!r}", slug="argument-type", why="It is sah, median, lbvh or cubql, all the same.",
+            instead="no constructor",
+        )  # fmt: skip
+    size = 4 if leaf_size is None else int(leaf_size)
+    if size < 1:
+        raise LaunchError(f"a {what} with {size} items of a leaf", slug="argument-type", instead="leaf_size=4")
+    return size
+
+
 def check_groups(what: str, groups: Any, count: int) -> array:
     """An int for each box or face. Raises LaunchError."""
     if len(check(what, "groups", groups, int32)) != count:

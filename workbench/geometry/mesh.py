@@ -15,7 +15,7 @@ from ..kernels.reading.library import library
 from ..kernels.types import Array, Handle, float32, int32, uint32
 from ..launches.handles import held, numbered, settled
 from ..launches.launch import launch, through
-from .building import check, check_groups, contents, module, room, same_device, stored
+from .building import check, check_groups, check_order, contents, module, room, same_device, stored
 from .fitting import fit_dipoles, fit_faces, vec3i
 from .language import wb
 from .tree import TREE, Tree, group_root
@@ -73,7 +73,7 @@ class Mesh:
                 f"a Mesh of {len(indices)} indices", slug="shape", why="A face has three.", instead="indices.flatten()"
             )
         self.device = points.device
-        self._leaf_size = 4 if bvh_leaf_size is None else max(int(bvh_leaf_size), 1)
+        self._leaf_size = check_order("Mesh", bvh_constructor, bvh_leaf_size or None)
         self.support_winding_number = support_winding_number
         self.tree: Any = None
         nothing = new_array(0, wb.vec3, self.device)
