@@ -7,7 +7,7 @@ from typing import Any
 
 from ..kernels.analysis.accesses import Access, accesses_of
 from ..kernels.analysis.hulls import exact_in
-from ..kernels.analysis.launch_form import LaunchForm
+from ..kernels.analysis.launch_form import LaunchForm, Line
 from ..kernels.ir import Function
 from ..kernels.ops.memory import STORE
 
@@ -15,23 +15,57 @@ from ..kernels.ops.memory import STORE
 def stored_boxes(function: Function, form: LaunchForm) -> Iterator[tuple[str, Any]]:
     """(parameter, box) of stores that reach every element of the box; the box is None for the whole array."""
     for access in accesses_of(function):
-        if access.stmt.row is STORE and access.certain and not access.guards and not access.loops:
+        if access.stmt.row is STORE and access.certain:
             box = _box(access, form)
             if box is not None:
                 yield access.name, None if box == tuple((0, n) for n in form.shapes[access.name]) else box
 
 
 def _box(access: Access, launch: LaunchForm) -> tuple[tuple[int, int], ...] | None:
-    """The box of cells that an access surely visits, if each axis is constant or moves with one tid; else None."""
-    threads: Any = {("tid", k): (0, n - 1) for k, n in enumerate(launch.dims)}
-    box, used = [], []
-    for form in access.indices:
-        form = form.settled() if form is not None else None
-        line = launch.line(form) if form is not None and exact_in(form, launch, threads) else None
-        if line is None or len(line.terms) > 1 or any(s not in threads or abs(c) != 1 for s, c in line.terms.items()):
+    """The box of cells that an access surely visits, all of it; None where its threads and turns leave some out."""
+    variables: Any = {("tid", k): (0, n - 1) for k, n in enumerate(launch.dims)}
+    limits = [launch.line(g.form) if g.op == "ge" else None for g in access.guards]
+    for turn in access.loops:
+        ends = [line.constant // -line.terms[turn] for line in limits if line is not None and _ends(line, turn)]
+        if not ends or min(ends) < 0:
             return None
-        lo, hi = line.hull(threads)
-        box.append((lo, hi + 1))
-        used += list(line.terms)
-    whole = len(box) == access.array.type.ndim  # type: ignore[attr-defined]
-    return tuple(box) if whole and len(used) == len(set(used)) and all(0 <= lo < hi for lo, hi in box) else None
+        variables[turn] = (0, min(ends))
+    indices = [form.settled() if form is not None else None for form in access.indices]
+    lines = [launch.line(i) if i is not None and exact_in(i, launch, variables) else None for i in indices]
+    if len(lines) != access.array.type.ndim or any(line is None or not _dense(line, variables) for line in lines):  # type: ignore[attr-defined]
+        return None
+    used = [v for line in lines if line is not None for v in line.terms]
+    box = [line.hull(variables) for line in lines if line is not None]
+    for guard, limit in zip(access.guards, limits, strict=True):
+        if limit is None or not exact_in(guard.form, launch, variables):
+            return None
+        if any(_ends(limit, turn) for turn in access.loops):
+            continue
+        axis = next((k for k, line in enumerate(lines) if line is not None and _cuts(limit, line)), None)
+        if axis is not None:
+            box[axis] = box[axis][0], min(box[axis][1], limit.constant + lines[axis].constant)  # type: ignore[union-attr]
+        elif limit.terms or limit.constant < 0:
+            return None
+    return tuple((lo, hi + 1) for lo, hi in box) if len(used) == len(set(used)) and all(
+        0 <= lo <= hi for lo, hi in box) else None  # fmt: skip
+
+
+def _ends(limit: Line, turn: Any) -> bool:
+    """True for a limit that says how many turns of one loop there are, whatever else goes on."""
+    return limit.terms.keys() == {turn} and limit.terms[turn] < 0
+
+
+def _cuts(limit: Line, index: Line) -> bool:
+    """True for a limit that an index must not pass: it leaves the first of the cells, all of them up to there."""
+    return bool(index.terms) and limit.terms == {v: -c for v, c in index.terms.items()}
+
+
+def _dense(index: Line, variables: Any) -> bool:
+    """True if an index takes every value between its least and largest: 4 i + k, with k from 0 to 3."""
+    span = 0
+    for v, c in sorted(index.terms.items(), key=lambda term: abs(term[1])):
+        if v not in variables or abs(c) > span + 1:
+            return False
+        lo, hi = variables[v]
+        span += abs(c) * (hi - lo)
+    return True
