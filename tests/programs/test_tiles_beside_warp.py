@@ -57,6 +57,38 @@ def solve(w: wp.array2d(dtype=float), x: wp.array2d(dtype=float), y: wp.array2d(
     z = wp.tile_cholesky_solve(low, b)
     wp.tile_store(y[i], z, offset=j * 8)
     wp.tile_store(y[i + 4], wp.tile_lower_solve(low, b), offset=j * 8)
+
+@wp.func
+def paired(a: float, b: float):
+    return wp.vec2(a * b, a - b)
+
+@wp.func
+def first(a: wp.vec2):
+    return a[0]
+
+@wp.kernel
+def vectors(w: wp.array2d(dtype=float), x: wp.array2d(dtype=float), y: wp.array2d(dtype=float),
+            total: wp.array(dtype=float)):
+    i, j = wp.tid()
+    a = wp.tile_load(w, shape=(4, 8), offset=(i * 8, j * 8))
+    b = wp.tile_load(x, shape=(4, 8), offset=(i * 8, j * 8))
+    t = wp.tile_map(paired, a, b)
+    wp.tile_fft(t)
+    wp.tile_ifft(t)
+    t = t * 0.125
+    u = t[1]
+    s = wp.tile_sum(t)
+    r = wp.tile_randf(shape=(4, 8), rng=wp.rand_init(3, i * 2 + j), min=-1.0, max=2.0)
+    wp.tile_store(y, wp.tile_map(first, t) + r, offset=(i * 8, j * 8))
+    wp.tile_store(y[i * 8 + 4], wp.tile_map(first, u), offset=j * 8)
+    row = wp.tile_load(w[i], shape=8, offset=j)
+    wp.tile_store(y[i * 8 + 5], wp.tile_scan_max_inclusive(row), offset=j * 8)
+    stack = wp.tile_stack(capacity=3, dtype=float)
+    for k in range(6):
+        wp.tile_stack_push(stack, w[i, k], x[j, k] > -0.3)
+    while wp.tile_stack_count(stack) > 0:
+        value, slot = wp.tile_stack_pop(stack)
+        wp.atomic_add(total, 0, value * float(slot + 1) + s[0][1] * wp.tile_dot(t, t)[0])
 '''  # fmt: skip
 
 
@@ -76,7 +108,7 @@ def test_programs_over_tiles_compute_what_warp_does(tmp_path):
     warp.config.quiet = True
     rng = np.random.default_rng(2)
     w, x = (rng.normal(0.0, 0.5, (16, 16)).astype(np.float32) for _ in range(2))
-    for kernel in ("layer", "parts", "solve"):
+    for kernel in ("layer", "parts", "solve", "vectors"):
         found = []
         for library, made in ((warp, module("warp", tmp_path)), (wb, module("workbench", tmp_path))):
             y, total = library.zeros((16, 16), dtype=library.float32), library.zeros(1, dtype=library.float32)

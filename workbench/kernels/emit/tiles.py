@@ -34,13 +34,15 @@ TOTAL = """\
     out = wb_p[0]; \\
 } while (0);
 """
-# Blocks of ROWS x COLUMNS sums in registers; what is left over goes number by number, in the same order over p.
+# Blocks of ROWS x COLUMNS sums in registers: for that, loops over their rows must be written out, also where a compiler
+# is told to be sparing. What is left over goes number by number, in the same order over p.
 MATMUL = """\
 #ifdef __AVX512F__
 enum { WB_ROWS = 8, WB_BYTES = 128 };
 #else
 enum { WB_ROWS = 4, WB_BYTES = 64 };
 #endif
+#define WB_UNROLL _Pragma("GCC unroll 8")
 #define WB_MATMUL(T, n, m, k, c, a, b) wb_matmul_##T(n, m, k, c, a, b);
 #define WB_DEFINE_MATMUL(T, FMA) \\
 static __attribute__((noinline)) void wb_matmul_##T( \\
@@ -49,11 +51,11 @@ static __attribute__((noinline)) void wb_matmul_##T( \\
     int32_t whole = n / WB_ROWS * WB_ROWS, wide = m / COLUMNS * COLUMNS; \\
     for (int32_t i = 0; i < whole; i += WB_ROWS) for (int32_t j = 0; j < wide; j += COLUMNS) { \\
         T s[WB_ROWS][COLUMNS]; \\
-        for (int32_t r = 0; r < WB_ROWS; ++r) \\
+        WB_UNROLL for (int32_t r = 0; r < WB_ROWS; ++r) \\
             for (int32_t q = 0; q < COLUMNS; ++q) s[r][q] = c[(i + r) * m + j + q]; \\
-        for (int32_t p = 0; p < k; ++p) for (int32_t r = 0; r < WB_ROWS; ++r) \\
+        for (int32_t p = 0; p < k; ++p) WB_UNROLL for (int32_t r = 0; r < WB_ROWS; ++r) \\
             for (int32_t q = 0; q < COLUMNS; ++q) s[r][q] = FMA(a[(i + r) * k + p], b[p * m + j + q], s[r][q]); \\
-        for (int32_t r = 0; r < WB_ROWS; ++r) \\
+        WB_UNROLL for (int32_t r = 0; r < WB_ROWS; ++r) \\
             for (int32_t q = 0; q < COLUMNS; ++q) c[(i + r) * m + j + q] = s[r][q]; \\
     } \\
     for (int32_t i = 0; i < n; ++i) { \\
