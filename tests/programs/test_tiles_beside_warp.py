@@ -72,14 +72,15 @@ def vectors(w: wp.array2d(dtype=float), x: wp.array2d(dtype=float), y: wp.array2
     i, j = wp.tid()
     a = wp.tile_load(w, shape=(4, 8), offset=(i * 8, j * 8))
     b = wp.tile_load(x, shape=(4, 8), offset=(i * 8, j * 8))
-    t = wp.tile_map(paired, a, b)
+    t = wp.tile_ones(shape=(4, 8), dtype=wp.vec2)
+    p = wp.tile_map(paired, a, b)
     wp.tile_fft(t)
     wp.tile_ifft(t)
-    t = t * 0.125
+    t = t * 0.125 * a
     u = t[1]
     s = wp.tile_sum(t)
     r = wp.tile_randf(shape=(4, 8), rng=wp.rand_init(3, i * 2 + j), min=-1.0, max=2.0)
-    wp.tile_store(y, wp.tile_map(first, t) + r, offset=(i * 8, j * 8))
+    wp.tile_store(y, wp.tile_map(first, t) + r * wp.tile_map(first, p), offset=(i * 8, j * 8))
     wp.tile_store(y[i * 8 + 4], wp.tile_map(first, u), offset=j * 8)
     row = wp.tile_load(w[i], shape=8, offset=j)
     wp.tile_store(y[i * 8 + 5], wp.tile_scan_max_inclusive(row), offset=j * 8)
