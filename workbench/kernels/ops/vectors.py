@@ -368,7 +368,10 @@ def _length(v, types, out):
 
 
 def _normalize(v, types, out):
-    return narrowed(_normalized(widened(v, out.scalar), out.scalar), out.scalar)
+    made = _normalized(widened(v, out.scalar), out.scalar)
+    if isinstance(out, Quat):  # one of zeros turns nothing
+        made[3] = WHERE(EQ(total([ABS(x) for x in v]), 0.0), 1.0, made[3])
+    return narrowed(made, out.scalar)
 
 
 def _normalized(v, scalar):
@@ -400,6 +403,12 @@ def _flat_normalize(g, y, v):
     return WHERE(EQ(n, 0.0), zero(g), OVER(passed(ACROSS, 0)(g, y), n))
 
 
+def _direction(v, size):
+    """v / |v|, zeros at zero: the derivative of the length."""
+    unit = NORMALIZE(v)
+    return WHERE(EQ(size, 0.0), zero(v), unit) if isinstance(kind(v), Quat) else unit
+
+
 _LINEAR_TYPES = (Vector, Quat)
 _SCALAR_OF = one_type("length_sq", _LINEAR_TYPES, "a vector or quaternion", lambda t: t.scalar)
 LENGTH_SQ = row("length_sq", type=numbers("length_sq", _SCALAR_OF),
@@ -413,13 +422,14 @@ ACROSS = curved(
 )  # fmt: skip
 passing(ACROSS, 0)
 LENGTH = row("length", type=floating("length", LENGTH_SQ.type), expand=_length, exact=True, cost=8,
-             adjoint=lambda g, y, v: (TIMES(g, NORMALIZE(v)),),
-             tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], NORMALIZE(v)),
+             adjoint=lambda g, y, v: (TIMES(g, _direction(v, y)),),
+             tangent=lambda ts, y, v: None if ts[0] is None else ROWS["dot_both"](ts[0], _direction(v, y)),
              doc="length(v: V) -> scalar; derivative 0 at the zero vector.")  # fmt: skip
 NORMALIZE = row(
     "normalize", expand=_normalize,
     type=floating("normalize", one_type("normalize", _LINEAR_TYPES, "a vector or quaternion", lambda t: t)),
     adjoint=lambda g, y, v: (_flat_normalize(g, y, v),), exact=True, cost=8,
     tangent=lambda ts, y, v: None if ts[0] is None else _flat_normalize(ts[0], y, v),
-    doc="normalize(v: V) -> V: v / length(v); zero, with derivative 0, at the zero vector.",
+    doc="normalize(v: V) -> V: v / length(v); zero, with derivative 0, at the zero vector; (0, 0, 0, 1) of a"
+        " quaternion of zeros, also with derivative 0.",
 )  # fmt: skip
