@@ -216,7 +216,6 @@ def differences(found: list[Case], most: int, folder: Path) -> Iterator[Differen
 
     import workbench
 
-    warp.config.quiet = True
     theirs, ours = load("warp", found, folder), load("workbench", found, folder)
     for k, case in enumerate(found):
         given = operands(case, most)
