@@ -31,6 +31,8 @@ from .arrays.creation import (
     zeros,
     zeros_like,
 )
+from .arrays.indexed import indexedarray
+from .arrays.indexed import of_axes as _of_axes
 from .arrays.scalar import scalar
 from .arrays.span import Span as _Span
 from .config import config
@@ -125,6 +127,7 @@ LN2, LN10 = ln2, ln10 = _log(2.0), _log(10.0)
 LOG2E, LOG10E = log2e, log10e = 1 / ln2, _log10(e)
 PHI = phi = (1 + 5**0.5) / 2
 
+globals().update({f"indexedarray{_n}d": _of_axes(_n) for _n in (1, 2, 3, 4)})
 globals().update(types.names())
 globals().update({name: made for name, made in _BUILTINS.items() if name not in globals()})
 globals().update(_ATOMICS)

@@ -170,8 +170,8 @@ class Rebinder:
         kind = type(thing)
         if kind.__name__ == "_ArrayAnnotation" or (isinstance(thing, warp.array) and getattr(thing, "ptr", 1) is None):
             return wb.array(dtype=self(thing.dtype), ndim=thing.ndim)
-        if getattr(warp_types, "is_array", None) and isinstance(thing, warp.indexedarray):
-            return wb.indexedarray
+        if kind.__name__ == "_IndexedArrayAnnotation" or isinstance(thing, warp.indexedarray):
+            return wb.indexedarray(dtype=self(thing.dtype), ndim=thing.ndim)
         if isinstance(thing, enum.Enum) and self(kind) is not kind:
             return self(kind)(thing.value)
         if kind is typing.TypeVar:
@@ -218,6 +218,7 @@ class Rebinder:
             return self.namespace(kind)
         scalar, shape = self(kind._wp_scalar_type_), kind._shape_  # type: ignore[attr-defined]
         try:
+            shape = tuple(n or typing.Any for n in shape)
             if generic == "vec_t":
                 return wb.types.vector(length=shape[0], dtype=scalar)
             if generic == "mat_t":

@@ -28,6 +28,7 @@ from .host_copies import HostCopies
 from .host_reads import origin_of, received, stripped
 from .host_values import components_error, converted_values, element_value, inferred, is_element, shape_of
 from .host_writes import check_same, put, write_array, write_gradient, write_value, write_values
+from .indexed import indexedarray
 from .names import variable_of
 from .other_libraries import Foreign, operators
 from .span import Marks, Span, row_strides
@@ -355,7 +356,12 @@ class array(Foreign):
         return self._view(self.dtype, shape, strides, box.offset)
 
     def __getitem__(self, key: Any) -> Any:
-        """Slices and partial indices give views of the same memory; an index for every axis gives the value."""
+        """Slices and partial indices give views of the same memory; an index for every axis gives the value.
+
+        A list or array of indices gives an `indexedarray` of these along the first axis.
+        """
+        if isinstance(key, list | array):
+            return indexedarray(self, [key])
         picked, stays = indexed(self, key)
         if any(stays):
             return self._boxed(picked, stays)

@@ -61,7 +61,7 @@ class Leaf:
 def leaves(name: str, type: Type, arg: int, path: tuple[str, ...] = ()) -> list[Leaf]:
     """The flat parameters of one user parameter, in the order of the IR's parameters."""
     if isinstance(type, Struct):
-        return [leaf for f, t in type.fields for leaf in leaves(f"{name}.{f}", t, arg, (*path, f))]
+        return [leaf for f, t in type.fields for leaf in leaves(type.path(name, f), t, arg, (*path, f))]
     if isinstance(type, Array) and isinstance(type.dtype, Struct):
         inner = leaves(name, type.dtype, arg)
         return [Leaf(x.name, Array(x.type, type.ndim), arg, path + x.path, len(path)) for x in inner]

@@ -268,9 +268,34 @@ class Struct(Type):
             parts.append((name, type.numpy, getattr(type, "shape", ())))
         return np.dtype(parts, align=True)
 
+    def path(self, name: str, field: str) -> str:
+        """What the field of a parameter of this type is called."""
+        return f"{name}.{field}"
+
     def __call__(self, *args, **fields):
         assert self.host is not None
         return self.host(*args, **fields)
+
+
+@dataclass(frozen=True, repr=False)
+class IndexedArray(Struct):
+    """An array and a list of indices for each of its axes, as a struct: `data`, `indices0`, `indices1` ..."""
+
+    dtype: Any = None
+    ndim: int = 1
+
+    def path(self, name: str, field: str) -> str:
+        """The array behind it has its name, in messages and pictures."""
+        return name if field == "data" else super().path(name, field)
+
+
+@lru_cache(None)
+def indexed_type(dtype: Any, ndim: int = 1) -> IndexedArray:
+    """The type of an indexedarray of this many axes."""
+    fields = [("data", Array(dtype, ndim)), *((f"indices{k}", Array(int32)) for k in range(ndim))]
+    return IndexedArray(
+        f"indexedarray{'' if ndim == 1 else f'{ndim}d'}(dtype={dtype})", tuple(fields), None, dtype, ndim
+    )
 
 
 @dataclass(frozen=True, repr=False)

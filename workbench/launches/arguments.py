@@ -15,12 +15,13 @@ import numpy as np
 from ..arrays.array import array
 from ..arrays.creation import from_numpy
 from ..arrays.host_reads import given_away, sources_of
+from ..arrays.indexed import as_indexed, indexedarray
 from ..arrays.scalar import scalar
 from ..errors import LaunchError
 from ..kernels.ir import Function
 from ..kernels.program import Leaf, Program
 from ..kernels.reading.declare import Instance, struct_of
-from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, scalar_of
+from ..kernels.types import Array, Composite, IndexedArray, Scalar, Small, Struct, Type, scalar_of
 from .handles import part_of
 
 # interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
@@ -89,6 +90,8 @@ def _refuse(kernel: str, program: Program, leaf: Leaf, text: str, slug: str, ins
 def _argument(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
     if leaf.opened is not None:
         return _opened(kernel, program, leaf, arg)
+    if isinstance(program.params[leaf.arg][1], IndexedArray):
+        arg = as_indexed(arg)
     for name in leaf.path[: leaf.structs]:
         try:
             arg = getattr(arg, name)
@@ -151,6 +154,8 @@ def value_type(arg: Any) -> Type | type | None:
         return arg.type
     if isinstance(arg, Instance):
         return struct_of(arg)
+    if isinstance(arg, indexedarray):
+        return arg.type
     if isinstance(arg, np.generic) and arg.dtype.kind in "fiub":
         return scalar_of(arg.dtype)
     return next((kind for kind in (bool, int, float) if isinstance(arg, kind)), None)

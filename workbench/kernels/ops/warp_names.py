@@ -37,8 +37,7 @@ _REASONS = {
         "render",
     "The simulator left Warp for the package newton; kernels of it are read here.": "sim",
     "They are for Warp's own tests.": "tests",
-    "Not built yet.  ": "indexedarray indexedarray1d indexedarray2d "
-        "indexedarray3d indexedarray4d fabricarray fabricarrayarray indexedfabricarray "
+    "Not built yet.  ": "fabricarray fabricarrayarray indexedfabricarray "
         "indexedfabricarrayarray fixedarray",
     "Paddle is not connected; arrays go through from_numpy, from_torch, from_jax and from_dlpack.":
         "from_paddle to_paddle device_from_paddle device_to_paddle dtype_from_paddle dtype_to_paddle "

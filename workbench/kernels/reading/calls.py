@@ -47,6 +47,7 @@ from .conditions import Guarded
 from .control_flow import FRESH
 from .declare import Func
 from .gradients import Gradient, Gradients, grad
+from .indexed_arrays import is_indexed, with_args
 from .library import Library
 from .lower_bounds import static_int
 from .overloads import Overloads, refs
@@ -211,6 +212,8 @@ class Calls(Overloads, Gradients):
             return x.array.type.ndim
         if isinstance(x, tuple):
             return len(x)
+        if is_indexed(x):
+            return self.length(x.fields["indices0"], 0)
         v = self.value(x)
         if not isinstance(v.type, Composite):
             raise self.error(f"{v.type} has no length", "operand-type", node, "", "len(v) of a vector or array")
@@ -408,6 +411,13 @@ class Calls(Overloads, Gradients):
             raise self.error(f"{row.name}() takes an array, its indices and a value", "arguments", node, row.doc, "")
         with self.at(node.args[0]):
             place = self.place(node.args[0])
+        if is_indexed(place):
+            n = place.type.ndim
+            if len(node.args) <= n:
+                raise self.error(
+                    f"{row.name}() on {place.type} takes {n} indices and a value", "rank", node, row.doc, ""
+                )
+            place, node = self.indexed_element(place, node.args[1 : n + 1]), with_args(node, n)
         view = place.view if hasattr(place, "view") else place
         if not isinstance(view, View | Local):
             raise self.error(

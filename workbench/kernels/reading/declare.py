@@ -419,13 +419,17 @@ def same_struct(name: str, fields: tuple[tuple[str, T.Type], ...]) -> T.Struct:
 
 def default(type: T.Type) -> Any:
     """What a field holds before it is assigned: zeros; None for an array."""
-    return None if isinstance(type, T.Array) else type()  # type: ignore[operator]
+    return None if isinstance(type, T.Array | T.IndexedArray) else type()  # type: ignore[operator]
 
 
 def convert(type: T.Type, value: Any, label: str) -> Any:
     """A host value as a field of `type` holds it. Raises TypeError, ValueError."""
     if isinstance(type, T.Array):
         return _array_field(type, value, label)
+    if isinstance(type, T.IndexedArray):
+        if getattr(value, "type", None) == type or isinstance(getattr(value, "dtype", None), T.Type):
+            return value
+        raise TypeError(f"{label} takes an {type}, not {value!r}")
     if isinstance(type, T.Struct):
         if isinstance(value, Instance) and value._struct == type:
             return value

@@ -219,7 +219,7 @@ class Reader(Flow, StaticLoops, Places, Cuts, LocalArrays, Calls, Numbers, Check
     def parameter(self, name: str, type: Type, where: Where, given: bool = True) -> Any:
         """Flat parameters for one parameter of the user. Of an array that is not `given` there are none."""
         if isinstance(type, Struct):
-            return Record(type, {f: self.parameter(f"{name}.{f}", t, where) for f, t in type.fields})
+            return Record(type, {f: self.parameter(type.path(name, f), t, where) for f, t in type.fields})
         given = given and not (isinstance(type, Array) and name in self.gaps.absent)
         if isinstance(type, Array) and isinstance(type.dtype, Struct):
             fields = type.dtype.fields

@@ -16,6 +16,7 @@ from .. import ir, ops
 from ..ops import memory, parts, scalar, vectors
 from ..types import Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
 from . import refused_syntax
+from .indexed_arrays import IndexedArrays, is_indexed
 from .lower_bounds import static_int
 from .scope import Fields, Local, Record, Shape, Slot, Unusable, View, describe, is_array
 from .tile_parts import is_tile
@@ -33,7 +34,7 @@ class Cells:
     type: Composite | None = None
 
 
-class Places:
+class Places(IndexedArrays):
     """Part of the reader: subscripts and attributes, read and assigned."""
 
     # ---- reading
@@ -71,6 +72,8 @@ class Places:
 
     def item(self, base: Any, node: ast.Subscript) -> Any:
         """`base[...]`; elements of arrays stay views, so that they can be stored to as well."""
+        if is_indexed(base):
+            return self.indexed_item(base, self.indices(node.slice))
         if isinstance(base, (View, Fields, Local)):
             return self.element(base, self.indices(node.slice))
         if isinstance(base, Shape):
@@ -95,6 +98,8 @@ class Places:
             return self.array_attribute(base, node)
         if is_tile(base) and node.attr in ("dtype", "shape", "size"):
             return self.tile_attribute(base.type, node.attr)
+        if is_indexed(base):
+            return self.indexed_attribute(base, node)
         if isinstance(base, Record):
             if node.attr not in base.fields:
                 raise self.no_field(base.type, node)
@@ -322,7 +327,7 @@ class Places:
                     "It is a constant for the kernel.", f"{name}_local = {name}, and change that",
                 )  # fmt: skip
             found = self.visit(node)
-            if is_array(found):
+            if is_array(found) or is_indexed(found):
                 return found
             self.state.names[name] = found  # assigned here, if it was not certain before
             return Slot(lambda: self.state.names[name], lambda v: self.state.names.__setitem__(name, v))
@@ -358,7 +363,7 @@ class Places:
         if isinstance(whole, Record):
             if node.attr not in whole.fields:
                 raise self.no_field(whole.type, node)
-            if is_array(whole.fields[node.attr]):
+            if is_array(whole.fields[node.attr]) or is_indexed(whole.fields[node.attr]):
                 return whole.fields[node.attr]
             name = node.attr
             return Slot(lambda: base.load().fields[name], lambda v: base.store(base.load().with_field(name, v)))
@@ -367,6 +372,10 @@ class Places:
         return self.part_slot(base, (self.component_named(self.value(whole).type, node),))
 
     def item_place(self, base: Any, node: ast.Subscript) -> Any:
+        if is_indexed(base):
+            nodes, n = self.indices(node.slice), base.type.ndim
+            found, beyond = self.indexed_element(base, nodes[:n]), nodes[n:]
+            return Cells(found, self.picked(self.composite(found.type.dtype, node), beyond)) if beyond else found
         if isinstance(base, (View, Fields, Local)) and base.type.ndim > 0:
             nodes = self.indices(node.slice)
             found = self.own(self.element(base, nodes[: base.type.ndim]))

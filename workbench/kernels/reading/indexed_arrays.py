@@ -1,0 +1,62 @@
+"""Arrays that are read and written through lists of indices: `x[i]` is `data[indices0[i]]`, and so is its gradient."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from .. import ir
+from ..types import IndexedArray, indexed_type
+from . import refused_syntax
+from .scope import Record, View
+
+
+class IndexedArrays:
+    """Part of the reader. In it an indexedarray is a struct: the array behind it, and the indices of each axis."""
+
+    def indexed_item(self, base: Record, nodes: list[ast.expr]) -> Any:
+        """`x[i, j]`; what goes beyond the axes picks components."""
+        found, beyond = self.indexed_element(base, nodes[: base.type.ndim]), nodes[base.type.ndim :]
+        if not beyond:
+            return found
+        whole = self.loaded(found)
+        return self.component(whole, self.picked(self.composite(whole.type, beyond[0]), beyond))
+
+    def indexed_element(self, base: Record, nodes: list[ast.expr]) -> Any:
+        """An element of the array behind it; with fewer indices than axes the rest, as an indexedarray."""
+        type = base.type
+        assert isinstance(type, IndexedArray)
+        lists = [base.fields[f"indices{axis}"] for axis in range(type.ndim)]
+        places = tuple(self.index_behind(which, n) for which, n in zip(lists, nodes, strict=False))
+        data, rest = base.fields["data"].at(places), lists[len(nodes) :]
+        if not rest:
+            return data
+        fields = {f"indices{k}": which for k, which in enumerate(rest)}
+        return Record(indexed_type(type.dtype, len(rest)), {"data": data, **fields})
+
+    def index_behind(self, which: View, node: ast.expr) -> ir.Value:
+        """The index in the array behind."""
+        if isinstance(node, ast.Slice):
+            raise refused_syntax.refuse("Slice", self.where(node))
+        return self.loaded(self.element(which, [node]))
+
+    def indexed_attribute(self, base: Record, node: ast.Attribute) -> Any:
+        if node.attr == "dtype":
+            return base.type.dtype
+        if node.attr == "ndim":
+            return base.type.ndim
+        if node.attr == "shape":
+            return tuple(self.length(base.fields[f"indices{axis}"], 0) for axis in range(base.type.ndim))
+        raise self.error(
+            f"an indexedarray has no attribute `{node.attr}` in a kernel", "attribute", node,
+            "There are shape, ndim and dtype.", "x.shape[0]",
+        )  # fmt: skip
+
+
+def is_indexed(x: Any) -> bool:
+    return isinstance(x, Record) and isinstance(x.type, IndexedArray)
+
+
+def with_args(node: ast.Call, n: int) -> ast.Call:
+    """A call of an atomic without its indices, which are taken: the array is an element already."""
+    return ast.copy_location(ast.Call(node.func, [node.args[0], *node.args[n + 1 :]], node.keywords), node)
