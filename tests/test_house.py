@@ -34,6 +34,7 @@ LAYERS = (
     ("config",),
     ("tables",),
     ("kernels.types", "kernels.depth"),
+    ("kernels.parameter_types",),
     ("kernels.ir",),
     ("kernels.ops.examples",),
     ("kernels.ops.row",),

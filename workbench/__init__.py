@@ -74,6 +74,7 @@ from .kernels.ops import TILES as _TILES
 from .kernels.ops import instead_of as _instead_of
 from .kernels.ops import why_refused as _why_refused
 from .kernels.ops.functions import ATOMICS as _ATOMICS
+from .kernels.parameter_types import Reference as _Reference
 from .kernels.program import Program as _Program
 from .kernels.reading.checks import expect_eq, expect_near, expect_neq
 from .kernels.reading.checks import print_ as print
@@ -120,7 +121,7 @@ if _TYPE_CHECKING:
     from .tapes.jvp import jvp
 
 bool = types.bool_
-Scalar, Function, ref = types.AnyScalar, _Func, types.Reference()
+Scalar, Function, ref = types.AnyScalar, _Func, _Reference()
 E, INF, NAN, PI, TAU = e, inf, nan, pi, tau
 HALF_PI = half_pi = pi / 2
 LN2, LN10 = ln2, ln10 = _log(2.0), _log(10.0)

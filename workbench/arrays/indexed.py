@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import LaunchError
-from ..kernels.types import Array, IndexedArray, Scalar, indexed_type, int32
+from ..kernels.parameter_types import IndexedArray, indexed_type
+from ..kernels.types import Array, Composite, Scalar, int32
 from . import capture_log
 from .dtypes import dtype_of
 from .other_libraries import Foreign
@@ -45,10 +46,10 @@ class indexedarray:  # noqa: N801  as Warp spells it
         return super().__new__(cls)
 
     def __init__(self, data: Any = None, indices: Any = None, dtype: Any = None, ndim: int | None = None):
-        if not isinstance(data, Foreign) or not isinstance(data.dtype, Scalar | type(data.dtype)):
-            raise LaunchError(
-                f"indexedarray takes an array, not {type(data).__name__}", slug="indices", instead="wb.array(...)"
-            )
+        if not isinstance(data, Foreign) or not isinstance(data.dtype, Scalar | Composite):
+            what = f"one of {data.dtype}" if isinstance(data, Foreign) else type(data).__name__
+            text = f"indexedarray takes an array of numbers or vectors, not {what}"
+            raise LaunchError(text, slug="indices", instead="wb.array(...)")
         given = _listed(indices, data.ndim)
         if len(given) > data.ndim:
             raise LaunchError(f"{len(given)} lists of indices for an array of {data.ndim} axes", slug="indices")
@@ -139,10 +140,6 @@ def _checked(data: Any, axis: int, chosen: Any) -> Any:
         text = f"index {int(numbers[wrong[0]])} is outside of the {size} elements along axis {axis} of {data.label}"
         raise LaunchError(text, slug="indices", instead=f"indices from 0 to {size - 1}")
     return chosen
-
-
-class _Fixed(indexedarray):
-    pass
 
 
 def of_axes(count: int) -> type[indexedarray]:

@@ -19,9 +19,10 @@ from ..arrays.indexed import as_indexed, indexedarray
 from ..arrays.scalar import scalar
 from ..errors import LaunchError
 from ..kernels.ir import Function
+from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import Leaf, Program
 from ..kernels.reading.declare import Instance, struct_of
-from ..kernels.types import Array, Composite, IndexedArray, Scalar, Small, Struct, Type, scalar_of
+from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, scalar_of
 from .handles import part_of
 
 # interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs

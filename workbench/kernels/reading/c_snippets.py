@@ -112,7 +112,7 @@ class Snippet:
     depth: int = 0
     names: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
-    pointers: dict[str, str] = field(default_factory=dict)
+    pointers: dict[str, tuple[str, bool]] = field(default_factory=dict)  # the element, and is it one with a `*`
     steps: list[list[str]] = field(default_factory=list)  # of the loops around: what `continue` does first
 
     def translated(self) -> Translated:
@@ -293,12 +293,14 @@ class Snippet:
         return True
 
     def declared(self, type: str) -> None:
-        pointer = self.take("*") or self.take("&")
-        name = self.next()
-        if pointer:
+        sign = self.peek()
+        if sign in ("*", "&"):
+            self.next()
+            name = self.next()
             self.need("=")
             self.take("&")
-            return self.point(name, self.expression())
+            return self.point(name, self.expression(), sign == "*")
+        name = self.next()
         if self.take("["):
             return self.local_array(type, name)
         if self.take("("):
@@ -324,14 +326,15 @@ class Snippet:
             for k, value in enumerate(self.listed("}")):
                 self.write(f"{own}[{k}] = wp.{type}({value})")
 
-    def point(self, name: str, place: str) -> None:
+    def point(self, name: str, place: str, is_pointer: bool) -> None:
         """A pointer or reference to an element: a name for it, at the index that was."""
         found = re.match(r"(\w+)\[(.*)\]$", place)
         if not found:
             raise ValueError(f"the pointer `{name}`")
         kept = self.new(f"{name}_at")
         self.write(f"{kept} = {found[2]}")
-        self.pointers[name] = f"{found[1]}[{kept}]"
+        self.names.pop(name, None)
+        self.pointers[name] = f"{found[1]}[{kept}]", is_pointer
 
     def new(self, name: str) -> str:
         """The name in Python of a variable that is declared here."""
@@ -340,6 +343,7 @@ class Snippet:
             own, k = f"{name}_{k}", k + 1
         self.taken.add(own)
         self.names[name] = own
+        self.pointers.pop(name, None)
         return own
 
     def assignment(self) -> None:
@@ -470,9 +474,21 @@ class Snippet:
             return self.call(word)
         return self.name(word)
 
+    def dereferenced(self, word: str, start: int = -1) -> None:
+        """Refuse an address that is not followed at once: nothing is computed with addresses."""
+        start = self.at - 1 if start < 0 else start
+        before = [t.text for t in self.tokens[max(start - 3, 0) : start]]
+        atomic = before[-1:] == ["("] and before[-2:-1] != [] and "tomic" in before[-2]
+        declared = before[-1:] == ["="] and before[-3:-2] == ["*"]
+        if not (atomic or declared or (before[-1:] == ["*"] and self.peek() not in ("[", "++", "--"))):
+            raise ValueError(f"the address `{word}`, not followed by `*`,")
+
     def name(self, word: str) -> str:
         if word in self.pointers:
-            return self.pointers[word]
+            place, is_pointer = self.pointers[word]
+            if is_pointer:
+                self.dereferenced(word)
+            return place
         if word in self.names:
             return self.names[word]
         if self.adjoint and word.startswith("adj_") and word[4:] in self.params:
@@ -482,9 +498,11 @@ class Snippet:
         raise ValueError(f"`{word}`")
 
     def call(self, word: str) -> str:
-        name = word.removeprefix("wp::").removeprefix("std::")
+        name, start = word.removeprefix("wp::").removeprefix("std::"), self.at - 2
         args = self.listed(")")
-        if name in ("address", "index", "address_of"):
+        if name == "address":
+            self.dereferenced(word, start)
+        if name in ("address", "index"):
             return f"{args[0]}[{', '.join(args[1:])}]" if len(args) > 1 else args[0]
         if name == "load":
             return args[0]
@@ -534,11 +552,16 @@ def ranged(made: list[str], condition: str, step: list[str], body: list[str]) ->
     if not (start and bound and by and start[1] == bound[1] == by[1]) or (by[2] == "+") != (bound[2][0] == "<"):
         return None
     changed = {n for line in without_steps(body, step) for n in assigned(line)}
-    if start[1] in changed or changed & set(re.findall(r"[A-Za-z_]\w*", bound[3])) or "[" in bound[3]:
+    if (
+        start[1] in changed
+        or changed & set(re.findall(r"[A-Za-z_]\w*", bound[3]))
+        or re.search(r"\[|atomic|rand", bound[3])
+    ):
         return None
     end = bound[3] + {"<=": " + 1", ">=": " - 1"}.get(bound[2], "")
     sign = "" if by[2] == "+" else "-"
-    return f"for {start[1]} in range({start[2]}, {end}, {sign}{by[3]}):"
+    first = start[2] if start[2].isdigit() else f"wp.int32({start[2]})"
+    return f"for {start[1]} in range({first}, {end}, {sign}{by[3]}):"
 
 
 def without_steps(body: list[str], step: list[str]) -> list[str]:

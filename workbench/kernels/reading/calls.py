@@ -21,13 +21,13 @@ from .. import ir, ops
 from ..ops import control, memory
 from ..ops.row import Row, arity, constant
 from ..ops.tile_names import TileBuiltin
+from ..parameter_types import Ref
 from ..types import (
     FUNCTION,
     Array,
     Composite,
     Handle,
     Matrix,
-    Ref,
     Scalar,
     Struct,
     Transform,

@@ -22,6 +22,7 @@ from ...errors import KernelError, LaunchError
 from .. import types as T
 from ..depth import deep
 from ..ir import Region
+from ..parameter_types import IndexedArray
 from . import refused_syntax
 from .overloads import attached, beside, candidates, cell
 
@@ -419,14 +420,14 @@ def same_struct(name: str, fields: tuple[tuple[str, T.Type], ...]) -> T.Struct:
 
 def default(type: T.Type) -> Any:
     """What a field holds before it is assigned: zeros; None for an array."""
-    return None if isinstance(type, T.Array | T.IndexedArray) else type()  # type: ignore[operator]
+    return None if isinstance(type, T.Array | IndexedArray) else type()  # type: ignore[operator]
 
 
 def convert(type: T.Type, value: Any, label: str) -> Any:
     """A host value as a field of `type` holds it. Raises TypeError, ValueError."""
     if isinstance(type, T.Array):
         return _array_field(type, value, label)
-    if isinstance(type, T.IndexedArray):
+    if isinstance(type, IndexedArray):
         if getattr(value, "type", None) == type or isinstance(getattr(value, "dtype", None), T.Type):
             return value
         raise TypeError(f"{label} takes an {type}, not {value!r}")

@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from .. import ir
-from ..types import IndexedArray, indexed_type
+from ..parameter_types import IndexedArray, indexed_type
 from . import refused_syntax
 from .scope import Record, View
 

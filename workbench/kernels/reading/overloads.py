@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import KernelError
-from ..types import FUNCTION, Ref, Type, bool_, covers, float32, int32, is_open, scalar_of
+from ..parameter_types import Ref
+from ..types import FUNCTION, Type, bool_, covers, float32, int32, is_open, scalar_of
 from .scope import Fields, Local, Record, View, describe, is_literal
 from .source import source
 
