@@ -235,4 +235,12 @@ def test_questions_about_types_and_values():
     )
     assert t.type_size(wb.mat33) == 9 and t.type_size_in_bytes(wb.vec3d) == 24 and t.type_size_in_bytes(float) == 4
     assert t.types_equal(float, wb.float32) and not t.types_equal(wb.vec3, wb.vec3d)
-    assert t.type_repr(wb.vec3) == "vec3" and t.type_repr(float) == "float32"
+    assert t.type_repr(wb.vec3) == "vec3f" and t.type_repr(float) == "float32"
+
+
+def test_types_have_the_names_of_warps_classes():
+    shown = [t.__name__ for t in (wb.vec3, wb.vec3d, wb.vec2ub, wb.mat33, wb.quat, wb.transformd, wb.vector(5, float))]
+    assert shown == ["vec3f", "vec3d", "vec2ub", "mat33f", "quatf", "transformd", "vec_t"]
+    assert wb.types.type_repr(wb.vec3) == "vec3f" and wb.types.type_repr(wb.float32) == "float32"
+    assert wb.types.type_repr(wb.array(dtype=wb.vec3, ndim=2)) == "array(ndim=2, dtype=vec3f)"
+    assert wb.types.type_repr(wb.vector(5, float)) == "vector(length=5, dtype=float32)"

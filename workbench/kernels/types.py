@@ -88,6 +88,14 @@ class Composite(Type):
 
     scalar: Scalar
 
+    @property
+    def __name__(self) -> str:
+        """The name of NVIDIA Warp's class: vec3f, mat33d, quatf; vec_t and mat_t for other lengths."""
+        kind = str(self).partition("(")[0]
+        if kind != str(self):
+            return {"vector": "vec_t", "matrix": "mat_t"}.get(kind, kind)
+        return kind if _SUFFIX[self.scalar.name] else f"{kind}f"
+
     def over(self, scalar: Scalar) -> Composite:
         """The same shape over another scalar."""
         raise NotImplementedError
@@ -659,8 +667,11 @@ def type_size_in_bytes(dtype: Any) -> int:
 
 
 def type_repr(t: Any) -> str:
-    """A type as users write it."""
-    return str(_known(t) or t)
+    """A type as Warp shows it: `vec3f`, `float32`, `array(ndim=1, dtype=vec3f)`."""
+    known = _known(t) or t
+    if isinstance(known, Array):
+        return f"array(ndim={known.ndim}, dtype={type_repr(known.dtype)})"
+    return known.__name__ if isinstance(known, Composite) and "(" not in str(known) else str(known)
 
 
 def types_equal(a: Any, b: Any, match_generic: bool = False) -> bool:
