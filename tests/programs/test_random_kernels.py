@@ -6,6 +6,7 @@ import collections
 import zlib
 
 import fuzz
+import fuzz_slices
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -46,6 +47,12 @@ def report(program, c=False):
 def test_random_programs_with_transforms_are_exact_or_refused(seed):
     program = fuzz.make(seed, transforms=True)
     assert fuzz.check(program, False).verdict in ("exact", "refused"), report(program)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1012))
+def test_random_programs_with_slices_and_local_arrays_are_exact(seed):
+    assert fuzz.check(fuzz_slices.make(seed), False).verdict == "exact", report(fuzz_slices.make(seed))
 
 
 @pytest.mark.slow
