@@ -25,6 +25,7 @@ NAMES = """
     names_of_shadows_and_tangents names_of_companions_of_extremes names_of_the_text names_of_fields
     claims_that_hold literals_take_the_type_beside_them
     names_assigned_under_the_condition_they_are_read_under
+    slices_written_and_added_to rows_chosen_by_branches_and_loops local_arrays_of_vectors_and_structs
 """.split()
 
 

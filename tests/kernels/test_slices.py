@@ -1,5 +1,7 @@
 """Slices of arrays in kernels and arrays made there: bounds, what they share, and what the memory of a launch knows."""
 
+import linecache
+
 import numpy as np
 import pytest
 
@@ -126,3 +128,35 @@ def test_a_name_that_a_loop_assigns_has_no_value_where_the_loop_does_not_turn(ba
     assert y.numpy().tolist() == [11.0, 1.0]
     with pytest.raises(wb.LaunchError, match=r"thread 1: `a` has no value here[\s\S]*a \+ F\(j\)[\s\S]*maybe-unbound"):
         wb.launch(last, dim=2, inputs=[x, wb.array([3, 0], dtype=int)], outputs=[y])
+
+
+WEIGHTS = [1.0, 2.0]
+
+
+def test_a_list_that_a_loop_ran_over_is_read_again_when_it_has_changed():
+    @wb.kernel
+    def weighted(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+        for w in WEIGHTS:
+            y[0] += x[0] * w
+
+    x, y = wb.ones(1, dtype=F), wb.zeros(1, dtype=F)
+    wb.launch(weighted, dim=1, inputs=[x, y])
+    first = weighted.program()
+    assert weighted.program() is first and y.list() == [3.0]
+    WEIGHTS.append(4.0)
+    try:
+        wb.launch(weighted, dim=1, inputs=[x, y])
+        assert y.list() == [10.0]
+    finally:
+        WEIGHTS.pop()
+
+
+@pytest.mark.parametrize("line", ["for w in LONG:", "for w in wb.static(LONG):"])
+def test_a_loop_that_would_be_written_out_a_thousand_times_is_refused(line):
+    space = {"wb": wb, "LONG": (0.5,) * 1000, "__name__": "long"}
+    text = f"@wb.kernel\ndef k(y: wb.array(dtype=float)):\n    {line}\n        y[0] += w\n"
+    name = f"<{line}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    exec(compile(text, name, "exec"), space)
+    with pytest.raises(wb.KernelError, match=r"1000 turns[\s\S]*\[static-loop\]"):
+        wb.launch(space["k"], dim=1, inputs=[wb.zeros(1)])

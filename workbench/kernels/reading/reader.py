@@ -94,9 +94,16 @@ def _same_static(code: Any, around: dict[str, Any], then: Any) -> bool:
         now = eval(code, around)
     except Exception:  # noqa: BLE001  said with its line when the kernel is read anew
         return False
+    return _same_object(now, then)
+
+
+def _same_object(now: Any, then: Any) -> bool:
+    """True for what a kernel would read alike; of lists and tuples the parts count."""
     if isinstance(then, np.ndarray):
         return isinstance(now, np.ndarray) and now.dtype == then.dtype and now.tobytes() == then.tobytes()
-    return now is then or same_number(now, then)
+    if isinstance(then, list | tuple) and type(now) is type(then):
+        return len(now) == len(then) and all(map(_same_object, now, then))
+    return now is then or same_number(now, then) or (isinstance(then, str) and now == then)
 
 
 def read(

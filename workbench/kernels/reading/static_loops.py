@@ -42,6 +42,13 @@ class Known:
         return self.shape[0]
 
 
+def kept(x: Any) -> Any:
+    """A copy of what may change in place."""
+    if isinstance(x, list | tuple):
+        return type(x)(map(kept, x)) if type(x) in (list, tuple) else x
+    return x.copy() if isinstance(x, np.ndarray) else x
+
+
 class StaticLoops:
     """Part of the reader."""
 
@@ -71,8 +78,7 @@ class StaticLoops:
         for name in (names & self.frame.around.keys()) - self.state.names.keys():
             self.note(name, self.frame.around[name])
             if not isinstance(self.frame.around[name], FIXED):
-                kept = found.copy() if isinstance(found, np.ndarray) else found
-                self.statics[id(code)] = code, around, kept
+                self.statics[id(code)] = code, around, kept(found)
         return found
 
     def known(self, x: Any) -> Any:
@@ -143,7 +149,7 @@ class StaticLoops:
         if callee is declare.static:
             found = self.visit(over)
             return list(found) if isinstance(found, list | tuple | range | np.ndarray | dict) else None
-        if callee in (builtins.enumerate, builtins.zip, builtins.reversed) and not over.keywords:
+        if any(callee is f for f in (builtins.enumerate, builtins.zip, builtins.reversed)) and not over.keywords:
             parts = [self.items(arg, node) for arg in over.args]
             return None if None in parts else list(callee(*parts))  # type: ignore[arg-type]
         if callee is not range or not self.wants_numbers(node) or over.keywords:
