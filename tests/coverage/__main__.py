@@ -40,6 +40,7 @@ def main() -> None:
     given = arguments()
     warp.config.quiet = True
     started, reports, called = time.time(), [], []
+    known: dict[str, list] = {}
     every: list[Verdict] = []
     for name in given.packages:
         found = gather(PACKAGES[name], given.only)
@@ -50,8 +51,9 @@ def main() -> None:
         every += verdicts
         reports.append(row(name, verdicts, found.stubs))
         print(reports[-1], f"({time.time() - started:.0f} s)", flush=True)
-        if (given.called or given.write) and name in MODELS:
-            called.append(when_called(name, found.kernels, given))
+        known[name] = found.kernels
+    for name in [n for n in known if n in MODELS and (given.called or given.write)]:
+        called.append(when_called(name, known[name], given))  # last: one package may import another
     text = report(reports, every, given.reasons or given.write) + "\n".join(["", *called, ""] if called else [])
     print(text)
     if given.list is not None:

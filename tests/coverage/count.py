@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 from dataclasses import dataclass, field
@@ -72,6 +73,10 @@ class Counter:
         wishes = [self.asked(o, ours) for o in kernel.overloads.values()] + [
             {name: plausible(t, kind) for name, t in ours.generic.items()} for kind in PLAUSIBLE
         ]
+        open_ones = [name for name, t in ours.generic.items() if not isinstance(t, T.Array)]
+        for ranks in itertools.product(range(1, 5), repeat=len(open_ones)) if len(open_ones) < 3 else ():
+            arrays = {n: wb.array(dtype=float, ndim=k) for n, k in zip(open_ones, ranks, strict=True)}
+            wishes.append({n: arrays.get(n) or plausible(t, T.float32) for n, t in ours.generic.items()})
         first: BaseException | None = None
         for wish in wishes:
             try:

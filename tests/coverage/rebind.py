@@ -18,6 +18,7 @@ import warp
 import workbench as wb
 from workbench.errors import KernelError
 from workbench.kernels.reading.declare import Refused
+from workbench.kernels.reading.overloads import beside
 
 context, codegen, warp_types = warp._src.context, warp._src.codegen, warp._src.types
 _LEFT = "__builtins__ __cached__ __loader__ __spec__".split()
@@ -142,7 +143,8 @@ class Rebinder:
         made: Any = None
         try:
             for part in parts:
-                made = wb.func(self.function(part.func))
+                before, made = made, wb.func(self.function(part.func))
+                made.overloads = beside(made, before)
                 for own, attach in ((part.custom_grad_func, wb.func_grad), (part.custom_replay_func, wb.func_replay)):
                     if own is not None:
                         attach(made)(self.function(own.func))
