@@ -55,6 +55,9 @@ def test_every_argument_of_warp_s_host_functions_is_known():
             continue
         has = {p.name for p in known} | LEFT_OUT.get(name, set())
         compared += 1
+        needed = {p.name for p in known if p.default is p.empty} & {p.name for p in wanted if p.default is not p.empty}
+        if needed:
+            unknown[name] = f"needs {needed}"
         if missing := {p.name for p in wanted if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)} - has:
             unknown[name] = missing
     assert unknown == {} and compared > 80

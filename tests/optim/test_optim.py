@@ -295,6 +295,14 @@ def test_a_solver_is_called_again_with_other_operands(name):
         np.testing.assert_allclose(got.numpy(), np.linalg.solve(D, want), rtol=1e-8)
 
 
+def test_a_solve_is_one_event_and_a_copy():
+    b = wb.array([1.0, 2.0], requires_grad=True)
+    with wb.Tape() as tape:
+        linear.cg(wb.array(np.eye(2)), wb.array([1.0, 2.0], dtype=wb.float64), wb.zeros(2, dtype=wb.float64))
+        linear.cg(wb.array([2.0, 4.0]), b, wb.zeros(2))
+    assert [e.kind for e in tape.events] == 2 * ["func", "copy"]
+
+
 @pytest.mark.parametrize("solve", [linear.cg, linear.cr], ids=lambda f: f.__name__)
 def test_a_solve_that_begins_anew_now_and_then(solve):
     D, b = matrix(12), RANDOM.normal(size=12)

@@ -562,7 +562,7 @@ def matrix(shape: Sequence[Any], dtype) -> Any:
     return _matrix(int(rows), int(cols), scalar_of(dtype))
 
 
-def quaternion(dtype) -> Any:
+def quaternion(dtype: Any = Any) -> Any:
     """The quaternion type over float scalar `dtype`. In a kernel `quaternion(x, y, z, w)` makes a value.
 
     >>> wb.quaternion(wb.float64)
@@ -571,7 +571,7 @@ def quaternion(dtype) -> Any:
     return _opened("quaternion", (4,), dtype) or _quaternion(scalar_of(dtype))
 
 
-def transformation(dtype) -> Any:
+def transformation(dtype: Any = Any) -> Any:
     """The type of rigid transforms over float scalar `dtype`, of a position p and a rotation q.
 
     In a kernel `transformation(p, q)` makes a value.

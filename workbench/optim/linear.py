@@ -224,7 +224,8 @@ class LinearSolverState:
         if any(a.requires_grad or a.allocation in tape.active for a in (*arrays, b)):
             _check_adjoint(aslinearoperator(A))
         _refuse_hidden(tape, aslinearoperator(A), b)
-        answer = clone(x, requires_grad=False)
+        with memory.unrecorded():
+            answer = clone(x, requires_grad=False)
         said = _run(self, A, b, answer, M)
         _record(tape, self, A, arrays, b, answer, said)
         copy(x, answer)
