@@ -13,10 +13,15 @@ import workbench as wb
 
 NAMES = Path(__file__).resolve().parents[2] / ".docs" / "warp_names.txt"
 # What only the library itself makes, and questions about types, which have one argument.
-OTHERS = {"Device", "Graph", "Module", "Function", "transform_expand"} | {
-    f"types.is_{what}"
-    for what in "array composite float int matrix quaternion scalar struct transformation value vector".split()
-}
+KERNELS = {"transform_expand", "sparse.bsr_block_index", "sparse.bsr_row_index"}  # of the kernel language
+OTHERS = (
+    KERNELS
+    | {"Device", "Graph", "Module", "Function"}
+    | {
+        f"types.is_{what}"
+        for what in "array composite float int matrix quaternion scalar struct transformation value vector".split()
+    }
+)
 LEFT_OUT = {"from_dlpack": {"hint"}, "Kernel": {"code_transformers", "source"}}  # refused as Python does it
 
 
