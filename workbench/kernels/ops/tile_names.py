@@ -64,7 +64,7 @@ _DOCS = {
     "tile_add_inplace": ("a, i, ..., value", "a[i, ...] += value."),
     "tile_sub_inplace": ("a, i, ..., value", "a[i, ...] -= value."),
     "tile_bit_and_inplace": ("a, i, ..., value", "a[i, ...] &= value."),
-    "tile_bit_or_inplace": ("a, i, ..., value", "a[i, ...] |= value."),
+    "tile_bit_or_inplace": ("a, i, ..., value", "The bits of value are set in a[i, ...]."),
     "tile_bit_xor_inplace": ("a, i, ..., value", "a[i, ...] ^= value."),
     "tile_stack": ("capacity, dtype", "An empty stack of at most `capacity` values of `dtype`."),
     "tile_stack_push": ("s, value, has_value=True", "Put `value` on top; its place, or -1 without room or value."),
