@@ -35,7 +35,7 @@ from .arrays.indexed import indexedarray
 from .arrays.indexed import of_axes as _of_axes
 from .arrays.scalar import scalar
 from .arrays.span import Span as _Span
-from .config import config
+from .config import DeterministicMode, config
 from .device import (
     Device,
     DeviceLike,
@@ -174,7 +174,12 @@ for _room, _names in {
 for _room, _names in {
     "streams": "Stream Event ScopedStream get_stream set_stream record_event wait_event wait_stream synchronize_device "
     "synchronize_stream synchronize_event get_event_elapsed_time",
-    "timer": "ScopedTimer",
+    "timer": "ScopedTimer LOG_DEBUG LOG_INFO LOG_WARNING LOG_ERROR TIMING_KERNEL TIMING_KERNEL_BUILTIN TIMING_MEMCPY "
+    "TIMING_MEMSET TIMING_GRAPH TIMING_ALL",
+    "memory_pools": "is_mempool_supported is_mempool_enabled is_mempool_access_supported is_mempool_access_enabled "
+    "is_peer_access_supported is_peer_access_enabled set_mempool_enabled set_mempool_access_enabled "
+    "set_peer_access_enabled",
+    "numpy_types": "dtype_from_numpy dtype_to_numpy",
     "modules": "Module get_module set_module_options get_module_options load_module force_load clear_kernel_cache "
     "clear_lto_cache",
     "graphs": "capture_begin capture_end capture_while capture_if is_conditional_graph_supported",

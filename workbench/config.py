@@ -6,6 +6,7 @@ Every switch is validated when set; an unknown name is an error, so that a typo 
 
 from __future__ import annotations
 
+import enum
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,18 @@ def _flag(value: Any) -> bool:
     if value not in (True, False):
         raise ValueError("takes True or False")
     return bool(value)
+
+
+class DeterministicMode(enum.Enum):
+    """Warp's words for `config.deterministic`: all but the first mean True."""
+
+    NOT_GUARANTEED = 0
+    RUN_TO_RUN = 1
+    GPU_TO_GPU = 2
+
+
+def _one_order(value: Any) -> bool:
+    return value is not DeterministicMode.NOT_GUARANTEED if isinstance(value, DeterministicMode) else _flag(value)
 
 
 def _backend(value: Any) -> str | None:
@@ -46,7 +59,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "backend": _backend,
     "threads": _threads,
     "cache_dir": _folder,
-    "deterministic": _flag,
+    "deterministic": _one_order,
     "check_bounds": _flag,
     "check_races": _flag,
     "race_guard": _flag,
@@ -84,6 +97,7 @@ class Config:
     threads       worker threads of the "c" backend.
     cache_dir     folder of compiled kernels; None is a private folder in the user's cache directory.
     deterministic one order for threads that add to the same cell, whatever `threads` is ("c": one worker there).
+                  Also takes Warp's `wb.DeterministicMode`.
     check_bounds  also check indices that depend on data (affine ones are always checked).
     check_races   look for two threads storing to one element at every launch.
     race_guard    under a tape, check stores that are not proven apart before the first backward.

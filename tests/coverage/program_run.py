@@ -56,11 +56,18 @@ def program(path: str, settings: dict[str, Any]) -> Any:
         if isinstance(node, ast.Constant) and node.value in ("cuda", "cuda:0") and settings.get("cuda"):
             node.value = settings["cuda"]
     for part in tree.body:
-        if isinstance(part, ast.FunctionDef) and not part.decorator_list:
+        if isinstance(part, ast.FunctionDef) and not part.decorator_list and not part.name.startswith("_"):
             keep = ast.parse(f"{SEEN}({part.name!r}, locals())").body
             part.body = [ast.Try(part.body, [], [], keep)]
     tree.body.insert(last + 1, ast.parse(f"{MARK}()").body[0])
     return compile(ast.fix_missing_locations(tree), path, "exec")
+
+
+def values_of(array: Any) -> Any:
+    """What an array of Warp, of the workbench, of NumPy or of torch holds."""
+    if type(array).__name__ == "Tensor":
+        array = array.detach()
+    return array if isinstance(array, np.ndarray) else array.numpy()
 
 
 class Run:
@@ -128,7 +135,7 @@ class Run:
             return
         seen.add(id(thing))
         self.held.append(thing)
-        if isinstance(thing, self.array):
+        if isinstance(thing, (self.array, np.ndarray)) or type(thing).__name__ == "Tensor":
             yield path, thing
         elif isinstance(thing, dict):
             for name, value in list(thing.items()):
@@ -143,12 +150,12 @@ class Run:
         found: dict[str, np.ndarray] = {}
         for path, array in self.arrays():
             try:
-                found["value " + path] = np.array(array.numpy())
+                found["value " + path] = np.array(values_of(array))
                 if id(array) in self.grads:
                     found["grad " + path] = self.grads[id(array)]
             except Exception as error:  # noqa: BLE001  an array of no NumPy form is no result
                 print(f"not kept: {path}: {error}", file=sys.stderr)
-        return {name: value for name, value in found.items() if value.dtype.kind in "biuf"}
+        return {name: value for name, value in found.items() if value.dtype.kind in "biuf" and value.ndim}
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from ..device import Device, get_device, xp
 from ..errors import LaunchError
 from ..kernels import types
+from ..kernels.reading.declare import Refused
 from ..kernels.types import Composite, Type
 from . import capture_log
 from .absent import check_is_array, install
@@ -35,7 +36,9 @@ from .span import Marks, Span, row_strides
 from .view_layout import field_of, indexed, layout_number, viewed
 
 
-def _annotation(dtype: Any, ndim: int | None) -> types.Array:
+def _annotation(dtype: Any, ndim: int | None) -> Any:
+    if isinstance(dtype, Refused):
+        return dtype  # said where it is used
     if not isinstance(dtype, Type) and dtype is not Any:
         dtype = dtype_of(dtype)
     return types.Array(dtype, 1 if ndim is None else ndim)  # type: ignore[arg-type]
@@ -123,7 +126,7 @@ class array(Foreign):
             )  # fmt: skip
         return finished(made, requires_grad, retain_grad, grad, name)
 
-    def __class_getitem__(cls, item: Any) -> types.Array:
+    def __class_getitem__(cls, item: Any) -> Any:
         """`array[vec3]`, `array[float32, 2]`: the annotation."""
         dtype, *rest = item if isinstance(item, tuple) else (item,)
         ndim = (get_args(rest[0]) or (rest[0],))[0] if rest else cls._fixed_ndim
@@ -477,9 +480,9 @@ class array(Foreign):
         """This array if it is contiguous, else a contiguous clone."""
         return self if self.is_contiguous else clone(self)
 
-    def to(self, device: str | Device) -> array:
-        """This array if it lives there, else a copy on that device."""
-        return self if get_device(device) is self.device else clone(self, device=device)
+    def to(self, device: str | Device, requires_grad: bool | None = None) -> array:
+        """This array if it lives there, else a copy on that device; `requires_grad` is of the copy."""
+        return self if get_device(device) is self.device else clone(self, device, requires_grad)
 
 
 def _fixed(n: int) -> type[array]:

@@ -9,6 +9,10 @@ from typing import Any
 from ..device import synchronize
 
 log = logging.getLogger("workbench")
+LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+# What traces would hold: ScopedTimer takes them and makes none.
+TIMING_KERNEL, TIMING_KERNEL_BUILTIN, TIMING_MEMCPY, TIMING_MEMSET, TIMING_GRAPH = 1, 2, 4, 8, 16
+TIMING_ALL = 0xFFFFFFFF
 
 
 class ScopedTimer:

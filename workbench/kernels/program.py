@@ -449,7 +449,8 @@ def kernel(func: Callable | None = None, *, enable_backward: bool | None = None,
     """Decorator: make a Python function a kernel.
 
     enable_backward=False  its launches refuse to lie between an array with requires_grad and a gradient.
-    Of Warp's other options, `module` is taken and changes nothing: every kernel is compiled by itself.
+    name                   its key, in messages and pictures; by default the function's.
+    Warp's other options (`module`, `launch_bounds`, `grid_stride` ...) are taken and change nothing.
     Raises KernelError for what the language does not have, with the line to write instead; TypeError for an option that
     does not exist.
 
@@ -464,7 +465,7 @@ def kernel(func: Callable | None = None, *, enable_backward: bool | None = None,
     """
     unknown = options.keys() - KERNEL_OPTIONS
     if unknown:
-        raise TypeError(f"kernel() has no option {min(unknown)!r}; it has enable_backward")
+        raise TypeError(f"kernel() has no option {min(unknown)!r}; it has enable_backward and name")
     local = sys._getframe(1).f_locals
 
     def make(f: Callable) -> Kernel:

@@ -11,13 +11,39 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
 
-class Type:
+class _Named(type):
+    """`class vec5(wb.types.vector(5, float)): pass` names a type: it is that type, there is no other of its content."""
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        if len(args) == 3 and isinstance(args[0], str) and isinstance(args[2], dict):
+            name, bases, inside = args
+            own = [n for n in inside if n == "__annotations__" or not (n.startswith("__") and n.endswith("__"))]
+            if len(bases) != 1 or own:
+                raise TypeError(f"class {name}: a type of the kernel language is named, with nothing in it but `pass`")
+            return bases[0]
+        return super().__call__(*args, **named)
+
+
+class Type(metaclass=_Named):
     """Base of all types."""
+
+    def __instancecheck__(self, value: Any) -> bool:
+        found = getattr(value, "type", None)
+        return (found if isinstance(found, Type) else None) == self
+
+    def __subclasscheck__(self, other: Any) -> bool:
+        return other == self
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # noqa: UP007  `|` is what is being defined
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]  # noqa: UP007
 
     def __copy__(self) -> Type:
         return self
@@ -52,6 +78,9 @@ class Scalar(Type):
     @cached_property
     def numpy(self) -> np.dtype:
         return np.dtype(self.name)
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return isinstance(value, np.generic) and value.dtype == self.numpy
 
     @property
     def scalar(self) -> Scalar:
@@ -253,6 +282,15 @@ class Array(Type):
 
     def __str__(self) -> str:
         return f"array{'' if self.ndim == 1 else f'{self.ndim}d'}(dtype={'Any' if self.dtype is Any else self.dtype})"
+
+
+def _note(annotation: Array, name: str, value: Any) -> None:
+    if name in ("dtype", "ndim"):
+        raise AttributeError(f"the {name} of {annotation} is fixed")
+    object.__setattr__(annotation, name, value)
+
+
+Array.__setattr__ = _note  # programs note things of their own on annotations, as `shape`
 
 
 @dataclass(frozen=True, repr=False)

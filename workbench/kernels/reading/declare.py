@@ -466,6 +466,8 @@ def _array_field(type: T.Array, value: Any, label: str) -> Any:
 def struct(c: type | None = None, *, module: Any = None) -> Any:
     """Decorator: a class of annotated fields becomes a struct for kernels and the host.
 
+    A field starts as 0: no other default value is taken (Warp takes any, and starts with 0 all the same).
+
     >>> @wb.struct
     ... class Ball:
     ...     mass: float
@@ -483,7 +485,7 @@ def _struct(cls: type, around: dict[str, Any]) -> T.Struct:
         raise TypeError(f"struct {cls.__name__}: {e}") from None
     fields = []
     for name, annotation in hints.items():
-        if name in vars(cls):
+        if (default := vars(cls).get(name)) is not None and not (isinstance(default, int | float) and default == 0):
             raise TypeError(f"field {name!r} of struct {cls.__name__} has a default value; give it to the instance")
         try:
             fields.append((name, type_from(annotation)))
