@@ -34,7 +34,7 @@ LAYERS = (
     ("config",),
     ("tables",),
     ("kernels.types", "kernels.depth"),
-    ("kernels.parameter_types",),
+    ("kernels.parameter_types",, "kernels.products"),
     ("kernels.ir",),
     ("kernels.ops.examples",),
     ("kernels.ops.row",),

@@ -61,7 +61,9 @@ def main() -> None:
             if v.stage < len(STAGES) and given.list in f"{v.reason} {v.text}":
                 print(f"{v.module}.{v.kernel}\n    {v.text}\n    {v.line}")
     if given.write:
-        Path(__file__).with_name("RESULTS.md").write_text(HEAD.format(date=datetime.date.today()) + text)
+        file = Path(__file__).with_name("RESULTS.md")
+        _, title, behind = file.read_text().partition("\n# Programs of others")  # another script's: see `programs`
+        file.write_text(HEAD.format(date=datetime.date.today()) + text + title + behind)
 
 
 def when_called(name: str, known: list, given: argparse.Namespace) -> str:

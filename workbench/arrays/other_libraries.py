@@ -24,6 +24,11 @@ class Foreign:
 
     __slots__ = ()
 
+    @property
+    def capacity(self) -> int:
+        """Bytes of memory from the first element on."""
+        return self.allocation.nbytes - self._offset
+
     def numpy(self) -> np.ndarray:
         """The values with shape `(*shape, *components)`; a structured array for structs.
 

@@ -15,6 +15,8 @@ from typing import Any, Union
 
 import numpy as np
 
+from . import products
+
 
 class _Named(type):
     """`class vec5(wb.types.vector(5, float)): pass` names a type: it is that type, there is no other of its content."""
@@ -467,6 +469,21 @@ class Small(np.ndarray):
 
     def __array_finalize__(self, obj):
         self.type = getattr(obj, "type", None)  # type: ignore[assignment]
+
+    def __mul__(self, other: Any) -> Any:
+        """`*` as in a kernel: products of matrices, quaternions and transforms; else component by component."""
+        made = products.product(self, other) if isinstance(other, Small) else None
+        return super().__mul__(other) if made is None else self._product(made, other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self * other if isinstance(other, Small) else super().__imul__(other)
+
+    def _product(self, made: Any, other: Any) -> Small:
+        small = made.view(Small)
+        small.type = self.type if made.shape == self.shape else vector(len(made), self.type.scalar)
+        if made.ndim == 2:
+            small.type = matrix(made.shape, self.type.scalar)
+        return carried(small, (self, other))
 
 
 def _component(i: int) -> property:

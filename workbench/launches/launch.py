@@ -81,7 +81,7 @@ def launch(
         _pull_back(command, (*adj_inputs, *adj_outputs), record_cmd)
         return None
     if record_cmd:
-        return hold(program, args, command.kept())
+        return Recorded(kernel, dim, where, args, command.kept())
     command.launch(record_tape, _caller())
     return None
 
@@ -333,3 +333,73 @@ class Command:
 
     def views(self) -> list:
         return views(self.program.function, self.flat)
+
+
+class Recorded:
+    """A launch to be repeated, with other arguments too: what `launch(..., record_cmd=True)` returns.
+
+    Arrays are seen as they are when it is launched, numbers as they were given. `device` and `stream` are those of the
+    arrays.
+
+    >>> @wb.kernel
+    ... def scale(x: wb.array[float], a: float, y: wb.array[float]):
+    ...     i = wb.tid()
+    ...     y[i] = a * x[i]
+    >>> x, y = wb.ones(2), wb.zeros(2)
+    >>> command = wb.launch(scale, 2, [x, 3.0], [y], record_cmd=True)
+    >>> command.launch()
+    >>> command.set_param_by_name("a", 5.0)
+    >>> command.set_dim(1)
+    >>> command.launch()
+    >>> y.list()
+    [np.float32(5.0), np.float32(3.0)]
+    """
+
+    def __init__(self, kernel: Kernel, dim: Any, device: Any, args: tuple, command: Command):
+        self.kernel, self.dim, self.device, self.params = kernel, dim, device, args
+        self.command = hold(command.program, args, command)
+
+    def __repr__(self) -> str:
+        return f"<launch of {self.kernel.key} over {self.dim}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "command":
+            raise AttributeError(name)
+        return getattr(self.command, name)
+
+    def launch(self, stream: Any = None) -> None:
+        """Run it, recorded if a tape is open."""
+        self.command.launch(True, sys._getframe(1))
+
+    def set_dim(self, dim: Any) -> None:
+        """Over another grid from now on. Raises what `launch` raises, and changes nothing then."""
+        self._make(dim, self.params)
+
+    def set_param_at_index(self, index: int, value: Any, adjoint: bool = False) -> None:
+        """Another argument in this place from now on. Raises what `launch` raises, and changes nothing then."""
+        if adjoint:
+            _pull_back(self.command, (), True)
+        if not 0 <= index < len(self.params):
+            raise LaunchError(
+                f"Kernel {self.kernel.key!r} has no parameter {index}.", slug="argument-count",
+                why=f"There are {len(self.params)}, from 0.",
+            )  # fmt: skip
+        self._make(self.dim, (*self.params[:index], value, *self.params[index + 1 :]))
+
+    def set_param_by_name(self, name: str, value: Any, adjoint: bool = False) -> None:
+        """Another argument for this parameter from now on: see `set_param_at_index`."""
+        names = [known for known, _ in self.command.program.params]
+        if name not in names:
+            raise LaunchError(
+                f"Kernel {self.kernel.key!r} has no parameter {name!r}.", slug="argument-count",
+                why=f"Its parameters are ({', '.join(names)}).",
+            )  # fmt: skip
+        self.set_param_at_index(names.index(name), value, adjoint)
+
+    def set_params(self, params: Sequence[Any]) -> None:
+        """Other arguments from now on. Raises what `launch` raises, and changes nothing then."""
+        self._make(self.dim, tuple(params))
+
+    def _make(self, dim: Any, args: tuple) -> None:
+        made = launch(self.kernel, dim, args, device=self.device, record_cmd=True)
+        self.dim, self.params, self.command = dim, args, made.command

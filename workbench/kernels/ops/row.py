@@ -180,7 +180,7 @@ class Row:
         with np.errstate(all="ignore"):
             if self.expand is None:
                 assert self.meaning is not None, f"{self.name} has no value on the host"
-                return host(out, self.meaning(*args, **extra))
+                return host(out, self.meaning(*[np.asarray(a) if isinstance(a, Small) else a for a in args], **extra))
             parts = [list(np.ravel(a)) if isinstance(t, Composite) else a for a, t in zip(args, types, strict=True)]
             return host(out, self.expand(*parts, types=types, out=out, **extra))
 
