@@ -199,6 +199,8 @@ def __getattr__(name: str) -> object:
         module, _, inside = _LATER[name].partition(":")
         found = _import_module(f".{module}", __name__)
         return globals().setdefault(name, getattr(found, inside) if inside else found)
+    if name == "__version__":
+        return _import_module("importlib.metadata").version(__name__)
     reason = _why_refused(name)
     if reason is not None:
         return _Refused(name, reason)

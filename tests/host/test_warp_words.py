@@ -81,3 +81,21 @@ def test_an_annotation_of_what_is_not_here_is_refused_where_it_is_used():
 
     with pytest.raises(wb.KernelError, match=r"`t`(.|\n)*Texture2D(.|\n)*\[annotation\]"):
         wb.launch(wb.kernel(paint), 1, [None, wb.zeros(1)])
+
+
+def test_what_is_not_here_may_stand_in_annotations():
+    def bake(volume: wb.Volume | None = None, texture: int | wb.Texture3D = 0):  # type: ignore[valid-type]
+        return isinstance(volume, wb.Volume)
+
+    assert not bake(3)
+
+    @wb.struct
+    class Field:
+        texture: wb.Texture3D  # type: ignore[valid-type]
+
+    with pytest.raises(wb.LaunchError, match=r"Field(.|\n)*'texture'(.|\n)*\[not-here\]"):
+        Field()
+
+
+def test_the_version_is_that_of_the_package():
+    assert wb.__version__.count(".") == 2  # type: ignore[attr-defined]

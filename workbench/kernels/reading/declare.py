@@ -215,6 +215,15 @@ class Refused(Marker):
             raise AttributeError(name)
         return Refused(f"{self.__name__}.{name}", self.__doc__ or "")
 
+    def __or__(self, other: Any) -> Any:
+        return typing.Union[self, other]  # noqa: UP007  as a type, in an annotation
+
+    def __ror__(self, other: Any) -> Any:
+        return typing.Union[other, self]  # noqa: UP007
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return False
+
     def __repr__(self) -> str:
         return f"<{self.__name__}: not in the workbench>"
 
@@ -487,6 +496,8 @@ def _struct(cls: type, around: dict[str, Any]) -> T.Struct:
     for name, annotation in hints.items():
         if (default := vars(cls).get(name)) is not None and not (isinstance(default, int | float) and default == 0):
             raise TypeError(f"field {name!r} of struct {cls.__name__} has a default value; give it to the instance")
+        if isinstance(annotation, Refused):  # said where the struct is used
+            return Refused(cls.__name__, f"Its field {name!r}: {annotation.__doc__}")  # type: ignore[return-value]
         try:
             fields.append((name, type_from(annotation)))
         except TypeError as e:
