@@ -107,3 +107,48 @@ def test_steps_of_an_optimizer_count_when_they_are_launched():
     assert x.item() == 1.0
     wb.capture_launch(scope.graph)
     assert abs(x.item() - 0.9) < 1e-5
+
+
+def block(choices: list[int], tape: wb.Tape, x, y, loss, z) -> None:
+    """A random block: host writes, copies, launches, then a step of training."""
+    for k in choices:
+        if k == 0:
+            y.fill_(2.0)
+        elif k == 1:
+            wb.copy(z, x, 1, 0, 2)
+        elif k == 2:
+            z[1:].assign(np.arange(2, dtype=np.float32))
+        elif k == 3:
+            wb.launch(square, 3, [wb.clone(z), z])
+        elif k == 4:
+            tape.zero()
+        else:
+            x.grad.zero_()
+    with tape:
+        loss.zero_()
+        wb.launch(square, 3, [x, y])
+        wb.launch(total, 3, [y, loss])
+    tape.backward(loss)
+
+
+def memory_of(choices: list[int], made, times: int) -> tuple[list[bytes], list[bytes]]:
+    """All bytes behind the block, and after it was launched so often."""
+    x, y = wb.array([1.0, 2.0, 3.0], requires_grad=True), wb.zeros(3, requires_grad=True)
+    loss, z, tape = wb.zeros(1), wb.ones(3), wb.Tape()
+    memories = [*(a.allocation for a in (x, y, loss, z)), x.grad.allocation, y.grad.allocation]
+    with made() as opened:
+        block(choices, tape, x, y, loss, z)
+    graph = getattr(opened, "graph", opened)
+    behind = [bytes(m.bytes) for m in memories]
+    for _ in range(times):
+        wb.capture_launch(graph)
+    return behind, [bytes(m.bytes) for m in memories]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_blocks_leave_no_trace_and_do_what_a_capture_does(seed):
+    choices = np.random.default_rng(seed).integers(0, 6, 4).tolist()
+    behind, after = memory_of(choices, wb.ScopedCapture, 2)
+    start, _ = memory_of([], lambda: wb.ScopedCapture(), 0)
+    _, once_more = memory_of(choices, wb.capture, 1)
+    assert behind == start and after == once_more
