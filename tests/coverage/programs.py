@@ -191,7 +191,7 @@ def compared(path: Path, frames: int, seconds: float, show: bool) -> Row:
 ADAM = "rounding decides: Adam makes whole steps of gradients that are zero but for rounding"
 NOTES = {
     "example_raymarch": "rounding decides: normals are differences over 1e-5 in float32",
-    "example_particle_repulsion": "rounding decides who is a neighbour: positions changed by 1e-6 change forces as much",
+    "example_particle_repulsion": "rounding decides who is a neighbour: positions moved by 1e-6 change forces as much",
     "example_fluid_checkpoint": ADAM,
     "example_fluid_checkpoint_custom_backward": ADAM,
     "example_diffray": "gradient of the texture: Warp gives 0; differences say 0.6742, as the workbench",
@@ -215,7 +215,7 @@ def table(rows: list[Row]) -> str:
         f"{len(rows)} programs; {passed} get past their imports, {ran} run to their end.",
         f"{beside}, {len(same)} with the same numbers, and {len(noted)} where rounding decides about some.",
         "",
-        "| program | imports | runs | arrays that agree | gradients that agree | what stops it, or why numbers differ |",
+        "| program | imports | runs | arrays that agree | gradients that agree | what stops it, or why it differs |",
         "|---|---|---|---|---|---|",
         *map(str, rows),
     ]
