@@ -194,6 +194,7 @@ NOTES = {
     "example_particle_repulsion": "rounding decides who is a neighbour: positions moved by 1e-6 change forces as much",
     "example_fluid_checkpoint": ADAM,
     "example_fluid_checkpoint_custom_backward": ADAM,
+    "example_navier_stokes_perturbation": "the loss's own: a store made the loss and used it up; Warp leaves 1 there",
     "example_diffray": "gradient of the texture: Warp gives 0; differences say 0.6742, as the workbench",
 }
 
