@@ -33,8 +33,8 @@ LAYERS = (
     ("errors",),
     ("config",),
     ("tables",),
-    ("kernels.types", "kernels.depth"),
-    ("kernels.parameter_types",, "kernels.products"),
+    ("kernels.types", "kernels.depth", "kernels.products", "kernels.types_asked"),
+    ("kernels.parameter_types",),
     ("kernels.ir",),
     ("kernels.ops.examples",),
     ("kernels.ops.row",),
@@ -80,6 +80,7 @@ LONG_FILES = {
     "tests/kernels/test_emit_c.py": "every row of control and memory in C",
     "tests/kernels/test_func_grad.py": "every place where a call with an adjoint of its own may stand",
     "tests/kernels/test_reader.py": "every construct of the language",
+    "workbench/kernels/types.py": "every type of the language, with its values on the host",
 }
 MACHINE_PATH = re.compile(r"(?<![A-Za-z0-9_.])/(?:work|tmp|root|farm|home/[a-z]+)/")
 TEXT = {".py", ".js", ".css", ".md", ".toml", ".yaml", ".yml", ".ipynb", ".svg", ".txt", ".c", ".cu", ""}

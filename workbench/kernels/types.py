@@ -11,41 +11,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
-from . import products
+from . import products, types_asked
 
 
-class _Named(type):
-    """`class vec5(wb.types.vector(5, float)): pass` names a type: it is that type, there is no other of its content."""
-
-    def __call__(cls, *args: Any, **named: Any) -> Any:
-        if len(args) == 3 and isinstance(args[0], str) and isinstance(args[2], dict):
-            name, bases, inside = args
-            own = [n for n in inside if n == "__annotations__" or not (n.startswith("__") and n.endswith("__"))]
-            if len(bases) != 1 or own:
-                raise TypeError(f"class {name}: a type of the kernel language is named, with nothing in it but `pass`")
-            return bases[0]
-        return super().__call__(*args, **named)
-
-
-class Type(metaclass=_Named):
+class Type(types_asked.Asked):
     """Base of all types."""
-
-    def __instancecheck__(self, value: Any) -> bool:
-        found = getattr(value, "type", None)
-        return (found if isinstance(found, Type) else None) == self
-
-    def __subclasscheck__(self, other: Any) -> bool:
-        return other == self
-
-    def __or__(self, other: Any) -> Any:
-        return Union[self, other]  # noqa: UP007  `|` is what is being defined
-
-    def __ror__(self, other: Any) -> Any:
-        return Union[other, self]  # noqa: UP007
 
     def __copy__(self) -> Type:
         return self
