@@ -31,7 +31,7 @@ class Type(types_asked.Asked):
         return str(self)
 
     @property
-    def __name__(self) -> str:
+    def __name__(self) -> str:  # type: ignore[override]
         """As classes have it, which Warp's types are."""
         return str(self)
 
