@@ -37,11 +37,9 @@ from .view_layout import field_of, indexed, layout_number, viewed
 
 
 def _annotation(dtype: Any, ndim: int | None) -> Any:
-    if isinstance(dtype, Refused):
-        return dtype  # said where it is used
-    if not isinstance(dtype, Type) and dtype is not Any:
-        dtype = dtype_of(dtype)
-    return types.Array(dtype, 1 if ndim is None else ndim)  # type: ignore[arg-type]
+    known = isinstance(dtype, Type | Refused) or dtype is Any  # what is refused is said where it is used
+    made = dtype if known else dtype_of(dtype)
+    return made if isinstance(made, Refused) else types.Array(made, 1 if ndim is None else ndim)
 
 
 class array(Foreign):
