@@ -37,8 +37,7 @@ from .view_layout import field_of, indexed, layout_number, viewed
 
 
 def _annotation(dtype: Any, ndim: int | None) -> Any:
-    known = isinstance(dtype, Type | Refused) or dtype is Any  # what is refused is said where it is used
-    made = dtype if known else dtype_of(dtype)
+    made = dtype if isinstance(dtype, Type | Refused) or dtype is Any else dtype_of(dtype)
     return made if isinstance(made, Refused) else types.Array(made, 1 if ndim is None else ndim)
 
 

@@ -94,7 +94,7 @@ class Composite(Type):
     scalar: Scalar
 
     @property
-    def __name__(self) -> str:
+    def __name__(self) -> str:  # type: ignore[override]
         """The name of NVIDIA Warp's class: vec3f, mat33d, quatf; vec_t and mat_t for other lengths."""
         kind = str(self).partition("(")[0]
         if kind != str(self):
