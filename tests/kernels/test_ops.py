@@ -684,7 +684,7 @@ def test_random_numbers_repeat_and_follow_the_published_generator():
 
 def test_names_of_warp_outside_the_language_have_a_reason():
     assert set(REFUSED) & (set(BUILTINS) | set(STATEFUL)) == set()
-    assert why_refused("sample_cdf") and why_refused("volume_sample_f") and why_refused("bfloat16")
+    assert why_refused("volume_sample_f") and why_refused("bfloat16")
     assert why_refused("sin") is None and why_refused("nonsense") is None
 
 
