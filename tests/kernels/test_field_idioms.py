@@ -113,6 +113,25 @@ def test_len_and_static_of_the_length_of_a_local() -> None:
     assert x.grad.numpy().tolist() == [[3.0, 3.0, 3.0]]
 
 
+def test_values_and_their_types_know_how_many_components_they_have(backend: str) -> None:
+    @wb.kernel
+    def mean(x: wb.array[wb.vec3d], y: wb.array[wb.float64]):
+        i = wb.tid()
+        v = x[i]
+        for k in range(v.length):
+            y[i] += v[k] * v[k] / wb.float64(type(v).length)
+        m = wb.outer(v, v)
+        y[i] += wb.float64(m.length)
+
+    values = np.array([[1.0, 2.0, 3.0], [0.5, -1.0, 4.0]])
+    x, y = wb.array(values, dtype=wb.vec3d, requires_grad=True), wb.zeros(2, dtype=wb.float64)
+    with wb.Tape() as tape:
+        wb.launch(mean, 2, [x], [y])
+    tape.backward(grads={y: wb.ones_like(y)})
+    np.testing.assert_allclose(y.numpy(), (values**2).mean(1) + 9.0)
+    np.testing.assert_allclose(x.grad.numpy(), 2.0 / 3.0 * values)
+
+
 def test_static_of_a_value_that_only_a_thread_knows_is_refused() -> None:
     @wb.kernel
     def loop(n: int, out: wb.array[float]):

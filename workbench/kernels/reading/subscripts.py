@@ -108,6 +108,8 @@ class Places(IndexedArrays):
             whole = self.value(base)
             if node.attr == "dtype":
                 return whole.type.scalar
+            if node.attr == "length":  # how many components, as Warp has it
+                return whole.type.size
             if (part := part_named(whole.type, node.attr)) is not None:
                 return self.builder.emit(parts.PART, whole, attr=part)
             return self.component(whole, (self.component_named(whole.type, node),))
