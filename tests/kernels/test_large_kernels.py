@@ -98,13 +98,13 @@ def long(count: int) -> tuple[list[str], np.ndarray]:
 def test_the_time_of_a_kernel_grows_with_its_lines_and_no_faster(backend, tmp_path):
     wb.config.cache_dir = tmp_path
     spent = []
-    for count in (500, 2000):
+    for count in (100, 500, 2000):  # the first of a process imports and finds the compiler
         lines, slope = long(count)
         started = time.process_time()  # of this process: the compiler runs in others
         _, gradient = run(kernel(lines, str(count)))
         spent.append(time.process_time() - started)
         np.testing.assert_allclose(gradient, slope, rtol=1e-9)
-    assert spent[1] < 2.5 * 4 * spent[0]  # what is quadratic takes 16 times as long
+    assert spent[2] < 3 * 4 * spent[1]  # what is quadratic takes 16 times as long
 
 
 @pytest.mark.needs_cc

@@ -14,6 +14,7 @@ from workbench.kernels.ir import Function, walk
 from workbench.kernels.passes import (
     adjoint,
     fewer_branches,
+    gradients,
     ledger_adjoint,
     named,
     race_finder,
@@ -64,6 +65,7 @@ def first_branch(function: Function) -> list:
 
 
 RUN: dict[str, Callable[[], object]] = {
+    "gradients": lambda: gradients.expanded(of(diffuse)),
     "simplify": lambda: simplify.primal(of(diffuse)),
     "forward loads": lambda: simplify.forward(of(diffuse)),
     "adjoint": lambda: adjoint.adjoint(of(diffuse), BOTH),

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from .passes import (
     adjoint,
     fewer_branches,
+    gradients,
     ledger_adjoint,
     race_finder,
     simplify,
@@ -46,6 +47,7 @@ class Pass(NamedTuple):
 
 
 PASSES = (
+    Pass(gradients.expanded, "Derivatives that a kernel asks for with `grad`, as statements."),
     Pass(simplify.primal, "Equal statements become one, integer constants are folded, what nobody needs is dropped."),
     Pass(simplify.forward, "A load that follows the thread's own store takes the stored value."),
     Pass(adjoint.adjoint, "The program that carries adjoints from what a kernel wrote to what it read."),

@@ -367,9 +367,9 @@ class Recorded:
             raise AttributeError(name)
         return getattr(self.command, name)
 
-    def launch(self, stream: Any = None) -> None:
-        """Run it, recorded if a tape is open."""
-        self.command.launch(True, sys._getframe(1))
+    def launch(self, stream: Any = None, *, record_tape: bool = True) -> None:
+        """Run it, recorded if a tape is open and `record_tape` says so."""
+        self.command.launch(record_tape, sys._getframe(1))
 
     def set_dim(self, dim: Any) -> None:
         """Over another grid from now on. Raises what `launch` raises, and changes nothing then."""

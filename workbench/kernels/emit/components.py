@@ -15,7 +15,7 @@ from ..ops.row import Row
 from ..types import Composite, Type
 from .signature import BOUNDS, Variant
 
-CHOSEN = 64  # as many components are compared one by one
+CHOSEN = 36  # as many components are compared one by one
 
 
 class ComponentText:

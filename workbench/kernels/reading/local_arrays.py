@@ -17,7 +17,7 @@ from ..types import Array, Composite, Scalar, Stack, Struct, Tile, Vector, matri
 from .lower_bounds import static_int
 from .scope import Cut, Fields, Local, Slot, Turn
 
-MOST = 256  # numbers in one array: each access by a run-time index looks at all of them
+MOST = 1024  # numbers in one array: compilers are slow with larger values
 
 
 class LocalArrays:
