@@ -5,10 +5,7 @@ python tests/fuzz_slices.py --programs 2000 --seed 1
 
 from __future__ import annotations
 
-import argparse
-import collections
 import sys
-import time
 
 import fuzz
 from fuzz import Param
@@ -119,32 +116,5 @@ def make(seed: int) -> fuzz.Program:
     return Generator(seed).program()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--programs", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--c-every", type=int, default=10, help="compare with the C backend every n programs")
-    args = parser.parse_args()
-    counts: collections.Counter[str] = collections.Counter()
-    slugs: collections.Counter[str] = collections.Counter()
-    start = time.time()
-    for seed in range(args.seed, args.seed + args.programs):
-        c = args.c_every > 0 and seed % args.c_every == 0
-        program = make(seed)
-        outcome = fuzz.check(program, c)
-        counts[outcome.verdict] += 1
-        if outcome.verdict == "refused":
-            slugs[outcome.detail.split("]")[0] + "]"] += 1
-            if slugs[outcome.detail.split("]")[0] + "]"] <= 2:
-                fuzz.say(f"refused: program {seed}: {outcome.detail[:300]}")
-        if outcome.verdict in ("wrong", "crash"):
-            small = fuzz.minimise(program, c, 30.0)
-            fuzz.say(f"=== program {seed}: {outcome.verdict}: {outcome.detail}\n{fuzz.describe(small)}")
-        if (seed - args.seed) % 100 == 99:
-            fuzz.say(f"after {seed}: {dict(counts)}")
-    fuzz.say(f"{dict(counts)} refused by {dict(slugs)} in {time.time() - start:.0f} s")
-    return 1 if counts["wrong"] or counts["crash"] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(fuzz.main(make))

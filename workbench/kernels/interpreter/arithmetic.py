@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..ops.row import Row, constant
+from ..ops.row import Row, constant, on_components
 from ..types import Composite, Scalar, Type
 from .closures import Closures, Step, converter
 
@@ -25,7 +25,7 @@ def by_meaning(c: Closures, stmt: ir.Stmt) -> Step:
     if row.typed_by_attr:
         compute = partial(compute, attr=stmt.attr)
     if not isinstance(row.meaning, np.ufunc) and sum(isinstance(a.type, Composite) for a in stmt.args) > 1:
-        compute = partial(_on_components, compute)
+        compute = partial(on_components, compute)
     args = c.at(stmt.args)
     if len(stmt.outs) != 1:
         return _several(compute, args, [c.new(o) for o in stmt.outs], [converter(o.type) for o in stmt.outs])
@@ -34,11 +34,6 @@ def by_meaning(c: Closures, stmt: ir.Stmt) -> Step:
     if isinstance(type, Scalar):
         return _scalar(compute, args, out, type.numpy.type)
     return _composite(compute, args, out, converter(type))
-
-
-def _on_components(compute: Callable, *args: Any, **extra: Any) -> Any:
-    """A meaning is written over plain arrays: there `*` goes component by component, other than on `Small`."""
-    return compute(*[np.asarray(a) for a in args], **extra)
 
 
 def _linear(c: Closures, stmt: ir.Stmt, row: Row) -> Step:

@@ -180,9 +180,14 @@ class Row:
         with np.errstate(all="ignore"):
             if self.expand is None:
                 assert self.meaning is not None, f"{self.name} has no value on the host"
-                return host(out, self.meaning(*[np.asarray(a) if isinstance(a, Small) else a for a in args], **extra))
+                return host(out, on_components(self.meaning, *args, **extra))
             parts = [list(np.ravel(a)) if isinstance(t, Composite) else a for a, t in zip(args, types, strict=True)]
             return host(out, self.expand(*parts, types=types, out=out, **extra))
+
+
+def on_components(meaning: Callable, *args: Any, **extra: Any) -> Any:
+    """What a meaning gives. It is written over plain arrays: there `*` goes component by component."""
+    return meaning(*[np.asarray(a) if isinstance(a, Small) else a for a in args], **extra)
 
 
 def arity(row: Row) -> int | None:
