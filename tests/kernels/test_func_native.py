@@ -280,3 +280,27 @@ def test_a_side_for_cuda_is_told_apart():
     assert y.numpy().tolist() == [1, 1]
     with pytest.raises(wb.KernelError, match="something else for CUDA"):
         _ = k.cuda
+
+
+def test_a_barrier_of_a_block_is_no_work_since_a_block_is_one_thread(backend):
+    @wb.func_native("WP_TILE_SYNC();")
+    def meet(): ...
+
+    @wb.kernel
+    def k(x: wb.array[float], between: wb.array[float], y: wb.array[float]):
+        block, lane = wb.tid()
+        for i in range(lane, 3, wb.block_dim()):
+            between[3 * block + i] = x[3 * block + i] * x[3 * block + i]
+        meet()
+        for i in range(lane, 3, wb.block_dim()):
+            y[3 * block + i] = between[3 * block + 2 - i] * x[3 * block + i]
+
+    x = wb.array([1.0, 2.0, 3.0, -1.0, 0.5, 4.0], requires_grad=True)
+    between, y = (wb.zeros(6, requires_grad=True) for _ in range(2))
+    with wb.Tape() as tape:
+        wb.launch_tiled(k, dim=2, inputs=[x, between, y], block_dim=64)
+    tape.backward(grads={y: wb.ones(6)})
+    a = x.numpy().reshape(2, 3)
+    assert y.numpy().tolist() == (a[:, ::-1] ** 2 * a).ravel().tolist()
+    exact = a[:, ::-1] ** 2 + 2 * a * a[:, ::-1]  # of the element itself, and through its square
+    assert x.grad.numpy().tolist() == exact.ravel().tolist()

@@ -31,6 +31,7 @@ FUNCTIONS = {
 FUNCTIONS |= {f"{n}f": n for n in "sin cos tan asin acos atan atan2 sinh cosh tanh exp log log2 log10 sqrt cbrt pow "
               "floor ceil trunc round rint erf erfc".split()}  # fmt: skip
 FUNCTIONS |= dict.fromkeys("__builtin_popcount __builtin_popcountll __popc __popcll".split(), "bit_count")
+BARRIER = "WP_TILE_SYNC"
 FIRST_BIT = "__builtin_ffs", "__builtin_ffsll", "__ffs", "__ffsll"
 CONSTANTS = {"M_PI": "3.141592653589793", "M_PI_F": "3.141592653589793", "true": "True", "false": "False",
              "INFINITY": "wp.inf", "FLT_MAX": "3.4028234663852886e38", "INT_MAX": "2147483647"}  # fmt: skip
@@ -198,7 +199,11 @@ class Snippet:
             return self.write(word)
         if word in ("do", "switch", "goto", "asm", "struct", "typedef", "template", "extern", "__shared__", "static"):
             raise ValueError(f"`{word}`")
-        if not self.declaration():
+        if word == BARRIER:  # nobody to wait for: a block is one thread of the program
+            self.next()
+            self.need("(")
+            self.need(")")
+        elif not self.declaration():
             self.assignment()
         self.need(";")
 

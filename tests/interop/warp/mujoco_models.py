@@ -1,0 +1,240 @@
+"""Small MuJoCo models, states for them, and two independent truths for the Jacobians of one step.
+
+`truth` is MuJoCo's own `mjd_transitionFD`: central differences in float64 of the C engine. `differences` steps MuJoCo
+Warp itself, in float32, to both sides of each coordinate. Tangent coordinates are used throughout: a free or ball joint
+has a quaternion in `qpos`, and one column or row for each of its velocities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+OPTION = '<option timestep="0.01" iterations="{iterations}" ls_iterations="50" tolerance="0" {more}/>'
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model, where it starts, how fast and what its motors ask for."""
+
+    xml: str
+    qpos: tuple[float, ...] = ()  # at the start; the model's own where empty
+    qvel: tuple[float, ...] = ()
+    ctrl: tuple[float, ...] = ()
+    settle: int = 0  # steps before the one that is differentiated
+
+
+PENDULUM = """
+<mujoco model="double pendulum">
+  {option}
+  <worldbody>
+    <body pos="0 0 2">
+      <joint name="shoulder" type="hinge" axis="0 1 0" damping="0.05"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -0.5" size="0.03" mass="1" contype="0" conaffinity="0"/>
+      <body pos="0 0 -0.5">
+        <joint name="elbow" type="hinge" axis="0 1 0" damping="0.05"/>
+        <geom type="capsule" fromto="0 0 0 0 0 -0.4" size="0.03" mass="0.7" contype="0" conaffinity="0"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="elbow" gear="2"/></actuator>
+</mujoco>
+"""
+
+CARTPOLE = """
+<mujoco model="cartpole">
+  {option}
+  <worldbody>
+    <body pos="0 0 1">
+      <joint name="rail" type="slide" axis="1 0 0" damping="0.1"/>
+      <geom type="box" size="0.1 0.08 0.05" mass="1" contype="0" conaffinity="0"/>
+      <body>
+        <joint name="hinge" type="hinge" axis="0 1 0" damping="0.01"/>
+        <geom type="capsule" fromto="0 0 0 0 0 0.6" size="0.02" mass="0.2" contype="0" conaffinity="0"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="rail" gear="10"/></actuator>
+</mujoco>
+"""
+
+HOPPER = """
+<mujoco model="hopper">
+  {option}
+  <default>
+    <geom type="capsule" friction="0.9" condim="3"/>
+    <joint type="hinge" axis="0 -1 0" damping="0.3" armature="0.02"/>
+  </default>
+  <worldbody>
+    <geom name="floor" type="plane" size="0 0 1" conaffinity="1" contype="0"/>
+    <body name="torso" pos="0 0 1.15">
+      <joint name="x" type="slide" axis="1 0 0" damping="0" armature="0"/>
+      <joint name="z" type="slide" axis="0 0 1" damping="0" armature="0"/>
+      <joint name="pitch" axis="0 1 0" damping="0" armature="0"/>
+      <geom fromto="0 0 0.2 0 0 -0.2" size="0.05" contype="0" conaffinity="0"/>
+      <body pos="0 0 -0.2">
+        <joint name="hip"/>
+        <geom fromto="0 0 0 0 0 -0.45" size="0.05" contype="0" conaffinity="0"/>
+        <body pos="0 0 -0.45">
+          <joint name="knee"/>
+          <geom fromto="0 0 0 0 0 -0.45" size="0.04" contype="0" conaffinity="0"/>
+          <body pos="0 0 -0.45">
+            <joint name="ankle"/>
+            <geom name="foot" fromto="-0.1 0 0 0.2 0 0" size="0.05" contype="1" conaffinity="0"/>
+          </body>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="hip" gear="50"/><motor joint="knee" gear="50"/><motor joint="ankle" gear="20"/></actuator>
+</mujoco>
+"""
+
+BOX = """
+<mujoco model="box">
+  {option}
+  <worldbody>
+    <geom type="plane" size="0 0 1"/>
+    <body pos="0 0 0.1"><freejoint/><geom type="box" size="0.15 0.12 0.1" mass="1" friction="0.6"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def _limb(name: str, at: str, joints: str, shape: str, inner: str = "") -> str:
+    """One body of the humanoid: where it hangs, its hinges by their axes, its capsule, the bodies on it."""
+    axes = {"x": "1 0 0", "y": "0 1 0", "z": "0 0 1"}
+    hinges = "".join(f'<joint name="{name} {axis}" axis="{axes[axis]}"/>' for axis in joints)
+    return f'<body name="{name}" pos="{at}">{hinges}<geom fromto="{shape}"/>{inner}</body>'
+
+
+def _humanoid() -> str:
+    sides = ""
+    for side, y in (("left", 0.1), ("right", -0.1)):
+        shin = _limb(f"{side} shin", "0 0 -0.4", "y", "0 0 0 0 0 -0.4")
+        sides += _limb(f"{side} thigh", f"0 {y} -0.1", "xy", "0 0 0 0 0 -0.38", shin)
+        forearm = _limb(f"{side} forearm", "0 0 -0.28", "y", "0 0 0 0 0 -0.25")
+        sides += _limb(f"{side} arm", f"0 {2 * y} 0.35", "xy", "0 0 0 0 0 -0.26", forearm)
+    head = _limb("head", "0 0 0.45", "yz", "0 0 0 0 0 0.15")
+    motors = "".join(f'<motor joint="{side} {part}" gear="20"/>' for side in ("left", "right")
+                     for part in ("thigh y", "shin y", "arm y"))  # fmt: skip
+    return f"""
+<mujoco model="humanoid">
+  {{option}}
+  <default><geom type="capsule" size="0.05" contype="0" conaffinity="0"/>
+    <joint type="hinge" damping="0.5" armature="0.01"/></default>
+  <worldbody>
+    <body name="trunk" pos="0 0 1.3"><freejoint/><geom fromto="0 0 -0.1 0 0 0.4" size="0.09"/>{sides}{head}</body>
+  </worldbody>
+  <actuator>{motors}</actuator>
+</mujoco>
+"""
+
+
+def _spread(n: int, size: float, start: int = 1) -> tuple[float, ...]:
+    """n numbers of one size without a pattern, the same each time."""
+    return tuple(np.round(size * np.sin(1.7 * np.arange(start, start + n)), 4).tolist())
+
+
+def models() -> dict[str, Model]:
+    """The models by name."""
+    free, contact = dict(iterations=8, more=""), dict(iterations=30)
+    high = (0.1, 0.6, 0.2, -0.4, 0.7, -0.3)
+    low = (0.0, -0.004, 0.05, -0.35, 0.7, -0.3)
+    trunk = (0.0, 0.0, 1.3, 0.9, 0.2, -0.3, 0.25)
+    made = {
+        "double pendulum": Model(PENDULUM.format(option=OPTION.format(**free)), (0.7, -1.1), (0.5, 1.3), (0.4,)),
+        "cartpole": Model(CARTPOLE.format(option=OPTION.format(**free)), (0.2, 0.5), (-0.3, 0.8), (0.6,)),
+        "hopper in the air": Model(HOPPER.format(option=OPTION.format(**free)), high, _spread(6, 0.8), (0.3, -0.2, 0.1)),
+        "humanoid": Model(_humanoid().format(option=OPTION.format(**free)), trunk + _spread(14, 0.5), _spread(20, 0.7),
+                          _spread(6, 0.4)),
+    }  # fmt: skip
+    for cone in ("pyramidal", "elliptic"):
+        option = OPTION.format(**contact, more=f'cone="{cone}"')
+        made[f"box on the ground, {cone}"] = Model(BOX.format(option=option), qvel=(0.6, 0.2, 0.0, 0.0, 0.0, 0.4), settle=5)
+        made[f"hopper on the ground, {cone}"] = Model(HOPPER.format(option=option), low, (0.3, -0.1, 0, 0, 0, 0), (0.1, 0.2, 0))
+    return made
+
+
+# ---- the truth in float64
+
+
+@dataclass
+class Jacobian:
+    """Of the state after a step, `(qpos, qvel)`, by what it started from: A by `(qpos, qvel)`, B by `ctrl`."""
+
+    A: np.ndarray  # (2 nv, 2 nv)
+    B: np.ndarray  # (2 nv, nu)
+
+
+def start(model: Model) -> tuple[Any, Any]:
+    """MuJoCo's own model and data at the state that the step starts from."""
+    import mujoco
+
+    made = mujoco.MjModel.from_xml_string(model.xml)
+    data = mujoco.MjData(made)
+    for name in ("qpos", "qvel", "ctrl"):
+        if given := getattr(model, name):
+            getattr(data, name)[:] = given
+    mujoco.mj_normalizeQuat(made, data.qpos)
+    for _ in range(model.settle):
+        mujoco.mj_step(made, data)
+    return made, data
+
+
+def truth(made: Any, data: Any, step: float = 1e-6) -> Jacobian:
+    """MuJoCo's own `mjd_transitionFD` at this state, with central differences."""
+    import mujoco
+
+    n = 2 * made.nv + made.na
+    A, B = np.zeros((n, n)), np.zeros((n, made.nu))
+    mujoco.mjd_transitionFD(made, data, step, True, A, B if made.nu else None, None, None)
+    return Jacobian(A, B)
+
+
+def moved(made: Any, qpos: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """`qpos` moved along a velocity for a unit of time."""
+    import mujoco
+
+    out = np.array(qpos, np.float64)
+    mujoco.mj_integratePos(made, out, by, 1.0)
+    return out
+
+
+def between(made: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The velocity that leads from a to b in a unit of time."""
+    import mujoco
+
+    out = np.zeros(made.nv)
+    mujoco.mj_differentiatePos(made, out, 1.0, np.array(a, np.float64), np.array(b, np.float64))
+    return out
+
+
+def by_differences(made: Any, data: Any, step: Callable[..., tuple[np.ndarray, np.ndarray]], size: float) -> Jacobian:
+    """Central differences of `step(qpos, qvel, ctrl) -> (qpos, qvel)` in tangent coordinates."""
+    nv, columns = made.nv, []
+    for k in range(2 * nv + made.nu):
+        ends = []
+        for sign in (size, -size):
+            qpos, qvel, ctrl = (np.array(x, np.float64) for x in (data.qpos, data.qvel, data.ctrl))
+            if k < nv:
+                qpos = moved(made, qpos, sign * np.eye(nv)[k])
+            elif k < 2 * nv:
+                qvel[k - nv] += sign
+            else:
+                ctrl[k - 2 * nv] += sign
+            ends.append(step(qpos, qvel, ctrl))
+        (up, up_v), (down, down_v) = ends
+        columns.append(np.concatenate([between(made, down, up), up_v - down_v]) / (2 * size))
+    whole = np.stack(columns, axis=1)
+    return Jacobian(whole[:, : 2 * nv], whole[:, 2 * nv :])
+
+
+def position_tangent(made: Any, qpos: np.ndarray) -> np.ndarray:
+    """The derivative of `qpos` by the velocities that move it, (nq, nv), at zero velocity."""
+    step = 1e-6
+    columns = [(moved(made, qpos, step * row) - moved(made, qpos, -step * row)) / (2 * step) for row in np.eye(made.nv)]
+    return np.stack(columns, axis=1)
