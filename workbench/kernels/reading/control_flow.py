@@ -342,6 +342,7 @@ class Loop:
         self.unsure: set[str] = set()  # of these: names that have no value where the loop does not turn
         self.bounds: tuple[ir.Value, ...] = ()
         self.lost: dict[str, Any] = {}
+        self.earlier: dict[str, tuple[Slot, Any, list[Slot]]] = {}  # names of the turn before: had, tree, leaves
         reader.merges += 1
         self.merge = reader.merges
         for slot in self.slots:
@@ -368,10 +369,46 @@ class Loop:
         for name, tree in self.carried:
             bindings(state, name)[name] = rebuild(tree, values)
         state.names.update(FRESH)
+        state.names["$loop"] = self
         return state
+
+    # ---- names that a turn may find assigned by a turn before
+
+    def starts(self, name: str) -> bool:
+        """True for a name that is assigned in the body, and nowhere before the loop."""
+        return name in self.rebound and name not in self.before.names
+
+    def with_earlier(self, name: str, x: Guarded) -> Guarded:
+        """What a name is here if this turn has assigned it, and else what it was when the turn before ended."""
+        if name not in self.earlier:
+            had = _slot(self.reader.value(False))
+            self.earlier[name] = had, x.tree, [_slot(v) for v in leaves(x.tree)]
+        had, tree, slots = self.earlier[name]
+        kept = rebuild(tree, iter([slot.param for slot in slots]))
+        if not alike(tree, x.tree):
+            raise loop_type(name, describe(x.tree), describe(tree), self.where)
+        value = self.reader.branch(self.node, x.flag, lambda: x.tree, lambda: kept)
+        return Guarded(x.error, self.reader.branch(self.node, x.flag, lambda: True, lambda: had.param), value, True)
+
+    def hand_on(self, name: str) -> None:
+        """At the end of a turn: such a name goes to the next one."""
+        found, (had, tree, slots) = self.reader.state.names[name], self.earlier[name]
+        if isinstance(found, Unusable) and not isinstance(found, Guarded):
+            raise found.error(None)
+        end = self.with_earlier(name, found if isinstance(found, Guarded) else Guarded(self.unbound(name), True, found))
+        had.next = self.reader.value(end.flag)
+        for slot, value in zip(slots, leaves(end.tree), strict=True):
+            slot.next = value
+
+    def unbound(self, name: str) -> Callable[[Any], Exception]:
+        return lambda at: maybe_unbound(name, self.where, at)
+
+    # ---- the end of a turn
 
     def close(self) -> None:
         """Decide, inside the body's region, what each turn hands to the next and what is left after the loop."""
+        for name in self.earlier:
+            self.hand_on(name)
         end = self.reader.state
         go, returns = end.names["$go"], end.names["$return"]
         self.breaks, self.returns = go is not True, returns is not False
@@ -384,8 +421,9 @@ class Loop:
             else:
                 self.retype(name, tree, after, end)
         self.slots = [slot for group in self.groups.values() for slot in group]
+        self.slots += [slot for had, _, slots in self.earlier.values() for slot in (had, *slots)]
         for name, tree in end.names.items():
-            if not name.startswith("$") and name not in self.trees:
+            if not name.startswith("$") and name not in self.trees and name not in self.earlier:
                 self.bind_new(name, tree)
         if self.unsure and isinstance(self.node, ast.While):
             self.add("$turned", self.reader.value(True))
@@ -424,7 +462,7 @@ class Loop:
             self.add(name, tree)
             self.unsure.add(name)
         else:
-            self.lost[name] = Unusable(lambda at: maybe_unbound(name, self.where, at))
+            self.lost[name] = Unusable(self.unbound(name))
 
     def turned(self) -> ir.Value:
         """Whether the loop has turned at all."""
@@ -456,7 +494,7 @@ class Loop:
         if len(self.reader.changes) > self.changes:
             self.reader.made_in[self.merge] = {v for s in ir.walk(self.body) for v in s.outs}
             self.reader.recheck_shared(self.changes)
-        for slot in added:
+        for slot in (*added, *[slot for had, _, slots in self.earlier.values() for slot in (had, *slots)]):
             slot.init = self.reader.zero(slot.next.type)
         self.prune(regions)
         kept = [slot for slot in [*self.slots, *added] if slot.out is None]
@@ -499,9 +537,11 @@ class Loop:
         for name, (tree, slots) in groups.items():
             bindings(state, name)[name] = rebuild(tree, iter([slot.out or slot.init for slot in slots]))
         state.names.update(self.lost)
+        for name, (had, tree, slots) in self.earlier.items():
+            found = rebuild(tree, iter([slot.out or slot.init for slot in slots]))
+            state.names[name] = Guarded(self.unbound(name), had.out or had.init, found, True)
         for name in self.unsure:
-            error = lambda at, name=name: maybe_unbound(name, self.where, at)  # noqa: E731
-            state.names[name] = Guarded(error, self.turned(), state.names[name], True)
+            state.names[name] = Guarded(self.unbound(name), self.turned(), state.names[name], True)
         state.names.pop("$turned", None)
         reader.state = state
         if self.endless and not has_break(self.node.body):

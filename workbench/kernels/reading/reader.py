@@ -35,7 +35,7 @@ from .left_out import NONE, Builder, Gaps, LeftOut
 from .literals import LITERAL, Numbers, fold
 from .local_arrays import LocalArrays
 from .lower_bounds import Facts
-from .scope import Fields, Record, State, Unusable, View, describe, is_array, is_literal, leaves, rebuild
+from .scope import Fields, Record, State, Unusable, View, describe, is_array, is_literal, leaves, local_keys, rebuild
 from .source import Source, source
 from .static_loops import StaticLoops
 from .subscripts import Places
@@ -338,7 +338,21 @@ class Reader(Flow, StaticLoops, Places, Cuts, LocalArrays, Calls, Numbers, Check
 
     def assigned(self, x: Unusable, node: ast.Name) -> Any:
         """What a name stands for that only some paths have assigned. Raises KernelError if this one may not have."""
+        if isinstance(x, Guarded) and not self.conditions.truth(x.flag) and not local_keys(x.tree):
+            x = self.with_earlier_turns(x, node.id)
         return self.looked_at(x, node, f"`{node.id}` has no value here.")
+
+    def with_earlier_turns(self, x: Guarded, name: str) -> Guarded:
+        """Such a name, where it is first assigned in a loop around: a turn before may have assigned it."""
+        inner = loop = self.state.names.get("$loop")
+        while loop is not None and not loop.starts(name):
+            loop = loop.before.names.get("$loop")
+        if loop is None:
+            return x
+        found = loop.with_earlier(name, x)
+        if loop is inner:
+            self.state.names[name] = found
+        return found
 
     def looked_at(self, x: Unusable, node: ast.AST, text: str) -> Any:
         refusal = x.error(self.where(node))
