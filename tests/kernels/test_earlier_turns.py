@@ -14,7 +14,7 @@ class Pair:
 
 @wb.kernel
 def runs(ids: wb.array[int], x: wb.array[float], y: wb.array[float]):
-    before = int(-1)
+    before = wb.int32(-1)
     for j in range(ids.shape[0]):
         if ids[j] != before:
             before = ids[j]
@@ -26,7 +26,7 @@ def runs(ids: wb.array[int], x: wb.array[float], y: wb.array[float]):
 @wb.kernel
 def counted(ids: wb.array[int], x: wb.array[float], y: wb.array[float]):
     """With `while`, `continue` and `break`, a struct and a name that is read after the loop."""
-    j = int(0)
+    j = wb.int32(0)
     while j < 6:
         j += 1
         if j == 2:
@@ -57,7 +57,7 @@ def nested(ids: wb.array[int], x: wb.array[float], y: wb.array[float]):
 
 @wb.kernel
 def tiled(ids: wb.array[int], x: wb.array[float], y: wb.array[float]):
-    before = int(-1)
+    before = wb.int32(-1)
     for j in range(6):
         if ids[j] != before:
             before = ids[j]

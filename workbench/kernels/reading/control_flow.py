@@ -392,7 +392,7 @@ class Loop:
 
     def hand_on(self, name: str) -> None:
         """At the end of a turn: such a name goes to the next one."""
-        found, (had, tree, slots) = self.reader.state.names[name], self.earlier[name]
+        found, (had, _, slots) = self.reader.state.names[name], self.earlier[name]
         if isinstance(found, Unusable) and not isinstance(found, Guarded):
             raise found.error(None)
         end = self.with_earlier(name, found if isinstance(found, Guarded) else Guarded(self.unbound(name), True, found))
