@@ -55,7 +55,8 @@ def has_jax() -> bool:
 
 
 def has_warp() -> bool:
-    return importlib.util.find_spec("warp") is not None
+    found = importlib.util.find_spec("warp")
+    return found is not None and found.origin is not None  # a folder of this name is no package
 
 
 def has_nvrtc() -> bool:

@@ -72,7 +72,7 @@ LAYERS = (
 )
 EVERYWHERE = {"numpy"}
 SHOWING = {"anywidget", "ipywidgets", "traitlets", "IPython", "matplotlib", "tqdm"}
-ON_DEMAND = {"checkpoint_schedules", "cupy", "cupy_backends", "torch", "jax", "jaxlib", "ziglang"}
+ON_DEMAND = {"checkpoint_schedules", "cupy", "cupy_backends", "torch", "jax", "jaxlib", "warp", "ziglang"}
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 # What is longer than 700 lines, and why it is one piece.
 LONG_FILES = {
@@ -211,6 +211,10 @@ FOREIGN_DOORS = {
     "_getframe": "CPython's: the frame of the caller, for lines and names in messages",
     "_version": "torch's count of in-place changes of a tensor",
     "_C": "torch's engine, ...",
+    "_cls": "Warp's struct, of one of its instances",
+    "_ref": "Warp's array of which another is a view",
+    "_wp_scalar_type_": "Warp's type of the components of a vector or matrix type, ...",
+    "_shape_": "... and how many there are",
     "_current_graph_task_id": "... which says whose backward is running",
 }
 

@@ -27,10 +27,11 @@ from pathlib import Path
 
 import warp
 
+from workbench.interop.warp.rebind import Rebinder
+
 from .count import STAGES, Counter, Verdict
 from .drive import MODELS, drive
 from .gather import PACKAGES, gather
-from .rebind import Rebinder
 
 _work: list = []
 _counter: list[Counter] = []
@@ -118,7 +119,7 @@ def report(rows: list[str], verdicts: list[Verdict], reasons: bool) -> str:
 HEAD = """# Kernels of others
 
 What `python -m tests.coverage --write` found on {date}: kernels of Warp's examples, Newton and MuJoCo Warp, bound to
-the workbench by `rebind.py`. The first reason of each kernel is counted. Before issue 14 the share was 58.7 %.
+the workbench by `interop.warp.rebind`. The first reason of each kernel is counted. Before issue 14 it was 58.7 %.
 
 What stays out, and why: volumes and textures (`volume_*`, `TextureSDFData`: use arrays and interpolate in a func);
 arrays made from pointers in a kernel (`array(ptr=...)`: hand over the array, and index it from an offset);

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import workbench as wb
+from workbench.interop.warp.rebind import Rebinder
 from workbench.kernels import types as T
 from workbench.kernels.compile import c_compiler
 from workbench.kernels.emit import c as emit_c
 from workbench.kernels.emit.signature import Variant
 
 from .gather import limited
-from .rebind import Rebinder
 
 SECONDS = 20  # for one kernel, all stages
 STAGES = ("read", "differentiated", "compiled")

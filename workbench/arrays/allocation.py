@@ -583,6 +583,8 @@ def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], 
 
 
 _PACKAGE = __name__.partition(".")[0]
+between = {_PACKAGE, "contextlib"}
+"""Packages whose frames lie between the user's program and us."""
 
 
 def caller_where() -> Where | None:
@@ -590,7 +592,7 @@ def caller_where() -> Where | None:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__") or ""
-        if name.partition(".")[0] != _PACKAGE and name != "contextlib":
+        if name.partition(".")[0] not in between:
             code = frame.f_code
             text = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
             return Where(code.co_filename, frame.f_lineno, text=text.rstrip("\n"), function=code.co_name)

@@ -28,6 +28,8 @@ ITEMS = 1000  # of one list
 MOST = 20_000  # values looked at
 FRAMES = 20
 KIN = 4  # elements of a list, from which a variable that is one more of them is what a loop has left
+opened: set[str] = set()
+"""Installed packages whose objects hold arrays that the user has names for."""
 _PACKAGE = __name__.partition(".")[0]
 _SHELL = ("In", "Out", "exit", "quit", "get_ipython")
 _PLAIN = frozenset((
@@ -115,7 +117,8 @@ def _items(label: str, value: Any) -> list[tuple[str, Any]] | None:
 def _parts(label: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The labelled attributes of an object of the user's, or the array behind one of another library's."""
     kind = type(value)
-    if not (issubclass(kind, Instance) or _is_users(str(kind.__module__).partition(".")[0])):
+    package = str(kind.__module__).partition(".")[0]
+    if not (issubclass(kind, Instance) or package in opened or _is_users(package)):
         for behind in known:
             yield from ((label, a) for a in behind(value))
         return

@@ -287,7 +287,7 @@ def _placed(memory: Allocation, dtype: T.Type, shape: tuple, strides: tuple, off
 
 def _tape(t: Tape) -> Any:
     for e in t.events:
-        if e.kind in ("func", "loop"):
+        if e.kind in ("func", "loop", "opaque"):
             raise GradientError(
                 f"a tape with {e.label!r} cannot be sent to another process.", slug="travel", where=e.where,
                 why="It runs a function of yours when it is walked.",

@@ -88,7 +88,7 @@ class _Pattern:
             _Launch(self, event).run()
 
     def host(self, event: Event) -> None:
-        if event.kind in ("func", "loop", "foreign"):
+        if event.kind in ("func", "loop", "foreign", "opaque"):
             raise _refused(f"nothing is known of {event.label!r}", event)
         target = event.arrays[0]
         if target.allocation not in self.tape.active or event.kind == "cut":

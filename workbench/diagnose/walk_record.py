@@ -55,8 +55,8 @@ def accesses(tape: Tape, event: Event) -> list[Access]:
     if event.kind == "foreign":
         return []
     if event.command is None:
-        if event.kind == "func":
-            return [Access(a, a.span, name_of(tape, a), True, False) for a in event.arrays]
+        if event.kind in ("func", "opaque"):
+            return [Access(a, a.span, name_of(tape, a), a.span in event.writes, False) for a in event.arrays]
         if event.loop is not None:
             state = event.arrays[: len(event.writes)]
             reads = [Access(a, a.span, name_of(tape, a), False) for a in event.arrays]

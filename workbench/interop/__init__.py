@@ -22,7 +22,7 @@ from ..launches.arguments import foreign
 
 def __getattr__(name: str) -> Any:
     """`wb.interop.torch`: the module is imported when it is first named."""
-    if name in ("torch", "jax", "dlpack"):
+    if name in ("torch", "jax", "dlpack", "warp"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -170,7 +170,7 @@ def _written(tape: Recording, event: Event) -> Iterable[tuple[Span, bool]]:
     """What an event wrote, and whether that depends on something with a gradient."""
     if event.reverse is not None:
         return zip(event.writes, event.reverse.live, strict=True)
-    if event.kind in ("foreign", "func", "cut"):
+    if event.kind in ("foreign", "func", "cut", "opaque"):
         return ()
     source = event.source
     live_copy = event.kind == "loop" or (source is not None and source.allocation in tape.active)

@@ -249,7 +249,7 @@ class _Loop:
     def _check_writes(self, inner: Tape) -> None:
         own = {a.allocation: a.span for a in self.state}
         for event in inner.events:
-            if event.kind in ("func", "foreign", "loop"):
+            if event.kind in ("func", "foreign", "loop", "opaque"):
                 raise LaunchError(
                     f"a step of {self.loop.__name__!r} holds {event.label!r}, which cannot be run again.",
                     slug="checkpoint-step", where=event.where,

@@ -278,7 +278,7 @@ class Twice(Rerun):
 
     def before(self, event: Event) -> None:
         first = self.twins is None
-        if event.kind in ("func", "loop", "foreign"):
+        if event.kind in ("func", "loop", "foreign", "opaque"):
             raise GradientError(
                 f"{event.label} is not a program of ours: it has no second derivative.", slug="jvp-func",
                 where=event.where, instead="wb.launch(...) in its place",

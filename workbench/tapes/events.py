@@ -43,6 +43,7 @@ class Event:
     checked: bool = False  # for races
     sources: tuple[Any, ...] = ()  # readings of active memory that the host made the written values from
     noted: bool = False  # a write through NumPy, of which only the sources are known
+    reason: str = ""  # of an opaque event: why its adjoint is not known
     followed: bool = True  # False: a copy whose source was not on an active path
 
     def __init__(
@@ -50,7 +51,7 @@ class Event:
         command: Any = None, arrays: tuple[array, ...] = (),
     ):  # fmt: skip
         self.id, self.label = id, label
-        self.kind = kind  # launch | copy | cut | assign | fill_ | zero_ | func | loop | foreign
+        self.kind = kind  # launch | copy | cut | assign | fill_ | zero_ | func | loop | foreign | opaque
         self.place = place  # Where, or (code, its present instruction) until somebody asks
         self.reads, self.writes, self.command = reads, writes, command
         if arrays:

@@ -289,7 +289,7 @@ def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
 
 _FORWARD: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "launch": _launch, "copy": _host, "cut": _nothing, "assign": _host, "fill_": _host, "zero_": _host, "func": _func,
-    "loop": _func, "foreign": _nothing,
+    "loop": _func, "opaque": _func, "foreign": _nothing,
 }  # fmt: skip
 
 

@@ -306,6 +306,31 @@ class Recording:
         if self.events and self.events[-1] is event and (kind == "cut" or target in self.active):
             overwrites.remember_left(self, event)
 
+    def opaque_event(
+        self, label: str, arrays: Sequence[array], written: Sequence[array], perform: Callable[[], None], reason: str,
+        place: Any,
+    ) -> Event:  # fmt: skip
+        """Something that may read `arrays`, changes those in `written` in `perform`, and has no adjoint that is known.
+
+        A walk whose adjoint arrives there is refused with the `reason`; what does not depend on it is exact.
+        """
+        reads, writes = tuple(a.span for a in arrays), tuple(a.span for a in written)
+        event = Event(next(clock), "opaque", label, place, reads, writes, arrays=tuple(arrays))
+        event.reason = reason
+        with memory.LOCK:
+            for a in arrays:
+                self.arrays[id(a)] = a
+            for a in written:
+                self.begun[a.allocation] = None
+                if is_float_memory(a):
+                    self.active[a.allocation] = None
+            overwrites.keep_before(self, event)
+            for a in written:
+                a.allocation.about_to_write(a.span, label, None, self)
+            perform()
+            self.events.append(event)
+        return event
+
     def values_written(
         self, target: Allocation, offset: int, values: Any, sources: tuple[Source, ...], where: Where | None
     ) -> None:

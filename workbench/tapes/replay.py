@@ -269,7 +269,7 @@ def _misfit(a: array, got: str) -> GradientError:
 
 def _refuse_opaque(tape: Tape) -> None:
     for n, event in enumerate(tape.events):
-        if event.kind in ("func", "loop"):
+        if event.kind in ("func", "loop", "opaque"):
             what = "a checkpointed loop" if event.kind == "loop" else "record_func"
             raise GradientError(
                 f"a tape with {what} ({event.label}) cannot be replayed.", slug="replay-func", where=event.where,

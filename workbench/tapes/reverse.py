@@ -294,6 +294,25 @@ def _nothing(tape: Recording, event: Event, space: Workspace, after: dict) -> No
         refuse(event, space, tape)
 
 
+def opaque_meets(event: Event, space: Workspace) -> bool:
+    """Does an adjoint arrive at what an opaque event may have written."""
+    return any(
+        np.any(space[a.allocation].view(part.span, gradient_dtype(part)))
+        for a in event.arrays
+        if a.allocation in space and a.span in event.writes
+        for part in float_parts(a).values()
+    )
+
+
+def _opaque(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
+    if opaque_meets(event, space):
+        raise GradientError(
+            f"the gradient comes to {event.label!r}, whose adjoint is not known: {event.reason}", slug="opaque",
+            where=event.where, why="What it computed depends on its arguments in a way that cannot be followed.",
+            instead="seeds that do not depend on it",
+        )  # fmt: skip
+
+
 def _count_tie(ties: Any, now: Any, after: Any) -> None:
     ties[...] += now == after
 
@@ -315,4 +334,5 @@ REVERSE: dict[str, Step] = {
     "func": _func,
     "loop": _loop,
     "foreign": _nothing,
+    "opaque": _opaque,
 }

@@ -20,7 +20,8 @@ FLAGS: tuple[str, ...] = ("nan", "inf", "died", "kept", "aliased", "cut", "parts
 KINDS = {
     "launch": ("launch", "launches"), "copy": ("copy", "copies"), "cut": ("cut", "cuts"), "fill": ("fill", "fills"),
     "zero": ("zero", "zeros"), "assign": ("assign", "assigns"), "func": ("func", "funcs"),
-    "loop": ("time loop", "time loops"), "foreign": ("foreign write", "foreign writes"),
+    "opaque": ("opaque step", "opaque steps"), "loop": ("time loop", "time loops"),
+    "foreign": ("foreign write", "foreign writes"),
 }  # fmt: skip
 HOW = ("read", "write", "accumulate")
 MIXED = -1.0  # in place of an L2 norm that is not known

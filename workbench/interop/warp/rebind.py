@@ -8,30 +8,37 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import sys
 import types
 import typing
 from collections.abc import Iterator
 from typing import Any
 
 import warp
+from warp._src import codegen, context
+from warp._src import types as warp_types
 
-import workbench as wb
-from workbench.errors import KernelError
-from workbench.kernels.reading.declare import Refused
-from workbench.kernels.reading.overloads import beside
+from ...errors import KernelError
+from ...kernels.reading.declare import Refused
+from ...kernels.reading.overloads import beside
 
-context, codegen, warp_types = warp._src.context, warp._src.codegen, warp._src.types
+wb: Any = sys.modules[__name__.partition(".")[0]]  # the public names, which are Warp's
 _LEFT = "__builtins__ __cached__ __loader__ __spec__".split()
 
 
 class Rebinder:
-    """Translates things of Warp and remembers what became of each. `packages`: whose modules are translated too."""
+    """Translates things of Warp and remembers what became of each.
 
-    def __init__(self, packages: tuple[str, ...]):
-        self.packages = packages
+    packages      whose modules are translated too.
+    own_adjoints  False: an adjoint or a replay that a func brings along is left out, so that its derivative is its own.
+    """
+
+    def __init__(self, packages: tuple[str, ...], own_adjoints: bool = True):
+        self.packages, self.own_adjoints = packages, own_adjoints
         self.made: dict[int, Any] = {}
         self.kept: list[Any] = []  # so that no id is used twice
         self.tables: dict[int, dict[str, Any]] = {}
+        self.seen: dict[int, dict[str, Any]] = {}  # what the tables were filled from
         self.waiting: list[tuple[dict[str, Any], dict[str, Any]]] = []  # tables still to be filled, and from what
         self.depth = 0
         self.broken: dict[str, Exception] = {}  # funcs, structs and constants that are refused when declared
@@ -60,6 +67,10 @@ class Rebinder:
         finally:
             self.depth -= 1
 
+    def covers(self, module: str) -> bool:
+        """Are the functions and classes of this module translated too."""
+        return module.startswith(self.packages)
+
     def translated(self, thing: Any) -> Any:
         if thing is warp:
             return wb
@@ -77,7 +88,7 @@ class Rebinder:
             return found
         if isinstance(thing, dict | list | tuple) and type(thing) in (dict, list, tuple):
             return self.container(thing)
-        if isinstance(thing, types.FunctionType) and thing.__module__.startswith(self.packages):
+        if isinstance(thing, types.FunctionType) and self.covers(thing.__module__):
             return self.function(thing)
         return thing
 
@@ -88,9 +99,9 @@ class Rebinder:
 
     def module(self, module: types.ModuleType) -> Any:
         name = module.__name__
-        if name.startswith("warp.") and not name.startswith(self.packages):
+        if name.startswith("warp.") and not self.covers(name):
             return ours(name.removeprefix("warp.").removeprefix("_src."))
-        if not name.startswith(self.packages):
+        if not self.covers(name):
             return module
         made = types.ModuleType(name)
         self.tables[id(vars(module))] = vars(made)
@@ -107,7 +118,18 @@ class Rebinder:
     def fill(self, table: dict[str, Any], names: dict[str, Any]) -> None:
         """What stands in `names` goes into `table`, translated: later, when nothing else is being translated."""
         self.kept.append(names)
+        self.seen[id(table)] = dict(names)
         self.waiting.append((table, names))
+
+    def refresh(self, names: dict[str, Any]) -> None:
+        """Translate what has come to these globals, or changed there, since their table was filled."""
+        table = self.tables[id(names)]
+        seen = self.seen[id(table)]
+        new = {name: thing for name, thing in list(names.items()) if name not in seen or seen[name] is not thing}
+        seen.update(new)
+        if new:
+            self.kept.append(new)
+            self.waiting.append((table, new))
 
     def safely(self, name: str, thing: Any) -> Any:
         try:
@@ -137,7 +159,7 @@ class Rebinder:
     def func(self, f: Any) -> Any:
         """A func with its overloads, its own adjoint and its replay."""
         if getattr(f, "native_snippet", None):
-            snippets = f.native_snippet, f.adj_native_snippet, f.replay_snippet
+            snippets = f.native_snippet, *((f.adj_native_snippet, f.replay_snippet) if self.own_adjoints else ())
             return wb.func_native(*snippets)(self.function(f.func))
         parts = list({id(p): p for p in [*f.user_templates.values(), *f.user_overloads.values()]}.values()) or [f]
         made: Any = None
@@ -146,7 +168,7 @@ class Rebinder:
                 before, made = made, wb.func(self.function(part.func))
                 made.overloads = beside(made, before)
                 for own, attach in ((part.custom_grad_func, wb.func_grad), (part.custom_replay_func, wb.func_replay)):
-                    if own is not None:
+                    if own is not None and self.own_adjoints:
                         attach(made)(self.function(own.func))
         except (KernelError, TypeError) as error:
             self.broken[f.key] = error
@@ -156,6 +178,8 @@ class Rebinder:
     def kernel(self, k: Any) -> Any:
         """A kernel of Warp as one of ours. Raises KernelError where it is refused when declared."""
         with self.outermost():
+            if id(k.func.__globals__) in self.tables:
+                self.refresh(k.func.__globals__)
             function = self.function(k.func)
         return wb.kernel(function)
 
@@ -191,7 +215,7 @@ class Rebinder:
     def namespace(self, kind: type) -> Any:
         """A class whose functions are of Warp or make such things, as one whose functions are ours."""
         held = {name: thing for name, thing in vars(kind).items() if not name.startswith("__") and has_code(thing)}
-        if not kind.__module__.startswith(self.packages) or not held:
+        if not self.covers(kind.__module__) or not held:
             return kind
         if issubclass(kind, enum.Enum):
             made: Any = next(b for b in kind.__mro__ if b.__module__ == "enum")(

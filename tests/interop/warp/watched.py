@@ -1,0 +1,131 @@
+"""Kernels of Warp for the programs that are watched: one module, compiled once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import warp as wp
+
+wp.config.log_level = wp.LOG_WARNING
+wp.config.optimization_level = 0  # compiling is all that takes time
+
+
+@wp.struct
+class State:
+    q: wp.array(dtype=wp.vec3)
+    k: float
+
+
+@wp.func
+def cube(v: float):
+    return v * v * v
+
+
+@wp.func
+def clipped(v: float):
+    return v * v
+
+
+@wp.func_grad(clipped)
+def adj_clipped(v: float, ret: float):
+    wp.adjoint[v] += ret
+
+
+@wp.kernel
+def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+@wp.kernel
+def cubed(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = cube(x[i])
+
+
+@wp.kernel
+def own(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = clipped(x[i])
+
+
+@wp.kernel
+def in_place(x: wp.array(dtype=float), a: float):
+    i = wp.tid()
+    x[i] = a * x[i] * x[i]
+
+
+@wp.kernel
+def total(y: wp.array(dtype=float), loss: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(loss, 0, y[i])
+
+
+@wp.kernel
+def grid(x: wp.array2d(dtype=float), y: wp.array2d(dtype=float)):
+    i, j = wp.tid()
+    y[i, j] = wp.sin(x[i, j])
+
+
+@wp.kernel
+def springs(s: State, energy: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(energy, 0, 0.5 * s.k * wp.dot(s.q[i], s.q[i]))
+
+
+@wp.kernel
+def generic(x: wp.array(dtype=Any), y: wp.array(dtype=Any)):
+    i = wp.tid()
+    y[i] = x[i] * x[i] * x.dtype(2.0)
+
+
+@wp.kernel(enable_backward=False)
+def switched_off(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = wp.exp(x[i])
+
+
+@wp.kernel
+def looped(x: wp.array(dtype=float), n: int, y: wp.array(dtype=float)):
+    i = wp.tid()
+    v = x[i]
+    for _ in range(n):
+        v = v * v
+    y[i] = v
+
+
+@wp.kernel
+def descend(x: wp.array(dtype=float), g: wp.array(dtype=float), rate: float):
+    i = wp.tid()
+    x[i] = x[i] - rate * g[i]
+
+
+@wp.kernel
+def countdown(n: wp.array(dtype=int)):
+    n[0] = n[0] - 1
+
+
+@wp.kernel
+def texture_like(x: wp.array(dtype=float), v: wp.uint64, y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i]
+    if i < 0:  # there is no volume
+        y[i] = wp.volume_sample_f(v, wp.vec3(0.0), wp.Volume.LINEAR)
+
+
+@wp.kernel
+def tiled(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    t = wp.tile_load(x, shape=4, offset=i * 4)
+    wp.tile_store(y, t * t, offset=i * 4)
+
+
+def scaled_by(c: float):
+    """A kernel made in a factory, with a number in its closure."""
+
+    @wp.kernel(module="unique")
+    def scaled(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+        i = wp.tid()
+        y[i] = x[i] * c
+
+    return scaled

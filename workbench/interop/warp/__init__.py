@@ -1,0 +1,15 @@
+"""Programs of NVIDIA Warp: watched while they run, recorded as a tape of ours, their gradients checked.
+
+`watch` runs a Warp program beside its twin. `hooks` hears Warp's calls, `memory` gives each buffer of Warp a twin,
+`rebind` translates kernels, `events` says what each call is on our tape, `passes` takes the exact gradient beside each
+backward of Warp's, `compare` judges and `causes` explains. Importing this needs `warp-lang`; importing the workbench
+does not.
+"""
+
+from __future__ import annotations
+
+from .available import TESTED
+from .compare import Comparison, Row
+from .watch import Watch, watch
+
+__all__ = ["TESTED", "Comparison", "Row", "Watch", "watch"]

@@ -1,0 +1,136 @@
+"""The verdict on Warp's gradients: rows by array, and what counts as the same number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ...tables import aligned, html_table
+from .events import Step
+
+if TYPE_CHECKING:
+    from .watch import Watch
+
+Verdict = Literal["agrees", "wrong", "unverified", "not asked"]
+FIELDS = ("array", "verdict", "difference", "launch", "line", "cause", "remedy")
+SLACK = 64  # units in the last place that a gradient may differ by without more ado
+NOISY = 100  # times the measured effect of rounding
+CLOSE = 0.1  # of the largest number: a greater difference needs no measurement of rounding to be wrong
+
+
+@dataclass(eq=False)
+class Row:
+    """What became of the gradient of one array in one backward of Warp's.
+
+    array       the program's name for it.
+    difference  the largest, as a share of the largest number in the gradient; NaN where nothing was compared.
+    step        where Warp's buffers first leave the exact ones, going back; None where that is not known.
+    theirs      Warp's gradient; `exact`: what it should be (with what it held before, where it adds up).
+    """
+
+    array: str
+    verdict: Verdict
+    difference: float = float("nan")
+    step: Step | None = None
+    cause: str = ""
+    remedy: str = ""
+    backward: int = 0
+    theirs: np.ndarray | None = None
+    exact: np.ndarray | None = None
+
+    @property
+    def launch(self) -> str:
+        """`#3 step`: the launch at which it first goes wrong."""
+        return "" if self.step is None else repr(self.step)
+
+    @property
+    def line(self) -> str:
+        """The file and line of that launch."""
+        return "" if self.step is None or self.step.where is None else str(self.step.where)
+
+    def texts(self) -> list[str]:
+        """The fields as a table shows them."""
+        difference = "" if np.isnan(self.difference) else f"{self.difference:.2g}"
+        return [self.array, self.verdict, difference, self.launch, self.line, self.cause, self.remedy]
+
+
+class Comparison:
+    """Rows, which print as a table. Iterate over them, or ask `wrong`, `agrees`."""
+
+    def __init__(self, rows: list[Row], seen: Watch):
+        self.rows, self.seen = rows, seen
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, name: str | int) -> Row:
+        """The row with this number, or the last one of the array of this name."""
+        if isinstance(name, int):
+            return self.rows[name]
+        found = [row for row in self.rows if row.array == name]
+        if not found:
+            raise KeyError(f"{name!r}: there are rows for {', '.join(dict.fromkeys(r.array for r in self.rows))}")
+        return found[-1]
+
+    @property
+    def wrong(self) -> list[Row]:
+        return [row for row in self.rows if row.verdict == "wrong"]
+
+    @property
+    def agrees(self) -> bool:
+        """Is every gradient that was asked for exact."""
+        return all(row.verdict in ("agrees", "not asked") for row in self.rows)
+
+    def _lines(self) -> list[list[str]]:
+        several = len({row.backward for row in self.rows}) > 1
+        head = [*(["backward"] if several else []), *FIELDS]
+        return [head, *([*([str(r.backward)] if several else []), *r.texts()] for r in self.rows)]
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            return "no backward of Warp's was seen: there is no gradient to compare"
+        return "\n".join(aligned(self._lines(), rule="-"))
+
+    def html(self) -> str:
+        """The table for notebooks and pages."""
+        if not self.rows:
+            return f"<p>{self!r}</p>"
+        head, *rows = self._lines()
+        return html_table("Gradients of Warp beside the exact ones", head, rows)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self.html()}
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How far a gradient is from the exact one. `fine`: only rounding; `close`: it might be."""
+
+    fine: bool
+    close: bool
+    difference: float
+
+
+def accuracy(theirs: np.ndarray, exact: np.ndarray, noise: Any) -> Accuracy:
+    """Compare two gradients number by number. `noise`: how far rounding has been seen to move each number, or None."""
+    a, b = theirs.astype(np.float64), exact.reshape(theirs.shape).astype(np.float64)
+    kind = theirs.dtype if theirs.dtype.kind == "f" else np.dtype(np.float32)
+    eps = float(np.finfo(kind).eps)
+    alike = (a == b) | (np.isnan(a) & np.isnan(b))
+    finite = np.isfinite(a) & np.isfinite(b)
+    gap = np.where(alike, 0.0, np.where(finite, np.abs(np.where(finite, a - b, 0.0)), np.inf))
+    size = float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0)) or float(
+        np.max(np.abs(a[np.isfinite(a)]), initial=0.0)
+    )
+    allowed = SLACK * eps * np.where(np.isfinite(b), np.abs(b), 0.0)
+    if noise is not None:
+        allowed = np.maximum(allowed, NOISY * np.asarray(noise).reshape(b.shape))
+    worst = float(np.max(gap, initial=0.0))
+    share = worst / size if size else (0.0 if not worst else np.inf)
+    return Accuracy(bool(np.all(gap <= allowed)), share < CLOSE, share)

@@ -1,0 +1,88 @@
+"""What a watch notes of each call of Warp: a `Step`, with our event for it and how far its result is from Warp's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...errors import Where
+from ...kernels.types import Struct
+from ...tapes.events import Event
+from .memory import Region, Twins
+
+FAR = 1e-3  # of the largest number in memory: what no order of summation explains
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where the result of an event differs most from Warp's: the number in its memory, both values, and how far.
+
+    ulps   in units in the last place; for whole numbers their difference.
+    share  of the largest number in that memory.
+    """
+
+    region: Region
+    number: int
+    ours: float
+    theirs: float
+    ulps: float
+    share: float
+
+    @property
+    def far(self) -> bool:
+        return not self.share <= FAR
+
+
+@dataclass(eq=False)
+class Step:
+    """One call of Warp's that changed memory.
+
+    number       counts them, from 0; `#3` in messages.
+    kind         launch, copy, fill_, zero_, assign, opaque, host (bytes that the host wrote between two calls).
+    label        the kernel, or the kind.
+    event        ours on the tape; None for a write to memory that nothing had read.
+    recorded_by  the `wp.Tape` that recorded it too, as the number of the watch for it; None without.
+    kernel       of a launch: Warp's kernel.
+    reason       why it is opaque; "" where it is not.
+    difference   from Warp's result; None where the bits are the same.
+    """
+
+    number: int
+    kind: str
+    label: str
+    event: Event | None
+    recorded_by: int | None = None
+    kernel: Any = None
+    reason: str = ""
+    difference: Difference | None = None
+    values: list[Any] = field(default_factory=list)  # the arguments of a launch, while it runs
+
+    @property
+    def where(self) -> Where | None:
+        """The user's line."""
+        return None if self.event is None else self.event.where
+
+    def __repr__(self) -> str:
+        return f"#{self.number} {self.label}"
+
+
+def difference_of(twins: Twins, region: Region) -> Difference | None:
+    """Where a twin differs most from Warp's buffer in value; None if nowhere. NaN is like NaN, 0 like -0."""
+    flat = twins.flat(region)
+    if isinstance(flat.dtype, Struct):
+        return Difference(region, 0, np.nan, np.nan, np.inf, np.inf)
+    n, numpy = flat.size * flat.dtype.numpy.itemsize, flat.dtype.numpy  # type: ignore[attr-defined]
+    ours, theirs = region.allocation.bytes[:n].view(numpy), region.theirs[:n].view(numpy)
+    apart = (ours != theirs) & ~((ours != ours) & (theirs != theirs))
+    if not apart.any():
+        return None
+    with np.errstate(all="ignore"):
+        gap = np.where(apart, np.abs(theirs.astype(np.float64) - ours.astype(np.float64)), 0.0)
+        gap[apart & ~np.isfinite(gap)] = np.inf
+        worst = int(np.argmax(gap))
+        size = float(np.max(np.abs(theirs[np.isfinite(theirs)]), initial=0)) if numpy.kind == "f" else 0.0
+        unit = float(np.spacing(np.abs(theirs[worst]))) if numpy.kind == "f" else 1.0
+        share = float(gap[worst] / size) if size else np.inf
+    return Difference(region, worst, float(ours[worst]), float(theirs[worst]), float(gap[worst] / unit), share)

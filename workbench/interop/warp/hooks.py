@@ -1,0 +1,59 @@
+"""Hearing Warp's calls: the code of its functions is exchanged while a watch is on.
+
+The function objects stay, so `from warp import launch`, taken before, is heard too. What is called from inside a call
+that is heard is part of it: `assign` copies, `clone` copies, `Tape.backward` launches.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+Handler = Callable[..., Any]  # of the original function and the arguments
+
+
+def _through(*args: Any, **kwargs: Any) -> Any:
+    handler: Any = "handler"
+    return handler(*args, **kwargs)
+
+
+def _original(function: Any) -> FunctionType:
+    """A function with the code that this one has now."""
+    made = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__annotations__ = function.__annotations__
+    return made
+
+
+class Hooks:
+    """Functions whose calls go to handlers, from `put` to `restore`. Calls of other threads are not heard."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Any, Any, Any, Any]] = []
+        self.thread = threading.get_ident()
+
+    def put(self, function: Any, handler: Handler) -> None:
+        """From now on calls of `function` become `handler(original, *args, **kwargs)`."""
+        original = _original(function)
+        thread = self.thread
+
+        def heard(*args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != thread:
+                return original(*args, **kwargs)
+            return handler(original, *args, **kwargs)
+
+        code = _through.__code__
+        consts = tuple(heard if c == "handler" else c for c in code.co_consts)
+        self.kept.append((function, function.__code__, function.__defaults__, function.__kwdefaults__))
+        function.__code__ = code.replace(co_consts=consts, co_name=function.__name__)
+        function.__defaults__ = function.__kwdefaults__ = None
+
+    def restore(self) -> None:
+        """Every function is what it was."""
+        while self.kept:
+            function, code, defaults, keywords = self.kept.pop()
+            function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, keywords

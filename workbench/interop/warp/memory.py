@@ -1,0 +1,276 @@
+"""Twins of Warp's memory: for each buffer of Warp an allocation of ours, filled at first contact.
+
+Views lie in the twin where they lie in the buffer. The two are never the same bytes: Warp's call and ours both write.
+After every event both hold the same bytes again, Warp's.
+"""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import ctypes
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import warp
+from warp._src import codegen
+from warp._src import types as warp_types
+
+from ...arrays import allocation as memory
+from ...arrays.array import array, array_on
+from ...arrays.dtypes import differentiable, dtype_of, itemsize_of
+from ...arrays.names import known as names_behind
+from ...errors import LaunchError
+from ...kernels.types import Struct, Type
+from .rebind import Rebinder
+
+MOST_RUNS = 64  # stretches of memory that a host write may have changed, before it counts as opaque
+
+
+class Untranslated(Exception):
+    """What has no twin, and why."""
+
+
+class Region:
+    """One buffer of Warp and its twin. `keeper`: gives the array that owns the buffer, None once that is gone."""
+
+    __slots__ = ("low", "high", "allocation", "keeper", "theirs", "dtype", "apart")
+
+    def __init__(self, low: int, high: int, keeper: Any, dtype: Any):
+        self.low, self.high, self.keeper, self.dtype = low, high, keeper, dtype
+        size = high - low
+        self.theirs = np.frombuffer((ctypes.c_char * size).from_address(low), np.uint8)
+        self.allocation = memory.allocate(size, zeroed=False)
+        self.allocation.bytes[...] = self.theirs
+        self.apart: np.ndarray | None = None  # Warp's bytes when last seen, where the twin holds others on purpose
+
+    def changed(self) -> bool:
+        """Has Warp's buffer other bytes than when last seen."""
+        seen = self.allocation.bytes if self.apart is None else self.apart
+        return not same_bytes(self.theirs, seen)
+
+    def settle(self, apart: bool) -> None:
+        """Take Warp's bytes as seen: into the twin, or (apart) beside it."""
+        if apart:
+            self.apart = self.theirs.copy()
+        else:
+            self.apart = None
+            self.allocation.bytes[...] = self.theirs
+
+
+def same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
+    n = len(a) // 8 * 8
+    return bool(np.array_equal(a[:n].view(np.uint64), b[:n].view(np.uint64)) and np.array_equal(a[n:], b[n:]))
+
+
+class Twins:
+    """The twins of all memory that a watched program has touched."""
+
+    def __init__(self, rebind: Rebinder):
+        self.rebind = rebind
+        self.lows: list[int] = []
+        self.by_low: dict[int, Region] = {}
+        self.made: weakref.WeakKeyDictionary[Any, tuple[Any, Region | None, array]] = weakref.WeakKeyDictionary()
+        self.types: dict[Any, Type] = {}
+        names_behind.append(self.behind)
+
+    def close(self) -> None:
+        """Names of Warp's arrays are still names of their twins; no buffer of Warp is looked at any more."""
+        for region in self.by_low.values():
+            region.theirs = region.theirs.copy()
+
+    def behind(self, value: Any) -> tuple[array, ...]:
+        """For `names`: the twin of an array of Warp."""
+        found = self.made.get(value) if isinstance(value, warp.array) else None
+        return () if found is None else (found[2],)
+
+    # ---- types
+
+    def type(self, dtype: Any) -> Type:
+        """Our type of an element of Warp's, with the same layout. Raises Untranslated."""
+        if dtype not in self.types:
+            try:
+                made = dtype_of(self.rebind(dtype))
+            except (LaunchError, TypeError, ValueError) as error:
+                raise Untranslated(f"arrays of {warp_types.type_repr(dtype)}: {error}") from None
+            if itemsize_of(made) != warp_types.type_size_in_bytes(dtype) or not _laid_out(made, dtype):
+                raise Untranslated(f"arrays of {warp_types.type_repr(dtype)} have another layout here")
+            self.types[dtype] = made
+        return self.types[dtype]
+
+    # ---- memory
+
+    def array(self, a: Any) -> array:
+        """The twin of an array of Warp. Raises Untranslated."""
+        key = (a.ptr, a.shape, a.strides, a.dtype)
+        found = self.made.get(a)
+        if found is not None and found[0] == key and (found[1] is None or self.live(found[1])):
+            return found[2]
+        if not a.device.is_cpu:
+            raise Untranslated(f"memory on {a.device}")
+        dtype = self.type(a.dtype)
+        if a.ptr is None or a.size == 0:
+            made, region = array(shape=a.shape, dtype=dtype), None
+        else:
+            region = self.region(a)
+            made = array_on(region.allocation, dtype, tuple(a.shape), tuple(map(int, a.strides)), a.ptr - region.low)
+            if differentiable(dtype):
+                made.requires_grad = True
+        self.made[a] = key, region, made
+        return made
+
+    def region(self, a: Any) -> Region:
+        """The buffer that an array of Warp lies in. Raises Untranslated where buffers overlap in part."""
+        root = root_of(a)
+        low, high = hull(a)
+        first, last = hull(root)
+        low, high = min(low, first), max(high, last)
+        for region in self.meeting(low, high):
+            if region.low <= low and high <= region.high:
+                return region
+            raise Untranslated("its memory overlaps other memory in part")
+        owned = root.deleter is not None and getattr(root, "_ref", None) is None
+        keeper = weakref.ref(root) if owned else lambda: root
+        made = Region(low, high, keeper, root.dtype)
+        bisect.insort(self.lows, low)
+        self.by_low[low] = made
+        return made
+
+    def live(self, region: Region) -> bool:
+        return self.by_low.get(region.low) is region and region.keeper() is not None
+
+    def meeting(self, low: int, high: int) -> list[Region]:
+        """The live buffers that share a byte with [low, high). Those whose array is gone are forgotten."""
+        at = max(bisect.bisect_right(self.lows, low) - 1, 0)
+        found = []
+        for start in self.lows[at:]:
+            if start >= high:
+                break
+            region = self.by_low[start]
+            if region.high <= low:
+                continue
+            if region.keeper() is None:
+                self.lows.remove(start)
+                del self.by_low[start]
+            else:
+                found.append(region)
+        return found
+
+    def regions(self, arrays: Iterable[Any]) -> list[Region]:
+        """The buffers of these arrays of Warp, each once. Raises Untranslated."""
+        found: dict[int, Region] = {}
+        for a in arrays:
+            self.array(a)
+            region = self.made[a][1]
+            if region is not None:
+                found[id(region)] = region
+        return list(found.values())
+
+    def written_behind(self, region: Region) -> list[tuple[array, np.ndarray]]:
+        """What the host has changed in a buffer since it was last seen: pieces of the twin, and what to assign to them.
+
+        Raises Untranslated where it is scattered over too many pieces.
+        """
+        seen = region.allocation.bytes if region.apart is None else region.apart
+        flat = self.flat(region)
+        size = itemsize_of(flat.dtype)
+        n = flat.size
+        new, old = region.theirs[: n * size].reshape(n, size), seen[: n * size].reshape(n, size)
+        changed = (new != old).any(axis=1)
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], changed.view(np.int8), [0]))))
+        if len(edges) > 2 * MOST_RUNS:
+            if changed.all():
+                edges = np.array([0, n])
+            else:
+                raise Untranslated("the host changed many scattered elements")
+        numpy = flat.dtype.numpy  # type: ignore[attr-defined]
+        return [
+            (flat[int(i) : int(j)], new[i:j].copy().view(numpy).reshape(-1)) for i, j in zip(edges[::2], edges[1::2])
+        ]
+
+    def flat(self, region: Region) -> array:
+        """All of a twin as numbers in a row (as structs, where it holds structs)."""
+        dtype = self.type(region.dtype)
+        element = dtype if isinstance(dtype, Struct) else getattr(dtype, "scalar", dtype)
+        size = itemsize_of(element)
+        return array_on(region.allocation, element, (region.allocation.nbytes // size,), (size,), 0)
+
+    def read_only(self, kernel: Any, values: list[Any]) -> set[int]:
+        """The ids of arguments of a launch that its kernel surely does not write: it names them in `x[...]` alone."""
+        if kernel is None or not values:
+            return set()
+        tree = kernel.adj.tree
+        plain = {
+            id(n.value)
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Attribute) or (isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load))
+        }
+        uses = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in plain}
+        names = [arg.label for arg in kernel.adj.args]
+        written = {id(v) for name, v in zip(names, values, strict=False) if name in uses}
+        written |= {id(a) for v in values if not isinstance(v, warp.array) for a in arrays_in([v])}
+        return {id(v) for v in values if isinstance(v, warp.array)} - written
+
+    # ---- arguments
+
+    def value(self, v: Any) -> Any:
+        """An argument of a launch as ours takes it. Raises Untranslated."""
+        if isinstance(v, warp.array):
+            return self.array(v)
+        if isinstance(v, warp.indexedarray):
+            return self.indexed(v)
+        if isinstance(v, codegen.StructInstance):
+            kind: Any = type(v)
+            made = self.rebind(kind._cls)()
+            for name in kind._cls.vars:
+                given = getattr(v, name)
+                if given is not None:
+                    setattr(made, name, self.value(given))
+            return made
+        if warp_types.is_array(v):
+            raise Untranslated(f"an argument of type {type(v).__name__}")
+        if type(v) in warp_types.scalar_types:
+            return getattr(np, type(v).__name__)(v.value) if hasattr(np, type(v).__name__) else v.value
+        return self.rebind.annotation(v)
+
+    def indexed(self, v: Any) -> Any:
+        raise Untranslated("an indexed array")
+
+
+def arrays_in(values: Iterable[Any]) -> Iterator[Any]:
+    """The arrays of Warp among arguments, in structs too, those with memory."""
+    for v in values:
+        if isinstance(v, warp.array):
+            if v.ptr:
+                yield v
+        elif isinstance(v, warp.indexedarray):
+            yield from arrays_in([v.data, *(i for i in v.indices if i is not None)])
+        elif isinstance(v, codegen.StructInstance):
+            yield from arrays_in(getattr(v, name) for name in type(v)._cls.vars)
+
+
+def root_of(a: Any) -> Any:
+    """The array of Warp whose buffer this one is a view of."""
+    while isinstance(getattr(a, "_ref", None), warp.array):
+        a = a._ref
+    return a
+
+
+def hull(a: Any) -> tuple[int, int]:
+    """The addresses that an array of Warp spans: from the first byte to behind the last."""
+    size = warp_types.type_size_in_bytes(a.dtype)
+    steps = [(n - 1) * int(s) for n, s in zip(a.shape, a.strides, strict=True)]
+    low = a.ptr + sum(min(s, 0) for s in steps)
+    high = a.ptr + sum(max(s, 0) for s in steps) + size
+    return low, high
+
+
+def _laid_out(ours: Type, theirs: Any) -> bool:
+    """Do the fields of a struct lie where Warp's lie."""
+    if not isinstance(ours, Struct):
+        return True
+    fields = ours.numpy.fields or {}
+    names = list(theirs.vars)
+    return all(getattr(theirs.ctype, name).offset == fields[name][1] for name in names if name in fields)

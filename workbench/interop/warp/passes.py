@@ -1,0 +1,356 @@
+"""One `wp.Tape.backward` beside the exact gradient: Warp's seeds, the same events, a row per array.
+
+The exact gradient is the derivative of what the tape's last event left, by what its arrays held when its first event
+met them. Warp's gradient buffers are looked at after every adjoint launch too, so that a row can say where it went wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...arrays.array import array
+from ...arrays.span import Span
+from ...arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory, shadow_view
+from ...errors import GradientError
+from ...tapes.events import Event
+from ...tapes.naming import name_of
+from ...tapes.reverse import opaque_meets, reverse, walk
+from .causes import explain
+from .compare import Row, Verdict, accuracy
+from .events import Step
+from .memory import Untranslated, arrays_in, root_of
+
+if TYPE_CHECKING:
+    from .watch import Watch
+
+HOST = ("assign", "fill_", "zero_", "foreign")
+SCALES = (1.0, 1.37, 0.811, 2.93)  # of the seeds: each rounds differently, which tells how far rounding goes
+
+
+class _Enough(Exception):
+    """The walk has come to where the pass begins."""
+
+
+@dataclass(eq=False)
+class Published:
+    """An array of Warp with a gradient, its twin, and what its gradient held before the pass."""
+
+    theirs: Any
+    twin: array
+    before: np.ndarray
+    written: bool = False  # by an event of the pass that is no host write
+    at: Event | None = None  # the event whose reversal leaves the exact gradient; None: there is none to compare
+
+
+@dataclass(eq=False)
+class Glimpse:
+    """What Warp's gradient buffers held after the adjoint of one launch."""
+
+    step: Step
+    values: list[tuple[array, np.ndarray]]
+
+
+class Pass:
+    """A backward of Warp's. `rows` say what came of it.
+
+    steps    what Warp's tape has recorded, in order.
+    seeds    (twin, values): what the walk starts from.
+    exact    by the id of a twin: the exact gradient.
+    reached  the opaque or doubtful events that an adjoint came to.
+    """
+
+    def __init__(self, seen: Watch, number: int, tape: Any, loss: Any, grads: Any, frame: Any):
+        self.seen, self.number, self.frame = seen, number, frame
+        known = seen.recorded.get(tape, {})
+        self.entries = list(tape.launches)
+        self.complete = all(id(e) in known for e in self.entries)
+        self.by_entry = [known.get(id(e)) for e in self.entries]
+        self.steps = [s for s in self.by_entry if s is not None]
+        self.next = len(self.entries)  # entries from here on have been reversed
+        self.glimpses: list[Glimpse] = []
+        self.rows: list[Row] = []
+        self.reached: list[Event] = []
+        self.exact: dict[int, np.ndarray] = {}
+        self.noise: dict[int, np.ndarray] = {}
+        self.events = self._window()
+        self.published = self._with_gradients(tape)
+        self.seeds = self._seeds(loss, grads)
+
+    def _window(self) -> list[Event]:
+        """Our events from the first to the last that Warp's tape has recorded, with all that happened between."""
+        own = {id(s.event) for s in self.steps if s.event is not None}
+        places = [n for n, e in enumerate(self.seen.tape.events) if id(e) in own]
+        return self.seen.tape.events[places[0] : places[-1] + 1] if places else []
+
+    # ---- before
+
+    def _with_gradients(self, tape: Any) -> list[Published]:
+        """The arrays that publish a gradient, the largest of each memory."""
+        found: dict[int, Any] = {}
+        for entry in self.entries:
+            if isinstance(entry, list):
+                found.update((id(a), a) for a in arrays_in([*entry[3], *entry[4]]) if a.grad is not None)
+        found.update((id(a), a) for a in arrays_in(list(tape.gradients)) if a.grad is not None)
+        kept: list[Published] = []
+        spans: list[tuple[int, int, int]] = []
+        for a in sorted(found.values(), key=lambda a: -a.size):
+            root, low = id(root_of(a.grad)), a.grad.ptr or 0
+            high = low + a.grad.size
+            if any(r == root and lo <= low and high <= hi for r, lo, hi in spans) or not a.size:
+                continue
+            try:
+                twin = self.seen.twins.array(a)
+            except Untranslated:
+                continue
+            spans.append((root, low, high))
+            kept.append(Published(a, twin, np.array(a.grad.numpy())))
+        for one in kept:
+            self._place(one)
+        return kept
+
+    def _place(self, one: Published) -> None:
+        """Find where the gradient of an array has its meaning: at the first event that reads what came from outside."""
+        started = False
+        for event in self.events:
+            writes, reads = _touches(event.writes, one.twin.span), _reads(event, one.twin.span)
+            if not (writes or reads):
+                continue
+            if event.kind in HOST:
+                started = started or one.at is None
+                continue
+            one.written = one.written or writes
+            if one.at is None and reads:
+                one.at = event
+            elif one.at is None:
+                one.written = True
+                return
+        if started and one.written:
+            one.at = None
+
+    def _seeds(self, loss: Any, grads: Any) -> list[tuple[array, np.ndarray]]:
+        """What Warp's pass starts from: `loss`, `grads`, and what the program has put into `.grad` of results.
+
+        What an earlier pass has left there is no seed of the program's.
+        """
+        found: list[tuple[array, np.ndarray]] = []
+        given = {} if grads is None else {id(a): g for a, g in grads.items()}
+        listed = {id(p.theirs) for p in self.published}
+        extra = [a for a in (loss, *(grads or ())) if a is not None and id(a) not in listed]
+        for one in [*self.published, *(e for e in map(self._unlisted, extra) if e is not None)]:
+            a = one.theirs
+            if a is loss:
+                found.append((one.twin, np.ones_like(one.before)))
+            elif id(a) in given:
+                found.append((one.twin, np.array(given[id(a)].numpy())))
+            elif one.written:
+                left = self.seen.left.get(a.grad)
+                values = one.before
+                if left is not None and left.shape == values.shape:
+                    values = np.where(values == left, 0, values)
+                if np.any(values):
+                    found.append((one.twin, values))
+        return found
+
+    def _unlisted(self, a: Any) -> Published | None:
+        try:
+            twin = self.seen.twins.array(a)
+        except Untranslated:
+            return None
+        return Published(a, twin, np.zeros(twin.data.shape, twin.data.dtype), True)
+
+    # ---- while Warp goes back
+
+    def adjoint_launch(self, original: Any, args: tuple, kwargs: dict) -> Any:
+        """One adjoint launch of Warp's pass: note what its gradient buffers hold after it."""
+        result = original(*args, **kwargs)
+        step = self._step_of(kwargs.get("kernel"), kwargs.get("inputs"))
+        if step is not None:
+            values = []
+            for a in arrays_in([*kwargs["inputs"], *kwargs["outputs"]]):
+                found = self.seen.twins.behind(a)
+                if a.grad is not None and found:
+                    values.append((found[0], np.array(a.grad.numpy())))
+            self.glimpses.append(Glimpse(step, values))
+        return result
+
+    def _step_of(self, kernel: Any, inputs: Any) -> Step | None:
+        for n in range(self.next - 1, -1, -1):
+            entry = self.entries[n]
+            if isinstance(entry, list) and entry[0] is kernel and entry[3] is inputs:
+                self.next = n
+                return self.by_entry[n]
+        return None
+
+    # ---- after
+
+    def judge(self) -> None:
+        """Compute the exact gradient, and make the rows."""
+        error = ""
+        wrong_at: dict[int, Step] = {}
+        if self.events and self.complete:
+            try:
+                self.exact, wrong_at = self._walk(SCALES[0])
+            except (GradientError, Untranslated) as refused:
+                error = str(refused).splitlines()[0]
+        for one in self.published:
+            self.rows.append(self._row(one, error, wrong_at))
+        for one in self.published:
+            self.seen.left[one.theirs.grad] = np.array(one.theirs.grad.numpy())
+        self.glimpses.clear()
+
+    def _row(self, one: Published, error: str, wrong_at: dict[int, Step]) -> Row:
+        theirs = np.array(one.theirs.grad.numpy())
+        row = Row(name_of(self.seen.tape, one.twin), "not asked", backward=self.number, theirs=theirs)
+        if theirs.dtype.names is not None or (one.at is None and not error):
+            row.cause = "launches overwrite it, so that its gradient has no one meaning"
+            return row
+        if not self.complete or error:
+            row.verdict, row.cause = "unverified", error or "Warp's tape has events from before the watch"
+            return row
+        exact = self.exact.get(id(one.twin))
+        if exact is None:
+            exact = np.zeros_like(theirs)
+        row.exact = exact if one.written else exact + one.before
+        row.theirs = theirs
+        if self.reached and np.isnan(exact).any():
+            row.verdict, row.cause = "unverified", "; ".join(sorted({self._doubt(e) for e in self.reached}))
+            return row
+        row.verdict, row.difference = self._judged(one, row)
+        if row.verdict == "wrong":
+            step = wrong_at.get(id(one.twin))
+            first = max(wrong_at.values(), key=lambda s: s.number, default=None)
+            row.step = first or step
+            row.cause, row.remedy = explain(self.seen, self, row)
+        return row
+
+    def _judged(self, one: Published, row: Row) -> tuple[Verdict, float]:
+        assert row.exact is not None and row.theirs is not None
+        found = accuracy(row.theirs, row.exact, None)
+        if found.fine or not found.close:
+            return ("agrees" if found.fine else "wrong"), found.difference
+        if not self.noise:
+            self._measure_noise()
+        found = accuracy(row.theirs, row.exact, self.noise.get(id(one.twin)))
+        return ("agrees" if found.fine else "wrong"), found.difference
+
+    def _measure_noise(self) -> None:
+        """How far rounding moves each number of the gradients: the walk with scaled seeds, scaled back."""
+        for scale in SCALES[1:]:
+            others, _ = self._walk(scale)
+            for key, values in others.items():
+                apart = np.abs(values.astype(np.float64) / scale - self.exact[key].astype(np.float64))
+                self.noise[key] = np.maximum(self.noise.get(key, 0.0), apart)
+
+    def _doubt(self, event: Event) -> str:
+        step = next((s for s in self.seen.steps if s.event is event), None)
+        if step is not None and not step.reason and step.difference is not None:
+            return f"the result of {step!r} is not Warp's"
+        return f"{event.label} is opaque: {event.reason}"
+
+    def _walk(self, scale: float) -> tuple[dict[int, np.ndarray], dict[int, Step]]:
+        """The exact gradients by the id of twins, and where Warp's buffers first left them."""
+        tape, first, last = self.seen.tape, self.events[0], self.events[-1]
+        wanted: dict[int, list[Published]] = {}
+        for one in self.published:
+            if one.at is not None:
+                wanted.setdefault(id(one.at), []).append(one)
+        glimpses = {id(g.step.event): g for g in self.glimpses} if scale == 1.0 else {}
+        doubtful = {id(s.event): s for s in self.steps if s.difference is not None and s.difference.far}
+        exact: dict[int, np.ndarray] = {}
+        wrong: dict[int, Step] = {}
+        inside = False
+
+        def before(event: Event, space: Workspace) -> None:
+            nonlocal inside
+            if event is last:
+                inside = True
+                for twin, values in self.seeds:
+                    view = shadow_view(twin, space[twin.allocation])
+                    view += (values.reshape(view.shape) * scale).astype(view.dtype)
+
+        def step(tape: Any, event: Event, space: Workspace, after: dict) -> None:
+            if not inside:
+                return
+            if event.kind == "opaque" or id(event) in doubtful:
+                if _meets(event, space):
+                    self.reached.append(event)
+                    _spoil(event, space)
+                return
+            reverse(tape, event, space, after)
+
+        def observe(event: Event, space: Workspace) -> None:
+            for one in wanted.get(id(event), ()):
+                exact[id(one.twin)] = _read(one.twin, space)
+            if (glimpse := glimpses.get(id(event))) is not None:
+                self._look(glimpse, space, wrong)
+            if event is first:
+                raise _Enough
+
+        with self.seen.unrecorded():
+            try:
+                walk(tape, Workspace(), observe, before, step=step)
+            except _Enough:
+                pass
+        return exact, wrong
+
+    def _look(self, glimpse: Glimpse, space: Workspace, wrong: dict[int, Step]) -> None:
+        """Compare Warp's buffers after one adjoint launch with the adjoints of the walk."""
+        for twin, theirs in glimpse.values:
+            if id(twin) in wrong or theirs.dtype.names is not None:
+                continue
+            base = next((p.before for p in self.published if p.twin is twin and not p.written), None)
+            exact = _read(twin, space)
+            if base is not None:
+                exact = exact + base
+            if exact.shape == theirs.shape and not np.isnan(exact).any():
+                found = accuracy(theirs, exact, None)
+                if not found.fine and not found.close:
+                    wrong[id(twin)] = glimpse.step
+
+
+def _touches(spans: Any, span: Span) -> bool:
+    return any(s.allocation is span.allocation and s.overlaps(span) is not False for s in spans)
+
+
+def _reads(event: Event, span: Span) -> bool:
+    """Does an event read these bytes otherwise than to add to them."""
+    if event.command is None:
+        return _touches(event.reads, span)
+    plan = event.command.plan
+    added = plan.accumulates_only
+    return any(
+        s.allocation is span.allocation and s.overlaps(span) is not False
+        for (k, _), s in zip(plan.reads, event.reads, strict=False)
+        if k not in added
+    )
+
+
+def _read(twin: array, space: Workspace) -> np.ndarray:
+    if twin.allocation not in space or not is_float_memory(twin):
+        return np.zeros(twin.data.shape, np.float32)
+    return np.array(shadow_view(twin, space[twin.allocation]))
+
+
+def _floats(event: Event) -> Iterator[array]:
+    given = event.arrays if event.command is None else [a for a in event.command.places if isinstance(a, array)]
+    yield from (part for a in given for part in float_parts(a).values())
+
+
+def _meets(event: Event, space: Workspace) -> bool:
+    if event.command is None:
+        return opaque_meets(event, space)
+    return any(
+        part.allocation in space and np.any(space[part.allocation].view(part.span, gradient_dtype(part)))
+        for part in _floats(event)
+        if _touches(event.writes, part.span)
+    )
+
+
+def _spoil(event: Event, space: Workspace) -> None:
+    """What an opaque event may have read has an unknown gradient from here on: NaN, which marks all that follows."""
+    for part in _floats(event):
+        space[part.allocation].view(part.span, gradient_dtype(part))[...] = np.nan

@@ -1,0 +1,682 @@
+"""`watch`: a Warp program runs as it always does, and beside it runs its twin, recorded on a tape of ours.
+
+Each call of Warp that changes memory is one event: host writes since the last one become events first, Warp's call
+runs, ours runs on the twins, both results are compared, and the twins take Warp's bytes. So every adjoint is taken at
+exactly the values that Warp's program had. A call that has no twin is an opaque event.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import warp
+from warp._src import context
+from warp._src import types as warp_types
+from warp._src import utils as warp_utils
+
+from ...arrays import allocation as memory
+from ...arrays import names
+from ...arrays.array import array
+from ...arrays.creation import copy as our_copy
+from ...errors import GradientError, LaunchError, WorkbenchError
+from ...launches.launch import launch as our_launch
+from ...tapes.naming import note_names
+from ...tapes.tape import Tape
+from .compare import Comparison
+from .events import Step, difference_of
+from .hooks import Hooks
+from .memory import Region, Twins, Untranslated, arrays_in, hull
+from .passes import Pass
+from .rebind import Rebinder
+
+CHECKS = ("gradient", "forward", None)
+_OURS = {__name__.partition(".")[0], "warp"}
+_open: list[Watch] = []
+
+
+def watch(keep: str = "needed", check: str | None = "gradient") -> Watch:
+    """Run a Warp program, unchanged, with an exact tape beside it: `with wb.interop.warp.watch() as seen: ...`.
+
+    keep    of the tape, as in `wb.Tape`: "needed", or "all" for views of every former value.
+    check   "gradient": results of every event are compared with Warp's, and every gradient that Warp's `backward`
+            publishes with the exact one. "forward": results alone. None: nothing is compared.
+    Returns a `Watch`. The program runs to its end with the results that it has without the watch. What cannot be
+    followed is an opaque event; gradients that depend on one are "unverified". Only CPU arrays have twins. Raises
+    LaunchError for other values, and where a watch is open already.
+    """
+    if check not in CHECKS:
+        raise LaunchError(f"watch(check={check!r})", slug="watch", instead='check="gradient", "forward" or None')
+    return Watch(keep, check)
+
+
+class Watch:
+    """What was seen of a Warp program. In a notebook it shows the verdict, then the tape.
+
+    tape       ours: `show explore seeds ledger microscope diagnose memory`, `wb.jacobian`, `wb.jvp` work on it.
+    steps      one per call of Warp that changed memory.
+    passes     one per `wp.Tape.backward`, with the rows that `compare` tells.
+    gradients  after `backward`: {array of Warp: its gradient as NumPy}.
+    """
+
+    def __init__(self, keep: str = "needed", check: str | None = "gradient"):
+        self.check = check
+        self.tape = Tape(keep=keep)
+        self.rebind = Programs()
+        self.twins = Twins(self.rebind)
+        self.steps: list[Step] = []
+        self.passes: list[Pass] = []
+        self.hooks = Hooks()
+        self.inside = False  # a call of Warp: what it calls is part of it
+        self.current: Pass | None = None
+        self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.recorded: weakref.WeakKeyDictionary[Any, dict[int, Step | None]] = weakref.WeakKeyDictionary()
+        self.captured: list[Call] | None = None  # calls of an open capture, to be replayed
+        self.graphs: weakref.WeakKeyDictionary[Any, list[Call]] = weakref.WeakKeyDictionary()
+        self.left: weakref.WeakKeyDictionary[Any, np.ndarray] = weakref.WeakKeyDictionary()  # by a backward, in .grad
+        self.opened: set[str] = set()
+        self.seeded = False
+        self.kernels: dict[int, tuple[Any, Any]] = {}
+
+    # ---- open and close
+
+    def __enter__(self) -> Watch:
+        if _open:
+            raise LaunchError("a watch inside a watch", slug="watch", instead="with watch() as seen:   once")
+        context.init()
+        _open.append(self)
+        memory.between.add("warp")
+        put = self.hooks.put
+        put(context.launch, self._launch)
+        put(context.Launch.launch, self._command)
+        put(context.copy, self._copy)
+        for kind in (warp_types.array, warp_types.noncontiguous_array_base):
+            put(kind.fill_, self._fill)
+            put(kind.zero_, self._zero)
+            put(kind.assign, self._assign)
+        put(warp_types.array.__init__, self._made)
+        put(warp.Tape.backward, self._backward)
+        put(warp.Tape.reset, self._reset)
+        put(warp.Tape.record_func, self._record_func)
+        put(context.capture_begin, self._capture_begin)
+        put(context.capture_end, self._capture_end)
+        put(context.capture_launch, self._capture_launch)
+        for name in NATIVE:
+            if isinstance(function := getattr(warp_utils, name, None), type(put.__func__)):
+                put(function, self._native)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.hooks.restore()
+        _open.remove(self)
+        memory.between.discard("warp")
+        note_names(self.tape, sys._getframe(1))
+        self.twins.close()
+        names.opened.difference_update(self.opened)
+
+    # ---- one event
+
+    def event(
+        self, kind: str, label: str, arrays: list[Any], theirs: Callable[[], Any], ours: Callable[[], None],
+        frame: Any, kernel: Any = None, refused: str = "", values: list[Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """One call of Warp and its twin. Returns what Warp's call returns, and raises what it raises."""
+        tape = context.runtime.tape
+        before = 0 if tape is None else len(tape.launches)
+        reason, regions = refused, []
+        try:
+            regions = self.twins.regions(arrays)
+            self.host_writes(regions, frame)
+        except (Untranslated, WorkbenchError) as error:
+            reason = reason or _said(error)
+        self.inside = True
+        try:
+            result = theirs()
+        finally:
+            self.inside = False
+        step = Step(len(self.steps), kind, label, None, self.number_of(tape, before), kernel, reason)
+        step.values = values or []
+        self.twin(step, arrays, regions, ours, frame)
+        step.values = []
+        self.steps.append(step)
+        self.note_entries(tape, before, step)
+        return result
+
+    def twin(self, step: Step, arrays: list[Any], regions: list[Region], ours: Callable[[], None], frame: Any) -> None:
+        """Run our part of a step on the twins, compare the results, and leave Warp's bytes in the twins."""
+        count = len(self.tape.events)
+        if not step.reason:
+            try:
+                self.recorded_by_us(ours)
+            except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
+                step.reason = _said(error)
+                self.undo(count)
+        if step.reason:
+            step.kind = "opaque"
+            step.event = self.opaque(step, arrays, regions, frame)
+            return
+        if len(self.tape.events) > count:
+            step.event = self.tape.events[-1]
+        self.settle(step, regions)
+
+    def settle(self, step: Step, regions: list[Region]) -> None:
+        """Compare the results of a step, and leave Warp's bytes in the twins."""
+        apart = bool(step.event is not None and step.event.reverse is not None and step.event.reverse.extremal)
+        for region in regions:
+            if region.apart is None and not region.changed():
+                continue
+            if self.check is not None:
+                found = difference_of(self.twins, region)
+                if found is not None and (step.difference is None or found.share > step.difference.share):
+                    step.difference = found
+            region.settle(apart)
+
+    def recorded_by_us(self, act: Callable[[], None]) -> None:
+        memory.push_recorder(self.tape)
+        try:
+            act()
+        finally:
+            memory.pop_recorder(self.tape)
+
+    @contextmanager
+    def unrecorded(self) -> Iterator[None]:
+        """For walks over the tape while the program runs: what they put back and forth is nobody's event."""
+        with memory.LOCK, memory.unrecorded():
+            yield
+
+    def undo(self, count: int) -> None:
+        """Forget an event of ours that broke off: an opaque one takes its place."""
+        self.tape.failure = None
+        del self.tape.events[count:]
+
+    def opaque(self, step: Step, arrays: list[Any], regions: list[Region], frame: Any) -> Any:
+        """The event of a call without a twin: Warp's bytes are copied."""
+        twins, untouched = [], self.twins.read_only(step.kernel, step.values)
+        written = []
+        for a in arrays:
+            try:
+                twins.append(self.twins.array(a))
+            except Untranslated:
+                continue
+            if id(a) not in untouched:
+                written.append(twins[-1])
+
+        def perform() -> None:
+            for region in regions:
+                region.settle(False)
+
+        return self.tape.opaque_event(step.label, twins, written, perform, step.reason, (frame.f_code, frame.f_lasti))
+
+    def host_writes(self, regions: list[Region], frame: Any) -> None:
+        """Events for what the host, or a call that is not heard, has changed in these buffers since they were seen."""
+        for region in regions:
+            if not region.changed():
+                continue
+            pieces = self.twins.written_behind(region)
+            for piece, values in pieces:
+                self.recorded_by_us(lambda piece=piece, values=values: piece.assign(values))
+            region.settle(False)
+            event = self.tape.events[-1] if self.tape.events else None
+            self.steps.append(Step(len(self.steps), "host", "host write", event))
+
+    def number_of(self, tape: Any, before: int) -> int | None:
+        """The number of the `wp.Tape` that records, if it has recorded this call."""
+        if tape is None or len(tape.launches) == before:
+            return None
+        return self.tapes.setdefault(tape, len(self.tapes))
+
+    def note_entries(self, tape: Any, before: int, step: Step | None) -> None:
+        """Note which entries of Warp's tape this step has made."""
+        if tape is not None:
+            known = self.recorded.setdefault(tape, {})
+            for entry in tape.launches[before:]:
+                known[id(entry)] = step
+
+    # ---- launches
+
+    def _launch(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        frame = _caller()
+        if self.inside:
+            if self.current is not None and kwargs.get("adjoint"):
+                return self.current.adjoint_launch(original, args, kwargs)
+            return original(*args, **kwargs)
+        given = _SIGNATURE.bind(*args, **kwargs)
+        given.apply_defaults()
+        g = given.arguments
+        kernel, values = g["kernel"], [*g["inputs"], *g["outputs"]]
+        if g["record_cmd"] or not isinstance(kernel, context.Kernel):
+            return original(*args, **kwargs)
+        tape = context.runtime.tape
+        before = 0 if tape is None else len(tape.launches)
+
+        def theirs() -> Any:
+            result = original(*args, **kwargs)
+            if tape is not None and len(tape.launches) > before and isinstance(entry := tape.launches[-1], list):
+                entry[7]["caller"] = {
+                    "file": frame.f_code.co_filename, "lineno": frame.f_lineno, "func": frame.f_code.co_name,
+                }  # fmt: skip
+            return result
+
+        if g["adjoint"]:
+            arrays = list(arrays_in([*g["adj_inputs"], *g["adj_outputs"]]))
+            return self.event(
+                "opaque", f"adjoint of {kernel.func.__name__}", arrays, theirs, _nothing, frame, kernel, ADJOINT
+            )
+        return self.launched(kernel, g["dim"], values, theirs, frame)
+
+    def launched(self, kernel: Any, dim: Any, values: list[Any], theirs: Callable[[], Any], frame: Any) -> Any:
+        """One launch of Warp's, in whatever form it was asked for."""
+        dims = (dim,) if isinstance(dim, int) else tuple(int(n) for n in (dim if np.ndim(dim) else (dim,)))
+        if self.captured is not None:
+            held = list(values)
+            ours = lambda: self.our_launch(kernel, dims, held, frame)  # noqa: E731
+            self.captured.append(Call("launch", kernel.func.__name__, list(arrays_in(held)), ours, kernel))
+            return self.quietly(theirs)
+        if 0 in dims:
+            tape = context.runtime.tape
+            before = 0 if tape is None else len(tape.launches)
+            result = self.quietly(theirs)
+            self.note_entries(tape, before, None)
+            return result
+        return self.event(
+            "launch", kernel.func.__name__, list(arrays_in(values)), theirs,
+            lambda: self.our_launch(kernel, dims, values, frame), frame, kernel, values=values,
+        )  # fmt: skip
+
+    def our_launch(self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: Any) -> None:
+        """The twin of a launch. Raises what the workbench says of it."""
+        if id(kernel) not in self.kernels:
+            self.see_package(kernel.func.__module__)
+            self.kernels[id(kernel)] = kernel, self.rebind.kernel(kernel)
+        ours = self.kernels[id(kernel)][1]
+        rank = int(kernel.adj.kernel_dim) if hasattr(kernel.adj, "kernel_dim") else len(dims)
+        dims = (*dims, *[1] * (rank - len(dims)))
+        if rank and any(n != 1 for n in dims[rank:]):
+            raise Untranslated(f"a grid of {len(dims)} axes for a kernel that tells {rank} of them apart")
+        recorded = our_launch(
+            ours, dims[:rank] if rank else dims, [self.twins.value(v) for v in values], record_cmd=True
+        )
+        recorded.command.launch(True, frame)
+
+    def see_package(self, module: str) -> None:
+        """Objects of the package that this module belongs to hold arrays with names."""
+        package = module.partition(".")[0]
+        if package != "warp" and package not in names.opened:
+            names.opened.add(package)
+            self.opened.add(package)
+
+    def _command(self, original: Any, command: Any, stream: Any = None) -> Any:
+        """`Launch.launch()`: what `record_cmd=True` gave."""
+        frame = _caller()
+        if self.inside:
+            return original(command, stream)
+        theirs = lambda: original(command, stream)  # noqa: E731
+        bounds, rank = command.bounds, int(command.kernel.adj.kernel_dim)
+        dims = tuple(int(bounds.shape[k]) for k in range(rank)) if rank else (int(bounds.size),)
+        refused = ADJOINT if command.adjoint else "its arguments are not known" if command.fwd_args is None else ""
+        if getattr(bounds, "coord_mult", 1) != 1:
+            refused = "a grid with more axes than its kernel tells apart"
+        if refused:
+            arrays = list(arrays_in([*(command.fwd_args or ()), *(command.adj_args or ())]))
+            return self.event(
+                "opaque", command.kernel.func.__name__, arrays, theirs, _nothing, frame, command.kernel, refused
+            )
+        return self.launched(command.kernel, dims, list(command.fwd_args), theirs, frame)
+
+    # ---- memory
+
+    def _copy(
+        self, original: Any, dest: Any, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0,
+        stream: Any = None,
+    ) -> Any:  # fmt: skip
+        theirs = lambda: original(dest, src, dest_offset, src_offset, count, stream)  # noqa: E731
+        if self.inside:
+            return theirs()
+        ours = lambda: self.our_copy(dest, src, dest_offset, src_offset, count)  # noqa: E731
+        return self.moved("copy", [dest, src], theirs, ours, _caller())
+
+    def our_copy(self, dest: Any, src: Any, dest_offset: int, src_offset: int, count: int) -> None:
+        to, source = self.twins.value(dest), self.twins.value(src)
+        if to.dtype is not source.dtype:
+            source = source.view(to.dtype)
+        our_copy(to, source, dest_offset, src_offset, count)
+
+    def _fill(self, original: Any, a: Any, value: Any) -> Any:
+        theirs = lambda: original(a, value)  # noqa: E731
+        if self.inside:
+            return theirs()
+        return self.moved("fill_", [a], theirs, lambda: self.our_fill(a, value), _caller())
+
+    def our_fill(self, a: Any, value: Any) -> None:
+        twin = self.twins.value(a)
+        if isinstance(value, list | tuple | np.ndarray):
+            value = twin.dtype(*np.ravel(value).tolist())
+        twin.fill_(self.twins.value(value))
+
+    def _zero(self, original: Any, a: Any) -> Any:
+        if self.inside:
+            return original(a)
+        return self.moved("zero_", [a], lambda: original(a), lambda: self.twins.value(a).zero_(), _caller())
+
+    def _assign(self, original: Any, a: Any, src: Any) -> Any:
+        if self.inside:
+            return original(a, src)
+        ours = lambda: self.our_assign(a, src)  # noqa: E731
+        arrays = [a, src] if warp_types.is_array(src) else [a]
+        return self.moved("assign", arrays, lambda: original(a, src), ours, _caller())
+
+    def our_assign(self, a: Any, src: Any) -> None:
+        if warp_types.is_array(src):
+            self.our_copy(a, src, 0, 0, 0)
+            return
+        twin = self.twins.value(a)
+        shape = twin.data.shape
+        values = np.frombuffer(_bytes_of(a), twin.data.dtype).reshape(shape) if a.is_contiguous else a.numpy()
+        twin.assign(np.array(values))
+
+    def moved(
+        self, kind: str, given: list[Any], theirs: Callable[[], Any], ours: Callable[[], None], frame: Any
+    ) -> Any:
+        """A copy, fill or assignment of Warp's."""
+        arrays = list(arrays_in(given))
+        if self.captured is not None:
+            self.captured.append(Call(kind, kind, arrays, ours))
+            return self.quietly(theirs)
+        if not arrays or not _is_worth(self, kind, arrays):
+            return self.quietly(theirs)
+        return self.event(kind, kind, arrays, theirs, ours, frame)
+
+    def _made(self, original: Any, a: Any, data: Any = None, *args: Any, **kwargs: Any) -> None:
+        """A new array: what it copies from the host is what it begins with, and no event."""
+        if self.inside or data is None or warp_types.is_array(data):
+            original(a, data, *args, **kwargs)
+        else:
+            self.quietly(lambda: original(a, data, *args, **kwargs))
+
+    def _native(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """A function of `wp.utils` that Warp computes in C++."""
+        if self.inside:
+            return original(*args, **kwargs)
+        arrays = list(arrays_in([*args, *kwargs.values()]))
+        name = original.__name__
+        why = f"wp.utils.{name} is compiled into Warp"
+        return self.event("opaque", name, arrays, lambda: original(*args, **kwargs), _nothing, _caller(), None, why)
+
+    def quietly(self, act: Callable[[], Any]) -> Any:
+        self.inside = True
+        try:
+            return act()
+        finally:
+            self.inside = False
+
+    # ---- captures: on a processor Warp notes calls, and runs them when the graph is launched
+
+    def _capture_begin(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        result = self.quietly(lambda: original(*args, **kwargs))
+        self.captured = []
+        return result
+
+    def _capture_end(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        graph = self.quietly(lambda: original(*args, **kwargs))
+        if self.captured is not None:
+            self.graphs[graph], self.captured = self.captured, None
+        return graph
+
+    def _capture_launch(self, original: Any, graph: Any, stream: Any = None) -> Any:
+        calls = self.graphs.get(graph)
+        if self.inside or calls is None:
+            return original(graph, stream)
+        frame = _caller()
+        arrays = list({id(a): a for call in calls for a in call.arrays}.values())
+        refused, regions = "", []
+        try:
+            regions = self.twins.regions(arrays)
+            self.host_writes(regions, frame)
+        except (Untranslated, WorkbenchError) as error:
+            refused = _said(error)
+        result = self.quietly(lambda: original(graph, stream))
+        first = len(self.tape.events)
+        steps = [self.replayed(n, call) for n, call in enumerate(calls, len(self.steps))] if not refused else []
+        self.steps += steps
+        if refused or any(step.reason for step in steps) or not steps:
+            self.undo_replay(steps, first, arrays, regions, refused, frame)
+        else:
+            self.settle(steps[-1], regions)
+        return result
+
+    def replayed(self, number: int, call: Call) -> Step:
+        """One call of a graph that Warp has run as a whole."""
+        step = Step(number, call.kind, call.label, None, None, call.kernel)
+        count = len(self.tape.events)
+        try:
+            self.recorded_by_us(call.ours)
+            step.event = self.tape.events[-1] if len(self.tape.events) > count else None
+        except Exception as error:  # noqa: BLE001  the graph becomes one opaque event
+            step.reason = _said(error)
+        return step
+
+    def undo_replay(
+        self, steps: list[Step], first: int, arrays: list[Any], regions: list[Region], refused: str, frame: Any
+    ) -> None:
+        """In place of the calls of a graph, one of which has no twin: one opaque event, as only its end can be seen."""
+        reason = refused or next((f"{s.label}: {s.reason}" for s in steps if s.reason), "")
+        del self.steps[len(self.steps) - len(steps) :]
+        self.undo(first)
+        step = Step(len(self.steps), "opaque", "capture_launch", None, None, None, reason)
+        step.event = self.opaque(step, arrays, regions, frame)
+        self.steps.append(step)
+
+    # ---- Warp's tapes
+
+    def _backward(self, original: Any, tape: Any, loss: Any = None, grads: Any = None) -> Any:
+        if self.inside:
+            return original(tape, loss, grads)
+        if self.check != "gradient":
+            return self.quietly(lambda: original(tape, loss, grads))
+        note_names(self.tape, _caller())
+        self.current = Pass(self, len(self.passes), tape, loss, grads, _caller())
+        try:
+            result = self.quietly(lambda: original(tape, loss, grads))
+            self.current.judge()
+            self.passes.append(self.current)
+        finally:
+            self.current = None
+        return result
+
+    def _reset(self, original: Any, tape: Any) -> Any:
+        self.recorded.pop(tape, None)
+        return original(tape) if self.inside else self.quietly(lambda: original(tape))
+
+    def _record_func(self, original: Any, tape: Any, backward: Any, arrays: Any) -> Any:
+        if self.inside:
+            return original(tape, backward, arrays)
+        before = len(tape.launches)
+        found = list(arrays_in(arrays))
+        label = getattr(backward, "__name__", "record_func")
+        step = Step(len(self.steps), "opaque", label, None, self.tapes.setdefault(tape, len(self.tapes)))
+        step.reason = "record_func: what was done between has its adjoint in a function of the program"
+        result = self.quietly(lambda: original(tape, backward, arrays))
+        try:
+            regions = self.twins.regions(found)
+        except Untranslated:
+            regions = []
+        step.event = self.opaque(step, found, regions, _caller())
+        self.steps.append(step)
+        self.note_entries(tape, before, step)
+        return result
+
+    # ---- what was seen
+
+    def compare(self) -> Comparison:
+        """A row for each array and backward: `array verdict difference launch line cause remedy`.
+
+        verdict     "agrees"; "wrong"; "unverified", where it depends on an opaque event or on one whose result differs;
+                    "not asked", where Warp's `.grad` has no one meaning (what launches have overwritten).
+        difference  the largest, as a share of the largest number in the gradient.
+        """
+        return Comparison([row for one in self.passes for row in one.rows], self)
+
+    @property
+    def opaque_steps(self) -> list[Step]:
+        """The calls that could not be followed, each with its `reason`."""
+        return [s for s in self.steps if s.reason]
+
+    def backward(self, grads: Mapping[Any, Any]) -> None:
+        """Compute the exact gradient of the watched program, whether Warp has one or not.
+
+        grads   {array of Warp: seed}, a seed being a Warp or NumPy array of its shape: for the contents at the end.
+        After it `gradients[a]` is the derivative by the contents of `a` at the start (when the watch first met it).
+        Nothing of Warp's is written. Raises GradientError [opaque] if an adjoint comes to an opaque event, and
+        [watch-unknown] for arrays that the watched program did not touch.
+        """
+        seeds = {}
+        for a, seed in grads.items():
+            twin = self.twin_of(a)
+            values = np.asarray(seed.numpy() if hasattr(seed, "numpy") else seed)
+            seeds[twin] = array(np.broadcast_to(values, twin.data.shape), dtype=_gradient_type(twin))
+        self.tape.zero()
+        self.tape.backward(grads=seeds)
+        self.seeded = True
+
+    def twin_of(self, a: Any) -> array:
+        """Our twin of an array of Warp. Raises GradientError [watch-unknown]."""
+        found = self.twins.behind(a)
+        if not found or self.twins.made[a][1] is None:
+            raise GradientError(
+                "an array that the watched program has not touched", slug="watch-unknown",
+                instead="an array of Warp that a launch inside the watch reads or writes",
+            )  # fmt: skip
+        return found[0]
+
+    @property
+    def gradients(self) -> Gradients:
+        """{array of Warp: its gradient as NumPy}, after `backward`."""
+        return Gradients(self)
+
+    def to_html(self, path: Any) -> Path:
+        """Write the verdict and the live picture of the tape as one file that needs no network. Returns the path."""
+        written = Path(self.tape.to_html(path))
+        text = written.read_text("utf-8")
+        head, body, rest = text.partition("<body")
+        start, close, after = rest.partition(">")
+        written.write_text(f"{head}{body}{start}{close}{self.compare().html()}{after}" if body else text, "utf-8")
+        return written
+
+    def summary(self) -> str:
+        """How much was seen, in a line."""
+        opaque, apart = len(self.opaque_steps), sum(s.difference is not None for s in self.steps)
+        return (
+            f"{len(self.steps)} events, {opaque} opaque, {apart} with results that differ from Warp's,"
+            f" {len(self.passes)} backward"
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.summary()}\n{self.compare()}"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        from html import escape
+
+        html = f"<p>{escape(self.summary())}</p>{self.compare().html()}"
+        if self.tape.events:
+            shown: Any = self.tape.show()
+            html += shown._repr_mimebundle_().get("text/html", "")
+        return {"text/plain": repr(self), "text/html": html}
+
+
+@dataclass(eq=False)
+class Call:
+    """A call of Warp in a capture, to be repeated when its graph is launched."""
+
+    kind: str
+    label: str
+    arrays: list[Any]
+    ours: Callable[[], None]
+    kernel: Any = None
+
+
+class Gradients:
+    """Gradients by arrays of Warp, as NumPy arrays of their shape and components."""
+
+    def __init__(self, seen: Watch):
+        self.seen = seen
+
+    def __getitem__(self, a: Any) -> np.ndarray:
+        if not self.seen.seeded:
+            raise GradientError("gradients before backward(): there is no seed.", slug="no-seed",
+                                instead="seen.backward(grads={y: seed}), then seen.gradients[x]")  # fmt: skip
+        twin = self.seen.twin_of(a)
+        grad = twin.grad
+        if grad is None:
+            raise GradientError(f"{twin.label} is {twin.dtype}: it has no gradient.", slug="grad-of-int")
+        return np.array(grad.data)
+
+
+class Programs(Rebinder):
+    """Kernels of every package that uses Warp, with the derivatives of what their funcs compute."""
+
+    def __init__(self) -> None:
+        super().__init__((), own_adjoints=False)
+        self.covered: dict[str, bool] = {}
+
+    def covers(self, module: str) -> bool:
+        if module not in self.covered:
+            package = module.partition(".")[0]
+            space = vars(sys.modules[module]) if module in sys.modules else {}
+            foreign = package in _OURS or (package in sys.stdlib_module_names and package != "__main__")
+            self.covered[module] = not foreign and any(
+                v is warp or isinstance(v, context.Function | context.Kernel) for v in list(space.values())
+            )
+        return self.covered[module]
+
+
+ADJOINT = "an adjoint that the program launches itself"
+NATIVE = "array_scan array_sum array_inner radix_sort_pairs runlength_encode segmented_sort_pairs array_cast".split()
+_SIGNATURE = inspect.signature(context.launch)
+
+
+def _nothing() -> None:
+    """In place of our part of a call that has none."""
+
+
+def _said(error: BaseException) -> str:
+    """The first line of what an error says."""
+    what = str(getattr(error, "what", None) or error or type(error).__name__)
+    return what.splitlines()[0]
+
+
+def _caller() -> Any:
+    """The frame of the user's program, or of a library on Warp, that called a function of Warp."""
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] in _OURS:
+        frame = frame.f_back
+    return frame
+
+
+def _bytes_of(a: Any) -> Any:
+    return (ctypes.c_char * (a.size * warp_types.type_size_in_bytes(a.dtype))).from_address(a.ptr)
+
+
+def _gradient_type(twin: array) -> Any:
+    return twin.grad.dtype if twin.grad is not None else twin.dtype
+
+
+def _is_worth(seen: Watch, kind: str, arrays: list[Any]) -> bool:
+    """Fresh memory that is filled needs no event: it is met when something reads it."""
+    if kind == "copy" or len(arrays) > 1:
+        return True
+    found = seen.twins.made.get(arrays[0])
+    if found is not None:
+        return True
+    try:
+        low, high = hull(arrays[0])
+        return bool(seen.twins.meeting(low, high))
+    except Untranslated:
+        return False
