@@ -41,7 +41,7 @@ class Region:
     def __init__(self, low: int, high: int, keeper: Any, dtype: Any):
         self.low, self.high, self.keeper, self.dtype = low, high, keeper, dtype
         size = high - low
-        self.theirs = np.frombuffer((ctypes.c_char * size).from_address(low), np.uint8)
+        self.theirs = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(low))
         self.allocation = memory.allocate(size, zeroed=False)
         self.allocation.bytes[...] = self.theirs
         self.apart: np.ndarray | None = None  # Warp's bytes when last seen, where the twin holds others on purpose
@@ -248,7 +248,8 @@ def arrays_in(values: Iterable[Any]) -> Iterator[Any]:
         elif isinstance(v, warp.indexedarray):
             yield from arrays_in([v.data, *(i for i in v.indices if i is not None)])
         elif isinstance(v, codegen.StructInstance):
-            yield from arrays_in(getattr(v, name) for name in type(v)._cls.vars)
+            kind: Any = type(v)
+            yield from arrays_in(getattr(v, name) for name in kind._cls.vars)
 
 
 def root_of(a: Any) -> Any:

@@ -1,7 +1,7 @@
 """One `wp.Tape.backward` beside the exact gradient: Warp's seeds, the same events, a row per array.
 
 The exact gradient is the derivative of what the tape's last event left, by what its arrays held when its first event
-met them. Warp's gradient buffers are looked at after every adjoint launch too, so that a row can say where it went wrong.
+met them. Warp's gradient buffers are looked at after every adjoint launch too: a row says where it went wrong.
 """
 
 from __future__ import annotations
