@@ -207,6 +207,49 @@ def test_memory_atomics_components_and_pointers(backend):
     wb.gradcheck(tape)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "uint32_t i = reinterpret_cast<uint32_t&>(x); return i ^ ((uint32_t)(-(int)(i >> 31)) | 0x80000000);",
+        "uint32_t i = *reinterpret_cast<const uint32_t*>(&x); i ^= (uint32_t)(-(int)(i >> 31)) | 0x80000000; return i;",
+        "uint32_t i = *(uint32_t*)&x; return i ^ ((uint32_t)(-(*(int*)&x >> 31 & 1)) | 0x80000000);",
+        "unsigned i = __float_as_uint(x); return i ^ ((unsigned)(-(int)(__float_as_int(x) < 0)) | 0x80000000);",
+    ],
+)
+def test_bits_of_numbers(text, backend):
+    """The order of the floats is the order of the integers (Herf, radix tricks)."""
+
+    @wb.func_native(text)
+    def flip(x: float) -> wb.uint32: ...
+
+    @wb.kernel
+    def k(x: wb.array[float], y: wb.array[wb.uint32]):
+        y[wb.tid()] = flip(x[wb.tid()])
+
+    x = np.array([-np.inf, -3.5, -1e-40, -0.0, 0.0, 1e-40, 0.5, 2.25, np.inf], np.float32)
+    y = wb.zeros(len(x), dtype=wb.uint32)
+    wb.launch(k, len(x), [wb.array(x), y])
+    bits = x.view(np.uint32)
+    expected = bits ^ np.where(bits >> 31, np.uint32(0xFFFFFFFF), np.uint32(0x80000000))
+    assert y.numpy().tolist() == expected.tolist() == sorted(expected.tolist())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["reinterpret_cast<int&>(x) = 3; return x;", "*(int*)&x = 3; return x;", "return reinterpret_cast<double&>(x);"],
+)
+def test_bits_are_read_only_and_as_many_as_there_are(text):
+    @wb.func_native(text)
+    def f(x: float) -> float: ...
+
+    @wb.kernel
+    def k(x: wb.array[float]):
+        x[0] = f(x[0])
+
+    with pytest.raises(wb.KernelError, match=r"native-snippet|takes a number of 32 or 64 bits"):
+        k.program()
+
+
 def test_a_replay_is_what_the_reverse_pass_runs():
     @wb.func_native("return x * x;", adj_snippet="adj_x += 2.0f * x * adj_ret;", replay_snippet="return x * x + 0.0f;")
     def f(x: float) -> float: ...

@@ -55,6 +55,11 @@ class Scalar(Type):
     def numpy(self) -> np.dtype:
         return np.dtype(self.name)
 
+    @cached_property
+    def _type_(self) -> Any:
+        """The type of ctypes of that size, as Warp's scalar types have it: `ctypes.sizeof(float32._type_)` is 4."""
+        return np.ctypeslib.as_ctypes_type(np.uint16 if self.kind == "f" and self.bits == 16 else self.numpy)
+
     def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, np.generic) and value.dtype == self.numpy
 

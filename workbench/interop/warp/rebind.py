@@ -153,7 +153,7 @@ class Rebinder:
         made.__module__, made.__qualname__, made.__doc__ = fn.__module__, fn.__qualname__, fn.__doc__
         made.__defaults__ = self(fn.__defaults__)
         made.__kwdefaults__ = self(fn.__kwdefaults__)
-        made.__annotations__ = {name: self(kind) for name, kind in fn.__annotations__.items()}
+        made.__annotations__ = {name: self(_meant(kind, fn)) for name, kind in fn.__annotations__.items()}
         return made
 
     def func(self, f: Any) -> Any:
@@ -277,3 +277,11 @@ def ours(path: str) -> Any:
         if found is None:
             return Refused(path, "unknown to the workbench")
     return found
+
+
+def _meant(kind: Any, fn: types.FunctionType) -> Any:
+    """What an annotation given as text means; the text, where it cannot be known yet."""
+    if isinstance(kind, str):
+        with contextlib.suppress(Exception):
+            return eval(kind, fn.__globals__)
+    return kind

@@ -32,6 +32,11 @@ FUNCTIONS |= {f"{n}f": n for n in "sin cos tan asin acos atan atan2 sinh cosh ta
               "floor ceil trunc round rint erf erfc".split()}  # fmt: skip
 FUNCTIONS |= dict.fromkeys("__builtin_popcount __builtin_popcountll __popc __popcll".split(), "bit_count")
 BARRIER = "WP_TILE_SYNC"
+SAME_BITS = {
+    "__float_as_int": "int32", "__float_as_uint": "uint32", "__int_as_float": "float32", "__uint_as_float": "float32",
+    "__double_as_longlong": "int64", "__longlong_as_double": "float64",
+}  # fmt: skip
+ADDRESSES = "uint64", "int64"  # the types that an address fits into
 FIRST_BIT = "__builtin_ffs", "__builtin_ffsll", "__ffs", "__ffsll"
 CONSTANTS = {"M_PI": "3.141592653589793", "M_PI_F": "3.141592653589793", "true": "True", "false": "False",
              "INFINITY": "wp.inf", "FLT_MAX": "3.4028234663852886e38", "INT_MAX": "2147483647"}  # fmt: skip
@@ -357,6 +362,8 @@ class Snippet:
             return self.write(f"{self.unary()} {sign[0]}= 1")
         target = self.unary()
         sign = self.peek()
+        if target.startswith("wp.cast(") and sign != ";":
+            raise ValueError("an assignment to the bits of another type")
         if sign in ("++", "--"):
             self.next()
             return self.write(f"{target} {sign[0]}= 1")
@@ -416,20 +423,91 @@ class Snippet:
         if sign == "!":
             self.next()
             return f"(not {self.unary()})"
-        if sign == "&":  # of an element that a function takes
+        if sign == "&":
+            if not self.taken_by_atomic(self.at):
+                raise ValueError("an address here")
             self.next()
             return self.unary()
         if sign == "*":
             self.next()
-            return self.unary()
+            return self.other_bits() or self.unary()
         if sign == "(":
             at = self.at
             self.next()
             type = self.type_name()
             if type and self.take(")"):
-                return f"wp.{type}({self.unary()})"
+                return self.converted(type)
             self.at = at
         return self.postfix()
+
+    # ---- addresses and bits
+
+    def converted(self, type: str) -> str:
+        """`(type)` of what follows: an address as a number, else a value."""
+        address = self.address() if type in ADDRESSES else ""
+        return f"wp.{type}({address or self.unary()})"
+
+    def address(self) -> str:
+        """`a.data` or `&a.data[i]`, taken, as the address that funcs know; empty if it is none."""
+        at = self.at
+        if self.take("("):
+            found = self.address()
+            if found and self.take(")"):
+                return found
+        elif self.take("&"):
+            place = self.postfix()
+            element = re.match(r"([A-Za-z_][\w.]*)\[([^,]*)\]$", place)
+            if not element:
+                raise ValueError(f"the address of `{place}`")
+            return f"{element[1]}[{element[2]}:].ptr"
+        elif re.match(r"[A-Za-z_]\w*$", self.peek()) and self.peek(1) in (".", "->"):
+            found = self.postfix()
+            if [t.text for t in self.tokens[self.at - 1 : self.at + 1]] in (["data", ")"], ["data", ";"]):
+                return f"{found}.ptr"
+            if self.tokens[self.at - 1].text == "data" and self.peek() in BINARY[-2] and self.cast_before(at):
+                return f"{found}.ptr"
+        self.at = at
+        return ""
+
+    def cast_before(self, at: int) -> bool:
+        """Does the cast stand directly before, so that what is added to the address are bytes?"""
+        return self.tokens[at - 1].text == ")"
+
+    def other_bits(self) -> str:
+        """The rest of `*(int*)&x` and `*reinterpret_cast<int*>(&x)`: the bits of a number; empty if it is neither."""
+        at, type = self.at, None
+        if self.take("("):
+            type = self.type_name()
+            closed = type and self.take("*") and self.take(")")
+            if closed and self.take("&"):
+                return f"wp.cast({self.postfix()}, wp.{type})"
+        elif self.take("reinterpret_cast"):
+            self.need("<")
+            type = self.type_name()
+            if type and self.take("*") and self.take(">") and self.take("(") and self.take("&"):
+                found = self.postfix()
+                self.need(")")
+                return f"wp.cast({found}, wp.{type})"
+        self.at = at
+        return ""
+
+    def reinterpreted(self) -> str:
+        """`reinterpret_cast<...>(...)`: an address as a number, or the bits of a number as another type."""
+        self.need("<")
+        type = self.type_name()
+        bits = type is not None and self.take("&")
+        self.need(">")
+        self.need("(")
+        found = f"wp.cast({self.postfix()}, wp.{type})" if bits else type in ADDRESSES and self.address()
+        if not found:
+            raise ValueError("`reinterpret_cast`")
+        self.need(")")
+        return found
+
+    def taken_by_atomic(self, at: int) -> bool:
+        """Is the address at this token the first argument of an atomic?"""
+        before = [t.text for t in self.tokens[max(at - 2, 0) : at]]
+        return before[-1:] == ["("] and before[:-1] != [] and "tomic" in before[0]
 
     def postfix(self) -> str:
         found = self.primary()
@@ -469,6 +547,8 @@ class Snippet:
             self.need(">")
             self.need("(")
             return f"wp.{type}({', '.join(self.listed(')'))})"
+        if word == "reinterpret_cast":
+            return self.reinterpreted()
         self.at -= 1
         type = self.type_name() if word.removeprefix("wp::") not in self.names else None
         if type:
@@ -483,7 +563,7 @@ class Snippet:
         """Refuse an address that is not followed at once: nothing is computed with addresses."""
         start = self.at - 1 if start < 0 else start
         before = [t.text for t in self.tokens[max(start - 3, 0) : start]]
-        atomic = before[-1:] == ["("] and before[-2:-1] != [] and "tomic" in before[-2]
+        atomic = self.taken_by_atomic(start)
         declared = before[-1:] == ["="] and before[-3:-2] == ["*"]
         if not (atomic or declared or (before[-1:] == ["*"] and self.peek() not in ("[", "++", "--"))):
             raise ValueError(f"the address `{word}`, not followed by `*`,")
@@ -512,6 +592,8 @@ class Snippet:
         if name == "load":
             return args[0]
         name = FUNCTIONS.get(name, name)
+        if name in SAME_BITS:
+            return f"wp.cast({', '.join(args)}, wp.{SAME_BITS[name]})"
         if name in FIRST_BIT:
             return f"wp.where({args[0]} == 0, 0, wp.bit_count({args[0]} ^ ({args[0]} - 1)))"
         if name.startswith("__") or "::" in name:

@@ -41,8 +41,9 @@ from ..types import (
     transformation,
     vector,
 )  # fmt: skip
-from . import assigned_names, checks, declare, refused_syntax
+from . import addresses, assigned_names, checks, declare, refused_syntax
 from . import python_names as names
+from .addresses import is_address
 from .conditions import Guarded
 from .control_flow import FRESH
 from .declare import Func
@@ -123,6 +124,8 @@ class Calls(Overloads, Gradients):
             return self.call_builtin(callee, node)
         if isinstance(callee, typing.Hashable) and callee in ops.PYTHON:
             return self.call_builtin(ops.PYTHON[callee], node)
+        if getattr(callee, "__name__", "") == "array":  # the class of the host: no name of the compiler's
+            return self.array_of_memory(node)
         raise self.not_callable(callee, node)
 
     def special(self, callee: Any) -> Callable[[ast.Call], Any] | None:
@@ -148,10 +151,6 @@ class Calls(Overloads, Gradients):
             return self.error(
                 f"`{name}` is a plain Python function", "not-a-func", node, OUTSIDE, f"@func above def {name}"
             )
-        if name == "array":
-            why = "Memory is allocated by the host, and kernels have no pointers to it."
-            instead = "the array as an argument, indexed from an offset; or zeros(shape=..., dtype=...)"
-            return self.error("a kernel makes no array from memory", "not-callable", node, why, instead)
         reason = ops.why_refused(name) if isinstance(name, str) else None
         if reason:
             return self.error(f"`{name}` is not in the kernel language", "refused-builtin", node, reason, "")
@@ -307,6 +306,8 @@ class Calls(Overloads, Gradients):
         x = given[0]
         if is_literal(x):
             return self.literal_cast(type, x)
+        if is_address(x) and type in addresses.NUMBERS:
+            return x
         v = self.value(x)
         if not isinstance(v.type, Scalar):
             raise self.error(f"{v.type} cannot become {type}", "cast", node, "A cast takes one number.", "v[0]")
@@ -591,7 +592,8 @@ class Calls(Overloads, Gradients):
         if isinstance(wanted, Handle):
             value = self.open_handle(wanted, value)
         value = self.settled(value, name)
-        if not covers(wanted, type_of_value(value)):
+        held = is_address(value) and wanted in addresses.NUMBERS
+        if not held and not covers(wanted, type_of_value(value)):
             raise KernelError(
                 f"`{self.frame.fn.__name__}` takes {wanted} as `{name}`, not {describe(value)}", slug="argument-type",
                 where=where, why="Nothing is converted silently.",

@@ -23,6 +23,7 @@ from ..ops.row import constant
 from ..types import Array, Composite, Scalar, Small, Struct, Type, bool_, is_int, scalar_of
 from . import assigned_names as stores
 from . import python_names, refused_syntax
+from .addresses import Addresses, is_address
 from .calls import Calls
 from .checks import Checks
 from .conditions import Conditions, Guarded
@@ -150,7 +151,9 @@ def unread(error: Exception, where: Where | None) -> KernelError:
     return KernelError(text, slug="unread", where=where, why="The workbench should have said why: please report it.")
 
 
-class Reader(Flow, StaticLoops, Places, Cuts, LocalArrays, Calls, Numbers, Checks, LeftOut, Custom, Handles, Tiles):
+class Reader(
+    Flow, StaticLoops, Places, Cuts, LocalArrays, Addresses, Calls, Numbers, Checks, LeftOut, Custom, Handles, Tiles
+):  # fmt: skip
     """Reads one kernel."""
 
     def __init__(self, gaps: Gaps = NONE) -> None:
@@ -452,6 +455,8 @@ class Reader(Flow, StaticLoops, Places, Cuts, LocalArrays, Calls, Numbers, Check
         sign = BINARY[refused_syntax.name_of(op)]
         if is_tile(a) or is_tile(b):
             return self.tile_binary(sign, a, b)
+        if is_address(a) or is_address(b):
+            return self.moved_address(sign, a, b)
         if is_literal(a) and is_literal(b):
             folded = fold(sign, a, b)
             if folded is not None:

@@ -130,9 +130,11 @@ class Places(IndexedArrays):
             return base.type.ndim
         if node.attr == "shape":
             return Shape(base.first if isinstance(base, Fields) else base)
+        if node.attr == "ptr":
+            return self.address_of(base, node)
         raise self.error(
             f"an array has no attribute `{node.attr}` in a kernel", "attribute", node,
-            "There are shape, ndim and dtype.", "x.shape[0]",
+            "There are shape, ndim, dtype and ptr.", "x.shape[0]",
         )  # fmt: skip
 
     def no_field(self, struct: Struct, node: ast.Attribute) -> KernelError:

@@ -1,0 +1,130 @@
+"""Addresses: `x.ptr`, what is added to it, and the array that `array(ptr=..., shape=..., dtype=...)` makes of it.
+
+An address is no number of the program. It notes an element of an array, and the array made of it is a part of that one,
+as a slice is: memory keeps one name, so nothing is lost to those who look for what overlaps. Elements are counted, not
+bytes: of an array with gaps between its elements (`a[::2]` on the host) the gaps are passed over.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from .. import ir
+from ..ops import scalar
+from ..types import Array, Composite, Scalar, Struct, Type, int64, is_int, scalar_of, uint64
+from .lower_bounds import static_int
+from .scope import Cut, Int, Record, Turn, View, describe
+
+NUMBERS = uint64, int64  # the types that hold an address
+HANDED_OVER = "Memory is allocated by the host, and this is the address of none of the kernel's arrays."
+WAY_OUT = "the array as an argument, then array(ptr=x.ptr, ...), or x[offset + i]; or zeros(shape=..., dtype=...)"
+
+
+@dataclass(frozen=True, repr=False)
+class Address(Struct):
+    """The type of an address, as a struct: `of`, the array, and `first`, which of its elements is meant."""
+
+
+@lru_cache(None)
+def address_type(dtype: Type, first: Scalar) -> Address:
+    return Address(f"address of an element of array(dtype={dtype})", (("of", Array(dtype)), ("first", first)), None)
+
+
+def is_address(x: Any) -> bool:
+    return isinstance(x, Record) and isinstance(x.type, Address)
+
+
+class Addresses:
+    """Part of the reader."""
+
+    def address_of(self, array: Any, node: ast.AST) -> Record:
+        """`x.ptr`. Raises KernelError [address] for what is not one axis of numbers, vectors or matrices."""
+        if not isinstance(array, View) or array.root.type.ndim != 1 or array.type.ndim != 1:  # type: ignore[attr-defined]
+            raise self.error(
+                f"there is no address of {describe(array)} in a kernel", "address", node,
+                "An address counts the elements of an array of one axis.", "x[i, j], or x.flatten() at the launch",
+            )  # fmt: skip
+        return self.address(array, 0)
+
+    def address(self, array: View, first: Int) -> Record:
+        at = self.value(first)
+        return Record(address_type(array.type.dtype, at.type), {"of": array, "first": at})  # type: ignore[arg-type]
+
+    def moved_address(self, sign: str, a: Any, b: Any) -> Record:
+        """An address plus or minus a number of bytes. Raises KernelError [address]."""
+        base, by = (a, b) if is_address(a) else (b, a)
+        steps = None if is_address(by) else self.counted(self.value(by), base.fields["of"].type.dtype.itemsize)
+        if sign not in "+-" or steps is None or (sign == "-" and base is b):
+            raise self.error(
+                f"the {base.type} takes whole elements alone", "address", None,
+                "A number of bytes is added to it or taken away: an integer times the size of an element.",
+                "x.ptr + uint64(i) * uint64(4), or x[i:]",
+            )  # fmt: skip
+        first = base.fields["first"]
+        return self.address(base.fields["of"], self.plus(first, steps if sign == "+" else self.times(steps, -1)))
+
+    def counted(self, size: ir.Value, item: int) -> Int | None:
+        """How many elements so many bytes are, where the program shows that it is a whole number of them."""
+        while size.stmt is not None and size.stmt.row is scalar.CAST and is_int(size.stmt.args[0].type):
+            if size.type.bits < size.stmt.args[0].type.bits:  # type: ignore[attr-defined]
+                break
+            size = size.stmt.args[0]
+        if (k := static_int(size)) is not None:
+            return None if k % item else k // item
+        if not is_int(size.type):
+            return None
+        row, args = (None, ()) if size.stmt is None else (size.stmt.row, size.stmt.args)
+        if row in (scalar.ADD, scalar.SUB):
+            a, b = (self.counted(x, item) for x in args)
+            return None if a is None or b is None else self.plus(a, b if row is scalar.ADD else self.times(b, -1))
+        if row is scalar.MUL:
+            for one, other in (args, args[::-1]):
+                if (k := static_int(one)) is not None and k % item == 0:
+                    return self.times(self.number_of_elements(other), k // item)
+        return self.number_of_elements(size) if item == 1 else None
+
+    def number_of_elements(self, v: ir.Value) -> Int:
+        """A number as it was before it was made one of bytes: `i` of `uint64(i)`."""
+        while v.stmt is not None and v.stmt.row is scalar.CAST and is_int(v.stmt.args[0].type):
+            if v.type.bits < v.stmt.args[0].type.bits:  # type: ignore[attr-defined]
+                break
+            v = v.stmt.args[0]
+        k = static_int(v)
+        return self.wide(v) if k is None else k
+
+    def array_of_memory(self, node: ast.Call) -> View:
+        """`array(ptr=..., shape=..., dtype=...)`: a part of the array that the address is in, row by row."""
+        names = "ptr", "shape", "dtype"
+        given = dict(zip(names, (self.visit(a) for a in node.args), strict=False)) | self.named(node, names)
+        at, shape, dtype = (given.get(name) for name in names)
+        if not is_address(at):
+            raise self.error("a kernel makes no array from memory", "not-callable", node, HANDED_OVER, WAY_OUT)
+        array: View = at.fields["of"]
+        if dtype is None or (dtype if isinstance(dtype, Composite) else scalar_of(dtype)) != array.type.dtype:
+            raise self.error(
+                f"this address is one in {array.type}", "address", node,
+                "The array made of it has elements of that type.", f"dtype={array.type.dtype}",
+            )  # fmt: skip
+        one = static_int(shape) is not None or (isinstance(shape, ir.Value) and is_int(shape.type))
+        sizes = [shape] if one else self.unpacked(shape, node)
+        return self.part_from(array, at.fields["first"], [self.size_of_axis(n) for n in sizes], node)
+
+    def size_of_axis(self, n: Any) -> Int:
+        k = static_int(n)
+        return self.wide(self.value(n)) if k is None else k
+
+    def part_from(self, array: View, first: Int, sizes: list[Int], node: ast.AST) -> View:
+        """So many elements of an array of one axis, from one on, seen as an array of this shape."""
+        if not 1 <= len(sizes) <= 4:
+            raise self.error("an array has one to four axes", "rank", node, "", "shape=(n, m)")
+        whole = self.turn(array, 0)
+        step: Int = 1 if whole is None else whole.step
+        start = self.times(first, step) if whole is None else self.plus(array.prefix[0].start, self.times(first, step))
+        turns: list[Turn] = []
+        for n in reversed(sizes):
+            turns.append(Turn(step, n))
+            step = self.times(step, n)
+        return View(array.root, (Cut(start, tuple(reversed(turns))),))
