@@ -122,7 +122,7 @@ What `python -m tests.coverage --write` found on {date}: kernels of Warp's examp
 the workbench by `interop.warp.rebind`. The first reason of each kernel is counted. Before issue 14 it was 58.7 %.
 
 What stays out, and why: volumes and textures (`volume_*`, `TextureSDFData`: use arrays and interpolate in a func);
-arrays made from pointers in a kernel (`array(ptr=...)`: hand over the array, and index it from an offset);
+arrays made in a kernel of addresses that are none of its arrays' (shared memory of a block);
 finite-element integrands. The two funcs with `adjoint-missing` are right to be refused: the adjoint of
 `dense_cholesky` is empty, since another func adds to the gradient of its argument in its place, and that of
 `dense_solve` writes to an array that it is handed for that. Differentiated means for all float arrays at once: atomics

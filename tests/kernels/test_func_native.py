@@ -234,6 +234,62 @@ def test_bits_of_numbers(text, backend):
     assert y.numpy().tolist() == expected.tolist() == sorted(expected.tolist())
 
 
+def test_the_memory_of_several_axes_is_counted_row_by_row(backend):
+    @wb.func_native("""
+        const int n = x.shape[0] * x.shape[1] * x.shape[2];
+        x.data[k] *= 3.0f;
+        atomicAdd(&m.data[k], x.data[n - 1 - k]);
+        const float4 four = *reinterpret_cast<const float4*>(&x.data[k]);
+        return four.y + four.w * 2.0f;
+    """)
+    def work(x: wb.array3d[float], m: wb.array2d[float], k: int) -> float: ...
+
+    @wb.kernel
+    def run(x: wb.array3d[float], m: wb.array2d[float], y: wb.array[float]):
+        y[0] = work(x, m, 7)
+
+    given = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    x, m, y = wb.array(given, dtype=float, requires_grad=True), wb.zeros((4, 3)), wb.zeros(1)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(run, 1, [x, m, y])
+    assert y.numpy()[0] == 8 + 10 * 2 and m.numpy()[2, 1] == 16 and x.numpy()[0, 1, 3] == 21
+    wb.gradcheck(tape)
+
+
+@pytest.mark.parametrize("dtype", [wb.float64, wb.vec4, wb.vec2])
+def test_four_elements_are_numbers_of_the_vectors_type(dtype):
+    @wb.func_native("const float4 v = *reinterpret_cast<const float4*>(&x.data[0]); return v.x;")
+    def first(x: wb.array[dtype]) -> float: ...
+
+    @wb.kernel
+    def run(x: wb.array[dtype], y: wb.array[float]):
+        y[0] = first(x)
+
+    with pytest.raises(wb.KernelError):
+        run.program()
+
+
+def test_four_elements_of_a_tile(backend):
+    @wb.func_native("""
+        const float4 v = *reinterpret_cast<const float4*>(&rows.data.ptr[row * 8 + column]);
+        return wp::vec4f(v.x, v.y, v.z, v.w);
+    """)
+    def four(rows: wb.tile[float, 2, 8], row: int, column: int) -> wb.vec4: ...
+
+    @wb.kernel
+    def run(x: wb.array2d[float], y: wb.array[wb.vec4]):
+        i = wb.tid()
+        rows = wb.tile_load(x, shape=(2, 8))
+        y[i] = four(rows, i, 4) * four(rows, 0, 2)[1]
+
+    x = wb.array(np.arange(16, dtype=np.float32).reshape(2, 8), dtype=float, requires_grad=True)
+    y = wb.zeros(2, dtype=wb.vec4)
+    with wb.Tape(keep="all") as tape:
+        wb.launch_tiled(run, dim=[2], inputs=[x, y], block_dim=32)
+    np.testing.assert_array_equal(y.numpy(), x.numpy()[:, 4:] * 3)
+    wb.gradcheck(tape)
+
+
 @pytest.mark.parametrize(
     "text",
     ["reinterpret_cast<int&>(x) = 3; return x;", "*(int*)&x = 3; return x;", "return reinterpret_cast<double&>(x);"],

@@ -67,7 +67,9 @@ SAME_BITS = row(
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """cast(x: number, dtype) -> a number of type dtype with the same bits, of 32 or 64. No gradient passes.
+    """cast(x: number, dtype) -> a number of type dtype with the same bits, of 32 or 64.
+
+    No gradient passes to another type.
 
     `wb.int32(x)` and the like convert the value instead.
 
@@ -76,4 +78,4 @@ def cast(x: Any, dtype: Any) -> Any:
     """
     if isinstance(kind(x), Composite):
         raise stop((x,), f"`cast` takes a number, not {kind(x)}", slug="operand-type")
-    return SAME_BITS(x, attr=scalar_of(dtype))
+    return x if kind(x) == scalar_of(dtype) else SAME_BITS(x, attr=scalar_of(dtype))

@@ -23,7 +23,8 @@ TYPES = {
     f"float{n}": f"float{n}" for n in (16, 32, 64)
 }  # fmt: skip
 COMPOSITE = re.compile(r"(vec[234]|mat22|mat33|mat44|quat|transform|spatial_vector|spatial_matrix)[a-z]{0,2}$")
-FUNCTIONS = {
+VECTORS = {f"{c}{n}": f"vec{n}{s}" for c, s in (("float", ""), ("int", "i"), ("double", "d")) for n in (2, 3, 4)}
+FUNCTIONS = {f"make_{c}": made for c, made in VECTORS.items()} | {
     "fabs": "abs", "fabsf": "abs", "fmaxf": "max", "fmax": "max", "fminf": "min", "fmin": "min", "fmodf": "mod",
     "fmod": "mod", "atomicAdd": "atomic_add", "atomicSub": "atomic_sub", "atomicMax": "atomic_max",
     "atomicMin": "atomic_min", "atomicCAS": "atomic_cas", "atomicExch": "atomic_exch",
@@ -112,6 +113,7 @@ class Snippet:
     arrays: tuple[str, ...] = ()
     adjoint: bool = False
     types: dict[str, str] = field(default_factory=dict)  # of the variables that have a number's type
+    shapes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the parameters with several axes, as text
     converts: bool = False  # `return` converts to the declared type
     at: int = 0
     lines: list[str] = field(default_factory=list)
@@ -119,6 +121,7 @@ class Snippet:
     names: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     pointers: dict[str, tuple[str, bool]] = field(default_factory=dict)  # the element, and is it one with a `*`
+    element: tuple[str, str] | None = None  # the array and index of what was read last, where it has one index
     steps: list[list[str]] = field(default_factory=list)  # of the loops around: what `continue` does first
 
     def translated(self) -> Translated:
@@ -280,6 +283,7 @@ class Snippet:
         while self.peek() in ("unsigned", "long", "int", "char", "short", "signed"):
             words.append(self.next())
         text = " ".join(w for w in words if w != "signed") or ("int" if words else self.peek().removeprefix("wp::"))
+        text = VECTORS.get(text, text)
         if not words:
             if text not in TYPES and not COMPOSITE.match(text):
                 self.at = at
@@ -479,17 +483,31 @@ class Snippet:
         if self.take("("):
             type = self.type_name()
             closed = type and self.take("*") and self.take(")")
-            if closed and self.take("&"):
-                return f"wp.cast({self.postfix()}, wp.{type})"
+            if type and closed and self.take("&"):
+                return self.as_bits(type)
         elif self.take("reinterpret_cast"):
             self.need("<")
             type = self.type_name()
             if type and self.take("*") and self.take(">") and self.take("(") and self.take("&"):
-                found = self.postfix()
+                found = self.as_bits(type)
                 self.need(")")
-                return f"wp.cast({found}, wp.{type})"
+                return found
         self.at = at
         return ""
+
+    def as_bits(self, type: str) -> str:
+        """The bits of a number as another type; of elements that follow each other, as a vector, so many."""
+        self.element = None
+        found = self.postfix()
+        vector = re.match(r"vec([234])[id]?$", type)
+        if not vector:
+            return f"wp.cast({found}, wp.{type})"
+        if self.element is None or not found.endswith("]"):
+            raise ValueError(f"`{found}` as {type}")
+        array, k = self.element
+        number = {"i": "int32", "d": "float64"}.get(type[4:], "float32")
+        parts = [f"wp.cast({self.flat(array, f'({k} + {j})')}, wp.{number})" for j in range(int(vector[1]))]
+        return f"wp.{type}({', '.join(parts)})"
 
     def reinterpreted(self) -> str:
         """`reinterpret_cast<...>(...)`: an address as a number, or the bits of a number as another type."""
@@ -510,18 +528,31 @@ class Snippet:
         return before[-1:] == ["("] and before[:-1] != [] and "tomic" in before[0]
 
     def postfix(self) -> str:
-        found = self.primary()
+        found, memory = self.primary(), ""  # the array whose memory stands here: `a.data`, of a tile `t.data.ptr`
         while True:
             if self.take("["):
                 parts = self.listed("]")
-                found += f"[{', '.join(parts)}]"
+                is_memory = memory == found and len(parts) == 1
+                self.element = (found, parts[0]) if len(parts) == 1 else None
+                found = self.flat(found, parts[0]) if is_memory else f"{found}[{', '.join(parts)}]"
             elif self.peek() in (".", "->"):
                 self.next()
                 name = self.next()
-                if name not in ("data", "c"):  # the memory of an array, the components of a vector
+                if name not in ("data", "c") and not (name == "ptr" and memory == found):
                     found += f".{name}"
+                elif name == "data":
+                    memory = found
             else:
                 return found
+
+    def flat(self, array: str, k: str) -> str:
+        """The k-th element of an array or tile, counted row by row."""
+        shape, indices = self.shapes.get(array, ()), []
+        for axis, size in enumerate(shape):
+            inner = " * ".join(shape[axis + 1 :])
+            index = f"({k}) // type({k})({inner})" if inner else f"({k})"
+            indices.append(f"{index} % type({k})({size})" if axis else index)
+        return f"{array}[{', '.join(indices) or k}]"
 
     def listed(self, end: str) -> list[str]:
         parts = []

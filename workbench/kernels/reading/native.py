@@ -90,6 +90,7 @@ def _lines(stub: Callable[..., Any], snippet: str, name: str, is_adjoint: bool =
     read = Snippet(
         snippet, replace(text.where(text.tree), function=name), _params(stub, is_adjoint), adjoint=is_adjoint,
         types={p: k.name for p, k in kinds.items() if isinstance(k, T.Scalar)},
+        shapes={p: shape for p, k in kinds.items() if len(shape := _shape(p, k)) > 1},
         converts=isinstance(_type(stub.__annotations__.get("return")), T.Scalar) and not is_adjoint,
     ).translated()  # fmt: skip
     return read.lines or ["    pass"], read.differs
@@ -163,6 +164,13 @@ def _written(text: str, known: dict[str, str]) -> str | None:
     if "[" in text or not known.keys() >= set(names):
         return None
     return re.sub(r"(?<![\w.])[A-Za-z_]\w*", lambda m: known[m[0]], text)
+
+
+def _shape(name: str, kind: Any) -> tuple[str, ...]:
+    """How the extents of a parameter are written; empty for one without axes."""
+    if isinstance(kind, T.Array):
+        return tuple(f"{name}.shape[{axis}]" for axis in range(kind.ndim))
+    return tuple(map(str, kind.dims)) if isinstance(kind, T.Tile) else ()
 
 
 def _type(annotation: Any) -> Any:
