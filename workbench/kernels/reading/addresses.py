@@ -76,9 +76,10 @@ class Addresses:
             return None if k % item else k // item
         if not is_int(size.type):
             return None
-        row, args = (None, ()) if size.stmt is None else (size.stmt.row, size.stmt.args)
+        row = None if size.stmt is None else size.stmt.row
+        args = () if size.stmt is None else size.stmt.args
         if row in (scalar.ADD, scalar.SUB):
-            a, b = (self.counted(x, item) for x in args)
+            a, b = self.counted(args[0], item), self.counted(args[1], item)
             return None if a is None or b is None else self.plus(a, b if row is scalar.ADD else self.times(b, -1))
         if row is scalar.MUL:
             for one, other in (args, args[::-1]):

@@ -504,7 +504,7 @@ class Snippet:
             return f"wp.cast({found}, wp.{type})"
         if self.element is None or not found.endswith("]"):
             raise ValueError(f"`{found}` as {type}")
-        array, k = self.element
+        array, k = self.element  # pyright: ignore[reportGeneralTypeIssues]  # `postfix` has set it
         number = {"i": "int32", "d": "float64"}.get(type[4:], "float32")
         parts = [f"wp.cast({self.flat(array, f'({k} + {j})')}, wp.{number})" for j in range(int(vector[1]))]
         return f"wp.{type}({', '.join(parts)})"
