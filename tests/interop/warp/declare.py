@@ -43,6 +43,7 @@ class Program:
     launch: str | None
     exact: dict[str, list] | None
     why: str
+    seen: str | None = None  # what a watch says, where that is less than the truth
 
     @property
     def name(self) -> str:
@@ -53,17 +54,24 @@ class Program:
         return "wrong" if self.cause else "agrees"
 
 
-def agrees(exact: dict[str, list] | None = None, **given: list) -> Callable[[Callable[..., Outcome]], Program]:
+def agrees(
+    exact: dict[str, list] | None = None, seen: str | None = None, **given: list
+) -> Callable[[Callable[..., Outcome]], Program]:
     """A program whose gradients are right in Warp. `exact`: in closed form, where float64 is out of reach."""
-    return lambda run: Program(run, given, (), None, None, exact, run.__doc__ or "")
+    return lambda run: Program(run, given, (), None, None, exact, run.__doc__ or "", seen)
 
 
 def wrong(
-    cause: str, launch: str | None = None, exact: dict[str, list] | None = None, of: str = "", **given: list
+    cause: str,
+    launch: str | None = None,
+    exact: dict[str, list] | None = None,
+    of: str = "",
+    seen: str | None = None,
+    **given: list,
 ) -> Callable[[Callable[..., Outcome]], Program]:
     """A program with a wrong gradient `of` these inputs (all, if none is named), for this cause."""
     assert cause in CAUSES, cause
-    return lambda run: Program(run, given, tuple(of.split() or given), cause, launch, exact, run.__doc__ or "")
+    return lambda run: Program(run, given, tuple(of.split() or given), cause, launch, exact, run.__doc__ or "", seen)
 
 
 def programs_of(module: Any) -> dict[str, Program]:

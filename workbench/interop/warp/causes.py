@@ -1,38 +1,338 @@
-"""Why a gradient of Warp's is wrong, and the smallest change of the program that mends it, in Warp's terms."""
+"""Why a gradient of Warp's is wrong, and the smallest change of the program that mends it, in Warp's terms.
+
+Each rule looks for one cause, the surest first: a rule that can reproduce Warp's numbers, then facts of the tape, then
+what stands in the text of the kernel. A rule may name another launch than the one where Warp's buffers were first seen
+to differ: they can only be compared where there is one.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import warp
+from warp._src import codegen
+
+from ...arrays.array import array
+from ...errors import GradientError
 from ...tapes.naming import name_of
+from .compare import accuracy
+from .events import Step
+from .memory import Untranslated
+from .suspects import BRANCH, COMPONENT, DYNAMIC, RULE, Suspect, suspects
 
 if TYPE_CHECKING:
     from .compare import Row
     from .passes import Pass
     from .watch import Watch
 
+HOST = ("host", "assign", "fill_", "zero_")
+NOTEBOOKS = {
+    "host write": "01_torch_tensors",
+    "missing requires_grad in a struct": "02_structs",
+    "missing requires_grad": "02_structs",
+    "leaked seed": "03_several_outputs",
+    "component write": "04_components",
+    "alias": "05_aliases",
+    "race": "06_accumulation",
+    "dynamic loop in the kernel": "07_loops",
+    "local re-assignment in the kernel": "07_loops",
+    "overwritten memory": "08_overwrites",
+}
+Found = tuple[str, str, Step | None, str]  # the cause, what happened, where (None: where it was seen), the remedy
+
 
 def explain(seen: Watch, one: Pass, row: Row) -> tuple[str, str]:
     """The cause of a wrong row, and the remedy: a sentence each, "" where nothing is known.
 
-    Called when a row of `one` has been found wrong. `row.step` is the launch at which Warp's buffers first leave the
-    exact ones, `row.theirs` and `row.exact` the two gradients, `seen.steps` everything that happened, `one.events` our
-    events of the pass, `one.seeds` what it started from. What later events overwrote is in `event.kept`, with the
-    events that need it.
+    The cause begins with its name, one of `NOTEBOOKS` or "adjoint switched off", "not on the tape", "custom adjoint",
+    "precision", "adjoint of the kernel"; the remedy ends with the notebook that explains it. Called when a row of `one`
+    has been found wrong, with `row.step` the launch at which Warp's buffers first leave the exact ones; `row.step`
+    becomes the launch to blame.
     """
-    return overwritten(seen, one, row)
+    for rule in RULES:
+        try:
+            found = rule(seen, one, row)
+        except (GradientError, Untranslated):
+            continue
+        if found is not None:
+            cause, sentence, step, remedy = found
+            row.step = step or row.step
+            notebook = f" (notebooks/{NOTEBOOKS[cause]})" if cause in NOTEBOOKS else ""
+            return f"{cause}: {sentence}", f"{remedy}{notebook}"
+    return "", ""
 
 
-def overwritten(seen: Watch, one: Pass, row: Row) -> tuple[str, str]:
+# ---- what stood in gradients before
+
+
+def leaked(seen: Watch, one: Pass, row: Row) -> Found | None:
+    """What an earlier pass left in gradients is a seed too for Warp: with it Warp's numbers come out."""
+    seeded = {id(twin) for twin, _ in one.seeds}
+    left = [p for p in one.published if p.written and id(p.twin) not in seeded and np.any(p.before)]
+    if not left or row.theirs is None:
+        return None
+    exact = one.with_seeds([*one.seeds, *((p.twin, p.before) for p in left)])
+    mine = _published(seen, one, row)
+    if mine is None or id(mine.twin) not in exact:
+        return None
+    found = exact[id(mine.twin)] if mine.written else exact[id(mine.twin)] + mine.before
+    if not accuracy(row.theirs, found, None).fine:
+        return None
+    names = ", ".join(f"`{name_of(seen.tape, p.twin)}.grad`" for p in left)
+    return (
+        "leaked seed", f"{names} still held what an earlier backward had left, and was walked back again",
+        None, "tape.zero() before the next tape.backward(...)",
+    )  # fmt: skip
+
+
+# ---- launches without an adjoint
+
+
+def no_adjoint(seen: Watch, one: Pass, row: Row) -> Found | None:
+    """A launch that Warp's walk passes by: its kernel, or its module, has the adjoint switched off."""
+    for step in _behind(one.steps, row):
+        kernel = step.kernel
+        if kernel is None or not _is_active(step):
+            continue
+        own, shared = kernel.options.get("enable_backward"), kernel.module.options.get("enable_backward")
+        if own is False or (own is None and shared is False):
+            mend = (
+                f"@wp.kernel(enable_backward=True) for `{kernel.key}`" if own is False
+                else f'wp.set_module_options({{"enable_backward": True}}) in {kernel.module.name}'
+            )  # fmt: skip
+            return "adjoint switched off", f"Warp's walk passes {step!r} by: enable_backward is False", step, mend
+    return None
+
+
+def not_recorded(seen: Watch, one: Pass, row: Row) -> Found | None:
+    """A step on the way that Warp's tape has not recorded."""
+    own = {id(s) for s in one.steps}
+    events = {id(e) for e in one.events}
+    for step in _behind([s for s in seen.steps if id(s.event) in events], row):
+        if id(step) in own or step.kind in ("host", "opaque") or not _is_active(step):
+            continue
+        if step.kind == "launch":
+            mend = f"wp.launch({step.label}, ...) inside `with tape:`; Warp's tape hears no launch of record_cmd=True"
+        else:
+            mend = f"a kernel in place of {step.label}, launched inside `with tape:`"
+        return (
+            "not on the tape",
+            f"{step!r} is no part of Warp's tape, and the gradient would have to pass it",
+            step,
+            mend,
+        )
+    return None
+
+
+def without_gradient(seen: Watch, one: Pass, row: Row) -> Found | None:
+    """An array between two launches that has no gradient: Warp's way back ends there without a word."""
+    written = {id(s.allocation) for e in one.events for s in e.writes}
+    for step, leaf, a in _active_arrays(one, row):
+        if a.grad is not None or id(seen.twins.array(a).allocation) not in written:
+            continue
+        name = name_of(seen.tape, seen.twins.array(a), leaf.name)
+        if leaf.path:
+            cause, name = "missing requires_grad in a struct", f"{leaf.name}"
+        else:
+            cause = "missing requires_grad"
+        sentence = f"`{name}` of {step!r} has no gradient, and results depend on it"
+        return cause, sentence, step, f"`{name}` made with requires_grad=True"
+    return None
+
+
+def aliased(seen: Watch, one: Pass, row: Row) -> Found | None:
+    """Memory that is written through one array and read through another, each with a gradient of its own."""
+    writers: list[tuple[Any, Any]] = []
+    found: list[tuple[Step, Any, Any]] = []
+    for step, entry in zip(one.by_entry, one.entries, strict=True):
+        if step is None or not isinstance(entry, list) or step.event is None:
+            continue
+        for _, a in _arrays_of(step, entry):
+            for other, event in writers:
+                if event is not step.event and _same_memory(seen, a, other) and not _same_gradient(a, other):
+                    found.append((step, a, other))
+        writers += [(a, step.event) for _, a in _arrays_of(step, entry) if _writes(seen, step, a)]
+    for step, a, other in reversed(found):
+        if row.step is None or step.number >= row.step.number:
+            names = name_of(seen.tape, seen.twins.array(a)), name_of(seen.tape, seen.twins.array(other))
+            first, second = names if names[0] != names[1] else ("another array", names[1])
+            sentence = f"{step!r} takes `{first}`, which lies in the memory of `{second}` and has a gradient of its own"
+            return "alias", sentence, step, f"`{second}` itself, or a view of it, as argument of {step!r}"
+    return None
+
+
+# ---- memory that is not what it was
+
+
+def overwritten(seen: Watch, one: Pass, row: Row) -> Found | None:
     """Memory that the adjoint of the wrong launch reads, and that a later event has overwritten."""
     if row.step is None or row.step.event is None:
-        return "", ""
-    event = row.step.event
-    for step in seen.steps[row.step.number + 1 :]:
-        for kept in step.event.kept if step.event is not None else ():
-            for need in kept.needs:
-                if need.event is event:
-                    name = name_of(seen.tape, need.array, need.name)
-                    cause = f"its adjoint reads `{name}` as it is now; `{name}` was overwritten by {step!r}"
-                    return cause, f"write the result of {step!r} to an array of its own instead of `{name}`"
-    return "", ""
+        return None
+    for step in seen.steps[row.step.number :]:
+        for need in _needs_lost(step):
+            if need.event is row.step.event:
+                return _overwritten(seen, row.step, step, need)
+    return None
+
+
+def _overwritten(seen: Watch, wrong: Step, by: Step, need: Any) -> Found:
+    name = name_of(seen.tape, need.array, need.name)
+    sentence = f"its adjoint reads `{name}` as it is now; `{name}` was overwritten by {by!r}"
+    if by.where is not None and by is not wrong:
+        sentence += f" in line {by.where.line}"
+    if by.kind in HOST[:2]:
+        return "host write", sentence, None, _before_host(name)
+    if by is wrong:
+        mend = f"an output of its own for `{wrong.label}` instead of writing `{name}` in place"
+    elif by.kind in HOST:
+        mend = f"{by.kind} behind tape.backward(...), or wp.clone(`{name}`) as argument of {wrong!r}"
+    else:
+        mend = f"an array of its own for what {by!r} writes: one per step, not one for all"
+    return "overwritten memory", sentence, None, mend
+
+
+def host_wrote(seen: Watch, one: Pass, row: Row) -> Found | None:
+    """Memory that the adjoint reads, and whose bytes the host has changed since the watch last saw them."""
+    event = None if row.step is None else row.step.event
+    if event is None or event.reverse is None:
+        return None
+    needed = {id(event.command.places[k].allocation): k for k, _ in event.reverse.needs}
+    for region in seen.twins.by_low.values():
+        k = needed.get(id(region.allocation))
+        if k is not None and region.changed():
+            twin = event.command.places[k]
+            name = name_of(seen.tape, twin, event.command.program.leaves[k].name)
+            sentence = f"its adjoint reads `{name}` as it is now; the host has written to `{name}` since"
+            return "host write", sentence, None, _before_host(name)
+    return None
+
+
+def _before_host(name: str) -> str:
+    return f"tape.backward(...) before the host writes `{name}`, or wp.clone(`{name}`) first"
+
+
+# ---- the adjoint of the kernel itself
+
+
+def in_kernel(seen: Watch, one: Pass, row: Row) -> Found | None:
+    """A statement that Warp's adjoint of the kernel does not reverse."""
+    if row.step is None or row.step.kernel is None:
+        return None
+    found = suspects(row.step.kernel)
+    return None if not found else (found[0].cause, _said(found[0]), None, _mended(found[0]))
+
+
+def _said(s: Suspect) -> str:
+    place = f"line {s.line}"
+    return {
+        DYNAMIC: f"`{s.name}` of {place} goes from turn to turn of a loop, and Warp's adjoint has its last value only"
+        if s.name != "break" else f"`break` in {place} leaves a loop that Warp's adjoint walks from its other end",
+        BRANCH: f"`{s.name}` gets another value in {place} in some turns of a loop; Warp's adjoint has the last one",
+        COMPONENT: f"`{s.name}` is written in {place}, and Warp's adjoint reads what the local holds at the end",
+        RULE: f"the func_grad of `{s.name}`, {place}, is not the derivative of its func",
+    }[s.cause]  # fmt: skip
+
+
+def _mended(s: Suspect) -> str:
+    return {
+        DYNAMIC: "turns whose number stands in the text (range(8), wp.static), or a launch and an array per turn",
+        BRANCH: "a new name for the new value, or a launch and an array per turn",
+        COMPONENT: "numbers of their own, and one vector made of them at the end: wp.vec3(a, b, c)",
+        RULE: f"the func_grad of `{s.name}` mended, or left out; if it differs on purpose, ignore this",
+    }[s.cause]
+
+
+def rounded(seen: Watch, one: Pass, row: Row) -> Found | None:
+    """A sum in which large parts leave little: scaling the seeds moves what is left as far as Warp's number is away."""
+    mine = _published(seen, one, row)
+    if mine is None or row.step is None or row.exact is None or row.theirs is None:
+        return None
+    if not accuracy(row.theirs, row.exact, one.noise_of(mine)).fine:
+        return None
+    sentence = f"large contributions cancel in {row.step!r}, and {row.theirs.dtype} has no digits left for what remains"
+    return "precision", sentence, None, "wp.float64, or a formula without the large terms"
+
+
+def unexplained(seen: Watch, one: Pass, row: Row) -> Found | None:
+    """The launch found its memory as it had left it, and nothing in the text of its kernel is known to go wrong."""
+    if row.step is None or row.step.kernel is None:
+        return None
+    sentence = f"on the same memory Warp's adjoint of {row.step!r} gives another number than the exact one"
+    mend = f"a wp.func_grad for what `{row.step.label}` computes, or wp.float64 if large terms cancel in it"
+    return "adjoint of the kernel", sentence, None, mend
+
+
+RULES = (
+    leaked, no_adjoint, not_recorded, without_gradient, aliased,
+    overwritten, host_wrote, in_kernel, rounded, unexplained,
+)  # fmt: skip
+
+
+# ---- what the pass consists of
+
+
+def _published(seen: Watch, one: Pass, row: Row) -> Any:
+    """The array that a row is about."""
+    return next((p for p in one.published if name_of(seen.tape, p.twin) == row.array), None)
+
+
+def _behind(steps: list[Step], row: Row) -> list[Step]:
+    """The steps that the walk back meets before, or at, the launch where the row was seen to be wrong."""
+    first = -1 if row.step is None else row.step.number
+    return [s for s in reversed(steps) if s.number >= first]
+
+
+def _is_active(step: Step) -> bool:
+    """Does what this step writes depend on what gradients are asked of."""
+    return step.event is not None and (step.event.reverse is not None or step.event.source is not None)
+
+
+def _active_arrays(one: Pass, row: Row) -> Iterator[tuple[Step, Any, Any]]:
+    """(step, parameter, Warp's array) of all active arguments of the recorded launches, the last launch first."""
+    pairs = {id(s): e for s, e in zip(one.by_entry, one.entries, strict=True) if s is not None and isinstance(e, list)}
+    for step in _behind(one.steps, row):
+        entry = pairs.get(id(step))
+        if entry is not None and step.event is not None and step.event.reverse is not None:
+            active = {step.event.command.program.leaves[k].name for k in step.event.reverse.shadows}
+            yield from ((step, leaf, a) for leaf, a in _arrays_of(step, entry) if leaf.name in active)
+
+
+def _arrays_of(step: Step, entry: list) -> Iterator[tuple[Any, Any]]:
+    """(parameter, Warp's array) of a launch, those in structs too."""
+    values = [*entry[3], *entry[4]]
+    if step.event is None or step.event.command is None:
+        return
+    for leaf in step.event.command.program.leaves:
+        if not 0 <= leaf.arg < len(values):
+            continue
+        value = values[leaf.arg]
+        for field in leaf.path:
+            if isinstance(value, codegen.StructInstance):
+                value = getattr(value, field)
+        if isinstance(value, warp.array) and value.ptr:
+            yield leaf, value
+
+
+def _needs_lost(step: Step) -> Iterator[Any]:
+    if step.event is not None:
+        yield from (need for kept in step.event.kept for need in kept.needs)
+
+
+def _same_memory(seen: Watch, a: Any, b: Any) -> bool:
+    one, two = seen.twins.array(a), seen.twins.array(b)
+    return one.allocation is two.allocation and one.span.overlaps(two.span) is not False
+
+
+def _same_gradient(a: Any, b: Any) -> bool:
+    """Do two arrays on the same bytes have their gradients in the same bytes too (or none)."""
+    if a.grad is None or b.grad is None:
+        return True
+    return a.grad.ptr - a.ptr == b.grad.ptr - b.ptr
+
+
+def _writes(seen: Watch, step: Step, a: Any) -> bool:
+    twin: array = seen.twins.array(a)
+    assert step.event is not None
+    return any(s.allocation is twin.allocation and s.overlaps(twin.span) is not False for s in step.event.writes)

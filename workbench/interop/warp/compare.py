@@ -124,7 +124,8 @@ def accuracy(theirs: np.ndarray, exact: np.ndarray, noise: Any) -> Accuracy:
     eps = float(np.finfo(kind).eps)
     alike = (a == b) | (np.isnan(a) & np.isnan(b))
     finite = np.isfinite(a) & np.isfinite(b)
-    gap = np.where(alike, 0.0, np.where(finite, np.abs(np.where(finite, a - b, 0.0)), np.inf))
+    with np.errstate(all="ignore"):
+        gap = np.where(alike, 0.0, np.where(finite, np.abs(a - b), np.inf))
     size = float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0)) or float(
         np.max(np.abs(a[np.isfinite(a)]), initial=0.0)
     )

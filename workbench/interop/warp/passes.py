@@ -76,15 +76,25 @@ class Pass:
         self.reached: list[Event] = []
         self.exact: dict[int, np.ndarray] = {}
         self.noise: dict[int, np.ndarray] = {}
-        self.events = self._window()
+        self.events = self._window([a for a in (loss, *(grads or ())) if a is not None])
         self.published = self._with_gradients(tape)
         self.seeds = self._seeds(loss, grads)
 
-    def _window(self) -> list[Event]:
-        """Our events from the first to the last that Warp's tape has recorded, with all that happened between."""
-        own = {id(s.event) for s in self.steps if s.event is not None}
-        places = [n for n, e in enumerate(self.seen.tape.events) if id(e) in own]
-        return self.seen.tape.events[places[0] : places[-1] + 1] if places else []
+    def _window(self, seeded: list[Any]) -> list[Event]:
+        """Our events from the first to the last that Warp's tape has recorded, with all that happened between.
+
+        Where no recorded event writes what is seeded, those that do, unrecorded, belong to the program too.
+        """
+        events, own = self.seen.tape.events, {id(s.event) for s in self.steps if s.event is not None}
+        places = [n for n, e in enumerate(events) if id(e) in own]
+        if not places:
+            return []
+        last = places[-1]
+        for twin in (found[0] for a in seeded if (found := self.seen.twins.behind(a))):
+            writers = [n for n, e in enumerate(events) if e.kind not in HOST and _touches(e.writes, twin.span)]
+            if writers and not own.intersection(id(events[n]) for n in writers):
+                last = max(last, writers[-1])
+        return events[places[0] : last + 1]
 
     # ---- before
 
@@ -134,7 +144,7 @@ class Pass:
     def _seeds(self, loss: Any, grads: Any) -> list[tuple[array, np.ndarray]]:
         """What Warp's pass starts from: `loss`, `grads`, and what the program has put into `.grad` of results.
 
-        What an earlier pass has left there is no seed of the program's.
+        What an earlier pass has left there is no seed of the program's, if this one names its own.
         """
         found: list[tuple[array, np.ndarray]] = []
         given = {} if grads is None else {id(a): g for a, g in grads.items()}
@@ -146,8 +156,8 @@ class Pass:
                 found.append((one.twin, np.ones_like(one.before)))
             elif id(a) in given:
                 found.append((one.twin, np.array(given[id(a)].numpy())))
-            elif one.written:
-                left = self.seen.left.get(a.grad)
+            elif one.written and one.before.dtype.names is None:
+                left = self.seen.left.get(a.grad) if loss is not None or grads else None
                 values = one.before
                 if left is not None and left.shape == values.shape:
                     values = np.where(values == left, 0, values)
@@ -220,6 +230,8 @@ class Pass:
             row.verdict, row.cause = "unverified", "; ".join(sorted({self._doubt(e) for e in self.reached}))
             return row
         row.verdict, row.difference = self._judged(one, row)
+        if row.verdict == "agrees" and not one.written and np.any(one.before):
+            row.cause = "with what it held before this backward, which has been added to"
         if row.verdict == "wrong":
             step = wrong_at.get(id(one.twin))
             first = max(wrong_at.values(), key=lambda s: s.number, default=None)
@@ -244,6 +256,20 @@ class Pass:
             for key, values in others.items():
                 apart = np.abs(values.astype(np.float64) / scale - self.exact[key].astype(np.float64))
                 self.noise[key] = np.maximum(self.noise.get(key, 0.0), apart)
+
+    def noise_of(self, one: Published) -> np.ndarray | None:
+        """How far rounding moves each number of this gradient."""
+        if not self.noise:
+            self._measure_noise()
+        return self.noise.get(id(one.twin))
+
+    def with_seeds(self, seeds: list[tuple[array, np.ndarray]]) -> dict[int, np.ndarray]:
+        """The exact gradients of the pass for other seeds, by the id of twins."""
+        kept, self.seeds = self.seeds, seeds
+        try:
+            return self._walk(SCALES[0])[0]
+        finally:
+            self.seeds = kept
 
     def _doubt(self, event: Event) -> str:
         step = next((s for s in self.seen.steps if s.event is event), None)

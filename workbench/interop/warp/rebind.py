@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import linecache
 import sys
 import types
 import typing
@@ -181,6 +182,8 @@ class Rebinder:
             if id(k.func.__globals__) in self.tables:
                 self.refresh(k.func.__globals__)
             function = self.function(k.func)
+        if function.__code__.co_filename == "<string>":  # made by `wp.map`: Warp alone knows its text
+            function.__code__ = function.__code__.replace(co_filename=_known_text(k.key, k.adj.source))
         return wb.kernel(function)
 
     def struct(self, s: Any) -> Any:
@@ -285,3 +288,10 @@ def _meant(kind: Any, fn: types.FunctionType) -> Any:
         with contextlib.suppress(Exception):
             return eval(kind, fn.__globals__)
     return kind
+
+
+def _known_text(name: str, text: str) -> str:
+    """A name under which `linecache` gives this text."""
+    path = f"<{name} #{len(linecache.cache)}>"
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    return path

@@ -306,9 +306,9 @@ class Watch:
         )
         recorded.command.launch(True, frame)
 
-    def see_package(self, module: str) -> None:
+    def see_package(self, module: str | None) -> None:
         """Objects of the package that this module belongs to hold arrays with names."""
-        package = module.partition(".")[0]
+        package = (module or "warp").partition(".")[0]  # `wp.map` makes kernels of no module
         if package != "warp" and package not in names.opened:
             names.opened.add(package)
             self.opened.add(package)

@@ -1,0 +1,188 @@
+"""Statements of a kernel that Warp's adjoint of that kernel may get wrong, found in its text.
+
+Warp makes a new variable for every assignment in straight code. Where it cannot, its adjoint reads what the variable
+holds at the end: in a loop whose number of turns is known at launch only, and in a component that is written again.
+A suspect explains a gradient that was found wrong. By itself it proves nothing: sums in such loops are right.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from warp._src import context
+
+DYNAMIC, BRANCH, COMPONENT, RULE = (
+    "dynamic loop in the kernel",
+    "local re-assignment in the kernel",
+    "component write",
+    "custom adjoint",
+)
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """One statement: why Warp may be wrong there, what is written, in which file and line."""
+
+    cause: str
+    name: str
+    file: str
+    line: int
+
+
+def suspects(kernel: Any) -> list[Suspect]:
+    """What may be wrong in Warp's adjoint of a kernel, in the order of its text; then in the funcs that it calls."""
+    found: list[Suspect] = []
+    seen: set[int] = set()
+    waiting = [kernel]
+    while waiting:
+        thing = waiting.pop(0)
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if getattr(thing, "custom_grad_func", None) is not None:
+            rule = thing.custom_grad_func.adj
+            found.append(Suspect(RULE, thing.key, rule.filename, rule.fun_lineno))
+            continue
+        adj = thing.adj
+        function = next((n for n in ast.walk(adj.tree) if isinstance(n, ast.FunctionDef)), None)
+        if function is not None:
+            reader = _Reader(thing, function)
+            found += [Suspect(c, name, adj.filename, adj.fun_lineno + line - 1) for c, name, line in reader.read()]
+            waiting += _called(thing.func, function)
+    return found
+
+
+def _called(func: Any, function: ast.FunctionDef) -> list[Any]:
+    """The funcs that the text of a function names, as far as its globals and closure know them."""
+    names = _names_of(func)
+    used = dict.fromkeys(n.id for n in ast.walk(function) if isinstance(n, ast.Name))
+    found = [names[n] for n in used if isinstance(names.get(n), context.Function)]
+    return [f for f in found if not f.is_builtin() and f.func is not None]
+
+
+def _names_of(func: Any) -> dict[str, Any]:
+    closed = inspect.getclosurevars(func)
+    return {**closed.globals, **closed.nonlocals}
+
+
+class _Reader:
+    """Reads one function. Yields (cause, name, line in the text)."""
+
+    def __init__(self, thing: Any, function: ast.FunctionDef):
+        self.function = function
+        self.parameters = {a.arg for a in function.args.args}
+        self.numbers = {n for n, v in _names_of(thing.func).items() if isinstance(v, int)}
+        options = getattr(getattr(thing, "module", None), "options", None) or {}
+        self.unrolled = options.get("max_unroll") or 16
+
+    def read(self) -> Iterator[tuple[str, str, int]]:
+        yield from self.components()
+        for node in ast.walk(self.function):
+            if isinstance(node, ast.While) or (isinstance(node, ast.For) and not self.is_unrolled(node)):
+                yield from self.carried(node)
+
+    def components(self) -> Iterator[tuple[str, str, int]]:
+        """Writes to a component of a local vector that was written or read before, all to cells of a local array."""
+        touched: set[str] = set()
+        tables = {t.id for n in ast.walk(self.function) if isinstance(n, ast.Assign) and _allocates(n.value)
+                  for t in n.targets if isinstance(t, ast.Name)}  # fmt: skip
+        for node in _in_order(self.function):
+            if isinstance(node, ast.Assign | ast.AugAssign):
+                reads = {ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.Subscript | ast.Attribute)}
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    base = _base(target)
+                    if base is None or base in self.parameters:
+                        continue
+                    text = ast.unparse(target)
+                    if base in tables or text in touched or text in reads or isinstance(node, ast.AugAssign):
+                        yield COMPONENT, text, node.lineno
+                    touched.add(text)
+                touched |= reads
+
+    def is_unrolled(self, loop: ast.For) -> bool:
+        """Will Warp write the turns of this loop out one by one."""
+        call = loop.iter
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range"):
+            return False
+        if not all(self.is_number(a) for a in call.args):
+            return False
+        try:
+            turns = len(range(*[ast.literal_eval(a) for a in call.args]))
+        except (ValueError, TypeError):
+            return True  # a named constant or wp.static
+        return turns <= self.unrolled
+
+    def is_number(self, a: ast.expr) -> bool:
+        if isinstance(a, ast.UnaryOp):
+            return self.is_number(a.operand)
+        if isinstance(a, ast.Call):
+            return ast.unparse(a.func).endswith("static")
+        return isinstance(a, ast.Constant) or (isinstance(a, ast.Name) and a.id in self.numbers)
+
+    def carried(self, loop: ast.For | ast.While) -> Iterator[tuple[str, str, int]]:
+        """Locals that go from turn to turn and are used for more than a sum; `break`, met first by Warp's adjoint."""
+        body = list(_in_order(loop))
+        yield from ((DYNAMIC, "break", n.lineno) for n in body if isinstance(n, ast.Break))
+        stores = [n for n in body if isinstance(n, ast.Assign | ast.AugAssign)]
+        for node in stores:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if not isinstance(target, ast.Name) or not self.lives_before(target.id, loop):
+                    continue
+                if any(_uses(other, target.id) for other in body):
+                    cause = BRANCH if _under_if(loop, node) else DYNAMIC
+                    yield cause, target.id, node.lineno
+
+    def lives_before(self, name: str, loop: ast.AST) -> bool:
+        return any(
+            isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) and n.lineno < loop.lineno  # type: ignore[attr-defined]
+            for n in ast.walk(self.function)
+        )
+
+
+def _in_order(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements below a node, and the conditions of loops and branches, in the order of the text."""
+    for child in [*getattr(node, "body", []), *getattr(node, "orelse", [])]:
+        yield child
+        yield from _in_order(child)
+
+
+def _base(target: ast.expr) -> str | None:
+    """The name whose component is written; None for a plain name and for the field of a struct."""
+    if not isinstance(target, ast.Subscript) and not (isinstance(target, ast.Attribute) and target.attr in "xyzw"):
+        return None
+    while isinstance(target, ast.Subscript | ast.Attribute):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _allocates(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in ("zeros", "empty")
+
+
+def _uses(statement: ast.AST, name: str) -> bool:
+    """Does a statement read this local, but for adding to it."""
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add | ast.Sub):
+        return _reads(statement.value, name)
+    if isinstance(statement, ast.AugAssign):
+        return _reads(statement.value, name) or (isinstance(statement.target, ast.Name) and statement.target.id == name)
+    if isinstance(statement, ast.Assign):
+        value = statement.value
+        adds = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub)
+        plain = adds and isinstance(value.left, ast.Name) and value.left.id == name  # type: ignore[union-attr]
+        own = any(isinstance(t, ast.Name) and t.id == name for t in statement.targets)
+        return _reads(value.right, name) if plain and own else _reads(value, name)  # type: ignore[union-attr]
+    if isinstance(statement, ast.Expr | ast.Return):
+        return statement.value is not None and _reads(statement.value, name)
+    return False
+
+
+def _reads(node: ast.AST, name: str) -> bool:
+    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
+
+
+def _under_if(loop: ast.AST, node: ast.AST) -> bool:
+    return any(isinstance(n, ast.If) and any(m is node for m in ast.walk(n)) for n in ast.walk(loop))
