@@ -108,3 +108,15 @@ def returned_values(node: ast.AST) -> int:
 def reads(node: ast.AST, name: str) -> int:
     """How often `name` is read below `node`."""
     return sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
+
+
+def assigned_first(name: str, body: Sequence[ast.stmt]) -> bool:
+    """True if the first statement of a block that mentions a name assigns it as a whole, without reading it."""
+    first = next((stmt for stmt in body if any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(stmt))), None)
+    return first is None or (isinstance(first, ast.Assign) and not reads(first, name))
+
+
+def read_after(tree: ast.AST, name: str, node: ast.stmt) -> bool:
+    """True if `name` is read further down in `tree` than where `node` ends."""
+    found = (n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load))
+    return any(n.lineno > (node.end_lineno or node.lineno) for n in found)

@@ -52,8 +52,9 @@ from .indexed_arrays import is_indexed, with_args
 from .library import Library
 from .lower_bounds import static_int
 from .overloads import Overloads, refs
-from .scope import Fields, Local, Record, Shape, Slot, State, Unusable, View, describe, is_literal
+from .scope import Choice, Local, Record, Shape, Slot, State, Unusable, View, describe, is_array, is_literal
 from .source import source
+from .subscripts import chosen_cell
 
 UPDATES = {id(row): row for row in memory.ATOMICS}
 STATEFUL = {id(f): f for f in ops.STATEFUL.values()}
@@ -205,7 +206,7 @@ class Calls(Overloads, Gradients):
 
     def call_len(self, node: ast.Call) -> Any:
         (x,) = self.exactly(1, node)
-        if isinstance(x, (View, Fields, Local)):
+        if is_array(x):
             return self.length(x, 0)
         if isinstance(x, Shape):
             return x.array.type.ndim
@@ -420,7 +421,7 @@ class Calls(Overloads, Gradients):
                 )
             place, node = self.indexed_element(place, node.args[1 : n + 1]), with_args(node, n)
         view = place.view if hasattr(place, "view") else place
-        if not isinstance(view, View | Local):
+        if not isinstance(view, View | Local | Choice):
             raise self.error(
                 f"{row.name}() works on an array", "not-an-array", node.args[0], row.doc, f"{row.name}(a, i, v)"
             )
@@ -434,6 +435,12 @@ class Calls(Overloads, Gradients):
             )  # fmt: skip
         found = self.element(view, given[: view.type.ndim]) if view.type.ndim else place
         values = [self.visit(a) for a in given[view.type.ndim :]]
+        if chosen := chosen_cell(found):
+            return self.each_option(chosen, lambda one: self.update_cell(row, self.cell(found, one), values, node))
+        return self.update_cell(row, found, values, node)
+
+    def update_cell(self, row: Row, found: Any, values: list[Any], node: ast.Call) -> Any:
+        """What an atomic on an element, or on components of one, gives."""
         found = self.own(found)
         if isinstance(found, Slot):
             return self.update_local(row, found, values, node.args[0])
@@ -465,25 +472,15 @@ class Calls(Overloads, Gradients):
         given = {**dict(zip(order, args, strict=False)), **named}
         made = self.blank(struct)
         for name, value in given.items():
-            old = made.fields[name]
-            fits = old if isinstance(old, Unusable) else self.fitting(old, value, node)
-            made = made.with_field(name, value if isinstance(old, Unusable) else fits)
+            made = made.with_field(name, self.fitting(made.fields[name], value, node))
         return made
 
     def blank(self, type: Type) -> Any:
-        """A value before its parts are assigned: zeros; an array field cannot be read."""
-        if isinstance(type, Struct):
-            return Record(type, {name: self.blank(t) for name, t in type.fields})
-        if isinstance(type, Array):
-            return Unusable(
-                lambda at: KernelError(
-                    "this array field was never assigned",
-                    slug="array-field",
-                    where=at,
-                    why="A new struct has no arrays.",
-                )
-            )
-        return self.zero(type)
+        """A value before its parts are assigned: zeros, and no arrays."""
+        if not isinstance(type, Struct):
+            return self.zero(type)
+        fields = {n: self.unassigned(type, n, t) if isinstance(t, Array) else self.blank(t) for n, t in type.fields}
+        return Record(type, fields)
 
     # ---- funcs
 
@@ -512,7 +509,7 @@ class Calls(Overloads, Gradients):
         if getattr(f.fn, "snippet", False):
             self.processor_only = self.processor_only or self.where(node)
         if f.custom and not any(frame.fn in (f.grad, f.replay) for frame in self.frames):
-            return self.call_custom(f, bound, node)
+            return self.call_custom_each(f, bound, node)
         return self.inlined(f.fn, bound, node, kept=kept)
 
     def inlined(
@@ -613,4 +610,4 @@ def wrapped(n: int, type: Scalar) -> int:
 
 
 def type_of_value(x: Any) -> Type | None:
-    return x.type if isinstance(x, (ir.Value, View, Fields, Local, Record)) else None
+    return x.type if isinstance(x, ir.Value | Record) or is_array(x) else None

@@ -19,9 +19,10 @@ from .. import ir, ops
 from ..ops import control, memory
 from ..types import Scalar, is_int, scalar_of
 from . import refused_syntax
-from .assigned_names import has_break, leaves_always
+from .assigned_names import assigned_first, has_break, leaves_always, read_after
+from .chosen_arrays import Wider, among_itself, array_choice, arrays, options_in, union
 from .conditions import Guarded
-from .joins import Join, array_choice, maybe_unbound, same_array, same_constant, settle
+from .joins import Join, maybe_unbound, same_array, same_constant, settle
 from .lower_bounds import static_int
 from .scope import (
     Fields,
@@ -109,7 +110,7 @@ class Flow:
 
     # ---- where branches meet
 
-    def branch(self, node: ast.AST, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+    def branch(self, node: ast.AST | None, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
         """An `if`: both sides are read from the present state; afterwards the state is the merged one."""
         if isinstance(condition, bool):
             return then() if condition else other()
@@ -121,7 +122,7 @@ class Flow:
             ends.append((region, self.state, result))
         return self.merge(node, condition, ends)
 
-    def merge(self, node: ast.AST, condition: ir.Value, ends: list[tuple[ir.Region, State, Any]]) -> Any:
+    def merge(self, node: ast.AST | None, condition: ir.Value, ends: list[tuple[ir.Region, State, Any]]) -> Any:
         """Close an `if`: one result per leaf that differs; names that cannot be joined become unusable."""
         join = Join(self, node, ends[0][0], ends[1][0])
         (_, a, x), (_, b, y) = ends
@@ -190,7 +191,12 @@ class Flow:
         start, stop, step = self.range_bounds(node.iter)
         bounds = [b for b in map(static_int, (start, stop, step)) if b is not None]
         trips = len(range(*bounds)) if len(bounds) == 3 and bounds[2] != 0 else None
-        loop = Loop(self, node, {node.target.id}, runs=bool(trips))
+        self.widening(lambda wider: self.read_for(node, (start, stop, step), trips, wider))
+
+    def read_for(self, node: ast.For, bounds: tuple[ir.Value, ...], trips: int | None, wider: dict[str, Any]) -> None:
+        assert isinstance(node.target, ast.Name)
+        start, stop, step = bounds
+        loop = Loop(self, node, {node.target.id}, wider, runs=bool(trips))
         index = ir.Value(start.type, node.target.id, self.where(node.target))
         with self.builder.inside(loop.body), self.facts.assuming(None, True):
             self.bound_index(index, start, stop, step)
@@ -252,7 +258,28 @@ class Flow:
         if node.orelse:
             raise refused_syntax.refuse("WhileElse", self.where(node.orelse[0]))
         node = self.with_plain_test(node)
-        loop = Loop(self, node, set())
+        self.widening(lambda wider: self.read_while(node, wider))
+
+    def widening(self, read: Callable[[dict[str, Any]], None]) -> None:
+        """Read a loop; again as long as it turns out that a name is one array or another from turn to turn."""
+        wider: dict[str, Any] = {}
+        state, changes = self.state, len(self.changes)
+        self.widened.append(wider)
+        try:
+            while True:
+                try:
+                    return read(wider)
+                except Wider as found:
+                    if found.known is not wider:
+                        raise
+                    wider[found.name] = found.pattern
+                    self.state = state
+                    del self.changes[changes:]
+        finally:
+            self.widened.pop()
+
+    def read_while(self, node: ast.While, wider: dict[str, Any]) -> None:
+        loop = Loop(self, node, set(), wider)
         go, assumed = self.loop_test(node, loop)
         if go is False:
             self.state = loop.before
@@ -326,8 +353,11 @@ def _slot(init: ir.Value, next: ir.Value | None = None) -> Slot:
 class Loop:
     """One loop while it is read: which names it carries, and what becomes of them."""
 
-    def __init__(self, reader: Any, node: ast.For | ast.While, extra: set[str], runs: bool = False):
+    def __init__(
+        self, reader: Any, node: ast.For | ast.While, extra: set[str], wider: dict[str, Any], runs: bool = False
+    ):
         self.reader, self.node, self.runs, self.endless = reader, node, runs, False
+        self.wider = wider  # names that are carried as one array or another, as in these trees
         self.where: Where = reader.where(node)
         self.before: State = reader.state
         reader.builder.epoch += 1
@@ -352,9 +382,13 @@ class Loop:
 
     def _carried(self) -> Iterator[tuple[str, Any]]:
         for name, tree in self.before.names.items():
-            if is_array(tree):  # writing to its elements leaves it what it is
+            if name not in self.rebound | self.updated or name.startswith("$"):
+                continue
+            if name in self.wider:
+                tree = self.reader.as_carried(tree, self.wider[name])
+            elif is_array(tree):  # writing to its elements leaves it what it is
                 tree = self.reader.movable(tree) if name in self.rebound else None
-            if name in self.rebound | self.updated and not name.startswith("$") and any(True for _ in leaves(tree)):
+            if any(True for _ in leaves(tree)) or (isinstance(tree, Record) and any(True for _ in arrays(tree))):
                 yield name, tree
         yield from self.before.cells.items()
 
@@ -365,7 +399,7 @@ class Loop:
             if isinstance(tree, Guarded) and name in self.rebound | self.updated:
                 state.names[name] = Unusable(tree.error)
             elif name in self.rebound and not isinstance(tree, Unusable):
-                state.names[name] = Unusable(lambda at, name=name: array_choice(name, self.where, at))
+                state.names[name] = Unusable(lambda at, name=name, tree=tree: self.changes_from(name, tree, at))
         for name, tree in self.carried:
             bindings(state, name)[name] = rebuild(tree, values)
         state.names.update(FRESH)
@@ -414,12 +448,17 @@ class Loop:
         self.breaks, self.returns = go is not True, returns is not False
         self.go = self.reader.value(go) if self.breaks else None
         for name, tree in self.carried:
-            after = self.reader.movable(bindings(end, name).get(name))
+            after = bindings(end, name).get(name)
+            conformed = self.reader.as_carried(after, tree) if name in self.wider else None
+            after = self.reader.movable(after) if conformed is None else conformed
             if alike(tree, after):
                 for slot, value in zip(self.groups[name], leaves(after), strict=True):
                     slot.next = value
             else:
-                self.retype(name, tree, after, end)
+                again = self.read_again(name, tree, end)
+                if again or (self.read_later(name) and not self.runs):
+                    self.widen(name, tree, after)
+                self.retype(name, tree, after, again)
         self.slots = [slot for group in self.groups.values() for slot in group]
         self.slots += [slot for had, _, slots in self.earlier.values() for slot in (had, *slots)]
         for name, tree in end.names.items():
@@ -431,15 +470,39 @@ class Loop:
             self.add("$return", self.reader.value(returns))
             self.add("$value", self.reader.settled(end.names.get("$value"), ""))
 
-    def retype(self, name: str, old: Any, new: Any, end: State) -> None:
+    def read_again(self, name: str, tree: Any, end: State) -> bool:
+        """True if a turn may read what the turn before has left in a carried name."""
+        mine = {id(slot.param) for slot in self.groups[name]} | {id(slot.test) for slot in self.groups[name]}
+        others = [v for key, other in end.names.items() if key != name for v in leaves(other)]
+        if mine & {id(v) for v in (*ir.used(self.body), *ir.used(self.test), *others)}:
+            return True
+        return isinstance(tree, Record) and any(arrays(tree)) and not assigned_first(name, self.node.body)
+
+    def read_later(self, name: str) -> bool:
+        """True if a name is read after the loop, as far as the text tells."""
+        text = self.reader.frame.source.tree
+        return read_after(text, name, self.node) or any(name in wider for wider in self.reader.widened[:-1])
+
+    def widen(self, name: str, old: Any, new: Any) -> None:
+        """Raises Wider if the loop can carry a name as a choice among more arrays."""
+        pattern = union(old, new)
+        if pattern is None or local_keys(pattern) - self.before.cells.keys():
+            return
+        if name not in self.wider or options_in(pattern) > options_in(self.wider[name]):
+            raise Wider(self.wider, name, pattern, array_choice(name, self.where, None))
+
+    def changes_from(self, name: str, tree: Any, at: Where | None) -> KernelError:
+        """What is raised where a turn reads an array that the turn before may have left, or another one."""
+        refusal = array_choice(name, self.where, at)
+        return Wider(self.wider, name, among_itself(tree), refusal) if is_array(tree) else refusal
+
+    def retype(self, name: str, old: Any, new: Any, again: bool) -> None:
         """A carried name that ends a turn as something else: an error if the next turn would read it."""
         error = new.error if isinstance(new, Unusable) else None
-        if is_array(old) or is_array(new):
+        if is_array(old) or is_array(new) or (isinstance(old, Record) and describe(old) == describe(new)):
             error = error or (lambda at: array_choice(name, self.where, at))
         error = error or (lambda at: loop_type(name, describe(old), describe(new), at or self.where))
-        mine = {id(slot.param) for slot in self.groups[name]} | {id(slot.test) for slot in self.groups[name]}
-        others = [v for key, tree in end.names.items() if key != name for v in leaves(tree)]
-        if mine & {id(v) for v in (*ir.used(self.body), *ir.used(self.test), *others)}:
+        if again:
             raise error(None)
         del self.groups[name]
         if self.runs and not isinstance(new, Unusable):
@@ -452,12 +515,15 @@ class Loop:
         old = self.before.names.get(name)
         if old is tree or (is_array(tree) and same_array(old, tree)):
             return
-        if isinstance(tree, Unusable):  # of a guarded name flag and value are values of the last turn
+        left = is_array(old) and name in self.rebound and (isinstance(tree, Unusable) or not self.runs)
+        if left and self.read_later(name):
+            raise self.changes_from(name, old, None)
+        if left:
+            self.lost[name] = Unusable(lambda at: array_choice(name, self.where, at))
+        elif isinstance(tree, Unusable):  # of a guarded name flag and value are values of the last turn
             self.lost[name] = Unusable(tree.error) if isinstance(tree, Guarded) else tree
         elif self.runs and self.reader.read_outside(name, self.node):
             self.add(name, tree)
-        elif is_array(old):
-            self.lost[name] = Unusable(lambda at: array_choice(name, self.where, at))
         elif self.reader.read_outside(name, self.node):
             self.add(name, tree)
             self.unsure.add(name)

@@ -18,7 +18,7 @@ from ..ops import memory, scalar
 from ..ops.control import Claim
 from ..types import Scalar, int32, int64, uint32
 from .lower_bounds import static_int
-from .scope import Cut, Entry, Fields, Int, Local, Turn, View, free, placed_at, places
+from .scope import Choice, Cut, Entry, Fields, Int, Local, Turn, View, free, is_array, placed_at, places
 
 
 class Cuts:
@@ -26,18 +26,23 @@ class Cuts:
 
     # ---- axes
 
-    def turn(self, base: View | Local, axis: int) -> Turn | None:
+    def turn(self, base: View | Local | Choice, axis: int) -> Turn | None:
         """What a slice has made of a free axis; None if it is one of the array, and whole."""
         if isinstance(base, Local):
             return base.cut.turns[axis]
+        if isinstance(base, Choice):
+            cut = any(self.turn(option, axis) is not None for option in base.options)
+            return Turn(1, self.extent(base, axis)) if cut else None
         for entry in base.prefix:
             if axis < free(entry):
                 return entry.turns[axis] if isinstance(entry, Cut) else None
             axis -= free(entry)
         return None
 
-    def extent(self, base: View | Local, axis: int) -> ir.Value:
+    def extent(self, base: View | Local | Choice, axis: int) -> ir.Value:
         """How many elements there are along a free axis."""
+        if isinstance(base, Choice):
+            return self.value(self.each_option(base, lambda option: self.extent_as(option, axis, base)))
         turn = self.turn(base, axis)
         if turn is not None:
             return self.value(turn.length)
@@ -48,11 +53,17 @@ class Cuts:
             axis -= free(entry)
         return self.builder.emit(memory.SHAPE, base.root, attr=len(base.prefix) + axis)
 
+    def extent_as(self, option: View | Local, axis: int, base: Choice) -> ir.Value:
+        """The extent of one of several arrays, in a type that all of them have it in."""
+        n = self.extent(option, axis)
+        wide = any(isinstance(v, ir.Value) and v.type == int64 for o in base.options for v in places(o))
+        return self.of_type(n, int64) if wide else n
+
     # ---- parts
 
     def narrowed(self, base: Any, picks: list[Any]) -> Any:
         """The part of an array at these picks along its first axes: an index, a cut, or None for all of the axis."""
-        if isinstance(base, Fields):
+        if isinstance(base, Fields | Choice):
             return base.each(lambda part: self.narrowed(part, picks))
         rest = iter(picks)
         if isinstance(base, Local):
@@ -88,7 +99,7 @@ class Cuts:
         """A part of an array as loops carry it: with all numbers that say which part it is as values."""
         if isinstance(x, Fields):
             return x.each(self.movable)
-        return placed_at(x, [self.value(n) for n in places(x)]) if isinstance(x, View | Local) else x
+        return placed_at(x, [self.value(n) for n in places(x)]) if is_array(x) else x
 
     def spot(self, base: View, indices: list[ir.Value]) -> tuple[ir.Value, ...]:
         """The indices of memory for an element of a view."""
@@ -96,7 +107,7 @@ class Cuts:
 
     # ---- indices and slices
 
-    def picked_along(self, base: View | Local, axis: int, node: ast.expr) -> Any:
+    def picked_along(self, base: View | Local | Choice, axis: int, node: ast.expr) -> Any:
         """What one index or slice picks along a free axis."""
         if not isinstance(node, ast.Slice):
             return self.wrapped(base, axis, node)
@@ -105,7 +116,7 @@ class Cuts:
         with self.at(node):
             return self.slice_cut(base, axis, node)
 
-    def wrapped(self, base: View | Local, axis: int, node: ast.expr) -> ir.Value:
+    def wrapped(self, base: View | Local | Choice, axis: int, node: ast.expr) -> ir.Value:
         """An index as memory takes it: counted from the end where it is negative."""
         i, turn = self.index(node), self.turn(base, axis)
         i = i if turn is None else self.wide(i)
@@ -132,7 +143,7 @@ class Cuts:
         text = f"the index {ast.unparse(node)} lies outside of this slice or local array."
         self.claim(held, Claim(text, "bounds", "Its elements have the indices from 0 on, or from -1 down."))
 
-    def slice_cut(self, base: View | Local, axis: int, node: ast.Slice) -> Cut:
+    def slice_cut(self, base: View | Local | Choice, axis: int, node: ast.Slice) -> Cut:
         """Where the elements of a slice lie along an axis, counted along it."""
         ends = [None if e is None else self.end(e) for e in (node.lower, node.upper, node.step)]
         lower, upper, step = ends[0], ends[1], 1 if ends[2] is None else ends[2]

@@ -20,11 +20,18 @@ from . import declare
 from .control_flow import FRESH
 from .declare import Func
 from .lower_bounds import Facts
-from .scope import Record, Slot, State, View, describe, leaves, rebuild
+from .scope import Choice, Record, Slot, State, View, describe, leaves, rebuild
 
 
 class Custom:
     """Part of the reader."""
+
+    def call_custom_each(self, f: Func, bound: dict[str, Any], node: ast.Call) -> Any:
+        """A call for each array that an argument may be."""
+        chosen = next((name for name, value in bound.items() if isinstance(value, Choice)), None)
+        if chosen is None:
+            return self.call_custom(f, bound, node)
+        return self.each_option(bound[chosen], lambda one: self.call_custom_each(f, {**bound, chosen: one}, node))
 
     def call_custom(self, f: Func, bound: dict[str, Any], node: ast.Call) -> Any:
         args = {name: self.settled(value, name) for name, value in bound.items()}

@@ -17,7 +17,7 @@ from ..ops import memory
 from ..types import Array, Handle, Query, Struct, Type, int32, int64, uint64
 from .declare import Func
 from .library import Library
-from .scope import Record, View, describe, is_literal
+from .scope import Choice, Record, View, describe, is_literal
 
 Opened = tuple[str, Handle, str]  # the parameter with the number, what it stands for, and the field: `points`, `a.b`
 
@@ -112,7 +112,7 @@ class Handles:
         f = f.form(node)
         bound = self.bound_arguments(f.fn, node)
         for name, other in f.like.items():
-            if is_literal(bound[name]) and isinstance(bound[other], View):
+            if is_literal(bound[name]) and isinstance(bound[other], View | Choice):
                 bound[name] = self.typed(bound[name], bound[other].type.dtype)
         result = self.inlined(f.fn, bound, node, self.where(node))
         if not f.hands_out:

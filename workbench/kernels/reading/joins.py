@@ -1,6 +1,7 @@
 """Where branches meet: the names of both sides become one state.
 
-What differs becomes a result of the `if`, arrays that are parts of one array as parts at chosen places.
+What differs becomes a result of the `if`, arrays that are parts of one array as parts at chosen places. Of different
+arrays it is which one (`scope.Choice`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from ...errors import KernelError, Where
 from .. import ir
 from ..ops import control
 from ..types import bool_
+from .chosen_arrays import MOST, array_choice, options
 from .conditions import Guarded
 from .scope import (
+    Choice,
     Fields,
     Record,
     Unusable,
@@ -51,8 +54,8 @@ def settle(tree: Any) -> Any:
 class Join:
     """Joins the names of the two sides of an `if`."""
 
-    def __init__(self, reader: Any, node: ast.AST, then: ir.Region, other: ir.Region):
-        self.reader, self.node, self.then, self.other = reader, node, then, other
+    def __init__(self, reader: Any, node: ast.AST | None, then: ir.Region, other: ir.Region):
+        self.reader, self.where, self.then, self.other = reader, reader.located(node), then, other
         self.pairs: list[tuple[ir.Value, ir.Value]] = []
         self.places: list[Place] = []
         self.made: dict[tuple[Any, Any], Place] = {}
@@ -82,8 +85,7 @@ class Join:
         for tree in trees:
             if isinstance(tree, Unusable):
                 return tree
-        where = self.reader.where(self.node)
-        error = lambda at: maybe_unbound(name, where, at)  # noqa: E731
+        error = lambda at: maybe_unbound(name, self.where, at)  # noqa: E731
         if None in trees:
             some, region = (trees[0], self.other) if trees[1] is None else (trees[1], self.then)
             if self.reader.unsettled(some):
@@ -105,7 +107,7 @@ class Join:
         """The value of a conditional expression."""
         joined = self.tree("", a, b)
         if isinstance(joined, Unusable):
-            raise joined.error(self.reader.where(self.node))
+            raise joined.error(self.where)
         return joined
 
     def tree(self, name: str, a: Any, b: Any) -> Any:
@@ -125,18 +127,42 @@ class Join:
         return self.leaf(name, a, b)
 
     def array(self, name: str, a: Any, b: Any) -> Any:
-        """Rows or slices of one array, each at places of its own."""
+        """Rows or slices of one array, each at places of its own; or one array or another."""
         if same_array(a, b):
             return a
-        if isinstance(a, Fields) and isinstance(b, Fields) and a.type == b.type:
+        if not (is_array(a) and is_array(b)) or a.type != b.type or isinstance(a, Fields) != isinstance(b, Fields):
+            return self.clash(name, a, b)
+        if isinstance(a, Fields):
             joined = [self.tree(name, a.parts[k], b.parts[k]) for k in a.parts]
             bad = next((x for x in joined if isinstance(x, Unusable)), None)
             return bad or Fields(a.type, dict(zip(a.parts, joined, strict=True)))
-        if not same_parts(a, b):
-            return self.array_choice(name)
+        return self.placed(a, b) if same_parts(a, b) else self.choice(name, a, b)
+
+    def placed(self, a: Any, b: Any) -> Any:
+        """One array at the places where it lies on either side."""
         joined = [self.tree("$", x, y) for x, y in zip(places(a), places(b), strict=True)]
         bad = next((x for x in joined if isinstance(x, Unusable)), None)
         return bad or placed_at(a, joined)
+
+    def choice(self, name: str, a: Any, b: Any) -> Any:
+        """One array or another: those of both sides, those that are on both as one."""
+        sides = [[option, flag, None, False] for option, flag in options(a)]
+        for option, flag in options(b):
+            same = next((s for s in sides if s[2] is None and same_parts(s[0], option)), None)
+            if same is None:
+                sides.append([None, False, option, flag])
+            else:
+                same[2:] = option, flag
+        if len(sides) > MOST:
+            return Unusable(lambda at: array_choice(name, self.where, at, f"There are more than {MOST}."))
+        flags, found = [], []
+        for option, flag, other, other_flag in sides:
+            flags.append(self.tree("$", flag, other_flag))
+            option = self.reader.zeros_like(other, self.then) if option is None else option
+            other = self.reader.zeros_like(option, self.other) if other is None else other
+            found.append(option if same_array(option, other) else self.placed(option, other))
+        bad = next((x for x in (*flags, *found) if isinstance(x, Unusable)), None)
+        return bad or Choice(tuple(found), tuple(flags))
 
     def leaf(self, name: str, a: Any, b: Any) -> Any:
         if not self.reader.valued(a) or not self.reader.valued(b):
@@ -155,7 +181,7 @@ class Join:
         return self.made[pair]
 
     def clash(self, name: str, a: Any, b: Any) -> Unusable:
-        where = self.reader.where(self.node)
+        where = self.where
         label = "the returned value" if name == "$value" else f"`{name}`" if name else "this expression"
         if (a is None) != (b is None):
             fn = self.reader.frame.fn
@@ -167,10 +193,6 @@ class Join:
                 instead="the same type on both, with a cast such as float(...)",
             )
         )  # fmt: skip
-
-    def array_choice(self, name: str) -> Unusable:
-        where = self.reader.where(self.node)
-        return Unusable(lambda at: array_choice(name, where, at))
 
 
 def _assigned(x: Any) -> tuple[Any, Any, bool]:
@@ -203,12 +225,4 @@ def maybe_unbound(name: str, bound: Where, at: Where | None) -> KernelError:
         f"`{name}` may have no value here", slug="maybe-unbound", where=at or bound,
         why=f"It is assigned on some of the paths through line {bound.line} only: {bound.text.strip()}",
         instead=f"{name} = ..., before line {bound.line}",
-    )  # fmt: skip
-
-
-def array_choice(name: str, chosen: Where, at: Where | None) -> KernelError:
-    return KernelError(
-        f"`{name}` would be one array or another", slug="array-choice", where=at or chosen,
-        why=f"Line {chosen.line} chooses between arrays at run time: {chosen.text.strip()}",
-        instead="the load or store on each branch, or one array with one more axis",
     )  # fmt: skip

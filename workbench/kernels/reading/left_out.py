@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from ...errors import KernelError
 from .. import ir
 from ..ops import control, memory
-from ..types import Array, Scalar, bool_
+from ..types import Array, Scalar, Struct, bool_
 from . import refused_syntax
-from .scope import Fields, Local, View, is_array
+from .chosen_arrays import arrays
+from .scope import Choice, Fields, Local, View, is_array
 
 SLUG = "array-left-out"
 
@@ -35,7 +36,9 @@ class Builder(ir.Builder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.absent: set[ir.Value] = set()
+        self.absent: dict[ir.Value, control.Claim] = {}  # and what is said where an element of one is touched
+        self.branch = object()  # the innermost one that is being read
+        self.unassigned: dict[ir.Value, set[object]] = {}  # fields of structs; in which branches those were made
         self.epoch = 0  # grows with every write, and where loops begin and end
         self.writes: dict[ir.Value, int] = {}  # to each array
         self.epochs: dict[ir.Stmt, int] = {}  # of loads
@@ -51,7 +54,7 @@ class Builder(ir.Builder):
                 with self.inside(ir.Region()):
                     return super().append(row, args, types, regions, attr, name)
             else:
-                row, args, attr = self.touched(ir.root(args[0]).name, types)
+                row, args, attr = self.touched(ir.root(args[0]), types)
         stmt = super().append(row, args, types, regions, attr, name)
         if row is memory.LOAD:
             self.epochs[stmt] = self.epoch
@@ -65,21 +68,26 @@ class Builder(ir.Builder):
 
     def check_handed_over(self, args: Any) -> None:
         """A func with an adjoint of its own takes arrays that are there."""
-        gone = [a.name for a in args if a in self.absent]
+        gone = [a for a in args if a in self.absent]
         if gone:
+            given = "no array was assigned" if gone[0] in self.unassigned else "the launch gave None"
             raise KernelError(
-                f"{gone[0]!r}, for which the launch gave None, is handed to a func with an adjoint of its own",
-                slug=SLUG, where=self.where, why="Its func_grad wants an array.", instead=f"if {gone[0]}: ...",
+                f"{gone[0].name!r}, for which {given}, is handed to a func with an adjoint of its own",
+                slug=self.absent[gone[0]].slug, where=self.where, why="Its func_grad wants an array.",
+                instead=f"if {gone[0].name}: ...",
             )  # fmt: skip
 
-    def touched(self, name: str, types: Any) -> tuple[Any, tuple, Any]:
-        """The claim, and after it the row that makes a zero where a value was to be loaded."""
-        field = "A field of a struct is None until it is assigned: it must be assigned before the launch."
-        why = field if "." in name else "There is no array to read or write."
-        claim = control.Claim(
-            f"{name!r} is touched, for which the launch gave None.", SLUG, why,
-            f"if {name}: ..., around this line, or an array for {name!r}", always=True,
-        )  # fmt: skip
+    def touched(self, array: ir.Value, types: Any) -> tuple[Any, tuple, Any]:
+        """The claim, and after it the row that makes a zero where a value was to be loaded.
+
+        Raises KernelError for a field that is certainly not assigned where its struct was made.
+        """
+        claim = self.absent[array]
+        if self.branch in self.unassigned.get(array, ()):
+            raise KernelError(
+                "this array field was never assigned", slug=claim.slug, where=self.where, why=claim.why,
+                instead=claim.instead,
+            )  # fmt: skip
         never = super().append(control.CONST, (), (bool_,), attr=False).outs
         if not types:
             return control.ASSERT, never, claim
@@ -88,32 +96,59 @@ class Builder(ir.Builder):
         return control.CONST, (), 0.0 if scalar.kind == "f" else False if scalar.kind == "b" else 0
 
 
+def not_given(name: str) -> control.Claim:
+    """What fails where an array is touched that the launch left out."""
+    field = "A field of a struct is None until it is assigned: it must be assigned before the launch."
+    return control.Claim(
+        f"{name!r} is touched, for which the launch gave None.", SLUG,
+        field if "." in name else "There is no array to read or write.",
+        f"if {name}: ..., around this line, or an array for {name!r}", always=True,
+    )  # fmt: skip
+
+
 class LeftOut:
     """Part of the reader: arrays as conditions."""
 
-    def given(self, x: Any) -> bool:
+    def given(self, x: Any) -> Any:
         """What an array is as a condition: True if it was passed and has elements."""
+        x = _first(x)
+        if isinstance(x, Choice):
+            return self.each_option(x, self.given)
         if isinstance(x, Local):
             return True
-        root = _root(x)
+        root = ir.root(x.root)
         if root in self.builder.absent or root.name in self.gaps.empty:
             return False
         if any(p.name == root.name for p in self.top.params):
             self.asked.add(root.name)
         return True
 
-    def is_none(self, op: ast.cmpop, x: Any, node: ast.Compare) -> bool:
+    def is_none(self, op: ast.cmpop, x: Any, node: ast.Compare) -> Any:
         """`a is None`, `a is not None`: of an array, whether it was left out."""
         if not is_array(x):
             raise refused_syntax.refuse(refused_syntax.name_of(op), self.where(node))
-        absent = (
-            not isinstance(x, Local) and ir.root((x.first if isinstance(x, Fields) else x).root) in self.builder.absent
-        )
+        x = _first(x)
+        if isinstance(x, Choice):
+            return self.each_option(x, lambda option: self.is_none(op, option, node))
+        absent = not isinstance(x, Local) and ir.root(x.root) in self.builder.absent
         return absent if isinstance(op, ast.Is) else not absent
 
+    def unassigned(self, struct: Struct, field: str, type: Array) -> View | Fields:
+        """The array field of a struct that was made just now: None, until an array is assigned to it."""
+        name = struct.path(struct.name, field)
+        made = self.blanks.setdefault(name, self.parameter(name, type, self.builder.where, given=False))
+        for array in arrays(made):
+            self.builder.unassigned.setdefault(array.root, set()).add(self.builder.branch)
+            self.builder.absent[array.root] = control.Claim(
+                f"the array field {field!r} of {struct} is touched, to which nothing was assigned.", "array-field",
+                "The array fields of a new struct are None.", f"s.{field} = ..., before this line, on every path to it",
+                always=True,
+            )  # fmt: skip
+        return made
 
-def _root(x: View | Fields) -> ir.Value:
-    return ir.root((x.first if isinstance(x, Fields) else x).root)
+
+def _first(x: Any) -> View | Local | Choice:
+    return x.first if isinstance(x, Fields) else x
 
 
 def certain(function: ir.Function) -> ir.Stmt | None:

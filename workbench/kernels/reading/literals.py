@@ -22,7 +22,7 @@ from ...errors import KernelError
 from .. import ir, ops
 from ..ops.row import constant
 from ..types import Scalar, Small, Type, bool_, float32, float64, int32, int64, is_float, scalar_of
-from .scope import Fields, Local, Record, Shape, Unusable, View, describe, is_literal
+from .scope import Record, Shape, Unusable, describe, is_array, is_literal
 
 
 class Numbers:
@@ -57,7 +57,7 @@ class Numbers:
     def not_a_value(self, x: Any) -> KernelError:
         if isinstance(x, Unusable):
             return x.error(self.builder.where)  # type: ignore[return-value]
-        if isinstance(x, (View, Fields, Local, Record, Shape, tuple)):
+        if isinstance(x, Record | Shape | tuple) or is_array(x):
             return self.error(f"{describe(x)} is not a number", "operand-type", None, "", "one element or field of it")
         why = "A kernel takes numbers, vectors, funcs and types from Python."
         return self.error(

@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import KernelError
 from ..parameter_types import Ref
 from ..types import FUNCTION, Type, bool_, covers, float32, int32, is_open, scalar_of
-from .scope import Fields, Local, Record, View, describe, is_literal
+from .scope import Record, describe, is_array, is_literal
 from .source import source
 
 
@@ -155,7 +155,7 @@ class Overloads:
         while isinstance(node, ast.Attribute):
             node = node.value
         found = self.state.names.get(node.id) if isinstance(node, ast.Name) else None
-        return found is not None and not isinstance(found, (View, Fields, Local))
+        return found is not None and not is_array(found)
 
 
 def refs(f: Any, node: ast.Call) -> list[ast.expr]:
@@ -168,7 +168,7 @@ def refs(f: Any, node: ast.Call) -> list[ast.expr]:
 
 
 def described(x: Any) -> str:
-    if isinstance(x, (View, Fields, Record, Local, tuple)):
+    if isinstance(x, Record | tuple) or is_array(x):
         return describe(x)
     found = type_of(x)
     return str(found) if found is not None else getattr(x, "__name__", describe(x))

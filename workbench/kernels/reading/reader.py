@@ -26,13 +26,14 @@ from . import python_names, refused_syntax
 from .addresses import Addresses, is_address
 from .calls import Calls
 from .checks import Checks
+from .chosen_arrays import Chosen
 from .conditions import Conditions, Guarded
 from .control_flow import FRESH, Flow
 from .cuts import Cuts
 from .declare import Func, Refused, tid
 from .func_grad import Custom
 from .handles import Handles, Opened
-from .left_out import NONE, Builder, Gaps, LeftOut
+from .left_out import NONE, Builder, Gaps, LeftOut, not_given
 from .literals import LITERAL, Numbers, fold
 from .local_arrays import LocalArrays
 from .lower_bounds import Facts
@@ -152,7 +153,7 @@ def unread(error: Exception, where: Where | None) -> KernelError:
 
 
 class Reader(
-    Flow, StaticLoops, Places, Cuts, LocalArrays, Addresses, Calls, Numbers, Checks, LeftOut, Custom, Handles, Tiles
+    Flow, StaticLoops, Places, Cuts, LocalArrays, Addresses, Calls, Numbers, Checks, LeftOut, Chosen, Custom, Handles, Tiles,
 ):  # fmt: skip
     """Reads one kernel."""
 
@@ -166,6 +167,7 @@ class Reader(
         self.likely = Conditions(self.builder.own_epochs)  # looked at by each thread where it counts
         self.frames: list[Frame] = []
         self.outer_names: list[dict[str, Any]] = []  # of the callers of the func that is read
+        self.widened: list[dict[str, Any]] = []  # of each loop around: names that it carries as one array or another
         self.merges = 0  # branches and loops so far
         self.merged_tiles: dict[ir.Value, tuple[int, list[ir.Value]]] = {}  # of which merge, and of what
         self.made_in: dict[int, set[ir.Value]] = {}  # by the turns of a loop
@@ -182,6 +184,7 @@ class Reader(
         self.processor_only: Where | None = None
         self.behind: dict[str, Opened] = {}
         self.handles: dict[str, Record] = {}
+        self.blanks: dict[str, View | Fields] = {}  # array fields of structs to which nothing was assigned
 
     # ---- functions
 
@@ -239,7 +242,7 @@ class Reader(
         if given:
             self.builder.region.params.append(value)
         else:
-            self.builder.absent.add(value)
+            self.builder.absent[value] = not_given(name)
         return View(value) if isinstance(type, Array) else value
 
     def push(self, fn: Callable[..., Any], caller: Where | None) -> None:
@@ -262,12 +265,15 @@ class Reader(
         return self.frame.hides or self.frame.source.where(node, self.frame.caller)
 
     def error(self, what: str, slug: str, node: ast.AST | None, why: str = "", instead: str = "") -> KernelError:
-        where = self.builder.where if node is None else self.where(node)
-        return KernelError(what, slug=slug, where=where, why=why, instead=instead)
+        return KernelError(what, slug=slug, where=self.located(node), why=why, instead=instead)
 
-    def at(self, node: ast.AST) -> Place:
+    def located(self, node: ast.AST | None) -> Where:
+        """The place of `node`; of None, that of what is being read."""
+        return self.builder.where if node is None else self.where(node)  # type: ignore[return-value]
+
+    def at(self, node: ast.AST | None) -> Place:
         """Stamp what follows with the place of `node`; type errors of rows become the user's."""
-        return Place(self.builder, self.where(node))
+        return Place(self.builder, self.located(node))
 
     def visit(self, node: ast.AST) -> Any:
         method = getattr(self, f"visit_{refused_syntax.name_of(node)}", None)
@@ -374,9 +380,13 @@ class Reader(
         """Inside, `condition` is known to be `truth`."""
         for known in (self.conditions, self.likely):
             known.push(condition, truth)
-        yield
-        for known in (self.conditions, self.likely):
-            known.pop()
+        around, self.builder.branch = self.builder.branch, object()
+        try:
+            yield
+        finally:
+            self.builder.branch = around
+            for known in (self.conditions, self.likely):
+                known.pop()
 
     def unsettled(self, x: Any) -> bool:
         """True for what a name can stand for and no value can: then there is none for the paths without it."""

@@ -1,7 +1,8 @@
 """What a name can stand for while a function is read, and the state that branches copy and merge.
 
 Everything here is immutable except `State`: writing a field or a component makes a new tree and rebinds the name.
-Leaves that control flow carries are `ir.Value`s; arrays are handles that control flow cannot choose.
+Leaves that control flow carries are `ir.Value`s. Of arrays, which are handles, it carries where their parts lie, and
+which of several a name stands for (`Choice`).
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Fields:
     """An array of structs: one array per field."""
 
     type: Array
-    parts: dict[str, View | Fields | Local]
+    parts: dict[str, View | Fields | Local | Choice]
 
     @property
     def struct(self) -> Struct:
@@ -80,11 +81,14 @@ class Fields:
 
     def each(self, change: Callable[[Any], Any]) -> Fields:
         """The same over other arrays."""
-        parts = {name: change(part) for name, part in self.parts.items()}
+        return self.remade({name: change(part) for name, part in self.parts.items()})
+
+    def remade(self, parts: dict[str, Any]) -> Fields:
+        """The same with other fields."""
         return Fields(Array(self.type.dtype, next(iter(parts.values())).type.ndim), parts)
 
     @property
-    def first(self) -> View | Local:
+    def first(self) -> View | Local | Choice:
         part = next(iter(self.parts.values()))
         return part.first if isinstance(part, Fields) else part
 
@@ -96,15 +100,23 @@ class Record:
     type: Struct
     fields: dict[str, Any]
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        return self.fields
+
+    def remade(self, parts: dict[str, Any]) -> Record:
+        """The same with other fields."""
+        return Record(self.type, parts)
+
     def with_field(self, name: str, value: Any) -> Record:
-        return Record(self.type, {**self.fields, name: value})
+        return self.remade({**self.fields, name: value})
 
 
 @dataclass(frozen=True)
 class Shape:
     """`x.shape`."""
 
-    array: View | Local
+    array: View | Local | Choice
 
 
 @dataclass(frozen=True)
@@ -118,6 +130,25 @@ class Local:
     @property
     def type(self) -> Array:
         return Array(self.dtype, len(self.cut.turns))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several arrays of one type, which one is known when the kernel runs. Exactly one of `flags` holds."""
+
+    options: tuple[View | Local, ...]
+    flags: tuple[ir.Value | bool, ...]
+
+    @property
+    def type(self) -> Array:
+        return self.options[0].type
+
+    def each(self, change: Callable[[Any], Any]) -> Choice:
+        """The same choice among other arrays."""
+        return Choice(tuple([change(option) for option in self.options]), self.flags)
+
+    def at(self, indices: tuple[ir.Value, ...]) -> Choice:
+        return self.each(lambda option: option.at(indices))
 
 
 @dataclass(frozen=True)
@@ -147,7 +178,7 @@ class State:
 
 
 def is_array(x: Any) -> bool:
-    return isinstance(x, (View, Fields, Local))
+    return isinstance(x, (View, Fields, Local, Choice))
 
 
 def leaves(x: Any) -> Iterator[ir.Value]:
@@ -160,7 +191,7 @@ def leaves(x: Any) -> Iterator[ir.Value]:
     elif isinstance(x, tuple):
         for part in x:
             yield from leaves(part)
-    elif isinstance(x, View | Local):
+    elif isinstance(x, View | Local | Choice):
         yield from (n for n in places(x) if isinstance(n, ir.Value))
     elif isinstance(x, Fields):
         for part in x.parts.values():
@@ -175,13 +206,15 @@ def rebuild(x: Any, values: Iterator[ir.Value]) -> Any:
         return Record(x.type, {name: rebuild(part, values) for name, part in x.fields.items()})
     if isinstance(x, tuple):
         return tuple(rebuild(part, values) for part in x)
-    if isinstance(x, Local) or (isinstance(x, View) and x.prefix):
+    if isinstance(x, Local | Choice) or (isinstance(x, View) and x.prefix):
         return placed_at(x, [next(values) if isinstance(n, ir.Value) else n for n in places(x)], True)
     return x.each(lambda part: rebuild(part, values)) if isinstance(x, Fields) else x
 
 
 def places(x: Any) -> list[Int]:
-    """Every number that says which part of its array this is, known or not."""
+    """Every number that says which part of its array this is, or which array, known or not."""
+    if isinstance(x, Choice):
+        return [*x.flags, *(n for option in x.options for n in places(option))]
     found: list[Int] = []
     for entry in x.prefix if isinstance(x, View) else (x.cut,):
         if isinstance(entry, Cut):
@@ -193,6 +226,8 @@ def places(x: Any) -> list[Int]:
 
 def same_parts(a: Any, b: Any) -> bool:
     """True for two parts of one array that differ in their `places` alone."""
+    if isinstance(a, Choice) and isinstance(b, Choice):
+        return len(a.options) == len(b.options) and all(map(same_parts, a.options, b.options))
     if isinstance(a, Local) and isinstance(b, Local):
         return a.key == b.key and free(a.cut) == free(b.cut)
     return (
@@ -204,6 +239,10 @@ def same_parts(a: Any, b: Any) -> bool:
 def placed_at(x: Any, numbers: list[Int], safe: bool = False) -> Any:
     """The same kind of part at other places; `safe`: where it is known to be safe, so are they."""
     rest = iter(numbers)
+    if isinstance(x, Choice):
+        flags = tuple([next(rest) for _ in x.flags])
+        options = [placed_at(o, [next(rest) for _ in places(o)], safe) for o in x.options]
+        return Choice(tuple(options), flags)  # type: ignore[arg-type]
 
     def entry(e: Any) -> Any:
         if not isinstance(e, Cut):
@@ -218,6 +257,8 @@ def local_keys(x: Any) -> set[str]:
     """The contents of local arrays that a tree has a part of."""
     if isinstance(x, Local):
         return {x.key}
+    if isinstance(x, Choice):
+        return {key for option in x.options for key in local_keys(option)}
     inner = x.parts.values() if isinstance(x, Fields) else x.fields.values() if isinstance(x, Record) else x
     if isinstance(x, Fields | Record | tuple):
         return {key for part in inner for key in local_keys(part)}
@@ -226,7 +267,7 @@ def local_keys(x: Any) -> set[str]:
 
 def describe(x: Any) -> str:
     """The type of what a name stands for, as users write it."""
-    if isinstance(x, (ir.Value, View, Fields, Record)):
+    if isinstance(x, (ir.Value, View, Fields, Record, Choice)):
         return str(x.type)
     if isinstance(x, Local):
         return f"local {x.type}"

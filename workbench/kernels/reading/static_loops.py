@@ -22,7 +22,7 @@ from . import declare
 from .control_flow import FRESH
 from .declare import Func
 from .lower_bounds import static_int
-from .scope import Local, Record, Unusable, View, is_array, is_literal
+from .scope import Choice, Local, Record, Unusable, View, is_array, is_literal
 
 FIXED = (bool, int, float, str, np.generic, type, Type, FunctionType, ModuleType, Func, Row)  # not changed in place
 TURNS = 512  # more of them make a program that no compiler likes
@@ -85,7 +85,7 @@ class StaticLoops:
         """What is known of a local; None where that is nothing."""
         if isinstance(x, Local):
             return Known(x.type, tuple(static_int(turn.length) or 0 for turn in x.cut.turns))
-        if isinstance(x, View):
+        if isinstance(x, View | Choice):
             return Known(x.type, None)
         if isinstance(x, ir.Value):
             if x.stmt is not None and x.stmt.row is control.CONST and not isinstance(x.type, Composite):

@@ -18,7 +18,7 @@ from ..types import Composite, Matrix, Struct, Transform, Vector, float16, float
 from . import refused_syntax
 from .indexed_arrays import IndexedArrays, is_indexed
 from .lower_bounds import static_int
-from .scope import Fields, Local, Record, Shape, Slot, Unusable, View, describe, is_array
+from .scope import Choice, Fields, Local, Record, Shape, Slot, Unusable, View, describe, is_array
 from .tile_parts import is_tile
 
 NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}
@@ -29,7 +29,7 @@ IN_PLACE = {"Add": memory.ATOMIC_ADD, "Sub": memory.ATOMIC_SUB}
 class Cells:
     """Components of an array element: the element, the pick among them, and their type where they have one together."""
 
-    view: View
+    view: View | Choice
     pick: tuple[Any, ...]
     type: Composite | None = None
 
@@ -66,6 +66,8 @@ class Places(IndexedArrays):
             return self.builder.emit(memory.LOAD, x.root, *x.prefix)
         if isinstance(x, Local) and x.type.ndim == 0:
             return self.local_value(x)
+        if isinstance(x, Choice) and x.type.ndim == 0:
+            return self.each_option(x, self.loaded)
         if isinstance(x, Fields) and x.type.ndim == 0:
             return Record(x.struct, {name: self.loaded(part) for name, part in x.parts.items()})
         return x
@@ -74,7 +76,7 @@ class Places(IndexedArrays):
         """`base[...]`; elements of arrays stay views, so that they can be stored to as well."""
         if is_indexed(base):
             return self.indexed_item(base, self.indices(node.slice))
-        if isinstance(base, (View, Fields, Local)):
+        if is_array(base):
             return self.element(base, self.indices(node.slice))
         if isinstance(base, Shape):
             return self.length(base.array, self.static_index(node.slice, base.array.type.ndim))
@@ -94,7 +96,7 @@ class Places(IndexedArrays):
     def attribute(self, base: Any, node: ast.Attribute) -> Any:
         if isinstance(base, ModuleType):  # asked for a name it has not, `wb` looks for the closest: that takes long
             return self.python_attribute(base, node)
-        if isinstance(base, (View, Fields, Local)):
+        if is_array(base):
             return self.array_attribute(base, node)
         if is_tile(base) and node.attr in ("dtype", "shape", "size"):
             return self.tile_attribute(base.type, node.attr)
@@ -122,7 +124,7 @@ class Places(IndexedArrays):
             if node.attr not in base.parts:
                 raise self.no_field(base.struct, node)
             return base.parts[node.attr]
-        if isinstance(base, (View, Local)) and base.type.ndim == 0:
+        if base.type.ndim == 0:
             return self.attribute(self.loaded(base), node)
         if node.attr == "dtype":
             return base.type.dtype
@@ -149,7 +151,7 @@ class Places(IndexedArrays):
             raise self.error(f"{type} has no component `{node.attr}`", "component", node, "", "v[0]")
         return k
 
-    def length(self, array: View | Fields | Local, axis: int) -> Any:
+    def length(self, array: View | Fields | Local | Choice, axis: int) -> Any:
         """How many elements there are along an axis: of an array made in the kernel a Python int."""
         n = self.extent(array.first if isinstance(array, Fields) else array, axis)
         return n if (k := static_int(n)) is None else k
@@ -169,7 +171,7 @@ class Places(IndexedArrays):
             raise self.error(f"an index is an integer, not {v.type}", "index-type", node, "", "int(...)")
         return v
 
-    def element(self, base: View | Fields | Local, nodes: list[ast.expr]) -> Any:
+    def element(self, base: View | Fields | Local | Choice, nodes: list[ast.expr]) -> Any:
         """Rows, slices and elements; what goes beyond the axes of the array picks components."""
         taken, beyond = nodes[: base.type.ndim], nodes[base.type.ndim :]
         first = base.first if isinstance(base, Fields) else base
@@ -180,12 +182,13 @@ class Places(IndexedArrays):
         whole = self.loaded(found)
         return self.component(whole, self.picked(whole.type, beyond))
 
-    def refuse_extra(self, base: View | Fields | Local, found: Any, nodes: list[ast.expr]) -> None:
+    def refuse_extra(self, base: View | Fields | Local | Choice, found: Any, nodes: list[ast.expr]) -> None:
         """More indices than axes pick components, of one element."""
         element = found.load() if isinstance(found, Slot) else found
         if isinstance(found, Slot) and isinstance(getattr(element, "type", None), Composite):
             return
-        if not isinstance(found, View | Local) or found.type.ndim or not isinstance(found.type.dtype, Composite):
+        composite = is_array(found) and found.type.ndim == 0 and isinstance(found.type.dtype, Composite)
+        if not composite:
             n = base.type.ndim
             raise self.error(f"{base.type} takes {n} indices, got {len(nodes)}", "rank", nodes[n], "", "")
 
@@ -355,7 +358,7 @@ class Places(IndexedArrays):
     def field_place(self, base: Any, node: ast.Attribute) -> Any:
         if isinstance(base, Fields):
             return self.own(self.array_attribute(base, node))
-        if isinstance(base, View) and base.type.ndim == 0:
+        if isinstance(base, View | Choice) and base.type.ndim == 0:
             if (part := part_named(base.type.dtype, node.attr)) is not None:
                 return Cells(base, (range(part[0], part[0] + part[1].size),), part[1])
             return Cells(base, (self.component_named(base.type.dtype, node),))
@@ -380,7 +383,7 @@ class Places(IndexedArrays):
             nodes, n = self.indices(node.slice), base.type.ndim
             found, beyond = self.indexed_element(base, nodes[:n]), nodes[n:]
             return Cells(found, self.picked(self.composite(found.type.dtype, node), beyond)) if beyond else found
-        if isinstance(base, (View, Fields, Local)) and base.type.ndim > 0:
+        if is_array(base) and base.type.ndim > 0:
             nodes = self.indices(node.slice)
             found = self.own(self.element(base, nodes[: base.type.ndim]))
             beyond = nodes[base.type.ndim :]
@@ -390,7 +393,7 @@ class Places(IndexedArrays):
             if isinstance(found, Slot):
                 return self.part_slot(found, self.picked(found.load().type, beyond))
             return Cells(found, self.picked(found.type.dtype, beyond))
-        if isinstance(base, View):
+        if isinstance(base, View | Choice):
             return Cells(base, self.pick(self.composite(base.type.dtype, node), node.slice))
         if isinstance(base, Cells) and base.type is not None:
             return Cells(base.view, self.inside(base, self.pick(base.type, node.slice)[0]))
@@ -424,6 +427,17 @@ class Places(IndexedArrays):
             pick = self.builder.emit(memory.WRAP, pick, self.typed(len(base.pick[0]), pick.type))
         return (ops.binary("+", pick, self.typed(start, pick.type)),)
 
+    def cell(self, place: Any, option: View | Local) -> View | Cells | Slot:
+        """The element, or the components of one, in one of the arrays that it may be in."""
+        found = self.own(option)
+        if not isinstance(place, Cells):
+            return found
+        if not isinstance(found, Slot):
+            return Cells(found, place.pick, place.type)
+        if place.type is not None:
+            return self.typed_slot(found, (place.pick[0].start, place.type))
+        return self.part_slot(found, place.pick)
+
     def typed_slot(self, base: Slot, part: tuple[int, Composite]) -> Slot:
         """A named part of a local: of a transform its position or rotation."""
 
@@ -446,7 +460,9 @@ class Places(IndexedArrays):
     # ---- writing to a place
 
     def write(self, place: Any, value: Any, node: ast.expr) -> None:
-        if isinstance(place, Slot):
+        if chosen := chosen_cell(place):
+            self.each_option(chosen, lambda option: self.write(self.cell(place, option), value, node))
+        elif isinstance(place, Slot):
             place.store(self.fitting(place.load(), value, node))
         elif isinstance(place, View):
             self.store_element(place, value, node)
@@ -470,7 +486,8 @@ class Places(IndexedArrays):
                     f"{old.type}(...)",
                 )  # fmt: skip
             return new
-        if isinstance(old, Record) and not (isinstance(value, Record) and value.type == old.type):
+        same = is_array(value) if is_array(old) else isinstance(value, Record)
+        if (is_array(old) or isinstance(old, Record)) and not (same and value.type == old.type):
             raise self.error(f"{describe(value)} cannot go into this {old.type}", "store-type", node, "", "")
         return value
 
@@ -523,7 +540,7 @@ class Places(IndexedArrays):
         op = refused_syntax.name_of(node.op)
         if op not in IN_PLACE:
             self.refuse_gradient_assigned(node.target)
-        if isinstance(place, (View, Cells)):
+        if isinstance(place, (View, Cells, Choice)):
             return self.update_memory(place, node, op)
         if not isinstance(place, Slot):
             raise self.error("a struct cannot be updated as a whole", "assign", node.target, "", "p[i].q += v")
@@ -546,27 +563,38 @@ class Places(IndexedArrays):
                 part = self.builder.emit(scalar.CAST, part, attr=float32)
             self.builder.emit(memory.ACCUMULATE, view.root, *view.prefix, part)
 
-    def update_memory(self, place: View | Cells, node: ast.AugAssign, op: str) -> None:
+    def add_value(self, row: Any, place: Any, value: Any, node: ast.AugAssign) -> None:
+        """`+=` or `-=` on an element, or on components of one."""
+        if chosen := chosen_cell(place):
+            self.each_option(chosen, lambda option: self.add_value(row, self.cell(place, option), value, node))
+        elif isinstance(place, Slot):  # of an array made in the kernel
+            old = place.load()
+            place.store(self.fitting(old, self.binary(node.op, old, value), node.target))
+        elif isinstance(place, Cells):
+            for view, part in self.cell_parts(place, value):
+                self.add_to(row, view, part)
+        else:
+            self.add_to(row, place, self.typed(value, place.type.dtype))
+
+    def update_memory(self, place: Any, node: ast.AugAssign, op: str) -> None:
         """`a[i] += v` adds atomically; other operators load, compute and store."""
-        if isinstance(place, View) and place.type.ndim:
+        if not isinstance(place, Cells) and place.type.ndim:
             return self.store_element(place, None, node.target)
         row = IN_PLACE.get(op)
         if row is not None:
-            value = self.visit(node.value)
-            cells = (
-                self.cell_parts(place, value)
-                if isinstance(place, Cells)
-                else [(place, self.typed(value, place.type.dtype))]
-            )
-            for view, part in cells:
-                self.add_to(row, view, part)
-            return
-        old = self.loaded(place if isinstance(place, View) else place.view)
+            return self.add_value(row, place, self.visit(node.value), node)
+        old = self.loaded(place.view if isinstance(place, Cells) else place)
         if isinstance(place, Cells):
             typed = (place.pick[0].start, place.type) if place.type is not None else None
             emit = self.builder.emit
             old = self.component(old, place.pick) if typed is None else emit(parts.PART, old, attr=typed)
         self.write(place, self.binary(node.op, old, self.visit(node.value)), node.target)
+
+
+def chosen_cell(place: Any) -> Choice | None:
+    """The element of one array or another that a place is, or has components of; None for any other place."""
+    found = place.view if isinstance(place, Cells) else place
+    return found if isinstance(found, Choice) and found.type.ndim == 0 else None
 
 
 def part_named(type: Any, name: str) -> tuple[int, Composite] | None:

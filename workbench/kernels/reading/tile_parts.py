@@ -15,7 +15,7 @@ from ..ops import control, memory, scalar, tiles
 from ..ops.row import Row, constant
 from ..types import Composite, Scalar, Struct, Tile, TileOf, Type, int32, is_float, is_int, scalar_of, tile_type
 from .lower_bounds import static_int
-from .scope import Fields, Record, View, describe, leaves, rebuild
+from .scope import Choice, Fields, Record, View, describe, leaves, rebuild
 from .tile_sharing import Sharing
 
 LARGEST = 1 << 20  # bytes of one tile
@@ -207,6 +207,11 @@ class TileParts(Sharing):
         return out
 
     def tiled_array(self, a: Any, node: ast.AST) -> View | Fields:
+        if isinstance(a, Choice):
+            raise self.error(
+                f"a tile of one array or another: {ast.unparse(node)}", "array-choice", node,
+                "The threads of a block would have to agree on it.", "the load or store on each branch",
+            )  # fmt: skip
         if not isinstance(a, (View, Fields)) or a.type.ndim == 0:
             raise self.error(f"{describe(a)} is not an array", "not-an-array", node, "", "tile_load(a, ...)")
         return a
