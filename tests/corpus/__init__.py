@@ -36,6 +36,7 @@ MODULES = (
     "names",
     "words",
     "slices",
+    "chosen",
 )
 BOTH = (wb.float32, wb.float64)
 ALL = (wb.float16, wb.float32, wb.float64)

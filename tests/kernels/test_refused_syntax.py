@@ -122,8 +122,11 @@ REFUSED = [
     ("s = 0\nfor j in range(n):\n    s = s * 1.0", "mixed-types", 4, 12),
     ("s = 0.0\nfor j in range(n):\n    s = v * s", "loop-type", 3, 4),
     ("s = 0.0\nfor j in range(n):\n    s = v\ny[0] = s", "loop-type", 5, 11),
-    ("a = x\nif n > 0:\n    a = y\ny[0] = a[0]", "array-choice", 5, 11),
-    ("a = x\nfor j in range(n):\n    y[j] = a[j]\n    a = y", "array-choice", 4, 15),
+    ("a = x\nif n > 0:\n    a = z\ny[0] = a[0]", "branch-type", 5, 11),
+    ("a = x\nif n > 0:\n    a = 1.0\ny[0] = a[0]", "branch-type", 5, 11),
+    ("a = x\nfor j in range(n):\n    y[j] = a[j]\n    a = z", "array-choice", 3, 4),
+    ("a = x\nfor j in range(n):\n    a = z\ny[0] = a[0]", "array-choice", 3, 4),
+    ("for j in range(n):\n    a = x\n    if j > 0:\n        a = z\n    y[j] = a[j]", "branch-type", 6, 15),
     ("while True:\n    n += 1", "endless-loop", 2, 4),
     ("s = rand_init(1)\nwhile randf(s) < 0.5:\n    n += 1", "while-condition", 3, 10),
     ("y[0] = randf(1)", "rand-state", 2, 17),
@@ -207,18 +210,6 @@ def test_recursion_is_refused_where_the_func_calls_itself():
     assert error.slug == "recursion"
     assert error.where.text.strip() == "return again(a - 1.0)"
     assert error.where.caller.text.strip() == "y[0] = again(x[0])"
-
-
-def test_one_array_or_another_chosen_in_a_loop_cannot_leave_it():
-    @declare.func
-    def pick(z: T.Array(T.float32, 2), x: T.Array(T.float32, 1), n: int):
-        for j in range(n):
-            if z[j, 0] > 0.0:
-                return z[j]
-        return x
-
-    SPACE["pick"] = pick
-    assert refused("row = pick(z, x, n)\ny[0] = row[0]").slug == "array-choice"
 
 
 def test_a_misspelt_name_gets_the_closest_one():

@@ -30,7 +30,7 @@ NOT_PLAIN = set(
     " atomics_on_bits an_array_of_structs_changed_in_a_loop a_struct_handed_to_funcs_with_its_arrays"
     " integers_are_divided_as_in_c claims_that_hold parameters_that_are_the_callers_variables"
     " one_name_for_numbers_vectors_and_more_arguments a_func_of_open_types derivatives_in_a_kernel"
-    " derivatives_of_derivatives".split()
+    " derivatives_of_derivatives array_fields_of_a_new_struct_on_some_paths".split()
 )
 
 

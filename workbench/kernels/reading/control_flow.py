@@ -472,6 +472,8 @@ class Loop:
 
     def read_again(self, name: str, tree: Any, end: State) -> bool:
         """True if a turn may read what the turn before has left in a carried name."""
+        if name in self.wider:  # as it has turned out already
+            return True
         mine = {id(slot.param) for slot in self.groups[name]} | {id(slot.test) for slot in self.groups[name]}
         others = [v for key, other in end.names.items() if key != name for v in leaves(other)]
         if mine & {id(v) for v in (*ir.used(self.body), *ir.used(self.test), *others)}:
