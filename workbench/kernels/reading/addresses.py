@@ -16,7 +16,7 @@ from .. import ir
 from ..ops import scalar
 from ..types import Array, Composite, Scalar, Struct, Type, int64, is_int, scalar_of, uint64
 from .lower_bounds import static_int
-from .scope import Cut, Int, Record, Turn, View, describe
+from .scope import Choice, Cut, Int, Record, Turn, View, describe
 
 NUMBERS = uint64, int64  # the types that hold an address
 HANDED_OVER = "Memory is allocated by the host, and this is the address of none of the kernel's arrays."
@@ -96,14 +96,14 @@ class Addresses:
         k = static_int(v)
         return self.wide(v) if k is None else k
 
-    def array_of_memory(self, node: ast.Call) -> View:
+    def array_of_memory(self, node: ast.Call) -> View | Choice:
         """`array(ptr=..., shape=..., dtype=...)`: a part of the array that the address is in, row by row."""
         names = "ptr", "shape", "dtype"
         given = dict(zip(names, (self.visit(a) for a in node.args), strict=False)) | self.named(node, names)
         at, shape, dtype = (given.get(name) for name in names)
         if not is_address(at):
             raise self.error("a kernel makes no array from memory", "not-callable", node, HANDED_OVER, WAY_OUT)
-        array: View = at.fields["of"]
+        array: View | Choice = at.fields["of"]
         if dtype is None or (dtype if isinstance(dtype, Composite) else scalar_of(dtype)) != array.type.dtype:
             raise self.error(
                 f"this address is one in {array.type}", "address", node,
@@ -111,7 +111,10 @@ class Addresses:
             )  # fmt: skip
         one = static_int(shape) is not None or (isinstance(shape, ir.Value) and is_int(shape.type))
         sizes = [shape] if one else self.unpacked(shape, node)
-        return self.part_from(array, at.fields["first"], [self.size_of_axis(n) for n in sizes], node)
+        lengths = [self.size_of_axis(n) for n in sizes]
+        if isinstance(array, Choice):
+            return array.each(lambda option: self.part_from(option, at.fields["first"], lengths, node))
+        return self.part_from(array, at.fields["first"], lengths, node)
 
     def size_of_axis(self, n: Any) -> Int:
         k = static_int(n)

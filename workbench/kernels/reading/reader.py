@@ -153,7 +153,8 @@ def unread(error: Exception, where: Where | None) -> KernelError:
 
 
 class Reader(
-    Flow, StaticLoops, Places, Cuts, LocalArrays, Addresses, Calls, Numbers, Checks, LeftOut, Chosen, Custom, Handles, Tiles,
+    Flow, StaticLoops, Places, Cuts, LocalArrays, Addresses, Calls, Numbers, Checks, LeftOut, Chosen, Custom, Handles,
+    Tiles,
 ):  # fmt: skip
     """Reads one kernel."""
 
