@@ -68,11 +68,12 @@ LAYERS = (
     ("viz.live", "viz.live.*"),
     ("viz",),
     ("autograd",),
+    ("watch",),
     ("",),
 )
 EVERYWHERE = {"numpy"}
 SHOWING = {"anywidget", "ipywidgets", "traitlets", "IPython", "matplotlib", "tqdm"}
-ON_DEMAND = {"checkpoint_schedules", "cupy", "cupy_backends", "torch", "jax", "jaxlib", "warp", "ziglang"}
+ON_DEMAND = {"checkpoint_schedules", "cupy", "cupy_backends", "torch", "jax", "jaxlib", "pytest", "warp", "ziglang"}
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 # What is longer than 700 lines, and why it is one piece.
 LONG_FILES = {

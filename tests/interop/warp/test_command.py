@@ -1,0 +1,92 @@
+"""`python -m workbench.watch` and `pytest --workbench-watch`: programs without a change, and what is said of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.needs_warp
+ROOT = Path(__file__).resolve().parents[3]
+KERNEL = """import sys
+import warp as wp
+
+wp.config.optimization_level = 0
+
+
+@wp.kernel
+def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+def gradient(zeroed):
+    x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    y = wp.zeros(3, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+        if zeroed:
+            x.zero_()
+    tape.backward(grads={y: wp.ones(3, dtype=float)})
+    return x.grad.numpy()
+"""
+SCRIPT = f"""{KERNEL}
+if __name__ == "__main__":
+    print("gradient", gradient("zero" in sys.argv).tolist(), sys.argv[1:])
+    sys.exit(5 if "five" in sys.argv else None)
+"""
+TESTS = f"""{KERNEL}
+
+def test_of_a_right_gradient():
+    assert gradient(False).tolist() == [2.0, 4.0, 6.0]
+
+def test_of_a_wrong_gradient():
+    assert gradient(True).size == 3
+
+def test_that_fails_by_itself():
+    assert gradient(True).tolist() == [2.0, 4.0, 6.0]
+
+def test_without_warp():
+    pass
+"""
+
+
+def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=500
+    )
+
+
+def test_a_script_is_watched_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "falls.py").write_text(SCRIPT)
+    wrong = python(tmp_path, "-m", "workbench.watch", "falls.py", "zero", "--html")
+    assert wrong.returncode == 1, wrong.stderr
+    assert "gradient [0.0, 0.0, 0.0] ['zero', '--html']" in wrong.stdout  # options behind the script are the script's
+    table = next(line for line in wrong.stdout.splitlines() if line.startswith("x "))
+    assert "wrong" in table and "overwritten memory: " in table and "falls.py:17" in table and "#1 zero_" in table
+    page = (tmp_path / "falls.watch.html").read_text("utf-8")
+    assert "overwritten memory: " in page and "square" in page
+
+    right = python(tmp_path, "-m", "workbench.watch", "--html", "page.html", "falls.py", "five")
+    assert right.returncode == 5 and "agrees" in right.stdout and "wrong" not in right.stdout
+    assert (tmp_path / "page.html").is_file()
+
+    missing = python(tmp_path, "-m", "workbench.watch", "nowhere.py")
+    assert missing.returncode == 2 and "nowhere.py" in missing.stderr
+
+
+def test_tests_fail_where_a_gradient_is_not_exact(tmp_path: Path) -> None:
+    (tmp_path / "test_falls.py").write_text(TESTS)
+    plugin = ("-m", "pytest", "-q", "-p", "workbench.interop.pytest", "-p", "no:cacheprovider", "test_falls.py")
+    alone = python(tmp_path, *plugin)
+    assert "1 failed, 3 passed" in alone.stdout, alone.stdout
+    seen = python(tmp_path, *plugin, "--workbench-watch")
+    assert "2 failed, 2 passed" in seen.stdout, seen.stdout
+    assert "FAILED test_falls.py::test_of_a_wrong_gradient - Failed: a gra" in seen.stdout
+    assert "a gradient of Warp's is not exact:" in seen.stdout
+    assert "overwritten memory: " in seen.stdout and "test_falls.py:17" in seen.stdout
+    assert "test_that_fails_by_itself - assert" in seen.stdout

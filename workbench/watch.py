@@ -1,0 +1,77 @@
+"""`python -m workbench.watch script.py [args]`: a Warp program as it is, and a report of its gradients.
+
+The program runs unchanged, with its own arguments, under `interop.warp.watch`. What it prints comes first, then the
+table of `compare()`; one HTML file holds the tape too. The exit status is that of the program where it failed, 1 where
+a gradient is wrong, else 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+FAILED, WRONG = 2, 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a script under a watch and report. Returns the exit status."""
+    asked = _parser().parse_args(arguments)
+    script = Path(asked.script)
+    if not script.is_file():
+        sys.stderr.write(f"{script}: there is no such file\n")
+        return FAILED
+    from .interop.warp import watch
+
+    with watch(check=asked.check) as seen:
+        status = run(script, asked.arguments)
+    report(seen, Path(asked.html or f"{script.stem}.watch.html"))
+    return status or (WRONG if seen.compare().wrong else 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python -m workbench.watch", description="Run a Warp program and check its gradients."
+    )
+    parser.add_argument("--html", help="the page to write; default: NAME.watch.html in the working directory")
+    parser.add_argument("--check", choices=("gradient", "forward"), default="gradient", help="what to compare")
+    parser.add_argument("script", help="a file of Python")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="those of the script")
+    return parser
+
+
+def run(script: Path, arguments: list[str]) -> int:
+    """Run a script as `python script.py` would. Returns its exit status; a traceback of its own goes to stderr."""
+    before = sys.argv, sys.path[:]
+    sys.argv, sys.path[0] = [str(script), *arguments], str(script.resolve().parent)
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as end:
+        return _status(end.code)
+    except BaseException:
+        traceback.print_exc()
+        return FAILED
+    finally:
+        sys.argv, sys.path[:] = before
+    return 0
+
+
+def _status(code: Any) -> int:
+    if code is None or isinstance(code, int):
+        return code or 0
+    sys.stderr.write(f"{code}\n")
+    return 1
+
+
+def report(seen: Any, page: Path) -> None:
+    """Write the table to the terminal and the page to its file."""
+    sys.stdout.write(f"\n{seen!r}\n")
+    if seen.tape.events:
+        sys.stdout.write(f"{seen.to_html(page)}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
