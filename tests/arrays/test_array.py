@@ -265,8 +265,6 @@ def test_the_gradient_is_one_kept_object(x):
 def test_there_is_no_gradient_unless_asked_for():
     y = zeros(3)
     assert y.grad is None and y.allocation.grad is None
-    with refused("no-grad"):
-        y.grad = ones(3)
     y.retain_grad = True
     assert y.grad is not None and not y.requires_grad
     y.retain_grad = False
@@ -275,6 +273,12 @@ def test_there_is_no_gradient_unless_asked_for():
     assert z.requires_grad and z[1:].requires_grad and z.allocation.grad is None
     z.requires_grad = False
     assert not z.requires_grad and z.grad is None
+
+
+def test_assigning_a_gradient_asks_for_one():
+    y = zeros(3)
+    y.grad = ones(3)
+    assert y.requires_grad and y.grad.numpy().tolist() == [1, 1, 1]
 
 
 def test_requiring_gradients_belongs_to_the_memory():

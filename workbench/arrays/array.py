@@ -250,7 +250,8 @@ class array(Foreign):
     def grad(self) -> array | None:
         """The gradient: an array of the same shape (float32 for float16), the same object at every reading.
 
-        None unless `requires_grad` or `retain_grad`. Assigning copies values; assigning None clears to zeros.
+        None unless `requires_grad` or `retain_grad`. Assigning copies values and, as in Warp, asks for gradients from then
+        on; assigning None clears to zeros.
         """
         if not (self.requires_grad or self.retain_grad):
             return None
@@ -287,12 +288,10 @@ class array(Foreign):
         if value is None:
             self._clear_grad()
             return
+        if self.grad is None:
+            self.requires_grad = True
         mine = self.grad
-        if mine is None:
-            raise LaunchError(
-                f"{self.label} has no gradient to assign to", slug="no-grad",
-                instead="array(data, requires_grad=True), or tape.backward(grads={y: seed})",
-            )  # fmt: skip
+        assert mine is not None
         write_gradient(mine, value, self.label)
 
     def _clear_grad(self) -> None:
