@@ -8,6 +8,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 
+import workbench as wb
 from workbench.arrays import allocation as memory
 from workbench.arrays.array import array, array1d, array2d, array3d, clone, operators
 from workbench.arrays.creation import (
@@ -604,3 +605,35 @@ def test_config_checks_what_it_is_given():
     assert config.check_bounds
     config.reset()
     assert not config.check_bounds
+
+
+def test_the_last_axis_of_data_may_hold_the_components_of_several_elements():
+    flat = np.arange(12.0)
+    assert array(flat, dtype=vec3).shape == (4,) and array(flat.reshape(2, 6), dtype=vec3).shape == (2, 2)
+    assert array(flat, dtype=vec3).numpy().tolist() == flat.reshape(4, 3).tolist()
+    assert array(flat.reshape(4, 3, 1), dtype=vec3).shape == (4,) and array(flat, dtype=vec3, shape=(2, 2)).shape == (
+        2,
+        2,
+    )
+    assert array(flat, dtype=mat22).numpy().tolist() == flat.reshape(3, 2, 2).tolist()
+
+
+def test_elements_of_structs_have_their_fields_as_attributes():
+    @wb.struct
+    class Inner:
+        w: wb.vec3
+
+    @wb.struct
+    class Outer:
+        a: float
+        inner: Inner
+
+    x = wb.array([Outer(a=2.0, inner=Inner(w=wb.vec3(1.0, 2.0, 3.0)))], dtype=Outer)
+    for element in (x.list()[0], x[0]):
+        assert element.a == 2.0 and element["a"] == 2.0 and element.inner.w.tolist() == [1, 2, 3]
+
+
+def test_copies_of_strided_arrays_with_offsets():
+    x, y = array(np.arange(8.0))[::2], zeros(8)[1::2]
+    wb.copy(y, x, dest_offset=1, src_offset=2, count=2)
+    assert y.numpy().tolist() == [0, 4, 6, 0]

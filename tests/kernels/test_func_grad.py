@@ -808,3 +808,65 @@ def test_the_gradient_of_an_array_of_half_vectors_is_added_up_in_float32():
         wb.launch(halves, 2, [x, y])
     tape.backward(grads={y: wb.ones(2, dtype=float)})
     assert x.grad.numpy().tolist() == [[2.0, 4.0, 6.0], [0.0, 2.0, 0.0]]
+
+
+def test_a_struct_is_an_argument_of_a_func_with_its_own_adjoint():
+    @wb.struct
+    class Inner:
+        n: int
+        w: wb.vec3
+
+    @wb.struct
+    class Outer:
+        a: float
+        inner: Inner
+
+    @wb.func
+    def f(x: Outer, k: float):
+        return x.a * x.a * k + wb.dot(x.inner.w, x.inner.w) * float(x.inner.n), x.a
+
+    @wb.func_grad(f)
+    def adj_f(x: Outer, k: float, g: float, h: float):
+        wb.adjoint[x.a] += 2.0 * x.a * k * g + h
+        wb.adjoint[k] += x.a * x.a * g
+        wb.adjoint[x.inner.w][0] += 2.0 * x.inner.w[0] * g * float(x.inner.n)
+        wb.adjoint[x.inner.w] += wb.vec3(0.0, 2.0 * x.inner.w[1], 2.0 * x.inner.w[2]) * g * float(x.inner.n)
+
+    @wb.kernel
+    def run(xs: wb.array[Outer], ks: wb.array[float], y: wb.array[float]):
+        i = wb.tid()
+        a, b = f(xs[i], ks[i])
+        y[i] = a + 3.0 * b
+
+    one = Outer(a=2.0, inner=Inner(n=4, w=wb.vec3(1.0, 2.0, 3.0)))
+    x = wb.array([one, one], dtype=Outer, requires_grad=True)
+    k = wb.array([1.0, 2.0], requires_grad=True)
+    y = wb.zeros(2)
+    with wb.Tape() as tape:
+        wb.launch(run, 2, [x, k], [y])
+    tape.backward(grads={y: wb.ones(2)})
+    assert k.grad.list() == [4, 4]
+    assert [g.a for g in x.grad.list()] == [7, 11]
+    assert [g.inner.w.tolist() for g in x.grad.list()] == [[8, 16, 24], [8, 16, 24]]
+
+
+def test_a_field_that_an_adjoint_forgets_is_refused():
+    @wb.struct
+    class Two:
+        a: float
+        b: float
+
+    @wb.func
+    def f(x: Two):
+        return x.a * x.b
+
+    @wb.func_grad(f)
+    def adj_f(x: Two, g: float):
+        wb.adjoint[x.a] += x.b * g
+
+    @wb.kernel
+    def run(xs: wb.array[Two], y: wb.array[float]):
+        y[wb.tid()] = f(xs[wb.tid()])
+
+    with pytest.raises(wb.KernelError, match=r"never adds to adjoint\[x.b\]"):
+        wb.launch(run, 1, [wb.zeros(1, dtype=Two), wb.zeros(1)])

@@ -196,3 +196,24 @@ def test_it_is_seen_in_the_steps_and_runs_nowhere_else():
         wb.grad(wb.sin)(1.0)
     with pytest.raises(TypeError, match="a func or a builtin"):
         wb.grad(print)
+
+
+def test_a_func_grad_may_ask_for_the_derivative_of_another_func(backend):
+    @wb.func
+    def root(x: float):
+        return wb.sqrt(x)
+
+    @wb.func_grad(root)
+    def adj_root(x: float, g: float):
+        if x > 0.0:
+            wb.adjoint[x] += wb.grad(wb.sqrt)(x) * g
+
+    @wb.kernel
+    def k(x: wb.array[float], y: wb.array[float]):
+        y[wb.tid()] = root(x[wb.tid()])
+
+    x, y = wb.array([1.0, 4.0, 0.0], requires_grad=True), wb.zeros(3)
+    with wb.Tape() as tape:
+        wb.launch(k, 3, [x], [y])
+    tape.backward(grads={y: wb.ones(3)})
+    assert x.grad.list() == [0.5, 0.25, 0.0]

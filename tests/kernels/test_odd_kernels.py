@@ -350,3 +350,30 @@ def test_what_the_reader_itself_fails_on_names_the_line(monkeypatch):
     assert found.value.slug == "unread"
     assert found.value.where.text.strip() == "y[i] = F(len(x))"
     assert isinstance(found.value.__cause__, ZeroDivisionError)
+
+
+def test_names_of_the_language_need_no_prefix(backend):
+    @wb.kernel
+    def k(y: wb.array(dtype=float)):
+        v = vec3(1.0, 2.0, 3.0)  # noqa: F821
+        y[tid()] = dot(v, v)  # noqa: F821
+
+    y = wb.zeros(1)
+    wb.launch(k, 1, [y])
+    assert y.list() == [14]
+
+
+def test_bits_of_vectors_and_how_many_are_set(backend):
+    @wb.kernel
+    def k(
+        x: wb.array(dtype=wb.vec3i), y: wb.array(dtype=wb.vec3i), big: wb.array(dtype=wb.int64), n: wb.array(dtype=int)
+    ):
+        i = wb.tid()
+        y[i] = ((x[i] << wb.vec3i(1, 2, 3)) | (x[i] & wb.vec3i(3, 3, 3))) ^ (~x[i] >> 1)
+        n[i] = wb.bit_count(big[i])
+
+    values = np.array([[1, 2, 3], [-5, 6, 1 << 30]], np.int32)
+    y, n = wb.zeros(2, dtype=wb.vec3i), wb.zeros(2, dtype=int)
+    wb.launch(k, 2, [wb.array(values, dtype=wb.vec3i), y, wb.array([-1, 7], dtype=wb.int64), n])
+    want = ((values << np.array([1, 2, 3], np.int32)) | (values & 3)) ^ (~values >> 1)
+    assert (y.numpy() == want).all() and n.list() == [64, 3]

@@ -382,7 +382,9 @@ def test_a_number_is_no_function():
         value(k)
 
 
-@pytest.mark.parametrize("call", ["put(out[0], 1.0)", "put(1.0, 1.0)", "two(a, a)", "put(out, 1.0)"])
+@pytest.mark.parametrize(
+    "call", ["two(out[0], out[1])", "put(1.0, 1.0)", "two(a, a)", "put(out, 1.0)", "reach(out[0], out)"]
+)
 def test_what_a_func_sets_is_a_local_variable_of_its_own(call, tmp_path):
     text = f"""
 import workbench as wb
@@ -396,6 +398,10 @@ def two(x: wb.ref[float], y: wb.ref[float]):
     x = 2.0
     y = x + 1.0
 
+@wb.func
+def reach(x: wb.ref[float], a: wb.array[float]):
+    x = a[0] + x
+
 @wb.kernel
 def k(out: wb.array[float]):
     a = float(1.0)
@@ -404,7 +410,7 @@ def k(out: wb.array[float]):
 """
     with pytest.raises(wb.KernelError) as e:
         value(loaded(text, tmp_path))
-    assert e.value.slug in ("ref", "argument-type") and e.value.where.line == 16
+    assert e.value.slug in ("ref", "argument-type") and e.value.where.line == 20
 
 
 def test_a_func_with_an_adjoint_of_its_own_sets_nothing():
@@ -425,3 +431,31 @@ def test_a_func_with_an_adjoint_of_its_own_sets_nothing():
 
     with pytest.raises(wb.KernelError, match=r"\[ref\]"):
         value(k)
+
+
+def test_a_func_sets_an_element_of_an_array_or_a_field_of_one(backend):
+    @wb.struct
+    class Box:
+        v: float
+        n: int
+
+    @wb.func
+    def square(x: wb.ref[float], d: float):
+        x = x * x + d
+
+    @wb.kernel
+    def k(x: wb.array[float], boxes: wb.array[Box], y: wb.array[float]):
+        i = wb.tid()
+        square(x[i], 10.0)
+        square(boxes[i].v, 1.0)
+        v = wb.vec3(1.0, 2.0, 3.0)
+        square(v[-1], 1.0)
+        y[i] = x[i] * boxes[i].v + v[2]
+
+    x, y = wb.array([1.0, 2.0], requires_grad=True), wb.zeros(2)
+    boxes = wb.array([Box(v=2.0), Box(v=3.0)], dtype=Box, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.launch(k, 2, [x, boxes], [y])
+    tape.backward(grads={y: wb.ones(2)})
+    assert x.list() == [11, 14] and y.list() == [65, 150]
+    assert x.grad.list() == [10, 40] and [g.v for g in boxes.grad.list()] == [44, 84]

@@ -82,7 +82,7 @@ def test_the_first_of_a_sum():
     x = wb.array([1.0, 2.0, 4.0])
     assert wb.utils.array_sum(x, value_count=2) == 3.0 and wb.utils.array_inner(x, x, count=2) == 5.0
     with pytest.raises(wb.LaunchError, match=r"\[axis\]"):
-        wb.utils.array_sum(wb.zeros((2, 2)), axis=0)
+        wb.utils.array_sum(wb.zeros((2, 2)), axis=2)
 
 
 def test_sorting_is_refused_in_a_capture():
@@ -102,3 +102,28 @@ def test_runs_of_floats_are_refused():
     x, runs, lengths = wb.array([0.3, 0.7, 0.7], requires_grad=True), wb.zeros(3), wb.zeros(3, dtype=int)
     with wb.Tape(), pytest.raises(wb.LaunchError, match=r"whole numbers(.|\n)*\[array-tool\]"):
         wb.utils.runlength_encode(x, runs, lengths)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4)])
+def test_sums_along_an_axis_and_their_gradients(shape):
+    p, q = RANDOM.normal(size=(2, *shape))
+    for axis in range(-len(shape), len(shape)):
+        a, b = (wb.array(x, dtype=wb.float64, requires_grad=True) for x in (p, q))
+        with wb.Tape() as tape:
+            total, product = wb.utils.array_sum(a, axis=axis), wb.utils.array_inner(a, b, axis=axis)
+        np.testing.assert_allclose(total.numpy(), p.sum(axis, keepdims=True))
+        np.testing.assert_allclose(product.numpy(), (p * q).sum(axis, keepdims=True))
+        seed = RANDOM.normal(size=total.shape)
+        tape.backward(grads={total: wb.array(seed), product: wb.array(2 * seed)})
+        np.testing.assert_allclose(a.grad.numpy(), seed * (1 + 2 * q))
+        np.testing.assert_allclose(b.grad.numpy(), seed * 2 * p)
+
+
+def test_sums_of_vectors_along_an_axis_into_an_array():
+    v = RANDOM.normal(size=(3, 4, 3))
+    a, out = wb.array(v, dtype=wb.vec3d), wb.zeros((3, 1), dtype=wb.float64)
+    assert wb.utils.array_inner(a, a, out=out, axis=1) is out
+    np.testing.assert_allclose(out.numpy(), (v * v).sum((1, 2)).reshape(3, 1))
+    np.testing.assert_allclose(wb.utils.array_sum(a, axis=0, value_count=2).numpy(), v[:2].sum(0).reshape(1, 4, 3))
+    with pytest.raises(wb.LaunchError, match=r"writes vec3d of shape \(1, 4\)(.|\n)*\[out\]"):
+        wb.utils.array_sum(a, out=out, axis=0)

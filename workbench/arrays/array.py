@@ -106,6 +106,8 @@ class array(Foreign):
         retain_grad: bool = False,
     ) -> Any:
         ndim = cls._fixed_ndim if ndim is None else ndim
+        if dtype is Any and data is not None:
+            dtype = None  # that of the data
         if data is None and ptr is None and shape is None:
             if dtype is None:
                 raise LaunchError("array() needs data, a shape or a dtype", slug="dtype", instead="wb.array(data)")
@@ -250,8 +252,8 @@ class array(Foreign):
     def grad(self) -> array | None:
         """The gradient: an array of the same shape (float32 for float16), the same object at every reading.
 
-        None unless `requires_grad` or `retain_grad`. Assigning copies values and, as in Warp, asks for gradients from then
-        on; assigning None clears to zeros.
+        None unless `requires_grad` or `retain_grad`. Assigning copies values and asks for gradients from then on, as in
+        Warp; assigning None clears to zeros.
         """
         if not (self.requires_grad or self.retain_grad):
             return None
@@ -323,7 +325,7 @@ class array(Foreign):
     def _element(self, value: Any) -> Any:
         if isinstance(self.dtype, Composite):
             return self.dtype(np.array(value))
-        return value.copy() if isinstance(value, np.void) else value
+        return np.array(value).view(np.recarray)[()] if isinstance(value, np.void) else value
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(self.shape[0]))

@@ -131,7 +131,7 @@ def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, cou
          stream: Any = None) -> None:  # fmt: skip
     """Copy `src` into `dest`: all of it for equal shapes, or `count` elements (0: all of `src` from its offset on).
 
-    Offsets and count are in elements of the flattened arrays, which must then be contiguous.
+    Offsets and count are in elements of the flattened arrays, which must then be contiguous or have one axis.
     Raises LaunchError [dtype], [layout]; BoundsError [bounds] if the range does not fit.
 
     Use it to move results between arrays inside a tape: unlike NumPy's assignment, gradients pass through it.
@@ -150,8 +150,8 @@ def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, cou
                 f"copy of {n} elements from {src.label}[{src_offset}:] (of {src.size}) "
                 f"to {dest.label}[{dest_offset}:] (of {dest.size})", slug="bounds",
             )  # fmt: skip
-        dest = dest.flatten()[dest_offset : dest_offset + n]
-        src = src.flatten()[src_offset : src_offset + n]
+        dest, src = (a if a.ndim == 1 else a.flatten() for a in (dest, src))
+        dest, src = dest[dest_offset : dest_offset + n], src[src_offset : src_offset + n]
     check_same(dest, src, "copy")
     if dest.size:
         write_array("copy", dest, src)

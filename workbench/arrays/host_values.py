@@ -46,7 +46,9 @@ def converted_values(data: Any, dtype: Type | None, shape: Any = None) -> tuple[
         values = _records(data, dtype)
     else:
         dtype, raw = inferred(data, dtype)
-        values = _composed(_converted(raw, dtype), dtype)
+        values = _converted(raw, dtype)
+        if shape is None or values.size % math.prod(inner_shape(dtype)):
+            values = _composed(values, dtype)
     inner = inner_shape(dtype)
     if shape is not None:
         wanted = shape_of(shape, values.size // max(math.prod(inner), 1))
@@ -90,14 +92,16 @@ def _converted(raw: np.ndarray, dtype: Type) -> np.ndarray:
 
 
 def _composed(values: np.ndarray, dtype: Type) -> np.ndarray:
-    """Check the component axes; a matrix may also come as one axis of all its components."""
+    """The component axes split off, as Warp does: the last axis may hold the components of one element or several."""
     inner = inner_shape(dtype)
     if not inner or values.shape[-len(inner) :] == inner:
         return values
-    if values.shape == (0,):
-        return values.reshape((0, *inner))
-    if len(inner) == 2 and values.ndim and values.shape[-1] == math.prod(inner):
-        return values.reshape(values.shape[:-1] + inner)
+    outer, size = list(values.shape), math.prod(inner)
+    while len(outer) > 1 and outer[-1] == 1:
+        outer.pop()
+    if outer and outer[-1] % size == 0:
+        outer[-1] //= size
+        return values.reshape((*(outer if outer[-1] != 1 else outer[:-1]), *inner))
     raise components_error(values.shape, dtype)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 from ..arrays import allocation as memory
 from ..arrays.array import array, copied
@@ -20,7 +20,7 @@ from ..kernels.ops.memory import ATOMIC_ADD as atomic_add
 from ..kernels.program import Program, program
 from ..kernels.reading.declare import Refused, tid
 from ..kernels.reading.reader import read
-from ..kernels.types import Array, Composite, Matrix, Scalar, Type, bool_, int32
+from ..kernels.types import Array, Composite, Matrix, Scalar, Type, bool_, int32, is_float
 from . import array_tools, operators
 
 BLOCK = 256  # elements that one thread adds up
@@ -47,6 +47,37 @@ def _inner(product: Callable[..., Any]) -> Callable[..., Any]:
     return inner
 
 
+def _row_sum(a: Any, out: Any):
+    i = tid()
+    total = a[i, 0]
+    for j in range(1, a.shape[1]):
+        total += a[i, j]
+    out[i] = total
+
+
+def _row_inner(product: Callable[..., Any]) -> Callable[..., Any]:
+    def inner(a: Any, b: Any, out: Any):
+        i = tid()
+        total = product(a[i, 0], b[i, 0])
+        for j in range(1, a.shape[1]):
+            total += product(a[i, j], b[i, j])
+        out[i] = total
+
+    return inner
+
+
+@cache
+def _row_program(name: str, dtype: Scalar | Composite, result: Type, many: int) -> Program:
+    """Of rows: element i of `out` is the sum along row i of a matrix, or of the products of two."""
+    types = {**dict(zip("ab"[:many], [Array(dtype, 2)] * many, strict=True)), "out": Array(result)}
+    text = _row_sum if many == 1 else _row_inner(_product(dtype))
+    return program(read(text, name=name, generic_types=types), name)
+
+
+def _product(dtype: Scalar | Composite) -> Callable[..., Any]:
+    return mul if isinstance(dtype, Scalar) else ddot if isinstance(dtype, Matrix) else dot
+
+
 @cache
 def _sum_program(dtype: Type) -> Program:
     types = {"a": Array(dtype), "block": int32, "out": Array(dtype)}
@@ -55,27 +86,30 @@ def _sum_program(dtype: Type) -> Program:
 
 @cache
 def _inner_program(dtype: Scalar | Composite) -> Program:
-    product = mul if isinstance(dtype, Scalar) else ddot if isinstance(dtype, Matrix) else dot
     types = {"a": Array(dtype), "b": Array(dtype), "block": int32, "out": Array(dtype.scalar)}
-    return program(read(_inner(product), name="array_inner", generic_types=types), "array_inner")
+    return program(read(_inner(_product(dtype)), name="array_inner", generic_types=types), "array_inner")
 
 
 def array_sum(values: array, out: array | None = None, value_count: int | None = None, axis: int | None = None) -> Any:
     """The sum of all elements of `values`, any shape: a number or vector, or written to `out`, an array of one element.
 
-    With `out` it is an event of an open tape, and differentiable. Without, the value leaves the tape: GradientError
-    [value-leaves-tape] if it depends on an array with `requires_grad`. Integers wrap around in their own type.
-    Raises LaunchError for what is no array of numbers.
+    With `axis`, sums along that axis: an array of the shape of `values` with 1 in its place (`out`, if it is given).
+    With `out` or `axis` it is an event of an open tape, and differentiable. Else the value leaves the tape:
+    GradientError [value-leaves-tape] if it depends on an array with `requires_grad`. Integers wrap around in their own
+    type. `value_count`: of how many elements, all or along the axis. Raises LaunchError for what is no array of
+    numbers, [axis] for an axis that `values` has not.
     """
     _check("array_sum", values)
-    (a,) = _part("array_sum", value_count, axis, values)
+    if axis is not None:
+        return _along("array_sum", axis, (values,), value_count, values.dtype, out)
+    (a,) = _part(value_count, values)
     return _reduced("array_sum", _sum_program(a.dtype), (a,), a.dtype, out)
 
 
 def array_inner(a: array, b: array, out: array | None = None, count: int | None = None, axis: int | None = None) -> Any:
     """The sum of the products of the elements of `a` and `b`, of one shape and dtype (dot products of vectors).
 
-    `out` and errors as for `array_sum`; the result is one number.
+    `out`, `axis` and errors as for `array_sum`; the result is one number, or one for each row.
     """
     _check("array_inner", a)
     _check("array_inner", b)
@@ -85,14 +119,46 @@ def array_inner(a: array, b: array, out: array | None = None, count: int | None 
             slug="shape" if a.dtype == b.dtype else "dtype",
             instead="wb.utils.array_inner(a, b)   with a.dtype == b.dtype and a.shape == b.shape",
         )  # fmt: skip
-    a, b = _part("array_inner", count, axis, a, b)
-    return _reduced("array_inner", _inner_program(a.dtype), (a, b), a.dtype.scalar, out)  # type: ignore[attr-defined]
+    result = a.dtype.scalar  # type: ignore[attr-defined]
+    if axis is not None:
+        return _along("array_inner", axis, (a, b), count, result, out)
+    a, b = _part(count, a, b)
+    return _reduced("array_inner", _inner_program(a.dtype), (a, b), result, out)
 
 
-def _part(name: str, count: int | None, axis: int | None, *args: array) -> list[array]:
-    """The first `count` elements. Raises LaunchError [axis]: sums along one axis are not here."""
-    if axis is not None and args[0].ndim > 1:
-        raise LaunchError(f"{name}(axis={axis}) is not here.", slug="axis", instead="a kernel that adds up each row")
+def _along(name: str, axis: int, args: tuple[array, ...], count: int | None, dtype: Type, out: array | None) -> array:
+    """Sums along one axis, a thread for each; see `array_sum`."""
+    ndim, shape = args[0].ndim, list(args[0].shape)
+    if not -ndim <= axis < ndim:
+        raise LaunchError(
+            f"{name}(axis={axis}) of an array with {ndim} axes", slug="axis", instead=f"axis={ndim - 1}"
+        )  # fmt: skip
+    order = [k for k in range(ndim) if k != axis % ndim] + [axis % ndim]
+    shape[axis] = 1
+    if out is None:
+        out = zeros(tuple(shape), dtype, args[0].device, any(a.requires_grad for a in args) and is_float(dtype))
+    elif not isinstance(out, array) or out.dtype != dtype or list(out.shape) != shape:
+        _refuse_out(name, dtype, tuple(shape), out)
+    apart = [copied(a) if a.span.overlaps(out.span) is not False else a for a in args]
+    columns = slice(count)
+    rows = [a.transpose(order).contiguous().reshape((-1, a.shape[axis]))[:, columns] for a in apart]
+    if 0 in rows[0].shape:
+        return out.zero_()
+    made = _row_program(name, args[0].dtype, dtype, len(args))  # type: ignore[arg-type]
+    operators.run(made, rows[0].shape[0], [*rows, out.flatten()])
+    return out
+
+
+def _refuse_out(name: str, dtype: Type, shape: tuple[int, ...], out: Any) -> NoReturn:
+    shown = f"{out.dtype} of shape {out.shape}" if isinstance(out, array) else type(out).__name__
+    raise LaunchError(
+        f"{name} writes {dtype} of shape {shape}, out is {shown}", slug="out",
+        instead=f"wb.zeros({shape[0] if len(shape) == 1 else shape}, dtype=wb.{dtype})",
+    )  # fmt: skip
+
+
+def _part(count: int | None, *args: array) -> list[array]:
+    """The first `count` elements."""
     return [a if count is None else a.contiguous().flatten()[:count] for a in args]
 
 
@@ -111,9 +177,7 @@ def _reduced(name: str, made: Program, args: tuple[array, ...], dtype: Type, out
             _launch(made, args, total)
         return total.item()
     if not isinstance(out, array) or out.dtype != dtype or out.size != 1:
-        shown = f"{out.dtype} of shape {out.shape}" if isinstance(out, array) else type(out).__name__
-        text = f"{name} writes one {dtype}, out is {shown}"
-        raise LaunchError(text, slug="out", instead=f"wb.zeros(1, dtype=wb.{dtype})")
+        _refuse_out(name, dtype, (1,), out)
     apart = tuple([copied(a) if a.span.overlaps(out.span) is not False else a for a in args])
     out.zero_()
     _launch(made, apart, out)

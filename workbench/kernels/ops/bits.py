@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..types import SCALARS, Composite, Scalar, Type, is_int, scalar_of
+from ..types import SCALARS, Composite, Scalar, Type, int32, is_int, scalar_of
 from .c_text import helper
 from .row import NO_GRADIENT, kind, refuse, row, stop
 
@@ -18,10 +18,10 @@ helper(
 )
 
 
-def _whole(name: str, type: Type) -> Type:
+def _count_type(type: Type) -> Type:
     if not is_int(type):
-        raise refuse(f"`{name}` takes integers, not {type}", slug="operand-type", instead="int(...)")
-    return type
+        raise refuse(f"`bit_count` takes integers, not {type}", slug="operand-type", instead="int(...)")
+    return int32
 
 
 def _unsigned(x: Any) -> Any:
@@ -29,9 +29,9 @@ def _unsigned(x: Any) -> Any:
 
 
 BIT_COUNT = row(
-    "bit_count", type=lambda x: _whole("bit_count", x), meaning=lambda x: int(_unsigned(x)).bit_count(), exact=True,
-    c=lambda types, x: f"({types[0].c})wb_bit_count((uint{types[0].bits}_t){x})",
-    doc="bit_count(x: I) -> I: how many bits of x are 1.",
+    "bit_count", type=_count_type, meaning=lambda x: int(_unsigned(x)).bit_count(), exact=True,
+    c=lambda types, x: f"wb_bit_count((uint{types[0].bits}_t){x})",
+    doc="bit_count(x: I) -> int32: how many bits of x are 1.",
 )  # fmt: skip
 
 

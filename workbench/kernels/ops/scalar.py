@@ -114,7 +114,8 @@ def _rule_bools(name: str) -> Callable[..., Type]:
 def _rule_bits(name: str, bools: bool = True) -> Callable[..., Type]:
     def rule(*types: Type) -> Type:
         first = same_type(name, types)
-        if not (is_int(first) or (bools and first is bool_)):
+        scalar = first.scalar if isinstance(first, Composite) else first
+        if not (is_int(scalar) or (bools and scalar is bool_)):
             raise refuse(f"`{name}` takes integers, not {first}", slug="operand-type", instead="int(...)")
         return first
 
@@ -123,7 +124,8 @@ def _rule_bits(name: str, bools: bool = True) -> Callable[..., Type]:
 
 def _rule_shift(name: str) -> Callable[..., Type]:
     def rule(a: Type, count: Type) -> Type:
-        if not (is_int(a) and is_int(count)):
+        whole = is_int(getattr(a, "scalar", None)) and is_int(getattr(count, "scalar", None))
+        if not whole or (isinstance(count, Composite) and count != a):
             raise refuse(f"`{name}` takes integers, not {a} and {count}", slug="operand-type", instead="int(...)")
         return a
 
@@ -463,19 +465,31 @@ CAST = row(
 
 # ---- bits
 
-BIT_AND = row("bit_and", sign="&", type=_rule_bits("&"), meaning=lambda a, b: a & b, c="({T})({0} & {1})",
-              doc="bit_and(a: I, b: I) -> I, I integer or bool: a & b.")  # fmt: skip
-BIT_OR = row("bit_or", sign="|", type=_rule_bits("|"), meaning=lambda a, b: a | b, c="({T})({0} | {1})",
-              doc="bit_or(a: I, b: I) -> I, I integer or bool: a | b.")  # fmt: skip
-BIT_XOR = row("bit_xor", sign="^", type=_rule_bits("^"), meaning=lambda a, b: a ^ b, c="({T})({0} ^ {1})",
-              doc="bit_xor(a: I, b: I) -> I, I integer or bool: a ^ b.")  # fmt: skip
-INVERT = row("invert", sign="~", type=_rule_bits("~", bools=False), meaning=np.invert, c="({T})~{0}",
-             doc="invert(a: I) -> I: ~a.")  # fmt: skip
-LSHIFT = row("lshift", sign="<<", type=_rule_shift("<<"), c=c_lshift,
-             meaning=lambda a, n: a << a.dtype.type(int(n) & (a.dtype.itemsize * 8 - 1)),
+
+def _places(a, n):
+    """The count of a shift of `a`: its low bits, as C's hardware takes them."""
+    return np.asarray(n).astype(a.dtype) & a.dtype.type(a.dtype.itemsize * 8 - 1)
+
+
+def _bits(name: str, sign: str, meaning: Callable[..., Any]) -> Row:
+    return row(
+        name, sign=sign, type=_rule_bits(sign), elementwise=True, meaning=meaning, c=f"({{T}})({{0}} {sign} {{1}})",
+        doc=f"{name}(a: I, b: I) -> I, I integer or bool, or a vector or matrix of such: a {sign} b.",
+    )  # fmt: skip
+
+
+BIT_AND = _bits("bit_and", "&", lambda a, b: a & b)
+BIT_OR = _bits("bit_or", "|", lambda a, b: a | b)
+BIT_XOR = _bits("bit_xor", "^", lambda a, b: a ^ b)
+INVERT = row(
+    "invert", sign="~", type=_rule_bits("~", bools=False), elementwise=True, meaning=np.invert, c="({T})~{0}",
+    doc="invert(a: I) -> I: ~a.",
+)  # fmt: skip
+LSHIFT = row("lshift", sign="<<", type=_rule_shift("<<"), elementwise=True, c=c_lshift,
+             meaning=lambda a, n: a << _places(a, n),
              doc="a << n: n counts modulo the width of a.")  # fmt: skip
-RSHIFT = row("rshift", sign=">>", type=_rule_shift(">>"), c=c_rshift,
-             meaning=lambda a, n: a >> a.dtype.type(int(n) & (a.dtype.itemsize * 8 - 1)),
+RSHIFT = row("rshift", sign=">>", type=_rule_shift(">>"), elementwise=True, c=c_rshift,
+             meaning=lambda a, n: a >> _places(a, n),
              doc="a >> n: n counts modulo the width of a; keeps the sign.")  # fmt: skip
 
 # ---- elementary functions of floats

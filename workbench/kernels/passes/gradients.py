@@ -19,9 +19,15 @@ from .tangent import Joint
 
 @named_pass("gradients")
 def expanded(function: Function) -> Function:
-    """The function itself, with every `grad` statement replaced. Raises KernelError where there is no derivative."""
-    if any(s.row is c.GRAD for s in walk(function.body)):
-        _expand(function.body, {})
+    """The function itself, with every `grad` statement replaced, also in adjoints of funcs.
+
+    Raises KernelError where there is no derivative.
+    """
+    stmts = list(walk(function.body))
+    own = [r for s in stmts if s.row is c.CALL for r in (s.attr.grad, s.attr.replay) if r is not None]
+    for region in [function.body, *own]:
+        if any(s.row is c.GRAD for s in walk(region)):
+            _expand(region, {})
     return function
 
 

@@ -488,7 +488,7 @@ class Calls(Overloads, Gradients):
         args = [self.checked(self.visit(a), a) for a in node.args]
         named = {str(k.arg): self.checked(self.visit(k.value), k.value) for k in node.keywords}
         f = self.overload(f, args, named, node)
-        targets = self.references(f, node)
+        targets = self.references(f, node, [*args, *named.values()])
         kept: dict[str, Any] = {}
         result = self.call_bound(f, self.bound(f.fn, args, named, node), node, kept)
         for name, target in targets.items():

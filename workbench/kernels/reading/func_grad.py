@@ -68,18 +68,12 @@ class Custom:
         """The IR values behind one argument."""
         if isinstance(value, View):
             return [value.root, *leaves(value)]
-        if isinstance(value, ir.Value):
-            return [value]
-        if (
-            isinstance(value, Record)
-            and all(isinstance(v, ir.Value) for v in value.fields.values())
-            and not is_active(value)
-        ):
+        if is_plain(value):
             return list(leaves(value))
         raise self.error(
             f"`{name}` cannot be an argument of a func with its own adjoint: {describe(value)}",
             "custom-argument", node,
-            "Numbers, vectors and arrays can.", "one argument per field",
+            "Numbers, vectors, structs of them and arrays can.", "one argument per field",
         )  # fmt: skip
 
     def region_of(
@@ -189,11 +183,15 @@ class Custom:
         places: dict[str, Any] = {}
         at = 0
         for name, value in zip(names, args.values(), strict=False):
-            if at in shadows:
-                places[name] = rebuild(View(shadows[at], value.prefix), iter(params[at + 1 :]))
-            elif at in values:
-                places[name] = f"[]d_{at}"
-            at += isinstance(value, View) + len(list(leaves(value)))
+            if isinstance(value, View):
+                if at in shadows:
+                    places[name] = rebuild(View(shadows[at], value.prefix), iter(params[at + 1 :]))
+                at += 1 + len(list(leaves(value)))
+                continue
+            for path in paths(name, value):
+                if at in values:
+                    places[path] = f"[]d_{at}"
+                at += 1
         return places
 
     def every_gradient(self, f: Func, fn: Callable[..., Any], gradients: dict[str, Any], node: ast.Call) -> None:
@@ -203,7 +201,7 @@ class Custom:
         found = [n for n in ast.walk(tree) if isinstance(n, ast.Subscript) and self.is_gradient(n.value)]
         where = self.where(tree)
         self.pop()
-        named = {n.slice.id for n in found if isinstance(n.slice, ast.Name)}
+        named = {ast.unparse(n.slice) for n in found}
         for name, place in gradients.items():
             if name not in named:
                 instead = f"adjoint[{name}] += 0.0 * {name}" if isinstance(place, str) else f"adjoint[{name}][0] += ..."
@@ -229,10 +227,10 @@ class Custom:
         places = self.frame.gradients
         if places is None:
             raise self.error("adjoint[...] stands only inside a func_grad", "adjoint-outside", node, "", "")
-        name = node.slice.id if isinstance(node.slice, ast.Name) else None
+        name = ast.unparse(node.slice)
         if name not in places:
             raise self.error(
-                "adjoint[...] takes the name of a float parameter", "adjoint-name", node,
+                "adjoint[...] takes the name of a float parameter, or of a field of one", "adjoint-name", node,
                 f"Here: {', '.join(places) or 'none'}.", "adjoint[a] += ...",
             )  # fmt: skip
         return places[name]
@@ -274,5 +272,13 @@ def shadow_of(array: ir.Value) -> ir.Value:
     return ir.Value(shadow_type(array.type), f"d_{array.name}", array.where, None, companion)
 
 
-def is_active(record: Record) -> bool:
-    return any(is_float(v.type) for v in leaves(record))
+def is_plain(value: Any) -> bool:
+    """Is it a number, a vector or the like, or a struct of such."""
+    return isinstance(value, ir.Value) or (isinstance(value, Record) and all(map(is_plain, value.fields.values())))
+
+
+def paths(name: str, value: Any) -> list[str]:
+    """What the leaves of a plain value are called: `x`, or `x.field` for each field of a struct."""
+    if not isinstance(value, Record):
+        return [name]
+    return [path for field, part in value.fields.items() for path in paths(f"{name}.{field}", part)]

@@ -129,8 +129,12 @@ class Overloads:
 
     # ---- parameters that are the caller's variables
 
-    def references(self, f: Any, node: ast.Call) -> dict[str, ast.expr]:
-        """The arguments of a call that stand for parameters annotated with `ref`. Raises KernelError [ref]."""
+    def references(self, f: Any, node: ast.Call, values: list[Any]) -> dict[str, ast.expr]:
+        """The arguments of a call that stand for parameters annotated with `ref`. Raises KernelError [ref].
+
+        They are assigned to after the call. So an element of an array can be one where the func cannot reach that
+        memory in another way (`values`: what it is given), and where its index means the same afterwards.
+        """
         fn, kinds = f.fn, f.fn.__annotations__
         if not any(isinstance(kind, Ref) for kind in kinds.values()):
             return {}
@@ -141,14 +145,25 @@ class Overloads:
             )  # fmt: skip
         given = bound(fn, node.args, {str(k.arg): k.value for k in node.keywords}) or {}
         found = {name: given[name] for name in given if isinstance(kinds.get(name), Ref)}
+        elements = [target for target in found.values() if not self.is_local(target)]
         for k, (name, target) in enumerate(found.items()):
-            if not self.is_local(target) or ast.dump(target) in map(ast.dump, list(found.values())[:k]):
+            twice = ast.dump(target) in map(ast.dump, list(found.values())[:k])
+            alone = target not in elements or (len(elements) == 1 and self.is_apart(target, found, values))
+            if twice or not alone:
                 raise self.error(
                     f"`{fn.__name__}` sets its `{name}`, which takes a local variable of its own", "ref", target,
-                    "An element of an array may be the same memory as another argument.",
+                    "It may be the same memory as another argument.",
                     f"v = {ast.unparse(target)}, then: {fn.__name__}(... v ...), then: {ast.unparse(target)} = v",
                 )  # fmt: skip
         return found
+
+    def is_apart(self, target: ast.expr, found: dict[str, ast.expr], values: list[Any]) -> bool:
+        """Is an element of an array out of reach of the other arguments, and its index free of effects."""
+        if not isinstance(target, (ast.Subscript, ast.Attribute)) or any(map(holds_array, values)):
+            return False
+        named = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+        others = {n.id for t in found.values() if t is not target for n in ast.walk(t) if isinstance(n, ast.Name)}
+        return not named & others and not any(isinstance(n, ast.Call) for n in ast.walk(target))
 
     def is_local(self, node: ast.expr) -> bool:
         """True for a local variable, and a field or a named component of one."""
@@ -156,6 +171,12 @@ class Overloads:
             node = node.value
         found = self.state.names.get(node.id) if isinstance(node, ast.Name) else None
         return found is not None and not is_array(found)
+
+
+def holds_array(value: Any) -> bool:
+    if isinstance(value, Record):
+        return any(map(holds_array, value.fields.values()))
+    return isinstance(value, (View, Fields, Local)) or (isinstance(value, tuple) and any(map(holds_array, value)))
 
 
 def refs(f: Any, node: ast.Call) -> list[ast.expr]:

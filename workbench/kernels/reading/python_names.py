@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import difflib
+import sys
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from ...errors import KernelError, Where
 from ..types import FUNCTION
 from .declare import takes_function, type_from
+
+_ROOT = __name__.partition(".")[0]
 
 
 def surroundings(fn: Callable[..., Any]) -> dict[str, Any]:
@@ -30,6 +33,8 @@ def lookup(name: str, around: Mapping[str, Any], known: list[str], where: Where)
         return around[name]
     if hasattr(builtins, name):
         return getattr(builtins, name)
+    if (found := getattr(sys.modules[_ROOT], name, None)) is not None:  # as in Warp: the language needs no prefix
+        return found
     close = difflib.get_close_matches(name, [*known, *around], n=1)
     raise KernelError(
         f"the name `{name}` is not known here",
