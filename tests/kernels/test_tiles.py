@@ -264,3 +264,67 @@ def own_tiles(x: wb.array2d[float], n: int, y: wb.array2d[float]):
 
 def test_tiles_of_their_own_are_changed_in_branches_and_loops():
     assert own_tiles.program()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_parts_that_begin_before_an_array_and_indices_beside_an_offset(backend):
+    @wb.kernel
+    def picked(x: wb.array2d[float], rows: wb.array[int], y: wb.array2d[float]):
+        i, j = wb.tid()
+        part = wb.tile_load_indexed(x, wb.tile_load(rows, shape=4), shape=(4, 2), offset=(i * 4, j * 2), axis=0)
+        wb.tile_store(y, part, offset=(i * 4, j * 2))
+
+    @wb.kernel
+    def moved(x: wb.array2d[float], first: int, z: wb.array2d[float]):
+        wb.tile_store(z, wb.tile_load(x, shape=(4, 4), offset=(first, 0)))
+
+    rng = np.random.default_rng(0)
+    values, seed, rows = rng.normal(size=(8, 4)), rng.normal(size=(8, 4)), [3, 0, -1, 9]
+    y_of, slope = np.zeros((8, 4)), np.zeros((8, 4))
+    slope[:2] += 1
+    for k in range(8):
+        row = k // 4 * 4 + rows[k % 4]
+        if 0 <= row < 8:
+            y_of[k] = values[row]
+            slope[row] += seed[k]
+    x, y, z = wb.array(values, dtype=float, requires_grad=True), wb.zeros((8, 4)), wb.zeros((4, 4))
+    with wb.config(backend=backend), wb.Tape() as tape:
+        wb.launch_tiled(picked, dim=[2, 2], inputs=[x, wb.array(rows, dtype=int)], outputs=[y], block_dim=32)
+        wb.launch_tiled(moved, dim=[1], inputs=[x, -2], outputs=[z], block_dim=32)
+        tape.backward(grads={y: wb.array(seed, dtype=float), z: wb.ones((4, 4))})
+    np.testing.assert_allclose(y.numpy(), y_of, atol=1e-6)
+    np.testing.assert_allclose(z.numpy(), [*np.zeros((2, 4)), *values[:2]], atol=1e-6)
+    np.testing.assert_allclose(x.grad.numpy(), slope, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_products_of_float16_and_products_that_do_not_read_their_output(backend):
+    @wb.kernel
+    def half(a: wb.array2d[wb.float16], c: wb.array2d[wb.float16]):
+        t = wb.tile_load(a, shape=(8, 8))
+        wb.tile_store(c, wb.tile_matmul(t, t))
+
+    @wb.kernel
+    def fresh(a: wb.array2d[float], c: wb.array2d[float]):
+        t, out = wb.tile_load(a, shape=(8, 8)), wb.tile_full(shape=(8, 8), value=wb.nan, dtype=float)
+        wb.tile_matmul(t, t, out, alpha=2.0, beta=0.0)
+        wb.tile_store(c, out)
+
+    values = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float16)
+    wide, ones = values.astype(float), np.ones((8, 8))
+    for kernel, dtype, by in ((half, wb.float16, 1), (fresh, wb.float32, 2)):
+        a, c = wb.array(values, dtype=dtype, requires_grad=True), wb.zeros((8, 8), dtype=dtype)
+        with wb.config(backend=backend), wb.Tape() as tape:
+            wb.launch_tiled(kernel, dim=[1], inputs=[a], outputs=[c], block_dim=32)
+            tape.backward(grads={c: wb.ones_like(c)})
+        np.testing.assert_allclose(c.numpy(), by * wide @ wide, atol=0.01)
+        np.testing.assert_allclose(a.grad.numpy(), by * (ones @ wide.T + wide.T @ ones), atol=0.01)
+
+
+def test_factors_of_float16_are_refused():
+    @wb.kernel
+    def k(a: wb.array2d[wb.float16]):
+        wb.tile_store(a, wb.tile_cholesky(wb.tile_load(a, shape=(4, 4))))
+
+    with pytest.raises(wb.KernelError, match="takes float32 or float64"):
+        wb.launch_tiled(k, dim=[1], inputs=[wb.ones((4, 4), dtype=wb.float16)], block_dim=32)

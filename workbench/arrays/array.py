@@ -106,8 +106,7 @@ class array(Foreign):
         retain_grad: bool = False,
     ) -> Any:
         ndim = cls._fixed_ndim if ndim is None else ndim
-        if dtype is Any and data is not None:
-            dtype = None  # that of the data
+        dtype = None if dtype is Any and data is not None else dtype
         if data is None and ptr is None and shape is None:
             if dtype is None:
                 raise LaunchError("array() needs data, a shape or a dtype", slug="dtype", instead="wb.array(data)")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..types import Tile, Type, int32
+from ..types import Tile, Type, float16, int32
 from .composite import linear_tangent, moved_by_some, nothing_of_zero
 from .row import kind, like, refuse, row, zero
 from .scalar import ADD, NEG, SUB
@@ -23,6 +23,9 @@ def _square(name: str, t: Type) -> Tile:
     found = floats_of(name, t, 2)
     if found.dims[0] != found.dims[1]:
         raise refuse(f"`{name}` takes a square tile, not {found}", slug="tile-shape")
+    if found.scalar is float16:
+        raise refuse(f"`{name}` takes float32 or float64, not {found}", slug="operand-type",
+                     instead="tile_astype(t, dtype=wb.float32)")  # fmt: skip
     return found
 
 

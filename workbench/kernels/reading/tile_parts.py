@@ -7,6 +7,7 @@ components of an element are put together, and what it gives is taken apart agai
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -216,23 +217,23 @@ class TileParts(Sharing):
             raise self.error(f"{describe(a)} is not an array", "not-an-array", node, "", "tile_load(a, ...)")
         return a
 
-    def within_array(self, a: View | Fields, at: list[ir.Value]) -> ir.Value | None:
-        """The condition that an element is in the array, as the tile may end beyond it."""
-        view = a if isinstance(a, View) else a.first
-        held = None
-        for axis, i in enumerate(at):
-            one = self.builder.emit(scalar.LT, i, self.extent(view, axis))
-            held = one if held is None else self.builder.emit(scalar.LOGICAL_AND, held, one)
-        return held
+    def within_array(self, a: View | Fields, at: list[ir.Value], before: list[int]) -> ir.Value:
+        """The condition that an element is in the array: the tile may end beyond it, or begin `before` some axes."""
+        view, emit = a if isinstance(a, View) else a.first, self.builder.emit
+        held = [emit(scalar.LT, i, self.extent(view, axis)) for axis, i in enumerate(at)]
+        held += [emit(scalar.GE, at[axis], constant(int32, 0)) for axis in before]
+        return functools.reduce(lambda a, b: emit(scalar.LOGICAL_AND, a, b), held)
 
     def places(self, offsets: list[ir.Value], i: list[ir.Value]) -> list[ir.Value]:
         return [k if static_int(o) == 0 else ops.binary("+", o, k) for o, k in zip(offsets, i, strict=True)]
 
-    def guarded(self, a: View | Fields, at: list[ir.Value], checked: bool, write: Callable[[], Any]) -> Any:
+    def guarded(
+        self, a: View | Fields, at: list[ir.Value], checked: bool, before: list[int], write: Callable[[], Any]
+    ) -> Any:
         """What is done where the element exists; a load gives 0 elsewhere."""
         if not checked:
             return write()
-        held = self.within_array(a, at)
+        held = self.within_array(a, at, before)
         then, other = ir.Region(), ir.Region()
         with self.builder.inside(then):
             made = write()
@@ -267,15 +268,16 @@ class TileParts(Sharing):
             raise self.error(f"a tile of {len(shape)} axes and {a.type}", "rank", node, "", "as many axes as the array")
         offsets = self.offsets(offset, len(shape), node)
         more, along = self.indexed(shape, indices, axis, node)
+        before = [k for k, o in enumerate(offsets) if k == along or not self.facts.non_negative(o)]
 
         def element(i: list[ir.Value], parts: list[Any]) -> Any:
             at = self.places(offsets, i)
             if along is not None:
-                at[along] = parts[-1]
-            return self.guarded(a, at, checked is not False, lambda: write(a, at, parts))
+                at[along] = self.places([offsets[along]], [parts[-1]])[0]
+            return self.guarded(a, at, checked is not False, before, lambda: write(a, at, parts))
 
         order = 1 if along is not None and given else 0
-        return self.each_of(shape, [*given, *more], element, node, checked is not False and along is None, order)
+        return self.each_of(shape, [*given, *more], element, node, checked is not False and not before, order)
 
     def read_tile_load(
         self, node: ast.Call, a: Any, shape: Any, offset: Any = None, bounds_check: Any = True, indices: Any = None,

@@ -20,7 +20,7 @@ from .. import ir, ops
 from ..ops import control, scalar, tile_algebra, tiles
 from ..ops.row import Row, arity, constant
 from ..ops.tile_names import CHANGED, PER_PART, TileBuiltin
-from ..types import Composite, Scalar, Tile, bool_, int32, matrix, scalar_of, vector
+from ..types import Composite, Scalar, Tile, bool_, float16, float32, int32, matrix, scalar_of, vector
 from .declare import Func
 from .lower_bounds import static_int
 from .scope import Record, describe, is_literal, leaves, rebuild
@@ -374,15 +374,18 @@ class Tiles(MoreTiles):
         for v in (x, y):
             tiles.floats_of("tile_matmul", v.type, 2)
         into = None if out is None else self.tile_value(out, node)
-        number = x.type.scalar if into is None else into.type.scalar  # type: ignore[attr-defined]
-        x, y = (v if v.type.scalar is number else self.builder.emit(scalar.CAST, v, attr=number) for v in (x, y))  # type: ignore[attr-defined]
+        given = x.type.scalar if into is None else into.type.scalar  # type: ignore[attr-defined]
+        number = float32 if given is float16 else given  # sums of float16 are added up in float32
+        cast = lambda v, to: v if v.type.scalar is to else self.builder.emit(scalar.CAST, v, attr=to)  # noqa: E731
+        x, y = cast(x, number), cast(y, number)
         if alpha != 1.0:
             x = self.tile_binary("*", x, self.typed(alpha, number))
-        if into is None:
-            base = constant(Tile((x.type.dims[0], y.type.dims[1]), number), 0)  # type: ignore[attr-defined]
+        if into is None or beta == 0.0:  # then nothing of `out` is read, as in BLAS
+            base = constant(Tile((x.type.dims[0], y.type.dims[1]), number), 0)
         else:
-            base = into if beta == 1.0 else self.tile_binary("*", into, self.typed(beta, number))
-        made = self.builder.emit(tiles.MATMUL, base, x, y, attr=0)
+            base = cast(into, number)
+            base = base if beta == 1.0 else self.tile_binary("*", base, self.typed(beta, number))
+        made = cast(self.builder.emit(tiles.MATMUL, base, x, y, attr=0), given)
         return made if into is None else self.rebind_tiles("tile_matmul", node, made)
 
     def read_tile_diag_add(self, node: ast.Call, a: Any, d: Any) -> ir.Value:
