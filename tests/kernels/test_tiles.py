@@ -278,6 +278,7 @@ def test_parts_that_begin_before_an_array_and_indices_beside_an_offset(backend):
     def moved(x: wb.array2d[float], first: int, z: wb.array2d[float]):
         wb.tile_store(z, wb.tile_load(x, shape=(4, 4), offset=(first, 0)))
 
+    wb.config.backend = backend
     rng = np.random.default_rng(0)
     values, seed, rows = rng.normal(size=(8, 4)), rng.normal(size=(8, 4)), [3, 0, -1, 9]
     y_of, slope = np.zeros((8, 4)), np.zeros((8, 4))
@@ -288,7 +289,7 @@ def test_parts_that_begin_before_an_array_and_indices_beside_an_offset(backend):
             y_of[k] = values[row]
             slope[row] += seed[k]
     x, y, z = wb.array(values, dtype=float, requires_grad=True), wb.zeros((8, 4)), wb.zeros((4, 4))
-    with wb.config(backend=backend), wb.Tape() as tape:
+    with wb.Tape() as tape:
         wb.launch_tiled(picked, dim=[2, 2], inputs=[x, wb.array(rows, dtype=int)], outputs=[y], block_dim=32)
         wb.launch_tiled(moved, dim=[1], inputs=[x, -2], outputs=[z], block_dim=32)
         tape.backward(grads={y: wb.array(seed, dtype=float), z: wb.ones((4, 4))})
@@ -310,11 +311,12 @@ def test_products_of_float16_and_products_that_do_not_read_their_output(backend)
         wb.tile_matmul(t, t, out, alpha=2.0, beta=0.0)
         wb.tile_store(c, out)
 
+    wb.config.backend = backend
     values = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float16)
     wide, ones = values.astype(float), np.ones((8, 8))
     for kernel, dtype, by in ((half, wb.float16, 1), (fresh, wb.float32, 2)):
         a, c = wb.array(values, dtype=dtype, requires_grad=True), wb.zeros((8, 8), dtype=dtype)
-        with wb.config(backend=backend), wb.Tape() as tape:
+        with wb.Tape() as tape:
             wb.launch_tiled(kernel, dim=[1], inputs=[a], outputs=[c], block_dim=32)
             tape.backward(grads={c: wb.ones_like(c)})
         np.testing.assert_allclose(c.numpy(), by * wide @ wide, atol=0.01)
