@@ -56,7 +56,7 @@ class Addresses:
     def moved_address(self, sign: str, a: Any, b: Any) -> Record:
         """An address plus or minus a number of bytes. Raises KernelError [address]."""
         base, by = (a, b) if is_address(a) else (b, a)
-        steps = None if is_address(by) else self.counted(self.value(by), base.fields["of"].type.dtype.itemsize)
+        steps = None if is_address(by) else self.elements_in(self.value(by), base.fields["of"].type.dtype.itemsize)
         if sign not in "+-" or steps is None or (sign == "-" and base is b):
             raise self.error(
                 f"the {base.type} takes whole elements alone", "address", None,
@@ -66,7 +66,7 @@ class Addresses:
         first = base.fields["first"]
         return self.address(base.fields["of"], self.plus(first, steps if sign == "+" else self.times(steps, -1)))
 
-    def counted(self, size: ir.Value, item: int) -> Int | None:
+    def elements_in(self, size: ir.Value, item: int) -> Int | None:
         """How many elements so many bytes are, where the program shows that it is a whole number of them."""
         while size.stmt is not None and size.stmt.row is scalar.CAST and is_int(size.stmt.args[0].type):
             if size.type.bits < size.stmt.args[0].type.bits:  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ class Addresses:
         row = None if size.stmt is None else size.stmt.row
         args = () if size.stmt is None else size.stmt.args
         if row in (scalar.ADD, scalar.SUB):
-            a, b = self.counted(args[0], item), self.counted(args[1], item)
+            a, b = self.elements_in(args[0], item), self.elements_in(args[1], item)
             return None if a is None or b is None else self.plus(a, b if row is scalar.ADD else self.times(b, -1))
         if row is scalar.MUL:
             for one, other in (args, args[::-1]):
