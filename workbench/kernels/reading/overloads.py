@@ -176,7 +176,7 @@ class Overloads:
 def holds_array(value: Any) -> bool:
     if isinstance(value, Record):
         return any(map(holds_array, value.fields.values()))
-    return isinstance(value, (View, Fields, Local)) or (isinstance(value, tuple) and any(map(holds_array, value)))
+    return is_array(value) or (isinstance(value, tuple) and any(map(holds_array, value)))
 
 
 def refs(f: Any, node: ast.Call) -> list[ast.expr]:
