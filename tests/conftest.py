@@ -59,6 +59,10 @@ def has_warp() -> bool:
     return found is not None and found.origin is not None  # a folder of this name is no package
 
 
+def has_engines() -> bool:
+    return has_warp() and all(importlib.util.find_spec(name) is not None for name in ("mujoco_warp", "newton"))
+
+
 def has_nvrtc() -> bool:
     try:
         from cupy_backends.cuda.libs import nvrtc
@@ -84,6 +88,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], str, str]] = {
     "needs_torch": (has_torch, "WORKBENCH_REQUIRE_TORCH", "PyTorch is not installed"),
     "needs_jax": (has_jax, "WORKBENCH_REQUIRE_JAX", "JAX is not installed"),
     "needs_warp": (has_warp, "WORKBENCH_REQUIRE_WARP", "NVIDIA Warp is not installed (pip install warp-lang==1.19.0)"),
+    "needs_engines": (has_engines, "WORKBENCH_REQUIRE_ENGINES", "the engines are not here (pip install '.[engines]')"),
     "needs_gpu": (has_gpu, "WORKBENCH_REQUIRE_GPU", "no CUDA device"),
     "browser": (has_browser, "WORKBENCH_REQUIRE_BROWSER", "NO BROWSER TEST RAN: playwright or Chromium is missing"),
 }

@@ -93,7 +93,9 @@ def soft(solver: str, given: Callable[[Run], Any], **options: Any) -> Run:
     )  # fmt: skip
     b.color()
     model = b.finalize(device="cpu", requires_grad=True)
-    return Run(model, getattr(newton.solvers, f"Solver{solver}")(model, **options), 5, 1 / 240, given, last("particle_q"))
+    return Run(
+        model, getattr(newton.solvers, f"Solver{solver}")(model, **options), 5, 1 / 240, given, last("particle_q")
+    )
 
 
 def cage() -> Run:
@@ -115,8 +117,8 @@ def drone() -> Run:
     model = b.finalize(device="cpu", requires_grad=True)
     pulls = 2.0 + 0.5 * np.sin(np.arange(40, dtype=np.float32)).reshape(10, 4)
     made = wp.array(pulls, dtype=float, requires_grad=True, device="cpu")
-    return Run(model, newton.solvers.SolverSemiImplicit(model), 10, 1 / 120, lambda run: run.pulls, last("body_q"), None,
-               made)  # fmt: skip
+    solver = newton.solvers.SolverSemiImplicit(model)
+    return Run(model, solver, 10, 1 / 120, lambda run: run.pulls, last("body_q"), pulls=made)
 
 
 def pendulum(solver: str, given: Callable[[Run], Any], out: str, **options: Any) -> Run:

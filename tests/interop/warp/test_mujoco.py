@@ -1,0 +1,67 @@
+"""The exact gradient of a step of MuJoCo Warp, of which no line is changed.
+
+MuJoCo's `mjd_transitionFD` (float64, in C) is one truth, central differences of the step itself (float32) the other.
+Warp compiles the step for some minutes on the first run. All models, with times: `mujoco_steps.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.needs_engines, pytest.mark.needs_cc, pytest.mark.slow]
+TOLERANCE = {  # from transitionFD, and from differences of the float32 step, which are noise below that
+    "double pendulum": (1e-6, 1e-4),
+    "cartpole": (1e-6, 1e-4),
+}
+
+
+@pytest.fixture(scope="module")
+def steps() -> Any:
+    import mujoco_steps
+    import warp
+
+    warp.config.quiet = True
+    warp.set_device("cpu")
+    return mujoco_steps
+
+
+@pytest.fixture(scope="module")
+def watched(steps: Any) -> Any:
+    """Of a model by name: MuJoCo's model and data, what was seen of one step, MuJoCo Warp's data, the Jacobian."""
+    known: dict[str, Any] = {}
+
+    def of(name: str) -> Any:
+        if name not in known:
+            made, data = steps.start(steps.models()[name])
+            seen, d = steps.watched(made, data)
+            known[name] = made, data, seen, d, steps.exact(made, data.qpos, seen, d)
+        return known[name]
+
+    return of
+
+
+@pytest.mark.parametrize("name", TOLERANCE)
+def test_nothing_on_the_way_is_opaque_and_the_results_are_those_of_the_step(name: str, watched: Any) -> None:
+    seen = watched(name)[2]
+    assert len(seen.steps) > 50
+    assert not [(step.label, step.reason) for step in seen.steps if step.kind == "opaque" or step.reason]
+    apart = [step.difference for step in seen.steps if step.difference is not None]
+    assert all(d.share < 1e-6 for d in apart), apart
+
+
+@pytest.mark.parametrize("name", TOLERANCE)
+def test_the_jacobians_are_those_of_transition_fd(name: str, watched: Any, steps: Any) -> None:
+    made, data, _, _, found = watched(name)
+    assert found.A.shape == (2 * made.nv, 2 * made.nv) and found.B.shape == (2 * made.nv, made.nu)
+    right = steps.truth(made, data)
+    assert abs(right.A - np.eye(2 * made.nv)).max() > 1e-3
+    assert steps.error(found, right) < TOLERANCE[name][0]
+
+
+@pytest.mark.parametrize("name", TOLERANCE)
+def test_the_jacobians_are_those_of_differences_of_the_step_itself(name: str, watched: Any, steps: Any) -> None:
+    made, data, _, _, found = watched(name)
+    assert min(steps.error(found, steps.differences(made, data, h)) for h in (1e-2, 3e-3)) < TOLERANCE[name][1]
