@@ -76,9 +76,7 @@ def error(a: Jacobian, b: Jacobian) -> float:
 
 
 def main() -> None:
-    print(
-        "| model | events | opaque | from transitionFD | from its differences (best step) | s plain | watched | Jacobian |"
-    )
+    print("| model | events | opaque | from transitionFD | from differences (step) | s plain | watched | Jacobian |")
     print("|---|---|---|---|---|---|---|---|")
     for name, model in models().items():
         if sys.argv[1:] and name not in sys.argv[1:]:

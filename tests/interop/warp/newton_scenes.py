@@ -128,10 +128,10 @@ def pendulum(solver: str, given: Callable[[Run], Any], out: str, **options: Any)
     for k, link in enumerate(links):
         b.add_shape_box(link, hx=0.05, hy=0.05, hz=0.25)
         anchor = wp.vec3(0.0, 0.0, 2.0) if k == 0 else wp.vec3(0.0, 0.0, -0.25)
-        joints.append(b.add_joint_revolute(
-            links[k - 1] if k else -1, link, axis=(0.0, 1.0, 0.0), parent_xform=wp.transform(anchor, wp.quat_identity()),
-            child_xform=wp.transform(wp.vec3(0.0, 0.0, 0.25), wp.quat_identity()),
-        ))  # fmt: skip
+        ends = [wp.transform(at, wp.quat_identity()) for at in (anchor, wp.vec3(0.0, 0.0, 0.25))]
+        before = links[k - 1] if k else -1
+        axis = (0.0, 1.0, 0.0)
+        joints.append(b.add_joint_revolute(before, link, axis=axis, parent_xform=ends[0], child_xform=ends[1]))
     b.add_articulation(joints)
     b.joint_q[:], b.joint_qd[:] = [0.7, -0.4], [0.5, 1.0]
     b.color()
