@@ -32,6 +32,15 @@ def adj_clipped(v: float, ret: float):
 
 
 @wp.kernel
+def near(grid: wp.uint64, x: wp.array(dtype=wp.vec3), radius: float, y: wp.array(dtype=float)):
+    i = wp.tid()
+    for j in wp.hash_grid_query(grid, x[i], radius):
+        apart = wp.length_sq(x[i] - x[j])
+        if j != i and apart < radius * radius:
+            y[i] += apart * apart
+
+
+@wp.kernel
 def square(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     y[i] = x[i] * x[i]

@@ -24,6 +24,7 @@ from ...arrays.dtypes import differentiable, dtype_of, itemsize_of
 from ...arrays.names import known as names_behind
 from ...errors import LaunchError
 from ...kernels.types import Struct, Type
+from .handles import Grids
 from .rebind import Rebinder
 
 MOST_RUNS = 64  # stretches of memory that a host write may have changed, before it counts as opaque
@@ -74,6 +75,7 @@ class Twins:
         self.by_low: dict[int, Region] = {}
         self.made: weakref.WeakKeyDictionary[Any, tuple[Any, Region | None, array]] = weakref.WeakKeyDictionary()
         self.types: dict[Any, Type] = {}
+        self.grids = Grids(self)
         names_behind.append(self.behind)
 
     def close(self) -> None:
@@ -233,7 +235,7 @@ class Twins:
             raise Untranslated(f"an argument of type {type(v).__name__}")
         if type(v) in warp_types.scalar_types:
             return getattr(np, type(v).__name__)(v.value) if hasattr(np, type(v).__name__) else v.value
-        return self.rebind.annotation(v)
+        return self.grids.number(self.rebind.annotation(v))
 
     def indexed(self, v: Any) -> Any:
         raise Untranslated("an indexed array")

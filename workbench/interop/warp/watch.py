@@ -103,6 +103,7 @@ class Watch:
             put(kind.zero_, self._zero)
             put(kind.assign, self._assign)
         put(warp_types.array.__init__, self._made)
+        put(warp_types.HashGrid.build, self._build)
         put(warp.Tape.backward, self._backward)
         put(warp.Tape.reset, self._reset)
         put(warp.Tape.record_func, self._record_func)
@@ -400,6 +401,17 @@ class Watch:
             original(a, data, *args, **kwargs)
         else:
             self.quietly(lambda: original(a, data, *args, **kwargs))
+
+    def _build(self, original: Any, grid: Any, points: Any, radius: float, groups: Any = None) -> Any:
+        """`HashGrid.build`: it changes no array, and what kernels find in it from now on."""
+        theirs = lambda: original(grid, points, radius, groups)  # noqa: E731
+        if self.inside:
+            return theirs()
+        if self.captured is not None:  # whether replays build it again is not known here
+            self.twins.grids.made.pop(grid.id, None)
+            return self.quietly(theirs)
+        ours = lambda: self.twins.grids.build(grid, points, radius, groups)  # noqa: E731
+        return self.event("build", "HashGrid.build", list(arrays_in([points, groups])), theirs, ours, _caller())
 
     def _native(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """A function of `wp.utils` that Warp computes in C++."""
