@@ -6,6 +6,7 @@ A launch with a grid that was last built before the watch, or in a way that ours
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from ...geometry.hash_grid import HashGrid
@@ -22,7 +23,7 @@ class Grids:
         """The twin of a build. Raises Untranslated where points or groups have no twin."""
         known = self.made.pop(grid.id, None)  # while it fails there is none
         given = self.twins.array(points), None if groups is None else self.twins.array(groups)
-        sizes = grid._dim_x, grid._dim_y, grid._dim_z
+        sizes = attrgetter("_dim_x", "_dim_y", "_dim_z")(grid)
         twin = known[1] if known else HashGrid(*sizes, dtype=self.twins.type(grid.dtype))
         twin.build(given[0], radius, given[1])
         self.made[grid.id] = grid, twin
