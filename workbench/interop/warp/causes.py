@@ -7,7 +7,7 @@ to differ: they can only be compared where there is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +15,14 @@ import warp
 from warp._src import codegen
 
 from ...arrays.array import array
+from ...arrays.span import Span
 from ...errors import GradientError
+from ...tapes.events import Event
 from ...tapes.naming import name_of
 from .compare import accuracy
 from .events import Step
 from .memory import Untranslated
-from .suspects import BRANCH, COMPONENT, DYNAMIC, RULE, Suspect, suspects
+from .suspects import AGAIN, BRANCH, COMPONENT, DYNAMIC, RULE, Suspect, suspects
 
 if TYPE_CHECKING:
     from .compare import Row
@@ -209,6 +211,46 @@ def host_wrote(seen: Watch, one: Pass, row: Row) -> Found | None:
     return None
 
 
+def not_cleared(seen: Watch, one: Pass, row: Row) -> Found | None:
+    """Memory that is overwritten by what Warp's tape does not hear: its gradient then flows past the overwriting."""
+    if row.step is None or row.step.event is None:
+        return None
+    own, events = {id(s) for s in one.steps}, {id(e) for e in one.events}
+    for step in seen.steps[row.step.number + 1 :]:
+        if id(step) in own or step.event is None or id(step.event) not in events:
+            continue
+        for p in one.published:
+            used = any(s.number > step.number and s.event and _touches(s.event, p.twin.span) for s in one.steps)
+            if used and _touches(row.step.event, p.twin.span) and _meets(p.twin.span, step.event.writes):
+                name = name_of(seen.tape, p.twin)
+                sentence = (
+                    f"Warp's tape does not hear {step!r}: the gradient of `{name}` flows past it, to what was there"
+                )
+                mend = f"an array of its own for what `{name}` holds after {step!r}, or a kernel that stores it"
+                return "not on the tape", sentence, None, mend
+    return None
+
+
+def retained(seen: Watch, one: Pass, row: Row) -> Found | None:
+    """An array written more than once that keeps its gradient: earlier values get the gradient of later ones."""
+    if row.step is None or row.step.event is None:
+        return None
+    for p in one.published:
+        writers = [e for e in one.events if _meets(p.twin.span, e.writes)]
+        if p.theirs.retain_grad and len(writers) > 1 and _touches(row.step.event, p.twin.span):
+            name = name_of(seen.tape, p.twin)
+            sentence = (
+                f"`{name}` has retain_grad=True and is written {len(writers)} times: no store clears its gradient"
+            )
+            return (
+                "leaked seed",
+                sentence,
+                None,
+                f"retain_grad=False, or an array of its own for each value of `{name}`",
+            )
+    return None
+
+
 def _before_host(name: str) -> str:
     return f"tape.backward(...) before the host writes `{name}`, or wp.clone(`{name}`) first"
 
@@ -231,6 +273,7 @@ def _said(s: Suspect) -> str:
         if s.name != "break" else f"`break` in {place} leaves a loop that Warp's adjoint walks from its other end",
         BRANCH: f"`{s.name}` gets another value in {place} in some turns of a loop; Warp's adjoint has the last one",
         COMPONENT: f"`{s.name}` is written in {place}, and Warp's adjoint reads what the local holds at the end",
+        AGAIN: f"`{s.name}` is overwritten in {place} once read, and Warp's adjoint reads it at the end",
         RULE: f"the func_grad of `{s.name}`, {place}, is not the derivative of its func",
     }[s.cause]  # fmt: skip
 
@@ -240,6 +283,7 @@ def _mended(s: Suspect) -> str:
         DYNAMIC: "turns whose number stands in the text (range(8), wp.static), or a launch and an array per turn",
         BRANCH: "a new name for the new value, or a launch and an array per turn",
         COMPONENT: "numbers of their own, and one vector made of them at the end: wp.vec3(a, b, c)",
+        AGAIN: f"a local variable instead of `{s.name}`, and one store at the end",
         RULE: f"the func_grad of `{s.name}` mended, or left out; if it differs on purpose, ignore this",
     }[s.cause]
 
@@ -266,7 +310,7 @@ def unexplained(seen: Watch, one: Pass, row: Row) -> Found | None:
 
 RULES = (
     leaked, no_adjoint, not_recorded, without_gradient, aliased,
-    overwritten, host_wrote, in_kernel, rounded, unexplained,
+    overwritten, host_wrote, retained, not_cleared, in_kernel, rounded, unexplained,
 )  # fmt: skip
 
 
@@ -320,6 +364,15 @@ def _needs_lost(step: Step) -> Iterator[Any]:
         yield from (need for kept in step.event.kept for need in kept.needs)
 
 
+def _meets(span: Span, spans: Iterable[Span]) -> bool:
+    """Does one of these spans share a byte with `span`, or may it."""
+    return any(s.allocation is span.allocation and s.overlaps(span) is not False for s in spans)
+
+
+def _touches(event: Event, span: Span) -> bool:
+    return _meets(span, (*event.reads, *event.writes))
+
+
 def _same_memory(seen: Watch, a: Any, b: Any) -> bool:
     one, two = seen.twins.array(a), seen.twins.array(b)
     return one.allocation is two.allocation and one.span.overlaps(two.span) is not False
@@ -335,4 +388,4 @@ def _same_gradient(a: Any, b: Any) -> bool:
 def _writes(seen: Watch, step: Step, a: Any) -> bool:
     twin: array = seen.twins.array(a)
     assert step.event is not None
-    return any(s.allocation is twin.allocation and s.overlaps(twin.span) is not False for s in step.event.writes)
+    return _meets(twin.span, step.event.writes)

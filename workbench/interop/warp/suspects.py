@@ -15,11 +15,12 @@ from typing import Any
 
 from warp._src import context
 
-DYNAMIC, BRANCH, COMPONENT, RULE = (
+DYNAMIC, BRANCH, COMPONENT, RULE, AGAIN = (
     "dynamic loop in the kernel",
     "local re-assignment in the kernel",
     "component write",
     "custom adjoint",
+    "overwritten memory",
 )
 
 
@@ -81,6 +82,7 @@ class _Reader:
 
     def read(self) -> Iterator[tuple[str, str, int]]:
         yield from self.components()
+        yield from self.cells()
         for node in ast.walk(self.function):
             if isinstance(node, ast.While) or (isinstance(node, ast.For) and not self.is_unrolled(node)):
                 yield from self.carried(node)
@@ -102,6 +104,23 @@ class _Reader:
                         yield COMPONENT, text, node.lineno
                     touched.add(text)
                 touched |= reads
+
+    def cells(self) -> Iterator[tuple[str, str, int]]:
+        """Stores to an array that the function has read before: one per array."""
+        read: set[str] = set()
+        for node in _in_order(self.function):
+            if not isinstance(node, ast.Assign | ast.AugAssign):
+                continue
+            read |= {self.array(n) for n in ast.walk(node.value)}
+            for target in node.targets if isinstance(node, ast.Assign) else []:  # `y[i] += v` is an atomic sum
+                if (array := self.array(target)) and array in read:
+                    yield AGAIN, ast.unparse(target), node.lineno
+                    read.discard(array)
+
+    def array(self, node: ast.AST) -> str:
+        """The text of the array parameter (or field of a struct) that this is a cell of; "" if it is none."""
+        cell = isinstance(node, ast.Subscript) and _base(node) in self.parameters
+        return ast.unparse(node.value) if cell else ""  # type: ignore[attr-defined]
 
     def is_unrolled(self, loop: ast.For) -> bool:
         """Will Warp write the turns of this loop out one by one."""
