@@ -44,6 +44,9 @@ PATIENCE_S = 4.0
 SPARING, OF_TILES = "--param max-completely-peeled-insns=100 --param max-completely-peel-times=8".split(), "WB_TILE("
 
 
+BARE = "-nostdlib", "-lm", "-lgcc"  # no code runs when the library is loaded; `memset`, `printf` are the process's
+
+
 @dataclass(frozen=True)
 class Compiler:
     """A command that compiles C, what identifies it, and the flags it takes beyond `FLAGS`."""
@@ -52,10 +55,21 @@ class Compiler:
     identity: str
     flags: tuple[str, ...] = ()
 
+    @property
+    def is_gcc(self) -> bool:
+        return "Free Software Foundation" in self.identity
+
     def flags_for(self, text: str) -> list[str]:
         """All flags that depend on nothing but the compiler and the text."""
-        spare = OF_TILES in text and "Free Software Foundation" in self.identity
+        spare = OF_TILES in text and self.is_gcc
         return [*FLAGS, *self.flags, *(SPARING if spare else ())]
+
+    def libraries(self, flags: tuple[str, ...]) -> list[str]:
+        """What a kernel is linked with. Of gcc on Linux not the C library, which the process has: that takes a fifth.
+
+        Text with flags of its own (threads) is linked as usual.
+        """
+        return list(BARE) if self.is_gcc and sys.platform == "linux" and not flags else ["-lm"]
 
 
 @lru_cache(None)
@@ -119,7 +133,8 @@ def processor() -> str:
 def key(text: str, flags: tuple[str, ...] = ()) -> str:
     """The name of what `text` compiles to, here."""
     used = compiler()
-    return digest(without_comments(text), used.identity, " ".join([*used.flags_for(text), *flags]), processor())
+    given = " ".join([*used.flags_for(text), *flags, *used.libraries(flags)])
+    return digest(without_comments(text), used.identity, given, processor())
 
 
 def library_path(text: str, flags: tuple[str, ...] = ()) -> Path:
@@ -155,7 +170,7 @@ def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
         command, done = [], None
         for level, patience in ((("-O1",), PATIENCE_S), (("-O0",), None)) if large else (((), None),):
             given = [*used.flags_for(text), *flags, *level]
-            command = [*used.command, *given, "-x", "c", "-", "-o", str(made), "-lm"]
+            command = [*used.command, *given, "-x", "c", "-", "-o", str(made), *used.libraries(flags)]
             try:
                 done = subprocess.run(
                     command, input=text.encode(), capture_output=True, check=False, timeout=patience, env=place

@@ -76,13 +76,12 @@ class Addresses:
             return None if k % item else k // item
         if not is_int(size.type):
             return None
-        row = None if size.stmt is None else size.stmt.row
-        args = () if size.stmt is None else size.stmt.args
-        if row in (scalar.ADD, scalar.SUB):
-            a, b = self.elements_in(args[0], item), self.elements_in(args[1], item)
-            return None if a is None or b is None else self.plus(a, b if row is scalar.ADD else self.times(b, -1))
-        if row is scalar.MUL:
-            for one, other in (args, args[::-1]):
+        made = size.stmt
+        if made is not None and made.row in (scalar.ADD, scalar.SUB):
+            a, b = self.elements_in(made.args[0], item), self.elements_in(made.args[1], item)
+            return None if a is None or b is None else self.plus(a, b if made.row is scalar.ADD else self.times(b, -1))
+        if made is not None and made.row is scalar.MUL:
+            for one, other in (made.args, made.args[::-1]):
                 if (k := static_int(one)) is not None and k % item == 0:
                     return self.times(self.number_of_elements(other), k // item)
         return self.number_of_elements(size) if item == 1 else None

@@ -176,13 +176,22 @@ def _same_code(fn: Callable[..., Any], tree: ast.FunctionDef) -> bool:
     bare.args = _without_annotations(tree.args)
     free = "".join(f"    {name} = 0\n" for name in code.co_freevars)
     modules = [n for n in code.co_names if isinstance(fn.__globals__.get(n), ModuleType)]
-    imports = "".join(f"import {n}\n" for n in modules)  # Python compiles calls of what a module imports otherwise
-    module = ast.parse(f"{imports}def around():\n{free}    pass")
+    imports = "".join(f"import {n}\n" for n in modules)
+    # Python compiles calls of what the same file imports otherwise than of what an earlier cell has imported.
+    for before in dict.fromkeys((imports, "")):
+        again = _compiled(bare, f"{before}def around():\n{free}    pass")
+        if again is None or _plainly(again) == _plainly(code):
+            return again is not None
+    return _essence(again) == _essence(code)
+
+
+def _compiled(tree: ast.FunctionDef, around: str) -> CodeType | None:
+    """The code of a function defined at the end of this text, inside of the function that the text ends with."""
+    module = ast.parse(around)
     assert isinstance(module.body[-1], ast.FunctionDef)
-    module.body[-1].body[-1] = bare
-    around = next(c for c in compile(module, "kernel", "exec", dont_inherit=True).co_consts if isinstance(c, CodeType))
-    again = next((c for c in around.co_consts if isinstance(c, CodeType) and c.co_name == bare.name), None)
-    return again is not None and (_plainly(again) == _plainly(code) or _essence(again) == _essence(code))
+    module.body[-1].body[-1] = tree
+    outer = next(c for c in compile(module, "kernel", "exec", dont_inherit=True).co_consts if isinstance(c, CodeType))
+    return next((c for c in outer.co_consts if isinstance(c, CodeType) and c.co_name == tree.name), None)
 
 
 def _without_annotations(args: ast.arguments) -> ast.arguments:
