@@ -178,10 +178,11 @@ def _same_code(fn: Callable[..., Any], tree: ast.FunctionDef) -> bool:
     modules = [n for n in code.co_names if isinstance(fn.__globals__.get(n), ModuleType)]
     imports = "".join(f"import {n}\n" for n in modules)
     # Python compiles calls of what the same file imports otherwise than of what an earlier cell has imported.
-    made = [_compiled(bare, f"{before}def around():\n{free}    pass") for before in dict.fromkeys((imports, ""))]
-    if any(again is not None and _plainly(again) == _plainly(code) for again in made):
+    around = [f"{before}def around():\n{free}    pass" for before in dict.fromkeys((imports, ""))]
+    if any((again := _compiled(bare, text)) is not None and _plainly(again) == _plainly(code) for text in around):
         return True
-    return made[0] is not None and _essence(made[0]) == _essence(code)
+    again = _compiled(bare, around[0])
+    return again is not None and _essence(again) == _essence(code)
 
 
 def _compiled(tree: ast.FunctionDef, around: str) -> CodeType | None:
