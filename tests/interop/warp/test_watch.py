@@ -275,6 +275,95 @@ def test_a_loop_that_multiplies_is_wrong_in_warp(k, wp):
     np.testing.assert_allclose(row.exact, 8 * X**7, rtol=1e-6)
 
 
+def test_some_elements_of_an_array_and_functions_that_warp_makes_of_kernels(k, wp):
+    def program():
+        x, y, loss = parameters(wp)
+        wp.launch(k.chosen, 2, inputs=[x[wp.array([2, 0], dtype=int)]], outputs=[y])
+        z = wp.map(wp.sin, x + y)
+        return {"x": x, "y": y, "z": z}
+
+    seen, a = both(program)
+    assert not seen.opaque_steps, [s.reason for s in seen.opaque_steps]
+    seen.backward(grads={a.z: np.ones(3)})
+    c = np.cos(X + np.array([9.0, 1.0, 0.0]))
+    np.testing.assert_allclose(seen.gradients[a.x], c + 2 * X * np.array([c[1], 0.0, c[0]]), rtol=1e-5)
+
+
+def test_functions_that_are_compiled_into_warp_are_opaque(k, wp):
+    def program():
+        x, y, loss = parameters(wp)
+        wp.utils.array_scan(x, y, inclusive=True)
+        wp.launch(k.total, 3, inputs=[y], outputs=[loss])
+        return {"x": x, "y": y, "loss": loss}
+
+    seen, a = both(program)
+    assert [s.label for s in seen.opaque_steps] == ["array_scan"] and not seen.steps[1].difference
+    with pytest.raises(wb.GradientError, match="array_scan"):
+        seen.backward(grads={a.loss: np.ones(1)})
+
+
+def test_two_names_of_one_memory_have_one_exact_gradient(k, wp):
+    def program():
+        x, y, loss = parameters(wp)
+        again = wp.array(ptr=x.ptr, shape=(3,), dtype=float, device="cpu")
+        with wp.Tape() as tape:
+            wp.launch(k.total, 3, inputs=[x], outputs=[loss])
+            wp.launch(k.total, 3, inputs=[again], outputs=[loss])
+        tape.backward(loss)
+        return {"x": x, "loss": loss}
+
+    seen, a = both(program)
+    row = seen.compare()["x"]
+    assert row.verdict == "wrong"
+    np.testing.assert_array_equal(row.exact, [2.0, 2.0, 2.0])
+
+
+def test_a_seed_that_is_left_from_the_pass_before_makes_the_next_one_wrong(k, wp):
+    def program():
+        x, y, loss = parameters(wp)
+        with wp.Tape() as tape:
+            wp.launch(k.total, 3, inputs=[x], outputs=[y[0:1]])
+            wp.launch(k.total, 1, inputs=[y[0:1]], outputs=[loss])
+        tape.backward(loss)
+        x.grad.zero_()
+        tape.backward(loss)
+        return {"x": x, "y": y, "loss": loss}
+
+    seen, a = both(program)
+    first, second = (row for row in seen.compare() if row.array == "x")
+    assert (first.verdict, second.verdict) == ("agrees", "wrong")
+    np.testing.assert_array_equal(second.exact, np.ones(3))
+    np.testing.assert_array_equal(second.theirs, 2 * np.ones(3))
+
+
+@pytest.mark.needs_torch
+def test_memory_of_torch(k, wp):
+    import torch
+
+    def program():
+        t = torch.tensor(X, requires_grad=True)
+        x, y = wp.from_torch(t), wp.zeros(3, dtype=float, requires_grad=True)
+        with wp.Tape() as tape:
+            wp.launch(k.square, 3, inputs=[x], outputs=[y])
+        tape.backward(grads={y: wp.array(np.ones(3), dtype=float)})
+        return {"x": x, "y": y}
+
+    seen, a = both(program)
+    assert seen.compare()["x"].verdict == "agrees"
+
+
+def test_sums_that_cancel_are_not_accused_and_two_percent_are(k):
+    from workbench.interop.warp.compare import accuracy
+
+    exact = np.array([1.0, 1e-6, -3.0], np.float32)
+    assert accuracy(exact * np.float32(1 + 1e-7), exact, None).fine
+    assert not accuracy(exact * np.float32(1.02), exact, None).fine
+    near = exact + np.array([0.0, 3e-7, 0.0], np.float32)
+    found = accuracy(near, exact, None)
+    assert not found.fine and found.close
+    assert accuracy(near, exact, np.full(3, 1e-7)).fine and not accuracy(near, exact, np.full(3, 1e-10)).fine
+
+
 def test_a_captured_graph_is_the_events_that_it_replays(k, wp):
     def program():
         x, y, loss = parameters(wp)

@@ -123,6 +123,12 @@ def texture_like(x: wp.array(dtype=float), v: wp.uint64, y: wp.array(dtype=float
 
 
 @wp.kernel
+def chosen(x: wp.indexedarray(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+@wp.kernel
 def tiled(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     t = wp.tile_load(x, shape=4, offset=i * 4)

@@ -21,6 +21,7 @@ from warp._src import types as warp_types
 from ...arrays import allocation as memory
 from ...arrays.array import array, array_on
 from ...arrays.dtypes import differentiable, dtype_of, itemsize_of
+from ...arrays.indexed import indexedarray
 from ...arrays.names import known as names_behind
 from ...errors import LaunchError
 from ...kernels.types import Struct, Type
@@ -49,8 +50,8 @@ class Region:
 
     def changed(self) -> bool:
         """Has Warp's buffer other bytes than when last seen."""
-        seen = self.allocation.bytes if self.apart is None else self.apart
-        return not same_bytes(self.theirs, seen)
+        seen = self.allocation.address if self.apart is None else self.apart.ctypes.data
+        return _memcmp(self.low, seen, self.high - self.low) != 0
 
     def settle(self, apart: bool) -> None:
         """Take Warp's bytes as seen: into the twin, or (apart) beside it."""
@@ -61,9 +62,8 @@ class Region:
             self.allocation.bytes[...] = self.theirs
 
 
-def same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
-    n = len(a) // 8 * 8
-    return bool(np.array_equal(a[:n].view(np.uint64), b[:n].view(np.uint64)) and np.array_equal(a[n:], b[n:]))
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Twins:
@@ -76,6 +76,7 @@ class Twins:
         self.made: weakref.WeakKeyDictionary[Any, tuple[Any, Region | None, array]] = weakref.WeakKeyDictionary()
         self.types: dict[Any, Type] = {}
         self.grids = Grids(self)
+        self.uses: dict[int, tuple[Any, set[str]]] = {}  # of each kernel
         names_behind.append(self.behind)
 
     def close(self) -> None:
@@ -200,20 +201,18 @@ class Twins:
         return array_on(region.allocation, element, (region.allocation.nbytes // size,), (size,), 0)
 
     def read_only(self, kernel: Any, values: list[Any]) -> set[int]:
-        """The ids of arguments of a launch that its kernel surely does not write: it names them in `x[...]` alone."""
+        """The ids of arguments of a launch that its kernel surely does not write: it only reads `x[...]`.
+
+        Of more axes than one that may be a row, through which it writes.
+        """
         if kernel is None or not values:
             return set()
-        tree = kernel.adj.tree
-        plain = {
-            id(n.value)
-            for n in ast.walk(tree)
-            if isinstance(n, ast.Attribute) or (isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load))
-        }
-        uses = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in plain}
-        names = [arg.label for arg in kernel.adj.args]
+        if id(kernel) not in self.uses:
+            self.uses[id(kernel)] = kernel, _used_otherwise(kernel.adj.tree)
+        uses, names = self.uses[id(kernel)][1], [arg.label for arg in kernel.adj.args]
         written = {id(v) for name, v in zip(names, values, strict=False) if name in uses}
         written |= {id(a) for v in values if not isinstance(v, warp.array) for a in arrays_in([v])}
-        return {id(v) for v in values if isinstance(v, warp.array)} - written
+        return {id(v) for v in values if isinstance(v, warp.array) and v.ndim == 1} - written
 
     # ---- arguments
 
@@ -237,8 +236,9 @@ class Twins:
             return getattr(np, type(v).__name__)(v.value) if hasattr(np, type(v).__name__) else v.value
         return self.grids.number(self.rebind.annotation(v))
 
-    def indexed(self, v: Any) -> Any:
-        raise Untranslated("an indexed array")
+    def indexed(self, v: Any) -> indexedarray:
+        """The twin of some elements of an array."""
+        return indexedarray(self.array(v.data), [None if i is None else self.array(i) for i in v.indices[: v.ndim]])
 
 
 def arrays_in(values: Iterable[Any]) -> Iterator[Any]:
@@ -252,6 +252,20 @@ def arrays_in(values: Iterable[Any]) -> Iterator[Any]:
         elif isinstance(v, codegen.StructInstance):
             kind: Any = type(v)
             yield from arrays_in(getattr(v, name) for name in kind._cls.vars)
+
+
+def _used_otherwise(tree: Any) -> set[str]:
+    """The names in a program that stand elsewhere than in `x[...]` that is read, or in `x.shape`."""
+    nodes = list(ast.walk(tree))
+    plain = {
+        id(n.value)
+        for n in nodes
+        if isinstance(n, ast.Attribute) or (isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load))
+    }
+    targets = [t for n in nodes if isinstance(n, ast.Assign) for t in n.targets]
+    targets += [n.target for n in nodes if isinstance(n, ast.AugAssign | ast.AnnAssign | ast.For)]
+    plain -= {id(n) for t in targets for n in ast.walk(t)}
+    return {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in plain}
 
 
 def root_of(a: Any) -> Any:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,9 @@ from warp._src import types as warp_types
 from warp._src import utils as warp_utils
 
 from ...arrays import allocation as memory
-from ...arrays import names
 from ...arrays.array import array
 from ...arrays.creation import copy as our_copy
-from ...errors import GradientError, LaunchError, WorkbenchError
+from ...errors import GradientError, KernelError, LaunchError, WorkbenchError
 from ...launches.launch import launch as our_launch
 from ...tapes.naming import note_names
 from ...tapes.tape import Tape
@@ -36,10 +36,9 @@ from .events import Step, difference_of
 from .hooks import Hooks
 from .memory import Region, Twins, Untranslated, arrays_in, hull
 from .passes import Pass
-from .rebind import Rebinder
+from .programs import Programs, caller, said
 
 CHECKS = ("gradient", "forward", None)
-_OURS = {__name__.partition(".")[0], "warp"}
 _open: list[Watch] = []
 
 
@@ -82,9 +81,7 @@ class Watch:
         self.captured: list[Call] | None = None  # calls of an open capture, to be replayed
         self.graphs: weakref.WeakKeyDictionary[Any, list[Call]] = weakref.WeakKeyDictionary()
         self.left: weakref.WeakKeyDictionary[Any, np.ndarray] = weakref.WeakKeyDictionary()  # by a backward, in .grad
-        self.opened: set[str] = set()
         self.seeded = False
-        self.kernels: dict[int, tuple[Any, Any]] = {}
 
     # ---- open and close
 
@@ -111,7 +108,7 @@ class Watch:
         put(context.capture_end, self._capture_end)
         put(context.capture_launch, self._capture_launch)
         for name in NATIVE:
-            if isinstance(function := getattr(warp_utils, name, None), type(put.__func__)):
+            if isinstance(function := getattr(warp_utils, name, None), FunctionType):
                 put(function, self._native)
         return self
 
@@ -121,7 +118,7 @@ class Watch:
         memory.between.discard("warp")
         note_names(self.tape, sys._getframe(1))
         self.twins.close()
-        names.opened.difference_update(self.opened)
+        self.rebind.close()
 
     # ---- one event
 
@@ -137,7 +134,7 @@ class Watch:
             regions = self.twins.regions(arrays)
             self.host_writes(regions, frame)
         except (Untranslated, WorkbenchError) as error:
-            reason = reason or _said(error)
+            reason = reason or said(error)
         self.inside = True
         try:
             result = theirs()
@@ -158,7 +155,7 @@ class Watch:
             try:
                 self.recorded_by_us(ours)
             except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
-                step.reason = _said(error)
+                step.reason = said(error)
                 self.undo(count)
         if step.reason:
             step.kind = "opaque"
@@ -180,7 +177,7 @@ class Watch:
                     step.difference = found
             region.settle(apart)
 
-    def recorded_by_us(self, act: Callable[[], None]) -> None:
+    def recorded_by_us(self, act: Callable[[], Any]) -> None:
         memory.push_recorder(self.tape)
         try:
             act()
@@ -244,16 +241,14 @@ class Watch:
     # ---- launches
 
     def _launch(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        frame = _caller()
+        frame = caller()
         if self.inside:
             if self.current is not None and kwargs.get("adjoint"):
                 return self.current.adjoint_launch(original, args, kwargs)
             return original(*args, **kwargs)
-        given = _SIGNATURE.bind(*args, **kwargs)
-        given.apply_defaults()
-        g = given.arguments
-        kernel, values = g["kernel"], [*g["inputs"], *g["outputs"]]
-        if g["record_cmd"] or not isinstance(kernel, context.Kernel):
+        g = dict(zip(_NAMES, args, strict=False)) | kwargs
+        kernel, values = g.get("kernel"), [*g.get("inputs", ()), *g.get("outputs", ())]
+        if g.get("record_cmd") or not isinstance(kernel, context.Kernel) or "dim" not in g:
             return original(*args, **kwargs)
         tape = context.runtime.tape
         before = 0 if tape is None else len(tape.launches)
@@ -266,8 +261,8 @@ class Watch:
                 }  # fmt: skip
             return result
 
-        if g["adjoint"]:
-            arrays = list(arrays_in([*g["adj_inputs"], *g["adj_outputs"]]))
+        if g.get("adjoint"):
+            arrays = list(arrays_in([*g.get("adj_inputs", ()), *g.get("adj_outputs", ())]))
             return self.event(
                 "opaque", f"adjoint of {kernel.func.__name__}", arrays, theirs, _nothing, frame, kernel, ADJOINT
             )
@@ -294,29 +289,23 @@ class Watch:
 
     def our_launch(self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: Any) -> None:
         """The twin of a launch. Raises what the workbench says of it."""
-        if id(kernel) not in self.kernels:
-            self.see_package(kernel.func.__module__)
-            self.kernels[id(kernel)] = kernel, self.rebind.kernel(kernel)
-        ours = self.kernels[id(kernel)][1]
+        ours = self.rebind.twin(kernel)
         rank = int(kernel.adj.kernel_dim) if hasattr(kernel.adj, "kernel_dim") else len(dims)
         dims = (*dims, *[1] * (rank - len(dims)))
         if rank and any(n != 1 for n in dims[rank:]):
             raise Untranslated(f"a grid of {len(dims)} axes for a kernel that tells {rank} of them apart")
-        recorded = our_launch(
-            ours, dims[:rank] if rank else dims, [self.twins.value(v) for v in values], record_cmd=True
-        )
+        given = [self.twins.value(v) for v in values]
+        try:
+            recorded = our_launch(ours, dims[:rank] if rank else dims, given, record_cmd=True)
+        except KernelError as failure:
+            if not ours.generic:
+                self.rebind.failed(kernel, failure)
+            raise
         recorded.command.launch(True, frame)
-
-    def see_package(self, module: str | None) -> None:
-        """Objects of the package that this module belongs to hold arrays with names."""
-        package = (module or "warp").partition(".")[0]  # `wp.map` makes kernels of no module
-        if package != "warp" and package not in names.opened:
-            names.opened.add(package)
-            self.opened.add(package)
 
     def _command(self, original: Any, command: Any, stream: Any = None) -> Any:
         """`Launch.launch()`: what `record_cmd=True` gave."""
-        frame = _caller()
+        frame = caller()
         if self.inside:
             return original(command, stream)
         theirs = lambda: original(command, stream)  # noqa: E731
@@ -330,7 +319,7 @@ class Watch:
             return self.event(
                 "opaque", command.kernel.func.__name__, arrays, theirs, _nothing, frame, command.kernel, refused
             )
-        return self.launched(command.kernel, dims, list(command.fwd_args), theirs, frame)
+        return self.launched(command.kernel, dims, list(command.fwd_args or ()), theirs, frame)
 
     # ---- memory
 
@@ -342,7 +331,7 @@ class Watch:
         if self.inside:
             return theirs()
         ours = lambda: self.our_copy(dest, src, dest_offset, src_offset, count)  # noqa: E731
-        return self.moved("copy", [dest, src], theirs, ours, _caller())
+        return self.moved("copy", [dest, src], theirs, ours, caller())
 
     def our_copy(self, dest: Any, src: Any, dest_offset: int, src_offset: int, count: int) -> None:
         to, source = self.twins.value(dest), self.twins.value(src)
@@ -354,7 +343,7 @@ class Watch:
         theirs = lambda: original(a, value)  # noqa: E731
         if self.inside:
             return theirs()
-        return self.moved("fill_", [a], theirs, lambda: self.our_fill(a, value), _caller())
+        return self.moved("fill_", [a], theirs, lambda: self.our_fill(a, value), caller())
 
     def our_fill(self, a: Any, value: Any) -> None:
         twin = self.twins.value(a)
@@ -365,14 +354,14 @@ class Watch:
     def _zero(self, original: Any, a: Any) -> Any:
         if self.inside:
             return original(a)
-        return self.moved("zero_", [a], lambda: original(a), lambda: self.twins.value(a).zero_(), _caller())
+        return self.moved("zero_", [a], lambda: original(a), lambda: self.twins.value(a).zero_(), caller())
 
     def _assign(self, original: Any, a: Any, src: Any) -> Any:
         if self.inside:
             return original(a, src)
         ours = lambda: self.our_assign(a, src)  # noqa: E731
         arrays = [a, src] if warp_types.is_array(src) else [a]
-        return self.moved("assign", arrays, lambda: original(a, src), ours, _caller())
+        return self.moved("assign", arrays, lambda: original(a, src), ours, caller())
 
     def our_assign(self, a: Any, src: Any) -> None:
         if warp_types.is_array(src):
@@ -411,7 +400,7 @@ class Watch:
             self.twins.grids.made.pop(grid.id, None)
             return self.quietly(theirs)
         ours = lambda: self.twins.grids.build(grid, points, radius, groups)  # noqa: E731
-        return self.event("build", "HashGrid.build", list(arrays_in([points, groups])), theirs, ours, _caller())
+        return self.event("build", "HashGrid.build", list(arrays_in([points, groups])), theirs, ours, caller())
 
     def _native(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """A function of `wp.utils` that Warp computes in C++."""
@@ -420,7 +409,7 @@ class Watch:
         arrays = list(arrays_in([*args, *kwargs.values()]))
         name = original.__name__
         why = f"wp.utils.{name} is compiled into Warp"
-        return self.event("opaque", name, arrays, lambda: original(*args, **kwargs), _nothing, _caller(), None, why)
+        return self.event("opaque", name, arrays, lambda: original(*args, **kwargs), _nothing, caller(), None, why)
 
     def quietly(self, act: Callable[[], Any]) -> Any:
         self.inside = True
@@ -446,14 +435,14 @@ class Watch:
         calls = self.graphs.get(graph)
         if self.inside or calls is None:
             return original(graph, stream)
-        frame = _caller()
+        frame = caller()
         arrays = list({id(a): a for call in calls for a in call.arrays}.values())
         refused, regions = "", []
         try:
             regions = self.twins.regions(arrays)
             self.host_writes(regions, frame)
         except (Untranslated, WorkbenchError) as error:
-            refused = _said(error)
+            refused = said(error)
         result = self.quietly(lambda: original(graph, stream))
         first = len(self.tape.events)
         steps = [self.replayed(n, call) for n, call in enumerate(calls, len(self.steps))] if not refused else []
@@ -472,7 +461,7 @@ class Watch:
             self.recorded_by_us(call.ours)
             step.event = self.tape.events[-1] if len(self.tape.events) > count else None
         except Exception as error:  # noqa: BLE001  the graph becomes one opaque event
-            step.reason = _said(error)
+            step.reason = said(error)
         return step
 
     def undo_replay(
@@ -493,8 +482,8 @@ class Watch:
             return original(tape, loss, grads)
         if self.check != "gradient":
             return self.quietly(lambda: original(tape, loss, grads))
-        note_names(self.tape, _caller())
-        self.current = Pass(self, len(self.passes), tape, loss, grads, _caller())
+        note_names(self.tape, caller())
+        self.current = Pass(self, len(self.passes), tape, loss, grads, caller())
         try:
             result = self.quietly(lambda: original(tape, loss, grads))
             self.current.judge()
@@ -520,7 +509,7 @@ class Watch:
             regions = self.twins.regions(found)
         except Untranslated:
             regions = []
-        step.event = self.opaque(step, found, regions, _caller())
+        step.event = self.opaque(step, found, regions, caller())
         self.steps.append(step)
         self.note_entries(tape, before, step)
         return result
@@ -631,45 +620,13 @@ class Gradients:
         return np.array(grad.data)
 
 
-class Programs(Rebinder):
-    """Kernels of every package that uses Warp, with the derivatives of what their funcs compute."""
-
-    def __init__(self) -> None:
-        super().__init__((), own_adjoints=False)
-        self.covered: dict[str, bool] = {}
-
-    def covers(self, module: str) -> bool:
-        if module not in self.covered:
-            package = module.partition(".")[0]
-            space = vars(sys.modules[module]) if module in sys.modules else {}
-            foreign = package in _OURS or (package in sys.stdlib_module_names and package != "__main__")
-            self.covered[module] = not foreign and any(
-                v is warp or isinstance(v, context.Function | context.Kernel) for v in list(space.values())
-            )
-        return self.covered[module]
-
-
 ADJOINT = "an adjoint that the program launches itself"
 NATIVE = "array_scan array_sum array_inner radix_sort_pairs runlength_encode segmented_sort_pairs array_cast".split()
-_SIGNATURE = inspect.signature(context.launch)
+_NAMES = tuple(inspect.signature(context.launch).parameters)
 
 
 def _nothing() -> None:
     """In place of our part of a call that has none."""
-
-
-def _said(error: BaseException) -> str:
-    """The first line of what an error says."""
-    what = str(getattr(error, "what", None) or error or type(error).__name__)
-    return what.splitlines()[0]
-
-
-def _caller() -> Any:
-    """The frame of the user's program, or of a library on Warp, that called a function of Warp."""
-    frame: Any = sys._getframe(1)
-    while frame.f_back is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] in _OURS:
-        frame = frame.f_back
-    return frame
 
 
 def _bytes_of(a: Any) -> Any:
