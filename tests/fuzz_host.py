@@ -14,6 +14,7 @@ import argparse
 import collections
 import random
 import sys
+import time
 import traceback
 import warnings
 
@@ -96,7 +97,7 @@ def verdict(seed: int) -> tuple[str, str]:
     if not abs(plain - value) <= near_enough * (1 + abs(value)):
         return "WRONG", f"value under a tape {value}, without {plain}"
     step, tight = (1e-2, 2e-2) if program.loose else (1e-3, 1e-5)
-    for k in range(2):
+    for k in range(1 + (seed % 5 == 0)):
         rng = np.random.default_rng(1000 * seed + k)
         way = {name: rng.standard_normal(shape) for name, shape in SHAPES.items()}
         slopes = [_slope(program, way, h) for h in (step, 2 * step)]
@@ -122,15 +123,19 @@ def main() -> int:
     parser.add_argument("--programs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", default="c")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no program later than this")
     parser.add_argument("--words", type=int, default=12, help="how many refusals are named")
     args = parser.parse_args()
     wb.config.backend = args.backend
     counts: collections.Counter[str] = collections.Counter()
     words: collections.Counter[str] = collections.Counter()
     kinds: collections.Counter[str] = collections.Counter()
+    end = time.monotonic() + args.seconds
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for seed in range(args.seed, args.seed + args.programs):
+            if time.monotonic() > end:
+                break
             try:
                 what, word = verdict(seed)
             except Exception as error:

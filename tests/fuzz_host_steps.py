@@ -157,7 +157,7 @@ def boxed(p: wb.array(dtype=wb.vec3), low: wb.array(dtype=wb.vec3), high: wb.arr
 def overlaps(tree: wb.uint64, p: wb.array(dtype=wb.vec3), low: wb.array(dtype=wb.vec3), y: wb.array(dtype=F)):
     i = wb.tid()
     query = wb.bvh_query_aabb(tree, p[i] - wb.vec3(0.8), p[i] + wb.vec3(0.8))
-    k = int(0)
+    k = 0
     while wb.bvh_query_next(query, k):
         d = p[i] - (low[k] + wb.vec3(0.7))
         near = wb.max(0.0, 1.96 - wb.dot(d, d))

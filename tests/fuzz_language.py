@@ -14,7 +14,9 @@ import importlib.util
 import random
 import sys
 import tempfile
+import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,8 @@ SHAPES = {"x": (4,), "v": (3, 3), "q": (2, 4), "t": (2, 7), "s": (2, 6), "m": (2
 
 
 class Maker:
+    head = HEAD
+
     def __init__(self, seed: int):
         self.r = random.Random(seed)
         self.lines: list[str] = []
@@ -256,7 +260,12 @@ class Maker:
         total = " + ".join(f"wb.sin({self.f(2)})" for _ in range(3))
         self.put("    ", f"wb.atomic_add(c, 0, wb.tanh({self.f(1)}))")
         self.put("    ", f"y[i] = {total} + z[i, 0] + z[i, 2]")
-        return HEAD + "\n".join(self.lines) + "\n"
+        return self.head + "\n".join(self.lines) + "\n"
+
+    @staticmethod
+    def more(module: Any) -> list:
+        """Arguments of the kernel before its outputs."""
+        return []
 
 
 def inputs(seed: int) -> dict[str, np.ndarray]:
@@ -272,7 +281,8 @@ def run(module: Any, values: dict[str, np.ndarray], grad: bool, left_out: bool) 
     box.a, box.k, box.w = a["box"], 3, 0.75
     y, z, c = wb.zeros(2, dtype=wb.float64), wb.zeros((2, 3), dtype=wb.float64), wb.zeros(4, dtype=wb.float64)
     none = None if left_out else wb.full(2, 0.6, dtype=wb.float64)
-    args = [*(a[n] for n in ("x", "v", "q", "t", "s", "m")), wb.array([1, 2]), none, box, z, c, y]
+    args = [*(a[n] for n in ("x", "v", "q", "t", "s", "m")), wb.array([1, 2]), none, box]
+    args += [*module.more(module), z, c, y]
     with wb.Tape() as tape:
         wb.launch(module.k, 2, args)
     result = np.concatenate([y.numpy(), z.numpy().ravel(), c.numpy()])
@@ -285,22 +295,24 @@ def run(module: Any, values: dict[str, np.ndarray], grad: bool, left_out: bool) 
     return result, grads
 
 
-def load(seed: int, folder: Path) -> Any:
-    path = folder / f"language_{seed}.py"
-    path.write_text(Maker(seed).program())
+def load(seed: int, folder: Path, maker: type[Maker] = Maker, kind: str = "") -> Any:
+    """The module of a program; `kind` is put in place of KIND in its text."""
+    path = folder / f"{maker.__module__}{kind}_{seed}.py"
+    path.write_text(maker(seed).program().replace("KIND", kind))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
+    module.more = maker.more  # type: ignore[attr-defined]
     return module
 
 
-def verdict(seed: int, folder: Path, compiled: bool) -> tuple[str, str]:
+def verdict(seed: int, folder: Path, compiled: bool, maker: type[Maker] = Maker, kind: str = "") -> tuple[str, str]:
     """exact, refused, unsure (differences cannot decide) or WRONG; and a word about it."""
     wb.config.backend = "numpy"
     try:
-        module = load(seed, folder)
+        module = load(seed, folder, maker, kind)
         values, left = inputs(seed), seed % 3 == 0
         out, grads = run(module, values, True, left)
     except (wb.KernelError, wb.LaunchError, wb.GradientError) as error:
@@ -332,17 +344,21 @@ def verdict(seed: int, folder: Path, compiled: bool) -> tuple[str, str]:
     return ("exact", "") if abs(got - near) <= 1e-6 * scale + abs(near - far) else ("WRONG", f"{got} {near} {far}")
 
 
-def main() -> int:
+def main(verdict: Callable[[int, Path, bool], tuple[str, str]] = verdict) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--c-every", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no program later than this")
     args = parser.parse_args()
+    end = time.monotonic() + args.seconds
     counts: collections.Counter[str] = collections.Counter()
     words: collections.Counter[str] = collections.Counter()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for seed in range(args.seed, args.seed + args.programs):
+            if time.monotonic() > end:
+                break
             try:
                 what, word = verdict(seed, Path(folder), seed % args.c_every == 0)
             except Exception as error:

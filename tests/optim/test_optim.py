@@ -108,6 +108,21 @@ def test_solutions_are_those_of_numpy(solve, kind):
 
 
 @pytest.mark.parametrize("solve", SOLVERS, ids=lambda f: f.__name__)
+def test_the_answer_may_lie_in_the_right_side_or_in_the_matrix(solve):
+    """A method that begins anew reads both again."""
+    D, b = matrix(5), RANDOM.normal(size=5)
+    want = np.linalg.solve(D, b)
+    how = {} if solve is linear.bicgstab else {"restart": 1}
+    for more in ({}, how):
+        x = wb.array(b, dtype=wb.float64)
+        solve(wb.array(D, dtype=wb.float64), x, x, tol=1e-12, maxiter=200, **more)
+        np.testing.assert_allclose(x.numpy(), want, rtol=1e-8)
+        A = wb.array(D, dtype=wb.float64)
+        solve(A, wb.array(b, dtype=wb.float64), A[2], tol=1e-12, maxiter=200, **more)
+        np.testing.assert_allclose(A[2].numpy(), want, rtol=1e-8)
+
+
+@pytest.mark.parametrize("solve", SOLVERS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_the_gradient_of_a_solution_by_its_matrix_and_right_side(solve, kind):
     n = 6

@@ -50,6 +50,16 @@ def test_triplets_copies_transposes_sums_and_products_equal_dense_ones(block):
     assert (sparse.bsr_copy(A).columns.numpy() == A.columns.numpy()).all() and A.nnz == len(A.columns)
 
 
+@pytest.mark.parametrize("block", BLOCKS[:2], ids=str)
+def test_a_matrix_that_stores_nothing_is_compressed_and_multiplied(block):
+    zeros = wb.zeros(2, dtype=block)
+    A = sparse.bsr_from_triplets(2, 2, wb.array([0, 1], dtype=int), wb.array([0, 1], dtype=int), zeros)
+    assert A.nnz == 0
+    empty = sparse.bsr_compress(A @ A)
+    x = wb.ones(empty.shape[1], dtype=wb.float64)
+    assert empty.nnz == 0 and not (empty @ x).numpy().any()
+
+
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("block", BLOCKS[:3], ids=str)
 def test_the_gradient_of_a_product_by_blocks_vector_and_result(block, transpose):

@@ -335,7 +335,9 @@ def _run(
     how: LinearSolverState, A: Any, b: array, x: array, M: Any, report: _Report | None = None
 ) -> tuple[int, float, float]:
     with memory.unrecorded():
-        v, (rhs, unknown) = _Vectors(A, b, M), (flat(b), flat(x))
+        v, rhs, unknown = _Vectors(A, b, M), flat(b), flat(x)
+        read = (b, *_differentiable(A))  # the iteration writes x while it reads these
+        answer = clone(unknown) if any(a.span.overlaps(x.span) is not False for a in read) else unknown
         tol, atol = how.tol, how.atol
         if tol is None and atol is None:
             tol, atol = 1e-12 if b.dtype.scalar.bits == 64 else 1e-6, 1e-30  # type: ignore[attr-defined]
@@ -354,7 +356,9 @@ def _run(
                 how.callback(turn, residual, limit)
             return stop
 
-        how._method(v, rhs, unknown, done, how.restart)
+        how._method(v, rhs, answer, done, how.restart)
+        if answer is not unknown:
+            copy(unknown, answer)
         if how.callback is not None and report is None and called != seen[0]:
             how.callback(*seen, limit)
     return *seen, limit
@@ -464,7 +468,7 @@ def cg(
 ) -> Any:  # fmt: skip
     """Solve A x = b for a symmetric positive definite A by conjugate gradients; x is the first guess and the answer.
 
-    A: dense, diagonal, sparse or a LinearOperator; M: an approximate inverse. Returns the number of iterations, the
+    x may be b. A: dense, diagonal, sparse or a LinearOperator; M: an approximate inverse. Returns the number of iterations, the
     norm of the residual, and the tolerance, `max(tol * norm(b), atol)`; by default tol is 1e-6, 1e-12 in float64, and
     maxiter the number of unknowns. The residual is looked at in every turn. `callback(turn, residual, tolerance)` is
     called at the first turn, at every `check_every`-th and at the last. check_every=0: it is a kernel, which gets those

@@ -104,7 +104,7 @@ def bsr_set_from_triplets(
         raise LaunchError("rows, columns and values differ in length.", slug="shape", instead="one of each per block")
     kept = (r >= 0) & (r < dest.nrow) & (c >= 0) & (c < dest.ncol) & (np.arange(len(r)) < n)
     if values is not None and prune_numerical_zeros and recorder() is None:
-        kept &= values.numpy().reshape(len(r), -1).any(axis=1)
+        kept &= values.numpy().reshape(len(r), int(np.prod(dest.block_shape))).any(axis=1)
     which = np.flatnonzero(kept)
     offsets, found, place = compressed(r[which], c[which], (dest.nrow, dest.ncol))
     dest.place(offsets, found)

@@ -1,0 +1,43 @@
+"""A handful of the random programs over sparse matrices, solvers, sorts, optimizers and meshes: see `fuzz_host`."""
+
+from __future__ import annotations
+
+import collections
+
+import fuzz_host
+import fuzz_host_steps
+import pytest
+from fuzz_host import verdict
+
+import workbench as wb
+
+
+@pytest.mark.needs_cc
+@pytest.mark.filterwarnings("ignore")
+def test_every_gradient_is_exact_or_refused(monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", "c")
+    said = {seed: verdict(seed) for seed in range(14)}
+    counts = collections.Counter(what for what, _ in said.values())
+    assert set(counts) <= {"exact", "refused", "unsure"}, said
+    assert counts["exact"] > 8 and counts["refused"] < 3, counts
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", (1, 2, 4))
+def test_the_interpreter_says_the_same(seed, monkeypatch):
+    monkeypatch.setattr(wb.config, "backend", "numpy")
+    assert verdict(seed)[0] in ("exact", "refused", "unsure")
+
+
+@pytest.mark.needs_cc
+@pytest.mark.filterwarnings("ignore")
+def test_a_wrong_adjoint_of_a_library_is_noticed(monkeypatch):
+    """A scan whose tape sees another one."""
+    monkeypatch.setattr(wb.config, "backend", "c")
+    scanned, right = [s for s in range(200) if "scanned" in fuzz_host.Program(s).names][:3], wb.utils.array_scan
+
+    def wrong(a, out, inclusive):
+        right(wb.detach(a), out, inclusive)
+
+    monkeypatch.setattr(fuzz_host_steps.wb.utils, "array_scan", wrong)
+    assert any(verdict(seed)[0] == "WRONG" for seed in scanned)
