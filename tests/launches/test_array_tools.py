@@ -127,3 +127,13 @@ def test_sums_of_vectors_along_an_axis_into_an_array():
     np.testing.assert_allclose(wb.utils.array_sum(a, axis=0, value_count=2).numpy(), v[:2].sum(0).reshape(1, 4, 3))
     with pytest.raises(wb.LaunchError, match=r"writes vec3d of shape \(1, 4\)(.|\n)*\[out\]"):
         wb.utils.array_sum(a, out=out, axis=0)
+
+
+def test_a_cast_reads_all_before_it_writes_into_the_same_memory():
+    x = wb.array([1.0, 2.0, 3.0, 4.0], dtype=wb.float64, requires_grad=True)
+    with wb.Tape() as tape:
+        y = wb.clone(x)
+        wb.utils.array_cast(y[:3], y[1:])
+    assert y.list() == [1, 1, 2, 3]
+    tape.backward(grads={y: wb.array([1.0, 10.0, 100.0, 1000.0], dtype=wb.float64)})
+    assert x.grad.list() == [11, 100, 1000, 0]

@@ -192,6 +192,8 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
     if count is None and in_array.shape != out_array.shape:
         raise _refuse("array_cast", f"shape {in_array.shape} to {out_array.shape}.", "arrays of one shape")
     source, target = ((a if count is None else a.flatten()[:count]) for a in (in_array, out_array))
+    if source.span.overlaps(target.span) is not False:
+        source = clone(source)
     plain, out = _numbers(source), _numbers(target)
     if out.size:
         launch(converted, out.size, [plain], [out])

@@ -468,12 +468,13 @@ def cg(
 ) -> Any:  # fmt: skip
     """Solve A x = b for a symmetric positive definite A by conjugate gradients; x is the first guess and the answer.
 
-    x may be b. A: dense, diagonal, sparse or a LinearOperator; M: an approximate inverse. Returns the number of iterations, the
-    norm of the residual, and the tolerance, `max(tol * norm(b), atol)`; by default tol is 1e-6, 1e-12 in float64, and
-    maxiter the number of unknowns. The residual is looked at in every turn. `callback(turn, residual, tolerance)` is
-    called at the first turn, at every `check_every`-th and at the last. check_every=0: it is a kernel, which gets those
-    as arrays of one element, the last two squared, and such arrays are returned. `restart`: begin anew after so many
-    turns. run=False: a `CG`, to be called later. In a capture every replay solves again.
+    A: dense, diagonal, sparse or a LinearOperator; M: an approximate inverse; x may be b. Returns the number of
+    iterations, the norm of the residual, and the tolerance, `max(tol * norm(b), atol)`; by default tol is 1e-6, 1e-12
+    in float64, and maxiter the number of unknowns. The residual is looked at in every turn.
+    `callback(turn, residual, tolerance)` is called at the first turn, at every `check_every`-th and at the last.
+    check_every=0: it is a kernel, which gets those as arrays of one element, the last two squared, and such arrays are
+    returned. `restart`: begin anew after so many turns. run=False: a `CG`, to be called later. In a capture every
+    replay solves again.
     Under a tape the derivative by b and the entries of A is that of the solution, by a solve with A transposed; x as
     first guess has none. Raises LaunchError [linear], [capture] for both at once; GradientError [linear].
 
