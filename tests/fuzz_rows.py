@@ -120,7 +120,8 @@ class Rows(Maker):
 
     def f(self, d: int = 2) -> str:
         if d == 0 or self.r.random() < 0.6:
-            return super().f(d)
+            made = super().f(d)
+            return f"F({made})" if made.lstrip("-")[0].isdigit() else made
         e, v, w, j = (lambda: self.f(d - 1)), (lambda: self.v(d - 1)), self.r.randrange(3), self.i(1)
         return self.r.choice([
             lambda: f"over(F({e()}))", lambda: f"over({v()})", lambda: f"over({j}, {e()})",
@@ -139,7 +140,7 @@ class Rows(Maker):
             lambda: f"F(S({e()}))", lambda: f"F(H({e()}) * H(0.5))", lambda: f"F(S({e()}) * S(wb.sin({e()})) - S(1.0))",
             lambda: f"F(V(S({e()}), S(1.0), S({e()}))[{w}])", lambda: f"F(S(H({e()})) * one[i])", lambda: "F(half[i])",
             lambda: f"F(wb.sin(H({e()})))", lambda: f"F(wb.dot(three[i], V(S({e()}), S(0.5), S({e()}))))",
-            lambda: f"F(wb.max(H({e()}), H(-100.0)))", lambda: f"F(one[{w} & 1] * S({e()}))",
+            lambda: f"F(wb.max(H({e()}), H(-100.0)))", lambda: f"F(one[i] * S({e()}))",
         ])()  # fmt: skip
 
     def v(self, d: int = 1) -> str:
