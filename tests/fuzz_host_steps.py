@@ -59,6 +59,13 @@ def weigh(a: F, x: wb.array(dtype=F), y: wb.array(dtype=F)):
 
 
 @wb.kernel
+def blended(x: wb.array(dtype=Any), s: Any, y: wb.array(dtype=Any)):
+    """Of numbers, vectors and matrices."""
+    i = wb.tid()
+    y[i] = x[i] * s + y[i] * type(s)(0.25)
+
+
+@wb.kernel
 def gathered(at: wb.array(dtype=int), x: wb.array(dtype=F), y: wb.array(dtype=F)):
     i = wb.tid()
     y[i] = 0.5 * x[at[i] % 6] + 0.1 * wb.float64(at[i] % 3)
@@ -186,6 +193,17 @@ def two(r) -> list[int]:
 def weighed(r) -> Step:
     a, b = two(r)
     return lambda w: wb.launch(weigh, SIZE, [w.s, w.v[a]], [w.v[b]])
+
+
+def generic(r) -> Step:
+    """One kernel for numbers, vectors, matrices: of declared or of plain scalars."""
+    (a, b), kind, declared = two(r), r.choice([None, wb.vec2d, wb.vec3d, wb.types.matrix((2, 3), F)]), r.random() < 0.5
+
+    def done(w):
+        x, y = ((v if kind is None else v.view(kind).flatten()) for v in (w.v[a], w.v[b]))
+        wb.launch(blended, len(x), [x, w.s if declared else F(0.6)], [y])
+
+    return done
 
 
 def moved(r) -> Step:
@@ -535,5 +553,5 @@ def neighbours(r) -> Step:
 
 
 SINGLE = (cast, searched, neighbours)  # steps with float32 in them
-KINDS = (launched, launched, weighed, moved, moved, scanned, summed, sorted_, triplets, triplets, times_vector,
+KINDS = (launched, launched, weighed, generic, moved, moved, scanned, summed, sorted_, triplets, triplets, times_vector,
          times_vector, of_matrices, of_matrices, of_dense, solved, solved, descended)  # fmt: skip
