@@ -306,3 +306,26 @@ def stacks(x: wb.array2d[F], y: wb.array2d[F]):
     wb.tile_stack_clear(s)
     gone, slot = wb.tile_stack_pop(s)
     y[i * 4 + 1, j * 4 + 1] = gone + F(slot) * total
+
+
+@wb.func
+def raised(t: wb.tile(dtype=Any, shape=Any), u: wb.tile(dtype=Any, shape=Any)):
+    t += t * u
+    u[1, 0] = t[0, 1] * F(0.5)
+
+
+@case
+def shared(x: wb.array2d[F], y: wb.array2d[F]):
+    i, j = wb.tid()
+    t = wb.tile_load(x, shape=(4, 4), offset=(i * 4, j * 3))
+    v = wb.tile_view(t, offset=(0, 1), shape=(2, 2))
+    for k in range(3):
+        w = wb.tile_view(t, offset=(k, 0), shape=(2, 2))
+        raised(w, v)
+        if v[0, 0] > F(0.0):
+            r = wb.tile_transpose(v)
+            r[1, 0] += w[0, 0] * t[3, k]
+        t[k, 3] *= v[1, 1] + F(0.5)
+    row = t[2]
+    row += t[0]
+    wb.tile_store(y, t + wb.tile_transpose(t), offset=(i * 4, j * 4))

@@ -26,7 +26,7 @@ _DOCS = {
     "tile": ("x, preserve_type=False", "A tile of one number, of the components of a vector, or of one vector."),
     "untile": ("a", "What `tile` was given: the element of a tile of one, or the components along all axes."),
     "tile_extract": ("a, i, ...", "a[i, ...]: one element."),
-    "tile_view": ("t, offset, shape=None", "The part of a tile that begins at `offset`, as a value of its own."),
+    "tile_view": ("t, offset, shape=None", "The part of a tile that begins at `offset`, in its memory."),
     "tile_assign": ("dst, src, offset=0", "Replace a part of the tile `dst`, in place."),
     "tile_squeeze": ("t, axis=None", "The tile without axes of one element."),
     "tile_reshape": ("t, shape", "The same elements in another shape; one extent may be -1."),
@@ -123,6 +123,8 @@ PER_PART = {
     "tile_sum": "a", "tile_broadcast": "a", "tile_transpose": "a", "tile_view": "t", "tile_reshape": "t",
     "tile_squeeze": "t", "tile_astype": "t", "tile_scan_inclusive": "a", "tile_scan_exclusive": "a",
 }  # fmt: skip
+# What gives a part or another form of a tile, in its memory.
+SHOWING = ("tile_view", "tile_reshape", "tile_squeeze", "tile_broadcast", "tile_transpose")
 # Which arguments a call changes in place: (position, name).
 CHANGED = {
     "tile_assign": ((0, "dst"),), "tile_axpy": ((2, "dest"),), "tile_sort": ((0, "keys"), (1, "values")),

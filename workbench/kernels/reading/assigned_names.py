@@ -24,7 +24,7 @@ def names(node: ast.AST) -> set[str]:
     return _named[node]
 
 
-_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
+BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
@@ -32,7 +32,7 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
     found = [node]
     for n in found:
         yield n
-        for name in _BLOCKS:
+        for name in BLOCKS:
             block = getattr(n, name, None)
             if isinstance(block, list):
                 found += block

@@ -523,9 +523,9 @@ class Calls(Overloads, Gradients):
         outer = self.state
         self.push(fn, self.where(node))
         self.frame.hides = self.frame.hides or hides
-        self.outer_names.append(outer.names)
+        self.callers.append((outer.names, self.frames[-2].source.tree, node))
         try:
-            params = {name: self.argument(name, value) for name, value in bound.items()}
+            params = {name: self.shared(self.argument(name, value)) for name, value in bound.items()}
             self.state = State({**FRESH, **params}, dict(outer.cells))
             self.body()
             result = self.returned()
@@ -533,7 +533,8 @@ class Calls(Overloads, Gradients):
                 kept.update(self.state.names)
         finally:
             self.pop()
-            self.outer_names.pop()
+            self.callers.pop()
+        self.refuse_read_beside(outer, self.state.cells, node)
         self.state = State(outer.names, self.state.cells)
         return result
 

@@ -23,6 +23,7 @@ from .assigned_names import assigned_first, has_break, leaves_always, read_after
 from .chosen_arrays import Wider, among_itself, array_choice, arrays, options_in, union
 from .conditions import Guarded
 from .joins import Join, maybe_unbound, same_array, same_constant, settle
+from .liveness import replaced
 from .lower_bounds import static_int
 from .scope import (
     Fields,
@@ -38,6 +39,7 @@ from .scope import (
     rebuild,
     same_parts,
 )  # fmt: skip
+from .tile_sharing import cell_name, has_shown, is_tile_cell
 
 FLAGS = ("$stop", "$go", "$return")
 FRESH = {"$stop": False, "$go": True, "$return": False}
@@ -124,10 +126,11 @@ class Flow:
 
     def merge(self, node: ast.AST | None, condition: ir.Value, ends: list[tuple[ir.Region, State, Any]]) -> Any:
         """Close an `if`: one result per leaf that differs; names that cannot be joined become unusable."""
+        self.part_ways(node, ends)
         join = Join(self, node, ends[0][0], ends[1][0])
         (_, a, x), (_, b, y) = ends
         names = {name: join.name(name, a.names, b.names) for name in {**a.names, **b.names}}
-        cells = {key: join.tree(key, a.cells[key], b.cells[key]) for key in a.cells if key in b.cells}
+        cells = {key: join.tree(cell_name(key), a.cells[key], b.cells[key]) for key in a.cells if key in b.cells}
         for key in {key for tree in (*names.values(), x, y) for key in local_keys(tree)} - cells.keys():
             cells[key] = join.cell(key, a.cells, b.cells)
         result = join.result(x, y)
@@ -358,6 +361,8 @@ class Loop:
     ):
         self.reader, self.node, self.runs, self.endless = reader, node, runs, False
         self.wider = wider  # names that are carried as one array or another, as in these trees
+        self.replaced = replaced(node)
+        self.changes_tiles = reader.tiles_may_change(node, self.replaced)
         self.where: Where = reader.where(node)
         self.before: State = reader.state
         reader.builder.epoch += 1
@@ -388,9 +393,13 @@ class Loop:
                 tree = self.reader.as_carried(tree, self.wider[name])
             elif is_array(tree):  # writing to its elements leaves it what it is
                 tree = self.reader.movable(tree) if name in self.rebound else None
+            elif has_shown(tree):  # it goes on showing the same, unless it is rebound
+                tree = self.reader.resolved(tree) if name in self.replaced else None
             if any(True for _ in leaves(tree)) or (isinstance(tree, Record) and any(True for _ in arrays(tree))):
                 yield name, tree
-        yield from self.before.cells.items()
+        for key, held in self.before.cells.items():
+            if self.changes_tiles or not is_tile_cell(key):
+                yield key, held
 
     def entered(self, params: list[ir.Value]) -> State:
         """The state at the start of a turn, over these parameters."""
@@ -398,7 +407,7 @@ class Loop:
         for name, tree in self.before.names.items():
             if isinstance(tree, Guarded) and name in self.rebound | self.updated:
                 state.names[name] = Unusable(tree.error)
-            elif name in self.rebound and not isinstance(tree, Unusable):
+            elif name in self.rebound and not isinstance(tree, Unusable) and not has_shown(tree):
                 state.names[name] = Unusable(lambda at, name=name, tree=tree: self.changes_from(name, tree, at))
         for name, tree in self.carried:
             bindings(state, name)[name] = rebuild(tree, values)
@@ -426,7 +435,7 @@ class Loop:
 
     def hand_on(self, name: str) -> None:
         """At the end of a turn: such a name goes to the next one."""
-        found, (had, _, slots) = self.reader.state.names[name], self.earlier[name]
+        found, (had, _, slots) = self.reader.resolved(self.reader.state.names[name]), self.earlier[name]
         if isinstance(found, Unusable) and not isinstance(found, Guarded):
             raise found.error(None)
         end = self.with_earlier(name, found if isinstance(found, Guarded) else Guarded(self.unbound(name), True, found))
@@ -448,7 +457,7 @@ class Loop:
         self.breaks, self.returns = go is not True, returns is not False
         self.go = self.reader.value(go) if self.breaks else None
         for name, tree in self.carried:
-            after = bindings(end, name).get(name)
+            after = self.reader.resolved(bindings(end, name).get(name))
             conformed = self.reader.as_carried(after, tree) if name in self.wider else None
             after = self.reader.movable(after) if conformed is None else conformed
             if alike(tree, after):
@@ -463,7 +472,8 @@ class Loop:
         self.slots += [slot for had, _, slots in self.earlier.values() for slot in (had, *slots)]
         for name, tree in end.names.items():
             if not name.startswith("$") and name not in self.trees and name not in self.earlier:
-                self.bind_new(name, tree)
+                self.bind_new(name, self.reader.shown_after(self.before.names.get(name), tree, self.runs))
+        self.reader.refuse_changed_cells(self.before.cells, self.trees)
         if self.unsure and isinstance(self.node, ast.While):
             self.add("$turned", self.reader.value(True))
         if self.returns:

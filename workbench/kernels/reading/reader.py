@@ -37,7 +37,20 @@ from .left_out import NONE, Builder, Gaps, LeftOut, not_given
 from .literals import LITERAL, Numbers, fold
 from .local_arrays import LocalArrays
 from .lower_bounds import Facts
-from .scope import Fields, Record, State, Unusable, View, describe, is_array, is_literal, leaves, local_keys, rebuild
+from .scope import (
+    Fields,
+    Record,
+    Shown,
+    State,
+    Unusable,
+    View,
+    describe,
+    is_array,
+    is_literal,
+    leaves,
+    local_keys,
+    rebuild,
+)
 from .source import Source, source
 from .static_loops import StaticLoops
 from .subscripts import Places
@@ -167,10 +180,11 @@ class Reader(
         self.conditions = Conditions(self.builder.epochs)
         self.likely = Conditions(self.builder.own_epochs)  # looked at by each thread where it counts
         self.frames: list[Frame] = []
-        self.outer_names: list[dict[str, Any]] = []  # of the callers of the func that is read
+        self.callers: list[tuple[dict[str, Any], ast.AST, ast.AST]] = []  # names, text and call of each that waits
         self.widened: list[dict[str, Any]] = []  # of each loop around: names that it carries as one array or another
         self.merges = 0  # branches and loops so far
         self.merged_tiles: dict[ir.Value, tuple[int, list[ir.Value]]] = {}  # of which merge, and of what
+        self.own_tiles: set[ir.Value] = set()  # copies: they share memory with nothing
         self.made_in: dict[int, set[ir.Value]] = {}  # by the turns of a loop
         self.changes: list[tuple[Any, ...]] = []  # of tiles in place: name, tile, what other names show, place
         self.rank: int | None = None
@@ -302,6 +316,8 @@ class Reader(
     def visit_Assign(self, node: ast.Assign) -> None:
         target = node.targets[0]
         value = self.right_side(node.value, target)
+        if isinstance(node.value, ast.Name):
+            value = self.tiles_copied(value)
         for target in node.targets:
             self.assign(target, value)
 
@@ -343,7 +359,7 @@ class Reader(
     def visit_Name(self, node: ast.Name) -> Any:
         if node.id in self.state.names:
             found = self.state.names[node.id]
-            return self.assigned(found, node) if isinstance(found, Unusable) else found
+            return self.assigned(found, node) if isinstance(found, Unusable) else self.resolved(found)
         return self.outside(node)
 
     def assigned(self, x: Unusable, node: ast.Name) -> Any:
@@ -449,7 +465,7 @@ class Reader(
             return None
         if node.id in self.state.names:
             found = self.state.names[node.id]
-            return None if isinstance(found, (ir.Value, Record, Unusable)) or is_array(found) else found
+            return None if isinstance(found, (ir.Value, Record, Shown, Unusable)) or is_array(found) else found
         try:
             return python_names.lookup(node.id, self.frame.around, [], self.where(node))
         except KernelError:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..types import Array, Struct
+from ..types import Array, Struct, Tile
 
 Int = ir.Value | int
 
@@ -152,6 +152,24 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Step:
+    """A part or another form of a tile: the row that makes it, the indices and the type that the row takes."""
+
+    row: Any
+    indices: tuple[ir.Value, ...]
+    attr: Any
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A tile whose memory several names share: what the cell `key` holds, or the part of it that the steps lead to."""
+
+    key: str
+    type: Tile
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
 class Slot:
     """A part of a local: `load` gives its value, `store` rebinds the local with the part replaced."""
 
@@ -196,6 +214,9 @@ def leaves(x: Any) -> Iterator[ir.Value]:
     elif isinstance(x, Fields):
         for part in x.parts.values():
             yield from leaves(part)
+    elif isinstance(x, Shown):
+        for step in x.steps:
+            yield from step.indices
 
 
 def rebuild(x: Any, values: Iterator[ir.Value]) -> Any:
@@ -208,6 +229,9 @@ def rebuild(x: Any, values: Iterator[ir.Value]) -> Any:
         return tuple(rebuild(part, values) for part in x)
     if isinstance(x, Local | Choice) or (isinstance(x, View) and x.prefix):
         return placed_at(x, [next(values) if isinstance(n, ir.Value) else n for n in places(x)], True)
+    if isinstance(x, Shown):
+        steps = [replace(step, indices=tuple([next(values) for _ in step.indices])) for step in x.steps]
+        return replace(x, steps=tuple(steps))
     return x.each(lambda part: rebuild(part, values)) if isinstance(x, Fields) else x
 
 
@@ -254,8 +278,8 @@ def placed_at(x: Any, numbers: list[Int], safe: bool = False) -> Any:
 
 
 def local_keys(x: Any) -> set[str]:
-    """The contents of local arrays that a tree has a part of."""
-    if isinstance(x, Local):
+    """The contents of local arrays and of shared tiles that a tree has a part of."""
+    if isinstance(x, Local | Shown):
         return {x.key}
     if isinstance(x, Choice):
         return {key for option in x.options for key in local_keys(option)}

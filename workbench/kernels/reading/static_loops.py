@@ -22,7 +22,7 @@ from . import declare
 from .control_flow import FRESH
 from .declare import Func
 from .lower_bounds import static_int
-from .scope import Choice, Local, Record, Unusable, View, is_array, is_literal
+from .scope import Choice, Local, Record, Shown, Unusable, View, is_array, is_literal
 
 FIXED = (bool, int, float, str, np.generic, type, Type, FunctionType, ModuleType, Func, Row)  # not changed in place
 TURNS = 512  # more of them make a program that no compiler likes
@@ -91,7 +91,7 @@ class StaticLoops:
             if x.stmt is not None and x.stmt.row is control.CONST and not isinstance(x.type, Composite):
                 return x.stmt.attr
             return Known(x.type, x.type.shape) if isinstance(x.type, Composite) else None
-        return None if isinstance(x, Unusable | Record) or is_array(x) else x
+        return None if isinstance(x, Unusable | Record | Shown) or is_array(x) else x
 
     # ---- loops
 

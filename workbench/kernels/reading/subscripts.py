@@ -17,9 +17,11 @@ from ..ops import memory, parts, scalar, vectors
 from ..types import Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
 from . import refused_syntax
 from .indexed_arrays import IndexedArrays, is_indexed
+from .liveness import IN_PLACE_TILES
 from .lower_bounds import static_int
 from .scope import Choice, Fields, Local, Record, Shape, Slot, Unusable, View, describe, is_array
 from .tile_parts import is_tile
+from .tile_sharing import has_tiles
 
 NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}
 IN_PLACE = {"Add": memory.ATOMIC_ADD, "Sub": memory.ATOMIC_SUB}
@@ -322,7 +324,8 @@ class Places(IndexedArrays):
         raise self.error(f"{describe(value)} cannot be unpacked into names", "unpack", node, "", "a, b = f(x)")
 
     def bind(self, target: ast.Name, value: Any) -> None:
-        self.state.names[target.id] = self.settled(value, target.id)
+        settled = self.settled(value, target.id)
+        self.state.names[target.id] = self.shared(settled, target.id) if has_tiles(settled) else settled
 
     def place(self, node: ast.expr) -> Any:
         """What an assignment writes: a Slot of a local, a View or Fields (memory), Cells, or a Local's element."""
@@ -336,8 +339,9 @@ class Places(IndexedArrays):
             found = self.visit(node)
             if is_array(found) or is_indexed(found):
                 return found
-            self.state.names[name] = found  # assigned here, if it was not certain before
-            return Slot(lambda: self.state.names[name], lambda v: self.state.names.__setitem__(name, v))
+            if isinstance(self.state.names.get(name, found), Unusable):
+                self.state.names[name] = found  # assigned here, if it was not certain before
+            return Slot(lambda: self.resolved(self.state.names[name]), lambda v: self.put_name(name, v))
         if isinstance(node, ast.Attribute):
             with self.at(node):
                 return self.field_place(self.place(node.value), node)
@@ -547,10 +551,13 @@ class Places(IndexedArrays):
         old = place.load()
         if isinstance(old, Unusable):
             raise old.error(self.where(node.target))
-        if is_tile(old) and isinstance(node.target, ast.Name):
+        in_place = is_tile(old) and isinstance(node.target, ast.Name) and op in IN_PLACE_TILES
+        if in_place:
             self.refuse_shared(old, node.target)
         result = self.binary(node.op, old, self.visit(node.value))
         name = node.target.id if isinstance(node.target, ast.Name) else ""
+        if isinstance(node.target, ast.Name) and is_tile(old) and not in_place:
+            return self.bind(node.target, result)
         place.store(self.settled(result, name) if name else self.fitting(old, result, node.target))
 
     def add_to(self, row: Any, view: View, part: ir.Value) -> None:

@@ -1,51 +1,256 @@
-"""Which names show one tile in Warp: there a change in place is seen by all of them, so here it is refused."""
+"""Which names show one tile: as in Warp, a change in place is seen by all of them.
+
+`u = t` is a copy; a part or another form of a tile, and the parameter of a func, show memory of the tile that they were
+made from. As soon as they have a name, all names stand for `Shown`: one cell of the state holds the whole tile, and
+branches, loops and funcs carry it like the contents of a local array. Where it is known only when the kernel runs what
+a name shows, a change in place is refused if that name, or the one that is changed, is read later.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 from ...errors import KernelError
 from .. import ir
 from ..ops import tiles
+from ..ops.tile_names import CHANGED, TileBuiltin
 from ..types import Tile
+from .assigned_names import base
 from .conditions import Guarded
-from .scope import leaves
+from .declare import Func
+from .liveness import in_place, live_after, read_beside
+from .scope import Record, Shown, State, Step, Unusable, leaves
 
 VIEWS = (tiles.VIEW, tiles.RESHAPE, tiles.BROADCAST, tiles.TRANSPOSE)
+CELL = "[]tile "
 
 
 class Sharing:
     """Part of the reader: tiles that are changed in place, and what branches and loops make of them."""
 
+    # ---- names and what they show
+
+    def resolved(self, x: Any) -> Any:
+        """What a name stands for, with the present values of the tiles that it shows."""
+        return with_shown(x, self.now) if has_shown(x) else x
+
+    def now(self, x: Shown) -> ir.Value:
+        v = self.state.cells[x.key]
+        for step in x.steps:
+            v = self.stepped(v, step)
+        return v
+
+    def stepped(self, v: ir.Value, step: Step) -> ir.Value:
+        return self.builder.emit(step.row, v, *step.indices, attr=step.attr)
+
+    def shared(self, x: Any, but: str = "") -> Any:
+        """What a name is to stand for. Tiles that other names than `but` show become `Shown` under these names too."""
+        if isinstance(x, ir.Value):
+            return (self.storage(x, self.cell_made, but) or x) if isinstance(x.type, Tile) else x
+        if isinstance(x, Record):
+            return Record(x.type, {name: self.shared(part, but) for name, part in x.fields.items()})
+        return tuple([self.shared(part, but) for part in x]) if isinstance(x, tuple) else x
+
+    def storage(self, v: ir.Value, cell: Callable[..., str | None], *more: str) -> Shown | None:
+        """Which part of which shared memory this is, where `cell` tells what holds a whole tile; None of none."""
+        whole, steps = v, []
+        while True:
+            key = cell(whole, *more)
+            if key is not None:
+                return Shown(key, v.type, tuple(reversed(steps)))  # type: ignore[arg-type]
+            if whole in self.own_tiles or whole.stmt is None or whole.stmt.row not in VIEWS:
+                return None
+            stmt = whole.stmt
+            steps.append(Step(stmt.row, stmt.args[1:], stmt.attr))
+            whole = stmt.args[0]
+
+    def cell_of(self, v: ir.Value) -> str | None:
+        return next((key for key, held in self.state.cells.items() if held is v), None)
+
+    def cell_made(self, v: ir.Value, but: str) -> str | None:
+        """The cell that holds this tile. If it is a name other than `but` that does, a cell is made of it."""
+        for name, tree in self.state.names.items():
+            if name != but and not name.startswith("$") and any(v is part for part in plain_tiles(tree)):
+                self.state.names[name] = self.in_cells(name, tree)
+        return self.cell_of(v)
+
+    def in_cells(self, name: str, tree: Any) -> Any:
+        """The same tree, with its tiles in cells."""
+
+        def moved(v: ir.Value) -> Any:
+            if not isinstance(v.type, Tile):
+                return v
+            key = self.cell_of(v) or f"{CELL}{self.serial()} {name}"
+            self.state.cells[key] = v
+            return Shown(key, v.type)
+
+        return with_values(tree, moved)
+
+    def put_name(self, name: str, new: Any) -> None:
+        """Change what a name stands for, in place where it shows a tile."""
+        old = self.state.names[name]
+        self.state.names[name] = self.put(old, new) if has_shown(old) else new
+
+    def put(self, old: Any, new: Any) -> Any:
+        if isinstance(old, Shown):
+            self.write_shown(old, new)
+            return old
+        if isinstance(old, Record) and isinstance(new, Record):
+            return Record(new.type, {k: self.put(old.fields[k], part) for k, part in new.fields.items()})
+        if isinstance(old, tuple) and isinstance(new, tuple):
+            return tuple([self.put(a, b) for a, b in zip(old, new, strict=True)])
+        return new
+
+    def write_shown(self, place: Shown, new: ir.Value) -> None:
+        """Replace the part of a tile that a name shows."""
+        wholes = [self.state.cells[place.key]]
+        for step in place.steps[:-1]:
+            wholes.append(self.stepped(wholes[-1], step))
+        for step, whole in zip(reversed(place.steps), reversed(wholes), strict=False):
+            new = self.written_back(step, whole, new)
+        held = self.state.cells[place.key]
+        new.name = new.name or held.name
+        self.state.cells[place.key] = new
+
+    def written_back(self, step: Step, whole: ir.Value, part: ir.Value) -> ir.Value:
+        """The whole tile, of which a part, or another form, has this value."""
+        if step.row is tiles.VIEW:
+            return self.builder.emit(tiles.ASSIGN, whole, *step.indices, part)
+        if step.row is tiles.TRANSPOSE:
+            return self.builder.emit(tiles.TRANSPOSE, part)
+        if step.row is tiles.RESHAPE:
+            return self.builder.emit(tiles.RESHAPE, part, attr=whole.type)
+        raise self.error(
+            "a tile that is repeated (`tile_broadcast`) is changed in place", "tile-alias", None,
+            "Several of its elements are one of the tile that it repeats, which another name shows.",
+            "a copy of it: tile_broadcast(...) + 0.0",
+        )  # fmt: skip
+
+    def tiles_copied(self, x: Any) -> Any:
+        """`u = t` copies a tile, as in Warp."""
+
+        def copied(v: ir.Value) -> ir.Value:
+            if not isinstance(v.type, Tile):
+                return v
+            made = self.builder.emit(tiles.RESHAPE, v, attr=v.type)
+            self.own_tiles.add(made)
+            return made
+
+        return with_values(x, copied) if has_tiles(x) else x
+
+    # ---- branches and loops
+
+    def part_ways(self, node: ast.AST, ends: list[Any]) -> None:
+        """Before branches meet: a name that does not show the same on both sides has a value of its own on each."""
+        (one, a, _), (two, b, _) = ends
+        for name in {**a.names, **b.names}:
+            x, y = a.names.get(name), b.names.get(name)
+            if not (has_shown(x) or has_shown(y)) or x is y:
+                continue
+            if x == y:
+                b.names[name] = x
+                continue
+            for region, state in ((one, a), (two, b)):
+                if has_shown(state.names.get(name)):
+                    state.names[name] = self.in_region(node, region, state, state.names[name])
+
+    def in_region(self, node: ast.AST, region: ir.Region, state: State, tree: Any) -> Any:
+        outer, self.state = self.state, state
+        with self.builder.inside(region), self.at(node):
+            found = self.resolved(tree)
+        self.state = outer
+        return found
+
+    def tiles_may_change(self, node: ast.AST, rebound: set[str]) -> bool:
+        """Whether the turns of a loop may change a tile of before in place. Then those have cells, which it carries."""
+        names = self.state.names
+        held = {n: tree for n, tree in names.items() if has_tiles(tree) and not n.startswith("$")}
+        if not held or not any(self.changes_tile(n) for n in ast.walk(node)):
+            return False
+        for name in held.keys() - rebound:
+            names[name] = self.in_cells(name, held[name])
+        return True
+
+    def changes_tile(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Call):
+            callee = self.python_object(node.func)
+            return isinstance(callee, Func) or (isinstance(callee, TileBuiltin) and callee.__name__ in CHANGED)
+        found = [self.state.names.get(base(target) or "") for target in in_place(node)]
+        return any(x is None or isinstance(x, Unusable) or has_tiles(x) for x in found)
+
+    def shown_after(self, before: Any, after: Any, runs: bool) -> Any:
+        """What a name that the loop does not carry stands for after it."""
+        if not has_shown(after) or before == after:
+            return before if has_shown(after) else after
+        if before is not None and not has_shown(before) and has_tiles(before):
+            now = self.resolved(after)
+            if all(a is b for a, b in zip(leaves(before), leaves(now), strict=False)):
+                return before
+            raise self.changed_unseen()
+        return after if runs else self.resolved(after)
+
+    def refuse_changed_cells(self, before: dict[str, Any], carried: Any) -> None:
+        """A loop must have known which tiles its turns change."""
+        now = self.state.cells
+        if any(is_tile_cell(k) and k not in carried and now.get(k) is not v for k, v in before.items()):
+            raise self.changed_unseen()
+
+    def changed_unseen(self) -> KernelError:
+        return self.error(
+            "a tile of before this loop is changed in it through another name", "tile-alias", None,
+            "It does not show in the text of the loop.", "the change under the name of the tile",
+        )  # fmt: skip
+
+    # ---- what cannot be followed
+
+    def refuse_read_beside(self, outer: State, cells: dict[str, Any], node: ast.AST) -> None:
+        """A func changes a tile that the line of its call also reads elsewhere: before the change, or after it?"""
+        for name, tree in outer.names.items():
+            changed = [s for s in shown_in(tree) if cells.get(s.key) is not outer.cells.get(s.key)]
+            if changed and read_beside(self.frame.source.tree, node, name):
+                raise self.error(
+                    f"the call changes `{name}` in place, and the same line reads it elsewhere", "tile-alias", node,
+                    "Which comes first?", "the call on a line of its own",
+                )  # fmt: skip
+
     def refuse_shared(self, old: Any, node: ast.AST) -> None:
-        """A change in place of what is, in Warp, memory that another name shows too.
+        """A change in place of what another name, which is read later, may show.
 
         It is kept: what names show inside a loop is known only where the loop ends (`recheck_shared`).
         """
         name = ast.unparse(node) if isinstance(node, ast.expr) else ""
-        others = [
-            (other, v)
-            for names in (self.state.names, *self.outer_names)
-            for other, tree in names.items()
-            if not other.startswith("$") and not (names is self.state.names and _begins(name, other))
-            for v in leaves(tree.tree if isinstance(tree, Guarded) else tree)
-            if isinstance(v.type, Tile)
-        ]
+        known = {place.key for part in leaves(old) if (place := self.storage(part, self.cell_of))}
+        others: list[tuple[str, ir.Value]] = []
+        reading = (self.state.names, self.frame.source.tree, node)
+        for names, text, at in (reading, *self.callers):
+            for other, tree in names.items():
+                if other.startswith("$") or (names is self.state.names and _begins(name, other)):
+                    continue
+                found = self.uncertain(tree, known)
+                if found and live_after(text, at, other):
+                    others += [(other, v) for v in found]
         first = len(self.changes)
         with self.at(node):
             self.changes.extend((name, part, others, self.where(node)) for part in leaves(old))
         self.recheck_shared(first)
 
+    def uncertain(self, tree: Any, known: set[str]) -> list[ir.Value]:
+        """The tiles of a name but for those in cells whose change it shows."""
+        tree = tree.tree if isinstance(tree, Guarded) else tree
+        held = [self.state.cells[s.key] for s in shown_in(tree) if s.key not in known and s.key in self.state.cells]
+        return [*held, *plain_tiles(tree)]
+
     def recheck_shared(self, first: int) -> None:
-        """Refuse the changes in place from number `first` on of which another name shows the tile."""
+        """Refuse the changes in place from number `first` on of which another name may show the tile."""
         for name, old, others, where in self.changes[first:]:
             for other, v in others:
                 if self.may_share(old, v):
                     raise KernelError(
-                        f"`{name}` is changed in place, and `{other}` is the same tile or a part of it, or may be",
+                        f"`{name}` is changed in place, and `{other}`, which is read later, may show the same tile",
                         slug="tile-alias", where=where,
-                        why="Here each name is a value of its own: the other would not change, as in Warp it does.",
+                        why="Which tile it shows is known only when the kernel runs: a branch or a loop decides.",
                         instead=f"{name} = {name} + 0.0 before it, for a tile of its own",
                     )  # fmt: skip
 
@@ -62,7 +267,7 @@ class Sharing:
         """
         seen, left = set(), [(a, b)]
         while left:
-            a, b = (_whole(v) for v in left.pop())
+            a, b = (self.whole(v) for v in left.pop())
             if a is b:
                 return True
             if (a, b) in seen:
@@ -77,14 +282,64 @@ class Sharing:
                 left += [(a, v) for v in ys] if a not in self.made_in.get(n, ()) else []
         return False
 
+    def whole(self, v: ir.Value) -> ir.Value:
+        """The tile of which this is a part or another form."""
+        while v.stmt is not None and v.stmt.row in VIEWS and v not in self.own_tiles:
+            v = v.stmt.args[0]
+        return v
+
 
 def _begins(target: str, name: str) -> bool:
     """Whether a target is this name, or a part of what it holds."""
     return target == name or target.startswith((f"{name}[", f"{name}."))
 
 
-def _whole(v: ir.Value) -> ir.Value:
-    """The tile of which this is a part or another form."""
-    while v.stmt is not None and v.stmt.row in VIEWS:
-        v = v.stmt.args[0]
-    return v
+def is_tile_cell(key: str) -> bool:
+    return key.startswith(CELL)
+
+
+def cell_name(key: str) -> str:
+    """The name of the value that a cell holds."""
+    return key.split(" ")[-1] if is_tile_cell(key) else key
+
+
+def with_shown(x: Any, change: Callable[[Shown], Any]) -> Any:
+    """The tree with every `Shown` replaced."""
+    if isinstance(x, Shown):
+        return change(x)
+    if isinstance(x, Record):
+        return Record(x.type, {name: with_shown(part, change) for name, part in x.fields.items()})
+    return tuple([with_shown(part, change) for part in x]) if isinstance(x, tuple) else x
+
+
+def with_values(x: Any, change: Callable[[ir.Value], Any]) -> Any:
+    """The tree with every plain value replaced."""
+    if isinstance(x, ir.Value):
+        return change(x)
+    if isinstance(x, Record):
+        return Record(x.type, {name: with_values(part, change) for name, part in x.fields.items()})
+    return tuple([with_values(part, change) for part in x]) if isinstance(x, tuple) else x
+
+
+def shown_in(x: Any) -> list[Shown]:
+    found: list[Shown] = []
+    with_shown(x, lambda s: found.append(s) or s)
+    return found
+
+
+def plain_tiles(x: Any) -> list[ir.Value]:
+    """The tiles that a tree holds itself."""
+    if isinstance(x, ir.Value):
+        return [x] if isinstance(x.type, Tile) else []
+    parts = x.fields.values() if isinstance(x, Record) else x if isinstance(x, tuple) else ()
+    return [v for part in parts for v in plain_tiles(part)]
+
+
+def has_shown(x: Any) -> bool:
+    if isinstance(x, Record):
+        return any(map(has_shown, x.fields.values()))
+    return any(map(has_shown, x)) if isinstance(x, tuple) else isinstance(x, Shown)
+
+
+def has_tiles(x: Any) -> bool:
+    return bool(plain_tiles(x)) or has_shown(x)

@@ -1,7 +1,6 @@
 """Tiles in a kernel: what `tile_load`, `tile_map`, `tile_matmul` and the like mean, as rows, and as `each` of elements.
 
-A tile is a value, so `b = a` makes no alias, and a part taken by `tile_view` is a value of its own. In NVIDIA Warp
-these share memory, so changing one in place is refused here where it would show there in the other.
+A tile is a value in the IR. What several names show, as parts or other forms of one tile, is said in `tile_sharing`.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ import numpy as np
 from .. import ir, ops
 from ..ops import control, scalar, tile_algebra, tiles
 from ..ops.row import Row, arity, constant
-from ..ops.tile_names import CHANGED, PER_PART, TileBuiltin
+from ..ops.tile_names import CHANGED, PER_PART, SHOWING, TileBuiltin
 from ..types import Composite, Scalar, Tile, bool_, float16, float32, int32, matrix, scalar_of, vector
 from .declare import Func
 from .lower_bounds import static_int
-from .scope import Record, describe, is_literal, leaves, rebuild
+from .scope import Record, Slot, describe, is_literal, leaves, rebuild
 from .tile_parts import flat, is_tile, number_of
+from .tile_sharing import has_shown, has_tiles
 from .tile_tools import MoreTiles
 
 _TEXTS = ("storage", "precision", "fill_mode")  # arguments that are words
@@ -235,7 +235,7 @@ class Tiles(MoreTiles):
         own = {a.arg for a in function.args.args}
         names = {n.id for n in ast.walk(function.body) if isinstance(n, ast.Name)} - own
         known = {name: self.state.names[name] for name in sorted(names & self.state.names.keys())}
-        return {n: v for n, v in known.items() if isinstance(v, (ir.Value, Record)) and not is_tile(v)}
+        return {n: v for n, v in known.items() if isinstance(v, (ir.Value, Record)) and not has_tiles(v)}
 
     @contextmanager
     def naming(self, names: dict[str, Any]) -> Iterator[None]:
@@ -456,13 +456,21 @@ class Tiles(MoreTiles):
         """Bind the names of the arguments that a call changes to their new values."""
         for (k, name), value in zip(CHANGED[builtin], values, strict=True):
             target = self.tile_argument(name, k, node)
-            place = self.place(target)
+            place = self.shown_place(target) or self.place(target)
             old = self.any_tile(place.load(), target)
             self.refuse_shared(old, target)
             if value.type != old.type:
                 raise self.error(f"{value.type} cannot go into {old.type}", "store-type", node, "", "")
             self.renamed(value, old)
             place.store(value)
+
+    def shown_place(self, target: ast.expr) -> Slot | None:
+        """`tile_transpose(t)` and the like as what a call changes: the part of `t` that it shows, if `t` has a name."""
+        callee = self.python_object(target.func) if isinstance(target, ast.Call) else None
+        if not isinstance(callee, TileBuiltin) or callee.__name__ not in SHOWING:
+            return None
+        place = self.shared(self.visit(target))
+        return Slot(lambda: self.resolved(place), lambda v: self.put(place, v)) if has_shown(place) else None
 
     def renamed(self, new: Any, old: Any) -> None:
         """The parts of a new tile go under the names of the old one's."""
