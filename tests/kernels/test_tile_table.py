@@ -90,6 +90,7 @@ KINDS = {"float16": "float16", "float32": "float32", "float64": "float64", "int3
 REFUSED = {
     *itertools.product(BITS, ("float16", "float32", "float64", "vec3d")),
     *itertools.product(FLOATS, ("int32", "vec3d")),
+    *itertools.product(FLOATS[1:], ("float16",)),
     *itertools.product(ORDERED, ("vec3d",)),
     *(("tile_arange", kind) for kind in ("vec3d",)),
     ("tile_diag_add", "vec3d"), ("tile_axpy", "vec3d"), ("tile_dot", "vec3d"),
