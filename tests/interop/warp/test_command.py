@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_without_warp():
 
 
 def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
     return subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=500
     )
@@ -90,3 +91,16 @@ def test_tests_fail_where_a_gradient_is_not_exact(tmp_path: Path) -> None:
     assert "a gradient of Warp's is not exact:" in seen.stdout
     assert "overwritten memory: " in seen.stdout and "test_falls.py:17" in seen.stdout
     assert "test_that_fails_by_itself - assert" in seen.stdout
+
+
+def test_the_plugin_is_registered_once_however_it_is_asked_for(tmp_path: Path) -> None:
+    """An installed package offers it to every run; `-p` names it again."""
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        ((name, module),) = tomllib.load(file)["project"]["entry-points"]["pytest11"].items()
+    offered = tmp_path / "offered-1.0.dist-info"
+    offered.mkdir()
+    (offered / "METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1.0\n")
+    (offered / "entry_points.txt").write_text(f"[pytest11]\n{name} = {module}\n")
+    (tmp_path / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
+    seen = python(tmp_path, "-m", "pytest", "-q", "-p", module, "-p", "no:cacheprovider", "--workbench-watch")
+    assert seen.returncode == 0, seen.stdout + seen.stderr
