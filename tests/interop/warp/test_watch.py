@@ -364,6 +364,21 @@ def test_sums_that_cancel_are_not_accused_and_two_percent_are(k):
     assert accuracy(near, exact, np.full(3, 1e-7)).fine and not accuracy(near, exact, np.full(3, 1e-10)).fine
 
 
+def test_memory_that_is_gone_is_looked_at_no_more(k, wp):
+    def program():
+        x, y, loss = parameters(wp)
+        for n in range(3):  # large enough for memory that is given back to the system
+            gone = wp.full(1 << 22, float(n), dtype=float)
+            wp.launch(k.square, 3, inputs=[gone], outputs=[y])
+            wp.launch(k.total, 3, inputs=[y], outputs=[loss])
+            del gone
+        return {"y": y, "loss": loss}
+
+    seen, a = both(program)
+    assert [s.label for s in seen.steps] == ["square", "total"] * 3
+    assert not any(s.difference for s in seen.steps) and a.loss.numpy()[0] == 3 * (0 + 1 + 4)
+
+
 def test_a_captured_graph_is_the_events_that_it_replays(k, wp):
     def program():
         x, y, loss = parameters(wp)

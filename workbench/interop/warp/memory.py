@@ -38,7 +38,7 @@ class Untranslated(Exception):
 class Region:
     """One buffer of Warp and its twin. `keeper`: gives the array that owns the buffer, None once that is gone."""
 
-    __slots__ = ("low", "high", "allocation", "keeper", "theirs", "dtype", "apart")
+    __slots__ = ("low", "high", "size", "allocation", "keeper", "theirs", "dtype", "apart", "seen_at")
 
     def __init__(self, low: int, high: int, keeper: Any, dtype: Any):
         self.low, self.high, self.keeper, self.dtype = low, high, keeper, dtype
@@ -46,19 +46,20 @@ class Region:
         self.theirs = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(low))
         self.allocation = memory.allocate(size, zeroed=False)
         self.allocation.bytes[...] = self.theirs
+        self.size, self.seen_at = size, self.allocation.address  # of the bytes that Warp's had when last seen
         self.apart: np.ndarray | None = None  # Warp's bytes when last seen, where the twin holds others on purpose
 
     def changed(self) -> bool:
-        """Has Warp's buffer other bytes than when last seen."""
-        seen = self.allocation.address if self.apart is None else self.apart.ctypes.data
-        return _memcmp(self.low, seen, self.high - self.low) != 0
+        """Has Warp's buffer other bytes than when last seen. False once it is gone: its address is nobody's."""
+        return self.keeper() is not None and _memcmp(self.low, self.seen_at, self.size) != 0
 
     def settle(self, apart: bool) -> None:
         """Take Warp's bytes as seen: into the twin, or (apart) beside it."""
         if apart:
             self.apart = self.theirs.copy()
+            self.seen_at = self.apart.ctypes.data
         else:
-            self.apart = None
+            self.apart, self.seen_at = None, self.allocation.address
             self.allocation.bytes[...] = self.theirs
 
 
@@ -82,7 +83,7 @@ class Twins:
     def close(self) -> None:
         """Names of Warp's arrays are still names of their twins; no buffer of Warp is looked at any more."""
         for region in self.by_low.values():
-            region.theirs = region.theirs.copy()
+            region.theirs, region.size = region.theirs[:0], 0
 
     def behind(self, value: Any) -> tuple[array, ...]:
         """For `names`: the twin of an array of Warp."""
@@ -107,10 +108,14 @@ class Twins:
 
     def array(self, a: Any) -> array:
         """The twin of an array of Warp. Raises Untranslated."""
+        return self.known(a)[2]
+
+    def known(self, a: Any) -> tuple[Any, Region | None, array]:
+        """What tells an array of Warp from others, its buffer (None: it is empty), its twin. Raises Untranslated."""
         key = (a.ptr, a.shape, a.strides, a.dtype)
         found = self.made.get(a)
         if found is not None and found[0] == key and (found[1] is None or self.live(found[1])):
-            return found[2]
+            return found
         if not a.device.is_cpu:
             raise Untranslated(f"memory on {a.device}")
         dtype = self.type(a.dtype)
@@ -121,8 +126,8 @@ class Twins:
             made = array_on(region.allocation, dtype, tuple(a.shape), tuple(map(int, a.strides)), a.ptr - region.low)
             if differentiable(dtype):
                 made.requires_grad = True
-        self.made[a] = key, region, made
-        return made
+        self.made[a] = found = key, region, made
+        return found
 
     def region(self, a: Any) -> Region:
         """The buffer that an array of Warp lies in. Raises Untranslated where buffers overlap in part."""
@@ -163,13 +168,12 @@ class Twins:
 
     def regions(self, arrays: Iterable[Any]) -> list[Region]:
         """The buffers of these arrays of Warp, each once. Raises Untranslated."""
-        found: dict[int, Region] = {}
+        found: dict[Region, None] = {}
         for a in arrays:
-            self.array(a)
-            region = self.made[a][1]
+            region = self.known(a)[1]
             if region is not None:
-                found[id(region)] = region
-        return list(found.values())
+                found[region] = None
+        return list(found)
 
     def written_behind(self, region: Region) -> list[tuple[array, np.ndarray]]:
         """What the host has changed in a buffer since it was last seen: pieces of the twin, and what to assign to them.
