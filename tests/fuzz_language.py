@@ -1,7 +1,8 @@
 """Random kernels over the types and words that Warp's programs use: gradients against differences, `c` against `numpy`.
 
 Quaternions that are no unit, transforms, spatial vectors, decompositions, noise, integers, literals beside float64,
-names of some paths, funcs of several results, local arrays, loops of run-time length, struct fields, left-out arrays.
+names of some paths, funcs of several results, local arrays, loops of run-time length, struct fields, left-out arrays,
+names and fields that are one array or another.
 
     python tests/fuzz_language.py --programs 500 --seed 1
 """
@@ -31,6 +32,15 @@ class Box:
     a: wb.array(dtype=F)
     k: int
     w: F
+@wb.struct
+class Part:
+    a: wb.array(dtype=F)
+    b: wb.array(dtype=F)
+@wb.func
+def either(k: int, a: wb.array(dtype=F), b: wb.array(dtype=F)):
+    if k % 2 == 0:
+        return a
+    return b
 @wb.func
 def both(a: F, b: F):
     return a * wb.sin(b), b - 0.5 * a
@@ -53,6 +63,7 @@ def k(x: wb.array(dtype=F), v: wb.array(dtype=wb.vec3d), q: wb.array(dtype=wb.qu
     w = s[i]
     h = m[i]
     j = n[i]
+    own = wb.zeros(shape=(3,), dtype=F)
 """
 SHAPES = {"x": (4,), "v": (3, 3), "q": (2, 4), "t": (2, 7), "s": (2, 6), "m": (2, 3, 3), "box": (3,)}
 
@@ -65,7 +76,8 @@ class Maker:
         self.lines: list[str] = []
         self.count = 0
         self.env = {"f": ["a", "b", "box.w"], "v": ["u", "o"], "q": ["p"], "t": ["g"], "s": ["w"], "m": ["h"],
-                    "i": ["i", "j", "box.k"]}  # fmt: skip
+                    "i": ["i", "j", "box.k"], "read": ["x", "box.a", "z[i]", "x[1:]", "own"],
+                    "write": ["z[i]", "own", "z[i, 1:]"]}  # fmt: skip
 
     def pick(self, kind: str) -> str:
         return self.r.choice(self.env[kind])
@@ -77,6 +89,7 @@ class Maker:
                              f"{self.pick('q')}[{r.randrange(4)}]", f"{self.pick('s')}[{r.randrange(-6, 6)}]",
                              f"{self.pick('m')}[{r.randrange(3)}, {r.randrange(3)}]", f"{self.pick('t')}.p.y",
                              f"{self.pick('t')}[{r.randrange(7)}]", f"F({self.i(1)} % 3)",
+                             f"{self.pick('read')}[{self.i(1)} & 1]", f"{self.pick('read')}[-1]",
                              f"{r.uniform(-1, 1):.3f}"])  # fmt: skip
         e, v = lambda: self.f(d - 1), lambda: self.v(d - 1)
         return r.choice([
@@ -169,7 +182,7 @@ class Maker:
         self.lines.append(pad + text)
 
     def statement(self, pad: str, depth: int) -> None:
-        r, k = self.r, self.r.randrange(15)
+        r, k = self.r, self.r.randrange(19)
         if k < 4:
             kind = r.choice("fvqtsm")
             name = self.fresh(kind)
@@ -213,10 +226,47 @@ class Maker:
             name = self.fresh("f")
             self.put(pad, f"{name} = put(z[i], {r.randrange(3)}, {self.f(1)})")
             self.env["f"].append(name)
+        elif k > 14:
+            self.chosen(pad, r.choice(["read", "write"]), k)
         else:
             name = self.pick(r.choice("fvqsm"))
             if name.isidentifier() and name[-1].isdigit():
                 self.put(pad, f"{name} *= {self.f(0)}")
+
+    def guard(self) -> str:
+        return f"({self.i(1)}) % 2 == {self.r.randrange(2)}"
+
+    def chosen(self, pad: str, kind: str, k: int) -> None:
+        """Statements about names and fields that are one array or another; those of `write` belong to the thread."""
+        r, array, old = self.r, lambda: self.pick(kind), [n for n in self.env[kind] if n.startswith("array")]
+        if k == 15 or not old:
+            name = self.fresh("array")
+            one, other = array(), array()
+            self.put(pad, r.choice([f"{name} = {one} if {self.guard()} else {other}",
+                                    f"{name} = {one}\n{pad}if {self.guard()}:\n{pad}    {name} = {other}",
+                                    f"{name} = either({self.i(1)}, {one}, {other})"]))  # fmt: skip
+            self.env[kind].append(name)
+        elif k == 16:
+            name, guard = self.fresh("p"), self.guard()
+            array = lambda: r.choice([n for n in self.env[kind] if n != "own"])  # noqa: E731  no field takes that one
+            self.put(
+                pad, f"{name} = Part()\n{pad}if {guard}:\n{pad}    {name}.a = {array()}\n{pad}    {name}.b = {array()}"
+            )
+            self.put(pad, f"else:\n{pad}    {name}.b = {array()}" if r.random() < 0.5 else "")
+            self.put(pad, f"if {guard}:\n{pad}    b = b * 0.5 + {name}.a[{self.i(1)} & 1] * {name}.b[0]")
+            self.put(pad, f"if {name}.b:\n{pad}    b = wb.sin({name}.b[-1]) + b")
+        elif k == 17:
+            one, other = r.choice(old), r.choice(old)
+            self.put(pad, r.choice([f"if {self.guard()}:\n{pad}    {one} = {array()}",
+                                    f"{one}, {other} = {other}, {one}",
+                                    (f"for _ in range({self.i(1)} % 3):\n{pad}    b = b * 0.5 + {one}[0]\n"
+                                     f"{pad}    {one}, {other} = {other}, {array()}")]))  # fmt: skip
+        name = self.pick("write")
+        if r.random() < 0.6:
+            at = f"{name}[{self.i(1)} & 1]"
+            self.put(pad, r.choice([f"{at} = wb.sin({self.f(1)}) + 0.5 * {at}", f"{at} += wb.sin({self.f(1)})",
+                                    f"{at} *= wb.cos({self.f(1)})", f"wb.atomic_add({name}, 1, wb.sin({self.f(0)}))"])
+                     )  # fmt: skip
 
     def block(self, pad: str, depth: int, n: int) -> None:
         kept = {k: list(v) for k, v in self.env.items()}
