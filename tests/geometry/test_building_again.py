@@ -152,6 +152,86 @@ def test_a_capture_of_a_grid_that_is_built_only_later_says_so():
         wb.launch(count, 3, [grid.id, x, 0.5, out])
 
 
+@wb.kernel
+def nearer(grid: wb.uint64, x: wb.array[wb.vec3], by: wb.vec3, out: wb.array[wb.vec3]):
+    i = wb.hash_grid_point_id(grid, wb.tid())
+    total = wb.vec3(0.0, 0.0, 0.0)
+    for j in wb.hash_grid_query(grid, x[i], 0.5):
+        total += x[j] - x[i]
+    out[i] = total + by
+
+
+def step_by_step(steps, points, by, turns):
+    """The same launches outside of any capture."""
+    x, f = wb.array(points[0], dtype=wb.vec3), wb.zeros(len(points[0]), dtype=wb.vec3)
+    for at in turns:
+        grid = wb.HashGrid(4, 4, 4)
+        if points[at] is not None:
+            x.assign(points[at])
+        grid.build(x, 0.5)
+        for _ in range(steps):
+            wb.launch(nearer, len(x), [grid.id, x, by], [f])
+            wb.launch(moved, len(x), [f, 0.125, x])
+    return x.numpy(), f.numpy()
+
+
+@wb.kernel
+def moved(f: wb.array[wb.vec3], dt: float, x: wb.array[wb.vec3]):
+    x[wb.tid()] += dt * f[wb.tid()]
+
+
+def test_a_block_with_a_grid_that_is_built_later_runs_on_the_grid_of_each_replay():
+    rng = np.random.default_rng(8)
+    points = [rng.uniform(-1, 1, (40, 3)).astype(np.float32) for _ in range(2)]
+    x, f, grid = wb.array(points[0], dtype=wb.vec3), wb.zeros(40, dtype=wb.vec3), wb.HashGrid(4, 4, 4)
+    by = wb.vec3(0.5, 0.0, 0.0)
+    with wb.ScopedCapture() as scope:
+        for _ in range(3):
+            wb.launch(nearer, 40, [grid.id, x, by], [f])
+            wb.launch(moved, 40, [f, 0.125, x])
+    by[0] = 9.0  # the value at the capture counts
+    np.testing.assert_array_equal(x.numpy(), points[0])
+    with pytest.raises(wb.BoundsError):  # no points in it yet
+        scope.graph.replay()
+    for k, at in enumerate([0, 1]):
+        x.assign(points[at])
+        grid.build(x, 0.5)
+        wb.capture_launch(scope.graph)
+        moves, force = step_by_step(3, points, wb.vec3(0.5, 0.0, 0.0), [0, 1][: k + 1])
+        np.testing.assert_array_equal(x.numpy(), moves)
+        np.testing.assert_array_equal(f.numpy(), force)
+
+
+def test_a_replay_on_a_grid_built_later_is_seen_by_a_tape_of_its_memory():
+    x, f, grid = wb.ones(4, dtype=wb.vec3, requires_grad=True), wb.zeros(4, dtype=wb.vec3), wb.HashGrid(4, 4, 4)
+    y, by = wb.zeros(4, dtype=wb.vec3), wb.vec3(1.0, 0.0, 0.0)
+    with wb.ScopedCapture() as scope:
+        wb.launch(nearer, 4, [grid.id, x, by], [f])
+        wb.launch(moved, 4, [f, 0.125, x])
+    grid.build(x, 0.5)
+    with wb.Tape() as tape:
+        wb.launch(squares, 4, [x, y])
+    scope.graph.replay()
+    with pytest.raises(wb.GradientError):
+        tape.backward(grads={y: wb.ones(4, dtype=wb.vec3)})
+
+
+@wb.kernel
+def squares(x: wb.array[wb.vec3], y: wb.array[wb.vec3]):
+    y[wb.tid()] = wb.cw_mul(x[wb.tid()], x[wb.tid()])
+
+
+def test_a_tape_in_a_capture_takes_no_grid_that_is_built_later():
+    x, f, grid = wb.ones(4, dtype=wb.vec3, requires_grad=True), wb.zeros(4, dtype=wb.vec3), wb.HashGrid(4, 4, 4)
+    by = wb.vec3(0.0, 0.0, 0.0)
+    with wb.ScopedCapture(), wb.Tape(), pytest.raises(wb.LaunchError, match=r"not built before this capture"):
+        wb.launch(nearer, 4, [grid.id, x, by], [f])
+    with wb.ScopedCapture():
+        wb.launch(nearer, 4, [grid.id, x, by], [f])
+        with pytest.raises(wb.LaunchError, match=r"\[capture\]"), wb.Tape():
+            wb.launch(moved, 4, [f, 0.125, x])
+
+
 def test_queries_of_one_group_of_points_find_those_alone():
     @wb.kernel
     def near(grid: wb.uint64, x: wb.array[wb.vec3], group: wb.array[int], out: wb.array2d[int]):

@@ -77,6 +77,7 @@ class Notes:
         self.asked: dict[Any, None] = {}  # allocations of the tapes that were walked back
         self.scratch: Any = None  # of a GPU, for all launches: they follow each other and leave nothing in it
         self.before: dict[Any, Any] | None = None  # memory -> what it was before the block; None: not to be put back
+        self.late = False  # from here on launches are done by the replays only, see `may_wait`
         self.allowed = False
         self.asleep = False
 
@@ -98,6 +99,20 @@ def noting() -> Notes | None:
     if opened is None or opened.asleep or opened.thread != threading.get_ident():
         return None
     return opened
+
+
+def may_wait() -> bool:
+    """Can a launch be left to the replays: in a block that is put back anyway, before any tape."""
+    notes = noting()
+    return notes is not None and notes.before is not None and not notes.tapes and not notes.begun
+
+
+def wait(call: Callable[[], Any]) -> None:
+    """Leave this launch, and all later ones of the block, to the replays, which make it as one outside of captures."""
+    notes = noting()
+    assert notes is not None
+    notes.late = True
+    notes.steps.append(call)
 
 
 def start() -> Notes:

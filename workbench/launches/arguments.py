@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import capture_log
 from ..arrays.array import array
 from ..arrays.creation import from_numpy
 from ..arrays.host_reads import given_away, sources_of
@@ -23,7 +24,7 @@ from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import Leaf, Program
 from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, scalar_of
-from .handles import part_of
+from .handles import NotBuilt, part_of
 
 # interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
 foreign: list[Any] = []
@@ -131,7 +132,10 @@ def _opened(kernel: str, program: Program, leaf: Leaf, arg: Any) -> Any:
         return part_of(leaf.opened, arg, field)  # type: ignore[arg-type]
     except LookupError as e:
         text, instead = e.args
-        raise _refuse(kernel, program, leaf, text, "handle", instead) from None
+        refusal = _refuse(kernel, program, leaf, text, "handle", instead)
+        if isinstance(e, NotBuilt) and capture_log.may_wait():
+            raise NotBuilt(refusal) from None
+        raise refusal from None
 
 
 def _elements(kernel: str, program: Program, leaf: Leaf, arg: Any) -> array:

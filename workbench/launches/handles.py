@@ -22,6 +22,10 @@ _living: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _empty: dict[str, Any] = {}
 
 
+class NotBuilt(LookupError):
+    """A grid that a capture reads before it was ever built."""
+
+
 def numbered(thing: Any) -> int:
     """A number for `thing`, for as long as it lives; no other gets it afterwards."""
     number = next(_numbers)
@@ -103,7 +107,7 @@ def part_of(handle: Handle, number: Any, field: str) -> Any:
         raise LookupError(f"takes a {handle.name}, got the number of a {thing.handle.name}", own)
     if capture_log.opened is not None and (notes := capture_log.noting()) is not None:
         if not getattr(thing, "built", True):
-            raise LookupError(
+            raise NotBuilt(
                 f"takes a {handle.name} that was not built before this capture, whose replays use the memory of now",
                 "grid.build(points, radius)   before the capture, or in it above this line",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any, TypeVar
 
 from ..arrays import allocation as memory
@@ -16,9 +17,10 @@ from ..config import config
 from ..device import get_device
 from ..errors import KernelError, LaunchError
 from ..kernels.program import Kernel, Program
+from ..kernels.reading.declare import Instance
 from ..kernels.types import Array, Type, covers, float32, scalar_of
 from .arguments import check_lists, flatten, foreign, shown, value_type, views
-from .handles import hold, part_of
+from .handles import NotBuilt, hold, part_of
 from .left_out import fitted, left_out
 from .plan import Plan, grid, plan
 from .single_adjoint import pull_back
@@ -71,7 +73,12 @@ def launch(
     args = (*inputs, *outputs)
     if kernel.generic:
         kernel = kernel.overload(_generic_types(kernel, args))
-    program, flat = _taken(kernel, args)
+    try:
+        program, flat = _taken(kernel, args)
+    except NotBuilt as refusal:
+        if adjoint or record_cmd:
+            raise refusal.args[0] from None
+        return _wait(refusal, kernel, dim, args, device)
     name = program.name
     where = None if device is None else get_device(device)
     command = Command(program, plan(name, program, grid(name, dim), flat, where), flat)
@@ -105,6 +112,21 @@ def through(function: Function) -> Function:
 
 
 _LISTS = {list, tuple}
+
+
+def _wait(refusal: NotBuilt, kernel: Kernel, dim: Any, args: tuple, device: Any) -> None:
+    """Leave a launch to the replays of the open capture, with arguments that nobody changes until then.
+
+    Raises the refusal where they may change (structs, declared scalars), and under a tape.
+    """
+    changing = any(isinstance(a, Instance | scalar) for a in args)
+    if changing or memory.recorder() is not None:
+        raise refusal.args[0] from None
+    types = [type for _, type in kernel.program().params]
+    given = tuple(a if isinstance(t, Array) else deepcopy(a) for a, t in zip(args, types, strict=True))
+    capture_log.wait(lambda: launch(kernel, dim, given, device=device))
+
+
 
 
 def _taken(kernel: Kernel, args: tuple) -> tuple[Program, list]:
@@ -275,6 +297,8 @@ class Command:
         """Run it, recorded if a tape is open."""
         frame = frame or sys._getframe(1)
         plan, flat = self.plan, self.flat
+        if capture_log.opened is not None and (notes := capture_log.noting()) is not None and notes.late:
+            return self._wait()
         if self.held:
             self.check_handles()
         with memory.LOCK:
@@ -302,6 +326,13 @@ class Command:
                 raise
             if event is not None:
                 tape.after_launch(event)
+
+    def _wait(self) -> None:
+        """Leave it to the replays: it follows a launch of the block that is left to them."""
+        if memory.recorder() is not None or self.declared:
+            capture_log.refuse("A tape or a declared scalar behind a launch with a grid that is built later")
+        self.held = bool(self.program.handles)
+        capture_log.wait(self.launch)
 
     def _note(self) -> None:
         """Run it for a capture. Raises LaunchError [capture] for what a replay would not do as a launch does."""
