@@ -57,13 +57,22 @@ from .errors import BoundsError, GradientError, KernelError, LaunchError
 from .errors import compose as _compose
 from .host.imports import Names as _Names
 from .interop import (
+    JaxCallableGraphMode,
+    JaxModulePreloadMode,
+    clear_jax_callable_graph_cache,
+    device_from_jax,
     device_from_torch,
+    device_to_jax,
     device_to_torch,
+    dtype_from_jax,
     dtype_from_torch,
+    dtype_to_jax,
     dtype_to_torch,
     from_dlpack,
     from_jax,
     from_torch,
+    jax_callable,
+    jax_kernel,
     to_jax,
     to_torch,
 )

@@ -13,7 +13,9 @@ from ..kernels.reading.declare import Refused
 ROOT = __name__.partition(".")[0]
 _ELSEWHERE = ("autograd", "examples", "types", "utils")
 # Refused where they are used, not where they are imported; so are modules below them.
-_REFUSED = ("render", "sim", "fem", "jax_experimental", "tests", "build_experimental")
+_REFUSED = ("render", "sim", "fem", "tests", "build_experimental")
+# Where Warp had `jax_kernel` and `jax_callable` before 1.19.
+_JAX = {f"{ROOT}.jax_experimental{below}" for below in ("", ".ffi", ".custom_call")}
 
 
 class Names:
@@ -22,7 +24,7 @@ class Names:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """For the import system: what loads this name, or None."""
         top, first, *below = [*name.split("."), ""]
-        if top == ROOT and (first in _REFUSED or (first in _ELSEWHERE and below == [""])):
+        if name in _JAX or (top == ROOT and (first in _REFUSED or (first in _ELSEWHERE and below == [""]))):
             return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
         return None
 
@@ -32,7 +34,8 @@ class Names:
 
     def exec_module(self, module: ModuleType) -> None:
         """Put what `wb.x` is where imports look for `workbench.x`."""
-        found: Any = reduce(getattr, module.__name__.split(".")[1:], sys.modules[ROOT])
+        path = ["interop"] if module.__name__ in _JAX else module.__name__.split(".")[1:]
+        found: Any = reduce(getattr, path, sys.modules[ROOT])
         if type(found) is Refused:
             vars(found).update(__path__=[], __spec__=module.__spec__)  # so that names below it are looked for
         sys.modules[module.__name__] = found  # type: ignore[assignment]

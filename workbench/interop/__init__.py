@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from enum import IntEnum
 from typing import Any
 
 from ..arrays.array import array
 from ..arrays.names import known
-from ..device import Device
+from ..device import Device, get_device
 from ..errors import LaunchError
 from ..kernels.types import Array, Scalar, Type
 from ..launches.arguments import foreign
@@ -127,6 +128,140 @@ def to_jax(warp_array: array, copy: bool = True) -> Any:
     (2,)
     """
     return importlib.import_module(".jax", __name__).to_jax(warp_array, copy)
+
+
+def dtype_from_jax(jax_dtype: Any) -> Scalar:
+    """The scalar type of a JAX dtype. Raises LaunchError [dtype].
+
+    >>> import jax.numpy as jnp
+    >>> wb.dtype_from_jax(jnp.float32)
+    float32
+    """
+    return importlib.import_module(".jax", __name__).dtype_from_jax(jax_dtype)
+
+
+def dtype_to_jax(warp_dtype: Any) -> Any:
+    """The JAX dtype of a scalar type, or of the components of a vector, matrix or quaternion type.
+
+    >>> wb.dtype_to_jax(wb.vec3).dtype
+    dtype('float32')
+    """
+    return importlib.import_module(".jax", __name__).dtype_to_jax(warp_dtype)
+
+
+def device_from_jax(jax_device: Any) -> Device:
+    """The device that a device of JAX stands for. Raises LaunchError [device].
+
+    >>> import jax
+    >>> wb.device_from_jax(jax.devices("cpu")[0])
+    cpu
+    """
+    kind = "cpu" if jax_device.platform == "cpu" else f"cuda:{jax_device.local_hardware_id}"
+    return get_device(kind)
+
+
+def device_to_jax(warp_device: Any) -> Any:
+    """The device of JAX that a device (or its name) stands for. Raises RuntimeError of JAX if it sees no such device.
+
+    >>> wb.device_to_jax("cpu").platform
+    'cpu'
+    """
+    return importlib.import_module(".jax", __name__).device_to_jax(warp_device)
+
+
+class JaxCallableGraphMode(IntEnum):
+    """How Warp captures a function of `jax_callable` on a GPU. Taken, and changes nothing: it is called each time."""
+
+    NONE = 0
+    JAX = 1
+    WARP = 2
+    WARP_STAGED = 3
+    WARP_STAGED_EX = 4
+
+
+class JaxModulePreloadMode(IntEnum):
+    """Where Warp loads modules early. Taken, and changes nothing: a kernel is compiled when first launched."""
+
+    NONE = 0
+    CURRENT_DEVICE = 1
+    ALL_DEVICES = 2
+
+
+def clear_jax_callable_graph_cache(callable: Any = None) -> None:
+    """Nothing to do: functions of `jax_callable` keep no graphs.
+
+    >>> wb.clear_jax_callable_graph_cache()
+    """
+
+
+def jax_kernel(
+    kernel: Any, num_outputs: int = 1, vmap_method: str = "broadcast_all", launch_dims: Any = None,
+    output_dims: Any = None, in_out_argnames: Iterable[str] | None = None, module_preload_mode: Any = None,
+    enable_backward: bool = False, has_side_effect: bool = False, block_dim: int | None = None,
+) -> Any:  # fmt: skip
+    """A kernel as a function of JAX, for `jax.jit`, `grad`, `vjp`, `vmap`: `y = wb.jax_kernel(k)(x)`.
+
+    The last `num_outputs` parameters are the outputs, arrays that begin with zeros; `in_out_argnames` are inputs that
+    the kernel changes, counted as outputs too, which come first. No other input may be written.
+
+    launch_dims  the grid; without it the shape of the first array. Also in a call.
+    output_dims  shape of the outputs, or a dict of shapes by name; without it the grid. Also in a call.
+
+    Gradients are exact for all float arguments, in-out arrays and numbers too, whatever `enable_backward` says (Warp
+    has none without it). `vmap` launches once per element whatever `vmap_method` says. Runs on the CPU, through
+    `jax.pure_callback`. Raises LaunchError [function], [dtype], and [launch-keyword] for has_side_effect=True.
+
+    >>> import jax, jax.numpy as jnp
+    >>> @wb.kernel
+    ... def square(x: wb.array[float], y: wb.array[float]):
+    ...     i = wb.tid()
+    ...     y[i] = x[i] * x[i]
+    >>> f = jax.jit(wb.jax_kernel(square))
+    >>> f(jnp.arange(3.0))
+    Array([0., 1., 4.], dtype=float32)
+    >>> jax.grad(lambda x: f(x).sum())(jnp.arange(3.0))
+    Array([0., 2., 4.], dtype=float32)
+    """
+    calls = importlib.import_module(".jax_calls", __name__)
+    calls.check_side_effects("jax_kernel", has_side_effect)
+    return calls.KernelCall(kernel, num_outputs, tuple(in_out_argnames or ()), output_dims, launch_dims)
+
+
+def jax_callable(
+    func: Callable[..., Any], num_outputs: int = 1, graph_mode: Any = JaxCallableGraphMode.JAX,
+    vmap_method: str | None = "broadcast_all", output_dims: Any = None, in_out_argnames: Iterable[str] | None = None,
+    stage_in_argnames: Iterable[str] | None = None, stage_out_argnames: Iterable[str] | None = None,
+    graph_cache_max: int | None = None, module_preload_mode: Any = None, has_side_effect: bool = False,
+) -> Any:  # fmt: skip
+    """A Python function that launches kernels as a function of JAX: `y = wb.jax_callable(f)(x)`.
+
+    Its parameters are annotated as those of a kernel; see `jax_kernel` for outputs and `in_out_argnames`. Numbers are
+    static: it is called with them as they are. Without `output_dims` outputs have the shape of the first array.
+
+    Gradients are exact (Warp has none): the reverse pass calls the function again, under a tape. So it must do the same
+    each time it is called. Raises LaunchError [function], [dtype], and [launch-keyword] for what would change results.
+
+    >>> import jax, jax.numpy as jnp
+    >>> @wb.kernel
+    ... def square(x: wb.array[float], y: wb.array[float]):
+    ...     i = wb.tid()
+    ...     y[i] = x[i] * x[i]
+    >>> def power4(x: wb.array[float], y: wb.array[float]):
+    ...     half = wb.zeros_like(x)
+    ...     wb.launch(square, x.size, [x], [half])
+    ...     wb.launch(square, x.size, [half], [y])
+    >>> f = wb.jax_callable(power4)
+    >>> jax.grad(lambda x: f(x).sum())(jnp.arange(3.0))
+    Array([ 0.,  4., 32.], dtype=float32)
+    """
+    calls = importlib.import_module(".jax_calls", __name__)
+    calls.check_side_effects("jax_callable", has_side_effect)
+    if stage_in_argnames is not None:
+        raise LaunchError(
+            "jax_callable(..., stage_in_argnames=...).", slug="launch-keyword",
+            why="In Warp the other arrays keep the values of the first call.", instead="wb.jax_callable(f)",
+        )  # fmt: skip
+    return calls.FunctionCall("jax_callable", func, num_outputs, tuple(in_out_argnames or ()), output_dims)
 
 
 def is_tensor(value: Any) -> bool:

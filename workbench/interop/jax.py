@@ -18,10 +18,11 @@ from ..arrays.array import array, read_values
 from ..arrays.creation import zeros
 from ..arrays.dtypes import dtype_of
 from ..arrays.scalar import scalar
-from ..errors import LaunchError
+from ..device import get_device
+from ..errors import LaunchError, Where
 from ..kernels.analysis.accesses import accesses_by_array
 from ..kernels.program import Kernel, Program
-from ..kernels.types import Array, Struct, Type, is_float, shadow_type
+from ..kernels.types import Array, Scalar, Struct, Type, is_float, shadow_type
 from ..launches.launch import launch
 from ..launches.plan import grid
 from ..tapes.tape import Tape
@@ -67,7 +68,7 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
         raise LaunchError(f"to_jax takes an array, got {type(a).__name__}", slug="argument-type")
     if isinstance(a.dtype, Struct):
         raise LaunchError(f"{a.dtype} has no JAX dtype", slug="dtype", instead="one field of it: to_jax(a.field(name))")
-    _check_width(a.dtype)
+    check_width(a.dtype)
     if copy:
         return jax.numpy.asarray(np.array(read_values(a)))
     a.allocation.expose()
@@ -83,13 +84,33 @@ def to_jax(a: array, copy: bool = True) -> jax.Array:
     return made
 
 
-def _check_width(type: Type) -> None:
+def check_width(type: Type) -> None:
+    """Raises LaunchError [dtype] for 64-bit types that JAX has switched off."""
     wanted = type.scalar.numpy  # type: ignore[attr-defined]
     if jax.dtypes.canonicalize_dtype(wanted) != wanted:
         raise LaunchError(
             f"JAX would turn {wanted} into {jax.dtypes.canonicalize_dtype(wanted)}.", slug="dtype",
             instead='jax.config.update("jax_enable_x64", True)',
         )  # fmt: skip
+
+
+def dtype_from_jax(dtype: Any) -> Scalar:
+    """The scalar type of a JAX dtype. Raises LaunchError [dtype]."""
+    return dtype_of(np.dtype(dtype))  # type: ignore[return-value]
+
+
+def dtype_to_jax(dtype: Any) -> Any:
+    """The JAX dtype of a scalar type, or of the components of a vector, matrix or quaternion type."""
+    name = np.dtype(dtype_of(dtype).scalar.numpy).name  # type: ignore[attr-defined]
+    return getattr(jax.numpy, "bool_" if name == "bool" else name)
+
+
+def device_to_jax(device: Any) -> Any:
+    """The device of JAX that a device (or its name) stands for. Raises RuntimeError if JAX sees no such device."""
+    ours = get_device(device)
+    if not ours.is_cuda:
+        return jax.devices("cpu")[0]
+    return next(d for d in jax.local_devices(backend="gpu") if d.local_hardware_id == ours.ordinal)
 
 
 # ---- kernels as JAX functions
@@ -134,7 +155,8 @@ class JaxFunction:
         program = self.kernel.program()
         form = self._form(program, args)
         self._check_writes(program, len(args))
-        given = [_argument(program, param, arg) for param, arg in zip(program.params, args, strict=False)]
+        what, where = f"function of {program.name!r}", program.function.where
+        given = [argument(what, where, param, arg) for param, arg in zip(program.params, args, strict=False)]
         made = self.vjp(form, *given)
         return made[0] if len(made) == 1 else tuple(made)
 
@@ -159,7 +181,7 @@ class JaxFunction:
                     slug="function", where=program.function.where,
                     instead="outputs=[shape, ...], without component axes",
                 )  # fmt: skip
-            _check_width(type.dtype)
+            check_width(type.dtype)
         return (shapes[0] if dims is None else dims), tuple(shapes)
 
     def _check_writes(self, program: Program, count: int) -> None:
@@ -223,18 +245,20 @@ def _shape(given: Any) -> tuple[int, ...]:
     return (int(given),) if isinstance(given, int | np.integer) else tuple(int(n) for n in given)
 
 
-def _argument(program: Program, param: tuple[str, Type], arg: Any) -> Any:
-    """An argument as a JAX array of exactly the parameter's type; Python numbers take it."""
+def argument(what: str, where: Where | None, param: tuple[str, Type], arg: Any) -> jax.Array:
+    """An argument of `what` as a JAX array of exactly the parameter's type; Python numbers take it.
+
+    Raises LaunchError [function], [dtype].
+    """
     name, type = param
     element = type.dtype if isinstance(type, Array) else type
     if isinstance(element, Struct) or isinstance(arg, array | scalar):
-        what = f"of {element}, a struct" if isinstance(element, Struct) else f"given {arg.__class__.__name__}"
+        given = f"of {element}, a struct" if isinstance(element, Struct) else f"given {arg.__class__.__name__}"
         raise LaunchError(
-            f"function of {program.name!r}: {name!r} is {what}, not a JAX array.",
-            slug="function", where=program.function.where,
+            f"{what}: {name!r} is {given}, not a JAX array.", slug="function", where=where,
             instead="one array per field" if isinstance(element, Struct) else "wb.to_jax(a)",
         )  # fmt: skip
-    _check_width(element)
+    check_width(element)
     wanted = element.scalar.numpy  # type: ignore[attr-defined]
     have = getattr(arg, "dtype", None)
     given = jax.numpy.asarray(arg, dtype=wanted if have is None else None)
@@ -243,8 +267,8 @@ def _argument(program: Program, param: tuple[str, Type], arg: Any) -> Any:
     rank = type.ndim if isinstance(type, Array) else 0
     if (have is not None and have != wanted) or outer != rank or given.shape[outer:] != inner:
         raise LaunchError(
-            f"function of {program.name!r}: {name!r} takes {type}, got {have or given.dtype} of shape {given.shape}.",
-            slug="dtype" if have is not None and have != wanted else "function", where=program.function.where,
+            f"{what}: {name!r} takes {type}, got {have or given.dtype} of shape {given.shape}.",
+            slug="dtype" if have is not None and have != wanted else "function", where=where,
             instead=f"x.astype({wanted})" if have != wanted else "",
         )  # fmt: skip
     return given

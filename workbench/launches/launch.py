@@ -35,9 +35,8 @@ def launch(
 
     `inputs` then `outputs` are its arguments: arrays, torch tensors, numbers, vectors, structs. Under an open `Tape`
     the launch becomes an event. Raises LaunchError or BoundsError before anything runs, KernelError for its source.
-    None for an array, or for an array field of a struct, leaves it out: then `if a:` in the kernel is false, as it is
-    for an array without elements, and what touches the array is refused.
-    As in Warp, `block_dim` and `max_blocks` may be given; they change nothing, since the grid decides them here.
+    None for an array, or an array field, leaves it out: then `if a:` is false in the kernel, as for an array without
+    elements, and what touches it is refused. `block_dim` and `max_blocks` are taken as in Warp, and change nothing.
 
     `adjoint=True` runs the kernel's adjoint once, without a tape, as in Warp: `adj_inputs` and `adj_outputs` are the
     gradients beside `inputs` and `outputs` (None where there is none). It adds to the gradients of what the kernel
@@ -65,9 +64,8 @@ def launch(
     if others or adj_inputs or adj_outputs:
         _refuse_keywords(others, adjoint, adj_inputs, adj_outputs)
     if kernel.__class__ is not Kernel:
-        raise LaunchError(
-            f"launch takes a kernel, got {shown(kernel)}", slug="not-a-kernel", instead="@wb.kernel above it"
-        )
+        text = f"launch takes a kernel, got {shown(kernel)}"
+        raise LaunchError(text, slug="not-a-kernel", instead="@wb.kernel above it")
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS:
         check_lists(kernel.__name__, inputs, outputs)
     args = (*inputs, *outputs)
@@ -76,21 +74,16 @@ def launch(
     try:
         program, flat = _taken(kernel, args)
     except NotBuilt as refusal:
-        if adjoint or record_cmd:
-            raise refusal.args[0] from None
-        return _wait(refusal, kernel, dim, args, device)
-    name = program.name
+        return _wait(refusal, kernel, dim, args, device, adjoint or record_cmd)
     where = None if device is None else get_device(device)
-    command = Command(program, plan(name, program, grid(name, dim), flat, where), flat)
+    command = Command(program, plan(program.name, program, grid(program.name, dim), flat, where), flat)
     if program.takes_numbers and scalar in [a.__class__ for a in args]:
         command.declare(args, record_cmd)
     if adjoint:
-        _pull_back(command, (*adj_inputs, *adj_outputs), record_cmd)
-        return None
+        return _pull_back(command, (*adj_inputs, *adj_outputs), record_cmd)
     if record_cmd:
         return Recorded(kernel, dim, where, args, command.kept())
-    command.launch(record_tape, _caller())
-    return None
+    return command.launch(record_tape, _caller())
 
 
 def _caller() -> Any:
@@ -114,19 +107,17 @@ def through(function: Function) -> Function:
 _LISTS = {list, tuple}
 
 
-def _wait(refusal: NotBuilt, kernel: Kernel, dim: Any, args: tuple, device: Any) -> None:
+def _wait(refusal: NotBuilt, kernel: Kernel, dim: Any, args: tuple, device: Any, special: bool) -> None:
     """Leave a launch to the replays of the open capture, with arguments that nobody changes until then.
 
-    Raises the refusal where they may change (structs, declared scalars), and under a tape.
+    Raises the refusal where they may change (structs, declared scalars), under a tape, and for `special` launches.
     """
     changing = any(isinstance(a, Instance | scalar) for a in args)
-    if changing or memory.recorder() is not None:
+    if special or changing or memory.recorder() is not None:
         raise refusal.args[0] from None
     types = [type for _, type in kernel.program().params]
     given = tuple(a if isinstance(t, Array) else deepcopy(a) for a, t in zip(args, types, strict=True))
     capture_log.wait(lambda: launch(kernel, dim, given, device=device))
-
-
 
 
 def _taken(kernel: Kernel, args: tuple) -> tuple[Program, list]:

@@ -42,8 +42,6 @@ _REASONS = {
     "Paddle is not connected; arrays go through from_numpy, from_torch, from_jax and from_dlpack.":
         "from_paddle to_paddle device_from_paddle device_to_paddle dtype_from_paddle dtype_to_paddle "
         "stream_from_paddle",
-    "The array knows: a.dtype, a.numpy().dtype, a.device; wb.types has the types by name.":
-        "dtype_from_jax dtype_to_jax device_from_jax device_to_jax",
     "Every launch records itself: wb.launch(..., record_cmd=True) gives one to launch again.": "Launch",
     "Devices are named by text: wb.get_device('cpu'), wb.get_devices().":
         "map_cuda_device unmap_cuda_device can_access",
@@ -70,9 +68,6 @@ _REASONS = {
         "WarpCodegenError WarpCodegenAttributeError WarpCodegenIndexError WarpCodegenKeyError WarpCodegenTypeError "
         "WarpCodegenValueError",
     "`from_dlpack` of the other library takes an array as it is.": "to_dlpack",
-    "wb.interop.jax.function(kernel, dim=n) makes a kernel a function of JAX.":
-        "jax_experimental jax_kernel jax_callable JaxCallableGraphMode JaxModulePreloadMode "
-        "clear_jax_callable_graph_cache",
 }  # fmt: skip
 REFUSED: dict[str, str] = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 
