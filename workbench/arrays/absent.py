@@ -25,13 +25,13 @@ _INSTEAD = {
     "x.assign(values)": "set copy_ copyto put update",
     "x.grad.zero_(), or tape.zero()": "zero_grad",
     "tape.backward(loss), then x.grad": "backward gradient grads",
-    "x.requires_grad = True": "requires_grad_ watch",
+    "x.requires_grad = True": "requires_grad_ watch requires_gradient requires_grads require_grad requires_gard",
     "x.strides": "stride",
 }
 
 
 class Absent:
-    """In place of a method that others' classes have: reading it raises an AttributeError that says what to write.
+    """In place of a method that others' classes have: to read or set it is an AttributeError that says what to write.
 
     A `__getattr__` would do the same, and slow down every attribute of the class.
     """
@@ -45,6 +45,9 @@ class Absent:
     def __get__(self, obj: Any, owner: type) -> Any:
         text = compose(f"{self.what} has no attribute {self.name!r}", None, "", self.instead, "attribute")
         raise AttributeError(text, name=self.name, obj=obj)
+
+    def __set__(self, obj: Any, value: Any) -> None:
+        self.__get__(obj, type(obj))
 
 
 def place_absent(kind: Any, what: str, meant: dict[str, str]) -> None:

@@ -73,7 +73,7 @@ class array(Foreign):
 
     __slots__ = (
         "dtype", "ndim", "shape", "strides", "size", "allocation", "device", "_address", "_offset", "_layout",
-        "_packed", "_span", "_data", "_grad", "_name", "_differentiable", "__weakref__",
+        "_packed", "_span", "_data", "_grad", "_name", "_differentiable", "__weakref__", "__dict__",
     )  # fmt: skip
 
     _fixed_ndim: int | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.types import Array
 from . import capture_log
 from .allocation import clock, recorder
 from .host_reads import carrying, source_of
@@ -19,7 +20,14 @@ Filled by the layer that can launch kernels.
 """
 
 
-class Foreign:
+class _Kind(type):
+    """Programs of Warp ask `isinstance(annotation, wp.array)`, of fields of theirs: so an annotation is one."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return super().__instancecheck__(value) or (value.__class__ is Array and cls.__name__ == "array")
+
+
+class Foreign(metaclass=_Kind):
     """The protocols by which other libraries read an array. The memory is exposed where they can write to it."""
 
     __slots__ = ()
