@@ -63,6 +63,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "check_bounds": _flag,
     "check_races": _flag,
     "race_guard": _flag,
+    "all_adjoints": _flag,
     "check_passes": _flag,
     "verbose": _flag,
 }
@@ -102,6 +103,8 @@ class Config:
     check_races   look for two threads storing to one element at every launch.
     race_guard    under a tape, check stores that are not proven apart before the first backward.
                   Off: the promise of exact gradients then excludes programs with races.
+    all_adjoints  differentiate kernels with enable_backward=False like all others: for packages that switch adjoints
+                  off to save the time of compiling them.
     check_passes  check the program after every pass of the compiler, for those who write passes: an error names the
                   pass. On from the start where the environment has WORKBENCH_CHECK_PASSES=1.
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).
@@ -128,6 +131,7 @@ class Config:
     check_bounds: bool
     check_races: bool
     race_guard: bool
+    all_adjoints: bool
     check_passes: bool
     verbose: bool
 
@@ -143,6 +147,7 @@ class Config:
         self.check_bounds = False
         self.check_races = False
         self.race_guard = True
+        self.all_adjoints = False
         self.check_passes = os.environ.get("WORKBENCH_CHECK_PASSES") == "1"
         self.verbose = False
         vars(self).update(HARMLESS)

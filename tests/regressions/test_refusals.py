@@ -41,6 +41,23 @@ def test_a_kernel_without_a_backward_pass_may_not_lie_on_the_way_to_a_gradient()
     assert y.numpy().tolist() == [0.5, 1.0] and len(tape) == 1
 
 
+def test_kernels_of_others_without_a_backward_pass_are_differentiated_where_that_is_asked_for():
+    @wb.kernel(enable_backward=False)
+    def half(x: wb.array(dtype=F), y: wb.array(dtype=F)):
+        i = wb.tid()
+        y[i] = F(0.5) * x[i]
+
+    x, y = leaf(1, 2), wb.zeros(2, dtype=F)
+    wb.config.all_adjoints = True
+    try:
+        with wb.Tape() as tape:
+            wb.launch(half, 2, [x], [y])
+        tape.backward(grads={y: wb.ones(2, dtype=F)})
+    finally:
+        wb.config.reset()
+    assert x.grad.numpy().tolist() == [0.5, 0.5]
+
+
 def test_looking_at_a_tape_never_calls_a_recorded_function_again():
     x, y, calls = leaf(1, 2), wb.zeros(2, dtype=F), []
     with wb.Tape() as tape:

@@ -109,7 +109,7 @@ def _operator(name: str, operators: dict[str, Callable[[Any, Any], Any]]) -> Cal
 
 def check_is_array(what: str, value: Any, kind: type, instead: str) -> None:
     """Raises LaunchError [argument-type] if a value is no array."""
-    if not isinstance(value, kind):
+    if not issubclass(type(value), kind):  # to `isinstance` annotations are arrays
         wanted = "a NumPy array" if kind is np.ndarray else "an array"
         text = f"{what} takes {wanted}, not {type(value).__name__}"
         raise LaunchError(text, slug="argument-type", instead=instead)

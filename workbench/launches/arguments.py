@@ -173,7 +173,7 @@ def shown(value: Any) -> str:
 def _check_array(kernel: str, program: Program, leaf: Leaf, arg: Any) -> None:
     want = leaf.type
     assert isinstance(want, Array)
-    if not isinstance(arg, array):
+    if not issubclass(arg.__class__, array):  # an annotation is an instance, and no subclass
         hint = "; a struct's array field must be assigned before the launch" if arg is None and leaf.path else ""
         instead = _array_of(leaf.name, want, arg)
         raise _refuse(kernel, program, leaf, f"takes {want}, got {_kind(arg)}{hint}", "argument-type", instead)

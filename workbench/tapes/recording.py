@@ -21,6 +21,7 @@ from ..arrays.host_likeness import Numbers
 from ..arrays.host_reads import Source
 from ..arrays.span import Marks, Span
 from ..arrays.workspace import is_float_memory
+from ..config import config
 from ..errors import GradientError, LaunchError, Where
 from ..kernels.types import Scalar, Struct
 from . import host_sources, overwrites
@@ -233,12 +234,13 @@ class Recording:
         return tuple(sorted((*self._activate(plan, flat), *command.declared)))
 
     def _differentiable(self, plan: Any) -> None:
-        if not plan.program.enable_backward:
+        if not plan.program.enable_backward and not config.all_adjoints:
             raise GradientError(
                 f"Kernel {plan.program.name!r} has enable_backward=False, and it lies between an array with"
                 " requires_grad and what is computed from it.",
                 slug="no-backward", where=plan.program.function.where,
-                why="Its gradient would be lost in silence.", instead="@wb.kernel, without enable_backward=False",
+                why="Its gradient would be lost in silence.",
+                instead="@wb.kernel, without enable_backward=False; or wb.config.all_adjoints = True",
             )  # fmt: skip
 
     def after_launch(self, event: Event) -> None:
