@@ -34,6 +34,7 @@ TITLE = "# Programs of others"
 FRAMES = "--num-frames={n}"
 # How a program is made small: its own command line, and the value of assignments to these names.
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
+    "example_dem": ("--num-frames=1", {}),
     "example_raycast": ("--width=64 --height=64", {}),
     "example_raymarch": ("--width=64 --height=32", {}),
     "example_fdtd_3d": ("--resolution=48 --num-steps={n} --steps-per-frame=1", {}),
