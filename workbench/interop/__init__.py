@@ -170,7 +170,11 @@ def device_to_jax(warp_device: Any) -> Any:
 
 
 class JaxCallableGraphMode(IntEnum):
-    """How Warp captures a function of `jax_callable` on a GPU. Taken, and changes nothing: it is called each time."""
+    """How Warp captures a function of `jax_callable` on a GPU. Taken, and changes nothing: it is called each time.
+
+    >>> wb.JaxCallableGraphMode.JAX.value
+    1
+    """
 
     NONE = 0
     JAX = 1
@@ -180,7 +184,11 @@ class JaxCallableGraphMode(IntEnum):
 
 
 class JaxModulePreloadMode(IntEnum):
-    """Where Warp loads modules early. Taken, and changes nothing: a kernel is compiled when first launched."""
+    """Where Warp loads modules early. Taken, and changes nothing: a kernel is compiled when first launched.
+
+    >>> wb.JaxModulePreloadMode.NONE.value
+    0
+    """
 
     NONE = 0
     CURRENT_DEVICE = 1
