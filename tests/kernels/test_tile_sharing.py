@@ -214,9 +214,29 @@ def only_read_before_in_numpy(t, n):
     return t
 
 
+@wb.kernel
+def stacks_keep_their_count(x: wb.array2d[F], n: int, y: wb.array2d[F]):
+    t = wb.tile_load(x, shape=(4, 4))
+    stack = wb.tile_stack(capacity=3, dtype=F)
+    for k in range(n + 1):
+        wb.tile_stack_push(stack, t[k, 0] * t[0, k], t[k, 1] > F(-2.0))
+    while wb.tile_stack_count(stack) > 0:
+        value, place = wb.tile_stack_pop(stack)
+        t[place, 2] += value * F(place + 1)
+    wb.tile_store(y, t)
+
+
+def stacks_keep_their_count_in_numpy(t, n):
+    stack = [t[k, 0] * t[0, k] for k in range(n + 1)][:3]
+    while stack:
+        value = stack.pop()
+        t[len(stack), 2] += value * (len(stack) + 1)
+    return t
+
+
 TWINS = [(k, globals()[f"{k.key}_in_numpy"]) for k in (
     written_through_views, written_in_loops, written_in_while, changed_by_funcs, copies_are_their_own, solved_in_views,
-    only_read_before,
+    only_read_before, stacks_keep_their_count,
 )]  # fmt: skip
 VALUES = np.random.default_rng(3).uniform(-1.0, 1.0, (N, N))
 SEED = np.random.default_rng(4).uniform(-1.0, 1.0, (N, N))

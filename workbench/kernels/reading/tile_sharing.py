@@ -72,7 +72,9 @@ class Sharing:
     def cell_made(self, v: ir.Value, but: str) -> str | None:
         """The cell that holds this tile. If it is a name other than `but` that does, a cell is made of it."""
         for name, tree in self.state.names.items():
-            if name != but and not name.startswith("$") and any(v is part for part in plain_tiles(tree)):
+            if name == but or name.startswith("$") or not only_tiles(tree):
+                continue
+            if any(v is part for part in plain_tiles(tree)):
                 self.state.names[name] = self.in_cells(name, tree)
         return self.cell_of(v)
 
@@ -166,7 +168,7 @@ class Sharing:
     def tiles_may_change(self, node: ast.AST, rebound: set[str]) -> bool:
         """Whether the turns of a loop may change a tile of before in place. Then those have cells, which it carries."""
         names = self.state.names
-        held = {n: tree for n, tree in names.items() if has_tiles(tree) and not n.startswith("$")}
+        held = {n: tree for n, tree in names.items() if only_tiles(tree) and not n.startswith("$")}
         if not held or not any(self.changes_tile(n) for n in ast.walk(node)):
             return False
         for name in held.keys() - rebound:
@@ -333,6 +335,13 @@ def plain_tiles(x: Any) -> list[ir.Value]:
         return [x] if isinstance(x.type, Tile) else []
     parts = x.fields.values() if isinstance(x, Record) else x if isinstance(x, tuple) else ()
     return [v for part in parts for v in plain_tiles(part)]
+
+
+def only_tiles(x: Any) -> bool:
+    """True for tiles alone. A stack also has a count, which no cell holds."""
+    if isinstance(x, Record):
+        return all(map(only_tiles, x.fields.values()))
+    return isinstance(x, Shown) or (isinstance(x, ir.Value) and isinstance(x.type, Tile))
 
 
 def has_shown(x: Any) -> bool:
