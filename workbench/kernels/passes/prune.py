@@ -95,12 +95,12 @@ class _Live:
             self.keep(parent)
 
     def reads(self, stmt: Stmt) -> None:
-        """A live read of private memory needs the writes before it; a live pop needs its pushes."""
+        """A live read of private memory needs the writes to it before; a live pop needs its pushes."""
         if stmt.row is mem.LOAD:
             name = root(stmt.args[0]).name
-            if name in self.private or any(name in g and not g.isdisjoint(self.private) for g in self.groups):
-                for other in [*(s for group in self.private.values() for s in group), *self.undo]:
-                    self.keep(other)
+            same = {name}.union(*(g for g in self.groups if name in g)) & self.private.keys()
+            for other in [*(s for n in same for s in self.private[n]), *(self.undo if same else ())]:
+                self.keep(other)
         elif stmt.row is c.POP:
             for other in self.pushes[stmt.args[0]]:
                 self.keep(other)
