@@ -60,7 +60,7 @@ class _Mapper(Reader):
             raise f.refused
         fn = f.fn if isinstance(f, Func) else f if isinstance(f, FunctionType) and id(f) not in FUNCTIONS else None
         where, known = self.opened(fn, len(types))
-        params = list(zip(known, self.resolved(fn, known, types), strict=True))
+        params = list(zip(known, self.element_types(fn, known, types), strict=True))
         self.rank = ndim
         with self.builder.open(), self.builder.at(where):
             given = [self.parameter(name, type, where) for name, type in params]  # type: ignore[arg-type]
@@ -79,7 +79,7 @@ class _Mapper(Reader):
         """Of overloads the one for these types."""
         if not (isinstance(f, Func) and f.overloads):
             return f
-        known = self.resolved(None, [""] * len(types), types)
+        known = self.element_types(None, [""] * len(types), types)
         return self.overload(f, [ir.Value(t.dtype if isinstance(t, Array) else t) for t in known], {}, None)
 
     def written(self, f: Any, where: Where | None) -> ir.Function:
@@ -104,7 +104,9 @@ class _Mapper(Reader):
             raise self.error(f"`{fn.__name__}` gets {count} arguments", "arguments", tree, shown, "as many as it takes")
         return self.where(tree), known[:count]
 
-    def resolved(self, fn: Callable[..., Any] | None, known: list[str], types: Sequence[Type | type]) -> list[Type]:
+    def element_types(
+        self, fn: Callable[..., Any] | None, known: list[str], types: Sequence[Type | type]
+    ) -> list[Type]:
         """The types of the parameters, with one chosen for each Python number."""
         beside = [t.dtype if isinstance(t, Array) else t for t in types if isinstance(t, Type)]
         made: list[Type] = []
