@@ -234,9 +234,29 @@ def stacks_keep_their_count_in_numpy(t, n):
     return t
 
 
+@wb.kernel
+def read_by_both_sides(x: wb.array2d[F], n: int, y: wb.array2d[F]):
+    a = wb.tile_load(x, shape=(4, 4))
+    p = a * F(0.5)
+    if a[0, 0] > F(0.3) * F(n) - F(0.5):
+        a[2, 1] = p[0, 1] * p[2, 2]
+    else:
+        a[1, 2] += p[1, 1] * p[0, 3]
+    wb.tile_store(y, a + p * p)
+
+
+def read_by_both_sides_in_numpy(a, n):
+    p = a * 0.5
+    if a[0, 0] > 0.3 * n - 0.5:
+        a[2, 1] = p[0, 1] * p[2, 2]
+    else:
+        a[1, 2] += p[1, 1] * p[0, 3]
+    return a + p * p
+
+
 TWINS = [(k, globals()[f"{k.key}_in_numpy"]) for k in (
     written_through_views, written_in_loops, written_in_while, changed_by_funcs, copies_are_their_own, solved_in_views,
-    only_read_before, stacks_keep_their_count,
+    only_read_before, stacks_keep_their_count, read_by_both_sides,
 )]  # fmt: skip
 VALUES = np.random.default_rng(3).uniform(-1.0, 1.0, (N, N))
 SEED = np.random.default_rng(4).uniform(-1.0, 1.0, (N, N))

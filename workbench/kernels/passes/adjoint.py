@@ -221,8 +221,8 @@ class Adjoint(Derivative):
         if not any(gs) and not self.has_effect(stmt):
             return
         regions, found = [], []
-        carried = {t: adjoints.pop(t, None) or self.zero(shadow_type(t.type))
-                   for r in stmt.regions for t in self.gathered(r)}  # fmt: skip
+        read = dict.fromkeys(t for r in stmt.regions for t in self.gathered(r))  # a tile that both sides read: once
+        carried = {t: adjoints.pop(t, None) or self.zero(shadow_type(t.type)) for t in read}
         for region in stmt.regions:
             new, inner = Region(), dict(carried)
             with self.builder.inside(new):
