@@ -124,7 +124,7 @@ def _rule_bits(name: str, bools: bool = True) -> Callable[..., Type]:
 
 def _rule_shift(name: str) -> Callable[..., Type]:
     def rule(a: Type, count: Type) -> Type:
-        whole = is_int(getattr(a, "scalar", None)) and is_int(getattr(count, "scalar", None))
+        whole = all(isinstance(t, Scalar | Composite) and is_int(t.scalar) for t in (a, count))
         if not whole or (isinstance(count, Composite) and count != a):
             raise refuse(f"`{name}` takes integers, not {a} and {count}", slug="operand-type", instead="int(...)")
         return a

@@ -153,12 +153,12 @@ class _Mapper(Reader):
             text = f"this func returns {describe(part)}"
             raise KernelError(text, slug="map-result", where=where, why="map stores numbers, vectors and structs.")
         place = self.parameter(label, Array(type, len(index)), where)  # type: ignore[arg-type]
-        self.put(place.at(index), part)
+        self.store(place.at(index), part)
         return type
 
-    def put(self, place: Any, part: Any) -> None:
+    def store(self, place: Any, part: Any) -> None:
         if isinstance(place, View):
             self.builder.emit(ops.memory.STORE, place.root, *place.prefix, part)
         else:
             for name, inner in place.parts.items():
-                self.put(inner, part.fields[name])
+                self.store(inner, part.fields[name])
