@@ -631,6 +631,6 @@ def test_no_two_parts_of_the_reader_define_the_same_method() -> None:
     import workbench.kernels.reading.elementwise  # noqa: F401  a reader of its own
     from workbench.kernels.reading.reader import Reader
 
-    parts = [*Reader.__mro__[:-1], *Reader.__subclasses__()]
-    defined = Counter(name for part in parts for name in vars(part) if not name.startswith("__"))
+    parts = {part.__name__: part for part in [*Reader.__mro__[:-1], *Reader.__subclasses__()]}
+    defined = Counter(name for part in parts.values() for name in vars(part) if not name.startswith("__"))
     assert [name for name, count in defined.items() if count > 1] == []
