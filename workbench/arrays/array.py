@@ -27,7 +27,7 @@ from .copying import duplicate, parted
 from .dtypes import casting, differentiable, dtype_of, inner_shape, is_half, itemsize_of
 from .host_copies import HostCopies
 from .host_reads import origin_of, received, stripped
-from .host_values import components_error, converted_values, element_value, inferred, is_element, shape_of
+from .host_values import components_error, converted_values, element_value, filled, inferred, is_element, shape_of
 from .host_writes import check_same, put, write_array, write_gradient, write_value, write_values
 from .indexed import indexedarray
 from .names import variable_of
@@ -447,14 +447,14 @@ class array(Foreign):
         return self
 
     def assign(self, source: Any) -> array:
-        """Copy values from an array, NumPy array or nested list of exactly this shape; same dtype for arrays."""
+        """Copy an array of this shape and dtype, or values: NumPy's or a nested list of this shape, or all in a row."""
         if isinstance(source, array):
             check_same(self, source, "assign")
             write_array("assign", self, source)
             return self
         if (memory := exact.memory(source, self.dtype)) is not None:
             return self.assign(memory)
-        values, _ = converted_values(source, self.dtype)
+        values = filled(converted_values(source, self.dtype)[0], source, self.shape + inner_shape(self.dtype))
         if values.shape != self.shape + inner_shape(self.dtype):
             raise LaunchError(
                 f"assign to {self.label} of shape {self.shape} ({self.dtype}): the values are {np.shape(source)}",

@@ -10,8 +10,11 @@ from ..kernels.types import Composite, Scalar, Struct, Type
 
 
 def dtype_of(dtype: Any) -> Type:
-    """The element type that a user's name stands for. Raises LaunchError [dtype]."""
-    if isinstance(dtype, (Scalar, Composite, Struct)):
+    """The element type that a user's name stands for. Raises LaunchError [dtype], [struct-array]."""
+    if isinstance(dtype, Struct):
+        _check_layout(dtype, dtype, "")
+        return dtype
+    if isinstance(dtype, (Scalar, Composite)):
         return dtype
     if isinstance(dtype, types.Array):
         raise LaunchError(f"{dtype} cannot be the dtype of an array", slug="dtype", instead=f"dtype={dtype.dtype}")
@@ -22,6 +25,20 @@ def dtype_of(dtype: Any) -> Type:
             f"{dtype!r} is not a dtype", slug="dtype",
             why="A dtype is a scalar (float32, int32 ...), a vector, matrix, quaternion, transform or struct type.",
         ) from None  # fmt: skip
+
+
+def _check_layout(whole: Struct, part: Struct, path: str) -> None:
+    """Raises LaunchError [struct-array] for a struct with an array in it, which has no bytes to lie in an array."""
+    for name, field in part.fields:
+        if isinstance(field, Struct):
+            _check_layout(whole, field, f"{path}{name}.")
+        elif isinstance(field, types.Array):
+            raise LaunchError(
+                f"an array of {whole}: its field {path}{name} is an array.", slug="struct-array",
+                why="An element would hold an address, and no tape sees which memory an address stands for.",
+                instead=f"one array of {path}{name} for all elements, one behind the other, and a field with the place"
+                f" where each begins; or a launch for each {whole}",
+            )  # fmt: skip
 
 
 def itemsize_of(dtype: Type) -> int:

@@ -60,6 +60,11 @@ def converted_values(data: Any, dtype: Type | None, shape: Any = None) -> tuple[
     return values, dtype
 
 
+def filled(values: np.ndarray, source: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Converted values in this shape, if `source` has all of them on one axis; else as they are."""
+    return values.reshape(shape) if np.ndim(source) == 1 and values.size == math.prod(shape) else values
+
+
 def inferred(data: Any, dtype: Type | None) -> tuple[Type, np.ndarray]:
     if hasattr(data, "get") and hasattr(data, "__cuda_array_interface__"):
         data = data.get()

@@ -118,6 +118,10 @@ class Composite(Type):
     def size(self) -> int:
         return math.prod(self.shape)
 
+    _shape_ = property(lambda self: self.shape)  # as programs ask Warp's types
+    _length_ = property(lambda self: self.size)
+    _wp_scalar_type_ = property(lambda self: self.scalar)
+
     @property
     def numpy(self) -> np.dtype:
         return self.scalar.numpy
@@ -454,6 +458,25 @@ class Small(np.ndarray):
         made = products.product(self, other) if isinstance(other, Small) else None
         return super().__mul__(other) if made is None else self._product(made, other)
 
+    def __eq__(self, other: Any) -> Any:
+        """One truth value, as in a kernel, of two whole values or beside a list or tuple; else by component.
+
+        It is NumPy's, so that `(a == b).all()` means the same. NaN equals nothing.
+        """
+        return np.bool_(np.array_equal(self, other)) if _as_wholes(self, other) else super().__eq__(other)
+
+    def __ne__(self, other: Any) -> Any:
+        return ~np.bool_(np.array_equal(self, other)) if _as_wholes(self, other) else super().__ne__(other)
+
+    __hash__ = None  # type: ignore[assignment]  # its components may change
+
+    def __array_function__(self, function: Any, types: Any, args: Any, choices: Any) -> Any:
+        if function is np.isclose:  # it asks `==` which infinities are equal
+            args = tuple(np.asarray(a) if isinstance(a, Small) else a for a in args)
+            choices = {k: np.asarray(v) if isinstance(v, Small) else v for k, v in choices.items()}
+            return function(*args, **choices)
+        return super().__array_function__(function, types, args, choices)
+
     def __imul__(self, other: Any) -> Any:
         return self * other if isinstance(other, Small) else super().__imul__(other)
 
@@ -463,6 +486,16 @@ class Small(np.ndarray):
         if made.ndim == 2:
             small.type = matrix(made.shape, self.type.scalar)
         return carried(small, (self, other))
+
+
+def _as_wholes(a: Small, b: Any) -> bool:
+    return _is_whole(a) and (isinstance(b, list | tuple) or _is_whole(b))
+
+
+def _is_whole(x: Any) -> bool:
+    """True for a value of its type: not for a slice of one, nor for what NumPy makes of `v > 0`."""
+    whole = isinstance(x, Small) and x.type is not None and x.shape == x.type.shape
+    return whole and (x.dtype.kind == "b") == (x.type.numpy.kind == "b")
 
 
 def _component(i: int) -> property:

@@ -26,9 +26,9 @@ class Claimed(Marker):
         super().__init__(name, doc)
         self.holds = holds
 
-    def __call__(self, *values: Any) -> None:
-        if not self.holds(*values):
-            raise AssertionError(f"{self.__name__}({', '.join(map(str, values))})")
+    def __call__(self, *values: Any, **named: Any) -> None:
+        if not self.holds(*values, **named):
+            raise AssertionError(f"{self.__name__}({', '.join(map(str, (*values, *named.values())))})")
 
 
 def _near(a: Any, b: Any, tolerance: float = 1e-6) -> bool:
@@ -49,7 +49,7 @@ print_ = Marker(
 )
 expect_eq = Claimed(
     "expect_eq",
-    np.array_equal,
+    lambda a, b: np.array_equal(a, b),  # NumPy has other names for them
     """expect_eq(a: T, b: T): an error of the launch, with its line and thread, where a != b. Composites as a whole.
 
 In Warp it prints and goes on. It is looked at in every launch, where `assert` is under `wb.config.check_bounds` alone.
@@ -120,7 +120,13 @@ class Checks:
 
     def expected(self, node: ast.Call, most: int) -> tuple[Any, ...]:
         """The arguments, a literal among them in the type beside it."""
-        given = self.arguments(node)
+        names = ("a", "b", "tolerance")[len(node.args) : most]
+        named = {k.arg: k.value for k in node.keywords if k.arg in names}
+        if len(named) < len(node.keywords) or list(named) != [n for n in names if n in named]:
+            text = f"the names of its other arguments are, in this order: {', '.join(names) or 'none'}"
+            usage = "expect_near(a, b, tolerance=1e-6)" if most == 3 else "expect_eq(a, b)"
+            raise self.error(text, "arguments", node, "", usage)
+        given = [self.visit(a) for a in (*node.args, *named.values())]
         if not 2 <= len(given) <= most:
             takes = "two values" + " and a tolerance" * (most == 3)
             raise self.error(f"this takes {takes}, got {len(given)}", "arguments", node, "", "expect_eq(a, b)")
