@@ -17,6 +17,7 @@ from workbench.kernels.passes import (
     gradients,
     ledger_adjoint,
     named,
+    other_slope,
     race_finder,
     simplify,
     stencil_adjoint,
@@ -48,6 +49,12 @@ def largest(x: wb.array[float], y: wb.array[float]):
     i = wb.tid()
     for k in range(3):
         wb.atomic_max(y, 0, x[i] * float(k))
+
+
+@wb.kernel
+def smallest(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    y[i] = wb.min(x[i], 0.0) + wb.abs(x[i]) * wb.clamp(x[i], -1.0, 0.0)
 
 
 def of(kernel: wb.Kernel) -> Function:
@@ -83,6 +90,7 @@ RUN: dict[str, Callable[[], object]] = {
     "assume branches": lambda: simplify.assume(of(diffuse), first_branch(of(diffuse))),
     "merge parameters": lambda: simplify.merged(of(diffuse), (("x", "y"),)),
     "unroll": lambda: simplify.unrolled(of(largest)),
+    "other slope": lambda: other_slope.other_slope(adjoint.adjoint(of(smallest), BOTH).function),
     "fewer branches": lambda: fewer_branches.fewer_branches(of(diffuse)),
 }
 

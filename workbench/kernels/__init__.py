@@ -22,6 +22,7 @@ from .passes import (
     fewer_branches,
     gradients,
     ledger_adjoint,
+    other_slope,
     race_finder,
     simplify,
     stencil_adjoint,
@@ -71,4 +72,5 @@ PASSES = (
         fewer_branches.fewer_branches,
         "Cheap conditions are worked out unasked: for compilers that vectorise.",
     ),
+    Pass(other_slope.other_slope, "An adjoint that takes the other slope at ties of `min`, `max`, `abs` and `clamp`."),
 )

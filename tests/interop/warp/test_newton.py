@@ -86,3 +86,10 @@ def test_warps_own_gradient_agrees_and_is_not_accused(name: str, watched: Any) -
     np.testing.assert_allclose(own, exact, rtol=1e-4, atol=1e-5 * abs(exact).max())
     verdicts = [row.verdict for row in seen.compare().rows]
     assert "agrees" in verdicts and not {"wrong", "unverified"} & set(verdicts)
+
+
+def test_particles_that_start_with_one_velocity_stand_at_a_kink_and_nobody_is_accused(watched: Any) -> None:
+    _, _, seen, _, _ = watched("soft body, semi-implicit")
+    rows = {row.array.rpartition(".")[2]: row for row in seen.compare() if row.verdict not in ("agrees", "not asked")}
+    assert list(rows) == ["particle_qd"]
+    assert rows["particle_qd"].verdict == "unverified" and rows["particle_qd"].cause.startswith("kink: `min` in line ")

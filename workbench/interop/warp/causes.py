@@ -180,6 +180,17 @@ def overwritten(seen: Watch, one: Pass, row: Row) -> Found | None:
 
 
 def _overwritten(seen: Watch, wrong: Step, by: Step, need: Any) -> Found:
+    if by.kind == "build":
+        name = need.name.partition(".")[0] or "grid"
+        sentence = f"its adjoint reads the hash grid `{name}` as it is now; it was built anew by {by!r}"
+        if by.where is not None:
+            sentence += f" in line {by.where.line}"
+        return (
+            "overwritten memory",
+            sentence,
+            None,
+            f"a HashGrid of its own for each build that {wrong!r} shares with others",
+        )
     name = name_of(seen.tape, need.array, need.name)
     sentence = f"its adjoint reads `{name}` as it is now; `{name}` was overwritten by {by!r}"
     if by.where is not None and by is not wrong:

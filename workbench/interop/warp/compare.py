@@ -18,7 +18,9 @@ Verdict = Literal["agrees", "wrong", "unverified", "not asked"]
 FIELDS = ("array", "verdict", "difference", "launch", "line", "cause", "remedy")
 SLACK = 64  # units in the last place that a gradient may differ by without more ado
 NOISY = 100  # times the measured effect of rounding
-CLOSE = 0.1  # of the largest number: a greater difference needs no measurement of rounding to be wrong
+ROUNDED = 32  # times the effect of moving all that is summed by a rounding
+SMALL = 1e-3  # of the largest number: what that effect may excuse, a greater difference is "unverified" then
+CLOSE = 0.1  # of the largest number: a greater difference never agrees
 
 
 @dataclass(eq=False)
@@ -117,8 +119,11 @@ class Accuracy:
     difference: float
 
 
-def accuracy(theirs: np.ndarray, exact: np.ndarray, noise: Any) -> Accuracy:
-    """Compare two gradients number by number. `noise`: how far rounding has been seen to move each number, or None."""
+def accuracy(theirs: np.ndarray, exact: np.ndarray, noise: Any, times: float = NOISY) -> Accuracy:
+    """Compare two gradients number by number.
+
+    `noise`: how far rounding has been seen to move each number, or None; `times` as much is allowed.
+    """
     a, b = theirs.astype(np.float64), exact.reshape(theirs.shape).astype(np.float64)
     kind = theirs.dtype if theirs.dtype.kind == "f" else np.dtype(np.float32)
     eps = float(np.finfo(kind).eps)
@@ -131,7 +136,7 @@ def accuracy(theirs: np.ndarray, exact: np.ndarray, noise: Any) -> Accuracy:
     )
     allowed = SLACK * eps * np.where(np.isfinite(b), np.abs(b), 0.0)
     if noise is not None:
-        allowed = np.maximum(allowed, NOISY * np.asarray(noise).reshape(b.shape))
+        allowed = np.maximum(allowed, times * np.asarray(noise).reshape(b.shape))
     worst = float(np.max(gap, initial=0.0))
     share = worst / size if size else (0.0 if not worst else np.inf)
     return Accuracy(bool(np.all(gap <= allowed)), share < CLOSE, share)

@@ -6,29 +6,33 @@ met them. Warp's gradient buffers are looked at after every adjoint launch too: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays.array import array
 from ...arrays.span import Span
-from ...arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory, shadow_view
+from ...arrays.workspace import Workspace, gradient_dtype, is_float_memory, shadow_view
 from ...errors import GradientError
 from ...tapes.events import Event
 from ...tapes.naming import name_of
 from ...tapes.reverse import opaque_meets, reverse, walk
-from .causes import explain
-from .compare import Row, Verdict, accuracy
+from .causes import NOTEBOOKS, explain
+from .compare import ROUNDED, SMALL, Row, Verdict, accuracy
 from .events import Step
 from .memory import Untranslated, arrays_in, root_of
+from .once_more import OtherSlopes, Rounded, floats, is_choosing
 
 if TYPE_CHECKING:
     from .watch import Watch
 
+Act = Callable[[Any, Event, Workspace, dict], None]
 HOST = ("assign", "fill_", "zero_", "foreign")
 SCALES = (1.0, 1.37, 0.811, 2.93)  # of the seeds: each rounds differently, which tells how far rounding goes
+TRIALS = 3  # walks in which everything is moved by a rounding
 
 
 class _Enough(Exception):
@@ -44,6 +48,24 @@ class Published:
     before: np.ndarray
     written: bool = False  # by an event of the pass that is no host write
     at: Event | None = None  # the event whose reversal leaves the exact gradient; None: there is none to compare
+
+
+@dataclass(eq=False)
+class Left:
+    """What backward number `number` left in a gradient, and a digest of what its array held then."""
+
+    number: int
+    gradient: np.ndarray
+    at: bytes
+
+    def moved_on(self, a: Any) -> bool:
+        """Does the array hold other values now."""
+        return digest(a) != self.at
+
+
+def digest(a: Any) -> bytes:
+    """A digest of what an array of Warp holds."""
+    return blake2b(np.ascontiguousarray(a.numpy()).tobytes(), digest_size=16).digest()
 
 
 @dataclass(eq=False)
@@ -76,6 +98,9 @@ class Pass:
         self.reached: list[Event] = []
         self.exact: dict[int, np.ndarray] = {}
         self.noise: dict[int, np.ndarray] = {}
+        self.moved: dict[int, np.ndarray] = {}
+        self.slopes: OtherSlopes | None = None
+        self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
         self.events = self._window([a for a in (loss, *(grads or ())) if a is not None])
         self.published = self._with_gradients(tape)
         self.seeds = self._seeds(loss, grads)
@@ -159,8 +184,8 @@ class Pass:
             elif one.written and one.before.dtype.names is None:
                 left = self.seen.left.get(a.grad) if loss is not None or grads else None
                 values = one.before
-                if left is not None and left.shape == values.shape:
-                    values = np.where(values == left, 0, values)
+                if left is not None and left.gradient.shape == values.shape:
+                    values = np.where(values == left.gradient, 0, values)
                 if np.any(values):
                     found.append((one.twin, values))
         return found
@@ -209,7 +234,7 @@ class Pass:
         for one in self.published:
             self.rows.append(self._row(one, error, wrong_at))
         for one in self.published:
-            self.seen.left[one.theirs.grad] = np.array(one.theirs.grad.numpy())
+            self.seen.left[one.theirs.grad] = Left(self.number, np.array(one.theirs.grad.numpy()), digest(one.theirs))
         self.glimpses.clear()
 
     def _row(self, one: Published, error: str, wrong_at: dict[int, Step]) -> Row:
@@ -229,39 +254,107 @@ class Pass:
         if self.reached and np.isnan(exact).any():
             row.verdict, row.cause = "unverified", "; ".join(sorted({self._doubt(e) for e in self.reached}))
             return row
-        row.verdict, row.difference = self._judged(one, row)
+        row.verdict, row.difference = self._judged(one, row, row.exact)
         if row.verdict == "agrees" and not one.written and np.any(one.before):
-            row.cause = "with what it held before this backward, which has been added to"
-        if row.verdict == "wrong":
+            self._accumulated(one, row, exact)
+        elif row.verdict == "wrong" and not self._kink(one, row, wrong_at) and not self._is_rounding(one, row):
             step = wrong_at.get(id(one.twin))
             first = max(wrong_at.values(), key=lambda s: s.number, default=None)
             row.step = first or step
             row.cause, row.remedy = explain(self.seen, self, row)
         return row
 
-    def _judged(self, one: Published, row: Row) -> tuple[Verdict, float]:
-        assert row.exact is not None and row.theirs is not None
-        found = accuracy(row.theirs, row.exact, None)
-        if found.fine or not found.close:
-            return ("agrees" if found.fine else "wrong"), found.difference
-        if not self.noise:
-            self._measure_noise()
-        found = accuracy(row.theirs, row.exact, self.noise.get(id(one.twin)))
-        return ("agrees" if found.fine else "wrong"), found.difference
+    def _judged(self, one: Published, row: Row, exact: np.ndarray) -> tuple[Verdict, float]:
+        """The verdict on a gradient, and how far it is from the exact one: it agrees if rounding explains that."""
+        assert row.theirs is not None
+        found = accuracy(row.theirs, exact, None)
+        fine = (
+            found.fine
+            or (found.close and accuracy(row.theirs, exact, self.noise_of(one)).fine)
+            or (found.difference <= SMALL and accuracy(row.theirs, exact, self._moved_of(one), ROUNDED).fine)
+        )
+        return ("agrees" if fine else "wrong"), found.difference
+
+    def _is_rounding(self, one: Published, row: Row) -> bool:
+        """Does rounding move a gradient as far as a wrong row is away: then it is not known to be wrong.
+
+        Not asked of a gradient at a kink: there the least movement counts for the whole difference of its slopes.
+        """
+        assert row.theirs is not None and row.exact is not None
+        exact = self.exact.get(id(one.twin))
+        if exact is None or not np.array_equal(exact, self.other.get(id(one.twin), exact), equal_nan=True):
+            return False
+        by_scale = accuracy(row.theirs, row.exact, self.noise_of(one)).fine
+        if not by_scale and not accuracy(row.theirs, row.exact, self._moved_of(one), ROUNDED).fine:
+            return False
+        row.verdict = "unverified"
+        row.cause = "precision: numbers cancel, or a comparison is so close, that rounding alone moves it as far"
+        row.remedy = "wp.float64, or a formula without the large terms"
+        return True
+
+    def _accumulated(self, one: Published, row: Row, exact: np.ndarray) -> None:
+        """What was in a gradient before has been added to: as is meant, unless it is of other values of the array."""
+        assert row.theirs is not None
+        row.cause = "with what it held before this backward, which has been added to"
+        earlier = self.seen.left.get(one.theirs.grad)
+        if earlier is None or not np.array_equal(earlier.gradient, one.before) or not earlier.moved_on(one.theirs):
+            return
+        found = accuracy(row.theirs, exact, None)
+        if found.fine:
+            return
+        row.verdict, row.difference, row.exact = "wrong", found.difference, exact
+        row.step = next((s for s in self.steps if s.event is one.at), None)
+        row.cause = (
+            f"leaked seed: `{row.array}.grad` still held what backward {earlier.number} had left, the gradient at"
+            f" values that `{row.array}` no longer has, and was added to"
+        )
+        row.remedy = (
+            f"tape.zero(), or `{row.array}.grad.zero_()`, once `{row.array}` has been changed"
+            f" (notebooks/{NOTEBOOKS['leaked seed']})"
+        )
+
+    def _kink(self, one: Published, row: Row, wrong_at: dict[int, Step]) -> bool:
+        """Is a wrong row right with the other slope where two are right: then it is not known to be wrong.
+
+        Otherwise `wrong_at` becomes what it is beside that gradient, if there is a kink at all.
+        """
+        if not any(is_choosing(e) for e in self.events):
+            return False
+        if self.slopes is None:
+            self.slopes = OtherSlopes()
+            self.other, steps = self._walk(SCALES[0], self.slopes)
+            if any(not np.array_equal(v, self.exact[k], equal_nan=True) for k, v in self.other.items()):
+                wrong_at.clear()
+                wrong_at.update(steps)
+        other = self.other.get(id(one.twin))
+        if other is None or row.exact is None:
+            return False
+        verdict, _ = self._judged(one, row, other if one.written else other + one.before)
+        if verdict == "wrong":
+            return False
+        row.verdict = "unverified"
+        row.step = next((s for s in self.steps if self.slopes.tie and s.event is self.slopes.tie[1]), None)
+        row.cause = f"{self.slopes.sentence()}, where two slopes are right: Warp's gradient has the other one"
+        row.remedy = "values a little off the kink, or a smooth formula"
+        return True
 
     def _measure_noise(self) -> None:
         """How far rounding moves each number of the gradients: the walk with scaled seeds, scaled back."""
         for scale in SCALES[1:]:
-            others, _ = self._walk(scale)
-            for key, values in others.items():
-                apart = np.abs(values.astype(np.float64) / scale - self.exact[key].astype(np.float64))
-                self.noise[key] = np.maximum(self.noise.get(key, 0.0), apart)
+            _note(self.noise, self._walk(scale)[0], self.exact, scale)
 
     def noise_of(self, one: Published) -> np.ndarray | None:
-        """How far rounding moves each number of this gradient."""
+        """How far rounding moves each number of this gradient, by the walk with scaled seeds."""
         if not self.noise:
             self._measure_noise()
         return self.noise.get(id(one.twin))
+
+    def _moved_of(self, one: Published) -> np.ndarray | None:
+        """How far each number of this gradient moves where all that is summed in it moves by a rounding."""
+        if not self.moved:
+            for seed in range(TRIALS):
+                _note(self.moved, self._walk(SCALES[0], Rounded(seed))[0], self.exact)
+        return self.moved.get(id(one.twin))
 
     def with_seeds(self, seeds: list[tuple[array, np.ndarray]]) -> dict[int, np.ndarray]:
         """The exact gradients of the pass for other seeds, by the id of twins."""
@@ -277,8 +370,11 @@ class Pass:
             return f"the result of {step!r} is not Warp's"
         return f"{event.label} is opaque: {event.reason}"
 
-    def _walk(self, scale: float) -> tuple[dict[int, np.ndarray], dict[int, Step]]:
-        """The exact gradients by the id of twins, and where Warp's buffers first left them."""
+    def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, Step]]:
+        """The exact gradients by the id of twins, and where Warp's buffers first left them.
+
+        `act` reverses an event.
+        """
         tape, first, last = self.seen.tape, self.events[0], self.events[-1]
         wanted: dict[int, list[Published]] = {}
         for one in self.published:
@@ -306,7 +402,7 @@ class Pass:
                     self.reached.append(event)
                     _spoil(event, space)
                 return
-            reverse(tape, event, space, after)
+            act(tape, event, space, after)
 
         def observe(event: Event, space: Workspace) -> None:
             for one in wanted.get(id(event), ()):
@@ -334,8 +430,16 @@ class Pass:
                 exact = exact + base
             if exact.shape == theirs.shape and not np.isnan(exact).any():
                 found = accuracy(theirs, exact, None)
-                if not found.fine and not found.close:
+                if not found.fine and found.difference > SMALL:
                     wrong[id(twin)] = glimpse.step
+
+
+def _note(noise: dict[int, np.ndarray], others: dict[int, np.ndarray], exact: dict, scale: float = 1.0) -> None:
+    """Note how far other gradients, `scale` times as large, are from the exact ones, if that is farther than before."""
+    for key, values in others.items():
+        with np.errstate(all="ignore"):
+            apart = np.abs(values.astype(np.float64) / scale - exact[key].astype(np.float64))
+        noise[key] = np.maximum(noise.get(key, 0.0), apart)
 
 
 def _touches(spans: Any, span: Span) -> bool:
@@ -361,22 +465,17 @@ def _read(twin: array, space: Workspace) -> np.ndarray:
     return np.array(shadow_view(twin, space[twin.allocation]))
 
 
-def _floats(event: Event) -> Iterator[array]:
-    given = event.arrays if event.command is None else [a for a in event.command.places if isinstance(a, array)]
-    yield from (part for a in given for part in float_parts(a).values())
-
-
 def _meets(event: Event, space: Workspace) -> bool:
     if event.command is None:
         return opaque_meets(event, space)
     return any(
         part.allocation in space and np.any(space[part.allocation].view(part.span, gradient_dtype(part)))
-        for part in _floats(event)
+        for part in floats(event)
         if _touches(event.writes, part.span)
     )
 
 
 def _spoil(event: Event, space: Workspace) -> None:
     """What an opaque event may have read has an unknown gradient from here on: NaN, which marks all that follows."""
-    for part in _floats(event):
+    for part in floats(event):
         space[part.allocation].view(part.span, gradient_dtype(part))[...] = np.nan

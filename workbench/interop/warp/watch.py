@@ -35,7 +35,7 @@ from .compare import Comparison
 from .events import Step, difference_of
 from .hooks import Hooks
 from .memory import Region, Twins, Untranslated, arrays_in, hull
-from .passes import Pass
+from .passes import Left, Pass
 from .programs import Programs, caller, said
 
 CHECKS = ("gradient", "forward", None)
@@ -80,7 +80,7 @@ class Watch:
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, Step | None]] = weakref.WeakKeyDictionary()
         self.captured: list[Call] | None = None  # calls of an open capture, to be replayed
         self.graphs: weakref.WeakKeyDictionary[Any, list[Call]] = weakref.WeakKeyDictionary()
-        self.left: weakref.WeakKeyDictionary[Any, np.ndarray] = weakref.WeakKeyDictionary()  # by a backward, in .grad
+        self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
         self.seeded = False
 
     # ---- open and close

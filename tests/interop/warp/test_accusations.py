@@ -1,0 +1,216 @@
+"""No right gradient of Warp's is accused, for rounding or for a kink; and no wrong one hides behind either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+
+pytestmark = [pytest.mark.needs_warp, pytest.mark.needs_cc]
+RNG = np.random.default_rng(7)
+
+
+@pytest.fixture(scope="module")
+def k() -> Any:
+    import warp
+
+    warp.set_device("cpu")
+    import doubtful
+
+    return doubtful
+
+
+def row_of(k: Any, kernel: Any, n: int, inputs: list, out: Any, seed: np.ndarray, name: str = "x") -> Any:
+    """The row about inputs[0] of a program of one launch."""
+    wp, x = k.wp, inputs[0]
+    with wb.interop.warp.watch() as seen:
+        with wp.Tape() as tape:
+            wp.launch(kernel, n, inputs, outputs=[out])
+        tape.backward(grads={out: wp.array(seed, dtype=out.dtype)})
+    assert not seen.opaque_steps
+    return next(r for p, r in zip(seen.passes[0].published, seen.passes[0].rows, strict=True) if p.theirs is x)
+
+
+def floats(k: Any, values: Any) -> Any:
+    return k.wp.array(np.array(values, np.float32), dtype=float, requires_grad=True)
+
+
+def zeros(k: Any, n: int) -> Any:
+    return k.wp.zeros(n, dtype=float, requires_grad=True)
+
+
+# ---- rounding
+
+
+@pytest.mark.parametrize("big", [1e4, 1e8])
+def test_a_long_sum_in_which_large_numbers_cancel_is_not_accused(k: Any, big: float) -> None:
+    half = np.round(big * RNG.standard_normal(150_000))  # so many that threads of ours share the sum
+    w = np.concatenate([half, -half, RNG.standard_normal(30)]).astype(np.float32)
+    w = w[RNG.permutation(len(w))]
+    x, loss = floats(k, [1.3, 0.7, -0.4]), zeros(k, 1)
+    row = row_of(k, k.cancelling, len(w), [x, floats(k, w)], loss, np.ones(1, np.float32))
+    assert row.verdict in ("agrees", "unverified"), row.texts()
+    assert row.verdict == "agrees" or row.cause.startswith("precision: ")
+    assert 0 < row.difference
+
+
+def test_entries_that_symmetry_makes_small_agree(k: Any) -> None:
+    wp, n = k.wp, 40
+    inertia = np.tile(np.diag([2e-3, 2e-3, 4e-3]), (n, 1, 1))
+    q = RNG.standard_normal((n, 4)) * [1, 1, 1e-7, 3]
+    q /= np.linalg.norm(q, axis=1, keepdims=True)
+    given = [wp.array(inertia, dtype=wp.mat33, requires_grad=True), wp.array(q, dtype=wp.quat, requires_grad=True),
+             wp.array(RNG.standard_normal((n, 3)), dtype=wp.vec3, requires_grad=True)]  # fmt: skip
+    out = wp.zeros(n, dtype=wp.vec3, requires_grad=True)
+    row = row_of(k, k.turned, n, given, out, RNG.standard_normal((n, 3)).astype(np.float32))
+    assert row.verdict == "agrees" and row.difference < 1e-5
+
+
+def test_a_small_number_on_a_large_one_agrees(k: Any) -> None:
+    row = row_of(k, k.far_off, 3, [floats(k, [8.0, 16.0, 40.0])], zeros(k, 3), np.ones(3, np.float32))
+    assert row.verdict == "agrees"
+
+
+def test_one_percent_off_is_wrong(k: Any) -> None:
+    row = row_of(k, k.off_by_a_hundredth, 3, [floats(k, [1.0, 2.0, 3.0])], zeros(k, 3), np.ones(3, np.float32))
+    assert (row.verdict, row.launch) == ("wrong", "#0 off_by_a_hundredth")
+    assert row.difference == pytest.approx(0.01, rel=1e-3)
+
+
+def test_one_percent_off_in_a_number_that_is_small_beside_others_is_wrong(k: Any) -> None:
+    row = row_of(k, k.small_one_off, 2, [floats(k, [1.0, 1.0])], zeros(k, 2), np.ones(2, np.float32))
+    assert row.verdict == "wrong" and row.difference < 1e-8
+
+
+# ---- kinks
+
+KINKS = {"push": "min", "above": "max", "size": "abs", "kept_below": "clamp"}
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_another_slope_at_a_kink_is_unverified(k: Any, name: str) -> None:
+    v = floats(k, [0.0, 1.0, 0.0, -1.0])
+    row = row_of(k, getattr(k, name), 4, [v], zeros(k, 4), np.ones(4, np.float32))
+    if np.array_equal(row.theirs, row.exact):
+        assert row.verdict == "agrees"  # the two have chosen alike
+    else:
+        assert row.verdict == "unverified" and row.launch == f"#0 {name}"
+        line = getattr(k, name).adj.fun_lineno + 3  # below the decorator, the def and the index
+        assert row.cause.startswith(f"kink: `{KINKS[name]}` in line {line} ")
+        assert "overwritten" not in row.cause and row.remedy
+    assert np.abs(np.asarray(row.theirs) - row.exact)[[1, 3]].max() == 0
+
+
+def test_three_of_the_four_kinks_are_chosen_otherwise_in_warp(k: Any) -> None:
+    apart = []
+    for name in KINKS:
+        row = row_of(k, getattr(k, name), 1, [floats(k, [0.0])], zeros(k, 1), np.ones(1, np.float32))
+        apart.append(row.verdict == "unverified")
+    assert sum(apart) >= 3, apart
+
+
+def test_a_branch_of_the_program_is_no_kink(k: Any) -> None:
+    row = row_of(k, k.chosen_by_hand, 3, [floats(k, [0.0, 1.0, -1.0])], zeros(k, 3), np.ones(3, np.float32))
+    assert row.verdict == "agrees"
+
+
+def test_a_wrong_gradient_beside_a_kink_is_wrong(k: Any) -> None:
+    row = row_of(k, k.looped_push, 3, [floats(k, [0.0, 0.5, -0.5]), 3], zeros(k, 3), np.ones(3, np.float32))
+    assert row.verdict == "wrong" and row.cause.startswith("dynamic loop in the kernel: ")
+
+
+def test_memory_overwritten_in_a_program_with_a_kink_is_wrong(k: Any) -> None:
+    wp = k.wp
+    v, x = floats(k, [0.0, 0.0]), floats(k, [1.0, 2.0])
+    f, y, loss = zeros(k, 2), zeros(k, 2), zeros(k, 1)
+    with wb.interop.warp.watch() as seen:
+        with wp.Tape() as tape:
+            wp.launch(k.push, 2, [v], [f])
+            wp.launch(k.square, 2, [x], [y])
+            wp.launch(k.total, 2, [f], [loss])
+            wp.launch(k.total, 2, [y], [loss])
+            wp.launch(k.descend, 2, [x, y, 0.5])
+        tape.backward(loss)
+    rows = seen.compare()
+    assert (rows["v"].verdict, rows["v"].launch) == ("unverified", "#0 push")
+    assert (rows["x"].verdict, rows["x"].launch) == ("wrong", "#1 square")
+    assert rows["x"].cause.startswith("overwritten memory: ") and not rows.agrees
+
+
+# ---- hash grids
+
+
+def test_a_grid_that_was_built_anew_is_named_as_the_program_knows_it(k: Any) -> None:
+    wp = k.wp
+    points = np.array([[0, 0, 0], [0.5, 0.25, 0], [0, 0.75, 0.5], [3, 3, 3]], np.float32)
+    x = wp.array(points, dtype=wp.vec3, requires_grad=True)
+    far = wp.array(10 * points, dtype=wp.vec3)
+    y, grid = zeros(k, 4), wp.HashGrid(8, 8, 8)
+    with wb.interop.warp.watch() as seen:
+        grid.build(x, 1.0)
+        with wp.Tape() as tape:
+            wp.launch(k.near, 4, [grid.id, x], [y])
+        grid.build(far, 1.0)
+        tape.backward(grads={y: wp.array(np.ones(4, np.float32), dtype=float)})
+    row = seen.compare()["x"]
+    assert row.verdict == "wrong", row.texts()
+    assert ".starts" not in row.cause and ".items" not in row.cause
+    assert row.cause.startswith("overwritten memory: its adjoint reads the hash grid `grid` as it is now")
+
+
+# ---- gradients that nobody has cleared
+
+
+def two_steps(k: Any, between: Callable[[Any], None]) -> Any:
+    """Two backwards of one loss, with something done to x between. The row about x of the second."""
+    wp, x = k.wp, floats(k, [1.0, 2.0, 3.0])
+    with wb.interop.warp.watch() as seen:
+        for step in range(2):
+            y, loss = zeros(k, 3), zeros(k, 1)
+            with wp.Tape() as tape:
+                wp.launch(k.square, 3, [x], [y])
+                wp.launch(k.total, 3, [y], [loss])
+            tape.backward(loss)
+            if step == 0:
+                between(x)
+    return seen.compare()["x"]
+
+
+def test_a_gradient_never_cleared_between_steps_of_an_optimizer_is_wrong(k: Any) -> None:
+    wp = k.wp
+    ways: list[Callable[[Any], Any]] = [
+        lambda x: wp.launch(k.descend, 3, [x, x.grad, 0.1]),
+        lambda x: x.assign(x.numpy() - 0.1 * x.grad.numpy()),
+        lambda x: np.copyto(x.numpy(), x.numpy() - 0.1 * x.grad.numpy()),
+    ]
+    for way in ways:
+        row = two_steps(k, way)
+        assert row.verdict == "wrong" and row.cause.startswith("leaked seed: `x.grad` still held")
+        x = np.array([1.0, 2.0, 3.0])
+        np.testing.assert_allclose(row.exact, 2 * (x - 0.1 * 2 * x), rtol=1e-6)
+        assert row.launch == "#3 square" or row.launch.endswith(" square")
+        assert "zero" in row.remedy and "03_several_outputs" in row.remedy
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_gradient_that_is_meant_to_add_up_agrees(k: Any, scaled: bool) -> None:
+    def between(x: Any) -> None:
+        if scaled:  # momentum: the program has written the gradient itself
+            x.grad.assign(0.9 * x.grad.numpy())
+            k.wp.launch(k.descend, 3, [x, x.grad, 0.1])
+
+    row = two_steps(k, between)
+    assert row.verdict == "agrees" and row.cause.startswith("with what it held before")
+
+
+def test_a_gradient_cleared_between_steps_agrees_without_a_note(k: Any) -> None:
+    def between(x: Any) -> None:
+        k.wp.launch(k.descend, 3, [x, x.grad, 0.1])
+        x.grad.zero_()
+
+    row = two_steps(k, between)
+    assert (row.verdict, row.cause) == ("agrees", "")
