@@ -217,7 +217,8 @@ class Rebinder:
 
     def namespace(self, kind: type) -> Any:
         """A class whose functions are of Warp or make such things, as one whose functions are ours."""
-        held = {name: thing for name, thing in vars(kind).items() if not name.startswith("__") and has_code(thing)}
+        others = {name: thing for name, thing in vars(kind).items() if not name.startswith("__")}
+        held = {name: others.pop(name) for name in list(others) if has_code(others[name])}
         if not self.covers(kind.__module__) or not held:
             return kind
         if issubclass(kind, enum.Enum):
@@ -225,6 +226,8 @@ class Rebinder:
                 kind.__name__, [(name, member.value) for name, member in kind.__members__.items()])  # fmt: skip
         else:
             made = types.new_class(kind.__name__)
+            for name, thing in others.items():
+                setattr(made, name, thing)
         self.made[id(kind)] = made
         for name, thing in held.items():
             setattr(made, name, self.member(thing))
