@@ -391,6 +391,7 @@ _FORMS: list[tuple[type, Callable[[Any], Any]]] = [
     (Program, _program),
     (Allocation, _allocation),
     (Span, lambda s: (Span, (s.allocation, s.offset, s.shape, s.strides, s.itemsize))),
+    (T.Array, lambda t: t.__reduce_ex__(5)),  # before `array`, of which annotations are instances
     (array, _array),
     (scalar, lambda s: (scalar_on, (s.memory, s.detach()))),
     (Tape, _tape),
