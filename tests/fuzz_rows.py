@@ -76,10 +76,10 @@ def kept_in_c(out: wb.array(dtype=F), i: int, a: F): ...
 @wb.func_native("return a * a * b;", adj_snippet="adj_a += 2.0 * a * b * adj_ret; adj_b += a * a * adj_ret;")
 def by_hand(a: F, b: F) -> F: ...
 @wb.func
-def own(a: F, b: F):
+def custom(a: F, b: F):
     return wb.sin(a) * b + a
-@wb.func_grad(own)
-def adj_own(a: F, b: F, g: F):
+@wb.func_grad(custom)
+def adj_custom(a: F, b: F, g: F):
     wb.adjoint[a] += (wb.cos(a) * b + 1.0) * g
     wb.adjoint[b] += wb.sin(a) * g
 @wb.func
@@ -132,7 +132,7 @@ class Rows(Maker):
             lambda: f"wb.noise(wb.uint32(3), wb.vec2d({e()}, {e()}))", lambda: f"wb.noise(st, {e()})",
             lambda: f"wb.pnoise(st, {v()}, 3, 4, 2)", lambda: f"wb.pnoise(st, {e()}, 5)",
             lambda: f"in_c({e()}, {e()}, ({j}) % 4)", lambda: f"by_hand(wb.sin({e()}), {e()})",
-            lambda: f"own({e()}, {e()})", lambda: f"again({e()}, {e()})", lambda: f"first_of({e()}, ({j}) % 4)",
+            lambda: f"custom({e()}, {e()})", lambda: f"again({e()}, {e()})", lambda: f"first_of({e()}, ({j}) % 4)",
             lambda: f"F(wb.int8({j} * 50)) * {e()} * 0.01", lambda: f"F(wb.uint8({j} + 254)) * 0.01 + {e()}",
             lambda: f"F(few[i]) * 0.01 * {e()}", lambda: f"F(long[i] * wb.uint64(3)) * 0.1 * {e()}",
             lambda: f"wb.where(flag[i], {e()}, {e()})", lambda: f"F(wb.int64(few[i]) << wb.int64(2)) * 0.01 * {e()}",

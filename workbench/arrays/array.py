@@ -307,7 +307,7 @@ class array(Foreign):
         """The elements in row-major order: numbers, small arrays, or struct records."""
         flat = read_values(self).reshape((-1, *inner_shape(self.dtype)))
         if recorder() is None:
-            return [self._element(v) for v in flat]
+            return [self._element(v) for v in flat] if flat.dtype.names or flat.ndim > 1 else flat.tolist()
         places = zip(flat, np.ndindex(self.shape), strict=True)
         return [self.carrying(self._element(v), self._cell(at)) for v, at in places]
 
