@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -34,41 +35,79 @@ def said(error: BaseException) -> str:
 
 
 class Programs(Rebinder):
-    """Kernels of every package that uses Warp, with the derivatives of what their funcs compute."""
+    """Kernels of every package that uses Warp, with the derivatives of what their funcs compute.
+
+    One for all watches of a process: what was read, differentiated and compiled for one serves the next. What has
+    changed in between (constants, closures, funcs and kernels that were defined anew) is read anew.
+    """
 
     def __init__(self) -> None:
         super().__init__((), own_adjoints=False)
+
+    def clear(self) -> None:
+        super().clear()
         self.covered: dict[str, bool] = {}
         self.opened: set[str] = set()  # packages whose objects hold arrays with names
-        self.twins: dict[int, tuple[Any, Any, Exception | None]] = {}
+        self.twins: dict[int, tuple[Any, Any]] = {}
+        self.refused: dict[int, Exception] = {}
+        self.met: set[int] = set()  # kernels, since `open`
 
     def covers(self, module: str) -> bool:
         module = module or ""  # what Warp makes at run time has none
         if module not in self.covered:
-            package = module.partition(".")[0]
-            space = vars(sys.modules[module]) if module in sys.modules else {}
-            foreign = is_between(module) or (package in sys.stdlib_module_names and package != "__main__")
-            self.covered[module] = not foreign and any(
-                v is warp or isinstance(v, context.Function | context.Kernel) for v in list(space.values())
-            )
+            self.covered[module] = _uses_warp(module)
         return self.covered[module]
 
     def twin(self, kernel: Any) -> Any:
         """Our kernel for one of Warp's. Raises what it raised before, where it could not be read."""
-        if id(kernel) not in self.twins:
+        key = id(kernel)
+        if key not in self.met:
+            self.met.add(key)
             package = (kernel.func.__module__ or "warp").partition(".")[0]
             if package != "warp" and package not in names.opened:
                 names.opened.add(package)
                 self.opened.add(package)
-            self.twins[id(kernel)] = kernel, self.kernel(kernel), None
-        _, made, failure = self.twins[id(kernel)]
-        if failure is not None:
-            raise failure
-        return made
+            if key not in self.twins:
+                self.twins[key] = kernel, self.kernel(kernel)
+        if key in self.refused:
+            raise self.refused[key]
+        return self.twins[key][1]
 
     def failed(self, kernel: Any, failure: Exception) -> None:
         """Our kernel cannot be read: it will not be tried again."""
-        self.twins[id(kernel)] = kernel, None, failure
+        self.refused[id(kernel)] = failure
+
+    def open(self) -> None:
+        """A watch begins: look what has changed since the last one."""
+        if len(self.twins) > MOST_KERNELS or any(_uses_warp(m) is not was for m, was in self.covered.items()):
+            self.clear()
+        self.renew()
 
     def close(self) -> None:
+        """The watch is over. What could not be read is tried again by the next."""
         names.opened.difference_update(self.opened)
+        self.opened.clear()
+        self.met.clear()
+        for key in self.refused:
+            self.twins.pop(key, None)
+        self.refused.clear()
+        self.let_go()
+        self.twins = {key: pair for key, pair in self.twins.items() if id(pair[0].func) in self.made}
+
+
+MOST_KERNELS = 4096  # that are remembered: programs may make new ones all the time
+
+
+def _uses_warp(module: str) -> bool:
+    package = module.partition(".")[0]
+    space = vars(sys.modules[module]) if module in sys.modules else {}
+    foreign = is_between(module) or (package in sys.stdlib_module_names and package != "__main__")
+    return not foreign and any(
+        v is warp or isinstance(v, context.Function | context.Kernel) for v in list(space.values())
+    )
+
+
+@functools.cache
+def programs() -> Programs:
+    """The one of this process."""
+    return Programs()

@@ -22,6 +22,7 @@ from warp._src import types as warp_types
 from ...errors import KernelError
 from ...kernels.reading.declare import Refused
 from ...kernels.reading.overloads import beside
+from .parts import holds_memory, is_same, parts_of
 
 wb: Any = sys.modules[__name__.partition(".")[0]]  # the public names, which are Warp's
 _LEFT = "__builtins__ __cached__ __loader__ __spec__".split()
@@ -36,20 +37,27 @@ class Rebinder:
 
     def __init__(self, packages: tuple[str, ...], own_adjoints: bool = True):
         self.packages, self.own_adjoints = packages, own_adjoints
+        self.clear()
+        self.names = {id(thing): name for name, thing in _public(warp).items()}
+        self.names |= {id(thing): f"types.{name}" for name, thing in _public(warp.types).items()
+                       if id(thing) not in self.names and callable(thing)}  # fmt: skip
+
+    def clear(self) -> None:
+        """Forget all that was translated."""
         self.made: dict[int, Any] = {}
-        self.kept: list[Any] = []  # so that no id is used twice
+        self.kept: dict[int, Any] = {}  # so that no id is used twice
+        self.parts: dict[int, tuple[Any, ...]] = {}  # of funcs, functions, classes and containers, when translated
         self.tables: dict[int, dict[str, Any]] = {}
         self.seen: dict[int, dict[str, Any]] = {}  # what the tables were filled from
         self.waiting: list[tuple[dict[str, Any], dict[str, Any]]] = []  # tables still to be filled, and from what
         self.depth = 0
         self.broken: dict[str, Exception] = {}  # funcs, structs and constants that are refused when declared
-        self.names = {id(thing): name for name, thing in _public(warp).items()}
-        self.names |= {id(thing): f"types.{name}" for name, thing in _public(warp.types).items()
-                       if id(thing) not in self.names and callable(thing)}  # fmt: skip
 
     def __call__(self, thing: Any) -> Any:
+        if type(thing) in _NUMBERS:
+            return thing
         if id(thing) not in self.made:
-            self.kept.append(thing)
+            self.kept[id(thing)] = thing
             self.made[id(thing)] = thing  # what refers to itself ends here
             with self.outermost():
                 self.made[id(thing)] = self.translated(thing)
@@ -94,6 +102,7 @@ class Rebinder:
         return thing
 
     def container(self, thing: Any) -> Any:
+        self.parts[id(thing)] = parts_of(thing)
         if isinstance(thing, dict):
             return {key: self(value) for key, value in thing.items()}
         return type(thing)(map(self, thing))
@@ -118,7 +127,7 @@ class Rebinder:
 
     def fill(self, table: dict[str, Any], names: dict[str, Any]) -> None:
         """What stands in `names` goes into `table`, translated: later, when nothing else is being translated."""
-        self.kept.append(names)
+        self.kept[id(names)] = names
         self.seen[id(table)] = dict(names)
         self.waiting.append((table, names))
 
@@ -126,11 +135,52 @@ class Rebinder:
         """Translate what has come to these globals, or changed there, since their table was filled."""
         table = self.tables[id(names)]
         seen = self.seen[id(table)]
-        new = {name: thing for name, thing in list(names.items()) if name not in seen or seen[name] is not thing}
+        for name in seen.keys() - names.keys():
+            del seen[name]
+            table.pop(name, None)
+        new = {name: thing for name, thing in list(names.items())
+               if name not in seen or seen[name] is not thing or self.is_refilled(thing)}  # fmt: skip
         seen.update(new)
         if new:
-            self.kept.append(new)
             self.waiting.append((table, new))
+
+    def is_refilled(self, thing: Any) -> bool:
+        """Is this a container that holds other things than when it was translated. It is translated anew then."""
+        if type(thing) not in (dict, list) or is_same(self.parts.get(id(thing), ()), parts_of(thing)):
+            return False
+        self.made.pop(id(thing), None)
+        return True
+
+    def renew(self) -> None:
+        """Take note of all that has changed since: what was translated and is still the same stays as it is."""
+        changed = [
+            thing
+            for key, parts in self.parts.items()
+            if type(thing := self.kept[key]) not in (dict, list, tuple) and not is_same(parts, parts_of(thing))
+        ]
+        if any(not isinstance(thing, types.FunctionType) for thing in changed):
+            self.clear()
+            return
+        with self.outermost():
+            for key in list(self.tables):
+                self.refresh(self.kept[key])
+            for function in changed:
+                self.parts[id(function)] = parts_of(function)
+                for cell in function.__closure__ or ():
+                    with contextlib.suppress(ValueError):
+                        self.is_refilled(cell.cell_contents)
+                self.fill_cells(function, self.made[id(function)])
+
+    def let_go(self) -> None:
+        """Forget the things that hold memory of the program: it may free them."""
+        for table in self.tables.values():
+            seen = self.seen[id(table)]
+            for name in [name for name, thing in seen.items() if holds_memory(thing)]:
+                del seen[name]
+                table.pop(name, None)
+        for key in [key for key, thing in self.kept.items() if key not in self.tables and holds_memory(thing)]:
+            for known in (self.kept, self.made, self.parts):
+                known.pop(key, None)
 
     def safely(self, name: str, thing: Any) -> Any:
         try:
@@ -140,25 +190,25 @@ class Rebinder:
             return Refused(name, str(error))
 
     def function(self, fn: types.FunctionType) -> types.FunctionType:
-        closure = None
-        cells: list[types.CellType] = [types.CellType() for _ in fn.__closure__ or ()]
-        if fn.__closure__:
-            closure = tuple(cells)
+        closure = tuple(types.CellType() for _ in fn.__closure__) if fn.__closure__ else None
         made = types.FunctionType(fn.__code__, self.table(fn.__globals__), fn.__name__, None, closure)
-        self.made[id(fn)] = made
-        for cell, old in zip(cells, fn.__closure__ or (), strict=True):
-            try:
-                cell.cell_contents = self(old.cell_contents)
-            except ValueError:  # empty
-                continue
+        self.made[id(fn)], self.kept[id(fn)], self.parts[id(fn)] = made, fn, parts_of(fn)
+        self.fill_cells(fn, made)
         made.__module__, made.__qualname__, made.__doc__ = fn.__module__, fn.__qualname__, fn.__doc__
         made.__defaults__ = self(fn.__defaults__)
         made.__kwdefaults__ = self(fn.__kwdefaults__)
         made.__annotations__ = {name: self(_meant(kind, fn)) for name, kind in fn.__annotations__.items()}
         return made
 
+    def fill_cells(self, fn: types.FunctionType, made: types.FunctionType) -> None:
+        """The closure of a function, translated."""
+        for cell, old in zip(made.__closure__ or (), fn.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # empty
+                cell.cell_contents = self(old.cell_contents)
+
     def func(self, f: Any) -> Any:
         """A func with its overloads, its own adjoint and its replay."""
+        self.parts[id(f)] = parts_of(f)
         if getattr(f, "native_snippet", None):
             snippets = f.native_snippet, *((f.adj_native_snippet, f.replay_snippet) if self.own_adjoints else ())
             return wb.func_native(*snippets)(self.function(f.func))
@@ -221,6 +271,7 @@ class Rebinder:
         held = {name: others.pop(name) for name in list(others) if has_code(others[name])}
         if not self.covers(kind.__module__) or not held:
             return kind
+        self.parts[id(kind)] = parts_of(kind)
         if issubclass(kind, enum.Enum):
             made: Any = next(b for b in kind.__mro__ if b.__module__ == "enum")(
                 kind.__name__, [(name, member.value) for name, member in kind.__members__.items()])  # fmt: skip
@@ -266,6 +317,7 @@ def has_code(thing: Any) -> bool:
     return isinstance(thing, wraps | context.Function | codegen.Struct) or hasattr(thing, "_wp_scalar_type_")
 
 
+_NUMBERS = frozenset((int, float, bool, str, bytes, complex, type(None)))
 _PLAIN = (int, float, str, tuple, list, dict, types.ModuleType)
 
 

@@ -36,7 +36,7 @@ from .events import Step, difference_of
 from .hooks import Hooks
 from .memory import Region, Twins, Untranslated, arrays_in, hull
 from .passes import Left, Pass
-from .programs import Programs, caller, said
+from .programs import caller, programs, said
 
 CHECKS = ("gradient", "forward", None)
 _open: list[Watch] = []
@@ -69,7 +69,7 @@ class Watch:
     def __init__(self, keep: str = "needed", check: str | None = "gradient"):
         self.check = check
         self.tape = Tape(keep=keep)
-        self.rebind = Programs()
+        self.rebind = programs()
         self.twins = Twins(self.rebind)
         self.steps: list[Step] = []
         self.passes: list[Pass] = []
@@ -89,6 +89,7 @@ class Watch:
         if _open:
             raise LaunchError("a watch inside a watch", slug="watch", instead="with watch() as seen:   once")
         context.init()
+        self.rebind.open()
         _open.append(self)
         memory.between.add("warp")
         put = self.hooks.put
