@@ -18,7 +18,6 @@ pytestmark = [
 ]
 FAMILIES = sorted(m.name for m in pkgutil.iter_modules(programs.__path__))
 ADDED_TO = {("added_in_place", "y"): "not asked"}  # what launches add to has no one gradient in Warp
-UNNAMED = {"precision": "adjoint of the kernel"}  # that large terms cancel is not seen inside one launch
 
 
 def watched(program: Program) -> tuple[Any, Any]:
@@ -60,7 +59,7 @@ def told(program: Program, seen: Any, outcome: Any) -> list[str]:
 def blamed(program: Program, row: Any) -> list[str]:
     """What is amiss with the cause, the launch and the line of a wrong row."""
     assert program.cause is not None
-    cause = UNNAMED.get(program.cause, program.cause)
+    cause = program.cause
     amiss = [] if row.cause.startswith(f"{cause}: ") and row.remedy else [f"{row.cause!r}, not {cause}"]
     if program.launch is not None and row.launch.partition(" ")[2] != program.launch:
         amiss.append(f"blames {row.launch}, not {program.launch}")

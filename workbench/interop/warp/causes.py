@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .watch import Watch
 
 HOST = ("host", "assign", "fill_", "zero_")
+WITHIN = 8  # times the effect of rounding each operation of one adjoint otherwise
 NOTEBOOKS = {
     "host write": "01_torch_tensors",
     "missing requires_grad in a struct": "02_structs",
@@ -115,6 +116,9 @@ def not_recorded(seen: Watch, one: Pass, row: Row) -> Found | None:
     for step in _behind([s for s in seen.steps if id(s.event) in events], row):
         if id(step) in own or step.kind in ("host", "opaque") or not _is_active(step):
             continue
+        if (bare := _without_gradient(seen, step)) is not None:
+            sentence = f"`{bare}` has no gradient, so that Warp's tape leaves {step!r} out, and the gradient with it"
+            return "missing requires_grad", sentence, step, f"`{bare}` made with requires_grad=True"
         if step.kind == "launch":
             mend = f"wp.launch({step.label}, ...) inside `with tape:`; Warp's tape hears no launch of record_cmd=True"
         else:
@@ -125,6 +129,16 @@ def not_recorded(seen: Watch, one: Pass, row: Row) -> Found | None:
             step,
             mend,
         )
+    return None
+
+
+def _without_gradient(seen: Watch, step: Step) -> str | None:
+    """What a copy goes to, or comes from, that has no gradient: its name."""
+    if step.kind not in ("copy", "assign") or step.event is None:
+        return None
+    for a, (_, _, twin) in list(seen.twins.made.items()):
+        if a.grad is None and any(twin is b for b in step.event.arrays):
+            return name_of(seen.tape, twin)
     return None
 
 
@@ -175,11 +189,11 @@ def overwritten(seen: Watch, one: Pass, row: Row) -> Found | None:
     for step in seen.steps[row.step.number :]:
         for need in _needs_lost(step):
             if need.event is row.step.event:
-                return _overwritten(seen, row.step, step, need)
+                return _overwritten(seen, one, row.step, step, need)
     return None
 
 
-def _overwritten(seen: Watch, wrong: Step, by: Step, need: Any) -> Found:
+def _overwritten(seen: Watch, one: Pass, wrong: Step, by: Step, need: Any) -> Found:
     if by.kind == "build":
         name = need.name.partition(".")[0] or "grid"
         sentence = f"its adjoint reads the hash grid `{name}` as it is now; it was built anew by {by!r}"
@@ -199,11 +213,20 @@ def _overwritten(seen: Watch, wrong: Step, by: Step, need: Any) -> Found:
         return "host write", sentence, None, _before_host(name)
     if by is wrong:
         mend = f"an output of its own for `{wrong.label}` instead of writing `{name}` in place"
-    elif by.kind in HOST:
-        mend = f"{by.kind} behind tape.backward(...), or wp.clone(`{name}`) as argument of {wrong!r}"
+    elif by.kind in HOST or not _is_used(one, by):
+        mend = f"{by!r} behind tape.backward(...), or wp.clone(`{name}`) as argument of {wrong!r}"
     else:
         mend = f"an array of its own for what {by!r} writes: one per step, not one for all"
     return "overwritten memory", sentence, None, mend
+
+
+def _is_used(one: Pass, by: Step) -> bool:
+    """Does an event of the pass, or its seed, read what a step has written."""
+    if by.event is None or not any(e is by.event for e in one.events):
+        return False
+    at = next(n for n, e in enumerate(one.events) if e is by.event)
+    read = [span for e in one.events[at + 1 :] for span in e.reads] + [twin.span for twin, _ in one.seeds]
+    return any(_meets(span, by.event.writes) for span in read)
 
 
 def host_wrote(seen: Watch, one: Pass, row: Row) -> Found | None:
@@ -232,6 +255,7 @@ def not_cleared(seen: Watch, one: Pass, row: Row) -> Found | None:
             continue
         for p in one.published:
             used = any(s.number > step.number and s.event and _touches(s.event, p.twin.span) for s in one.steps)
+            used = used or any(_meets(p.twin.span, [twin.span]) for twin, _ in one.seeds)
             if used and _touches(row.step.event, p.twin.span) and _meets(p.twin.span, step.event.writes):
                 name = name_of(seen.tape, p.twin)
                 sentence = (
@@ -290,22 +314,27 @@ def _said(s: Suspect) -> str:
 
 
 def _mended(s: Suspect) -> str:
+    if s.name == "break":
+        return "turns whose number stands in the text (range(8)), and `if` around what they do in place of `break`"
     return {
         DYNAMIC: "turns whose number stands in the text (range(8), wp.static), or a launch and an array per turn",
         BRANCH: "a new name for the new value, or a launch and an array per turn",
-        COMPONENT: "numbers of their own, and one vector made of them at the end: wp.vec3(a, b, c)",
+        COMPONENT: f"a local number in place of `{s.name}`, and of the others written so; one vector made of them at"
+        " the end: wp.vec3(a, b, c)",
         AGAIN: f"a local variable instead of `{s.name}`, and one store at the end",
         RULE: f"the func_grad of `{s.name}` mended, or left out; if it differs on purpose, ignore this",
     }[s.cause]
 
 
 def rounded(seen: Watch, one: Pass, row: Row) -> Found | None:
-    """A sum in which large parts leave little: scaling the seeds moves what is left as far as Warp's number is away."""
+    """A sum in which large parts leave little: rounding moves what is left as far as Warp's number is away."""
     mine = _published(seen, one, row)
-    if mine is None or row.step is None or row.exact is None or row.theirs is None:
+    if mine is None or row.step is None or row.exact is None or row.theirs is None or row.step.event is None:
         return None
     if not accuracy(row.theirs, row.exact, one.noise_of(mine)).fine:
-        return None
+        within = one.moved_within(mine, row.step.event)
+        if within is None or not accuracy(row.theirs, row.exact, within, WITHIN).fine:
+            return None
     sentence = f"large contributions cancel in {row.step!r}, and {row.theirs.dtype} has no digits left for what remains"
     return "precision", sentence, None, "wp.float64, or a formula without the large terms"
 
@@ -321,7 +350,7 @@ def unexplained(seen: Watch, one: Pass, row: Row) -> Found | None:
 
 RULES = (
     leaked, no_adjoint, not_recorded, without_gradient, aliased,
-    overwritten, host_wrote, retained, not_cleared, in_kernel, rounded, unexplained,
+    overwritten, host_wrote, retained, not_cleared, rounded, in_kernel, unexplained,
 )  # fmt: skip
 
 

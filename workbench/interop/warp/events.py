@@ -12,6 +12,7 @@ from ...kernels.types import Struct
 from ...tapes.events import Event
 from .memory import Region, Twins
 
+RACE = "race: "  # what the reason of a step begins with whose threads store to one place
 FAR = 1e-3  # of the largest number in memory: what no order of summation explains
 
 

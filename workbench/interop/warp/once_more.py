@@ -21,7 +21,7 @@ from ...kernels.ops.scalar import ABS
 from ...kernels.passes.other_slope import choices, other_slope
 from ...launches.executable import executable_for
 from ...tapes.events import Event
-from ...tapes.rerun import Enough, is_number, sample_adjoint
+from ...tapes.rerun import Copies, Enough, is_number, run_copies, sample_adjoint, small
 from ...tapes.reverse import reverse
 
 THREADS = 512  # of a launch, looked at for operands that are equal
@@ -58,6 +58,37 @@ class Rounded:
     def move(self, values: np.ndarray) -> None:
         eps = np.finfo(values.dtype).eps
         values[...] = values * (1 + 2 * eps * self.numbers.uniform(-1, 1, values.shape))
+
+
+class RoundedWithin:
+    """A step of the walk in which every operation of one launch's adjoint is rounded otherwise, up to a unit or two.
+
+    `ran`: that launch was small enough for the interpreter.
+    """
+
+    def __init__(self, event: Event, seed: int):
+        self.event, self.numbers, self.ran = event, np.random.default_rng(seed), False
+
+    def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
+        if event is not self.event or event.reverse is None or event.reverse.extremal or not small(event):
+            reverse(tape, event, space, after)
+            return
+        copies = Copies(event, space)
+        self.ran = run_copies(event.reverse.reverse.function, event, copies, self.round)
+        if not self.ran:
+            reverse(tape, event, space, after)
+            return
+        for allocation, values in copies.shadows.items():
+            space[allocation].data[...] = values
+
+    def round(self, thread: tuple[int, ...], stmt: ir.Stmt, values: run.Values) -> None:
+        if stmt.row.moves or not stmt.args:
+            return
+        for out in stmt.outs:
+            if is_number(out):
+                now = np.asarray(values[out])
+                moved = now * (1 + np.finfo(now.dtype).eps * self.numbers.uniform(-1, 1, now.shape))
+                values[out] = moved.astype(now.dtype)[()]
 
 
 @dataclass(eq=False)

@@ -6,7 +6,7 @@ met them. Warp's gradient buffers are looked at after every adjoint launch too: 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,9 @@ from ...tapes.naming import name_of
 from ...tapes.reverse import opaque_meets, reverse, walk
 from .causes import NOTEBOOKS, explain
 from .compare import ROUNDED, SMALL, Row, Verdict, accuracy
-from .events import Step
+from .events import RACE, Step
 from .memory import Untranslated, arrays_in, root_of
-from .once_more import OtherSlopes, Rounded, floats, is_choosing
+from .once_more import OtherSlopes, Rounded, RoundedWithin, floats, is_choosing
 
 if TYPE_CHECKING:
     from .watch import Watch
@@ -101,25 +101,28 @@ class Pass:
         self.moved: dict[int, np.ndarray] = {}
         self.slopes: OtherSlopes | None = None
         self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
-        self.events = self._window([a for a in (loss, *(grads or ())) if a is not None])
+        self.events = self._window([a for a in (loss, *(grads or ())) if a is not None], seen.escaped.get(tape, []))
         self.published = self._with_gradients(tape)
         self.seeds = self._seeds(loss, grads)
 
-    def _window(self, seeded: list[Any]) -> list[Event]:
+    def _window(self, seeded: list[Any], escaped: list[Step]) -> list[Event]:
         """Our events from the first to the last that Warp's tape has recorded, with all that happened between.
 
-        Where no recorded event writes what is seeded, those that do, unrecorded, belong to the program too.
+        The first may be one that the tape should have recorded, for it was open. Where no recorded event writes what
+        is seeded, those that do, unrecorded, belong to the program too.
         """
         events, own = self.seen.tape.events, {id(s.event) for s in self.steps if s.event is not None}
         places = [n for n, e in enumerate(events) if id(e) in own]
         if not places:
             return []
+        missed = {id(s.event) for s in escaped if s.kind not in HOST}
+        first = next((n for n, e in enumerate(events[: places[0]]) if id(e) in missed), places[0])
         last = places[-1]
         for twin in (found[0] for a in seeded if (found := self.seen.twins.behind(a))):
             writers = [n for n, e in enumerate(events) if e.kind not in HOST and _touches(e.writes, twin.span)]
             if writers and not own.intersection(id(events[n]) for n in writers):
                 last = max(last, writers[-1])
-        return events[places[0] : last + 1]
+        return events[first : last + 1]
 
     # ---- before
 
@@ -130,6 +133,7 @@ class Pass:
             if isinstance(entry, list):
                 found.update((id(a), a) for a in arrays_in([*entry[3], *entry[4]]) if a.grad is not None)
         found.update((id(a), a) for a in arrays_in(list(tape.gradients)) if a.grad is not None)
+        found.update((id(a), a) for a in self._beside())
         kept: list[Published] = []
         spans: list[tuple[int, int, int]] = []
         for a in sorted(found.values(), key=lambda a: -a.size):
@@ -146,6 +150,15 @@ class Pass:
         for one in kept:
             self._place(one)
         return kept
+
+    def _beside(self) -> Iterator[Any]:
+        """The arrays with a gradient that launches of the pass read which Warp's tape has not recorded."""
+        own = {id(s.event) for s in self.steps if s.event is not None}
+        missed = [e for e in self.events if id(e) not in own and e.kind not in (*HOST, "opaque")]
+        for a, (_, _, twin) in list(self.seen.twins.made.items()) if missed else ():
+            read = a.grad is not None and any(_touches(e.reads, twin.span) for e in missed)
+            if read and not any(_touches(e.writes, twin.span) for e in self.events):
+                yield a
 
     def _place(self, one: Published) -> None:
         """Find where the gradient of an array has its meaning: at the first event that reads what came from outside."""
@@ -252,7 +265,10 @@ class Pass:
         row.exact = exact if one.written else exact + one.before
         row.theirs = theirs
         if self.reached and np.isnan(exact).any():
-            row.verdict, row.cause = "unverified", "; ".join(sorted({self._doubt(e) for e in self.reached}))
+            row.verdict, row.cause = "unverified", "; ".join(dict.fromkeys(self._doubt(e) for e in self.reached))
+            row.step = self._step_behind(self.reached[0])
+            if row.cause.startswith(RACE):
+                row.remedy = f"a cell for each thread, or wp.atomic_add (notebooks/{NOTEBOOKS['race']})"
             return row
         row.verdict, row.difference = self._judged(one, row, row.exact)
         if row.verdict == "agrees" and not one.written and np.any(one.before):
@@ -260,7 +276,7 @@ class Pass:
         elif row.verdict == "wrong" and not self._kink(one, row, wrong_at) and not self._is_rounding(one, row):
             step = wrong_at.get(id(one.twin))
             first = max(wrong_at.values(), key=lambda s: s.number, default=None)
-            row.step = first or step
+            row.step = first or step or (self._step_behind(one.at) if one.at is not None else None)
             row.cause, row.remedy = explain(self.seen, self, row)
         return row
 
@@ -356,6 +372,19 @@ class Pass:
                 _note(self.moved, self._walk(SCALES[0], Rounded(seed))[0], self.exact)
         return self.moved.get(id(one.twin))
 
+    def moved_within(self, one: Published, event: Event) -> np.ndarray | None:
+        """How far this gradient moves where every operation of one launch's adjoint is rounded otherwise.
+
+        None where that launch is too large to be interpreted.
+        """
+        moved: dict[int, np.ndarray] = {}
+        for seed in range(TRIALS):
+            act = RoundedWithin(event, seed)
+            _note(moved, self._walk(SCALES[0], act)[0], self.exact)
+            if not act.ran:
+                return None
+        return moved.get(id(one.twin))
+
     def with_seeds(self, seeds: list[tuple[array, np.ndarray]]) -> dict[int, np.ndarray]:
         """The exact gradients of the pass for other seeds, by the id of twins."""
         kept, self.seeds = self.seeds, seeds
@@ -364,10 +393,15 @@ class Pass:
         finally:
             self.seeds = kept
 
+    def _step_behind(self, event: Event) -> Step | None:
+        return next((s for s in reversed(self.seen.steps) if s.event is event), None)
+
     def _doubt(self, event: Event) -> str:
-        step = next((s for s in self.seen.steps if s.event is event), None)
+        step = self._step_behind(event)
         if step is not None and not step.reason and step.difference is not None:
             return f"the result of {step!r} is not Warp's"
+        if event.reason.startswith(RACE):
+            return event.reason
         return f"{event.label} is opaque: {event.reason}"
 
     def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, Step]]:

@@ -194,6 +194,8 @@ def _uses(statement: ast.AST, name: str) -> bool:
         plain = adds and isinstance(value.left, ast.Name) and value.left.id == name  # type: ignore[union-attr]
         own = any(isinstance(t, ast.Name) and t.id == name for t in statement.targets)
         return _reads(value.right, name) if plain and own else _reads(value, name)  # type: ignore[union-attr]
+    if isinstance(statement, ast.If):  # Warp's adjoint asks again, with what the local holds at the end
+        return _reads(statement.test, name)
     if isinstance(statement, ast.Expr | ast.Return):
         return statement.value is not None and _reads(statement.value, name)
     return False

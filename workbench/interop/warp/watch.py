@@ -32,7 +32,7 @@ from ...launches.launch import launch as our_launch
 from ...tapes.naming import note_names
 from ...tapes.tape import Tape
 from .compare import Comparison
-from .events import Step, difference_of
+from .events import RACE, Step, difference_of
 from .hooks import Hooks
 from .memory import Region, Twins, Untranslated, arrays_in, hull
 from .passes import Left, Pass
@@ -78,6 +78,7 @@ class Watch:
         self.current: Pass | None = None
         self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, Step | None]] = weakref.WeakKeyDictionary()
+        self.escaped: weakref.WeakKeyDictionary[Any, list[Step]] = weakref.WeakKeyDictionary()  # while it was open
         self.captured: list[Call] | None = None  # calls of an open capture, to be replayed
         self.graphs: weakref.WeakKeyDictionary[Any, list[Call]] = weakref.WeakKeyDictionary()
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
@@ -142,6 +143,8 @@ class Watch:
         finally:
             self.inside = False
         step = Step(len(self.steps), kind, label, None, self.number_of(tape, before), kernel, reason)
+        if tape is not None and step.recorded_by is None:
+            self.escaped.setdefault(tape, []).append(step)
         step.values = values or []
         self.twin(step, arrays, regions, ours, frame)
         step.values = []
@@ -156,7 +159,7 @@ class Watch:
             try:
                 self.recorded_by_us(ours)
             except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
-                step.reason = said(error)
+                step.reason = (RACE if getattr(error, "slug", "") == "race" else "") + said(error)
                 self.undo(count)
         if step.reason:
             step.kind = "opaque"
@@ -495,6 +498,7 @@ class Watch:
 
     def _reset(self, original: Any, tape: Any) -> Any:
         self.recorded.pop(tape, None)
+        self.escaped.pop(tape, None)
         return original(tape) if self.inside else self.quietly(lambda: original(tape))
 
     def _record_func(self, original: Any, tape: Any, backward: Any, arrays: Any) -> Any:

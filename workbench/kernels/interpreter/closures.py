@@ -32,6 +32,10 @@ class Values:
             return self._closures.arrays[id(value)].data
         return self._closures.slots[self._closures.slot_of[id(value)]]
 
+    def __setitem__(self, value: ir.Value, number: Any) -> None:
+        """Give a number or a composite another value, for the statements that follow."""
+        self._closures.slots[self._closures.slot_of[id(value)]] = number
+
 
 class Memory:
     """An array argument: its data (axes of the array, then of the component), the user's name, the indexed axes."""

@@ -134,7 +134,7 @@ def adjoint_launch_by_hand(x):
     return Outcome([(y, [1.0, -2.0, 0.5])], {"x": x})
 
 
-@wrong("not on the tape", launch="square", seen="no row", x=[1.0, 2.0, 3.0])
+@wrong("not on the tape", launch="square", x=[1.0, 2.0, 3.0])
 def recorded_launch(x):
     """A launch made with `record_cmd` and started under the tape is not on the tape."""
     x = wp.array(x, dtype=float, requires_grad=True)

@@ -1,0 +1,457 @@
+"""Programs of the collection after the change that the watch names: each remedy is proved by a gradient that agrees.
+
+`MENDED` maps the name of a program to what its row says is to be done (words of the remedy), and the mended program.
+"""
+# ruff: noqa: UP018  `float(0.0)` declares a variable in Warp, `0.0` a constant
+
+from itertools import pairwise
+
+import numpy as np
+import warp as wp
+
+from tests.interop.warp.declare import Outcome, Program
+from tests.interop.warp.programs.loops import through
+from tests.interop.warp.programs.memory import grown, square, weighted_sum
+from tests.interop.warp.programs.passes import halve, scattered
+from tests.interop.warp.programs.structs import State, into_state, read_state
+from tests.interop.warp.programs.subtle import addsq, cond_sum, descend, gather
+
+MENDED: dict[str, tuple[str, Program]] = {}
+
+
+def mends(name, words):
+    """`run` is the program `name` after what the remedy says, of which these words are part."""
+
+    def note(run):
+        MENDED[name] = words, run
+        return run
+
+    return note
+
+
+def fresh(n: int = 3):
+    return wp.zeros(n, dtype=float, requires_grad=True)
+
+
+def leaf(x):
+    return wp.array(x, dtype=float, requires_grad=True)
+
+
+# ---- kernels
+
+
+@wp.kernel
+def product(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    p = float(1.0)
+    for k in range(3):
+        p = p * x[k]
+    y[i] = p
+
+
+@mends("product_in_a_dynamic_loop", "turns whose number stands in the text (range(8)")
+def product_in_a_loop_of_the_text(x):
+    return through(product, x)
+
+
+@wp.kernel
+def newton_root(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    r = x[i]
+    for _ in range(8):
+        r = 0.5 * (r + x[i] / r)
+    y[i] = r * x[i]
+
+
+@mends("while_loop", "turns whose number stands in the text (range(8)")
+def eight_turns(x):
+    return through(newton_root, x)
+
+
+@wp.kernel
+def largest(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    m = float(-1.0e6)
+    for k in range(3):
+        m = wp.max(m, x[k])
+    y[i] = m * x[i]
+
+
+@mends("maximum_in_a_dynamic_loop", "turns whose number stands in the text (range(8)")
+def maximum_in_a_loop_of_the_text(x):
+    return through(largest, x)
+
+
+@wp.kernel
+def euler_step(
+    p: wp.array(dtype=float), v: wp.array(dtype=float), p1: wp.array(dtype=float), v1: wp.array(dtype=float)
+):
+    i = wp.tid()
+    v1[i] = v[i] - 0.1 * wp.sin(p[i])
+    p1[i] = p[i] + 0.1 * (v[i] - 0.1 * wp.sin(p[i]))
+
+
+@mends("steps_in_a_dynamic_loop", "a launch and an array per turn")
+def a_launch_per_turn(x):
+    x = leaf(x)
+    p, v, loss = [x, *(fresh() for _ in range(20))], [fresh() for _ in range(21)], fresh(1)
+    with wp.Tape() as tape:
+        for t in range(20):
+            wp.launch(euler_step, dim=3, inputs=[p[t], v[t]], outputs=[p[t + 1], v[t + 1]])
+        wp.launch(weighted_sum, dim=3, inputs=[p[20]], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@wp.kernel
+def first_above(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    s = float(0.0)
+    going = 1
+    for k in range(4):
+        if x[k] < 0.0:
+            going = 0
+        if going == 1:
+            s += x[k] * x[k]
+    y[i] = s
+
+
+@mends("sum_with_break", "`if` around what they do in place of `break`")
+def sum_without_break(x):
+    return through(first_above, x)
+
+
+@wp.kernel
+def renamed(x: wp.array(dtype=float), n: int, y: wp.array(dtype=float)):
+    i = wp.tid()
+    a = x[i]
+    changed = a * x[i]
+    b = float(0.0)
+    for k in range(n):
+        if k >= 1:
+            b += changed * changed
+        else:
+            b += a * a
+    y[i] = b
+
+
+@mends("re_assigned_inside_a_loop", "a new name for the new value")
+def a_name_for_each_value(x):
+    return through(renamed, x, 3)
+
+
+@wp.func
+def quartic(x: float):
+    return x * x * x * x
+
+
+@wp.func_grad(quartic)
+def adj_quartic(x: float, adj_ret: float):
+    wp.adjoint[x] += 4.0 * x * x * x * adj_ret
+
+
+@wp.kernel
+def quartics(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = quartic(x[i])
+
+
+@mends("custom_adjoint_with_a_slip", "the func_grad of `quartic` mended")
+def custom_adjoint_mended(x):
+    return through(quartics, x)
+
+
+@wp.kernel(enable_backward=True)
+def with_adjoint(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+@mends("kernel_without_adjoint", "@wp.kernel(enable_backward=True)")
+def kernel_with_adjoint(x):
+    return through(with_adjoint, x)
+
+
+@wp.kernel
+def without_large_terms(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] * x[i]
+
+
+@mends("cancelling_terms", "a formula without the large terms")
+def without_cancelling_terms(x):
+    return through(without_large_terms, x)
+
+
+@wp.kernel
+def numbers_of_their_own(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    first = x[i] * x[i]
+    second = first * x[i]
+    v = wp.vec3(second * first, second, 1.0)
+    y[i] = v[0] + v[1]
+
+
+@mends("component_written_again", "a local number in place of `v[0]`")
+def component_written_once(x):
+    return through(numbers_of_their_own, x)
+
+
+@wp.kernel
+def powers_in_numbers(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    t0 = x[i]
+    t1 = t0 * x[i]
+    t2 = t1 * x[i]
+    t3 = t2 * x[i]
+    y[i] = t3
+
+
+@mends("fixed_array", "a local number in place of `t[0]`")
+def numbers_for_cells(x):
+    return through(powers_in_numbers, x)
+
+
+@wp.kernel
+def one_store(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    value = x[i] * 3.0
+    y[i] = value * value * x[i]
+
+
+@mends("stored_and_reloaded", "a local variable instead of `y[i]`, and one store at the end")
+def stored_once(x):
+    return through(one_store, x)
+
+
+@wp.func
+def power(x: float):
+    p = float(1.0)
+    for _ in range(4):
+        p = p * x
+    return p
+
+
+@wp.kernel
+def powers(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = power(x[i])
+
+
+@mends("loop_in_func", "turns whose number stands in the text (range(8)")
+def loop_of_the_text_in_func(x):
+    return through(powers, x)
+
+
+# ---- memory
+
+
+def squared(x, before=None, after=None, number=None):
+    """Squares of x, summed; `before` and `after` the walk back something happens to x."""
+    n = len(x)
+    x = leaf(x)
+    y, loss = fresh(n), fresh(1)
+    with wp.Tape() as tape:
+        given = x if before is None else before(x)
+        wp.launch(square, dim=n, inputs=[given], outputs=[y])
+        wp.launch(weighted_sum, dim=n, inputs=[y], outputs=[loss])
+        if before is not None:
+            after(x)
+    tape.backward(loss)
+    if before is None:
+        after(x)
+    return Outcome(loss, {"x": x})
+
+
+@mends("zeroed_before_backward", "zero_ behind tape.backward(...)")
+def zeroed_after_backward(x):
+    return squared(x, after=lambda x: x.zero_())
+
+
+@mends("partly_overwritten", "wp.clone(`x`) as argument of #0 square")
+def overwritten_behind_a_clone(x):
+    return squared(x, wp.clone, lambda x: x[1:2].fill_(9.0))
+
+
+@mends("assigned_by_the_host", "wp.clone(`x`) first")
+def assigned_behind_a_clone(x):
+    return squared(x, wp.clone, lambda x: x.assign(np.zeros(3)))
+
+
+@mends("written_through_numpy", "tape.backward(...) before the host writes `x`")
+def written_through_numpy_later(x):
+    return squared(x, after=lambda x: x.numpy().fill(0.0))
+
+
+@mends("scaled_by_torch", "tape.backward(...) before the host writes `x`")
+def scaled_by_torch_later(x):
+    return squared(x, after=lambda x: wp.to_torch(x, requires_grad=False).mul_(0.5))
+
+
+@mends("step_before_backward", "descend behind tape.backward(...)")
+def step_after_backward(x):
+    return squared(x, after=lambda x: wp.launch(descend, dim=3, inputs=[x, x.grad, 0.1]))
+
+
+@mends("copied_over_its_input", "an array of its own for what #2 copy writes")
+def copied_elsewhere(x):
+    x = leaf(x)
+    state, y, new, loss = fresh(), fresh(), fresh(), fresh(1)
+    with wp.Tape() as tape:
+        wp.copy(state, x)
+        wp.launch(square, dim=3, inputs=[state], outputs=[y])
+        wp.copy(new, y)
+        wp.launch(weighted_sum, dim=3, inputs=[new], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@mends("squared_in_place", "an output of its own for `square_in_place`")
+def squared_into_another(x):
+    x = leaf(x)
+    state, y, loss = fresh(), fresh(), fresh(1)
+    with wp.Tape() as tape:
+        wp.copy(state, x)
+        wp.launch(square, dim=3, inputs=[state], outputs=[y])
+        wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+def steps(x, kernel, count):
+    """A kernel from array to array, one array per step."""
+    x = leaf(x)
+    n = len(x)
+    states, loss = [x, *(fresh(n) for _ in range(count))], fresh(1)
+    with wp.Tape() as tape:
+        for now, then in pairwise(states):
+            wp.launch(kernel, dim=n, inputs=[now], outputs=[then])
+        wp.launch(weighted_sum, dim=n, inputs=[states[-1]], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@mends("twenty_steps_in_two_buffers", "one per step, not one for all")
+def twenty_steps_in_arrays_of_their_own(x):
+    return steps(x, grown, 20)
+
+
+@mends("capture_while", "one per step, not one for all")
+def turns_in_arrays_of_their_own(x):
+    return steps(x, halve, 3)
+
+
+@mends("second_array_on_the_same_memory", "`y` itself, or a view of it")
+def view_of_the_same_memory(x):
+    x = leaf(x)
+    y, loss = fresh(), fresh(1)
+    with wp.Tape() as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+        wp.launch(weighted_sum, dim=3, inputs=[y[:]], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@mends("step_without_requires_grad", "`y` made with requires_grad=True")
+def step_with_requires_grad(x):
+    return steps(x, square, 1)
+
+
+@mends("struct_without_requires_grad", "`s.x` made with requires_grad=True")
+def struct_with_requires_grad(x):
+    x = leaf(x)
+    y, loss = fresh(), fresh(1)
+    s = State()
+    s.x, s.v = fresh(), fresh()
+    with wp.Tape() as tape:
+        wp.launch(into_state, dim=3, inputs=[x], outputs=[s])
+        wp.launch(read_state, dim=3, inputs=[s], outputs=[y])
+        wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@mends("index_overwritten", "wp.clone(`idx`) first")
+def index_kept(x):
+    x = leaf(x)
+    idx = wp.array([2, 0, 1], dtype=int)
+    y, loss = fresh(), fresh(1)
+    with wp.Tape() as tape:
+        wp.launch(gather, dim=3, inputs=[x, wp.clone(idx)], outputs=[y])
+        wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
+        idx.assign(np.array([0, 0, 0]))
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+# ---- passes and tapes
+
+
+@mends("passes_without_zero", "tape.zero() before the next tape.backward(...)")
+def passes_with_zero(x):
+    x = leaf(x)
+    y, z = fresh(), fresh()
+    with wp.Tape() as tape:
+        wp.launch(scattered, dim=3, inputs=[x], outputs=[y])
+        wp.launch(scattered, dim=3, inputs=[x], outputs=[z])
+    tape.backward(grads={y: wp.array([1.0, 1.0, 1.0], dtype=float)})
+    tape.zero()
+    tape.backward(grads={z: wp.array([1.0, 0.0, 0.0], dtype=float)})
+    return Outcome([(z, [1.0, 0.0, 0.0])], {"x": x})
+
+
+@mends("recorded_launch", "wp.launch(square, ...) inside `with tape:`")
+def launched_under_the_tape(x):
+    return steps(x, square, 1)
+
+
+def twice(x, y, z):
+    """Two sums, of y and of what another kernel leaves in z."""
+    x, loss = leaf(x), fresh(1)
+    with wp.Tape() as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+        wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
+        wp.launch(cond_sum, dim=3, inputs=[x, 3], outputs=[z])
+        wp.launch(weighted_sum, dim=3, inputs=[z], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@mends("retained_and_reused", "retain_grad=False")
+def reused_and_not_retained(x):
+    y = fresh()
+    return twice(x, y, y)
+
+
+@mends("filled_output_between", "an array of its own for what `y` holds after #1 fill_")
+def filled_elsewhere(x):
+    x = leaf(x)
+    y, filled, loss = fresh(), fresh(), fresh(1)
+    with wp.Tape() as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+        filled.fill_(2.0)
+        wp.launch(weighted_sum, dim=3, inputs=[filled], outputs=[loss])
+        wp.launch(weighted_sum, dim=3, inputs=[x], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@mends("accumulated_scratch", "an array of its own for what `s` holds after #2 zero_")
+def scratch_for_each_sum(x):
+    x, loss = leaf(x), fresh(1)
+    with wp.Tape() as tape:
+        for _ in range(2):
+            s = fresh()
+            wp.launch(addsq, dim=3, inputs=[x], outputs=[s])
+            wp.launch(weighted_sum, dim=3, inputs=[s], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@mends("several_writers", "a cell for each thread, or wp.atomic_add")
+def a_cell_for_each_thread(x):
+    x, y = leaf(x), fresh()
+    with wp.Tape() as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+    tape.backward(grads={y: wp.array([0.0, 0.0, 1.0], dtype=float)})
+    return Outcome([(y, [0.0, 0.0, 1.0])], {"x": x})
