@@ -21,7 +21,7 @@ All names of NVIDIA Warp 1.19, of its kernel language and of its host. *in* mean
 it is said. Everywhere: gradients are exact or refused, locals are values, races are refused, and nothing is printed.
 
 """
-REFUSED = {"types.type_ctype": "Types have a NumPy form: wb.vec3.numpy, wb.vec3.shape."}
+REFUSED: dict[str, str] = {}
 _SOLVER = (
     "under a tape its adjoint is a solve (Warp's is zero); the residual is looked at in every turn; by default there is"
     " no absolute tolerance; batches are refused"

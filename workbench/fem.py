@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .kernels.ops import BUILTINS
+from .kernels.program import kernel
 from .kernels.reading.declare import Func, Refused, func
 from .kernels.reading.library import library
 from .kernels.types import matrix, vector
@@ -124,6 +125,11 @@ class cache:  # noqa: N801  a module of Warp's
     def dynamic_func(suffix: Any = "", **_: Any) -> Callable[[Any], Func]:
         """Decorator: `func`."""
         return func
+
+    @staticmethod
+    def dynamic_kernel(suffix: Any = "", *, kernel_options: dict[str, Any] | None = None, **_: Any) -> Any:
+        """Decorator: `kernel`, with these options."""
+        return kernel(**(kernel_options or {}))
 
 
 def __getattr__(name: str) -> Refused:

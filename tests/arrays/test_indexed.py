@@ -136,3 +136,23 @@ def test_an_array_parameter_does_not_take_one():
 
     with pytest.raises(wb.LaunchError, match="argument-type"):
         wb.launch(k, 1, [wb.indexedarray(wb.zeros(3), [[1]])])
+
+
+def test_a_generic_kernel_takes_indexedarrays_of_any_dtype(backend):
+    @wb.kernel
+    def gather(x: wb.indexedarray(dtype=Any), y: wb.array(dtype=Any)):
+        i = wb.tid()
+        y[i] = x[i] * type(x[i]).dtype(2.0)
+
+    x, y = wb.array(np.arange(8.0).reshape(4, 2), dtype=wb.vec2, requires_grad=True), wb.zeros(2, dtype=wb.vec2)
+    with wb.Tape() as tape:
+        wb.launch(gather, 2, [wb.indexedarray(x, [[3, 0]]), y])
+    assert y.numpy().tolist() == [[12, 14], [0, 2]]
+    tape.backward(grads={y: wb.array([[1.0, 2.0], [3.0, 4.0]], dtype=wb.vec2)})
+    assert x.grad.numpy().tolist() == [[6, 8], [0, 0], [0, 0], [2, 4]]
+    wb.launch(gather, 2, [x, y])  # a plain array too
+    assert y.numpy().tolist() == [[0, 2], [4, 6]]
+    made = wb.overload(gather, {"x": wb.indexedarray(dtype=wb.vec3), "y": wb.array(dtype=wb.vec3)})
+    assert "x: array(dtype=vec3)" in str(made.ir)
+    with pytest.raises(wb.LaunchError, match="argument-type"):
+        wb.launch(gather, 2, [3.0, y])

@@ -99,3 +99,30 @@ def test_what_is_not_here_may_stand_in_annotations():
 
 def test_the_version_is_that_of_the_package():
     assert wb.__version__.count(".") == 2  # type: ignore[attr-defined]
+
+
+def test_values_print_as_in_warp():
+    assert str(wb.vec3(1.0, 2.0, 0.1)) == "[1.0, 2.0, 0.10000000149011612]" and str(wb.vec2i(1, 2)) == "[1, 2]"
+    assert str(wb.mat22(1.0, 2.0, 3.0, 4.0)) == "[[1.0, 2.0],\n [3.0, 4.0]]"
+    assert f"{wb.quat_identity()}" == "[0.0, 0.0, 0.0, 1.0]"
+    assert str(wb.vec3(1.0, 2.0, 3.0)[:2]) == "[1. 2.]"  # no value of a type any more
+
+
+def test_kernels_made_in_functions_and_types_of_ctypes():
+    import ctypes
+
+    def made(n):
+        @wb.fem.cache.dynamic_kernel(suffix=n, kernel_options={"enable_backward": False})
+        def fill(y: wb.array[float]):
+            y[wb.tid()] = float(n)
+
+        return fill
+
+    y = wb.zeros(1)
+    for n in (3, 4):
+        wb.launch(made(n), 1, [y])
+        assert y.numpy().tolist() == [n]
+    assert wb.types.type_ctype(float) is ctypes.c_float and wb.types.type_ctype(wb.bool) is ctypes.c_bool
+    assert wb.types.type_ctype(wb.mat22d) is ctypes.c_double * 4
+    with pytest.raises(TypeError, match="float16"):
+        wb.types.type_ctype(wb.float16)

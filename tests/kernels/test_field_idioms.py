@@ -208,3 +208,59 @@ def test_an_array_from_a_pointer_is_refused_with_a_way_out() -> None:
 
     with pytest.raises(wb.KernelError, match=r"makes no array from memory(.|\n)*offset(.|\n)*\[not-callable\]"):
         point.program()
+
+
+@wb.struct
+class Spring:
+    k: float
+    rest: wb.vec2
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_static_struct_is_a_value_that_can_be_stored_and_changed() -> None:
+    spring = Spring(3.0, wb.vec2(1.0, 2.0))
+
+    @wb.kernel
+    def store(out: wb.array[Spring], y: wb.array[float]):
+        s = wb.static(spring)
+        s.k = 2.0 * s.k
+        out[0] = s
+        out[1] = wb.static(spring)
+        y[0] = s.k * s.rest.y
+
+    out, y = wb.zeros(2, dtype=Spring), wb.zeros(1)
+    assert ran(store, out, y).tolist() == [12.0]
+    assert out.numpy()["k"].tolist() == [6.0, 3.0] and out.numpy()["rest"].tolist() == [[1.0, 2.0]] * 2
+    assert (spring.k, spring.rest.y) == (3.0, 2.0)
+    spring.k = 5.0
+    assert ran(store, out, y).tolist() == [20.0]
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_matrix_is_spread_into_its_rows() -> None:
+    @wb.func
+    def area(a: wb.vec2, b: wb.vec2):
+        return a.x * b.y - a.y * b.x
+
+    @wb.kernel
+    def areas(m: wb.array[wb.mat22], out: wb.array[float]):
+        out[0] = area(*m[0])
+
+    m, out = wb.array([[[2.0, 3.0], [5.0, 7.0]]], dtype=wb.mat22, requires_grad=True), wb.zeros(1)
+    with wb.Tape() as tape:
+        assert ran(areas, m, out).tolist() == [-1.0]
+    tape.backward(grads={out: wb.ones(1)})
+    assert m.grad.numpy().tolist() == [[[7.0, -5.0], [-3.0, 2.0]]]
+
+
+def test_arrays_behind_an_array_of_structs_are_refused_by_name() -> None:
+    @wb.struct
+    class Cloud:
+        points: wb.array[wb.vec3]
+
+    @wb.kernel
+    def first(clouds: wb.array[Cloud], out: wb.array[wb.vec3]):
+        out[0] = clouds[0].points[0]
+
+    with pytest.raises(wb.KernelError, match="struct-array"):
+        _ = first.ir

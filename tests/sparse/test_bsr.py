@@ -146,3 +146,19 @@ def test_blocks_lie_where_warp_puts_them():
     assert (ours.offsets.numpy() == theirs.offsets.numpy()).all()
     assert (ours.columns.numpy() == theirs.columns.numpy()[: ours.nnz]).all()
     np.testing.assert_allclose(ours.values.numpy(), theirs.values.numpy()[: ours.nnz], rtol=1e-6)
+
+
+def test_nnz_is_what_offsets_say_and_rows_are_full():
+    A = wb.sparse.bsr_zeros(2, 2, float)
+    A.offsets = wb.array([0, 1, 2], dtype=int)
+    A.nnz = 2
+    A.notify_nnz_changed(nnz=2)
+    A.columns.assign([1, 0])
+    A.values.assign([2.0, 3.0])
+    assert (A @ wb.array([1.0, 10.0])).numpy().tolist() == [20, 3] and A.nnz == 2
+    A.row_counts = None
+    assert A.row_counts is None
+    with pytest.raises(wb.LaunchError, match="structure"):
+        A.nnz = 3
+    with pytest.raises(wb.LaunchError, match="topology"):
+        A.row_counts = wb.array([1, 1], dtype=int)

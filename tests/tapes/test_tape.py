@@ -385,3 +385,38 @@ def test_two_targets_of_one_pull_are_told_apart_by_identity(monkeypatch):
     tape.backward(grads={y: wb.ones((8, 8), dtype=float)})
     np.testing.assert_array_equal(a.grad.numpy()[:, 0], [1, 1, 3, 3, 3, 3, 2, 2])
     np.testing.assert_array_equal(b.grad.numpy()[:, 0], [3, 8, 8, 8, 8, 8, 5, 0])
+
+
+def test_leaves_that_a_recorded_function_only_read_accumulate():
+    def twice(only_read):
+        x, y = wb.array([2.0, 3.0], requires_grad=True), wb.zeros(2)
+
+        def pull_back():
+            x.grad.numpy()[:] += 2 * x.numpy() * y.grad.numpy()
+            y.grad.zero_()
+
+        with wb.Tape() as tape:
+            y.numpy()[:] = x.numpy() ** 2
+            tape.record_func(pull_back, [x, y], only_read=[x] if only_read else [])
+        found = []
+        for _ in range(2):
+            tape.backward(grads={y: wb.ones(2)})
+            found.append(x.grad.numpy().tolist())
+        return found
+
+    assert twice(False) == [[4.0, 6.0], [4.0, 6.0]]
+    assert twice(True) == [[4.0, 6.0], [8.0, 12.0]]
+    with pytest.raises(wb.LaunchError, match="record-func"):
+        wb.Tape().record_func(lambda: None, [wb.zeros(1)], only_read=[wb.zeros(1)])
+
+
+def test_the_right_side_of_a_solve_is_a_leaf_that_accumulates():
+    A = wb.sparse.bsr_from_triplets(2, 2, wb.array([0, 1]), wb.array([0, 1]), wb.array([2.0, 4.0]))
+    A.values.requires_grad = True
+    b, x = wb.array([1.0, 2.0], requires_grad=True), wb.zeros(2, requires_grad=True)
+    with wb.Tape() as tape:
+        wb.optim.linear.cg(A, b, x, tol=1e-6)
+    for k in (1, 2):
+        tape.backward(grads={x: wb.ones(2)})
+        np.testing.assert_allclose(b.grad.numpy(), [0.5 * k, 0.25 * k], rtol=1e-5)
+        np.testing.assert_allclose(A.values.grad.numpy(), [-0.25 * k, -0.125 * k], rtol=1e-5)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import LaunchError
 from ..kernels.parameter_types import IndexedArray, indexed_type
-from ..kernels.types import Array, Composite, Scalar, int32
+from ..kernels.types import Array, Composite, Scalar, int32, is_open
 from . import capture_log
 from .dtypes import dtype_of
 from .other_libraries import Foreign
@@ -61,7 +61,8 @@ class indexedarray:  # noqa: N801  as Warp spells it
 
     def __class_getitem__(cls, item: Any) -> IndexedArray:
         dtype, *rest = item if isinstance(item, tuple) else (item,)
-        return indexed_type(dtype_of(dtype), rest[0] if rest else cls._fixed_ndim or 1)
+        dtype = dtype if is_open(dtype) else dtype_of(dtype)
+        return indexed_type(dtype, rest[0] if rest else cls._fixed_ndim or 1)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("indices") and name[7:].isdigit():

@@ -356,7 +356,7 @@ def is_open(type: Any) -> bool:
     return (
         type is Any
         or isinstance(type, (Open, OpenComposite, AnyTile))
-        or (isinstance(type, Array) and is_open(type.dtype))
+        or (isinstance(type, (Array, Struct)) and is_open(getattr(type, "dtype", None)))
     )
 
 
@@ -370,8 +370,8 @@ def covers(general: Any, special: Any) -> bool:
         return True
     if special is Any:
         return False
-    if isinstance(general, Array):
-        return isinstance(special, Array) and general.ndim == special.ndim and covers(general.dtype, special.dtype)
+    if isinstance(general, Array) or (isinstance(general, Struct) and is_open(general)):  # or an indexedarray
+        return type(special) is type(general) and general.ndim == special.ndim and covers(general.dtype, special.dtype)
     if isinstance(general, AnyTile):
         return general.fits(special)
     if isinstance(general, Open):
@@ -469,6 +469,12 @@ class Small(np.ndarray):
         return ~np.bool_(np.array_equal(self, other)) if _as_wholes(self, other) else super().__ne__(other)
 
     __hash__ = None  # type: ignore[assignment]  # its components may change
+
+    def __str__(self) -> str:
+        """The components as Python's numbers in lists, a matrix row by row, as Warp prints them."""
+        if not _is_whole(self):
+            return super().__str__()
+        return str(self.tolist()).replace("], [", "],\n [")
 
     def __array_function__(self, function: Any, types: Any, args: Any, choices: Any) -> Any:
         if function is np.isclose:  # it asks `==` which infinities are equal
@@ -731,6 +737,21 @@ def type_size_in_bytes(dtype: Any) -> int:
     """How many bytes a value of this type takes in an array."""
     t = _known(dtype)
     return t.numpy.itemsize if isinstance(t, Struct) else t.itemsize
+
+
+def type_ctype(dtype: Any) -> Any:
+    """The type of `ctypes` for a number, `c_float` for float32; of a vector or matrix an array of that type.
+
+    Raises TypeError for float16, which ctypes lacks, and for what is no number or vector.
+
+    >>> wb.types.type_ctype(wb.int64)
+    <class 'ctypes.c_long'>
+    """
+    t = _known(dtype)
+    if not isinstance(t, Scalar | Composite) or t.scalar is float16:
+        raise TypeError(f"ctypes has no type for {dtype}")
+    number = np.ctypeslib.as_ctypes_type(t.numpy)
+    return number if isinstance(t, Scalar) else number * t.size
 
 
 def type_repr(t: Any) -> str:

@@ -16,6 +16,7 @@ from ..arrays.scalar import scalar
 from ..config import config
 from ..device import get_device
 from ..errors import KernelError, LaunchError
+from ..kernels.parameter_types import IndexedArray, indexed_type
 from ..kernels.program import Kernel, Program
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Array, Type, covers, float32, scalar_of
@@ -194,7 +195,8 @@ def _generic_type(kernel: Kernel, name: str, wanted: Any, arg: Any) -> Type:
         tensors = (wrap(arg, wanted if isinstance(wanted, Array) else Array(float32)) for wrap in foreign)
         arg = next((a for a in tensors if a is not None), arg)
     if isinstance(arg, array):
-        found = Array(arg.dtype, wanted.ndim if isinstance(wanted, Array) else arg.ndim)
+        made = indexed_type if isinstance(wanted, IndexedArray) else Array
+        found = made(arg.dtype, wanted.ndim if isinstance(wanted, (Array, IndexedArray)) else arg.ndim)
     else:
         found = arg.dtype if isinstance(arg, scalar) else value_type(arg)
         found = scalar_of(found) if isinstance(found, type) else found

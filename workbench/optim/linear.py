@@ -437,7 +437,7 @@ def _record(
             a.grad.assign(old - entries.reshape(old.shape))  # type: ignore[union-attr]
         b.grad.assign(b.grad.numpy() + left)  # type: ignore[union-attr]
 
-    tape.record_func(solved_backwards, [*arrays, b, x])
+    tape.record_func(solved_backwards, [*arrays, b, x], only_read=[*arrays, b])
 
 
 def _check_converged(what: str, x: array, residual: float, wanted: float) -> None:

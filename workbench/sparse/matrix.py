@@ -104,6 +104,30 @@ class BsrMatrix:
         """How many blocks are stored."""
         return len(self.structure[1])
 
+    @nnz.setter
+    def nnz(self, count: int) -> None:
+        """Offsets say how many there are: no other number is taken. Raises LaunchError [structure]."""
+        there = int(numbers(self.offsets)[-1])
+        if count != there:
+            raise LaunchError(
+                f"nnz = {count}, while the last of the offsets is {there}", slug="structure",
+                why="Offsets say how many blocks each row has.", instead="A.offsets = ..., then A.nnz_sync()",
+            )  # fmt: skip
+
+    @property
+    def row_counts(self) -> None:
+        """None: rows are full, no room is kept between them."""
+        return None
+
+    @row_counts.setter
+    def row_counts(self, counts: Any) -> None:
+        """Raises LaunchError [topology] for anything but None."""
+        if counts is not None:
+            raise LaunchError(
+                "a matrix with room between its rows (`row_counts`) is not here.", slug="topology",
+                why="Each row has as many blocks as its offsets say.", instead="A.row_counts = None",
+            )  # fmt: skip
+
     @property
     def scalar_type(self) -> Scalar:
         return self.dtype.scalar
@@ -138,7 +162,20 @@ class BsrMatrix:
         """`nnz`: nothing is waited for."""
         return self.nnz
 
-    copy_nnz_async = notify_nnz_changed = nnz_sync
+    def notify_nnz_changed(self, nnz: int | None = None, nnz_capacity: int | None = None) -> None:
+        """After new `offsets`: where `columns` and `values` are too short for them, new ones of zeros.
+
+        Raises LaunchError [structure] where `nnz` is not what the offsets say.
+        """
+        there = int(numbers(self.offsets)[-1])
+        self.nnz = there if nnz is None else nnz
+        room = max(there, nnz_capacity or 0)
+        if len(self.columns) < room:
+            self.columns = zeros(room, int, self.device)
+        if len(self.values) < room:
+            self.values = zeros(room, self.dtype, self.device, self.requires_grad)
+
+    copy_nnz_async = nnz_sync
     transpose: Any  # `bsr_transposed`, set where the operators are
 
     def uncompress_rows(self, out: array | None = None) -> array:

@@ -350,12 +350,16 @@ class Recording:
     def _follows(self, a: Allocation) -> bool:
         return a.asked or a in self.active
 
-    def record_func(self, backward: Callable[[], None], arrays: Sequence[array]) -> None:
+    def record_func(
+        self, backward: Callable[[], None], arrays: Sequence[array], *, only_read: Sequence[array] = ()
+    ) -> None:
         """Record a function of yours at this place: `backward()` is called when the walk passes it.
 
         Inside it `a.grad` of each of `arrays` is the live adjoint, with or without `requires_grad`: on entry the
         derivative by what `a` held after your step, on return it must be that by what `a` held before. What your code
-        changed in `arrays` since the last event counts as written here.
+        changed in `arrays` since the last event counts as written here: all of them, but for those also in
+        `only_read`, which your step left as they were. Of what was written, publishing replaces gradients; to leaves
+        that were only read it adds, at each `backward` (in Warp to all).
 
         Use it for a step that no kernel can do: a library's solver, with the adjoint that you know. Do the step, then
         call this with every array that it read or wrote. `backward()` must do three things: read the gradient of what
@@ -381,7 +385,7 @@ class Recording:
         array([ 0.5403, -0.4161], dtype=float32)
         """
         capture_log.refuse("record_func()", "record_func() outside, between captures of the launches around it")
-        _check_callback(backward, arrays)
+        _check_callback(backward, arrays, only_read)
         with memory.LOCK:
             event = Event(next(clock), "func", getattr(backward, "__name__", "func"), memory.caller_where())
             event.callback, event.arrays = backward, tuple(arrays)
@@ -390,7 +394,9 @@ class Recording:
                 if is_float_memory(a):
                     self.active[a.allocation] = None
                     self.check_scalar(a, "record_func")
-            event.writes = tuple(a.span for a in arrays)
+            kept = {id(a) for a in only_read}
+            event.reads = tuple(a.span for a in arrays if id(a) in kept)
+            event.writes = tuple(a.span for a in arrays if id(a) not in kept)
             for earlier in takewhile(lambda e: e.noted, reversed(self.events)):
                 if any(s.overlaps(earlier.writes[0]) is not False for s in event.writes):
                     earlier.sources = ()  # it belongs to the step whose adjoint the callback is
@@ -499,7 +505,7 @@ class Recording:
             self.guarded = True
 
 
-def _check_callback(backward: Any, arrays: Any) -> None:
+def _check_callback(backward: Any, arrays: Any, only_read: Any) -> None:
     """Refuse at record_func what would fail when the walk comes by."""
     instead, odd = "tape.record_func(backward, [x, y])", ""
     if not callable(backward):
@@ -508,6 +514,8 @@ def _check_callback(backward: Any, arrays: Any) -> None:
         odd = f"takes a list of arrays, not {type(arrays).__name__}"
     elif wrong := [type(a).__name__ for a in arrays if not isinstance(a, array)]:
         odd = f"takes arrays, not {wrong[0]}"
+    elif any(all(a is not b for b in arrays) for a in only_read):
+        odd, instead = "has an array in only_read that is not one of its arrays", "[x, y], only_read=[x]"
     else:
         try:
             inspect.signature(backward).bind()

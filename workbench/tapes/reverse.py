@@ -263,7 +263,7 @@ def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     given = [a for a in event.arrays if is_float_memory(a)]
     allocations = list(dict.fromkeys(a.allocation for a in given))
     recall()
-    before = [a.gradient().bytes.copy() for a in allocations]
+    before = [a.gradient().remembered() for a in allocations]  # what the callback writes is no seed of the user's
     marks = [(a.retained, dict(a.retained.spans), a.retained.everything) for a in allocations]
     for a in given:
         a.allocation.retained.add(a.span)
@@ -277,8 +277,8 @@ def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
         for a in allocations:
             space[a].data[...] = a.gradient().bytes
     finally:
-        for a, data in zip(allocations, before, strict=True):
-            a.gradient().bytes[...] = data
+        for a, state in zip(allocations, before, strict=True):
+            a.gradient().put_back(state)
         for own, spans, everything in marks:
             own.spans, own.everything = spans, everything
 

@@ -50,6 +50,13 @@ class Derivative(Replay):
         name, row = root(stmt.args[0]).name, stmt.row
         if not self.is_active(stmt.args[0]):
             return None
+        if row in EXTREMES and name in self.mixed and stmt in self.reused:
+            return c.NoDerivative(
+                f"`{row.name}` on {name!r} returns what the cell held before, and that value is used: it cannot be"
+                " differentiated.",
+                "atomic-mixed", "What a thread finds in the cell depends on which threads came before it.",
+                "the atomic alone, and a second kernel that reads its result", always=True,
+            )  # fmt: skip
         if row in EXTREMES and name in self.mixed:
             return c.NoDerivative(
                 f"`{row.name}` on {name!r} and another use of the same memory in one kernel cannot be differentiated.",

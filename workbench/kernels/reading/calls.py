@@ -55,6 +55,7 @@ from .overloads import Overloads, refs
 from .scope import Choice, Local, Record, Shape, Slot, State, Unusable, View, describe, is_array, is_literal
 from .source import source
 from .subscripts import chosen_cell
+from .tile_parts import is_tile
 
 UPDATES = {id(row): row for row in memory.ATOMICS}
 STATEFUL = {id(f): f for f in ops.STATEFUL.values()}
@@ -93,9 +94,9 @@ class Calls(Overloads, Gradients):
         given = self.visit(arg.value)
         if not isinstance(given, tuple):
             whole = self.value(given)
-            if not isinstance(whole.type, Composite) or len(whole.type.shape) != 1:
+            if not isinstance(whole.type, Composite) or is_tile(whole):
                 raise refused_syntax.refuse("Starred", self.where(arg))
-            given = tuple(self.component(whole, (k,)) for k in range(whole.type.size))
+            given = tuple(self.component(whole, (k,)) for k in range(whole.type.shape[0]))  # of a matrix its rows
         first = self.serial()
         return [(f"part {k} of {first}", part) for k, part in enumerate(given)]
 

@@ -30,7 +30,7 @@ from .chosen_arrays import Chosen
 from .conditions import Conditions, Guarded
 from .control_flow import FRESH, Flow
 from .cuts import Cuts
-from .declare import Func, Refused, tid
+from .declare import Func, Instance, Refused, struct_of, tid
 from .func_grad import Custom
 from .handles import Handles, Opened
 from .left_out import NONE, Builder, Gaps, LeftOut, not_given
@@ -118,6 +118,8 @@ def _same_object(now: Any, then: Any) -> bool:
         return isinstance(now, np.ndarray) and now.dtype == then.dtype and now.tobytes() == then.tobytes()
     if isinstance(then, list | tuple) and type(now) is type(then):
         return len(now) == len(then) and all(map(_same_object, now, then))
+    if isinstance(then, Instance) and type(now) is type(then):
+        return all(_same_object(getattr(now, name), getattr(then, name)) for name, _ in struct_of(then).fields)
     return now is then or same_number(now, then) or (isinstance(then, str) and now == then)
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from .. import ir, ops
 from ..ops import control
 from ..ops.row import Row
-from ..types import Composite, Type
+from ..types import Array, Composite, Type
 from . import declare
 from .control_flow import FRESH
-from .declare import Func
+from .declare import Func, Instance, instance, struct_of
 from .lower_bounds import static_int
 from .scope import Choice, Local, Record, Shown, Unusable, View, is_array, is_literal
 
@@ -46,6 +46,8 @@ def kept(x: Any) -> Any:
     """A copy of what may change in place."""
     if isinstance(x, list | tuple):
         return type(x)(map(kept, x)) if type(x) in (list, tuple) else x
+    if isinstance(x, Instance):
+        return instance(struct_of(x), {name: kept(getattr(x, name)) for name, _ in struct_of(x).fields})
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
@@ -55,7 +57,14 @@ class StaticLoops:
     def call_static(self, node: ast.Call) -> Any:
         if len(node.args) != 1 or node.keywords:
             raise self.error("static() takes one expression", "arguments", node, "", "static(N + 1)")
-        return self.evaluated(node.args[0], node)
+        return self.struct_given(self.evaluated(node.args[0], node))
+
+    def struct_given(self, found: Any) -> Any:
+        """An instance of a struct without arrays as a value of the kernel; anything else as it is."""
+        if not isinstance(found, Instance) or any(isinstance(t, Array) for _, t in struct_of(found).fields):
+            return found
+        fields = {name: self.struct_given(getattr(found, name)) for name, _ in struct_of(found).fields}
+        return Record(struct_of(found), fields)
 
     def evaluated(self, expression: ast.expr, node: ast.AST) -> Any:
         """The value of a Python expression while the kernel is read."""

@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import KernelError
 from .. import ir, ops
 from ..ops import memory, parts, scalar, vectors
-from ..types import Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
+from ..types import Array, Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
 from . import refused_syntax
 from .indexed_arrays import IndexedArrays, is_indexed
 from .liveness import IN_PLACE_TILES
@@ -89,6 +89,11 @@ class Places(IndexedArrays):
         if is_tile(base):
             return self.tile_read(base, listed(node.slice))
         whole = self.value(base)
+        if isinstance(whole.type, Array):
+            raise self.error(
+                f"{describe(whole)} lies behind the elements of an array of structs", "struct-array", node,
+                "Which arrays such structs hold is known only when the kernel runs.", "one array of all their values",
+            )  # fmt: skip
         if not isinstance(whole.type, Composite):
             raise self.error(
                 f"{describe(whole)} has no components", "not-indexable", node, "Arrays, vectors and matrices have.", ""
@@ -119,6 +124,8 @@ class Places(IndexedArrays):
             return self.component(whole, (self.component_named(whole.type, node),))
         if isinstance(base, (Shape, tuple)):
             raise refused_syntax.refuse("Method", self.where(node))
+        if isinstance(base, Composite) and node.attr in ("dtype", "length"):  # a type: `type(a).dtype(0.5)`
+            return base.scalar if node.attr == "dtype" else base.size
         return self.python_attribute(base, node)
 
     def array_attribute(self, base: Any, node: ast.Attribute) -> Any:
