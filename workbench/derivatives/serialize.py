@@ -302,15 +302,17 @@ def _tape(t: Tape) -> Any:
             raise pickle.PicklingError("memory of a GPU stays there: send x.to('cpu')")
     scopes = [(s.name, s.first, s.last) for s in t.scopes]
     seeds = list(t.last_seeds.items())
-    state = list(t.events), list(t.active), list(t.scalars.items()), arrays, scopes, seeds
+    within = None if t.within is None else [n for n, e in enumerate(t.events) if e in t.within]
+    state = list(t.events), list(t.active), list(t.scalars.items()), arrays, scopes, seeds, within
     return Tape, (t.keep,), state, None, None, _record
 
 
 def _record(t: Tape, state: tuple) -> None:
-    events, active, scalars, arrays, scopes, seeds = state
+    events, active, scalars, arrays, scopes, seeds, within = state
     t.events += events
     t.scopes += [Scope(*s) for s in scopes]
     t.last_seeds.update(seeds)
+    t.within = None if within is None else frozenset(t.events[n] for n in within)
     t.active.update(dict.fromkeys(active))
     t.scalars.update(scalars)
     t.arrays.update((id(a), a) for a, _ in arrays)

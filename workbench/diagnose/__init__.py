@@ -45,10 +45,11 @@ def diagnose(tape: Tape, loss: array | None = None, grads: dict[array, array] | 
         except GradientError as error:
             return Findings([refused(error)], len(tape.events))
         seeded = any(s.data.any() for s in seeds.values())
-        trail = Trail(tape, seeds)
+        only = None if given else tape.within
+        trail = Trail(tape, seeds, only)
 
         def visit(look: View) -> None:
-            walk_and_look(tape, _seeds(tape, loss, grads), look)
+            walk_and_look(tape, _seeds(tape, loss, grads), look, only)
 
         case = Case(tape, trail, seeded, visit)
         found = [f for rule in (*RECORD, *ACROSS, *FINITE, *FLOW) for f in rule(case)]

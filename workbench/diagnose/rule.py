@@ -6,7 +6,7 @@ right but worth knowing, so that a healthy program has no `warning` and no `erro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,15 +50,15 @@ class Case:
         return self.trail.of[event]
 
 
-def walk_and_look(tape: Tape, space: Workspace, look: View) -> None:
-    """Walk again, and look at every event before it is reversed. Memory is put back in any case."""
+def walk_and_look(tape: Tape, space: Workspace, look: View, only: Container[Event] | None = None) -> None:
+    """Walk `only` some events again, and look at every event before it is reversed. Memory is put back in any case."""
 
     def before(event: Event, space: Workspace) -> None:
         look(event, space)
 
     try:
         with np.errstate(all="ignore"):
-            walk(tape, space, None, before)
+            walk(tape, space, None, before, only=only)
     except (Enough, GradientError):
         pass
 

@@ -7,6 +7,7 @@ somebody overwrote and nobody kept are `lost`, and whoever asks is told so.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -111,9 +112,9 @@ class Step:
 
 
 class Trail:
-    """The walk. `steps` are in program order; `error` is what refused it, if something did."""
+    """The walk, of `only` some events. `steps` are in program order; `error` is what refused it, if something did."""
 
-    def __init__(self, tape: Tape, seeds: Workspace):
+    def __init__(self, tape: Tape, seeds: Workspace, only: Container[Event] | None = None):
         self.tape = tape
         self.error: GradientError | KernelError | None = None
         self.steps = [Step(e, accesses(tape, e), f"#{n} {e.label}") for n, e in enumerate(tape.events)]
@@ -141,7 +142,7 @@ class Trail:
                 self.bounds.choose(self.steps)
                 self.loops.choose(self.steps)
             try:
-                self.final = walk(tape, seeds, self.observe, self.before)[0]
+                self.final = walk(tape, seeds, self.observe, self.before, only=only)[0]
             except (GradientError, KernelError) as error:
                 self.error, self.failed = error, self._here
 

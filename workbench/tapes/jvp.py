@@ -38,7 +38,7 @@ from .events import Event
 from .host_sources import lost
 from .naming import called_by
 from .overwrites import verify
-from .reverse import check_races, consume_extreme, extremal_memory, rewind, ties
+from .reverse import check_races, consume_extreme, extremal_memory, meets, rewind, ties
 from .seeds import check_pairs, check_tape
 from .tally import tally
 from .tape import Tape
@@ -282,6 +282,14 @@ def _func(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     )  # fmt: skip
 
 
+def _opaque(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
+    if meets(event.arrays, space):
+        raise GradientError(
+            f"the tangent comes to {event.label!r}, whose derivative is not known: {event.reason}", slug="opaque",
+            where=event.where, instead="a direction on which it does not depend",
+        )  # fmt: skip
+
+
 def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
     """A write by others, or a cut: it has no tangent."""
     _refuse_sources(tape, event, space)
@@ -289,7 +297,7 @@ def _nothing(tape: Tape, event: Event, space: Workspace, after: dict) -> None:
 
 _FORWARD: dict[str, Callable[[Tape, Event, Workspace, dict], None]] = {
     "launch": _launch, "copy": _host, "cut": _nothing, "assign": _host, "fill_": _host, "zero_": _host, "func": _func,
-    "loop": _func, "opaque": _func, "foreign": _nothing,
+    "loop": _func, "opaque": _opaque, "foreign": _nothing,
 }  # fmt: skip
 
 

@@ -75,6 +75,7 @@ class Recording:
         self.guessed.clear()
         self.wholes.clear()
         self.last_seeds: dict[Allocation, Any] = {}
+        self.within: frozenset[Event] | None = None  # the events that these are walked through; None: all
         self.active: dict[Allocation, None] = {}
         self.needs: dict[Allocation, Needs] = {}
         self.written: dict[Allocation, Marks] = {}
@@ -322,6 +323,11 @@ class Recording:
         with memory.LOCK:
             for a in arrays:
                 self.arrays[id(a)] = a
+                if is_float_memory(a):
+                    kind: Any = a.dtype
+                    self.scalars.setdefault(a.allocation, kind if isinstance(kind, Struct) else kind.scalar)
+                    if a.allocation.asked:
+                        self.active[a.allocation] = None
             for a in written:
                 self.begun[a.allocation] = None
                 if is_float_memory(a):

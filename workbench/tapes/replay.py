@@ -270,10 +270,11 @@ def _misfit(a: array, got: str) -> GradientError:
 def _refuse_opaque(tape: Tape) -> None:
     for n, event in enumerate(tape.events):
         if event.kind in ("func", "loop", "opaque"):
-            what = "a checkpointed loop" if event.kind == "loop" else "record_func"
+            what = {"loop": "a checkpointed loop", "opaque": "an opaque event"}.get(event.kind, "record_func")
             raise GradientError(
                 f"a tape with {what} ({event.label}) cannot be replayed.", slug="replay-func", where=event.where,
-                why="It runs code of yours on your own arrays, not on copies.", instead="wb.launch(...) in its place",
+                why=event.reason or "It runs code of yours on your own arrays, not on copies.",
+                instead="wb.launch(...) in its place",
             )  # fmt: skip
         if event.kind != "foreign":
             continue

@@ -7,7 +7,7 @@ that each adjoint meets the memory that its launch saw, and the final contents a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import Any
 
@@ -56,12 +56,14 @@ def walk(
     drop: bool = False,
     step: Step = reverse,
     rewinds: bool = True,
+    only: Container[Event] | None = None,
 ) -> tuple[Workspace, dict]:
     """Reverse every event on an active path. Returns the workspace, and what `retain_grad` asked for.
 
     `before(event, space)` is called before, `observe(event, space)` after every step. With `drop`, shadows that nobody
     asked for are given up behind the first event that touched their memory: the same few buffers then serve a whole
-    time loop. `step` and `rewinds` are for passes that are wrong on purpose. Memory is as it was when this returns.
+    time loop. `step` and `rewinds` are for passes that are wrong on purpose; `only`: other events are passed by. Memory
+    is as it was when this returns.
     """
     space.dropping = drop
     if rewinds:
@@ -79,7 +81,8 @@ def walk(
             _retain(event, space, retained)
             if before is not None:
                 before(event, space)
-            step(tape, event, space, after)
+            if only is None or event in only:
+                step(tape, event, space, after)
             if observe is not None:
                 observe(event, space)
             if drop:
@@ -296,10 +299,15 @@ def _nothing(tape: Recording, event: Event, space: Workspace, after: dict) -> No
 
 def opaque_meets(event: Event, space: Workspace) -> bool:
     """Does an adjoint arrive at what an opaque event may have written."""
+    return meets([a for a in event.arrays if a.span in event.writes], space)
+
+
+def meets(arrays: Iterable[array], space: Workspace) -> bool:
+    """Has any of these arrays an adjoint (or a tangent) other than zero."""
     return any(
         np.any(space[a.allocation].view(part.span, gradient_dtype(part)))
-        for a in event.arrays
-        if a.allocation in space and a.span in event.writes
+        for a in arrays
+        if a.allocation in space
         for part in float_parts(a).values()
     )
 
@@ -311,6 +319,15 @@ def _opaque(tape: Recording, event: Event, space: Workspace, after: dict) -> Non
             where=event.where, why="What it computed depends on its arguments in a way that cannot be followed.",
             instead="seeds that do not depend on it",
         )  # fmt: skip
+
+
+def past_opaque(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
+    """As `reverse`, but an opaque event is passed: what it may have read has NaN for an adjoint from there on."""
+    if event.kind != "opaque":
+        reverse(tape, event, space, after)
+    elif opaque_meets(event, space):
+        for part in (part for a in event.arrays for part in float_parts(a).values()):
+            space[part.allocation].view(part.span, gradient_dtype(part))[...] = np.nan
 
 
 def _count_tie(ties: Any, now: Any, after: Any) -> None:

@@ -26,7 +26,7 @@ from .host_sources import warn
 from .naming import guess_names, note_names
 from .publish import computed_in_place, gradients_of, publish
 from .recording import Recording
-from .reverse import Observer, walk
+from .reverse import Observer, Step, reverse, walk
 from .seeds import check_seed, seeds_of
 from .struct_gradients import Gradients
 
@@ -149,7 +149,7 @@ class Tape(Recording):
 
     def _remember(self, seeds: Workspace) -> None:
         """Keep the seeds for `retrace` and the views, in the buffers of the last ones where they fit."""
-        before, self.last_seeds = self.last_seeds, {}
+        before, self.last_seeds, self.within = self.last_seeds, {}, None
         for a, shadow in seeds.items():
             kept = before.get(a)
             if kept is None or kept.shape != shadow.data.shape:
@@ -159,12 +159,13 @@ class Tape(Recording):
             self.last_seeds[a] = kept
 
     def retrace(
-        self, observe: Observer | None, before: Observer | None = None, seeds: Mapping[Allocation, Any] | None = None
-    ) -> Workspace:
+        self, observe: Observer | None, before: Observer | None = None, seeds: Mapping[Allocation, Any] | None = None,
+        step: Step = reverse,
+    ) -> Workspace:  # fmt: skip
         """Walk with the seeds of the last `backward`, or with the bytes in `seeds`, publishing nothing.
 
-        `before(event, space)` is called before, `observe(event, space)` after every step. Raises GradientError on a
-        tape with `record_func`: to look must not call a function of the user's again.
+        `before(event, space)` is called before, `observe(event, space)` after every step, which `step` takes. Raises
+        GradientError on a tape with `record_func`: to look must not call a function of the user's again.
         """
         capture_log.refuse("Looking at a tape")
         for event in self.events:
@@ -177,7 +178,7 @@ class Tape(Recording):
             space = Workspace()
             for a, data in (self.last_seeds if seeds is None else seeds).items():
                 space[a] = Shadow(a, start=data)
-            return walk(self, space, observe, before)[0]
+            return walk(self, space, observe, before, step=step, only=self.within if seeds is None else None)[0]
 
     def adjoint(self, a: array, at: Event | None = None) -> np.ndarray:
         """The adjoint of an array's memory during the reverse pass with the seeds of the last `backward`.

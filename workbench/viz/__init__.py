@@ -9,10 +9,12 @@ question `{ask: "name", ...}`; (2) a file live/name_panel.js like ledger_panel.j
 answers and a sentence for a missing one in live/offline.py; (5) a test in tests/browser/test_page.py.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..arrays.array import array
 from ..derivatives.pitfalls import Wrong
+from ..diagnose import Finding
 from ..tapes.tape import Tape
 from .data.against import compare
 from .data.gather import gather, no_collector
@@ -20,23 +22,27 @@ from .data.verdict import AT_ONCE, verdict
 from .picture.figure import TapeFigure
 
 
-def show(tape: Tape, wrong: Wrong | None = None, against: Any = None) -> TapeFigure:
+def show(tape: Tape, wrong: Wrong | None = None, against: Any = None, findings: Sequence[Finding] = ()) -> TapeFigure:
     """The static tape view: a picture and a table that survive wherever a notebook is rendered.
 
-    wrong    of a pass that is wrong on purpose.
-    against  another pass, drawn over this one in outline: a tape, a `Wrong`, or seeds of this tape {array: seed}.
-             An exact pass and one that is wrong on purpose change places: the exact one is the outline.
+    wrong     of a pass that is wrong on purpose.
+    against   another pass, drawn over this one in outline: a tape, a `Wrong`, or seeds of this tape {array: seed}.
+              An exact pass and one that is wrong on purpose change places: the exact one is the outline.
+    findings  of somebody else: they come first.
     """
     with no_collector():
-        return _shown(tape, wrong, against)
+        return _shown(tape, wrong, against, findings)
 
 
-def _shown(tape: Tape, wrong: Wrong | None, against: Any) -> TapeFigure:
+def _shown(tape: Tape, wrong: Wrong | None, against: Any, findings: Sequence[Finding]) -> TapeFigure:
     if against is None:
-        return TapeFigure(gather(tape, wrong), verdict=verdict(tape, limit=AT_ONCE) if wrong is None else None)
+        found = verdict(tape, limit=AT_ONCE, first=findings) if wrong is None else None
+        return TapeFigure(gather(tape, wrong), verdict=found)
     made = compare(tape, wrong, against)
     parts = wrong is None and isinstance(against, Tape)
     found = verdict(tape, against, runs=made.runs) if parts else None
+    if findings:
+        found = verdict(tape, limit=AT_ONCE, first=findings)
     made.runs = None
     return TapeFigure(made.trace, against=made, verdict=found)
 
@@ -48,15 +54,15 @@ def seeds(tape: Tape, y: array) -> Any:
     return SeedPanel(tape, y)
 
 
-def explore(tape: Tape, wrong: Wrong | None = None, against: Any = None) -> Any:
-    """The live tape view; `wrong`: of a pass that is wrong on purpose; `against` as in `show`."""
+def explore(tape: Tape, wrong: Wrong | None = None, against: Any = None, findings: Sequence[Finding] = ()) -> Any:
+    """The live tape view; `wrong`: of a pass that is wrong on purpose; `against` and `findings` as in `show`."""
     if against is not None:
         from .live.against import AgainstView
 
-        return AgainstView(compare(tape, wrong, against))
+        return AgainstView(compare(tape, wrong, against), findings)
     from .live.view import View
 
-    return View(tape, wrong)
+    return View(tape, wrong, findings)
 
 
 def to_html(tape: Tape, path: Any, **choices: Any) -> Any:

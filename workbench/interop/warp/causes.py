@@ -186,7 +186,7 @@ def overwritten(seen: Watch, one: Pass, row: Row) -> Found | None:
     """Memory that the adjoint of the wrong launch reads, and that a later event has overwritten."""
     if row.step is None or row.step.event is None:
         return None
-    for step in seen.steps[row.step.number :]:
+    for step in (s for s in seen.steps if s.number >= row.step.number):
         for need in _needs_lost(step):
             if need.event is row.step.event:
                 return _overwritten(seen, one, row.step, step, need)
@@ -250,7 +250,7 @@ def not_cleared(seen: Watch, one: Pass, row: Row) -> Found | None:
     if row.step is None or row.step.event is None:
         return None
     own, events = {id(s) for s in one.steps}, {id(e) for e in one.events}
-    for step in seen.steps[row.step.number + 1 :]:
+    for step in (s for s in seen.steps if s.number > row.step.number):
         if id(step) in own or step.event is None or id(step.event) not in events:
             continue
         for p in one.published:

@@ -89,22 +89,27 @@ class Comparison:
         """Is every gradient that was asked for exact."""
         return all(row.verdict in ("agrees", "not asked") for row in self.rows)
 
-    def _lines(self) -> list[list[str]]:
+    def _lines(self, rows: list[Row]) -> list[list[str]]:
         several = len({row.backward for row in self.rows}) > 1
         head = [*(["backward"] if several else []), *FIELDS]
-        return [head, *([*([str(r.backward)] if several else []), *r.texts()] for r in self.rows)]
+        return [head, *([*([str(r.backward)] if several else []), *r.texts()] for r in rows)]
 
     def __repr__(self) -> str:
         if not self.rows:
             return "no backward of Warp's was seen: there is no gradient to compare"
-        return "\n".join(aligned(self._lines(), rule="-"))
+        return "\n".join(aligned(self._lines(self.rows), rule="-"))
 
-    def html(self) -> str:
-        """The table for notebooks and pages."""
+    def html(self, asked: bool = False) -> str:
+        """The table for notebooks and pages. asked=True: without the rows that are "not asked", which are counted."""
         if not self.rows:
             return f"<p>{self!r}</p>"
-        head, *rows = self._lines()
-        return html_table("Gradients of Warp beside the exact ones", head, rows)
+        shown = [row for row in self.rows if not asked or row.verdict != "not asked"]
+        head, *rows = self._lines(shown)
+        left = len(self.rows) - len(shown)
+        more = (
+            f"<p>{left} more: launches overwrite them, so that their gradients have no one meaning</p>" if left else ""
+        )
+        return html_table("Gradients of Warp beside the exact ones", head, rows) + more
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self.html()}

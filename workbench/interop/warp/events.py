@@ -40,7 +40,7 @@ class Difference:
 class Step:
     """One call of Warp's that changed memory.
 
-    number       counts them, from 0; `#3` in messages.
+    number       of its event on the tape (of the next one, if it has none); `#3` in messages and pictures.
     kind         launch, copy, fill_, zero_, assign, opaque, host (bytes that the host wrote between two calls).
     label        the kernel, or the kind.
     event        ours on the tape; None for a write to memory that nothing had read.

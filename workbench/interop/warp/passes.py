@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Act = Callable[[Any, Event, Workspace, dict], None]
 HOST = ("assign", "fill_", "zero_", "foreign")
 SCALES = (1.0, 1.37, 0.811, 2.93)  # of the seeds: each rounds differently, which tells how far rounding goes
+MUCH = 1 << 26  # bytes of Warp's gradient buffers that are kept of one backward, for its picture
 TRIALS = 3  # walks in which everything is moved by a rounding
 
 
@@ -48,6 +49,7 @@ class Published:
     before: np.ndarray
     written: bool = False  # by an event of the pass that is no host write
     at: Event | None = None  # the event whose reversal leaves the exact gradient; None: there is none to compare
+    after: np.ndarray | None = None  # what Warp has published
 
 
 @dataclass(eq=False)
@@ -247,8 +249,24 @@ class Pass:
         for one in self.published:
             self.rows.append(self._row(one, error, wrong_at))
         for one in self.published:
-            self.seen.left[one.theirs.grad] = Left(self.number, np.array(one.theirs.grad.numpy()), digest(one.theirs))
-        self.glimpses.clear()
+            one.after = np.array(one.theirs.grad.numpy())
+            self.seen.left[one.theirs.grad] = Left(self.number, one.after, digest(one.theirs))
+        if sum(values.nbytes for g in self.glimpses for _, values in g.values) > MUCH:
+            self.glimpses.clear()
+
+    def row_of(self, one: Published) -> Row | None:
+        """The row about an array."""
+        return next((row for p, row in zip(self.published, self.rows, strict=False) if p is one), None)
+
+    def show(self) -> None:
+        """From now on the tools of our tape are about this pass: its seeds, and the events that it goes through."""
+        space = Workspace()
+        for twin, values in self.seeds:
+            view = shadow_view(twin, space[twin.allocation])
+            view += values.reshape(view.shape).astype(view.dtype)
+        tape = self.seen.tape
+        tape.last_seeds = {a: shadow.data.copy() for a, shadow in space.items()}
+        tape.within = frozenset(self.events)
 
     def _row(self, one: Published, error: str, wrong_at: dict[int, Step]) -> Row:
         theirs = np.array(one.theirs.grad.numpy())

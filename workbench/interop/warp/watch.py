@@ -14,7 +14,6 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -36,6 +35,7 @@ from .events import RACE, Step, difference_of
 from .hooks import Hooks
 from .memory import Region, Twins, Untranslated, arrays_in, hull
 from .passes import Left, Pass
+from .pictures import Pictures
 from .programs import caller, programs, said
 
 CHECKS = ("gradient", "forward", None)
@@ -57,7 +57,7 @@ def watch(keep: str = "needed", check: str | None = "gradient") -> Watch:
     return Watch(keep, check)
 
 
-class Watch:
+class Watch(Pictures):
     """What was seen of a Warp program. In a notebook it shows the verdict, then the tape.
 
     tape       ours: `show explore seeds ledger microscope diagnose memory`, `wb.jacobian`, `wb.jvp` work on it.
@@ -142,7 +142,7 @@ class Watch:
             result = theirs()
         finally:
             self.inside = False
-        step = Step(len(self.steps), kind, label, None, self.number_of(tape, before), kernel, reason)
+        step = Step(len(self.tape.events), kind, label, None, self.number_of(tape, before), kernel, reason)
         if tape is not None and step.recorded_by is None:
             self.escaped.setdefault(tape, []).append(step)
         step.values = values or []
@@ -226,8 +226,8 @@ class Watch:
             for piece, values in pieces:
                 self.recorded_by_us(lambda piece=piece, values=values: piece.assign(values))
             region.settle(False)
-            event = self.tape.events[-1] if self.tape.events else None
-            self.steps.append(Step(len(self.steps), "host", "host write", event))
+            event = self.tape.events[-1] if pieces else None
+            self.steps.append(Step(len(self.tape.events) - len(pieces), "host", "host write", event))
 
     def number_of(self, tape: Any, before: int) -> int | None:
         """The number of the `wp.Tape` that records, if it has recorded this call."""
@@ -449,7 +449,7 @@ class Watch:
             refused = said(error)
         result = self.quietly(lambda: original(graph, stream))
         first = len(self.tape.events)
-        steps = [self.replayed(n, call) for n, call in enumerate(calls, len(self.steps))] if not refused else []
+        steps = [self.replayed(call) for call in calls] if not refused else []
         self.steps += steps
         if refused or any(step.reason for step in steps) or not steps:
             self.undo_replay(steps, first, arrays, regions, refused, frame)
@@ -457,9 +457,9 @@ class Watch:
             self.settle(steps[-1], regions)
         return result
 
-    def replayed(self, number: int, call: Call) -> Step:
+    def replayed(self, call: Call) -> Step:
         """One call of a graph that Warp has run as a whole."""
-        step = Step(number, call.kind, call.label, None, None, call.kernel)
+        step = Step(len(self.tape.events), call.kind, call.label, None, None, call.kernel)
         count = len(self.tape.events)
         try:
             self.recorded_by_us(call.ours)
@@ -475,7 +475,7 @@ class Watch:
         reason = refused or next((f"{s.label}: {s.reason}" for s in steps if s.reason), "")
         del self.steps[len(self.steps) - len(steps) :]
         self.undo(first)
-        step = Step(len(self.steps), "opaque", "capture_launch", None, None, None, reason)
+        step = Step(len(self.tape.events), "opaque", "capture_launch", None, None, None, reason)
         step.event = self.opaque(step, arrays, regions, frame)
         self.steps.append(step)
 
@@ -492,6 +492,7 @@ class Watch:
             result = self.quietly(lambda: original(tape, loss, grads))
             self.current.judge()
             self.passes.append(self.current)
+            self.forget_glimpses()
         finally:
             self.current = None
         return result
@@ -507,7 +508,7 @@ class Watch:
         before = len(tape.launches)
         found = list(arrays_in(arrays))
         label = getattr(backward, "__name__", "record_func")
-        step = Step(len(self.steps), "opaque", label, None, self.tapes.setdefault(tape, len(self.tapes)))
+        step = Step(len(self.tape.events), "opaque", label, None, self.tapes.setdefault(tape, len(self.tapes)))
         step.reason = "record_func: what was done between has its adjoint in a function of the program"
         result = self.quietly(lambda: original(tape, backward, arrays))
         try:
@@ -567,15 +568,6 @@ class Watch:
         """{array of Warp: its gradient as NumPy}, after `backward`."""
         return Gradients(self)
 
-    def to_html(self, path: Any) -> Path:
-        """Write the verdict and the live picture of the tape as one file that needs no network. Returns the path."""
-        written = Path(self.tape.to_html(path))
-        text = written.read_text("utf-8")
-        head, body, rest = text.partition("<body")
-        start, close, after = rest.partition(">")
-        written.write_text(f"{head}{body}{start}{close}{self.compare().html()}{after}" if body else text, "utf-8")
-        return written
-
     def summary(self) -> str:
         """How much was seen, in a line."""
         opaque, apart = len(self.opaque_steps), sum(s.difference is not None for s in self.steps)
@@ -590,10 +582,9 @@ class Watch:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         from html import escape
 
-        html = f"<p>{escape(self.summary())}</p>{self.compare().html()}"
+        html = f"<p>{escape(self.summary())}</p>{self.compare().html(asked=True)}"
         if self.tape.events:
-            shown: Any = self.tape.show()
-            html += shown._repr_mimebundle_().get("text/html", "")
+            html += self.show()._repr_mimebundle_().get("text/html", "")
         return {"text/plain": repr(self), "text/html": html}
 
 

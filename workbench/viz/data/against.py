@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -47,6 +47,19 @@ class Side:
     seeds: Mapping[Allocation, Any]
     title: str
     wrong: Wrong | None = None
+    brief: str = ""  # beside a number
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """A pass that somebody else has made over a tape, known by what it left: `retrace` shows that, event by event."""
+
+    tape: Tape
+    seeds: Mapping[Allocation, Any]
+    title: str
+    brief: str
+
+    def retrace(self, observe: Callable[..., Any], before: Callable[..., Any] | None = None) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,7 @@ class Parting:
     position  the column; their count for the seeds.
     lo, hi    the bytes that were compared. `cell`: `v[3]`, first number that differs; `here` and `there`: what it is.
     count     how many numbers differ, `most` by how much at most. `index`: of the cell, the component last.
+    other     who says what is there, beside what is exact; "" for one of two passes like any other.
     """
 
     kind: str
@@ -71,12 +85,15 @@ class Parting:
     most: float
     found: bool = False
     index: tuple[int, ...] = ()
+    other: str = ""
 
     @property
     def numbers(self) -> str:
-        """`-0.1008 instead of -0.1102`."""
+        """`-0.1008 instead of -0.1102`, or `exact 2, Warp 0`."""
         if np.isnan(self.here) and np.isnan(self.there):
             return "another struct"
+        if self.other:
+            return "exact {}, {other} {}".format(*told_apart(self.here, self.there), other=self.other)
         return " instead of ".join(told_apart(self.here, self.there))
 
     @property
@@ -176,8 +193,9 @@ def told_apart(here: float, there: float) -> tuple[str, str]:
 def side_of(tape: Tape, other: Any = None) -> Side:
     """The pass that `against=` means: another tape, one that is wrong on purpose, or this tape with other seeds.
 
-    other  None for the last backward of `tape`; a tape; a `Wrong`; seeds {array: seed}, or an array of one element as
-           `backward` takes it. Raises LaunchError [against] for anything else, GradientError for seeds that do not fit.
+    other  None for the last backward of `tape`; a tape; a `Wrong`; a `Recorded` pass; seeds {array: seed}, or an
+           array of one element as `backward` takes it. Raises LaunchError [against] for anything else, GradientError
+           for seeds that do not fit.
     """
     if other is None or other is tape:
         return Side(tape, tape.retrace, tape.last_seeds, "exact")
@@ -186,6 +204,8 @@ def side_of(tape: Tape, other: Any = None) -> Side:
     if isinstance(other, Tape):
         guess_names(other)
         return Side(other, other.retrace, other.last_seeds, "the other tape")
+    if isinstance(other, Recorded):
+        return Side(other.tape, other.retrace, other.seeds, other.title, brief=other.brief)
     if isinstance(other, Mapping | array):
         with memory.LOCK, memory.unrecorded():
             loss = isinstance(other, array)
@@ -204,7 +224,8 @@ def compare(tape: Tape, wrong: Wrong | None, against: Any) -> Comparison:
     if there.wrong is not None and here.wrong is None:
         here, there = there, here
     if here.wrong is None:
-        here = replace(here, title="last seeds" if there.title == "other seeds" else "this tape")
+        known = {"other seeds": "last seeds", "the other tape": "this tape", "exact": "this tape"}
+        here = replace(here, title=known.get(there.title, "the exact gradient"))
     with memory.LOCK, memory.unrecorded():
         return _Comparing(here, there).made()
 
@@ -291,8 +312,9 @@ class _Comparing:
         here, there, most = (np.nan,) * 3 if struct else (one.here, one.there, one.most)
         cell = cell_text(x.name, one.index, 1 if struct else a.shape[-1])
         yield Parting(
-            kind, position, str(x.span.allocation), *x.span.hull(), cell, here, there, one.count, most, found, one.index
-        )
+            kind, position, str(x.span.allocation), *x.span.hull(), cell, here, there, one.count, most, found,
+            one.index, self.there.brief,
+        )  # fmt: skip
 
     def _values(self) -> tuple[list[Parting], list[str]]:
         """Where forward values differ, from left to right; what the first such launch was asked for in other ways."""
@@ -354,7 +376,9 @@ class _Comparing:
                 name = next(t.names[0].name for t in trace.allocations if t.id == str(a))
                 numbers = one.here, one.there, one.count, one.most
                 cell = f"{name}[{one.index[0]}]"
-                found.append(Parting("adjoint", len(self.places), str(a), 0, a.nbytes, cell, *numbers))
+                found.append(
+                    Parting("adjoint", len(self.places), str(a), 0, a.nbytes, cell, *numbers, other=self.there.brief)
+                )
         return found
 
     # ---- one trace for both

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import isfinite, sqrt
@@ -27,6 +27,7 @@ from ...kernels.program import Program
 from ...kernels.types import Scalar
 from ...tapes.events import Event, Kept
 from ...tapes.naming import reason_of
+from ...tapes.reverse import past_opaque
 from ...tapes.tape import Tape
 from .alike import AlikeEvents
 from .fold import folds
@@ -71,8 +72,8 @@ def gather(tape: Tape, wrong: Wrong | None = None) -> Trace:
 def gather_pass(tape: Tape, retrace: Any, seeds: Mapping[Allocation, Any], watch: Any = None) -> Trace:
     """The trace of this walk from these seeds; `watch(event, space)` is called after each of its reverse steps."""
 
-    def watched(observe: Any, before: Any) -> None:
-        retrace(lambda event, space: (observe(event, space), watch(event, space)), before)
+    def watched(observe: Any, before: Any, **choices: Any) -> None:
+        retrace(lambda event, space: (observe(event, space), watch(event, space)), before, **choices)
 
     made = _Gather(tape)
     made.retrace, made.seeds = retrace if watch is None else watched, seeds
@@ -130,6 +131,7 @@ def _range(span: Span) -> tuple[int, int, bool]:
 class _Gather:
     def __init__(self, tape: Tape):
         self.tape = tape
+        self.opaque = any(event.kind == "opaque" for event in tape.events)
         self.retrace: Any = tape.retrace
         self.seeds: Mapping[Allocation, Any] = tape.last_seeds
         self.names: dict[Allocation, dict[tuple[int, int, bool], str]] = {}
@@ -140,6 +142,8 @@ class _Gather:
         self.scopes: list[str] = []
         self.reasons: dict[tuple, str] = {}
         self.bar: Any = None
+        self.beyond: Container[Event] = ()  # what the walk passes by
+        self.border: Event | None = None  # the first of these to the left of the others
         self.places: dict[Any, str] = {}
 
     def trace(self) -> Trace:
@@ -236,6 +240,10 @@ class _Gather:
     def labels(self, event: Event) -> dict[str, list[tuple[int, str]]]:
         if event.command is None:
             arrays, n = list(event.arrays), len(event.writes)
+            if event.kind == "opaque":
+                by_span = {a.span: self.label(a, "") for a in reversed(arrays)}
+                both = {"read": event.reads, "write": event.writes}
+                return {how: [(-1, by_span[span]) for span in spans] for how, spans in both.items()}
             both = {"write": arrays[:n], "read": arrays if event.loop is not None else arrays[n:]}
             return {how: [(-1, self.label(a, "")) for a in found] for how, found in both.items()}
         plan, places = event.command.plan, event.command.places
@@ -269,8 +277,12 @@ class _Gather:
         for a, data in self.seeds.items():
             level = self.level(a, Span(a, 0, (a.nbytes,), (1,), 1), data)
             seeds.append(Seed(f"{self.any_name(a)}: |seed| = {level.l2:.3g}", level))
+        if self.seeds is self.tape.last_seeds and self.tape.within is not None:
+            inside = [n for n, event in enumerate(self.tape.events) if event in self.tape.within]
+            self.beyond = set(self.tape.events) - self.tape.within
+            self.border = self.tape.events[inside[0] - 1] if inside and inside[0] else None
         try:
-            self.retrace(self.observe, self.before)
+            self.retrace(self.observe, self.before, **({"step": past_opaque} if self.opaque else {}))
         except (GradientError, KernelError):
             if self.seeds is not self.tape.last_seeds:
                 raise
@@ -284,6 +296,8 @@ class _Gather:
 
     def before(self, event: Event, space: Workspace) -> None:
         """Before an event is reversed: note whether an adjoint comes in, and which spans it reads already have one."""
+        if event in self.beyond:
+            return
         self.came = any(
             self.level(span.allocation, span, space[span.allocation].data).max_abs
             for span in event.writes if span.allocation in space
@@ -294,12 +308,18 @@ class _Gather:
         }  # fmt: skip
 
     def observe(self, event: Event, space: Workspace) -> None:
+        if event in self.beyond:
+            if event is self.border:  # the walk has come to where it ends
+                self.levels[event] = [AdjointLevel(str(a), 0, a.nbytes, unknown=True) for a in space]
+            return
         levels = []
         spans = [s for s in dict.fromkeys((*event.reads, *event.writes)) if s.allocation in space and s.nbytes]
         for span in spans:
             a = span.allocation
             meeting = event.reads.count(span) + (span in self.carried and span not in event.writes)
             level = self.level(a, span, space[a].data)
+            if self.opaque and level.nan:  # so `past_opaque` marks what may depend on such an event
+                level = AdjointLevel(level.allocation, level.lo, level.hi, unknown=True)
             if event.kind == "cut" and span in event.writes:  # a leaf begins here: before, nothing depends on it
                 level = AdjointLevel(level.allocation, level.lo, level.hi, zero=True)
             meeting = 0 if event.kind == "cut" else meeting

@@ -316,7 +316,7 @@ class Adjoints:
             old = [cell.level for _, _, cell in runs(held, i, j) if cell.level is not None]
             level = _mixed(old, level)
         self._close(level.allocation, i, j, position)
-        held[i:j] = [_Level(level, position, given)] * (j - i)
+        held[i:j] = [_Level(None if level.unknown else level, position, given)] * (j - i)
 
     def _close(self, key: str, first: int, last: int, position: int) -> None:
         cuts = self.cuts[key]
@@ -345,4 +345,5 @@ def _mixed(old: list[AdjointLevel], level: AdjointLevel) -> AdjointLevel:
         any(item.nan for item in levels),
         any(item.inf for item in levels),
         all(item.zero for item in levels),
+        unknown=level.unknown,
     )

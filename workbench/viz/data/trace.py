@@ -68,7 +68,9 @@ class TouchMark:
 
 @dataclass(frozen=True, slots=True)
 class AdjointLevel:
-    """The size of the adjoint of bytes [lo, hi) before an event ran forward; `contributions` is how many met there."""
+    """The size of the adjoint of bytes [lo, hi) before an event ran forward; `contributions` is how many met there.
+
+    `unknown`: it depends on an event whose adjoint is not known, and is drawn as none."""
 
     allocation: str
     lo: int
@@ -79,6 +81,7 @@ class AdjointLevel:
     inf: bool = False
     zero: bool = False
     contributions: int = 0
+    unknown: bool = False
 
     @property
     def state(self) -> str:

@@ -7,7 +7,7 @@ walk; the note says what was not looked for. Every text is safe to be shown as t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -113,12 +113,14 @@ NOTHING = Verdict(())
 
 
 def verdict(
-    tape: Tape, against: Tape | None = None, limit: int | None = None, runs: tuple[Run, Run] | None = None
-) -> Verdict:
+    tape: Tape, against: Tape | None = None, limit: int | None = None, runs: tuple[Run, Run] | None = None,
+    first: Sequence[Finding] = (),
+) -> Verdict:  # fmt: skip
     """What is wrong with a tape, or where it parts from another one. Never raises: the note says what went wrong.
 
     limit   events above which only the ends are looked at.
     runs    of both tapes, where they have been run again already.
+    first   findings of somebody else, which come before the others.
     """
     partial = limit is not None and len(tape.events) > limit and against is None
     try:
@@ -128,7 +130,9 @@ def verdict(
             )
         moments = Moments(tape) if tape.keep != "all" and not partial else None
         with memory.LOCK, memory.unrecorded():
-            rows = tuple(_said(tape, f, moments) for f in found)
+            known = {(f.slug, f.where) for f in first}
+            others = (f for f in found if (f.slug, f.where) not in known)
+            rows = tuple(_said(tape, f, moments) for f in (*first, *others))
     except Exception as error:  # a picture is shown, whatever becomes of its findings
         return Verdict((), clean_lines(f"What is wrong could not be looked for: {error or type(error).__name__}"))
     return Verdict(rows, clean_lines(found.note), partial)

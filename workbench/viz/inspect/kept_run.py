@@ -29,6 +29,9 @@ class KeptRun:
         self.starts = list(self.again.positions.values())  # of each event of the second run: its number on the tape
         copies = {a.allocation: self.again.of(a).allocation for a in tape.arrays.values()}
         self.again.last_seeds = {copies[a]: data for a, data in tape.last_seeds.items() if a in copies}
+        if tape.within is not None:
+            pairs = self.again.positions.items()
+            self.again.within = frozenset(event for event, n in pairs if tape.events[n] in tape.within)
 
     def value(self, a: array, cursor: int) -> tuple[np.ndarray, np.ndarray, str]:
         """As `Moments.value`."""

@@ -7,11 +7,12 @@ Columns that only the other tape has stand between those of this one, so a colum
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...diagnose import Finding
 from ..data.against import Comparison, Parting
 from ..data.columns import Columns, levels_of, scale_of_levels
 from ..data.text import clean
@@ -26,10 +27,10 @@ TOLD = 2000  # columns whose differences the table has
 class AgainstView(View):
     """The live view of a comparison. What is asked of launches that only the other has is refused in the view."""
 
-    def __init__(self, made: Comparison):
+    def __init__(self, made: Comparison, findings: Sequence[Finding] = ()):
         self.made = made
         self._here = [k for k, (n, _) in enumerate(made.places) if n is not None]
-        super().__init__(made.here.tape, made.here.wrong)
+        super().__init__(made.here.tape, made.here.wrong, findings)
         first = made.first
         numbers = [e.index for e in made.trace.events]
         lanes = self._columns.lanes
@@ -108,7 +109,7 @@ class AgainstView(View):
     def _verdict(self, limit: int | None) -> Verdict:
         """Of two tapes the first launch at which they part, with what is different about it."""
         other = self.made.there.tape
-        if other is self.tape:
+        if other is self.tape or self.findings:
             return super()._verdict(limit)
         runs, self.made.runs = self.made.runs, None
         return verdict(self.tape, other, runs=runs)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays import allocation as memory
+from ...diagnose import Finding
 from ...errors import GradientError, LaunchError
 from ...kernels.types import is_float
 from ...tapes.tape import Tape
@@ -89,16 +90,17 @@ MISSING = {
 def to_html(
     tape: Tape, path: str | Path, cells: Iterable[tuple[Any, Any]] | None = None,
     threads: Iterable[tuple[Any, Any]] | None = None, wrong: Any = None, against: Any = None,
+    findings: Sequence[Finding] = (),
 ) -> Path:  # fmt: skip
     """Write the live view of a tape as one page that needs no kernel and no network. Returns the path.
 
     cells     (array, index) of the ledgers to store, as for `tape.ledger`; by default the first ones of each leaf.
     threads   (launch, thread) of the microscopes to store; by default the first thread of the first launches.
-    against   another pass over this one, as for `tape.show`.
+    against   another pass over this one, as for `tape.show`. findings: of somebody else, which come first.
     Raises GradientError or LaunchError for a cell or a thread that does not exist.
     """
     path = Path(path)
-    view = View(tape, wrong) if against is None else AgainstView(compare(tape, wrong, against))
+    view = View(tape, wrong, findings) if against is None else AgainstView(compare(tape, wrong, against), findings)
     try:
         path.write_text(_Page(view, cells, threads).text(), "utf-8")
     finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -26,6 +26,7 @@ from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.workspace import Workspace, add_seed
 from ...device import xp
+from ...diagnose import Finding
 from ...errors import GradientError
 from ...tapes.seeds import check_seed
 from ...tapes.tape import Tape
@@ -131,6 +132,7 @@ def quiet_memory() -> Iterator[None]:
 class View(Saved, anywidget.AnyWidget):
     """The live view of a tape; `wrong`: of a pass that is wrong on purpose.
 
+    findings  of somebody else, which come first.
     cursor   events from this position on have been reversed: 0 (the whole pass is done) to the number of events.
     array    number in `arrays`, -1 for none; element: index in it, then of the component.
     launch   position in `tape.events`, -1 for none; thread: its index in the grid.
@@ -155,9 +157,9 @@ class View(Saved, anywidget.AnyWidget):
     walks = traitlets.Int(0).tag(sync=True)
     ready = traitlets.Bool(False).tag(sync=True)
 
-    def __init__(self, tape: Tape, wrong: Any = None):
+    def __init__(self, tape: Tape, wrong: Any = None, findings: Sequence[Finding] = ()):
         cells.listen()
-        self.tape, self.wrong = tape, wrong
+        self.tape, self.wrong, self.findings = tape, wrong, findings
         self.arrays: list[Any] = []
         self.moments: Moments | None = None
         self._kept: KeptRun | None = None
@@ -432,7 +434,7 @@ class View(Saved, anywidget.AnyWidget):
         return {**found.to_json(), "rows": rows, "again": again}, []
 
     def _verdict(self, limit: int | None) -> Verdict:
-        return verdict(self.tape, limit=limit)
+        return verdict(self.tape, limit=limit, first=self.findings)
 
     def _again(self, asked: Mapping[str, Any]) -> tuple[Any, list[bytes]]:
         """The program once more, on copies, with everything kept: from now on every value at every moment is known."""
@@ -464,7 +466,7 @@ class View(Saved, anywidget.AnyWidget):
         A short tape is judged for it, as by `show`; of a longer one the verdict is there once the page has asked."""
         if self._said is None and self.wrong is None and len(self.tape.events) <= SHORT:
             with memory.LOCK, memory.unrecorded():
-                self._said = verdict(self.tape, limit=SHORT)
+                self._said = self._verdict(SHORT)
         return still_of(self._columns.trace, self._found, self.wrong, self._said)
 
 
