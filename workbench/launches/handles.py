@@ -13,11 +13,9 @@ from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.array import array, new_array
 from ..errors import LaunchError
-from ..kernels.reading import handles
-from ..kernels.types import Handle, float32, int32
+from ..kernels.types import Handle, float32, int32, uint64
 
-FIRST_NUMBER = int(handles.FIRST_NUMBER)
-_numbers = itertools.count(FIRST_NUMBER)
+_numbers = itertools.count(0x5B_0000_0000_0001)  # far from the numbers that programs have for other things
 _living: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _empty: dict[str, Any] = {}
 
@@ -31,6 +29,18 @@ def numbered(thing: Any) -> int:
     number = next(_numbers)
     _living[number] = thing
     return number
+
+
+def number_as(thing: Any, number: int) -> Any:
+    """Let `thing` have this number of another program's instead of its own; None takes it from what had it."""
+    if thing is None:
+        _living.pop(number, None)
+        return None
+    if _living.get(thing.id) is thing:
+        del _living[thing.id]
+    thing.id = number
+    _living[number] = thing
+    return thing
 
 
 def held(thing: Any) -> bool:
@@ -126,17 +136,15 @@ def _nothing(handle: Handle) -> Any:
 
 
 def _every(handle: Handle, field: str) -> array:
-    """One field of all living objects of a kind, the empty one first; `rows` says which row is which number's.
+    """One field of all living objects of a kind, the empty one first; `numbers` has their numbers, sorted.
 
     Of what users may change in place it has what was there when the object was built or fitted last (`still`).
     Raises LookupError where a gradient by that would be lost.
     """
-    things = {n: t for n, t in sorted(_living.items()) if t.handle.name == handle.name}
     nothing = _nothing(handle)
-    if field == "rows":
-        rows = np.zeros(max(things, default=FIRST_NUMBER) - FIRST_NUMBER + 1, dtype=np.int32)
-        rows[[n - FIRST_NUMBER for n in things]] = 1 + np.arange(len(things))
-        return _together(handle.name, field, [tuple(things)], lambda: [rows])
+    things = {n: t for n, t in sorted(_living.items()) if t.handle.name == handle.name and t is not nothing}
+    if field == "numbers":
+        return _together(handle.name, field, [tuple(things)], lambda: [np.array(list(things), np.uint64)])
     if (notes := capture_log.noting()) is not None:
         for thing in things.values():
             if notes in getattr(thing, "fitted_in", ()):
@@ -170,8 +178,8 @@ def _together(kind: str, field: str, key: list, make: Any) -> array:
     if made is not None and before == key:
         return made
     parts = make()
-    if field == "rows":
-        made = new_array(len(parts[0]), int32)
+    if field == "numbers":
+        made = new_array(len(parts[0]), uint64)
         made.data[...] = parts[0]
     elif not isinstance(parts[0], array):
         made = new_array(len(parts), float32 if isinstance(parts[0], float) else int32)

@@ -20,7 +20,7 @@ from ...errors import GradientError
 from ...tapes.events import Event
 from ...tapes.naming import name_of
 from .compare import accuracy
-from .events import Step
+from .events import Step, asks_mesh
 from .memory import Untranslated
 from .suspects import AGAIN, BRANCH, COMPONENT, DYNAMIC, RULE, Suspect, suspects
 
@@ -50,9 +50,9 @@ def explain(seen: Watch, one: Pass, row: Row) -> tuple[str, str]:
     """The cause of a wrong row, and the remedy: a sentence each, "" where nothing is known.
 
     The cause begins with its name, one of `NOTEBOOKS` or "adjoint switched off", "not on the tape", "custom adjoint",
-    "precision", "adjoint of the kernel"; the remedy ends with the notebook that explains it. Called when a row of `one`
-    has been found wrong, with `row.step` the launch at which Warp's buffers first leave the exact ones; `row.step`
-    becomes the launch to blame.
+    "precision", "adjoint of mesh queries", "adjoint of the kernel"; the remedy ends with the notebook that explains it.
+    Called when a row of `one` has been found wrong, with `row.step` the launch at which Warp's buffers first leave the
+    exact ones; `row.step` becomes the launch to blame.
     """
     for rule in RULES:
         try:
@@ -181,6 +181,12 @@ def aliased(seen: Watch, one: Pass, row: Row) -> Found | None:
 
 # ---- memory that is not what it was
 
+BUILT = {
+    "HashGrid": ("hash grid", "built anew"),
+    "Mesh": ("mesh", "fitted anew"),
+    "Bvh": ("tree of boxes", "fitted anew"),
+}
+
 
 def overwritten(seen: Watch, one: Pass, row: Row) -> Found | None:
     """Memory that the adjoint of the wrong launch reads, and that a later event has overwritten."""
@@ -195,15 +201,17 @@ def overwritten(seen: Watch, one: Pass, row: Row) -> Found | None:
 
 def _overwritten(seen: Watch, one: Pass, wrong: Step, by: Step, need: Any) -> Found:
     if by.kind == "build":
-        name = need.name.partition(".")[0] or "grid"
-        sentence = f"its adjoint reads the hash grid `{name}` as it is now; it was built anew by {by!r}"
+        kind = by.label.partition(".")[0]
+        what, built = BUILT.get(kind, ("hash grid", "built anew"))
+        name = need.name.partition(".")[0] or what
+        sentence = f"its adjoint reads the {what} `{name}` as it is now; it was {built} by {by!r}"
         if by.where is not None:
             sentence += f" in line {by.where.line}"
         return (
             "overwritten memory",
             sentence,
             None,
-            f"a HashGrid of its own for each build that {wrong!r} shares with others",
+            f"a {kind} of its own for each time that it is {built} and that {wrong!r} shares with others",
         )
     name = name_of(seen.tape, need.array, need.name)
     sentence = f"its adjoint reads `{name}` as it is now; `{name}` was overwritten by {by!r}"
@@ -326,6 +334,24 @@ def _mended(s: Suspect) -> str:
     }[s.cause]
 
 
+def behind_mesh(seen: Watch, one: Pass, row: Row) -> Found | None:
+    """The points of a mesh that kernels get by its number: Warp's adjoints of queries leave them out."""
+    mine = _published(seen, one, row)
+    if mine is None or row.theirs is None or not np.array_equal(row.theirs, mine.before):
+        return None
+    for step in reversed(one.steps):
+        if step.event is None or not asks_mesh(step.event):
+            continue
+        command = step.event.command
+        for leaf, place in zip(command.program.leaves, command.places, strict=True):
+            if leaf.opened is not None and getattr(place, "allocation", None) is mine.twin.allocation:
+                part = leaf.name.rpartition(".")[2]
+                sentence = f"Warp's adjoint of {step!r} gives nothing to `{row.array}`, the {part} of a mesh"
+                mend = "the corners of the face read from an array that is a parameter, and weighted in the kernel"
+                return "adjoint of mesh queries", sentence, step, mend
+    return None
+
+
 def rounded(seen: Watch, one: Pass, row: Row) -> Found | None:
     """A sum in which large parts leave little: rounding moves what is left as far as Warp's number is away."""
     mine = _published(seen, one, row)
@@ -349,7 +375,7 @@ def unexplained(seen: Watch, one: Pass, row: Row) -> Found | None:
 
 
 RULES = (
-    leaked, no_adjoint, not_recorded, without_gradient, aliased,
+    behind_mesh, leaked, no_adjoint, not_recorded, without_gradient, aliased,
     overwritten, host_wrote, retained, not_cleared, rounded, in_kernel, unexplained,
 )  # fmt: skip
 

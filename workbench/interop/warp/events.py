@@ -22,6 +22,7 @@ class Difference:
 
     ulps   in units in the last place; for whole numbers their difference.
     share  of the largest number in that memory.
+    whole  are they whole numbers.
     """
 
     region: Region
@@ -30,6 +31,7 @@ class Difference:
     theirs: float
     ulps: float
     share: float
+    whole: bool = False
 
     @property
     def far(self) -> bool:
@@ -47,7 +49,8 @@ class Step:
     recorded_by  the `wp.Tape` that recorded it too, as the number of the watch for it; None without.
     kernel       of a launch: Warp's kernel.
     reason       why it is opaque; "" where it is not.
-    difference   from Warp's result; None where the bits are the same.
+    difference   from Warp's result, the largest; None where the bits are the same.
+    chosen       it asks a mesh, and only whole numbers are apart: as where several faces are as close.
     """
 
     number: int
@@ -58,6 +61,7 @@ class Step:
     kernel: Any = None
     reason: str = ""
     difference: Difference | None = None
+    chosen: bool = False
     values: list[Any] = field(default_factory=list)  # the arguments of a launch, while it runs
 
     @property
@@ -65,8 +69,20 @@ class Step:
         """The user's line."""
         return None if self.event is None else self.event.where
 
+    @property
+    def doubtful(self) -> bool:
+        """Is its result so far from Warp's that ours is no twin of what happened."""
+        return self.difference is not None and self.difference.far and not self.chosen
+
     def __repr__(self) -> str:
         return f"#{self.number} {self.label}"
+
+
+def asks_mesh(event: Event | None) -> bool:
+    """Does a launch ask a mesh, whose closest faces may be several."""
+    if event is None or event.command is None:
+        return False
+    return any(leaf.opened is not None and leaf.opened.name == "Mesh" for leaf in event.command.program.leaves)
 
 
 def difference_of(twins: Twins, region: Region) -> Difference | None:
@@ -86,4 +102,6 @@ def difference_of(twins: Twins, region: Region) -> Difference | None:
         size = float(np.max(np.abs(theirs[np.isfinite(theirs)]), initial=0)) if numpy.kind == "f" else 0.0
         unit = float(np.spacing(np.abs(theirs[worst]))) if numpy.kind == "f" else 1.0
         share = float(gap[worst] / size) if size else np.inf
-    return Difference(region, worst, float(ours[worst]), float(theirs[worst]), float(gap[worst] / unit), share)
+    return Difference(
+        region, worst, float(ours[worst]), float(theirs[worst]), float(gap[worst] / unit), share, numpy.kind != "f"
+    )

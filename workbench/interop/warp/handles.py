@@ -1,33 +1,155 @@
-"""Twins of hash grids, which kernels get as a number: an address in Warp, which becomes the number of the twin.
+"""Twins of hash grids, meshes and trees of boxes, which kernels get as a number: an address in Warp.
 
-A twin is built by the calls of `HashGrid.build` that the watch hears; our tape keeps what each launch found in it.
-A launch with a grid that was last built before the watch, or in a way that ours cannot follow, is opaque.
+The twin gets that very number, so numbers in arrays and structs mean it too. A grid is built by the calls of
+`HashGrid.build` that the watch hears: one that was built before, or in a way that ours cannot follow, makes launches
+opaque. A mesh or a tree is made when a launch first comes to its number, from the arrays that it was made of.
 """
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
+from warp._src import codegen
+from warp._src import types as warp_types
+
+from ...arrays import allocation as memory
+from ...geometry.box_queries import Bvh
 from ...geometry.hash_grid import HashGrid
+from ...geometry.mesh import Mesh
+from ...launches.handles import number_as
+
+PARTS = {  # the arrays that each kind is made of
+    warp_types.Mesh: ("points", "velocities", "indices", "groups"),
+    warp_types.Bvh: ("lowers", "uppers", "groups"),
+}
+NUMBERS = (int, np.uint64, warp_types.uint64)
 
 
-class Grids:
-    """The twins of grids, by Warp's number. Warp's own are kept too, so that none of these numbers is used twice."""
+class Handles:
+    """The twins by Warp's numbers. Warp's own are kept too, so that none of these numbers is used twice."""
 
     def __init__(self, twins: Any):
         self.twins = twins
-        self.made: dict[int, tuple[Any, HashGrid]] = {}
+        self.made: dict[int, tuple[Any, Any]] = {}
+        self.known: weakref.WeakValueDictionary[int, Any] | None = None  # Warp's meshes and trees
+
+    def close(self) -> None:
+        """The numbers stand for nothing of ours any more: a kernel that chooses looks at all that live."""
+        for number in self.made:
+            number_as(None, number)
+
+    # ---- what launches take
+
+    def things(self, values: Iterable[Any]) -> list[Any]:
+        """Warp's meshes and trees whose numbers are among these arguments, in structs and arrays too."""
+        given = [v for v in values if _may_hold(v)]
+        if not given or not self.living():
+            return []
+        numbers = dict.fromkeys(n for v in given for n in self.numbers(v))
+        found = (self.living().get(n) for n in numbers)
+        return [thing for thing in found if thing is not None and thing.device.is_cpu]
+
+    def numbers(self, value: Any) -> Iterator[int]:
+        if type(value) in NUMBERS:
+            yield int(getattr(value, "value", value))
+        elif isinstance(value, warp_types.array):
+            if value.dtype is warp_types.uint64 and value.ptr and value.device.is_cpu:
+                yield from (int(n) for n in np.unique(value.numpy()))
+        elif isinstance(value, codegen.StructInstance):
+            kind: Any = type(value)
+            for name in kind._cls.vars:
+                yield from self.numbers(getattr(value, name))
+
+    def living(self) -> weakref.WeakValueDictionary[int, Any]:
+        """Warp's meshes and trees by number: those of before the watch are looked for once, others are heard of."""
+        if self.known is None:
+            self.known = weakref.WeakValueDictionary()
+            for thing in gc.get_objects():
+                if type(thing) in PARTS and thing.id:
+                    self.known[thing.id] = thing
+        return self.known
+
+    def created(self, thing: Any) -> None:
+        """Another mesh or tree of Warp's."""
+        if thing.id:
+            self.living()[thing.id] = thing
+
+    def arrays(self, thing: Any) -> list[Any]:
+        """The arrays of Warp that a mesh or tree is made of."""
+        parts = (_part(thing, name) for name in PARTS[type(thing)])
+        return [a for a in parts if a is not None and a.ptr]
+
+    # ---- twins
 
     def build(self, grid: Any, points: Any, radius: float, groups: Any) -> None:
-        """The twin of a build. Raises Untranslated where points or groups have no twin."""
-        known = self.made.pop(grid.id, None)  # while it fails there is none
+        """The twin of a build of a grid. Raises Untranslated where points or groups have no twin."""
+        known = self.made.get(grid.id)
         given = self.twins.array(points), None if groups is None else self.twins.array(groups)
         sizes = attrgetter("_dim_x", "_dim_y", "_dim_z")(grid)
         twin = known[1] if known else HashGrid(*sizes, dtype=self.twins.type(grid.dtype))
         twin.build(given[0], radius, given[1])
-        self.made[grid.id] = grid, twin
+        self.made[grid.id] = grid, number_as(twin, grid.id)
 
-    def number(self, value: Any) -> Any:
-        """The twin's number for the number of a grid, anything else as it is."""
-        return self.made[value][1].id if type(value) is int and value in self.made else value
+    def forget(self, thing: Any) -> None:
+        """What a number stands for is not known any more: launches with it are opaque, or make it anew."""
+        self.made.pop(thing.id, None)
+        number_as(None, thing.id)
+
+    def prepare(self, values: Iterable[Any]) -> None:
+        """Make the twins that a launch needs and that are not there. Raises Untranslated."""
+        for thing in self.things(values):
+            if self.twin(thing) is None:
+                self.make(thing)
+        for thing in self.things(v for v in values if isinstance(v, warp_types.array)):
+            self.as_copy(thing)
+
+    def make(self, thing: Any) -> None:
+        """A twin as Warp would build it now, in memory of its own. Raises Untranslated where an array has no twin."""
+        given = {name: self.twins.array(a) for name in PARTS[type(thing)] if (a := _part(thing, name)) is not None}
+        with memory.unrecorded():
+            if isinstance(thing, warp_types.Mesh):
+                twin: Any = Mesh(**given, support_winding_number=bool(thing.support_winding_number))
+            else:
+                twin = Bvh(**given)
+        self.made[thing.id] = thing, number_as(twin, thing.id)
+
+    def twin(self, thing: Any) -> Any:
+        """The twin of a mesh or tree of Warp's, None if it has none."""
+        known = self.made.get(thing.id)
+        return known[1] if known is not None and known[0] is thing else None
+
+    def as_copy(self, thing: Any) -> None:
+        """A number in an array stands for a copy of when it was fitted, without a gradient.
+
+        So it must be what the mesh still is, and what Warp's program wants no gradient by must be none of the leaves.
+        Raises LookupError.
+        """
+        tape = memory.recorder()
+        for name, copy in getattr(self.twin(thing), "still", {}).items():
+            a = _part(thing, name)
+            if a is None:
+                continue
+            twin = self.twins.array(a)
+            if len(copy) and not np.array_equal(
+                copy.data.ravel(), twin.data.ravel(), equal_nan=copy.data.dtype.kind == "f"
+            ):
+                raise LookupError(f"the {name} of a mesh have moved since it was fitted, and an array has its number")
+            if name != "indices" and not a.requires_grad and tape is not None and twin.allocation not in tape.active:
+                twin.requires_grad = False
+
+
+def _may_hold(value: Any) -> bool:
+    """May a number of a mesh stand in this argument."""
+    if type(value) in NUMBERS:
+        return int(getattr(value, "value", value)) > 0xFFFF
+    is_numbers = isinstance(value, warp_types.array) and value.dtype is warp_types.uint64
+    return is_numbers or isinstance(value, codegen.StructInstance)
+
+
+def _part(thing: Any, name: str) -> Any:
+    return getattr(thing, f"_{name}", None) if name in ("points", "velocities") else getattr(thing, name)

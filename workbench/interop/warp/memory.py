@@ -25,7 +25,7 @@ from ...arrays.indexed import indexedarray
 from ...arrays.names import known as names_behind
 from ...errors import LaunchError
 from ...kernels.types import Struct, Type
-from .handles import Grids
+from .handles import Handles
 from .rebind import Rebinder
 
 MOST_RUNS = 64  # stretches of memory that a host write may have changed, before it counts as opaque
@@ -76,7 +76,7 @@ class Twins:
         self.by_low: dict[int, Region] = {}
         self.made: weakref.WeakKeyDictionary[Any, tuple[Any, Region | None, array]] = weakref.WeakKeyDictionary()
         self.types: dict[Any, Type] = {}
-        self.grids = Grids(self)
+        self.handles = Handles(self)
         self.uses: dict[int, tuple[Any, set[str]]] = {}  # of each kernel
         names_behind.append(self.behind)
 
@@ -84,6 +84,7 @@ class Twins:
         """Names of Warp's arrays are still names of their twins; no buffer of Warp is looked at any more."""
         for region in self.by_low.values():
             region.theirs, region.size = region.theirs[:0], 0
+        self.handles.close()
 
     def behind(self, value: Any) -> tuple[array, ...]:
         """For `names`: the twin of an array of Warp."""
@@ -220,6 +221,10 @@ class Twins:
 
     # ---- arguments
 
+    def arrays_of(self, values: list[Any]) -> list[Any]:
+        """The arrays of Warp that a launch may read: among its arguments, and behind numbers of meshes and trees."""
+        return [*arrays_in(values), *(a for thing in self.handles.things(values) for a in self.handles.arrays(thing))]
+
     def value(self, v: Any) -> Any:
         """An argument of a launch as ours takes it. Raises Untranslated."""
         if isinstance(v, warp.array):
@@ -238,7 +243,7 @@ class Twins:
             raise Untranslated(f"an argument of type {type(v).__name__}")
         if type(v) in warp_types.scalar_types:
             return getattr(np, type(v).__name__)(v.value) if hasattr(np, type(v).__name__) else v.value
-        return self.grids.number(self.rebind.annotation(v))
+        return self.rebind.annotation(v)
 
     def indexed(self, v: Any) -> indexedarray:
         """The twin of some elements of an array."""

@@ -30,8 +30,9 @@ from ...errors import GradientError, KernelError, LaunchError, WorkbenchError
 from ...launches.launch import launch as our_launch
 from ...tapes.naming import note_names
 from ...tapes.tape import Tape
+from .builds import Builds
 from .compare import Comparison
-from .events import RACE, Step, difference_of
+from .events import RACE, Step, asks_mesh, difference_of
 from .hooks import Hooks
 from .memory import Region, Twins, Untranslated, arrays_in, hull
 from .passes import Left, Pass
@@ -102,7 +103,7 @@ class Watch(Pictures):
             put(kind.zero_, self._zero)
             put(kind.assign, self._assign)
         put(warp_types.array.__init__, self._made)
-        put(warp_types.HashGrid.build, self._build)
+        Builds(self)
         put(warp.Tape.backward, self._backward)
         put(warp.Tape.reset, self._reset)
         put(warp.Tape.record_func, self._record_func)
@@ -172,14 +173,15 @@ class Watch(Pictures):
     def settle(self, step: Step, regions: list[Region]) -> None:
         """Compare the results of a step, and leave Warp's bytes in the twins."""
         apart = bool(step.event is not None and step.event.reverse is not None and step.event.reverse.extremal)
+        differences = []
         for region in regions:
             if region.apart is None and not region.changed():
                 continue
-            if self.check is not None:
-                found = difference_of(self.twins, region)
-                if found is not None and (step.difference is None or found.share > step.difference.share):
-                    step.difference = found
+            if self.check is not None and (found := difference_of(self.twins, region)) is not None:
+                differences.append(found)
             region.settle(apart)
+        step.difference = max(differences, key=lambda d: d.share, default=None)
+        step.chosen = asks_mesh(step.event) and all(d.whole or not d.far for d in differences)
 
     def recorded_by_us(self, act: Callable[[], Any]) -> None:
         memory.push_recorder(self.tape)
@@ -278,7 +280,7 @@ class Watch(Pictures):
         if self.captured is not None:
             held = list(values)
             ours = lambda: self.our_launch(kernel, dims, held, frame)  # noqa: E731
-            self.captured.append(Call("launch", kernel.func.__name__, list(arrays_in(held)), ours, kernel))
+            self.captured.append(Call("launch", kernel.func.__name__, self.twins.arrays_of(held), ours, kernel))
             return self.quietly(theirs)
         if 0 in dims:
             tape = context.runtime.tape
@@ -287,7 +289,7 @@ class Watch(Pictures):
             self.note_entries(tape, before, None)
             return result
         return self.event(
-            "launch", kernel.func.__name__, list(arrays_in(values)), theirs,
+            "launch", kernel.func.__name__, self.twins.arrays_of(values), theirs,
             lambda: self.our_launch(kernel, dims, values, frame), frame, kernel, values=values,
         )  # fmt: skip
 
@@ -298,6 +300,7 @@ class Watch(Pictures):
         dims = (*dims, *[1] * (rank - len(dims)))
         if rank and any(n != 1 for n in dims[rank:]):
             raise Untranslated(f"a grid of {len(dims)} axes for a kernel that tells {rank} of them apart")
+        self.twins.handles.prepare(values)
         given = [self.twins.value(v) for v in values]
         try:
             recorded = our_launch(ours, dims[:rank] if rank else dims, given, record_cmd=True)
@@ -394,17 +397,6 @@ class Watch(Pictures):
             original(a, data, *args, **kwargs)
         else:
             self.quietly(lambda: original(a, data, *args, **kwargs))
-
-    def _build(self, original: Any, grid: Any, points: Any, radius: float, groups: Any = None) -> Any:
-        """`HashGrid.build`: it changes no array, and what kernels find in it from now on."""
-        theirs = lambda: original(grid, points, radius, groups)  # noqa: E731
-        if self.inside:
-            return theirs()
-        if self.captured is not None:  # whether replays build it again is not known here
-            self.twins.grids.made.pop(grid.id, None)
-            return self.quietly(theirs)
-        ours = lambda: self.twins.grids.build(grid, points, radius, groups)  # noqa: E731
-        return self.event("build", "HashGrid.build", list(arrays_in([points, groups])), theirs, ours, caller())
 
     def _native(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """A function of `wp.utils` that Warp computes in C++."""

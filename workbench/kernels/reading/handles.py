@@ -9,12 +9,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-import numpy as np
-
 from ...errors import KernelError
 from .. import ir
 from ..ops import memory
-from ..types import Array, Handle, Query, Struct, Type, int32, int64, uint64
+from ..types import Array, Handle, Query, Struct, Type, uint64
 from .declare import Func
 from .library import Library
 from .scope import Choice, Record, View, describe, is_literal
@@ -22,15 +20,19 @@ from .scope import Choice, Record, View, describe, is_literal
 Opened = tuple[str, Handle, str]  # the parameter with the number, what it stands for, and the field: `points`, `a.b`
 
 
-FIRST_NUMBER = np.int64(0x5B_0000_0000_0001)  # far from the numbers that programs have for other things
-
-
-def row_of(number: uint64, rows: Array(int32)):  # pyright: ignore[reportInvalidTypeForm]
-    """The row of what a number stands for: `rows` has it for each from the first. 0, the empty one, for others."""
-    k = int64(number) - FIRST_NUMBER
+def row_of(number: uint64, numbers: Array(uint64)):  # pyright: ignore[reportInvalidTypeForm]
+    """The row of what a number stands for: one behind its place among the sorted. 0, the empty one, for others."""
+    low, high = 0, numbers.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        if numbers[middle] < number:
+            low = middle + 1
+        else:
+            high = middle
     row = 0
-    if k >= int64(0) and k < int64(rows.shape[0]):
-        row = rows[int32(k)]
+    if low < numbers.shape[0]:  # noqa: SIM102  past the end nothing is read
+        if numbers[low] == number:
+            row = low + 1
     return row
 
 
@@ -43,7 +45,7 @@ def all_of(handle: Struct) -> Handle:
         return Array(type.dtype, type.ndim + 1) if isinstance(type, Array) else Array(type)
 
     fields = tuple((n, whole(t)) for n, t in handle.fields)
-    return Handle(handle.name, (("rows", Array(int32)), *fields), None, getattr(handle, "empty", None), every=True)
+    return Handle(handle.name, (("numbers", Array(uint64)), *fields), None, getattr(handle, "empty", None), every=True)
 
 
 class Handles:
@@ -81,7 +83,7 @@ class Handles:
     def chosen(self, wanted: Handle, number: ir.Value) -> Record:
         """What a number computed in the kernel stands for: a row of arrays in which all living objects lie."""
         every = self.fields_behind(f"every {wanted.name}", all_of(wanted), self.builder.where)
-        bound = {"number": number, "rows": every.fields["rows"]}
+        bound = {"number": number, "numbers": every.fields["numbers"]}
         row = self.inlined(row_of, bound, self.frame.source.tree)
         return self.row(every, wanted, row)
 

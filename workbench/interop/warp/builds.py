@@ -1,0 +1,89 @@
+"""Builds and fits of hash grids, meshes and trees of boxes: no array changes, but what kernels find from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from warp._src import types as warp_types
+
+from .handles import PARTS
+from .memory import arrays_in
+from .programs import caller
+
+if TYPE_CHECKING:
+    from .watch import Watch
+
+
+class Builds:
+    """Handlers for the calls of Warp that build and fit."""
+
+    def __init__(self, watch: Watch):
+        self.watch, self.handles = watch, watch.twins.handles
+        put = watch.hooks.put
+        put(warp_types.HashGrid.build, self.grid)
+        for kind in PARTS:
+            put(kind.__init__, self.made)
+        put(warp_types.Bvh.rebuild, self.rebuilt)
+        for kind in PARTS:
+            put(kind.refit, self.refitted)
+        for name in ("points", "velocities"):
+            setter = lambda original, mesh, new, name=name: self.replaced(original, mesh, name, new)  # noqa: E731
+            put(vars(warp_types.Mesh)[name].fset, setter)
+
+    def grid(self, original: Any, grid: Any, points: Any, radius: float, groups: Any = None) -> Any:
+        theirs = lambda: original(grid, points, radius, groups)  # noqa: E731
+        ours = lambda: self.handles.build(grid, points, radius, groups)  # noqa: E731
+        return self.event(grid, "build", [points, groups], theirs, ours)
+
+    def made(self, original: Any, thing: Any, *args: Any, **kwargs: Any) -> None:
+        """A new mesh or tree: its twin too is built from what its arrays hold now."""
+
+        def theirs() -> None:
+            original(thing, *args, **kwargs)
+            self.handles.created(thing)
+
+        ours = lambda: self.handles.make(thing)  # noqa: E731
+        self.event(thing, "", [*args, *kwargs.values()], theirs, ours)
+
+    def rebuilt(self, original: Any, tree: Any, constructor: Any = None) -> None:
+        self.fitted(tree, "rebuild", lambda: original(tree, constructor), lambda twin: twin.rebuild())
+
+    def refitted(self, original: Any, thing: Any) -> None:
+        self.fitted(thing, "refit", lambda: original(thing), lambda twin: twin.refit())
+
+    def replaced(self, original: Any, mesh: Any, name: str, new: Any) -> None:
+        """`mesh.points = new`, which refits, or `mesh.velocities = new`: another twin, as launches hold this one."""
+        self.fitted(mesh, name, lambda: original(mesh, new), lambda _: self.handles.make(mesh), new)
+
+    def fitted(
+        self, thing: Any, label: str, theirs: Callable[[], Any], act: Callable[[Any], None], *given: Any
+    ) -> None:  # fmt: skip
+        """What changes a mesh or tree. Where it has no twin yet, none is needed: it is made as things are then."""
+        known = self.handles.twin(thing)
+        if known is None:
+            self.watch.quietly(theirs)
+            return
+        arrays = [*self.handles.arrays(thing), *given]
+        self.event(thing, label, arrays, theirs, lambda: act(known))
+
+    def event(
+        self, thing: Any, label: str, given: list[Any], theirs: Callable[[], Any], ours: Callable[[], None]
+    ) -> Any:  # fmt: skip
+        watch, name = self.watch, type(thing).__name__
+        if watch.inside:
+            return theirs()
+        if watch.captured is not None:  # whether replays do it again is not known here
+            result = watch.quietly(theirs)
+            self.handles.forget(thing)
+            return result
+
+        def or_forget() -> None:
+            try:
+                ours()
+            except Exception:
+                self.handles.forget(thing)
+                raise
+
+        label = f"{name}.{label}" if label else name
+        return watch.event("build", label, list(arrays_in(given)), theirs, or_forget, caller())
