@@ -162,6 +162,37 @@ def test_a_grid_that_was_built_anew_is_named_as_the_program_knows_it(k: Any) -> 
     assert row.cause.startswith("overwritten memory: its adjoint reads the hash grid `grid` as it is now")
 
 
+# ---- numbers that are not finite
+
+
+def test_where_the_exact_gradient_is_infinite_and_the_rest_is_right_nobody_is_accused(k: Any) -> None:
+    wp, x, y = k.wp, floats(k, [np.inf, 2.0, 3.0]), zeros(k, 3)
+    with wb.interop.warp.watch() as seen:
+        with wp.Tape() as tape:
+            wp.launch(k.square, 3, [x], [y])
+        x.assign(np.array([1.0, 2.0, 3.0], np.float32))  # Warp's adjoint reads 1
+        tape.backward(grads={y: wp.array(np.ones(3, np.float32), dtype=float)})
+    row = seen.compare()["x"]
+    np.testing.assert_array_equal(row.theirs, [2.0, 4.0, 6.0])
+    np.testing.assert_array_equal(row.exact, [np.inf, 4.0, 6.0])
+    assert row.verdict == "unverified" and row.cause.startswith("not finite: 1 of 3 numbers"), row.texts()
+    assert row.launch.endswith(" square") and "wp.empty" in row.remedy
+
+
+def test_a_backward_in_a_capture_is_named_and_no_row_is_made_up(k: Any) -> None:
+    wp, x, y = k.wp, floats(k, [1.0, 2.0, 3.0]), zeros(k, 3)
+    with wb.interop.warp.watch() as seen:
+        with wp.ScopedCapture(device="cpu") as capture:
+            with wp.Tape() as tape:
+                wp.launch(k.square, 3, [x], [y])
+            tape.backward(grads={y: wp.array(np.ones(3, np.float32), dtype=float)})
+        wp.capture_launch(capture.graph)
+    assert [(s.label, s.reason.partition(",")[0]) for s in seen.opaque_steps] == [("Tape.backward", "in a capture")]
+    assert not seen.compare().rows
+    seen.backward(grads={y: np.ones(3, np.float32)})
+    np.testing.assert_allclose(seen.gradients[x], [2.0, 4.0, 6.0])
+
+
 # ---- gradients that nobody has cleared
 
 

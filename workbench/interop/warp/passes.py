@@ -7,7 +7,7 @@ met them. Warp's gradient buffers are looked at after every adjoint launch too: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -301,7 +301,43 @@ class Pass:
 
     def _excused(self, one: Published, row: Row, wrong_at: dict[int, Step]) -> bool:
         """May a wrong row be right as well: then it is not known to be wrong."""
-        return self._kink(one, row, wrong_at) or self._is_rounding(one, row) or self._chosen(row)
+        return (
+            self._not_finite(one, row)
+            or self._kink(one, row, wrong_at)
+            or self._is_rounding(one, row)
+            or self._chosen(row)
+        )
+
+    def _not_finite(self, one: Published, row: Row) -> bool:
+        """Is the exact gradient infinite or NaN somewhere, and Warp's right elsewhere or made of such memory too."""
+        assert row.exact is not None and row.theirs is not None
+        odd = ~np.isfinite(row.exact)
+        if not odd.any():
+            return False
+        event = self._first_not_finite()
+        rest = replace(row, theirs=np.where(odd, row.exact, row.theirs))
+        if event is None and self._judged(one, rest, row.exact)[0] == "wrong":
+            return False
+        row.verdict, row.step = "unverified", None if event is None else self._step_behind(event)
+        row.cause = f"not finite: {odd.sum()} of {odd.size} numbers of the exact gradient are infinite or NaN"
+        if row.step is not None:
+            row.cause += f"; {row.step!r} is the first to meet such numbers in memory"
+        row.remedy = (
+            "values where slopes are finite; wp.zeros, not wp.empty, for what is read before all of it is written"
+        )
+        return True
+
+    def _first_not_finite(self) -> Event | None:
+        """The first event of the pass that has to do with memory that is not finite."""
+        found: list[Event] = []
+
+        def look(tape: Any, event: Event, space: Workspace, after: dict) -> None:
+            if any(not np.isfinite(part.data).all() for part in floats(event)):
+                found.append(event)
+            reverse(tape, event, space, after)
+
+        self._walk(SCALES[0], look)
+        return found[-1] if found else None
 
     def _chosen(self, row: Row) -> bool:
         """Has a query taken another face than Warp's, which is as close and may have another slope."""
