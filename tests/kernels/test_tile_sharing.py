@@ -5,10 +5,13 @@ Each kernel has a twin in NumPy, whose views share memory as those of Warp do.
 
 from __future__ import annotations
 
+import ast
+
 import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.kernels.reading.liveness import live_after
 
 F = wb.float64
 N = 4
@@ -284,3 +287,14 @@ def test_what_several_names_show_is_changed_for_all_of_them(kernel, twin, n, bac
         step[at] = 1e-6
         want[at] = ((twin(VALUES + step, n) - twin(VALUES - step, n)) * SEED).sum() / 2e-6
     np.testing.assert_allclose(gradient, want, rtol=1e-6, atol=1e-7)
+
+
+def test_whether_a_tile_is_read_later_is_found_in_one_pass_over_nested_loops():
+    """Three looks at each loop were 3 ** 16 in the innermost of these."""
+    depth = 16
+    lines = ["def f(n):", "    t = n", *[f"{'    ' * k}for i{k} in range(n):" for k in range(1, depth)]]
+    inside = "    " * depth
+    for after, live in (("g(t)", True), ("t = n", False)):
+        text = ast.parse("\n".join([*lines, f"{inside}t = n", f"{inside}u = n", f"    {after}"])).body[0]
+        node = next(n for n in ast.walk(text) if isinstance(n, ast.Assign) and n.targets[0].id == "u")
+        assert live_after(text, node, "t") is live

@@ -378,3 +378,19 @@ def test_a_transformed_point_is_straight_c():
 
     text = str(kernel.c).partition("wb.transform_point(t[i], x[i]) */")[2].partition("y[i] = ")[0]
     assert 5 < len(text.splitlines()) < 20 and not re.search(r"\b(for|if|while)\b|\?", text), text
+
+
+@wb.kernel
+def turned_by_chosen_axes(e: wb.array[wb.vec3d], a: wb.array2d[int], q: wb.array[wb.quatd]):
+    i = wb.tid()
+    q[i] = wb.quat_from_euler(e[0], a[i, 0], a[i, 1], a[i, 2])
+
+
+def test_euler_angles_about_axes_that_only_the_kernel_knows(backend):
+    orders = [a for a in itertools.product(range(3), repeat=3) if a[0] != a[1] != a[2]]
+    e = wb.array([[0.3, 0.7, -0.4]], dtype=wb.vec3d, requires_grad=True)
+    q = wb.zeros(len(orders), dtype=wb.quatd)
+    with wb.Tape(keep="all") as tape:
+        wb.launch(turned_by_chosen_axes, len(orders), [e, wb.array(orders, dtype=int), q])
+    close(q.numpy(), np.array([wb.quat_from_euler(wb.vec3d(0.3, 0.7, -0.4), *axes) for axes in orders]))
+    wb.gradcheck(tape)

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import ir
 from ..types import Matrix, Quat, Scalar, Type, Vector, quaternion, vector
+from . import control
 from .conversions import here, static_number
 from .parts import JOIN, PART
 from .quaternions import QUAT_INVERSE, QUAT_MUL
@@ -256,21 +258,38 @@ def _axes(name: str, axes: Sequence[Any]) -> tuple[int, int, int]:
 
 
 def quat_from_euler(angles: Any, i: Any, j: Any, k: Any) -> Any:
-    """quat_from_euler(angles: vec3, i, j, k: constants 0 to 2) -> quaternion.
+    """quat_from_euler(angles: vec3, i, j, k: int, 0 to 2) -> quaternion.
 
-    It turns about the fixed axis i by angles[i], then about j by angles[j], then about k by angles[k].
+    It turns about the fixed axis i by angles[i], then about j by angles[j], then about k by angles[k]. Where the axes
+    are no constants, a turn about none of 0, 1 and 2 is no turn.
 
     >>> wb.quat_from_euler(wb.vec3(0.0, 0.0, 0.0), 0, 1, 2)
     Small([0., 0., 0., 1.], dtype=float32)
     """
     _wanted("quat_from_euler", "a vec3 and three axes", _is_point(kind(angles)), angles)
-    zero, made = here(_scalar_of(angles), 0), None
-    for axis in _axes("quat_from_euler", (i, j, k)):
-        half = 0.5 * EXTRACT(angles, attr=(axis,))
-        parts = [SIN(half) if n == axis else zero for n in range(3)]
-        turn = CONSTRUCT(*parts, COS(half), attr=quaternion(_scalar_of(angles)))
-        made = turn if made is None else QUAT_MUL(turn, made)
-    return made
+    axes: Sequence[Any] = (i, j, k)
+    turn = _turn_chosen if any(map(_is_variable, axes)) else _turn
+    first, second, third = axes if turn is _turn_chosen else _axes("quat_from_euler", axes)
+    return QUAT_MUL(turn(angles, third), QUAT_MUL(turn(angles, second), turn(angles, first)))
+
+
+def _is_variable(axis: Any) -> bool:
+    return isinstance(axis, ir.Value) and (axis.stmt is None or axis.stmt.row is not control.CONST)
+
+
+def _turn(angles: Any, axis: int) -> Any:
+    """The quaternion of a turn about an axis by its angle."""
+    zero, half = here(_scalar_of(angles), 0), 0.5 * EXTRACT(angles, attr=(axis,))
+    parts = [SIN(half) if n == axis else zero for n in range(3)]
+    return CONSTRUCT(*parts, COS(half), attr=quaternion(_scalar_of(angles)))
+
+
+def _turn_chosen(angles: Any, axis: Any) -> Any:
+    """The same where the axis is known only when the kernel runs."""
+    zero = here(_scalar_of(angles), 0)
+    halves = [WHERE(EQ(axis, here(kind(axis), n)), 0.5 * EXTRACT(angles, attr=(n,)), zero) for n in range(3)]
+    parts = [SIN(half) for half in halves]
+    return CONSTRUCT(*parts, COS(ADD(ADD(halves[0], halves[1]), halves[2])), attr=quaternion(_scalar_of(angles)))
 
 
 def _outer(inner: Any, from_end: float, plus: Any, minus: Any) -> tuple[Any, Any]:

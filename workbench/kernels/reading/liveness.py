@@ -76,9 +76,9 @@ class _Later:
     def loop(self, stmt: ast.For | ast.While, after: bool) -> bool:
         head = stmt.iter if isinstance(stmt, ast.For) else stmt.test
         live = after or (isinstance(stmt, ast.While) and self.reads(head))
-        for _ in range(2):  # what a turn needs of the one before
-            live = live or self.block(stmt.body, live, (after, live))
-        self.block(stmt.body, live, (after, live))
+        if live or self.block(stmt.body, False, (after, False)):  # what a turn needs of the one before it
+            live = True
+            self.block(stmt.body, True, (after, True))
         self.asked(head, live)
         return live or self.reads(head)
 
