@@ -681,7 +681,7 @@ def clone(
     >>> x = wb.array([1.0, 2.0])
     >>> y = wb.clone(x)
     >>> y.fill_(0.0) is y, x.list()
-    (True, [np.float32(1.0), np.float32(2.0)])
+    (True, [1.0, 2.0])
     """
     check_is_array("clone", src, array, "wb.array(data)")
     wanted = src.requires_grad if requires_grad is None else requires_grad

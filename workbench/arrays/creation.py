@@ -139,7 +139,7 @@ def copy(dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, cou
     >>> x, y = wb.array([1.0, 2.0, 3.0]), wb.zeros(3)
     >>> wb.copy(y, x, dest_offset=1, count=2)
     >>> y.list()
-    [np.float32(0.0), np.float32(1.0), np.float32(2.0)]
+    [0.0, 1.0, 2.0]
     """
     check_is_array("copy(dest, ...)", dest, array, "wb.from_numpy(data) around it")
     check_is_array("copy(..., src)", src, array, "dest.assign(values)")

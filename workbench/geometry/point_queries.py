@@ -147,7 +147,7 @@ def mesh_query_point(mesh: MESH, point: wb.vec3, max_dist: float):
     >>> with wb.Tape() as tape:
     ...     wb.launch(distance, 1, [mesh.id, x, out])
     >>> out.list()
-    [np.float32(3.0)]
+    [3.0]
     >>> tape.backward(out)
     >>> x.grad.numpy().round(3).tolist()
     [[0.0, 0.0, 1.0]]
@@ -248,7 +248,7 @@ def mesh_query_point_sign_normal(mesh: MESH, point: wb.vec3, max_dist: float, ep
     >>> out = wb.zeros(1)
     >>> wb.launch(side, 1, [mesh.id, out])
     >>> out.list()
-    [np.float32(-1.0)]
+    [-1.0]
     """
     p = wb.detach(point)
     found = closest_item(mesh, p, wb.detach(max_dist))
@@ -288,7 +288,7 @@ def mesh_query_point_sign_winding_number(
     >>> out = wb.zeros(1)
     >>> wb.launch(side, 1, [mesh.id, out])
     >>> out.list()
-    [np.float32(1.0)]
+    [1.0]
     """
     p = wb.detach(point)
     query = answer(mesh, point, closest_item(mesh, p, wb.detach(max_dist)))
@@ -325,7 +325,7 @@ def mesh_query_point_sign_parity(
     >>> out = wb.zeros(1)
     >>> wb.launch(side, 1, [mesh.id, out])
     >>> out.list()
-    [np.float32(1.0)]
+    [1.0]
     """
     p = wb.detach(point)
     query = answer(mesh, point, closest_item(mesh, p, wb.detach(max_dist)))

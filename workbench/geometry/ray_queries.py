@@ -124,7 +124,7 @@ def mesh_query_ray(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float, root:
     >>> out = wb.zeros(1)
     >>> wb.launch(look, 1, [mesh.id, out])
     >>> out.list()
-    [np.float32(3.0)]
+    [3.0]
     """
     query = MeshQueryRay()
     found = hit_item(mesh, wb.detach(start), wb.detach(dir), wb.detach(max_t), root)

@@ -24,10 +24,10 @@ def capture_begin(device: Any = None, stream: Any = None, **_: Any) -> None:
     >>> _ = x.fill_(1.0)
     >>> graph = wb.capture_end()
     >>> x.list()
-    [np.float32(0.0), np.float32(0.0)]
+    [0.0, 0.0]
     >>> wb.capture_launch(graph)
     >>> x.list()
-    [np.float32(1.0), np.float32(1.0)]
+    [1.0, 1.0]
     """
     made = ScopedCapture()
     made.__enter__()

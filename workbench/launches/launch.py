@@ -56,7 +56,7 @@ def launch(
     >>> gradients = dict(adjoint=True, adj_inputs=[d_x], adj_outputs=[d_y])
     >>> wb.launch(square, dim=3, inputs=[x], outputs=[y], **gradients)
     >>> d_x.list(), d_y.list() == [0, 0, 0]
-    ([np.float32(2.0), np.float32(4.0), np.float32(6.0)], True)
+    ([2.0, 4.0, 6.0], True)
     >>> wb.launch(square, dim=4, inputs=[x], outputs=[y])
     Traceback (most recent call last):
     ...
@@ -376,7 +376,7 @@ class Recorded:
     >>> command.set_dim(1)
     >>> command.launch()
     >>> y.list()
-    [np.float32(5.0), np.float32(3.0)]
+    [5.0, 3.0]
     """
 
     def __init__(self, kernel: Kernel, dim: Any, device: Any, args: tuple, command: Command):

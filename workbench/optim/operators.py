@@ -48,7 +48,7 @@ class LinearOperator:
     >>> x = wb.zeros(2)
     >>> _ = wb.optim.linear.cg(A, wb.array([2.0, 4.0]), x)
     >>> x.list()
-    [np.float32(1.0), np.float32(2.0)]
+    [1.0, 2.0]
     """
 
     def __init__(

@@ -92,7 +92,7 @@ def bsr_set_from_triplets(
     >>> A = wb.sparse.bsr_zeros(2, 2, float)
     >>> wb.sparse.bsr_set_from_triplets(A, wb.array([1, 1]), wb.array([0, 0]), wb.array([2.0, 3.0]))
     >>> A.values.list()
-    [np.float32(5.0)]
+    [5.0]
     """
     check_topology(topology)
     if build_mapping:
@@ -149,7 +149,7 @@ def bsr_axpy(
 
     >>> eye = wb.sparse.bsr_identity(2, float)
     >>> wb.sparse.bsr_axpy(eye, eye, alpha=2.0, beta=3.0).values.list()
-    [np.float32(5.0), np.float32(5.0)]
+    [5.0, 5.0]
     """
     check_topology(topology)
     if y is None:
@@ -239,7 +239,7 @@ def bsr_scale(x: BsrMatrix, alpha: Any) -> BsrMatrix:
     """x *= alpha. Returns x.
 
     >>> wb.sparse.bsr_scale(wb.sparse.bsr_identity(1, float), 3.0).values.list()
-    [np.float32(3.0)]
+    [3.0]
     """
     if x.nnz:
         launch(kernels.scaled, x.nnz, [x.values, factor(alpha, x.scalar_type)])
@@ -250,7 +250,7 @@ def bsr_get_diag(A: BsrMatrix, out: array | None = None) -> array:
     """The blocks of the diagonal, zeros where none is stored. Differentiable by the blocks.
 
     >>> wb.sparse.bsr_get_diag(wb.sparse.bsr_diag(wb.array([2.0, 5.0]))).list()
-    [np.float32(2.0), np.float32(5.0)]
+    [2.0, 5.0]
     """
     n = min(A.nrow, A.ncol)
     if out is None:

@@ -321,7 +321,7 @@ def capture() -> Capture:
     ...     wb.launch(double, dim=2, inputs=[x])
     >>> graph.replay()
     >>> x.list()
-    [np.float32(4.0), np.float32(4.0)]
+    [4.0, 4.0]
     """
     return Capture()
 
@@ -336,10 +336,10 @@ class ScopedCapture(Capture):
     >>> with wb.ScopedCapture() as scope:
     ...     _ = x.fill_(3.0)
     >>> x.list()
-    [np.float32(1.0), np.float32(1.0)]
+    [1.0, 1.0]
     >>> wb.capture_launch(scope.graph)
     >>> x.list()
-    [np.float32(3.0), np.float32(3.0)]
+    [3.0, 3.0]
     """
 
     undone = True

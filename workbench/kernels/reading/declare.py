@@ -142,7 +142,7 @@ def func_grad(forward_fn: Func) -> Callable[[Callable[..., Any]], Callable[..., 
     ...     y = wb.map(clipped, x)
     >>> tape.backward(grads={y: wb.ones(2)})
     >>> x.grad.list()
-    [np.float32(1.0), np.float32(1.0)]
+    [1.0, 1.0]
     """
     return _attach(forward_fn, "grad")
 
