@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .allocation import Allocation
 
 _WORK = 20_000  # candidate solutions tried by the exact overlap solver before it answers "undecided"
+_WORDS = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 PARTS = 64  # boxes that a span remembers
 
 
@@ -154,7 +155,7 @@ class Span:
         """The bytes as unsigned integers, as wide as their alignment allows: a view to move or compare bits with."""
         steps = math.gcd(self.itemsize, self.allocation.address + self.offset, *self.strides)
         width = math.gcd(steps, 8)
-        return self.view(f"u{width}")
+        return self.view(_WORDS[width])
 
     def copy_out(self) -> Any:
         """The present bytes, as a packed array of unsigned integers on the same device. `copy_in` puts them back."""

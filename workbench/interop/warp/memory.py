@@ -9,9 +9,11 @@ from __future__ import annotations
 import ast
 import bisect
 import ctypes
+import itertools
+import math
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import warp
@@ -28,6 +30,7 @@ from ...kernels.types import Struct, Type
 from .handles import Handles
 from .rebind import Rebinder
 
+LITTLE = 1 << 13  # bytes
 MOST_RUNS = 64  # stretches of memory that a host write may have changed, before it counts as opaque
 
 
@@ -38,7 +41,7 @@ class Untranslated(Exception):
 class Region:
     """One buffer of Warp and its twin. `keeper`: gives the array that owns the buffer, None once that is gone."""
 
-    __slots__ = ("low", "high", "size", "allocation", "keeper", "theirs", "dtype", "apart", "seen_at")
+    __slots__ = ("low", "high", "size", "allocation", "keeper", "theirs", "dtype", "apart", "seen", "gone")
 
     def __init__(self, low: int, high: int, keeper: Any, dtype: Any):
         self.low, self.high, self.keeper, self.dtype = low, high, keeper, dtype
@@ -46,25 +49,52 @@ class Region:
         self.theirs = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(low))
         self.allocation = memory.allocate(size, zeroed=False)
         self.allocation.bytes[...] = self.theirs
-        self.size, self.seen_at = size, self.allocation.address  # of the bytes that Warp's had when last seen
+        self.size, self.seen = size, self.allocation.bytes  # what Warp's had when last seen
         self.apart: np.ndarray | None = None  # Warp's bytes when last seen, where the twin holds others on purpose
+        self.gone = False  # its array is, and others may have its addresses
 
     def changed(self) -> bool:
         """Has Warp's buffer other bytes than when last seen. False once it is gone: its address is nobody's."""
-        return self.keeper() is not None and _memcmp(self.low, self.seen_at, self.size) != 0
+        if self.size <= LITTLE:  # a call of C takes longer than two copies
+            return self.theirs.tobytes() != self.seen.tobytes() and self.keeper() is not None
+        return self.keeper() is not None and _memcmp(self.low, self.seen.ctypes.data, self.size) != 0
 
     def settle(self, apart: bool) -> None:
         """Take Warp's bytes as seen: into the twin, or (apart) beside it."""
         if apart:
-            self.apart = self.theirs.copy()
-            self.seen_at = self.apart.ctypes.data
+            self.apart = self.seen = self.theirs.copy()
         else:
-            self.apart, self.seen_at = None, self.allocation.address
+            self.apart, self.seen = None, self.allocation.bytes
             self.allocation.bytes[...] = self.theirs
 
 
+_numbers = itertools.count()
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+class Known(NamedTuple):
+    """An array of Warp that has a twin, what tells it from others, and its buffer (None: it is empty)."""
+
+    ref: weakref.ref[Any]
+    ptr: int | None
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+    region: Region | None
+    twin: array
+    number: int  # no other has it, ever
+
+    def holds(self, a: Any) -> bool:
+        """Is it still this array, over the same memory."""
+        return (
+            self.ref() is a
+            and self.ptr == a.ptr
+            and self.shape == a.shape
+            and self.strides == a.strides
+            and self.dtype is a.dtype
+            and (self.region is None or not self.region.gone)
+        )
 
 
 class Twins:
@@ -74,7 +104,7 @@ class Twins:
         self.rebind = rebind
         self.lows: list[int] = []
         self.by_low: dict[int, Region] = {}
-        self.made: weakref.WeakKeyDictionary[Any, tuple[Any, Region | None, array]] = weakref.WeakKeyDictionary()
+        self.made: dict[int, Known] = {}  # by the id of the array
         self.types: dict[Any, Type] = {}
         self.handles = Handles(self)
         self.uses: dict[int, tuple[Any, set[str]]] = {}  # of each kernel
@@ -84,12 +114,13 @@ class Twins:
         """Names of Warp's arrays are still names of their twins; no buffer of Warp is looked at any more."""
         for region in self.by_low.values():
             region.theirs, region.size = region.theirs[:0], 0
+            region.seen = region.theirs
         self.handles.close()
 
     def behind(self, value: Any) -> tuple[array, ...]:
         """For `names`: the twin of an array of Warp."""
-        found = self.made.get(value) if isinstance(value, warp.array) else None
-        return () if found is None else (found[2],)
+        found = self.made.get(id(value)) if isinstance(value, warp.array) else None
+        return () if found is None or found.ref() is not value else (found.twin,)
 
     # ---- types
 
@@ -109,13 +140,13 @@ class Twins:
 
     def array(self, a: Any) -> array:
         """The twin of an array of Warp. Raises Untranslated."""
-        return self.known(a)[2]
+        return self.known(a).twin
 
-    def known(self, a: Any) -> tuple[Any, Region | None, array]:
-        """What tells an array of Warp from others, its buffer (None: it is empty), its twin. Raises Untranslated."""
-        key = (a.ptr, a.shape, a.strides, a.dtype)
-        found = self.made.get(a)
-        if found is not None and found[0] == key and (found[1] is None or self.live(found[1])):
+    def known(self, a: Any) -> Known:
+        """An array of Warp with its buffer and its twin. Raises Untranslated."""
+        key = id(a)
+        found = self.made.get(key)
+        if found is not None and found.holds(a):
             return found
         if not a.device.is_cpu:
             raise Untranslated(f"memory on {a.device}")
@@ -127,7 +158,13 @@ class Twins:
             made = array_on(region.allocation, dtype, tuple(a.shape), tuple(map(int, a.strides)), a.ptr - region.low)
             if differentiable(dtype):
                 made.requires_grad = True
-        self.made[a] = found = key, region, made
+
+        def forget(ref: Any) -> None:
+            if key in self.made and self.made[key].ref is ref:
+                del self.made[key]
+
+        found = Known(weakref.ref(a, forget), a.ptr, a.shape, a.strides, a.dtype, region, made, next(_numbers))
+        self.made[key] = found
         return found
 
     def region(self, a: Any) -> Region:
@@ -147,9 +184,6 @@ class Twins:
         self.by_low[low] = made
         return made
 
-    def live(self, region: Region) -> bool:
-        return self.by_low.get(region.low) is region and region.keeper() is not None
-
     def meeting(self, low: int, high: int) -> list[Region]:
         """The live buffers that share a byte with [low, high). Those whose array is gone are forgotten."""
         at = max(bisect.bisect_right(self.lows, low) - 1, 0)
@@ -161,6 +195,7 @@ class Twins:
             if region.high <= low:
                 continue
             if region.keeper() is None:
+                region.gone = True
                 self.lows.remove(start)
                 del self.by_low[start]
             else:
@@ -171,7 +206,7 @@ class Twins:
         """The buffers of these arrays of Warp, each once. Raises Untranslated."""
         found: dict[Region, None] = {}
         for a in arrays:
-            region = self.known(a)[1]
+            region = self.known(a).region
             if region is not None:
                 found[region] = None
         return list(found)
@@ -224,6 +259,35 @@ class Twins:
     def arrays_of(self, values: list[Any]) -> list[Any]:
         """The arrays of Warp that a launch may read: among its arguments, and behind numbers of meshes and trees."""
         return [*arrays_in(values), *(a for thing in self.handles.things(values) for a in self.handles.arrays(thing))]
+
+    def key(self, values: Iterable[Any]) -> tuple[Any, ...] | None:
+        """What tells the arguments of a launch from others: equal keys have equal twins. None where nothing does.
+
+        Raises Untranslated.
+        """
+        found: list[Any] = []
+        for v in values:
+            kind = type(v)
+            if kind is warp.array:
+                found.append(self.known(v).number)
+            elif kind is int or kind is bool or v is None:
+                found.append((kind, v))
+            elif kind is float:
+                found.append((v, math.copysign(1.0, v)))
+            elif hasattr(kind, "_wp_scalar_type_"):
+                found.append((kind, bytes(v)))
+            elif kind in warp_types.scalar_types:
+                found.append((kind, repr(v.value)))
+            elif isinstance(v, np.generic):
+                found.append((kind, v.tobytes()))
+            elif isinstance(v, codegen.StructInstance):
+                inner = self.key(getattr(v, name) for name in kind._cls.vars)  # type: ignore[attr-defined]
+                if inner is None:
+                    return None
+                found.append((kind, *inner))
+            else:
+                return None
+        return tuple(found)
 
     def value(self, v: Any) -> Any:
         """An argument of a launch as ours takes it. Raises Untranslated."""

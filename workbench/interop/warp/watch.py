@@ -83,6 +83,7 @@ class Watch(Pictures):
         self.captured: list[Call] | None = None  # calls of an open capture, to be replayed
         self.graphs: weakref.WeakKeyDictionary[Any, list[Call]] = weakref.WeakKeyDictionary()
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
+        self.commands: dict[Any, Repeated] = {}  # by kernel, grid and arguments
         self.seeded = False
 
     # ---- open and close
@@ -122,22 +123,28 @@ class Watch(Pictures):
         note_names(self.tape, sys._getframe(1))
         self.twins.close()
         self.rebind.close()
+        self.commands.clear()
 
     # ---- one event
 
     def event(
         self, kind: str, label: str, arrays: list[Any], theirs: Callable[[], Any], ours: Callable[[], None],
         frame: Any, kernel: Any = None, refused: str = "", values: list[Any] | None = None,
+        regions: list[Region] | None = None,
     ) -> Any:  # fmt: skip
-        """One call of Warp and its twin. Returns what Warp's call returns, and raises what it raises."""
+        """One call of Warp and its twin. Returns what Warp's call returns, and raises what it raises.
+
+        `regions`: the buffers of `arrays`, where they are known already.
+        """
         tape = context.runtime.tape
         before = 0 if tape is None else len(tape.launches)
-        reason, regions = refused, []
+        reason = refused
         try:
-            regions = self.twins.regions(arrays)
+            if regions is None:
+                regions = self.twins.regions(arrays)
             self.host_writes(regions, frame)
         except (Untranslated, WorkbenchError) as error:
-            reason = reason or said(error)
+            reason, regions = reason or said(error), regions or []
         self.inside = True
         try:
             result = theirs()
@@ -168,7 +175,17 @@ class Watch(Pictures):
             return
         if len(self.tape.events) > count:
             step.event = self.tape.events[-1]
-        self.settle(step, regions)
+        self.settle(step, self.changed_by(count, regions))
+
+    def changed_by(self, count: int, regions: list[Region]) -> list[Region]:
+        """The buffers to compare after the events of ours from number `count` on.
+
+        Of those that none of them has written the large ones are left out: the next call looks at them before it runs.
+        """
+        written = {span.allocation for event in self.tape.events[count:] for span in event.writes}
+        if not written:
+            return regions
+        return [r for r in regions if r.allocation in written or r.apart is not None or r.size < LARGE]
 
     def settle(self, step: Step, regions: list[Region]) -> None:
         """Compare the results of a step, and leave Warp's bytes in the twins."""
@@ -288,14 +305,29 @@ class Watch(Pictures):
             result = self.quietly(theirs)
             self.note_entries(tape, before, None)
             return result
-        return self.event(
-            "launch", kernel.func.__name__, self.twins.arrays_of(values), theirs,
-            lambda: self.our_launch(kernel, dims, values, frame), frame, kernel, values=values,
-        )  # fmt: skip
+        key = self.key(kernel, dims, values)
+        known = self.commands.get(key)
+        if known is not None:
+            ours, regions = lambda: known.command.launch(True, frame), known.regions
+        else:
+            ours, regions = lambda: self.our_launch(kernel, dims, values, frame, key), None
+        arrays, label = self.twins.arrays_of(values), kernel.func.__name__
+        return self.event("launch", label, arrays, theirs, ours, frame, kernel, values=values, regions=regions)
 
-    def our_launch(self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: Any) -> None:
+    def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Any:
+        """What tells a launch from others; None where nothing does."""
+        try:
+            arguments = self.twins.key(values)
+        except Untranslated:
+            return None
+        return None if arguments is None else (id(kernel), dims, arguments)
+
+    def our_launch(self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: Any, key: Any = None) -> None:
         """The twin of a launch. Raises what the workbench says of it."""
+        known = len(self.rebind.met)
         ours = self.rebind.twin(kernel)
+        if len(self.rebind.met) > known or len(self.commands) > MOST_COMMANDS:
+            self.commands.clear()  # constants may have changed too: Warp loads the module anew
         rank = int(kernel.adj.kernel_dim) if hasattr(kernel.adj, "kernel_dim") else len(dims)
         dims = (*dims, *[1] * (rank - len(dims)))
         if rank and any(n != 1 for n in dims[rank:]):
@@ -308,7 +340,10 @@ class Watch(Pictures):
             if not ours.generic:
                 self.rebind.failed(kernel, failure)
             raise
-        recorded.command.launch(True, frame)
+        command = recorded.command
+        if key is not None and not command.program.handles:
+            self.commands[key] = Repeated(command, self.twins.regions(self.twins.arrays_of(values)))
+        command.launch(True, frame)
 
     def _command(self, original: Any, command: Any, stream: Any = None) -> Any:
         """`Launch.launch()`: what `record_cmd=True` gave."""
@@ -551,7 +586,7 @@ class Watch(Pictures):
     def twin_of(self, a: Any) -> array:
         """Our twin of an array of Warp. Raises GradientError [watch-unknown]."""
         found = self.twins.behind(a)
-        if not found or self.twins.made[a][1] is None:
+        if not found or self.twins.made[id(a)].region is None:
             raise GradientError(
                 "an array that the watched program has not touched", slug="watch-unknown",
                 instead="an array of Warp that a launch inside the watch reads or writes",
@@ -584,6 +619,14 @@ class Watch(Pictures):
 
 
 @dataclass(eq=False)
+class Repeated:
+    """A launch of ours, ready to be repeated, and the buffers of its arrays."""
+
+    command: Any
+    regions: list[Region]
+
+
+@dataclass(eq=False)
 class Call:
     """A call of Warp in a capture, to be repeated when its graph is launched."""
 
@@ -612,6 +655,8 @@ class Gradients:
 
 
 IN_CAPTURE = "in a capture, whose graph runs the way there and back as one: its gradients are not compared"
+LARGE = 1 << 16  # bytes: comparing less takes no time
+MOST_COMMANDS = 4096
 ADJOINT = "an adjoint that the program launches itself"
 NATIVE = "array_scan array_sum array_inner radix_sort_pairs runlength_encode segmented_sort_pairs array_cast".split()
 _NAMES = tuple(inspect.signature(context.launch).parameters)
@@ -633,8 +678,7 @@ def _is_worth(seen: Watch, kind: str, arrays: list[Any]) -> bool:
     """Fresh memory that is filled needs no event: it is met when something reads it."""
     if kind == "copy" or len(arrays) > 1:
         return True
-    found = seen.twins.made.get(arrays[0])
-    if found is not None:
+    if seen.twins.behind(arrays[0]):
         return True
     try:
         low, high = hull(arrays[0])
