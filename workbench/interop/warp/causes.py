@@ -136,9 +136,10 @@ def _without_gradient(seen: Watch, step: Step) -> str | None:
     """What a copy goes to, or comes from, that has no gradient: its name."""
     if step.kind not in ("copy", "assign") or step.event is None:
         return None
-    for a, (_, _, twin) in list(seen.twins.made.items()):
-        if a.grad is None and any(twin is b for b in step.event.arrays):
-            return name_of(seen.tape, twin)
+    for known in list(seen.twins.made.values()):
+        a = known.ref()
+        if a is not None and a.grad is None and any(known.twin is b for b in step.event.arrays):
+            return name_of(seen.tape, known.twin)
     return None
 
 
