@@ -461,3 +461,26 @@ def test_the_tools_of_the_workbench_work_on_the_tape(k, wp, tmp_path):
     text = path.read_text("utf-8")
     assert "#0 square" in text and "overwritten" in text
     assert set(seen._repr_mimebundle_()) == {"text/plain", "text/html"}
+
+
+def test_launches_that_are_repeated_take_their_own_numbers_and_memory(k: Any, wp: Any):
+    """Equal arguments share a twin's command; another number, or a new array where one was freed, does not."""
+    rates = [0.5, 0.5, 0.25, 0.5, 0.125, 0.25]
+    kept = []
+
+    def program() -> dict[str, Any]:
+        x, g = (wp.array(v, dtype=float, device="cpu") for v in (X, np.ones(3, np.float32)))
+        for rate in rates:
+            wp.launch(k.descend, 3, [x, g, rate], device="cpu")
+            other = wp.array(X, dtype=float, device="cpu")  # freed each turn: the next lies in its place
+            wp.launch(k.descend, 3, [other, g, rate], device="cpu")
+            wp.launch(k.descend, 3, [x, other, 0.0 * rate], device="cpu")
+        kept[:] = x, g
+        return {"x": x, "g": g}
+
+    seen, _ = both(program, check="forward")
+    assert not seen.opaque_steps and all(s.difference is None for s in seen.steps)
+    x, g = kept
+    seen.backward(grads={x: np.ones(3, np.float32)})
+    np.testing.assert_allclose(seen.gradients[g], -sum(rates), rtol=1e-6)
+    np.testing.assert_allclose(seen.gradients[x], 1.0)
