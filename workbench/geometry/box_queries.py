@@ -326,7 +326,7 @@ def bvh_query_next(query: BvhQuery, index: int, max_dist: float = EVERYWHERE):
     >>> out = wb.zeros(1, dtype=int)
     >>> wb.launch(count, 1, [bvh.id, out])
     >>> out.list()
-    [np.int32(1)]
+    [1]
     """
     query.reach = wb.detach(max_dist)
     query, found = advance_boxes(query)
@@ -389,7 +389,7 @@ def mesh_query_next(query: MeshQueryAABB, index: int):
     >>> out = wb.zeros(1, dtype=int)
     >>> wb.launch(count, 1, [mesh.id, out])
     >>> out.list()
-    [np.int32(1)]
+    [1]
     """
     query, found = advance_faces(query)
     return found >= 0, query, wb.where(found >= 0, found, index)

@@ -139,7 +139,7 @@ def hash_grid_query_next(query: HashGridQuery, index: int):  # noqa: F821
     >>> found = wb.zeros(1, dtype=int)
     >>> wb.launch(first, 1, [grid.id, wb.vec3(3.2, 0.0, 0.0), found])
     >>> found.list()
-    [np.int32(1)]
+    [1]
     """
     query, found = advance(query)
     return found >= 0, query, wb.where(found >= 0, found, index)
@@ -160,7 +160,7 @@ def hash_grid_point_id(grid: HASH_GRID, index: int):  # noqa: F821
     >>> out = wb.zeros(2, dtype=int)
     >>> wb.launch(order, 2, [grid.id, out])
     >>> out.list()
-    [np.int32(1), np.int32(0)]
+    [1, 0]
     """
     return grid.items[index]
 

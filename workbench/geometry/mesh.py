@@ -248,7 +248,7 @@ def mesh_get_bvh(mesh: MESH):
     >>> out = wb.zeros(1, dtype=int)
     >>> wb.launch(boxes, 1, [mesh.id, out])
     >>> out.list()
-    [np.int32(1)]
+    [1]
     """
     return mesh.tree
 
@@ -269,7 +269,7 @@ def mesh_get_group_root(mesh: MESH, group: int):
     >>> out = wb.zeros(1, dtype=int)
     >>> wb.launch(look, 1, [mesh.id, out])
     >>> out.list()
-    [np.int32(1)]
+    [1]
     """
     return group_root(mesh.tree, group)
 
@@ -285,7 +285,7 @@ def mesh_get_index(mesh: MESH, index: int):
     >>> out = wb.zeros(1, dtype=int)
     >>> wb.launch(last, 1, [mesh.id, out])
     >>> out.list()
-    [np.int32(8)]
+    [8]
     """
     return mesh.indices[index]
 

@@ -88,7 +88,7 @@ def intersect_tri_tri(v0: Any, v1: Any, v2: Any, u0: Any, u1: Any, u2: Any):
     >>> y = wb.zeros(1, dtype=int)
     >>> wb.launch(meet, 1, [x, y])
     >>> y.list()
-    [np.int32(1)]
+    [1]
     """
     a, b, c = wb.detach(v0), wb.detach(v1), wb.detach(v2)
     u, v, w = wb.detach(u0), wb.detach(u1), wb.detach(u2)

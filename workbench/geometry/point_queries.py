@@ -180,7 +180,7 @@ def mesh_query_point_no_sign(mesh: MESH, point: wb.vec3, max_dist: float):
     >>> out = wb.ones(1, dtype=int)
     >>> wb.launch(face, 1, [mesh.id, out])
     >>> out.list()
-    [np.int32(0)]
+    [0]
     """
     return answer(mesh, point, closest_item(mesh, wb.detach(point), wb.detach(max_dist)))
 

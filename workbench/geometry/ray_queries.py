@@ -151,7 +151,7 @@ def mesh_query_ray_anyhit(mesh: MESH, start: wb.vec3, dir: wb.vec3, max_t: float
     >>> out = wb.zeros(1, dtype=bool)
     >>> wb.launch(shadow, 1, [mesh.id, out])
     >>> out.list()
-    [np.True_]
+    [True]
     """
     return hits(mesh, wb.detach(start), wb.detach(dir), wb.detach(max_t), 1, root) > 0
 
@@ -170,6 +170,6 @@ def mesh_query_ray_count_intersections(mesh: MESH, start: wb.vec3, dir: wb.vec3,
     >>> out = wb.zeros(1, dtype=int)
     >>> wb.launch(layers, 1, [mesh.id, out])
     >>> out.list()
-    [np.int32(2)]
+    [2]
     """
     return hits(mesh, wb.detach(start), wb.detach(dir), EVERYWHERE, 2147483647, root)

@@ -74,7 +74,7 @@ def tile_bvh_query_next(query: BvhQueryTiled):
     >>> out = wb.zeros(1, dtype=int)
     >>> wb.launch_tiled(count, 1, [bvh.id, out], block_dim=64)
     >>> out.list()
-    [np.int32(3)]
+    [3]
     """
     moved, found = advance_boxes(query.query)
     query.query = moved
@@ -118,7 +118,7 @@ def tile_mesh_query_aabb_next(query: MeshQueryAABBTiled):
     >>> out = wb.zeros(1, dtype=int)
     >>> wb.launch_tiled(count, 1, [mesh.id, out], block_dim=64)
     >>> out.list()
-    [np.int32(2)]
+    [2]
     """
     moved, found = advance_faces(query.query)
     query.query = moved
@@ -140,7 +140,7 @@ def tile_query_valid(query):
     >>> out = wb.zeros(1, dtype=int)
     >>> wb.launch_tiled(turns, 1, [bvh.id, out], block_dim=64)
     >>> out.list()
-    [np.int32(1)]
+    [1]
     """
     return query.more
 

@@ -78,7 +78,7 @@ def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> Non
     >>> out = wb.zeros(3, dtype=int)
     >>> wb.utils.array_scan(wb.array([1, 2, 3]), out, inclusive=False)
     >>> out.list()
-    [np.int32(0), np.int32(1), np.int32(3)]
+    [0, 1, 3]
     """
     for a in (in_array, out_array):
         if not isinstance(a, array) or a.ndim != 1 or not isinstance(a.dtype, Scalar):
@@ -142,7 +142,7 @@ def segmented_sort_pairs(
     >>> keys, values = wb.array([2, 1, 9, 3]), wb.array([0, 1, 2, 3])
     >>> wb.utils.segmented_sort_pairs(keys, values, 4, wb.array([0, 2, 4]))
     >>> keys.list()
-    [np.int32(1), np.int32(2), np.int32(3), np.int32(9)]
+    [1, 2, 3, 9]
     """
     found = _pairs("segmented_sort_pairs", keys, values, count)
     starts = np.array(segment_start_indices.list(), np.int64)
@@ -185,7 +185,7 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
     >>> out = wb.zeros(2, dtype=wb.float64)
     >>> wb.utils.array_cast(wb.array([1, 2]), out)
     >>> out.list()
-    [np.float64(1.0), np.float64(2.0)]
+    [1.0, 2.0]
     """
     if in_array.dtype.shape != out_array.dtype.shape:  # type: ignore[attr-defined]
         raise _refuse("array_cast", f"{in_array.dtype} to {out_array.dtype}.", "dtypes of one shape")

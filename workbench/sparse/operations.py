@@ -133,7 +133,7 @@ def bsr_from_triplets(
 
     >>> at = wb.array([0, 1]), wb.array([1, 0])
     >>> wb.sparse.bsr_from_triplets(2, 2, *at, wb.array([2.0, 3.0])).columns.list()
-    [np.int32(1), np.int32(0)]
+    [1, 0]
     """
     dtype = matrix(values.shape[1:], values.dtype) if values.ndim == 3 else values.dtype
     made = BsrMatrix(rows_of_blocks, cols_of_blocks, dtype, values.device)
