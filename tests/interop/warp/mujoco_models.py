@@ -102,6 +102,67 @@ BOX = """
 </mujoco>
 """
 
+BALL = """
+<mujoco model="ball">
+  {option}
+  <worldbody>
+    <body pos="0 0 1"><freejoint/>
+      <geom type="ellipsoid" size="0.1 0.15 0.2" mass="0.8" contype="0" conaffinity="0"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+BALL_JOINTS = """
+<mujoco model="ball joints">
+  {option}
+  <default><geom type="capsule" size="0.03" contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body pos="0 0 2"><joint name="upper" type="ball" damping="0.1"/><geom fromto="0 0 0 0 0.1 -0.5"/>
+      <body pos="0 0.1 -0.5"><joint name="lower" type="ball" damping="0.05" stiffness="2"/>
+        <geom fromto="0 0 0 0.1 0 -0.4"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="upper" gear="1 0.5 0"/></actuator>
+</mujoco>
+"""
+
+ROD = """
+<body pos="{at}"><joint name="{name}" axis="0 1 0" damping="0.02" {joint}/>
+  <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.03" mass="0.6" contype="0" conaffinity="0"/>
+  <site name="{name} tip" pos="0.25 0 0.02"/>{inner}</body>
+"""
+
+CHAIN = """
+<mujoco model="chain">
+  {{option}}
+  <worldbody><site name="anchor" pos="0.1 0 1.4"/>{rods}</worldbody>
+  {more}
+</mujoco>
+"""
+
+MOTOR = '<actuator><motor joint="second" gear="1.5"/></actuator>'
+TENDONS = """
+<tendon>
+  <fixed name="both" stiffness="3" damping="0.2"><joint joint="first" coef="0.6"/><joint joint="second" coef="-0.4"/></fixed>
+  <spatial name="rope" stiffness="20" damping="0.5" springlength="0.2"><site site="anchor"/><site site="first tip"/></spatial>
+</tendon>
+<actuator><motor tendon="both" gear="2"/><position joint="second" kp="8" kv="0.3"/></actuator>
+"""
+DYNAMICS = """
+<actuator>
+  <general joint="first" dyntype="filter" dynprm="0.05" gainprm="2" biastype="affine" biasprm="0.1 -1 -0.2"/>
+  <general joint="second" dyntype="integrator" gainprm="1.5"/>
+</actuator>
+"""
+WELD = '<equality><joint joint1="first" joint2="second" polycoef="0.1 0.8 0.2 0 0"/></equality>' + MOTOR
+HUNG = '<equality><connect site1="anchor" site2="first tip"/></equality>' + MOTOR
+
+
+def _chain(more: str = MOTOR, first: str = "", second: str = "") -> str:
+    """Two rods in a row, level at rest: attributes of their hinges, and what holds and moves them."""
+    inner = ROD.format(at="0.3 0 0", name="second", joint=second, inner="")
+    return CHAIN.format(rods=ROD.format(at="0 0 1.2", name="first", joint=first, inner=inner), more=more)
+
 
 def _limb(name: str, at: str, joints: str, shape: str, inner: str = "") -> str:
     """One body of the humanoid: where it hangs, its hinges by their axes, its capsule, the bodies on it."""
@@ -155,6 +216,26 @@ def models() -> dict[str, Model]:
         "hopper in the air": air(HOPPER, high, _spread(6, 0.8), (0.3, -0.2, 0.1)),
         "humanoid": air(_humanoid(), trunk + _spread(14, 0.5), _spread(20, 0.7), _spread(6, 0.4)),
     }
+    swing, fast = (0.4, -0.7), (0.6, -0.9)
+    turned = (0.8, 0.3, -0.4, 0.33, 0.9, -0.1, 0.2, 0.35)
+    made |= {
+        "ball in the air": air(BALL, (0.1, 0.0, 1.0, 0.7, 0.3, -0.5, 0.4), (0.3, -0.2, 0.5, 2.0, -1.0, 3.0)),
+        "ball joints": air(BALL_JOINTS, turned, (0.5, -0.4, 0.8, -0.3, 1.1, 0.6), (0.4,)),
+        "tendons": air(_chain(TENDONS), swing, fast, (0.3, 0.2)),
+        "actuator dynamics": air(_chain(DYNAMICS), swing, fast, (0.3, -0.6)),
+        "limits": air(
+            _chain(MOTOR, 'range="-40 20" limited="true"', 'range="-30 60" limited="true"'), swing, fast, (0.4,)
+        ),
+        "friction loss": air(_chain(MOTOR, 'frictionloss="0.05"', 'frictionloss="6"'), swing, fast, (0.4,)),
+        "joint equality": air(_chain(WELD), swing, fast, (0.4,)),
+        "connect": air(_chain(HUNG), swing, fast, (0.4,)),
+    }
+    for more in ('integrator="implicitfast"', 'integrator="RK4"', 'solver="CG"'):
+        word = more.split('"')[1]
+        option = OPTION.format(iterations=30, more=more)
+        made[f"chain, {word}"] = Model(
+            _chain(MOTOR, 'range="-40 20" limited="true"').format(option=option), swing, fast, (0.4,)
+        )
     for cone in ("pyramidal", "elliptic"):
         option = OPTION.format(iterations=30, more=f'cone="{cone}"')
         made[f"box on the ground, {cone}"] = Model(BOX.format(option=option), lying, (0.6, 0.2, -0.05, 0.1, 0.0, 0.4))
@@ -187,13 +268,26 @@ def start(model: Model) -> tuple[Any, Any]:
 
 
 def truth(made: Any, data: Any, step: float = 1e-6) -> Jacobian:
-    """MuJoCo's own `mjd_transitionFD` at this state, with central differences."""
+    """MuJoCo's own `mjd_transitionFD` at this state, with central differences. Rows and columns of
+    what its actuators remember are left out. It does not know RK4: there the differences are ours, of MuJoCo's steps."""
     import mujoco
 
+    if made.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
+        return by_differences(made, data, lambda *state: stepped(made, *state), step)
     n = 2 * made.nv + made.na
     A, B = np.zeros((n, n)), np.zeros((n, made.nu))
     mujoco.mjd_transitionFD(made, data, step, True, A, B if made.nu else None, None, None)
-    return Jacobian(A, B)
+    return Jacobian(A[: 2 * made.nv, : 2 * made.nv], B[: 2 * made.nv])
+
+
+def stepped(made: Any, qpos: Any, qvel: Any, ctrl: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Where a step of MuJoCo itself leads."""
+    import mujoco
+
+    data = mujoco.MjData(made)
+    data.qpos[:], data.qvel[:], data.ctrl[:] = qpos, qvel, ctrl
+    mujoco.mj_step(made, data)
+    return data.qpos.copy(), data.qvel.copy()
 
 
 def moved(made: Any, qpos: np.ndarray, by: np.ndarray) -> np.ndarray:

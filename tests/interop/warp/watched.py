@@ -135,6 +135,23 @@ def tiled(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     wp.tile_store(y, t * t, offset=i * 4)
 
 
+@wp.kernel
+def branch(starts: wp.array(dtype=int), bodies: wp.array(dtype=int), x: wp.array(dtype=float),
+           out: wp.array2d(dtype=float)):  # fmt: skip
+    """Each thread goes from the root of a tree to one of its leaves."""
+    world, b = wp.tid()
+    s = out[world, 0]
+    for i in range(starts[b], starts[b + 1]):
+        s = wp.sin(s) + x[bodies[i]] * s
+        out[world, bodies[i]] = s
+
+
+@wp.kernel
+def meet(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i % 2] = x[i] * x[i]
+
+
 def scaled_by(c: float):
     """A kernel made in a factory, with a number in its closure."""
 

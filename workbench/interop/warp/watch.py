@@ -35,9 +35,11 @@ from .compare import Comparison
 from .events import RACE, Step, asks_mesh, difference_of
 from .hooks import Hooks
 from .memory import Region, Twins, Untranslated, arrays_in, hull
+from .one_by_one import settled
 from .passes import Left, Pass
 from .pictures import Pictures
 from .programs import caller, programs, said
+from .scopes import by_module
 
 CHECKS = ("gradient", "forward", None)
 _open: list[Watch] = []
@@ -121,6 +123,7 @@ class Watch(Pictures):
         _open.remove(self)
         memory.between.discard("warp")
         note_names(self.tape, sys._getframe(1))
+        self.tape.scopes += by_module(self.steps, self.tape.events)
         self.twins.close()
         self.rebind.close()
         self.commands.clear()
@@ -340,7 +343,7 @@ class Watch(Pictures):
             if not ours.generic:
                 self.rebind.failed(kernel, failure)
             raise
-        command = recorded.command
+        command = settled(recorded.command)
         if key is not None and not command.program.handles:
             self.commands[key] = Repeated(command, self.twins.regions(self.twins.arrays_of(values)))
         command.launch(True, frame)

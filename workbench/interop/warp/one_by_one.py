@@ -1,0 +1,67 @@
+"""Launches of which several threads store one and the same result to one element.
+
+On a processor Warp runs the threads of a launch one by one, in their order. MuJoCo Warp has kernels with a thread for
+each branch of a tree of bodies, which all store what the bodies near the root have in common. Whichever comes last, the
+result is the same. Such a launch is recorded as one thread that does the work of all, in Warp's order: what it computes
+and what its adjoint is do then not rest on luck.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...arrays import allocation as memory
+from ...errors import GradientError
+from ...kernels.passes.in_order import in_order
+from ...kernels.program import Program
+from ...launches.launch import Command
+from ...launches.plan import plan
+
+MOST = 1 << 16  # threads that are run one by one
+
+
+def settled(command: Command) -> Command:
+    """The launch to record for one of Warp: itself, or, where only equal stores meet, its threads in their order.
+
+    A launch whose result depends on the order of its threads is returned as it is: backward refuses it [race]. Memory
+    must be as the launch sees it, and is again afterwards.
+    """
+    races, dims = command.plan.races, command.plan.form.dims
+    if races is None or math.prod(dims) > MOST or command.declared:
+        return command
+    with memory.LOCK:
+        try:
+            races.check(command)
+        except GradientError:
+            first, last = _serial(command, dims, False), _serial(command, dims, True)
+            if all(map(np.array_equal, _results(first), _results(last))):
+                return first
+    return command
+
+
+def _serial(command: Command, dims: tuple[int, ...], backwards: bool) -> Command:
+    program = command.program.once(_program, command.program, dims, backwards)
+    return Command(program, plan(program.name, program, (1,), command.flat, None), command.flat)
+
+
+def _program(program: Program, dims: tuple[int, ...], backwards: bool) -> Program:
+    function = in_order(program.function, dims, backwards)
+    return Program(
+        program.name, function, program.params, program.leaves, program.enable_backward,
+        asked=program.asked, kernel=program.kernel,
+    )  # fmt: skip
+
+
+def _results(command: Command) -> list[Any]:
+    """The bytes that a launch leaves where it writes. They are put back."""
+    places = list({command.flat[k].allocation: None for k, _ in command.plan.writes})
+    before = [place.bytes.copy() for place in places]
+    try:
+        command.plan.forward.run(command.values, command.views)
+        return [place.bytes.copy() for place in places]
+    finally:
+        for place, content in zip(places, before, strict=True):
+            place.bytes[...] = content
