@@ -143,8 +143,12 @@ CHAIN = """
 MOTOR = '<actuator><motor joint="second" gear="1.5"/></actuator>'
 TENDONS = """
 <tendon>
-  <fixed name="both" stiffness="3" damping="0.2"><joint joint="first" coef="0.6"/><joint joint="second" coef="-0.4"/></fixed>
-  <spatial name="rope" stiffness="20" damping="0.5" springlength="0.2"><site site="anchor"/><site site="first tip"/></spatial>
+  <fixed name="both" stiffness="3" damping="0.2">
+    <joint joint="first" coef="0.6"/><joint joint="second" coef="-0.4"/>
+  </fixed>
+  <spatial name="rope" stiffness="20" damping="0.5" springlength="0.2">
+    <site site="anchor"/><site site="first tip"/>
+  </spatial>
 </tendon>
 <actuator><motor tendon="both" gear="2"/><position joint="second" kp="8" kv="0.3"/></actuator>
 """
@@ -269,7 +273,7 @@ def start(model: Model) -> tuple[Any, Any]:
 
 def truth(made: Any, data: Any, step: float = 1e-6) -> Jacobian:
     """MuJoCo's own `mjd_transitionFD` at this state, with central differences. Rows and columns of
-    what its actuators remember are left out. It does not know RK4: there the differences are ours, of MuJoCo's steps."""
+    what its actuators remember are left out. It does not know RK4: there the differences are ours, of its steps."""
     import mujoco
 
     if made.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
