@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ...arrays.dtypes import itemsize_of
 from ...errors import Where
-from ...kernels.types import Struct
 from ...tapes.events import Event
 from .memory import Region, Twins
 
@@ -88,10 +89,22 @@ def asks_mesh(event: Event | None) -> bool:
 def difference_of(twins: Twins, region: Region) -> Difference | None:
     """Where a twin differs most from Warp's buffer in value; None if nowhere. NaN is like NaN, 0 like -0."""
     flat = twins.flat(region)
-    if isinstance(flat.dtype, Struct):
-        return Difference(region, 0, np.nan, np.nan, np.inf, np.inf)
-    n, numpy = flat.size * flat.dtype.numpy.itemsize, flat.dtype.numpy  # type: ignore[attr-defined]
+    n, numpy = flat.size * itemsize_of(flat.dtype), flat.dtype.numpy  # type: ignore[attr-defined]
     ours, theirs = region.allocation.bytes[:n].view(numpy), region.theirs[:n].view(numpy)
+    found = [d for one, two in _numbers(ours, theirs) if (d := _difference(region, one, two)) is not None]
+    return max(found, key=lambda d: d.share, default=None)
+
+
+def _numbers(ours: np.ndarray, theirs: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Arrays of plain numbers: those of structs field by field, without what lies between the fields."""
+    for name in ours.dtype.names or ():
+        yield from _numbers(ours[name], theirs[name])
+    if ours.dtype.names is None:
+        yield ours.reshape(-1), theirs.reshape(-1)
+
+
+def _difference(region: Region, ours: np.ndarray, theirs: np.ndarray) -> Difference | None:
+    numpy = ours.dtype
     apart = (ours != theirs) & ~((ours != ours) & (theirs != theirs))
     if not apart.any():
         return None

@@ -31,10 +31,12 @@ from ...launches.launch import launch as our_launch
 from ...tapes.naming import note_names
 from ...tapes.tape import Tape
 from .builds import Builds
+from .captures import Call, Captures, Turns
 from .compare import Comparison
 from .events import RACE, Step, asks_mesh, difference_of
 from .hooks import Hooks
 from .memory import Region, Twins, Untranslated, arrays_in, hull
+from .natives import NATIVE, given_to
 from .one_by_one import settled
 from .passes import Left, Pass
 from .pictures import Pictures
@@ -60,7 +62,7 @@ def watch(keep: str = "needed", check: str | None = "gradient") -> Watch:
     return Watch(keep, check)
 
 
-class Watch(Pictures):
+class Watch(Captures, Pictures):
     """What was seen of a Warp program. In a notebook it shows the verdict, then the tape.
 
     tape       ours: `show explore seeds ledger microscope diagnose memory`, `wb.jacobian`, `wb.jvp` work on it.
@@ -82,8 +84,8 @@ class Watch(Pictures):
         self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, Step | None]] = weakref.WeakKeyDictionary()
         self.escaped: weakref.WeakKeyDictionary[Any, list[Step]] = weakref.WeakKeyDictionary()  # while it was open
-        self.captured: list[Call] | None = None  # calls of an open capture, to be replayed
-        self.graphs: weakref.WeakKeyDictionary[Any, list[Call]] = weakref.WeakKeyDictionary()
+        self.captured: list[Call | Turns] | None = None  # calls of an open capture, to be replayed
+        self.graphs: weakref.WeakKeyDictionary[Any, list[Call | Turns]] = weakref.WeakKeyDictionary()
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
         self.commands: dict[Any, Repeated] = {}  # by kernel, grid and arguments
         self.seeded = False
@@ -113,6 +115,8 @@ class Watch(Pictures):
         put(context.capture_begin, self._capture_begin)
         put(context.capture_end, self._capture_end)
         put(context.capture_launch, self._capture_launch)
+        put(context.capture_while, self._capture_while)
+        put(context.capture_if, self._capture_if)
         for name in NATIVE:
             if isinstance(function := getattr(warp_utils, name, None), FunctionType):
                 put(function, self._native)
@@ -177,7 +181,7 @@ class Watch(Pictures):
             step.event = self.opaque(step, arrays, regions, frame)
             return
         if len(self.tape.events) > count:
-            step.event = self.tape.events[-1]
+            self.named(step)
         self.settle(step, self.changed_by(count, regions))
 
     def changed_by(self, count: int, regions: list[Region]) -> list[Region]:
@@ -189,6 +193,12 @@ class Watch(Pictures):
         if not written:
             return regions
         return [r for r in regions if r.allocation in written or r.apart is not None or r.size < LARGE]
+
+    def named(self, step: Step) -> None:
+        """The last event is that of this step; what Warp computes in C++ may have taken several."""
+        step.event, step.number = self.tape.events[-1], len(self.tape.events) - 1
+        if step.kind == "native":
+            step.event.label = step.label
 
     def settle(self, step: Step, regions: list[Region]) -> None:
         """Compare the results of a step, and leave Warp's bytes in the twins."""
@@ -440,10 +450,20 @@ class Watch(Pictures):
         """A function of `wp.utils` that Warp computes in C++."""
         if self.inside:
             return original(*args, **kwargs)
-        arrays = list(arrays_in([*args, *kwargs.values()]))
-        name = original.__name__
-        why = f"wp.utils.{name} is compiled into Warp"
-        return self.event("opaque", name, arrays, lambda: original(*args, **kwargs), _nothing, caller(), None, why)
+        name, frame = original.__name__, caller()
+        given = given_to(original, args, kwargs)
+        theirs = lambda: original(*args, **kwargs)  # noqa: E731
+        if "out" in given and given["out"] is None:  # it is made by the call
+            result = self.quietly(theirs)
+            if not warp_types.is_array(result):
+                return result  # a number of the host
+            given["out"], theirs = result, lambda: result
+        arrays = list(arrays_in(given.values()))
+        ours = lambda: NATIVE[name](self.twins, given)  # noqa: E731
+        if self.captured is not None:
+            self.captured.append(Call("native", name, arrays, ours))
+            return self.quietly(theirs)
+        return self.event("native", name, arrays, theirs, ours, frame)
 
     def quietly(self, act: Callable[[], Any]) -> Any:
         self.inside = True
@@ -451,63 +471,6 @@ class Watch(Pictures):
             return act()
         finally:
             self.inside = False
-
-    # ---- captures: on a processor Warp notes calls, and runs them when the graph is launched
-
-    def _capture_begin(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        result = self.quietly(lambda: original(*args, **kwargs))
-        self.captured = []
-        return result
-
-    def _capture_end(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        graph = self.quietly(lambda: original(*args, **kwargs))
-        if self.captured is not None:
-            self.graphs[graph], self.captured = self.captured, None
-        return graph
-
-    def _capture_launch(self, original: Any, graph: Any, stream: Any = None) -> Any:
-        calls = self.graphs.get(graph)
-        if self.inside or calls is None:
-            return original(graph, stream)
-        frame = caller()
-        arrays = list({id(a): a for call in calls for a in call.arrays}.values())
-        refused, regions = "", []
-        try:
-            regions = self.twins.regions(arrays)
-            self.host_writes(regions, frame)
-        except (Untranslated, WorkbenchError) as error:
-            refused = said(error)
-        result = self.quietly(lambda: original(graph, stream))
-        first = len(self.tape.events)
-        steps = [self.replayed(call) for call in calls] if not refused else []
-        self.steps += steps
-        if refused or any(step.reason for step in steps) or not steps:
-            self.undo_replay(steps, first, arrays, regions, refused, frame)
-        else:
-            self.settle(steps[-1], regions)
-        return result
-
-    def replayed(self, call: Call) -> Step:
-        """One call of a graph that Warp has run as a whole."""
-        step = Step(len(self.tape.events), call.kind, call.label, None, None, call.kernel)
-        count = len(self.tape.events)
-        try:
-            self.recorded_by_us(call.ours)
-            step.event = self.tape.events[-1] if len(self.tape.events) > count else None
-        except Exception as error:  # noqa: BLE001  the graph becomes one opaque event
-            step.reason = said(error)
-        return step
-
-    def undo_replay(
-        self, steps: list[Step], first: int, arrays: list[Any], regions: list[Region], refused: str, frame: Any
-    ) -> None:
-        """In place of the calls of a graph, one of which has no twin: one opaque event, as only its end can be seen."""
-        reason = refused or next((f"{s.label}: {s.reason}" for s in steps if s.reason), "")
-        del self.steps[len(self.steps) - len(steps) :]
-        self.undo(first)
-        step = Step(len(self.tape.events), "opaque", "capture_launch", None, None, None, reason)
-        step.event = self.opaque(step, arrays, regions, frame)
-        self.steps.append(step)
 
     # ---- Warp's tapes
 
@@ -629,17 +592,6 @@ class Repeated:
     regions: list[Region]
 
 
-@dataclass(eq=False)
-class Call:
-    """A call of Warp in a capture, to be repeated when its graph is launched."""
-
-    kind: str
-    label: str
-    arrays: list[Any]
-    ours: Callable[[], None]
-    kernel: Any = None
-
-
 class Gradients:
     """Gradients by arrays of Warp, as NumPy arrays of their shape and components."""
 
@@ -661,7 +613,6 @@ IN_CAPTURE = "in a capture, whose graph runs the way there and back as one: its 
 LARGE = 1 << 16  # bytes: comparing less takes no time
 MOST_COMMANDS = 4096
 ADJOINT = "an adjoint that the program launches itself"
-NATIVE = "array_scan array_sum array_inner radix_sort_pairs runlength_encode segmented_sort_pairs array_cast".split()
 _NAMES = tuple(inspect.signature(context.launch).parameters)
 
 
