@@ -67,10 +67,26 @@ def _status(code: Any) -> int:
 
 
 def report(seen: Any, page: Path) -> None:
-    """Write the table to the terminal and the page to its file."""
-    sys.stdout.write(f"\n{seen!r}\n")
-    if seen.tape.events:
+    """Write the table to the terminal and the page to its file. A page that cannot be drawn is told, and no more."""
+    sys.stdout.write(f"\n{said(seen)}\n")
+    if not seen.tape.events:
+        return
+    try:
         sys.stdout.write(f"{seen.to_html(page)}\n")
+    except Exception as failure:
+        sys.stderr.write(f"{page}: not written, {type(failure).__name__}: {failure}\n")
+
+
+def said(seen: Any) -> str:
+    """The summary and the table; gradients that were not asked for are counted, if there are others."""
+    from .interop.warp import Comparison
+
+    found = seen.compare()
+    asked = [row for row in found if row.verdict != "not asked"]
+    if not asked or len(asked) == len(found):
+        return repr(seen)
+    left = f"{len(found) - len(asked)} more are not asked: launches overwrite these arrays"
+    return f"{seen.summary()}\n{Comparison(asked, seen)!r}\n{left}"
 
 
 if __name__ == "__main__":

@@ -124,3 +124,15 @@ def near(grid: wp.uint64, x: wp.array(dtype=wp.vec3), y: wp.array(dtype=float)):
         apart = wp.length_sq(x[i] - x[j])
         if j != i and apart < 1.0:
             y[i] += apart * apart
+
+
+@wp.kernel
+def added(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] += x[i] * x[i]
+
+
+@wp.kernel
+def waved(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = 0.5 * x[i] + wp.exp(x[i]) - wp.sin(x[i])

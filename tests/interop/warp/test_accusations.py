@@ -86,6 +86,20 @@ def test_one_percent_off_in_a_number_that_is_small_beside_others_is_wrong(k: Any
     assert row.verdict == "wrong" and row.difference < 1e-8
 
 
+def test_rounding_that_either_measure_sees_excuses_a_number(k: Any) -> None:
+    """Scaled seeds move one number alone, moved memory the other: each is excused by the measure that saw it."""
+    from workbench.interop.warp.compare import Row
+    from workbench.interop.warp.passes import Pass, Published
+
+    twin, one = object(), Pass.__new__(Pass)
+    exact, theirs = np.array([1.0, 0.0, 1e-5], np.float32), np.array([1.0, 1e-7, 1.01e-5], np.float32)
+    row, published = Row("x", "not asked", theirs=theirs), Published(None, twin, exact)  # type: ignore[arg-type]
+    one.noise, one.moved = {id(twin): np.array([0, 0, 1e-8])}, {id(twin): np.array([0, 1e-8, 0])}
+    assert one._judged(published, row, exact)[0] == "agrees"
+    one.moved[id(twin)] *= 0
+    assert one._judged(published, row, exact)[0] == "wrong"
+
+
 # ---- kinks
 
 KINKS = {"push": "min", "above": "max", "size": "abs", "kept_below": "clamp"}
@@ -194,6 +208,21 @@ def test_a_backward_in_a_capture_is_named_and_no_row_is_made_up(k: Any) -> None:
 
 
 # ---- gradients that nobody has cleared
+
+
+def test_what_adds_up_in_an_array_that_is_written_later_is_not_accused(k: Any) -> None:
+    """A walk back once more, without a zero: z.grad is the sum of both walks, as that of arrays that nothing writes."""
+    wp, x, z = k.wp, floats(k, [1.0, 2.0, 3.0]), floats(k, [0.5, 0.25, 2.0])
+    loss = zeros(k, 1)
+    with wb.interop.warp.watch() as seen:
+        with wp.Tape() as tape:
+            wp.launch(k.total, 3, [z], [loss])
+            wp.launch(k.added, 3, [x], [z])
+        tape.backward(loss)
+        tape.backward(loss)
+    rows = [r for r in seen.compare() if r.array == "z"]
+    assert [r.verdict for r in rows] == ["agrees", "agrees"], [r.texts() for r in rows]
+    assert rows[1].cause.startswith("with what it held before")
 
 
 def two_steps(k: Any, between: Callable[[Any], None]) -> Any:

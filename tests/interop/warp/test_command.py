@@ -80,6 +80,33 @@ def test_a_script_is_watched_as_it_is(tmp_path: Path) -> None:
     assert missing.returncode == 2 and "nowhere.py" in missing.stderr
 
 
+class Seen:
+    """What `report` asks of a watch: two gradients of which one has no meaning, and a page that fails."""
+
+    tape = type("Tape", (), {"events": [0]})
+
+    def compare(self) -> object:
+        from workbench.interop.warp import Comparison, Row
+
+        return Comparison([Row("x", "agrees"), Row("scratch", "not asked"), Row("swap", "not asked")], self)
+
+    def summary(self) -> str:
+        return "7 events"
+
+    def to_html(self, path: Path) -> Path:
+        raise IndexError("list index out of range")
+
+
+def test_the_report_counts_what_was_not_asked_and_outlives_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+    from workbench.watch import report
+
+    report(Seen(), Path("page.html"))
+    out, err = capsys.readouterr()
+    assert "7 events" in out and "agrees" in out and "scratch" not in out
+    assert "2 more are not asked: launches overwrite these arrays" in out
+    assert err == "page.html: not written, IndexError: list index out of range\n"
+
+
 def test_tests_fail_where_a_gradient_is_not_exact(tmp_path: Path) -> None:
     (tmp_path / "test_falls.py").write_text(TESTS)
     plugin = ("-m", "pytest", "-q", "-p", "workbench.interop.pytest", "-p", "no:cacheprovider", "test_falls.py")

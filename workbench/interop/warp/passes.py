@@ -22,7 +22,7 @@ from ...tapes.events import Event
 from ...tapes.naming import name_of
 from ...tapes.reverse import opaque_meets, reverse, walk
 from .causes import NOTEBOOKS, explain
-from .compare import ROUNDED, SMALL, Row, Verdict, accuracy, is_near
+from .compare import NOISY, ROUNDED, SMALL, Row, Verdict, accuracy, is_near
 from .events import RACE, Step
 from .memory import Untranslated, arrays_in, root_of
 from .once_more import OtherSlopes, Rounded, RoundedWithin, floats, is_choosing
@@ -296,7 +296,12 @@ class Pass:
                 row.remedy = f"a cell for each thread, or wp.atomic_add (notebooks/{NOTEBOOKS['race']})"
             return row
         row.verdict, row.difference = self._judged(one, row, row.exact)
-        if row.verdict == "agrees" and not one.written and np.any(one.before):
+        added = not one.written
+        if row.verdict == "wrong" and one.written and np.any(one.before):
+            verdict, difference = self._judged(one, row, exact + one.before)
+            if verdict == "agrees":
+                added, row.verdict, row.difference, row.exact = True, verdict, difference, exact + one.before
+        if row.verdict == "agrees" and added and np.any(one.before):
             self._accumulated(one, row, exact)
         elif row.verdict == "wrong" and not self._excused(one, row, wrong_at):
             step = wrong_at.get(id(one.twin))
@@ -362,7 +367,7 @@ class Pass:
         fine = (
             found.fine
             or (found.close and accuracy(row.theirs, exact, self.noise_of(one)).fine)
-            or (found.difference <= SMALL and accuracy(row.theirs, exact, self._moved_of(one), ROUNDED).fine)
+            or (found.difference <= SMALL and accuracy(row.theirs, exact, self._rounding_of(one), 1).fine)
         )
         return ("agrees" if fine else "wrong"), found.difference
 
@@ -375,8 +380,7 @@ class Pass:
         exact = self.exact.get(id(one.twin))
         if exact is None or not np.array_equal(exact, self.other.get(id(one.twin), exact), equal_nan=True):
             return False
-        by_scale = accuracy(row.theirs, row.exact, self.noise_of(one)).fine
-        if not by_scale and not accuracy(row.theirs, row.exact, self._moved_of(one), ROUNDED).fine:
+        if not accuracy(row.theirs, row.exact, self._rounding_of(one), 1).fine:
             return False
         row.verdict = "unverified"
         row.cause = "precision: numbers cancel, or a comparison is so close, that rounding alone moves it as far"
@@ -446,6 +450,11 @@ class Pass:
             for seed in range(TRIALS):
                 _note(self.moved, self._walk(SCALES[0], Rounded(seed))[0], self.exact)
         return self.moved.get(id(one.twin))
+
+    def _rounding_of(self, one: Published) -> np.ndarray | None:
+        """How far each number of this gradient may be off by rounding, by the one measure or the other."""
+        noise, moved = self.noise_of(one), self._moved_of(one)
+        return None if noise is None or moved is None else np.maximum(NOISY * noise, ROUNDED * moved)
 
     def moved_within(self, one: Published, event: Event) -> np.ndarray | None:
         """How far this gradient moves where every operation of one launch's adjoint is rounded otherwise.

@@ -33,6 +33,7 @@ from ...tapes.tape import Tape
 from .builds import Builds
 from .captures import Call, Captures, Turns
 from .compare import Comparison
+from .differences import Differences
 from .events import RACE, Step, asks_mesh, difference_of
 from .hooks import Hooks
 from .memory import Region, Twins, Untranslated, arrays_in, hull
@@ -527,6 +528,10 @@ class Watch(Captures, Pictures):
         """
         return Comparison([row for one in self.passes for row in one.rows], self)
 
+    def differences(self) -> Differences:
+        """A row for each event whose result is not Warp's to the bit: where, how far apart, what rounds otherwise."""
+        return Differences(self)
+
     @property
     def opaque_steps(self) -> list[Step]:
         """The calls that could not be followed, each with its `reason`."""
@@ -566,9 +571,11 @@ class Watch(Captures, Pictures):
 
     def summary(self) -> str:
         """How much was seen, in a line."""
-        opaque, apart = len(self.opaque_steps), sum(s.difference is not None for s in self.steps)
+        opaque = len(self.opaque_steps)
+        apart = [s.difference.ulps for s in self.steps if s.difference is not None]
+        most = f" (by {max(apart):.3g} units in the last place at most: differences())" if apart else ""
         return (
-            f"{len(self.steps)} events, {opaque} opaque, {apart} with results that differ from Warp's,"
+            f"{len(self.steps)} events, {opaque} opaque, {len(apart)} with results that differ from Warp's{most},"
             f" {len(self.passes)} backward"
         )
 

@@ -1,0 +1,126 @@
+"""Events whose result is not Warp's to the last bit: where, by how much, and what rounds otherwise.
+
+Two right programs differ where a function of the C library is rounded in its own way, where a compiler rounds a product
+and a sum at once, and where a sum is taken in another order. Which of these a kernel has stands in its text; what is
+farther apart than they explain is said to be so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...kernels import ir
+from ...kernels.ops.scalar import MUL
+from ...kernels.types import is_float
+from ...tables import aligned, html_table
+from ...tapes.naming import name_of
+from .events import Difference, Step
+
+if TYPE_CHECKING:
+    from .watch import Watch
+
+FIELDS = ("event", "line", "array", "number", "here", "Warp", "ulps", "why")
+SUMS = ("atomic_add", "atomic_sub")
+FUNCTION = 8  # what such a function costs at least, beside the 1 of a sum
+MOST = 3  # operations that are named
+
+
+@dataclass(frozen=True, eq=False)
+class Differing:
+    """One event whose result differs: where most, and why.
+
+    array       the name of the memory, `number` counts its floats.
+    difference  what was found there.
+    why         the operations that may round otherwise, with their lines.
+    """
+
+    step: Step
+    array: str
+    difference: Difference
+    why: str
+
+    def texts(self) -> list[str]:
+        """The fields as a table shows them."""
+        d, where = self.difference, self.step.where
+        line = "" if where is None else str(where)
+        return [repr(self.step), line, self.array, str(d.number), f"{d.ours:.9g}", f"{d.theirs:.9g}", f"{d.ulps:.3g}",
+                self.why]  # fmt: skip
+
+
+class Differences:
+    """Rows, which print as a table, the farthest first."""
+
+    def __init__(self, seen: Watch):
+        rows = [_row(seen, step, step.difference) for step in seen.steps if step.difference is not None]
+        self.rows = sorted(rows, key=lambda row: -row.difference.ulps)
+
+    def __iter__(self) -> Iterator[Differing]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, n: int) -> Differing:
+        return self.rows[n]
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            return "every result has the same bits as Warp's"
+        return "\n".join(aligned([list(FIELDS), *(row.texts() for row in self.rows)], rule="-"))
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        title = "Results that differ from Warp's"
+        html = html_table(title, list(FIELDS), [row.texts() for row in self.rows]) if self.rows else f"<p>{self!r}</p>"
+        return {"text/plain": repr(self), "text/html": html}
+
+
+def _row(seen: Watch, step: Step, found: Difference) -> Differing:
+    event = step.event
+    arrays = [] if event is None else [a for a in seen.tape.arrays.values() if a.allocation is found.region.allocation]
+    return Differing(step, name_of(seen.tape, arrays[0]) if arrays else "", found, why(step, found))
+
+
+def why(step: Step, found: Difference) -> str:
+    """What in a kernel may round otherwise in Warp; a difference that is farther than that is told as one."""
+    command = None if step.event is None else step.event.command
+    if command is None:
+        return "no launch: its memory holds something else"
+    body = command.plan.forward.function.body
+    library = dict.fromkeys(f"`{s.row.name}`{_line(s)}" for s in ir.walk(body) if _is_of_the_library(s))
+    sums = dict.fromkeys(f"`{s.row.name}`{_line(s)}" for s in ir.walk(body) if s.row.name in SUMS)
+    products = {s.outs[0] for s in ir.walk(body) if s.row is MUL}
+    fused = dict.fromkeys(_line(s) for s in ir.walk(body) if _is_contracted(s, products))
+    reasons = []
+    if any(leaf.name.endswith(".starts") for leaf in command.program.leaves):
+        reasons.append("a hash grid: which cells a query visits is decided in float64 here, which tells at their edges")
+    if library:
+        reasons.append(f"{_some(library)}: each C library rounds it in its own way")
+    if sums:
+        reasons.append(f"{_some(sums)}: the order of the sum")
+    if fused:
+        reasons.append(f"a product and a sum{_some(fused)}: a compiler may round them at once")
+    if found.far:
+        return "; ".join(["farther apart than rounding goes, if nothing cancels", *reasons])
+    return "; ".join(reasons) or "no operation of the kernel rounds otherwise"
+
+
+def _some(texts: dict[str, None]) -> str:
+    named = list(texts)
+    return ", ".join(named[:MOST]) + (f" and {len(named) - MOST} more" if len(named) > MOST else "")
+
+
+def _line(s: ir.Stmt) -> str:
+    return f" in line {s.where.line}" if s.where is not None else ""
+
+
+def _is_of_the_library(s: ir.Stmt) -> bool:
+    """Is it a number that NumPy, C and Warp need not give the same bits."""
+    if not s.outs or s.regions or s.row.exact or s.row.cost < FUNCTION:
+        return False
+    return ir.is_value(s.outs[0].type) and is_float(s.outs[0].type)
+
+
+def _is_contracted(s: ir.Stmt, products: set[ir.Value]) -> bool:
+    return s.row.name in ("add", "sub") and is_float(s.outs[0].type) and any(a in products for a in s.args)
