@@ -397,7 +397,7 @@ def judged(wp: Any, narrow: Any, wide: Any, program: Program, count: collections
         text = f"{name}: {said}, is {is_right}: {row.texts()[2:]} {numbers}"
         if said == "agrees" and is_right == "wrong" and not chained:
             amiss.append("PASSED " + text)
-        elif said == "wrong" and is_right == "right" and not chained:
+        elif said == "wrong" and is_right == "right" and not chained and np.abs(row.exact).max() > 1e-6:
             amiss.append("ACCUSED " + text)
         elif said == "unverified" and not row.cause.startswith(("kink", "precision")):
             amiss.append("UNVERIFIED " + text)

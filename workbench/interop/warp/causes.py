@@ -138,7 +138,7 @@ def _without_gradient(seen: Watch, step: Step) -> str | None:
         return None
     for known in list(seen.twins.made.values()):
         a = known.ref()
-        if a is not None and a.grad is None and any(known.twin is b for b in step.event.arrays):
+        if a is not None and a.grad is None and _touches(step.event, known.twin.span):
             return name_of(seen.tape, known.twin)
     return None
 
