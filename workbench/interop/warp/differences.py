@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...kernels import ir
-from ...kernels.ops.scalar import MUL
+from ...kernels.ops.memory import ATOMIC_ADD, ATOMIC_SUB
+from ...kernels.ops.scalar import ADD, MUL, SUB
 from ...kernels.types import is_float
 from ...tables import aligned, html_table
 from ...tapes.naming import name_of
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from .watch import Watch
 
 FIELDS = ("event", "line", "array", "number", "here", "Warp", "ulps", "why")
-SUMS = ("atomic_add", "atomic_sub")
 FUNCTION = 8  # what such a function costs at least, beside the 1 of a sum
 MOST = 3  # operations that are named
 
@@ -89,7 +89,7 @@ def why(step: Step, found: Difference) -> str:
         return "no launch: its memory holds something else"
     body = command.plan.forward.function.body
     library = dict.fromkeys(f"`{s.row.name}`{_line(s)}" for s in ir.walk(body) if _is_of_the_library(s))
-    sums = dict.fromkeys(f"`{s.row.name}`{_line(s)}" for s in ir.walk(body) if s.row.name in SUMS)
+    sums = dict.fromkeys(f"`{s.row.name}`{_line(s)}" for s in ir.walk(body) if s.row in (ATOMIC_ADD, ATOMIC_SUB))
     products = {s.outs[0] for s in ir.walk(body) if s.row is MUL}
     fused = dict.fromkeys(_line(s) for s in ir.walk(body) if _is_contracted(s, products))
     reasons = []
@@ -123,4 +123,4 @@ def _is_of_the_library(s: ir.Stmt) -> bool:
 
 
 def _is_contracted(s: ir.Stmt, products: set[ir.Value]) -> bool:
-    return s.row.name in ("add", "sub") and is_float(s.outs[0].type) and any(a in products for a in s.args)
+    return s.row in (ADD, SUB) and is_float(s.outs[0].type) and any(a in products for a in s.args)
