@@ -323,15 +323,15 @@ class Pass:
         )
 
     def _not_finite(self, one: Published, row: Row) -> bool:
-        """Is the exact gradient infinite or NaN somewhere, and Warp's right elsewhere or made of such memory too."""
+        """Is the exact gradient infinite or NaN somewhere, and Warp's right elsewhere."""
         assert row.exact is not None and row.theirs is not None
         odd = ~np.isfinite(row.exact)
         if not odd.any():
             return False
-        event = self._first_not_finite()
         rest = replace(row, theirs=np.where(odd, row.exact, row.theirs))
-        if event is None and self._judged(one, rest, row.exact)[0] == "wrong":
+        if self._judged(one, rest, row.exact)[0] == "wrong":
             return False
+        event = self._first_not_finite()
         row.verdict, row.step = "unverified", None if event is None else self._step_behind(event)
         row.cause = f"not finite: {odd.sum()} of {odd.size} numbers of the exact gradient are infinite or NaN"
         if row.step is not None:
