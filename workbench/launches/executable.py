@@ -15,14 +15,14 @@ from ..arrays import capture_log
 from ..config import config
 from ..device import catch_up, get_device, let_follow, on_host, xp
 from ..errors import BoundsError, GradientError, WorkbenchError
-from ..kernels.analysis import launch_ranges
+from ..kernels.analysis import launch_ranges, thread_uses
 from ..kernels.analysis import work as cost
 from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
 from ..kernels.depth import deep
 from ..kernels.emit.signature import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, claims, needs_scratch
-from ..kernels.interpreter import run
+from ..kernels.interpreter.lanes import Together
 from ..kernels.ir import Function, root, used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.passes import simplify
@@ -75,7 +75,7 @@ class Executable:
         noted = capture_log.opened is not None and capture_log.check()
         if self.form.backend == "numpy":
             arrays = views()
-            capture_log.do(lambda: deep(run.run)(self.function, dims, arrays))
+            capture_log.do(lambda: deep(self.together.run)(arrays))
             return
         call = self.call or self._compile()
         if self.form.backend == "cuda":
@@ -99,6 +99,11 @@ class Executable:
             self._watch(status)
         if status is not None and status[0]:
             self.fail(list(status))
+
+    @cached_property
+    def together(self) -> Together:
+        """How the interpreter runs it."""
+        return Together(self.function, self.form.dims, thread_uses.uses(self.function, self.form))
 
     def _compile(self) -> Any:
         made = self.call = self.program.executable(self.function, self.form.backend, self.variant, _compiled)

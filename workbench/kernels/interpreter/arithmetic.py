@@ -38,19 +38,13 @@ def by_meaning(c: Closures, stmt: ir.Stmt) -> Step:
 
 def _linear(c: Closures, stmt: ir.Stmt, row: Row) -> Step:
     """A row written over components is written out once, as scalar statements, which then run like any others."""
-    operands = [_opened(a) for a in stmt.args]
+    operands = [taken_apart(a) for a in stmt.args]
     opened = [
         (slot, [c.new(v) for v in operand])
         for slot, operand in zip(c.at(stmt.args), operands, strict=True)
         if isinstance(operand, list)
     ]
-    outs = [o.type for o in stmt.outs]
-    extra = {"attr": stmt.attr} if row.typed_by_attr else {}
-    body, types = ir.Region(), [a.type for a in stmt.args]
-    with ir.Builder(body).open():
-        assert row.expand is not None
-        made = row.expand(*operands, types=types, out=outs[0] if len(outs) == 1 else tuple(outs), **extra)
-        results = [_components_of(r, t) for r, t in zip([made] if len(outs) == 1 else made, outs, strict=True)]
+    body, results = written_out(stmt, row, operands)
     c.kept.append((operands, body))
     inner = [made for s in body.body if (made := c.compile(s)) is not None]
     closed = [
@@ -69,7 +63,19 @@ def _linear(c: Closures, stmt: ir.Stmt, row: Row) -> Step:
     return step
 
 
-def _opened(value: ir.Value) -> ir.Value | list[ir.Value]:
+def written_out(stmt: ir.Stmt, row: Row, operands: list) -> tuple[ir.Region, list[list[ir.Value]]]:
+    """The scalar statements of a row over components, and the components of its results."""
+    outs = [o.type for o in stmt.outs]
+    extra = {"attr": stmt.attr} if row.typed_by_attr else {}
+    body, types = ir.Region(), [a.type for a in stmt.args]
+    with ir.Builder(body).open():
+        assert row.expand is not None
+        made = row.expand(*operands, types=types, out=outs[0] if len(outs) == 1 else tuple(outs), **extra)
+        results = [_components_of(r, t) for r, t in zip([made] if len(outs) == 1 else made, outs, strict=True)]
+    return body, results
+
+
+def taken_apart(value: ir.Value) -> ir.Value | list[ir.Value]:
     type = value.type
     return [ir.Value(type.scalar) for _ in range(type.size)] if isinstance(type, Composite) else value
 

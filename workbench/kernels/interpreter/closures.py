@@ -71,7 +71,7 @@ class Closures:
             raise ValueError(f"{len(params)} parameters, {len(args)} arguments")
         for param, arg in zip(params, args, strict=True):
             if isinstance(param.type, Array):
-                self.arrays[id(param)] = _memory(param, arg)
+                self.arrays[id(param)] = memory(param, arg)
             else:
                 self.slots[self.new(param)] = converter(param.type)(arg)
 
@@ -110,7 +110,7 @@ def _traced(trace: Callable, stmt: ir.Stmt, values: Values, s: list) -> None:
     trace(s[THREAD], stmt, values)
 
 
-def _memory(param: ir.Value, data: np.ndarray | None) -> Memory:
+def memory(param: ir.Value, data: np.ndarray | None) -> Memory:
     assert isinstance(param.type, Array)
     element, ndim = param.type.dtype, param.type.ndim
     assert isinstance(element, (Scalar, Composite))

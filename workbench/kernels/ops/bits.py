@@ -60,7 +60,7 @@ def _cast_type(source: Type, attr: Scalar) -> Type:
 
 SAME_BITS = row(
     "same_bits", type=_cast_type, typed_by_attr=True, exact=True, adjoint=NO_GRADIENT,
-    meaning=lambda x, attr: np.asarray(x).view(attr.numpy)[()],
+    meaning=lambda x, attr: np.asarray(x).view(attr.numpy)[()], together=True,
     c=lambda types, x, attr: x if types[0] is attr else f"wb_bits_{types[0].name}_{attr.name}({x})",
     doc="The bits of a number as another type.",
 )  # fmt: skip

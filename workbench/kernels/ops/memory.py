@@ -128,6 +128,7 @@ def _wrap(i: Type, n: Type) -> Type:
 WRAP = row(
     "wrap", type=_wrap, cheap=True,
     meaning=lambda i, n: i + type(i)(n) if i < 0 else i,
+    together=lambda i, n: np.where(i < 0, i + n.astype(i.dtype), i),
     c="({0} < 0 ? {0} + {1} : {0})",
     doc="A negative index counts from the end.",
 )  # fmt: skip

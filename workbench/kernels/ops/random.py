@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..types import Scalar, Type, float32, int32, is_int, uint32
+from . import together
 from .c_text import helper
 from .row import kind, refuse, row, stop
 from .scalar import ADD, CAST, COS, LOG, PYMOD, RSHIFT, SQRT, SUB
@@ -36,7 +37,7 @@ def _pcg(state):
     return np.uint32((c >> 22) ^ c)
 
 
-PCG = row("pcg", type=_pcg_type, meaning=_pcg, c="wb_pcg({0})", doc="The next random state.")
+PCG = row("pcg", type=_pcg_type, meaning=_pcg, together=together.pcg, c="wb_pcg({0})", doc="The next random state.")
 
 
 def _draws(state, attr):

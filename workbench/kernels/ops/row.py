@@ -66,6 +66,9 @@ class Row:
 
     type(*types, attr?)      -> result Type, tuple of Types, or None; raises TypeError (see `refuse`)
     meaning(*args, attr?)    -> result on NumPy scalars (arrays of components too where `elementwise`)
+    together(*args, attr?)   the same for many threads: on vectors with a number per thread, numbers among them. None:
+                             by `meaning`, thread by thread. True: `meaning` itself takes them, as NumPy's functions
+                             and those of `elementwise` rows do
     c                        template over {0} {1} ... and {T} (C name of the result's scalar) {f} (suffix '' or 'f')
                              or a callable (types, *texts, attr?) -> text; `types` are the arguments' scalar types.
                              float16: the emitter hands in arguments converted to float and casts the result
@@ -111,6 +114,7 @@ class Row:
     name: str
     type: Callable[..., Any]
     meaning: Callable[..., Any] | None = None
+    together: Callable[..., Any] | None = None
     c: str | Callable[..., str] | None = None
     expand: Callable[..., Any] | None = None
     adjoint: Any = None
@@ -269,6 +273,9 @@ def row(name: str, **fields: Any) -> Row:
     adjoint = fields.get("adjoint")
     if callable(adjoint) and fields.get("expand") is None:
         fields.setdefault("tangent", diagonal(adjoint))
+    vectors = fields.get("elementwise", False) or isinstance(fields.get("meaning"), np.ufunc)
+    if fields.setdefault("together", vectors or None) is True:
+        fields["together"] = fields.get("meaning")
     made = Row(name, **fields)
     assert name not in ROWS, f"two rows named {name}"
     ROWS[name] = made

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import ir
 from ..types import Composite, Scalar, Type, bool_, is_float, is_int
+from . import together
 from .c_text import (
     c_abs,
     c_cast,
@@ -142,15 +143,45 @@ _INSTRUCTION: dict[str, Any] = {"exact": True, "library": False}
 
 # ---- choices between values, by which kinks are written
 
-LT = row("lt", sign="<", type=_rule_compare("<", True), meaning=lambda a, b: a < b, c="{0} < {1}", **_SIMPLE)
-LE = row("le", sign="<=", type=_rule_compare("<=", True), meaning=lambda a, b: a <= b, c="{0} <= {1}", **_SIMPLE)
-GT = row("gt", sign=">", type=_rule_compare(">", True), meaning=lambda a, b: a > b, c="{0} > {1}", **_SIMPLE)
-GE = row("ge", sign=">=", type=_rule_compare(">=", True), meaning=lambda a, b: a >= b, c="{0} >= {1}", **_SIMPLE)
+LT = row(
+    "lt", sign="<", type=_rule_compare("<", True), meaning=lambda a, b: a < b, together=True, c="{0} < {1}", **_SIMPLE
+)
+LE = row(
+    "le",
+    sign="<=",
+    type=_rule_compare("<=", True),
+    meaning=lambda a, b: a <= b,
+    together=True,
+    c="{0} <= {1}",
+    **_SIMPLE,
+)
+GT = row(
+    "gt", sign=">", type=_rule_compare(">", True), meaning=lambda a, b: a > b, together=True, c="{0} > {1}", **_SIMPLE
+)
+GE = row(
+    "ge",
+    sign=">=",
+    type=_rule_compare(">=", True),
+    meaning=lambda a, b: a >= b,
+    together=True,
+    c="{0} >= {1}",
+    **_SIMPLE,
+)
 LOGICAL_AND = row("logical_and", sign="and", type=_rule_bools("and"), meaning=lambda a, b: bool(a) and bool(b),
+                  together=np.logical_and,
                   c="{0} && {1}", **_SIMPLE)  # fmt: skip
 LOGICAL_OR = row("logical_or", sign="or", type=_rule_bools("or"), meaning=lambda a, b: bool(a) or bool(b),
+                 together=np.logical_or,
                  c="{0} || {1}", **_SIMPLE)  # fmt: skip
-LOGICAL_NOT = row("logical_not", sign="not ", type=_rule_bools("not"), meaning=lambda a: not a, c="!{0}", **_SIMPLE)
+LOGICAL_NOT = row(
+    "logical_not",
+    sign="not ",
+    type=_rule_bools("not"),
+    meaning=lambda a: not a,
+    together=np.logical_not,
+    c="!{0}",
+    **_SIMPLE,
+)
 
 
 def _all_equal(a, b, types, out):
@@ -163,9 +194,9 @@ def _all_equal(a, b, types, out):
 ALL_EQ = row("all_eq", type=_rule_compare("==", False), expand=_all_equal, doc="Are all components equal.")
 ALL_NE = row("any_ne", type=_rule_compare("!=", False), doc="Does any component differ.",
              expand=lambda a, b, types, out: LOGICAL_NOT(_all_equal(a, b, types, out)))  # fmt: skip
-EQ = row("eq", sign="==", type=_rule_compare("==", False), meaning=lambda a, b: a == b, c="{0} == {1}",
+EQ = row("eq", sign="==", type=_rule_compare("==", False), meaning=lambda a, b: a == b, together=True, c="{0} == {1}",
          whole=ALL_EQ, **_SIMPLE)  # fmt: skip
-NE = row("ne", sign="!=", type=_rule_compare("!=", False), meaning=lambda a, b: a != b, c="{0} != {1}",
+NE = row("ne", sign="!=", type=_rule_compare("!=", False), meaning=lambda a, b: a != b, together=True, c="{0} != {1}",
          whole=ALL_NE, **_SIMPLE)  # fmt: skip
 
 # What a comparison is where it does not hold, and what it is with its operands exchanged.
@@ -183,7 +214,7 @@ def _where_type(cond: Type, a: Type, b: Type) -> Type:
 
 WHERE = row(
     "where", type=_where_type, elementwise=True, linear=True, exact=True, cheap=True,
-    meaning=lambda cond, a, b: a if cond else b, c="{0} ? {1} : {2}",
+    meaning=lambda cond, a, b: a if cond else b, together=np.where, c="{0} ? {1} : {2}",
     adjoint=lambda g, y, cond, a, b: (None, WHERE(cond, g, zero(g)), WHERE(cond, zero(g), g)),
     doc="where(cond: bool, a: T, b: T) -> T: a where cond holds, else b. Both sides are computed.",
 )  # fmt: skip
@@ -346,9 +377,11 @@ def _adjoint_mod(g, y, a, b):
     return g, NEG(TIMES(g, RINT(DIV(SUB(a, y), b)))) if is_float(kind(a)) else None
 
 
-FLOORDIV = row("floordiv", sign="//", type=_rule_scalars("//"), meaning=_floordiv, c=c_floordiv,
+FLOORDIV = row("floordiv", sign="//", type=_rule_scalars("//"), meaning=_floordiv, together=together.floordiv,
+               c=c_floordiv,
                doc="floordiv(a, b): rounds down, as in Python; 0 for an integer divided by 0.")  # fmt: skip
-PYMOD = row("pymod", sign="%", type=_rule_scalars("%"), meaning=_pymod, c=c_pymod, adjoint=_adjoint_mod,
+PYMOD = row("pymod", sign="%", type=_rule_scalars("%"), meaning=_pymod, together=together.pymod, c=c_pymod,
+            adjoint=_adjoint_mod,
             doc="a % b: has the sign of b, as in Python; 0 for an integer modulo 0.")  # fmt: skip
 MOD = row("mod", type=_rule_numbers("mod"), elementwise=True, meaning=np.fmod, adjoint=_adjoint_mod,
           c=c_div("{0} % {1}", "0", "fmod{f}({0}, {1})"),
@@ -381,7 +414,8 @@ def _c_pow(types, x, p):
     return text.format(x=x, p=p, f=f)
 
 
-POW = row("pow", type=_rule_floats("pow"), meaning=_pow, c=_c_pow, adjoint=_adjoint_pow, **_LIBRARY,
+POW = row("pow", type=_rule_floats("pow"), meaning=_pow, together=together.pow, c=_c_pow, adjoint=_adjoint_pow,
+          **_LIBRARY,
           doc="pow(x: F, p: F) -> F, F float. By p it has a derivative for x > 0: 0 where y is 0.")  # fmt: skip
 
 MIN = row(
@@ -409,6 +443,7 @@ def _adjoint_clamp(g, y, x, lo, hi):
 CLAMP = row(
     "clamp", type=_rule_scalars("clamp"), adjoint=_adjoint_clamp, exact=True,
     meaning=lambda x, lo, hi: hi if hi < lo or hi < x else lo if x < lo else x,
+    together=lambda x, lo, hi: np.where((hi < lo) | (hi < x), hi, np.where(x < lo, lo, x)),
     c="({2} < {1} || {2} < {0}) ? {2} : {0} < {1} ? {1} : {0}",
     doc="clamp(x: T, lo: T, hi: T) -> T: min(max(lo, x), hi). On a bound the gradient goes to x.",
 )  # fmt: skip
@@ -420,10 +455,11 @@ ABS = row(
 SIGN = row("sign", type=_rule_numbers("sign"), elementwise=True, meaning=lambda x: np.where(x < 0, -1, 1),
            exact=True, c="({T})({0} < 0 ? -1 : 1)",
            doc="sign(x: T) -> T: -1 where x < 0, else 1, at 0 too.")  # fmt: skip
-STEP = row("step", type=_rule_scalars("step"), meaning=lambda x: x < 0, c="({T})({0} < 0)", exact=True,
+STEP = row("step", type=_rule_scalars("step"), meaning=lambda x: x < 0, together=True,
+           c="({T})({0} < 0)", exact=True,
            doc="step(x: T) -> T: 1 where x < 0, else 0.")  # fmt: skip
-NONZERO = row("nonzero", type=_rule_scalars("nonzero"), meaning=lambda x: x != 0, c="({T})({0} != 0)",
-              exact=True, doc="nonzero(x: T) -> T: 1 where x != 0, else 0.")  # fmt: skip
+NONZERO = row("nonzero", type=_rule_scalars("nonzero"), meaning=lambda x: x != 0, together=True,
+              c="({T})({0} != 0)", exact=True, doc="nonzero(x: T) -> T: 1 where x != 0, else 0.")  # fmt: skip
 
 DETACH = row("detach", type=_rule_floats("detach", composite=True), meaning=lambda x: x, c="{0}", cut=True,
              elementwise=True, exact=True, moves=True, cheap=True, cost=0,
@@ -495,9 +531,11 @@ RSHIFT = row("rshift", sign=">>", type=_rule_shift(">>"), elementwise=True, c=c_
 # ---- elementary functions of floats
 
 
-def _function(name: str, meaning: Any, adjoint: Any = None, c: str = "", doc: str = "", **facts: Any) -> Row:
+def _function(
+    name: str, meaning: Any, adjoint: Any = None, c: str = "", doc: str = "", together: Any = True, **facts: Any
+) -> Row:  # fmt: skip
     """A function of one float; without `c`, one of C's math library by that name."""
-    facts = facts if c else {**_LIBRARY, **facts}
+    facts = {"together": together, **(facts if c else {**_LIBRARY, **facts})}
     return row(name, type=_rule_floats(name), meaning=meaning, adjoint=adjoint, c=c or name + "{f}({0})",
                doc=doc or f"{name}(x: F) -> F, F float.", **facts)  # fmt: skip
 
@@ -577,16 +615,19 @@ SQRT = _function("sqrt", np.sqrt, lambda g, y, x: (OVER(g * 0.5, y),), fused=_fu
 RSQRT = _function("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (OVER(TIMES(g * -0.5, y), x),),
                   "1 / sqrt{f}({0})", "rsqrt(x: F) -> F: 1 / sqrt(x).")  # fmt: skip
 CBRT = _function("cbrt", np.cbrt, lambda g, y, x: (OVER(g, 3.0 * (y * y)),))
-ERF = _function("erf", _of_python(math.erf), lambda g, y, x: (TIMES(g * (2.0 / math.sqrt(math.pi)), _bell(x)),))
-ERFC = _function("erfc", _of_python(math.erfc), lambda g, y, x: (TIMES(g * (-2.0 / math.sqrt(math.pi)), _bell(x)),))
-DEGREES = _function("degrees", lambda x: x * type(x)(180 / math.pi), lambda g, y, x: (g * (180 / math.pi),),
+ERF = _function("erf", _of_python(math.erf), lambda g, y, x: (TIMES(g * (2.0 / math.sqrt(math.pi)), _bell(x)),),
+                together=None)  # fmt: skip
+ERFC = _function("erfc", _of_python(math.erfc), lambda g, y, x: (TIMES(g * (-2.0 / math.sqrt(math.pi)), _bell(x)),),
+                 together=None)  # fmt: skip
+DEGREES = _function("degrees", lambda x: x * x.dtype.type(180 / math.pi), lambda g, y, x: (g * (180 / math.pi),),
                     "{0} * ({T})57.29577951308232", "degrees(x: F) -> F: radians to degrees.")  # fmt: skip
-RADIANS = _function("radians", lambda x: x * type(x)(math.pi / 180), lambda g, y, x: (g * (math.pi / 180),),
+RADIANS = _function("radians", lambda x: x * x.dtype.type(math.pi / 180), lambda g, y, x: (g * (math.pi / 180),),
                     "{0} * ({T})0.017453292519943295", "radians(x: F) -> F: degrees to radians.")  # fmt: skip
 FLOOR = _function("floor", np.floor, **_INSTRUCTION)
 CEIL = _function("ceil", np.ceil, **_INSTRUCTION)
 TRUNC = _function("trunc", np.trunc, **_INSTRUCTION)
-ROUND = _function("round", _round, doc="round(x: F) -> F: to the nearest whole number, halves away from zero, as in C.")
+ROUND = _function("round", _round, together=together.round,
+                  doc="round(x: F) -> F: to the nearest whole number, halves away from zero, as in C.")  # fmt: skip
 RINT = row("rint", type=_rule_floats("rint", composite=True), elementwise=True, meaning=np.rint, c="rint{f}({0})",
            cost=8,
            doc="rint(x: F) -> F, component by component: to the nearest whole number, halves to even.")  # fmt: skip
@@ -643,6 +684,7 @@ def _even(x, attr):
 
 
 EVEN = row("even", type=lambda x, attr: _rule_floats("even")(x), typed_by_attr=True, meaning=_even, exact=True,
+           together=together.even,
            cheap=True, c=lambda types, x, attr: f"wb_even{'' if types[0].bits == 64 else 'f'}({x}, {attr})",
            doc="even(x: float32 or float64) -> a power of two that brings x near 2^attr. As much as it and its inverse "
            "are normal numbers.")  # fmt: skip

@@ -1,0 +1,384 @@
+"""How threads that run together touch memory, and how it is known that none of them saw what another did.
+
+Threads run one after the other by their meaning. So a block of them may work together only if each thread reads what
+was there before the block or what it stored itself, and if no two store to one place. For arrays of which that is not
+proven, every cell knows who read and who wrote it; `Apart` is raised where two threads meet, and the block undone.
+Sums into arrays that nobody reads are kept until the block is over and added thread by thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import ir
+from ..ops import memory as rows
+from ..ops import vectors
+from ..ops.row import Row
+from ..types import Composite
+from .closures import LOG, THREAD, Step
+from .closures import memory as memory_of
+
+LANES, UNDO = THREAD, LOG  # the slot of the numbers of the threads at work takes the place of that of one thread
+
+
+class Apart(Exception):
+    """The threads of this block cannot run together."""
+
+
+# How the threads of a launch use an array that they change: see `analysis.thread_uses`.
+OWN, LATER, IN_TURN, WATCHED = "own", "later", "in turn", "watched"
+
+
+class Memory:
+    """An array argument as lanes see it: bound anew for every launch."""
+
+    def __init__(self, param: ir.Value, data: Any, use: str | None):
+        self.param, self.use = param, use
+        self.name, self.ndim = param.name, param.type.ndim  # type: ignore[union-attr]
+        self.inner: tuple[int, ...] = getattr(param.type.dtype, "shape", ())  # type: ignore[union-attr]
+        self.views: list[Memory] = []  # of its components
+        self.bind(data)
+
+    def bind(self, data: Any) -> None:
+        """Work on this memory from now on."""
+        self.data = memory_of(self.param, data).data
+        self.shape = self.data.shape[: self.ndim]
+        self.writer = self.reader = np.empty(0, np.int64)
+        if self.use == WATCHED:
+            self.writer, self.reader = (np.full(self.data.shape, -1, np.int64) for _ in "wr")
+        for view in self.views:
+            self.seen_by(view)
+
+    def components(self) -> Memory:
+        """The same memory as an array of scalars."""
+        view = object.__new__(Memory)
+        view.param, view.use, view.name, view.views = self.param, self.use, self.name, []
+        view.ndim, view.inner = self.ndim + len(self.inner), ()
+        self.views.append(view)
+        self.seen_by(view)
+        return view
+
+    def seen_by(self, view: Memory) -> None:
+        view.data, view.shape, view.writer, view.reader = self.data, self.data.shape, self.writer, self.reader
+
+    def look(self, undo: Undo, lanes: np.ndarray, index: tuple, stores: bool) -> None:
+        """Note that these threads read (or write) these cells. Raises Apart where they meet another of the block."""
+        mine = lanes.reshape(-1, *(1,) * len(self.inner))
+        written = self.writer[index]
+        if ((written >= undo.first) & (written != mine)).any():
+            raise Apart
+        read = self.reader[index]
+        if stores:
+            if ((read == undo.many) | ((read >= undo.first) & (read != mine))).any():
+                raise Apart
+            self.writer[index] = mine
+            if (self.writer[index] != mine).any():
+                raise Apart
+            return
+        self.reader[index] = mine
+        others = (self.reader[index] != mine) | ((read >= undo.first) & (read != mine)) | (read == undo.many)
+        several = others.reshape(len(lanes), -1).any(1)
+        self.reader[tuple([i[several] for i in index])] = undo.many
+
+
+@dataclass(eq=False)
+class _Sums:
+    """What the threads of a block add to one array."""
+
+    memory: Memory
+    row: Row
+    entries: list[tuple[np.ndarray, tuple, Any]]
+
+
+class Undo:
+    """What a block has changed, and what it still has to add."""
+
+    def __init__(self) -> None:
+        self.begin(0, 0)
+
+    def begin(self, first: int, count: int) -> None:
+        """A block of so many threads, from this one."""
+        self.first, self.count = first, count
+        self.many = -(first + 2)  # how a cell is marked that several threads of this block have read
+        self.stored: list[tuple[np.ndarray, tuple, np.ndarray]] = []
+        self.sums: dict[int, _Sums] = {}
+        self.log: list[_Logged] = []
+        self.logged = np.zeros(count, np.int64)  # by each thread
+
+    def keep(self, data: np.ndarray, index: tuple, old: np.ndarray) -> None:
+        """Note what stood there."""
+        self.stored.append((data, index, old))
+
+    def back(self) -> None:
+        """Undo the block."""
+        for data, index, old in reversed(self.stored):
+            data[index] = old
+
+    def later(self, memory: Memory, row: Row, lanes: np.ndarray, index: tuple, value: Any) -> None:
+        """Have this added when the block is over."""
+        sums = self.sums.setdefault(id(memory), _Sums(memory, row, []))
+        sums.entries.append((lanes, index, value))
+
+    def settle(self) -> None:
+        """The block is over: add what was left for now, thread by thread, each in its order."""
+        for sums in self.sums.values():
+            lanes = np.concatenate([lanes for lanes, _, _ in sums.entries])
+            index = [np.concatenate(axis) for axis in zip(*[i for _, i, _ in sums.entries], strict=True)]
+            value = np.concatenate([v for _, _, v in sums.entries])
+            if len(sums.entries) > 1:
+                order = np.argsort(lanes, kind="stable")
+                index, value = [i[order] for i in index], value[order]
+            _add(sums.memory.data, tuple(index), value, sums.row)
+
+
+def _add(data: np.ndarray, index: tuple, value: np.ndarray, row: Row) -> None:
+    """Update cells in this order."""
+    if row.adds:
+        if data.flags.c_contiguous:
+            inner = math.prod(value.shape[1:])
+            flat = np.asarray(np.ravel_multi_index(index, data.shape[: len(index)]))
+            index = ((flat[:, None] * inner + np.arange(inner)).ravel(),)
+            data, value = data.reshape(-1), value.ravel()
+        (np.subtract if row is rows.ATOMIC_SUB else np.add).at(data, index, value)
+        return
+    combine = _combine(row)
+    for k in range(len(value)):
+        at = tuple([i[k] for i in index])
+        data[at] = combine(data[at].copy(), value[k])
+
+
+def _combine(row: Row) -> Callable[..., Any]:
+    combine = row.update
+    assert combine is not None
+    return combine.meaning or combine if isinstance(combine, Row) else combine
+
+
+# --- statements
+
+
+def _shape(c: Any, stmt: ir.Stmt) -> None:
+    c.fixed(stmt, c.arrays[id(stmt.args[0])].shape[stmt.attr])
+
+
+def _components(c: Any, stmt: ir.Stmt) -> None:
+    c.arrays[id(stmt.outs[0])] = c.arrays[id(stmt.args[0])].components()
+
+
+def _inside(i: Any, extent: int) -> bool:
+    if i.__class__ is not np.ndarray:
+        return 0 <= i < extent
+    return i.min() >= 0 and i.max() < extent
+
+
+def _address(c: Any, stmt: ir.Stmt) -> tuple[Memory, Callable[[list], tuple], int]:
+    """The array, a closure that gives the checked index, and how many arguments the address takes."""
+    memory = c.arrays[id(stmt.args[0])]
+    indices = c.at(stmt.args[1 : 1 + memory.ndim])
+
+    def address(s: list) -> tuple:
+        index = tuple([s[i] for i in indices])
+        for i, n in zip(index, memory.shape, strict=True):
+            if not _inside(i, n):
+                raise Apart
+        return index
+
+    return memory, address, 1 + memory.ndim
+
+
+def _spread(index: tuple, count: int) -> tuple:
+    """An index for every lane."""
+    return tuple([i if i.__class__ is np.ndarray else np.full(count, i) for i in index])
+
+
+def _cells(value: Any, count: int, inner: tuple[int, ...]) -> Any:
+    """A value as cells of memory hold it."""
+    if value.__class__ is tuple:
+        return np.stack(_spread(value, count), -1).reshape(count, *inner)
+    return value if value.__class__ is np.ndarray else np.full(count, value)
+
+
+def _opened(cells: Any, inner: tuple[int, ...]) -> Any:
+    """Cells of memory as lanes hold their value."""
+    if not inner:
+        return cells
+    return tuple(np.ascontiguousarray(cells.reshape(len(cells), -1).T))
+
+
+def _load(c: Any, stmt: ir.Stmt) -> Step:
+    memory, address, _ = _address(c, stmt)
+    out, inner = c.new(stmt.outs[0]), memory.inner
+
+    def step(s: list) -> None:
+        index, lanes = address(s), s[LANES]
+        if memory.use == WATCHED:
+            index = _spread(index, len(lanes))
+            memory.look(c.undo, lanes, index, stores=False)
+        found = memory.data[index]
+        if any(i.__class__ is np.ndarray for i in index):
+            s[out] = _opened(found, inner)
+        else:
+            s[out] = tuple(found.copy().ravel()) if inner else found
+
+    return step
+
+
+def _store(c: Any, stmt: ir.Stmt) -> Step:
+    memory, address, used = _address(c, stmt)
+    (value,) = c.at(stmt.args[used:])
+
+    def step(s: list) -> None:
+        lanes = s[LANES]
+        index = _spread(address(s), len(lanes))
+        if memory.use == WATCHED:
+            memory.look(c.undo, lanes, index, stores=True)
+        c.undo.keep(memory.data, index, memory.data[index])
+        memory.data[index] = _cells(s[value], len(lanes), memory.inner)
+
+    return step
+
+
+def _update(c: Any, stmt: ir.Stmt) -> Step:
+    """Read, combine, write; the old value is the result where the row has one."""
+    memory, address, used = _address(c, stmt)
+    operands = c.at(stmt.args[used:])
+    out = c.new(stmt.outs[0]) if stmt.outs else c.scratch()
+    combine = _combine(stmt.row)
+
+    def later(s: list) -> None:
+        lanes = s[LANES]
+        index = _spread(address(s), len(lanes))
+        c.undo.later(memory, stmt.row, lanes, index, _cells(s[operands[0]], len(lanes), memory.inner))
+
+    def in_turn(s: list) -> None:
+        lanes = s[LANES]
+        index = _spread(address(s), len(lanes))
+        given = [_cells(s[k], len(lanes), memory.inner) for k in operands]
+        if memory.use == WATCHED:
+            memory.look(c.undo, lanes, index, stores=True)
+        c.undo.keep(memory.data, index, memory.data[index])
+        old = np.empty((len(lanes), *memory.inner), memory.data.dtype)
+        for k in range(len(lanes)):
+            at = tuple([i[k] for i in index])
+            old[k] = memory.data[at]
+            memory.data[at] = combine(old[k], *[g[k] for g in given])
+        s[out] = _opened(old, memory.inner)
+
+    def apart(s: list) -> None:
+        lanes = s[LANES]
+        index = _spread(address(s), len(lanes))
+        if memory.use == WATCHED:
+            memory.look(c.undo, lanes, index, stores=True)
+        old = memory.data[index]
+        c.undo.keep(memory.data, index, old)
+        memory.data[index] = combine(old, *[_cells(s[k], len(lanes), memory.inner) for k in operands])
+        s[out] = _opened(old, memory.inner)
+
+    if memory.use == LATER:
+        return later
+    return apart if stmt.row.adds and memory.use in (OWN, WATCHED) else in_turn
+
+
+# --- the private copy of a replay
+
+
+@dataclass(eq=False)
+class _Logged:
+    memory: Memory
+    index: tuple
+    old: np.ndarray
+    lanes: np.ndarray
+    place: np.ndarray  # in the log of each lane
+    there: np.ndarray  # which of them are not undone yet
+
+
+def _log_store(c: Any, stmt: ir.Stmt) -> Step:
+    memory, address, used = _address(c, stmt)
+    (value,) = c.at(stmt.args[used:])
+
+    def step(s: list) -> None:
+        undo, lanes = c.undo, s[LANES]
+        index = _spread(address(s), len(lanes))
+        if memory.use == WATCHED:
+            memory.look(undo, lanes, index, stores=True)
+        old, at = memory.data[index], lanes - undo.first
+        undo.keep(memory.data, index, old)
+        undo.log.append(_Logged(memory, index, old, at, undo.logged[at], np.ones(len(at), bool)))
+        undo.logged[at] += 1
+        memory.data[index] = _cells(s[value], len(lanes), memory.inner)
+
+    return step
+
+
+def _mark(c: Any, stmt: ir.Stmt) -> Step:
+    out = c.new(stmt.outs[0])
+
+    def step(s: list) -> None:
+        s[out] = c.undo.logged[s[LANES] - c.undo.first]
+
+    return step
+
+
+def _rollback(c: Any, stmt: ir.Stmt) -> Step:
+    (mark,) = c.at(stmt.args)
+
+    def step(s: list) -> None:
+        undo = c.undo
+        at = s[LANES] - undo.first
+        wanted = np.full(undo.count, np.iinfo(np.int64).max)
+        wanted[at] = s[mark]
+        for entry in reversed(undo.log):
+            now = entry.there & (entry.place >= wanted[entry.lanes])
+            if now.any():
+                entry.memory.data[tuple([i[now] for i in entry.index])] = entry.old[now]
+                entry.there &= ~now
+        undo.log = [entry for entry in undo.log if entry.there.any()]
+        undo.logged[at] = s[mark]
+
+    return step
+
+
+# --- components at run-time indices
+
+
+def _component_at(c: Any, stmt: ir.Stmt) -> Step:
+    """extract_at(v, *i) and insert_at(v, *i, new): the index is known only now, and may count from the end."""
+    v, *rest = c.at(stmt.args)
+    extracts = stmt.row is vectors.EXTRACT_AT
+    indices, new = (rest, v) if extracts else (rest[:-1], rest[-1])
+    shape = stmt.args[0].type.shape  # type: ignore[attr-defined]
+    out = c.new(stmt.outs[0])
+    below = math.prod(shape[len(indices) :])  # components behind one index: those of a row
+
+    def step(s: list) -> None:
+        count = len(s[LANES])
+        place = np.zeros(count, np.int64)
+        for i, n in zip((s[k] for k in indices), shape, strict=False):
+            i = np.asarray(i).astype(np.int64)
+            if not (i.min() >= -n and i.max() < n):
+                raise Apart
+            place = place * n + np.where(i < 0, i + n, i)
+        parts = list(_spread(s[v], count))
+        if extracts:
+            every, lane = np.stack(parts), np.arange(count)
+            found = [every[place * below + k, lane] for k in range(below)]
+            s[out] = tuple(found) if isinstance(stmt.outs[0].type, Composite) else found[0]
+        else:
+            given = s[new] if s[new].__class__ is tuple else (s[new],) * below
+            for k in range(len(parts)):
+                parts[k] = np.where(place == k // below, given[k % below], parts[k])
+            s[out] = tuple(parts)
+
+    return step
+
+
+STEPS: Any = {
+    rows.LOAD: _load, rows.STORE: _store, rows.COMPONENTS: _components, rows.SHAPE: _shape,
+    rows.ACCUMULATE: _update, **dict.fromkeys(rows.ATOMICS, _update),
+    rows.LOG_STORE: _log_store, rows.MARK: _mark, rows.ROLLBACK: _rollback,
+    vectors.EXTRACT_AT: _component_at, vectors.INSERT_AT: _component_at,
+}  # fmt: skip
