@@ -156,7 +156,7 @@ def test_a_loop_in_a_capture_is_the_turns_that_happened(k):
 
         with wb.interop.warp.watch() as seen:
             with wp.ScopedCapture(device="cpu") as capture:
-                wp.capture_while(n, body)
+                wp.capture_while(n, while_body=body)
                 wp.launch(k.square, 2, inputs=[x], outputs=[y])
             assert not seen.steps
             wp.capture_launch(capture.graph)

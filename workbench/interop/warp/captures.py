@@ -107,12 +107,12 @@ class Captures:
             self.settle(steps[-1], regions)
         return result
 
-    def _capture_while(self, original: Any, condition: Any, body: Any, *args: Any, **kwargs: Any) -> Any:
+    def _capture_while(self, original: Any, condition: Any, while_body: Any, *args: Any, **kwargs: Any) -> Any:
         """In a capture the body is called once, to be noted; how many turns it takes is known at the launch."""
         if self.inside or self.captured is None:
-            return original(condition, body, *args, **kwargs)
+            return original(condition, while_body, *args, **kwargs)
         parts: list[list[Any]] = []
-        original(condition, self.noted(body, parts), *args, **kwargs)
+        original(condition, self.noted(while_body, parts), *args, **kwargs)
         self.captured.append(Turns(condition, parts, True))
 
     def _capture_if(
