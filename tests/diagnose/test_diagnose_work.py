@@ -35,7 +35,7 @@ def worked(monkeypatch, launches: int, turns: int, cells: int = 8) -> tuple[int,
     with monkeypatch.context() as patched:
         patched.setattr(walk_record, "Kinks", lambda: seen.append(kinks.Kinks()) or seen[-1])
         for place in (walk_record, rule):
-            patched.setattr(place, "walk", lambda *given: walks.append(1) or real(*given))
+            patched.setattr(place, "walk", lambda *given, **named: walks.append(1) or real(*given, **named))
         tape.diagnose(grads={y: wb.ones(cells)})
     return seen[0].run, seen[0].launches, len(walks)
 

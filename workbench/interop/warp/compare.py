@@ -20,6 +20,7 @@ SLACK = 64  # units in the last place that a gradient may differ by without more
 NOISY = 100  # times the measured effect of rounding
 ROUNDED = 32  # times the effect of moving all that is summed by a rounding
 SMALL = 1e-3  # of the largest number: what that effect may excuse, a greater difference is "unverified" then
+SLIGHT = 5e-3  # of each number: a difference that is no wrong method for certain
 CLOSE = 0.1  # of the largest number: a greater difference never agrees
 
 

@@ -22,7 +22,7 @@ from ...tapes.events import Event
 from ...tapes.naming import name_of
 from ...tapes.reverse import opaque_meets, reverse, walk
 from .causes import NOTEBOOKS, explain
-from .compare import NOISY, ROUNDED, SMALL, Row, Verdict, accuracy, is_near
+from .compare import NOISY, ROUNDED, SLIGHT, SMALL, Row, Verdict, accuracy, is_near
 from .events import RACE, Step
 from .memory import Untranslated, arrays_in, root_of
 from .once_more import OtherSlopes, Rounded, RoundedWithin, floats, is_choosing
@@ -319,6 +319,7 @@ class Pass:
             self._not_finite(one, row)
             or self._kink(one, row, wrong_at)
             or self._is_rounding(one, row)
+            or self._is_slight(row)
             or self._chosen(row)
         )
 
@@ -388,6 +389,18 @@ class Pass:
         row.verdict = "unverified"
         row.cause = "precision: numbers cancel, or a comparison is so close, that rounding alone moves it as far"
         row.remedy = "wp.float64, or a formula without the large terms"
+        return True
+
+    def _is_slight(self, row: Row) -> bool:
+        """Is every number so little off that a slope rounded in another way may be all there is."""
+        assert row.theirs is not None and row.exact is not None
+        exact = row.exact.reshape(row.theirs.shape).astype(np.float64)
+        with np.errstate(all="ignore"):
+            if not (np.abs(row.theirs - exact) <= SLIGHT * np.abs(exact)).all():
+                return False
+        row.verdict = "unverified"
+        row.cause = "precision: off by more than the sums in it are rounded, and by less than single slopes may be"
+        row.remedy = "wp.float64, or a formula without large terms that cancel"
         return True
 
     def _accumulated(self, one: Published, row: Row, exact: np.ndarray) -> None:

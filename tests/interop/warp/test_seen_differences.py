@@ -50,7 +50,7 @@ def test_what_may_round_otherwise_is_named_with_its_line(seen: Any) -> None:
         line = k.waved.adj.fun_lineno + 3
         assert table[0].why.startswith(f"`exp` in line {line}, `sin` in line {line}: each C library rounds it")
         assert f"a product and a sum in line {line}: a compiler may round them at once" in table[0].why
-        assert table[0].array == "x" and "test_differences.py" in table[0].texts()[1]
+        assert table[0].array == "x" and "test_seen_differences.py" in table[0].texts()[1]
         assert "2 with results that differ from Warp's (by 8 units in the last place at most" in seen.summary()
     finally:
         first.difference = second.difference = None
