@@ -193,7 +193,7 @@ def test_where_the_exact_gradient_is_infinite_and_the_rest_is_right_nobody_is_ac
     assert row.launch.endswith(" square") and "wp.empty" in row.remedy
 
 
-def test_a_backward_in_a_capture_is_named_and_no_row_is_made_up(k: Any) -> None:
+def test_a_right_backward_in_a_capture_is_not_accused(k: Any) -> None:
     wp, x, y = k.wp, floats(k, [1.0, 2.0, 3.0]), zeros(k, 3)
     with wb.interop.warp.watch() as seen:
         with wp.ScopedCapture(device="cpu") as capture:
@@ -201,8 +201,7 @@ def test_a_backward_in_a_capture_is_named_and_no_row_is_made_up(k: Any) -> None:
                 wp.launch(k.square, 3, [x], [y])
             tape.backward(grads={y: wp.array(np.ones(3, np.float32), dtype=float)})
         wp.capture_launch(capture.graph)
-    assert [(s.label, s.reason.partition(",")[0]) for s in seen.opaque_steps] == [("Tape.backward", "in a capture")]
-    assert not seen.compare().rows
+    assert not seen.opaque_steps and seen.compare()["x"].verdict == "agrees"
     seen.backward(grads={y: np.ones(3, np.float32)})
     np.testing.assert_allclose(seen.gradients[x], [2.0, 4.0, 6.0])
 

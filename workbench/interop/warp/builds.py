@@ -14,6 +14,8 @@ from .programs import caller
 if TYPE_CHECKING:
     from .watch import Watch
 
+REPEATED = ("HashGrid.build", "Bvh.refit", "Bvh.rebuild")  # which a graph does each time; the rest only when captured
+
 
 class Builds:
     """Handlers for the calls of Warp that build and fit."""
@@ -60,12 +62,15 @@ class Builds:
         self, thing: Any, label: str, theirs: Callable[[], Any], act: Callable[[Any], None], *given: Any
     ) -> None:  # fmt: skip
         """What changes a mesh or tree. Where it has no twin yet, none is needed: it is made as things are then."""
-        known = self.handles.twin(thing)
-        if known is None:
+        if self.handles.twin(thing) is None and self.watch.captured is None:
             self.watch.quietly(theirs)
             return
-        arrays = [*self.handles.arrays(thing), *given]
-        self.event(thing, label, arrays, theirs, lambda: act(known))
+
+        def ours() -> None:
+            if (known := self.handles.twin(thing)) is not None:
+                act(known)
+
+        self.event(thing, label, [*self.handles.arrays(thing), *given], theirs, ours)
 
     def event(
         self, thing: Any, label: str, given: list[Any], theirs: Callable[[], Any], ours: Callable[[], None]
@@ -73,7 +78,8 @@ class Builds:
         watch, name = self.watch, type(thing).__name__
         if watch.inside:
             return theirs()
-        if watch.captured is not None:  # whether replays do it again is not known here
+        label = f"{name}.{label}" if label else name
+        if watch.captured is not None and label not in REPEATED:
             result = watch.quietly(theirs)
             self.handles.forget(thing)
             return result
@@ -85,5 +91,6 @@ class Builds:
                 self.handles.forget(thing)
                 raise
 
-        label = f"{name}.{label}" if label else name
+        if watch.captured is not None:
+            return watch.noted("build", label, list(arrays_in(given)), or_forget, theirs)
         return watch.event("build", label, list(arrays_in(given)), theirs, or_forget, caller())

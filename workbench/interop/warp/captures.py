@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from warp._src import context
 
 from ...arrays.array import array
 from ...errors import WorkbenchError
+from ...tapes.naming import note_names
 from ...tapes.tape import Tape
 from .events import Step
-from .memory import Region, Twins, Untranslated
+from .memory import Region, Twins, Untranslated, hull
+from .moments import Back
+from .passes import Pass
 from .programs import caller, said
 
 
@@ -29,6 +33,8 @@ class Call:
     arrays: list[Any]
     ours: Callable[[], None]
     kernel: Any = None
+    tape: Any = None  # of Warp, if one was open
+    entries: list[Any] = field(default_factory=list)  # what it has recorded of this call
 
     def touched(self) -> list[Any]:
         """The arrays of Warp that it may touch."""
@@ -55,6 +61,10 @@ class Turns:
 
 
 TURNS = 100_000  # of a captured loop
+APART = 0.1  # of the largest number: a wrong gradient that is nearer is not sure, if a graph has other results here
+IN_LOOP = "in a loop of a capture: what its graph notes is of the last turn"
+PART = "its graph is repeated here as a whole, with results up to {:.3g} units in the last place from Warp's"
+Noted = Call | Turns | Back
 
 
 class Captures:
@@ -64,8 +74,16 @@ class Captures:
     twins: Twins
     steps: list[Step]
     inside: bool
-    captured: list[Call | Turns] | None
-    graphs: weakref.WeakKeyDictionary[Any, list[Call | Turns]]
+    captured: list[Noted] | None
+    graphs: weakref.WeakKeyDictionary[Any, list[Noted]]
+    paused: weakref.WeakKeyDictionary[Any, list[Noted]]
+    ran: list[Back]  # of the graph that is being launched
+    passes: list[Pass]
+    check: str | None
+    current: Any
+    tapes: weakref.WeakKeyDictionary[Any, int]
+    recorded: weakref.WeakKeyDictionary[Any, dict[int, Step | None]]
+    escaped: weakref.WeakKeyDictionary[Any, list[Step]]
     quietly: Callable[[Callable[[], Any]], Any]
     recorded_by_us: Callable[[Callable[[], Any]], None]
     undo: Callable[[int], None]
@@ -73,6 +91,7 @@ class Captures:
     settle: Callable[[Step, list[Region]], None]
     opaque: Callable[[Step, list[Any], list[Region], Any], Any]
     named: Callable[[Step], None]
+    forget_glimpses: Callable[[], None]
 
     def _capture_begin(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         result = self.quietly(lambda: original(*args, **kwargs))
@@ -98,21 +117,105 @@ class Captures:
         except (Untranslated, WorkbenchError) as error:
             refused = said(error)
         result = self.quietly(lambda: original(graph, stream))
-        first = len(self.tape.events)
-        steps = list(self.replays(calls)) if not refused else []
-        self.steps += steps
+        first, before = len(self.tape.events), len(self.steps)
+        for tape in {id(call.tape): call.tape for call in _inner(calls) if call.tape is not None}.values():
+            self.escaped.pop(tape, None)
+        self.ran = []
+        if not refused:
+            self.repeat(calls, regions)
+        steps = self.steps[before:]
         if refused or any(step.reason for step in steps) or not steps:
-            self.undo_replay(steps, first, arrays, regions, refused, frame)
+            refused = self.undo_replay(steps, first, arrays, regions, refused, frame)
+            for call in _inner(calls):
+                if isinstance(call, Call) and call.entries:
+                    self.recorded[call.tape].update((id(e), self.steps[-1]) for e in call.entries)
+            self.ran = [call for call in _inner(calls) if isinstance(call, Back)]
         else:
             self.settle(steps[-1], regions)
+        if self.ran and self.check == "gradient":
+            note_names(self.tape, frame)
+            self.judged(self.ran, steps, refused)
         return result
+
+    def _capture_pause(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.inside:
+            return original(*args, **kwargs)
+        graph = self.quietly(lambda: original(*args, **kwargs))
+        self.paused[graph], self.captured = self.captured or [], None
+        return graph
+
+    def _capture_resume(self, original: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.inside:
+            return original(graph, *args, **kwargs)
+        result = self.quietly(lambda: original(graph, *args, **kwargs))
+        self.captured = self.paused.pop(graph, [])
+        return result
+
+    def noted(
+        self, kind: str, label: str, arrays: list[Any], ours: Callable[[], None], theirs: Any, kernel: Any = None
+    ) -> Any:
+        """A call in an open capture: Warp notes it, and so do we."""
+        assert self.captured is not None
+        tape = context.runtime.tape
+        before = 0 if tape is None else len(tape.launches)
+        result = self.quietly(theirs)
+        entries = [] if tape is None else tape.launches[before:]
+        self.captured.append(Call(kind, label, arrays, ours, kernel, tape, entries))
+        return result
+
+    # ---- backwards in captures
+
+    def noted_backward(self, theirs: Callable[[], Any], tape: Any, loss: Any, grads: Any) -> Any:
+        """A backward in an open capture: its graph notes what gradients hold before and behind it."""
+        assert self.captured is not None
+        others = [a for call in self.captured for a in call.touched()]
+        self.current = back = Back(tape, loss, grads, list(tape.launches), others)
+        try:
+            result = self.quietly(lambda: back.capture(theirs))
+        finally:
+            self.current = None
+        self.captured.append(back)
+        return result
+
+    def went_back(self, back: Back, regions: list[Region]) -> None:
+        """A graph has come to a backward. What Warp has put into gradients then, what follows may read."""
+        self.ran.append(back)
+        back.events, back.steps = len(self.tape.events), len(self.steps)
+        for a in back.arrays.values():
+            grad = a.grad
+            if not grad.size or not any(r in regions for r in self.twins.meeting(*hull(grad))):
+                continue
+            twin, values = self.twins.array(grad), back.after(a)
+            if values.tobytes() != twin.numpy().tobytes():
+                self.recorded_by_us(lambda twin=twin, values=values: twin.assign(values))
+                self.steps.append(Step(len(self.tape.events) - 1, "host", "host write", self.tape.events[-1]))
+
+    def judged(self, backs: list[Back], steps: list[Step], refused: str) -> None:
+        """Compare the gradients of backwards that a graph has run, once its launch has been repeated as a whole."""
+        apart = max((s.difference for s in steps if s.difference is not None), key=lambda d: d.share, default=None)
+        if not refused and apart is not None and apart.far:
+            refused = "in a graph whose results are not Warp's when it is repeated here"
+        for back in backs:
+            one = Pass(self, len(self.passes), back.tape, back.loss, back.grads, back)
+            if not refused:
+                one.glimpsed(back.seen())
+            one.judge(refused)
+            for row in one.rows:
+                if row.verdict == "wrong" and apart is not None and row.difference < APART:
+                    row.verdict, row.cause = "unverified", PART.format(apart.ulps)
+                    row.remedy = "the same without the capture, where the watch compares each launch"
+            self.passes.append(one)
+            self.forget_glimpses()
 
     def _capture_while(self, original: Any, condition: Any, while_body: Any, *args: Any, **kwargs: Any) -> Any:
         """In a capture the body is called once, to be noted; how many turns it takes is known at the launch."""
         if self.inside or self.captured is None:
             return original(condition, while_body, *args, **kwargs)
         parts: list[list[Any]] = []
-        original(condition, self.noted(while_body, parts), *args, **kwargs)
+        original(condition, self.apart(while_body, parts), *args, **kwargs)
+        for call in _inner([call for part in parts for call in part]):
+            if isinstance(call, Back):
+                call.refused = call.refused or IN_LOOP
         self.captured.append(Turns(condition, parts, True))
 
     def _capture_if(
@@ -122,10 +225,10 @@ class Captures:
             return original(condition, on_true, on_false, *args, **kwargs)
         yes: list[list[Any]] = []
         no: list[list[Any]] = []
-        original(condition, self.noted(on_true, yes), self.noted(on_false, no), *args, **kwargs)
+        original(condition, self.apart(on_true, yes), self.apart(on_false, no), *args, **kwargs)
         self.captured.append(Turns(condition, [*(yes or [[]]), *no], False))
 
-    def noted(self, body: Any, parts: list[list[Any]]) -> Any:
+    def apart(self, body: Any, parts: list[list[Any]]) -> Any:
         """A function that notes the calls of a body apart from those around it."""
         if not callable(body):
             return body
@@ -140,30 +243,47 @@ class Captures:
 
         return heard
 
-    def replays(self, calls: list[Call | Turns]) -> Iterator[Step]:
-        """The calls of a graph as they happened, those of a loop turn by turn, until one has no twin."""
+    def repeat(self, calls: list[Noted], regions: list[Region]) -> bool:
+        """The calls of a graph as they happened, those of a loop turn by turn, until one has no twin: False then."""
         for call in calls:
-            if isinstance(call, Call):
-                step = self.replayed(call)
-                yield step
-                if step.reason:
-                    return
-                continue
-            turns = 0
-            while (part := call.next(self.twins.array(call.condition))) is not None:
-                yield from self.replays(part)
-                turns += 1
-                if not call.loops:
-                    break
-                if turns > TURNS:
-                    step = Step(len(self.tape.events), "opaque", "capture_while", None)
-                    step.reason = f"its condition still holds after {TURNS} turns here"
-                    yield step
-                    return
+            if isinstance(call, Back):
+                if call.refused:
+                    self.steps.append(Step(len(self.tape.events), "opaque", call.label, None, reason=call.refused))
+                    return False
+                self.went_back(call, regions)
+            elif isinstance(call, Turns):
+                if not self.repeat_turns(call, regions):
+                    return False
+            else:
+                self.steps.append(self.replayed(call))
+                if self.steps[-1].reason:
+                    return False
+        return True
+
+    def repeat_turns(self, loop: Turns, regions: list[Region]) -> bool:
+        """The turns of a loop, or one branch."""
+        turns = 0
+        while (part := loop.next(self.twins.array(loop.condition))) is not None:
+            if not self.repeat(part, regions):
+                return False
+            turns += 1
+            if not loop.loops:
+                break
+            if turns > TURNS:
+                step = Step(len(self.tape.events), "opaque", "capture_while", None)
+                step.reason = f"its condition still holds after {TURNS} turns here"
+                self.steps.append(step)
+                return False
+        return True
 
     def replayed(self, call: Call) -> Step:
         """One call of a graph that Warp has run as a whole."""
-        step = Step(len(self.tape.events), call.kind, call.label, None, None, call.kernel)
+        number = self.tapes.setdefault(call.tape, len(self.tapes)) if call.entries else None
+        step = Step(len(self.tape.events), call.kind, call.label, None, number, call.kernel)
+        if call.entries:
+            self.recorded.setdefault(call.tape, {}).update((id(e), step) for e in call.entries)
+        elif call.tape is not None:
+            self.escaped.setdefault(call.tape, []).append(step)
         count = len(self.tape.events)
         try:
             self.recorded_by_us(call.ours)
@@ -175,11 +295,25 @@ class Captures:
 
     def undo_replay(
         self, steps: list[Step], first: int, arrays: list[Any], regions: list[Region], refused: str, frame: Any
-    ) -> None:
-        """In place of the calls of a graph, one of which has no twin: one opaque event, as only its end can be seen."""
+    ) -> str:
+        """In place of the calls of a graph, one of which has no twin: one opaque event, as only its end can be seen.
+
+        Returns the reason.
+        """
         reason = refused or next((f"{s.label}: {s.reason}" for s in steps if s.reason), "")
         del self.steps[len(self.steps) - len(steps) :]
         self.undo(first)
         step = Step(len(self.tape.events), "opaque", "capture_launch", None, None, None, reason)
         step.event = self.opaque(step, arrays, regions, frame)
         self.steps.append(step)
+        return reason
+
+
+def _inner(calls: list[Noted]) -> Iterator[Call | Back]:
+    """All calls of a graph, those of its loops and branches too."""
+    for call in calls:
+        if isinstance(call, Turns):
+            for part in call.parts:
+                yield from _inner(part)
+        else:
+            yield call

@@ -113,7 +113,7 @@ def not_recorded(seen: Watch, one: Pass, row: Row) -> Found | None:
     """A step on the way that Warp's tape has not recorded."""
     own = {id(s) for s in one.steps}
     events = {id(e) for e in one.events}
-    for step in _behind([s for s in seen.steps if id(s.event) in events], row):
+    for step in _behind([s for s in one.past if id(s.event) in events], row):
         if id(step) in own or step.kind in ("host", "opaque") or not _is_active(step):
             continue
         if (bare := _without_gradient(seen, step)) is not None:
@@ -193,7 +193,7 @@ def overwritten(seen: Watch, one: Pass, row: Row) -> Found | None:
     """Memory that the adjoint of the wrong launch reads, and that a later event has overwritten."""
     if row.step is None or row.step.event is None:
         return None
-    for step in (s for s in seen.steps if s.number >= row.step.number):
+    for step in (s for s in one.past if s.number >= row.step.number):
         for need in _needs_lost(step):
             if need.event is row.step.event:
                 return _overwritten(seen, one, row.step, step, need)
@@ -241,7 +241,7 @@ def _is_used(one: Pass, by: Step) -> bool:
 def host_wrote(seen: Watch, one: Pass, row: Row) -> Found | None:
     """Memory that the adjoint reads, and whose bytes the host has changed since the watch last saw them."""
     event = None if row.step is None else row.step.event
-    if event is None or event.reverse is None:
+    if event is None or event.reverse is None or one.replayed:
         return None
     needed = {id(event.command.places[k].allocation): k for k, _ in event.reverse.needs}
     for region in seen.twins.by_low.values():
@@ -259,7 +259,7 @@ def not_cleared(seen: Watch, one: Pass, row: Row) -> Found | None:
     if row.step is None or row.step.event is None:
         return None
     own, events = {id(s) for s in one.steps}, {id(e) for e in one.events}
-    for step in (s for s in seen.steps if s.number > row.step.number):
+    for step in (s for s in one.past if s.number > row.step.number):
         if id(step) in own or step.event is None or id(step.event) not in events:
             continue
         for p in one.published:

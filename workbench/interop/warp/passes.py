@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from .causes import NOTEBOOKS, explain
 from .compare import NOISY, ROUNDED, SLIGHT, SMALL, Row, Verdict, accuracy, is_near
 from .events import RACE, Step
 from .memory import Untranslated, arrays_in, root_of
+from .moments import Back, Now, digest, entry_of
 from .once_more import OtherSlopes, Rounded, RoundedWithin, floats, is_choosing
 
 if TYPE_CHECKING:
@@ -62,15 +62,6 @@ class Left:
     gradient: np.ndarray
     at: bytes
 
-    def moved_on(self, a: Any) -> bool:
-        """Does the array hold other values now."""
-        return digest(a) != self.at
-
-
-def digest(a: Any) -> bytes:
-    """A digest of what an array of Warp holds."""
-    return blake2b(np.ascontiguousarray(a.numpy()).tobytes(), digest_size=16).digest()
-
 
 @dataclass(eq=False)
 class Glimpse:
@@ -87,12 +78,17 @@ class Pass:
     seeds    (twin, values): what the walk starts from.
     exact    by the id of a twin: the exact gradient.
     reached  the opaque or doubtful events that an adjoint came to.
+    past     the steps before it, of Warp's tape or not.
     """
 
-    def __init__(self, seen: Watch, number: int, tape: Any, loss: Any, grads: Any, frame: Any):
-        self.seen, self.number, self.frame = seen, number, frame
+    def __init__(self, seen: Watch, number: int, tape: Any, loss: Any, grads: Any, back: Back | None = None):
+        """`back`: one that a graph has run, whose launch has been repeated to its end already."""
+        self.seen, self.number = seen, number
+        self.moment: Any = Now() if back is None else back
+        self.replayed = back is not None
+        self.past = seen.steps if back is None else seen.steps[: back.steps]
         known = seen.recorded.get(tape, {})
-        self.entries = list(tape.launches)
+        self.entries = list(tape.launches if back is None else back.entries)
         self.complete = all(id(e) in known for e in self.entries)
         self.by_entry = [known.get(id(e)) for e in self.entries]
         self.steps = [s for s in self.by_entry if s is not None]
@@ -105,12 +101,13 @@ class Pass:
         self.moved: dict[int, np.ndarray] = {}
         self.slopes: OtherSlopes | None = None
         self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
+        self.until = None if back is None else back.events
         self.events = self._window([a for a in (loss, *(grads or ())) if a is not None], seen.escaped.get(tape, []))
         self.meeting: dict[Allocation, list[Event]] = {}  # the events that touch a memory
         for event in self.events:
             for memory in {span.allocation for span in (*event.reads, *event.writes)}:
                 self.meeting.setdefault(memory, []).append(event)
-        self.published = self._with_gradients(tape)
+        self.published = self._with_gradients(list(tape.gradients if back is None else back.gradients))
         self.seeds = self._seeds(loss, grads)
 
     def _window(self, seeded: list[Any], escaped: list[Step]) -> list[Event]:
@@ -119,7 +116,7 @@ class Pass:
         The first may be one that the tape should have recorded, for it was open. Where no recorded event writes what
         is seeded, those that do, unrecorded, belong to the program too.
         """
-        events, own = self.seen.tape.events, {id(s.event) for s in self.steps if s.event is not None}
+        events, own = self.seen.tape.events[: self.until], {id(s.event) for s in self.steps if s.event is not None}
         places = [n for n, e in enumerate(events) if id(e) in own]
         if not places:
             return []
@@ -134,15 +131,16 @@ class Pass:
 
     # ---- before
 
-    def _with_gradients(self, tape: Any) -> list[Published]:
+    def _with_gradients(self, others: list[Any]) -> list[Published]:
         """The arrays that publish a gradient, the largest of each memory."""
         found: dict[int, Any] = {}
         for entry in self.entries:
             if isinstance(entry, list):
                 given = self.seen.twins.arrays_of([*entry[3], *entry[4]])
                 found.update((id(a), a) for a in given if a.grad is not None)
-        found.update((id(a), a) for a in arrays_in(list(tape.gradients)) if a.grad is not None)
+        found.update((id(a), a) for a in arrays_in(others) if a.grad is not None)
         found.update((id(a), a) for a in self._beside())
+        found = {key: a for key, a in found.items() if self.moment.knows(a)}
         kept: list[Published] = []
         spans: list[tuple[int, int, int]] = []
         for a in sorted(found.values(), key=lambda a: -a.size):
@@ -155,7 +153,7 @@ class Pass:
             except Untranslated:
                 continue
             spans.append((root, low, high))
-            kept.append(Published(a, twin, np.array(a.grad.numpy())))
+            kept.append(Published(a, twin, self.moment.before(a)))
         for one in kept:
             self._place(one)
         return kept
@@ -203,7 +201,7 @@ class Pass:
             if a is loss:
                 found.append((one.twin, np.ones_like(one.before)))
             elif id(a) in given:
-                found.append((one.twin, np.array(given[id(a)].numpy())))
+                found.append((one.twin, self.moment.seed(given[id(a)])))
             elif one.written and one.before.dtype.names is None:
                 left = self.seen.left.get(a.grad) if loss is not None or grads else None
                 values = one.before
@@ -236,20 +234,26 @@ class Pass:
         return result
 
     def _step_of(self, kernel: Any, inputs: Any) -> Step | None:
-        for n in range(self.next - 1, -1, -1):
-            entry = self.entries[n]
-            if isinstance(entry, list) and entry[0] is kernel and entry[3] is inputs:
-                self.next = n
-                return self.by_entry[n]
-        return None
+        n = entry_of(self.entries, self.next, kernel, inputs)
+        if n is None:
+            return None
+        self.next = n
+        return self.by_entry[n]
+
+    def glimpsed(self, glimpses: list[tuple[int, list[tuple[Any, np.ndarray]]]]) -> None:
+        """What a graph has noted after its adjoint launches: the entry of Warp's tape, and (array, its gradient)."""
+        for n, noted in glimpses:
+            step = self.by_entry[n]
+            if step is not None:
+                values = [(self.seen.twins.behind(a), values) for a, values in noted]
+                self.glimpses.append(Glimpse(step, [(found[0], values) for found, values in values if found]))
 
     # ---- after
 
-    def judge(self) -> None:
-        """Compute the exact gradient, and make the rows."""
-        error = ""
+    def judge(self, error: str = "") -> None:
+        """Compute the exact gradient, and make the rows. `error`: why nothing can be said."""
         wrong_at: dict[int, Step] = {}
-        if self.events and self.complete:
+        if self.events and self.complete and not error:
             try:
                 self.exact, wrong_at = self._walk(SCALES[0])
             except (GradientError, Untranslated) as refused:
@@ -257,8 +261,8 @@ class Pass:
         for one in self.published:
             self.rows.append(self._row(one, error, wrong_at))
         for one in self.published:
-            one.after = np.array(one.theirs.grad.numpy())
-            self.seen.left[one.theirs.grad] = Left(self.number, one.after, digest(one.theirs))
+            one.after = self.moment.after(one.theirs)
+            self.seen.left[one.theirs.grad] = Left(self.number, one.after, digest(self.moment.held(one.theirs)))
         if sum(values.nbytes for g in self.glimpses for _, values in g.values) > MUCH:
             self.glimpses.clear()
 
@@ -277,7 +281,7 @@ class Pass:
         tape.within = frozenset(self.events)
 
     def _row(self, one: Published, error: str, wrong_at: dict[int, Step]) -> Row:
-        theirs = np.array(one.theirs.grad.numpy())
+        theirs = self.moment.after(one.theirs)
         row = Row(name_of(self.seen.tape, one.twin), "not asked", backward=self.number, theirs=theirs)
         if theirs.dtype.names is not None or (one.at is None and not error):
             row.cause = "launches overwrite it, so that its gradient has no one meaning"
@@ -408,7 +412,9 @@ class Pass:
         assert row.theirs is not None
         row.cause = "with what it held before this backward, which has been added to"
         earlier = self.seen.left.get(one.theirs.grad)
-        if earlier is None or not np.array_equal(earlier.gradient, one.before) or not earlier.moved_on(one.theirs):
+        if earlier is None or not np.array_equal(earlier.gradient, one.before):
+            return
+        if earlier.at == digest(self.moment.held(one.theirs)):
             return
         found = accuracy(row.theirs, exact, None)
         if found.fine:

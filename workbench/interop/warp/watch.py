@@ -31,12 +31,13 @@ from ...launches.launch import launch as our_launch
 from ...tapes.naming import note_names
 from ...tapes.tape import Tape
 from .builds import Builds
-from .captures import Call, Captures, Turns
+from .captures import Captures, Noted
 from .compare import Comparison
 from .differences import Differences
 from .events import RACE, Step, asks_mesh, difference_of
 from .hooks import Hooks
 from .memory import Region, Twins, Untranslated, arrays_in, hull
+from .moments import Back
 from .natives import NATIVE, given_to
 from .one_by_one import settled
 from .passes import Left, Pass
@@ -81,12 +82,14 @@ class Watch(Captures, Pictures):
         self.passes: list[Pass] = []
         self.hooks = Hooks()
         self.inside = False  # a call of Warp: what it calls is part of it
-        self.current: Pass | None = None
+        self.current: Pass | Back | None = None
         self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, Step | None]] = weakref.WeakKeyDictionary()
         self.escaped: weakref.WeakKeyDictionary[Any, list[Step]] = weakref.WeakKeyDictionary()  # while it was open
-        self.captured: list[Call | Turns] | None = None  # calls of an open capture, to be replayed
-        self.graphs: weakref.WeakKeyDictionary[Any, list[Call | Turns]] = weakref.WeakKeyDictionary()
+        self.captured: list[Noted] | None = None  # calls of an open capture, to be replayed
+        self.graphs: weakref.WeakKeyDictionary[Any, list[Noted]] = weakref.WeakKeyDictionary()
+        self.paused: weakref.WeakKeyDictionary[Any, list[Noted]] = weakref.WeakKeyDictionary()
+        self.ran: list[Back] = []
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
         self.commands: dict[Any, Repeated] = {}  # by kernel, grid and arguments
         self.seeded = False
@@ -115,6 +118,8 @@ class Watch(Captures, Pictures):
         put(warp.Tape.record_func, self._record_func)
         put(context.capture_begin, self._capture_begin)
         put(context.capture_end, self._capture_end)
+        put(context.capture_pause, self._capture_pause)
+        put(context.capture_resume, self._capture_resume)
         put(context.capture_launch, self._capture_launch)
         put(context.capture_while, self._capture_while)
         put(context.capture_if, self._capture_if)
@@ -311,8 +316,7 @@ class Watch(Captures, Pictures):
         if self.captured is not None:
             held = list(values)
             ours = lambda: self.our_launch(kernel, dims, held, frame)  # noqa: E731
-            self.captured.append(Call("launch", kernel.func.__name__, self.twins.arrays_of(held), ours, kernel))
-            return self.quietly(theirs)
+            return self.noted("launch", kernel.func.__name__, self.twins.arrays_of(held), ours, theirs, kernel)
         if 0 in dims:
             tape = context.runtime.tape
             before = 0 if tape is None else len(tape.launches)
@@ -434,8 +438,7 @@ class Watch(Captures, Pictures):
         """A copy, fill or assignment of Warp's."""
         arrays = list(arrays_in(given))
         if self.captured is not None:
-            self.captured.append(Call(kind, kind, arrays, ours))
-            return self.quietly(theirs)
+            return self.noted(kind, kind, arrays, ours, theirs)
         if not arrays or not _is_worth(self, kind, arrays):
             return self.quietly(theirs)
         return self.event(kind, kind, arrays, theirs, ours, frame)
@@ -462,8 +465,7 @@ class Watch(Captures, Pictures):
         arrays = list(arrays_in(given.values()))
         ours = lambda: NATIVE[name](self.twins, given)  # noqa: E731
         if self.captured is not None:
-            self.captured.append(Call("native", name, arrays, ours))
-            return self.quietly(theirs)
+            return self.noted("native", name, arrays, ours, theirs)
         return self.event("native", name, arrays, theirs, ours, frame)
 
     def quietly(self, act: Callable[[], Any]) -> Any:
@@ -478,17 +480,17 @@ class Watch(Captures, Pictures):
     def _backward(self, original: Any, tape: Any, loss: Any = None, grads: Any = None) -> Any:
         if self.inside:
             return original(tape, loss, grads)
-        if self.check != "gradient":
-            return self.quietly(lambda: original(tape, loss, grads))
+        theirs = lambda: original(tape, loss, grads)  # noqa: E731
         if self.captured is not None:
-            self.steps.append(Step(len(self.steps), "opaque", "Tape.backward", None, reason=IN_CAPTURE))
-            return self.quietly(lambda: original(tape, loss, grads))
+            return self.noted_backward(theirs, tape, loss, grads)
+        if self.check != "gradient":
+            return self.quietly(theirs)
         note_names(self.tape, caller())
-        self.current = Pass(self, len(self.passes), tape, loss, grads, caller())
+        self.current = one = Pass(self, len(self.passes), tape, loss, grads)
         try:
-            result = self.quietly(lambda: original(tape, loss, grads))
-            self.current.judge()
-            self.passes.append(self.current)
+            result = self.quietly(theirs)
+            one.judge()
+            self.passes.append(one)
             self.forget_glimpses()
         finally:
             self.current = None
@@ -502,11 +504,12 @@ class Watch(Captures, Pictures):
     def _record_func(self, original: Any, tape: Any, backward: Any, arrays: Any) -> Any:
         if self.inside:
             return original(tape, backward, arrays)
+        found, label = list(arrays_in(arrays)), getattr(backward, "__name__", "record_func")
+        if self.captured is not None:
+            return self.noted("opaque", label, found, _no_twin, lambda: original(tape, backward, arrays))
         before = len(tape.launches)
-        found = list(arrays_in(arrays))
-        label = getattr(backward, "__name__", "record_func")
         step = Step(len(self.tape.events), "opaque", label, None, self.tapes.setdefault(tape, len(self.tapes)))
-        step.reason = "record_func: what was done between has its adjoint in a function of the program"
+        step.reason = FUNC
         result = self.quietly(lambda: original(tape, backward, arrays))
         try:
             regions = self.twins.regions(found)
@@ -616,15 +619,19 @@ class Gradients:
         return np.array(grad.data)
 
 
-IN_CAPTURE = "in a capture, whose graph runs the way there and back as one: its gradients are not compared"
 LARGE = 1 << 16  # bytes: comparing less takes no time
 MOST_COMMANDS = 4096
+FUNC = "record_func: what was done between has its adjoint in a function of the program"
 ADJOINT = "an adjoint that the program launches itself"
 _NAMES = tuple(inspect.signature(context.launch).parameters)
 
 
 def _nothing() -> None:
     """In place of our part of a call that has none."""
+
+
+def _no_twin() -> None:
+    raise Untranslated(FUNC)
 
 
 def _bytes_of(a: Any) -> Any:
