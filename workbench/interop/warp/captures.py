@@ -190,7 +190,7 @@ class Captures:
                 self.recorded_by_us(lambda twin=twin, values=values: twin.assign(values))
                 self.steps.append(Step(len(self.tape.events) - 1, "host", "host write", self.tape.events[-1]))
 
-    def judged(self, backs: list[Back], steps: list[Step], refused: str) -> None:
+    def judged(self: Any, backs: list[Back], steps: list[Step], refused: str) -> None:
         """Compare the gradients of backwards that a graph has run, once its launch has been repeated as a whole."""
         apart = max((s.difference for s in steps if s.difference is not None), key=lambda d: d.share, default=None)
         if not refused and apart is not None and apart.far:

@@ -55,9 +55,11 @@ class Region:
 
     def changed(self) -> bool:
         """Has Warp's buffer other bytes than when last seen. False once it is gone: its address is nobody's."""
+        if self.keeper() is None:
+            return False
         if self.size <= LITTLE:  # a call of C takes longer than two copies
-            return self.theirs.tobytes() != self.seen.tobytes() and self.keeper() is not None
-        return self.keeper() is not None and _memcmp(self.low, self.seen.ctypes.data, self.size) != 0
+            return self.theirs.tobytes() != self.seen.tobytes()
+        return _memcmp(self.low, self.seen.ctypes.data, self.size) != 0
 
     def settle(self, apart: bool) -> None:
         """Take Warp's bytes as seen: into the twin, or (apart) beside it."""

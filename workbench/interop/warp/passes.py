@@ -261,8 +261,8 @@ class Pass:
         for one in self.published:
             self.rows.append(self._row(one, error, wrong_at))
         for one in self.published:
-            one.after = self.moment.after(one.theirs)
-            self.seen.left[one.theirs.grad] = Left(self.number, one.after, digest(self.moment.held(one.theirs)))
+            after = one.after = self.moment.after(one.theirs)
+            self.seen.left[one.theirs.grad] = Left(self.number, after, digest(self.moment.held(one.theirs)))
         if sum(values.nbytes for g in self.glimpses for _, values in g.values) > MUCH:
             self.glimpses.clear()
 
@@ -292,7 +292,7 @@ class Pass:
         exact = self.exact.get(id(one.twin))
         if exact is None:
             exact = np.zeros_like(theirs)
-        row.exact = exact if one.written else exact + one.before
+        row.exact = whole = exact if one.written else exact + one.before
         row.theirs = theirs
         if self.reached and np.isnan(exact).any():
             row.verdict, row.cause = "unverified", "; ".join(dict.fromkeys(self._doubt(e) for e in self.reached))
@@ -300,7 +300,7 @@ class Pass:
             if row.cause.startswith(RACE):
                 row.remedy = f"a cell for each thread, or wp.atomic_add (notebooks/{NOTEBOOKS['race']})"
             return row
-        row.verdict, row.difference = self._judged(one, row, row.exact)
+        row.verdict, row.difference = self._judged(one, row, whole)
         added = not one.written
         if row.verdict == "wrong" and one.written and np.any(one.before):
             verdict, difference = self._judged(one, row, exact + one.before)
