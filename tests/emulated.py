@@ -11,16 +11,20 @@ import ctypes
 import shutil
 import struct
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import stand_in_gpu
+
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.c_names import c_name
-from workbench.kernels.emit.signature import Variant
+from workbench.kernels.emit.signature import MAX_RANK, Variant, divisors
 from workbench.kernels.ir import Function, root, walk
 from workbench.kernels.ops import memory as rows
 from workbench.kernels.program import Program
+from workbench.launches import executable as executables
 from workbench.launches import thresholds
 
 BLOCK, BLOCKS = 64, 2
@@ -75,11 +79,11 @@ static void *work(void *number) {
         meet(&done, N + 1);
     }
 }
-void emu_launch(entry kernel, const void *args, int blocks) {
+void emu_launch(entry kernel, const void *args, int first, int blocks) {
     pthread_t made;
     for (uintptr_t k = 0; !ready && k < N; ++k) pthread_create(&made, 0, work, (void *)k);
     ready = 1; job = kernel; arguments = args; grid.x = (unsigned)blocks;
-    for (block.x = 0; block.x < grid.x; ++block.x) { meet(&start, N + 1); meet(&done, N + 1); }
+    for (block.x = (unsigned)first; block.x < grid.x; ++block.x) { meet(&start, N + 1); meet(&done, N + 1); }
 }
 """
 
@@ -123,6 +127,7 @@ int printf(const char *, ...);
 #define __activemask emu_active
 #define __popc __builtin_popcount
 #define __ffs __builtin_ffs
+#define __umulhi(a, b) (unsigned)((unsigned long)(a) * (b) >> 32)
 template <class T, class U> T emu_as(U u) {
     T t = T();
     memcpy(&t, &u, sizeof(T) < sizeof(U) ? sizeof(T) : sizeof(U));
@@ -207,8 +212,9 @@ class Machine:
         self._run(source, self.runtime, "-o", made)
         return ctypes.CDLL(str(made)).emu_entry
 
-    def launch(self, entry: Any, packed: bytes, blocks: int = BLOCKS) -> None:
-        self.library.emu_launch(entry, packed, blocks)
+    def launch(self, entry: Any, packed: bytes, blocks: int = BLOCKS, first: int = 0) -> None:
+        """Run a grid of so many blocks, or those from `first` on alone."""
+        self.library.emu_launch(entry, packed, first, blocks)
 
 
 class Emulated:
@@ -224,12 +230,17 @@ class Emulated:
 
     def __call__(self, packed: bytes, begin: int, end: int, threads: int = 1) -> None:
         """Run the whole grid; scratch memory is put into the block of arguments."""
+        room = struct.pack("Qq", ctypes.addressof(self.machine.scratch), SCRATCH)
+        dims = struct.unpack_from(f"{MAX_RANK}q", packed)
+        self.run(packed[:-16] + room + divisors(dims))
+
+    def run(self, packed: bytes) -> None:
+        """Run the whole grid on what a GPU would get."""
         aligned = all(int.from_bytes(packed[at : at + 8], "little") % n == 0 for at, n in self.wide)
         if aligned not in self.entries:
             self.texts.append(emit_cuda.text(self.function, replace(self.variant, aligned=aligned)))
             self.entries[aligned] = self.machine.entry(self.texts[-1], c_name(self.function.name))
-        room = struct.pack("Qq", ctypes.addressof(self.machine.scratch), SCRATCH)
-        self.machine.launch(self.entries[aligned], packed[:-16] + room)
+        self.machine.launch(self.entries[aligned], packed)
 
 
 def run_cuda_texts(machine: Machine, monkeypatch: Any) -> list[str]:
@@ -252,3 +263,26 @@ def run_cuda_texts(machine: Machine, monkeypatch: Any) -> list[str]:
     monkeypatch.setattr(thresholds, "PARALLEL_FROM", 1 << 60)
     monkeypatch.setattr(thresholds, "PULL_FROM", 1 << 60)
     return found
+
+
+class Queued(Emulated):
+    """The same as the stand-in for a GPU launches it. Plans keep it for all tests."""
+
+    def launch(self, packed: bytes, cells: int, stream: int, most_threads: int = 2**31) -> None:
+        """Queue the whole grid. A launch whose threads run in order is beyond the emulation."""
+        gpu: Any = sys.modules["cupy"]
+        gpu.queue(lambda: self.run(packed), f"launch on {stream}")
+
+
+def install_gpu(machine: Machine, monkeypatch: Any) -> list[str]:
+    """From here on there is a GPU whose launches are planned as on any other; the list of the CUDA texts it has run."""
+    texts: list[str] = []
+
+    def kernel(program: Program, function: Function, variant: Variant, *_: Any) -> Queued:
+        made = Queued(machine, function, variant)
+        made.texts = texts
+        return made
+
+    monkeypatch.setattr(executables, "SCRATCH_BYTES", SCRATCH)
+    stand_in_gpu.install(monkeypatch, kernel)
+    return texts

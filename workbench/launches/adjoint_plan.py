@@ -164,7 +164,7 @@ def _divided(
     targets = {form.shapes.get(of[n]) for n in main.contested}  # one gather runs over the cells of all
     alike = len(targets) == 1 and None not in targets and len(form.dims) == function.rank
     size = math.prod(form.dims)
-    if not alike or form.backend != "c" or not thresholds.large(size) or form.groups:
+    if not alike or form.backend == "numpy" or not thresholds.large(size) or form.groups:
         return main, None, None
     shape = targets.pop()
     once = plan.program.once
@@ -172,7 +172,8 @@ def _divided(
     pulled = once(gathering.pull, function, main.contested, beside)
     if pulled is not None:
         return ready(pulled.rest), None, _pull(plan, pulled, position, form, ready)
-    halves = once(gathering.split, function, main.contested) if size >= thresholds.SPLIT_FROM else None
+    splits = form.backend == "c" and size >= thresholds.SPLIT_FROM  # a GPU adds faster than it stores and reads parts
+    halves = once(gathering.split, function, main.contested) if splits else None
     if halves is None:
         return main, None, None
     parts = {part.param.name for part in halves.parts}

@@ -21,7 +21,9 @@ from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
 from ..kernels.depth import deep
-from ..kernels.emit.signature import BOUNDS, STATUS_WORDS, Signature, Variant, access_table, claims, needs_scratch
+from ..kernels.emit.signature import (
+    BOUNDS, STATUS_WORDS, Signature, Variant, access_table, claims, divisors, needs_scratch,
+)  # fmt: skip
 from ..kernels.interpreter.lanes import Together
 from ..kernels.ir import Function, root, used, walk
 from ..kernels.ops import memory as rows
@@ -141,7 +143,7 @@ class Executable:
         packed = self.signature.pack(
             self.form.dims, values, 0 if status is None else int(status.data.ptr),
             0 if scratch is None else int(scratch.data.ptr), 0 if scratch is None else SCRATCH_BYTES,
-        )  # fmt: skip
+        ) + divisors(self.form.dims)  # fmt: skip
         size = {"most_threads": 2**31 if scratch is None else SCRATCH_THREADS}
         if self.alone:
             size = {"most_threads": 1, "block": 1}

@@ -106,6 +106,10 @@ WB_FN void wb_rollback(wb_bytes *s, int64_t mark) {
 }
 """
 
+OVER = """\
+template <class D> WB_FN uint32_t wb_over(uint32_t n, const D &d) { return __umulhi(2 * n, d.factor) >> d.shift; }
+"""
+
 # `here` is the same for all threads in it, as they are together when they ask; so is `same`, and every way through.
 WARP_SUM = """\
 template <class T> WB_FN T wb_sum_of_all(T v) {
@@ -409,7 +413,7 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
             where=function.processor_only, why="The side of a processor was read: one thread at a time.",
             instead='device="cpu", or a func without `#if defined(__CUDA_ARCH__)`',
         )  # fmt: skip
-    signature = Signature(function)
+    signature = Signature(function, divided=variant.index32 and function.rank > 1)
     if has_tiles(list(walk(function.body))):
         return _tiled(function, variant, signature)
     body = Thread(function, variant, signature, update, "int32_t" if variant.index32 else "int64_t")
@@ -466,13 +470,18 @@ def _count(body: Body) -> str:
 
 
 def _axes(body: Body) -> None:
-    """The thread's place in the grid from its linear index: the last axis runs fastest."""
-    count = _count(body)
-    body.put(f"{count} wb_rest = wb_thread;")
+    """The thread's place in the grid from its linear index: the last axis runs fastest.
+
+    No GPU has an instruction that divides integers: 32-bit indices are multiplied by the reciprocals of the launch.
+    """
+    count, rest = _count(body), "wb_thread"
     for k in reversed(range(1, len(body.axes))):
-        body.put(f"const int32_t {body.axes[k]} = (int32_t)(wb_rest % ({count}){body.dims[k]});")
-        body.put(f"wb_rest /= ({count}){body.dims[k]};")
-    body.put(f"const int32_t {body.axes[0]} = (int32_t)wb_rest;")
+        dim, outer = body.dims[k], f"wb_rest{k}"
+        over = f"wb_over({rest}, args.wb_divisor[{k}])" if body.signature.divided else f"{rest} / ({count}){dim}"
+        body.put(f"const {count} {outer} = {over};")
+        body.put(f"const int32_t {body.axes[k]} = (int32_t)({rest} - {outer} * {dim});")
+        rest = outer
+    body.put(f"const int32_t {body.axes[0]} = (int32_t){rest};")
     if body.grows or body.logs:
         body.put("wb_stack.top = wb_stack.log = 0;")
 
@@ -487,7 +496,7 @@ def _top(function: Function, body: Body, signature: Signature, more: list[str] |
         lines.append(CHECKS)
     if body.grows or body.logs:
         lines.append(STACK)
-    lines += more or []
+    lines += [OVER] * signature.divided + (more or [])
     return [*lines, *map(typedef, composites(function)), *body.helpers.values(), signature.c_declaration, ""]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...errors import Where
@@ -114,16 +115,17 @@ class Signature:
     """The argument block of a function: int64 dim[4]; per parameter a pointer, its shape and its byte strides, or a
     value padded to 8 bytes; then int64 *status, void *scratch, int64 scratch_bytes. The same bytes on every backend.
     With `boxed` there are first and one-past-last thread of a box along each launch dimension after the parameters.
+    With `divided` the text reads `divisors` of the launch dimensions behind all that; on GPUs alone.
     """
 
-    def __init__(self, function: Function, boxed: bool = False):
+    def __init__(self, function: Function, boxed: bool = False, divided: bool = False):
         names = Names()
         self.function = function
         self.name = c_name(function.name)
         names.used |= {"dim", "scratch_bytes"}
         self.fields = {p: names.family(p.name, ("_shape", "_strides")) for p in function.params}
         parts = [self._part(p.type) for p in function.params]
-        self.box = 2 * function.rank if boxed else 0
+        self.box, self.divided = 2 * function.rank if boxed else 0, divided
         self.struct = struct.Struct("=4q" + "".join(parts) + f"{self.box}q" + "QQq")
         self.size = self.struct.size
         self._pack = self.struct.pack
@@ -155,8 +157,23 @@ class Signature:
                 words = -(-p.type.itemsize // 8)  # type: ignore[attr-defined]
                 lines.append(f"    union {{ {type_name(p.type)} v; int64_t pad[{words}]; }} {name};")
         lines += [f"    int64_t wb_box[{self.box}];"] * (self.box > 0)
-        lines += ["    int64_t *status; void *scratch; int64_t scratch_bytes;", f"}} {self.name}_args;"]
-        return "\n".join(lines)
+        lines.append("    int64_t *status; void *scratch; int64_t scratch_bytes;")
+        lines += [f"    struct {{ uint32_t factor, shift; }} wb_divisor[{MAX_RANK}];"] * self.divided
+        return "\n".join([*lines, f"}} {self.name}_args;"])
+
+
+@lru_cache(1024)
+def divisors(dims: tuple[int, ...]) -> bytes:
+    """Per launch dimension d a factor and a shift with `n // d == (2 * n * factor >> 32) >> shift` for n below 2**31.
+
+    Granlund and Montgomery, "Division by invariant integers using multiplication", 1994: n times what a factor was
+    rounded up by never reaches the next quotient.
+    """
+    words = []
+    for d in (*dims, *_ONES[len(dims)]):
+        shift = max(d - 1, 0).bit_length()
+        words += [-(-(1 << 31 + shift) // max(d, 1)), shift]
+    return struct.pack(f"={2 * MAX_RANK}I", *words)
 
 
 _ONES = [(1,) * (MAX_RANK - n) for n in range(MAX_RANK + 1)]  # the extents that a launch of n dimensions leaves open
