@@ -20,7 +20,7 @@ import stand_in_gpu
 
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.c_names import c_name
-from workbench.kernels.emit.signature import MAX_RANK, Variant, divisors
+from workbench.kernels.emit.signature import MAX_RANK, Signature, Variant, divisors
 from workbench.kernels.ir import Function, root, walk
 from workbench.kernels.ops import memory as rows
 from workbench.kernels.program import Program
@@ -225,14 +225,15 @@ class Emulated:
     def __init__(self, machine: Machine, function: Function, variant: Variant):
         self.machine, self.function, self.variant = machine, function, variant
         self.wide = emit_cuda.wide_pointers(function, variant)
+        self.size = Signature(function).size
         self.entries: dict[bool, Any] = {}
         self.texts: list[str] = []
 
     def __call__(self, packed: bytes, begin: int, end: int, threads: int = 1) -> None:
-        """Run the whole grid; scratch memory is put into the block of arguments."""
+        """Run the whole grid; scratch memory is put into the block of arguments, and a box left out of it."""
         room = struct.pack("Qq", ctypes.addressof(self.machine.scratch), SCRATCH)
         dims = struct.unpack_from(f"{MAX_RANK}q", packed)
-        self.run(packed[:-16] + room + divisors(dims))
+        self.run(packed[: self.size - 24] + packed[-24:-16] + room + divisors(dims))
 
     def run(self, packed: bytes) -> None:
         """Run the whole grid on what a GPU would get."""
