@@ -324,7 +324,10 @@ class Kernel:
 
     @property
     def cuda(self) -> show.Listing:
-        """The CUDA text of the kernel and its adjoint, for contiguous arrays that do not overlap."""
+        """The CUDA text of the kernel and its adjoint, for contiguous arrays that do not overlap.
+
+        Fewer than 2**31 threads, and elements of each array, are taken for granted.
+        """
         return self._text(emit_cuda.text)
 
     @property
@@ -347,8 +350,11 @@ class Kernel:
         for function in (self.program().function, self._reverse().function):
             names = frozenset(p.name for p in function.arrays)
             atomic = frozenset(p.name for p in function.arrays if p.type.dtype.scalar.bits > 8)  # type: ignore[attr-defined]
-            shared = atomic if emit is emit_cuda.text else frozenset()
-            texts.append(deep(emit)(function, Variant(contiguous=names, restrict=True, atomic=shared, aligned=True)))
+            gpu = emit is emit_cuda.text
+            variant = Variant(
+                contiguous=names, restrict=True, atomic=atomic if gpu else frozenset(), index32=gpu, aligned=True
+            )
+            texts.append(deep(emit)(function, variant))
         return texts
 
     @property
