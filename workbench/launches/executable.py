@@ -22,7 +22,14 @@ from ..kernels.analysis.thread_conflicts import private
 from ..kernels.compile import c_library, thread_pool
 from ..kernels.depth import deep
 from ..kernels.emit.signature import (
-    BOUNDS, STATUS_WORDS, Signature, Variant, access_table, claims, divisors, needs_scratch,
+    BOUNDS,
+    STATUS_WORDS,
+    Signature,
+    Variant,
+    access_table,
+    claims,
+    divisors,
+    needs_scratch,
 )  # fmt: skip
 from ..kernels.interpreter.lanes import Together
 from ..kernels.ir import Function, root, used, walk
