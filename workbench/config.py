@@ -65,6 +65,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "race_guard": _flag,
     "all_adjoints": _flag,
     "check_passes": _flag,
+    "remember_launches": _flag,
     "verbose": _flag,
 }
 
@@ -107,6 +108,9 @@ class Config:
                   off to save the time of compiling them.
     check_passes  check the program after every pass of the compiler, for those who write passes: an error names the
                   pass. On from the start where the environment has WORKBENCH_CHECK_PASSES=1.
+    remember_launches
+                  look up what follows from the arguments of a launch that was made before. It changes no result and no
+                  error; off, every launch is looked at anew.
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).
 
     Under Warp's names: `kernel_cache_dir` is `cache_dir`, `mode = "debug"` is `check_bounds = True`, `version` is the
@@ -133,6 +137,7 @@ class Config:
     race_guard: bool
     all_adjoints: bool
     check_passes: bool
+    remember_launches: bool
     verbose: bool
 
     def __init__(self) -> None:
@@ -149,6 +154,7 @@ class Config:
         self.race_guard = True
         self.all_adjoints = False
         self.check_passes = os.environ.get("WORKBENCH_CHECK_PASSES") == "1"
+        self.remember_launches = True
         self.verbose = False
         vars(self).update(HARMLESS)
 

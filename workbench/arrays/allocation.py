@@ -582,6 +582,17 @@ def host_write(kind: str, dst: Any, src: Any, value: Any, perform: Callable[[], 
         let_follow(dst.device)
 
 
+def about_to_write(spans: Iterable[Span], what: str, by: Any) -> None:
+    """`Allocation.about_to_write` of all these spans: a launch changes them."""
+    alone = None if by is None else [weakref.ref(by)]
+    for span in spans:
+        a = span.allocation
+        if (a.watchers and a.watchers != alone) or a.origins or a._of is not None or capture_log.opened is not None:
+            a.about_to_write(span, what, None, by)
+        else:
+            a.version += 1
+
+
 _PACKAGE = __name__.partition(".")[0]
 between = {_PACKAGE, "contextlib"}
 """Packages whose frames lie between the user's program and us."""

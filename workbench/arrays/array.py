@@ -8,6 +8,7 @@ Whether memory requires a gradient, and the gradient itself, belong to the memor
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -73,7 +74,7 @@ class array(Foreign):
 
     __slots__ = (
         "dtype", "ndim", "shape", "strides", "size", "allocation", "device", "_address", "_offset", "_layout",
-        "_packed", "_span", "_data", "_grad", "_name", "_differentiable", "__weakref__", "__dict__",
+        "_packed", "_span", "_data", "_grad", "_name", "_differentiable", "serial", "__weakref__", "__dict__",
     )  # fmt: skip
 
     _fixed_ndim: int | None = None
@@ -83,6 +84,7 @@ class array(Foreign):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     size: int
+    serial: int
     allocation: Allocation
     device: Device
     _span: Span | None
@@ -518,6 +520,9 @@ def spans_of(flat: Sequence[Any], boxes: Iterable[tuple[int, Any]]) -> tuple[Spa
     return tuple([flat[k]._span or flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])
 
 
+_serials = itertools.count()  # one number per array, never the same again
+
+
 def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: int) -> array:
     """The array of this layout on this memory: the one place where arrays come from."""
     made = object.__new__(array)
@@ -529,6 +534,7 @@ def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offs
     made._packed = (made._address, *shape, *strides)
     made._span = made._data = made._grad = made._name = None
     made._differentiable = differentiable(dtype)
+    made.serial = next(_serials)
     if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides
         memory.grad_scale = 2 if is_half(dtype) else 1
     return made

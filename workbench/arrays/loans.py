@@ -9,6 +9,7 @@ then on the loan is its holder's own. Who writes to it all the same is warned by
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,11 +82,28 @@ def lend(a: array) -> np.ndarray:
         return np.ndarray(data.shape, data.dtype, memory.loan.root(), a.span.offset, data.strides)
 
 
-def recall() -> None:
-    """Take over what was written to any loan. Call under LOCK before native code reads arrays that may be gradients."""
+def recall(arrays: Iterable[Any] | None = None) -> None:
+    """Take over what was written to any loan. Call under LOCK before native code reads arrays that may be gradients.
+
+    `arrays`: only to loans of the memory of these; what is no array is passed by.
+    """
+    if arrays is not None:
+        for a in arrays:
+            memory = getattr(a, "allocation", None)
+            if memory is not None and memory.loan is not None:
+                _take_back(memory)
+        return
     for key, ref in list(lent.items()):
         memory = ref()
         if memory is None:
             del lent[key]
         elif memory.loan is not None:
-            memory.loan.pull(memory)
+            _take_back(memory)
+
+
+def _take_back(memory: Allocation) -> None:
+    """Take over what was written to a loan; for the last time if nobody holds it any more."""
+    if memory.loan.holder() is None:
+        memory.loan.close(memory)
+    else:
+        memory.loan.pull(memory)

@@ -226,6 +226,7 @@ class Kernel:
         self.__name__, self.__doc__ = func.__name__, func.__doc__
         self._reading: Reading | None = None
         self._program: Program | None = None
+        self.launches: Any = None  # what is remembered of its launches, by whoever launches it
         self._overloads: dict[tuple, Kernel] = {}
         self._unread: Source | None = deep(refused_syntax.check)(func)
         resolve(func, {})
@@ -242,6 +243,10 @@ class Kernel:
 
     def __call__(self, *args, **kwargs):
         raise TypeError(f"a kernel is launched, not called: wb.launch({self.__name__}, dim=n, inputs=[...])")
+
+    def reads(self, program: Program) -> bool:
+        """True if `program` is the present reading."""
+        return program is self._program and self._reading.current()  # type: ignore[union-attr]
 
     def program(self) -> Program:
         """The present reading. Raises KernelError."""

@@ -62,7 +62,7 @@ class Executable:
     signature: Signature = field(init=False)
     team: int = field(init=False)  # workers and pieces, as the pool takes them
     call: Any = field(init=False, default=None)
-    direct: Any = field(init=False, default=None)  # the compiled function, where a launch is nothing but its call
+    direct: Any = field(init=False, default=None)  # (packed, begin, end), where a launch is nothing but this call
 
     def __post_init__(self) -> None:
         self.signature = Signature(self.function, boxed=bool(self.box))
@@ -77,9 +77,7 @@ class Executable:
         if 0 in dims:
             return
         if self.direct is not None and rows is None and capture_log.opened is None:
-            self.direct(self.signature.pack(dims, values), 0, dims[0])
-            if self.call.asks:
-                thread_pool.after_call()
+            self.direct(self.packed(values), 0, dims[0])
             return
         noted = capture_log.opened is not None and capture_log.check()
         if self.form.backend == "numpy":
@@ -114,11 +112,16 @@ class Executable:
         """How the interpreter runs it."""
         return Together(self.function, self.form.dims, thread_uses.uses(self.function, self.form))
 
+    def packed(self, values: list) -> bytes:
+        """The arguments of `direct`, but for the rows."""
+        return self.signature.pack(self.form.dims, [*values, *self.box] if self.box else values)
+
     def _compile(self) -> Any:
         made = self.call = self.program.executable(self.function, self.form.backend, self.variant, _compiled)
-        around = self.box or self.can_fail or self.shares or self.team != 1 or self.slices > 1
-        if isinstance(made, c_library.Compiled) and not around:
-            self.direct = made.call
+        around = self.can_fail or self.shares or self.slices > 1
+        if isinstance(made, c_library.Compiled) and not around and 0 not in self.form.dims:
+            alone = self.team == 1 and not made.asks
+            self.direct = made.call if alone else lambda packed, begin, end: made(packed, begin, end, self.team)
         return made
 
     def _watch(self, status: Any) -> None:

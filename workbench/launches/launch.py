@@ -24,6 +24,7 @@ from .arguments import check_lists, flatten, foreign, shown, value_type, views
 from .handles import NotBuilt, hold, part_of
 from .left_out import fitted, left_out
 from .plan import Plan, grid, plan
+from .seen import Seen, launches_of
 from .single_adjoint import pull_back
 
 
@@ -72,6 +73,10 @@ def launch(
     args = (*inputs, *outputs)
     if kernel.generic:
         kernel = kernel.overload(_generic_types(kernel, args))
+    plain = config.remember_launches and not (adjoint or record_cmd)
+    if plain and kernel.launches is not None and (found := kernel.launches.find(dim, args, device)) is not None:
+        seen, flat = found
+        return Command(kernel.launches.program, seen.plan, flat, seen).launch(record_tape, _caller())
     try:
         program, flat = _taken(kernel, args)
     except NotBuilt as refusal:
@@ -84,6 +89,11 @@ def launch(
         return _pull_back(command, (*adj_inputs, *adj_outputs), record_cmd)
     if record_cmd:
         return Recorded(kernel, dim, where, args, command.kept())
+    if plain and not command.declared:
+        if kernel.launches is None or kernel.launches.program is not program:
+            kernel.launches = launches_of(kernel, program)
+        if kernel.launches is not None:
+            kernel.launches.remember(dim, args, device, command)
     return command.launch(record_tape, _caller())
 
 
@@ -239,11 +249,11 @@ def _refuse_keywords(others: dict[str, Any], adjoint: bool, *adjoints: Any) -> N
 class Command:
     """A launch with its arguments, ready to be repeated: `launch(..., record_cmd=True)` returns one."""
 
-    __slots__ = ("program", "plan", "flat", "values", "places", "declared", "held", "__weakref__")
+    __slots__ = ("program", "plan", "flat", "values", "seen", "places", "declared", "held", "__weakref__")
 
-    def __init__(self, program: Program, plan: Plan, flat: list[Any]):
-        self.program, self.plan, self.flat = program, plan, flat
-        self.values = pack_values(flat)
+    def __init__(self, program: Program, plan: Plan, flat: list[Any], seen: Seen | None = None):
+        self.program, self.plan, self.flat, self.seen = program, plan, flat, seen
+        self.values = pack_values(flat) if seen is None else seen.values
         self.places = flat  # like `flat`, but with the memory behind declared scalars, which are at `declared`
         self.declared: tuple[int, ...] = ()
         self.held = False  # looked at again before each launch: see `kept`
@@ -283,6 +293,7 @@ class Command:
         """The same launch, with arrays in place of the numbers at these positions for whoever takes derivatives."""
         made = object.__new__(Command)
         made.program, made.plan, made.flat, made.values = self.program, self.plan, self.flat, self.values
+        made.seen = None
         made.places, made.declared, made.held = places, declared, self.held
         return made
 
@@ -296,21 +307,22 @@ class Command:
             self.check_handles()
         with memory.LOCK:
             if lent:
-                recall()
+                recall(flat)
             tape = memory.recorder() if record_tape else None
             if tape is None:
                 event, writes = None, spans_of(flat, plan.writes)
             else:
                 event = tape.before_launch(self, frame)
                 writes = event.writes
-            for span in writes:
-                span.allocation.about_to_write(span, self.program.name, None, tape)
+            memory.about_to_write(writes, self.program.name, tape)
             try:
                 if config.check_races and (finder := plan.races) is not None:
                     finder.check(self)
                     finder.fix(self)
-                if capture_log.opened is not None and capture_log.noting() is not None:
-                    self._note()
+                if capture_log.opened is not None:
+                    self._run_for_capture()
+                elif self.seen is not None and plan.forward.direct is not None:
+                    plan.forward.direct(self.seen.packed or self._pack(), 0, plan.form.dims[0])
                 else:
                     plan.forward.run(self.values, self.views)
             except BaseException as failure:
@@ -326,6 +338,17 @@ class Command:
             capture_log.refuse("A tape or a declared scalar behind a launch with a grid that is built later")
         self.held = bool(self.program.handles)
         capture_log.wait(self.launch)
+
+    def _pack(self) -> bytes:
+        """Fill the block of arguments that launches of the same arrays share."""
+        self.seen.packed = packed = self.plan.forward.packed(self.values)  # type: ignore[union-attr]
+        return packed
+
+    def _run_for_capture(self) -> None:
+        if capture_log.noting() is None:
+            self.plan.forward.run(self.values, self.views)
+        else:
+            self._note()
 
     def _note(self) -> None:
         """Run it for a capture. Raises LaunchError [capture] for what a replay would not do as a launch does."""

@@ -1,0 +1,185 @@
+"""A launch that was seen before does, and refuses, what it did when it was looked at."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import workbench as wb
+
+FACTOR = 2.0
+
+
+@wb.kernel
+def scaled(x: wb.array[float], a: float, n: int, y: wb.array[float]):
+    i = wb.tid()
+    y[i] = FACTOR * a * x[i] + float(n)
+
+
+@wb.kernel
+def shifted(x: wb.array[float], k: int, y: wb.array[float]):
+    i = wb.tid()
+    y[i] = x[i + k]
+
+
+@wb.kernel
+def doubled(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    y[i] = 2.0 * x[i] * x[i]
+
+
+def values(n: int = 4) -> np.ndarray:
+    return np.linspace(0.5, 1.5, n).astype(np.float32)
+
+
+@pytest.mark.parametrize("backend", ["c", "numpy"])
+@pytest.mark.parametrize("remember", [True, False])
+def test_gradients_of_a_loop_are_the_same_bits(backend: str, remember: bool) -> None:
+    wb.config.backend, wb.config.remember_launches = backend, remember
+    x, y, z = wb.array(values(), requires_grad=True), wb.zeros(4), wb.zeros(4)
+    for turn in range(3):
+        a = 0.7 + turn
+        with wb.Tape() as tape:
+            wb.launch(scaled, 4, [x, a, 3], [y])
+            wb.launch(doubled, 4, [y], [z])
+        tape.backward(grads={z: wb.ones(4)})
+        inner = np.float32(2.0) * np.float32(a) * values() + np.float32(3)
+        np.testing.assert_allclose(z.numpy(), 2 * inner**2, rtol=1e-6)
+        np.testing.assert_allclose(x.grad.numpy(), 4 * inner * 2 * np.float32(a), rtol=1e-5)
+        tape.zero()
+
+
+def test_a_number_counts_by_its_bits_and_its_type() -> None:
+    x, y = wb.ones(4), wb.zeros(4)
+    for a, n in ((1.0, 0), (0.0, 0), (-0.0, 0), (1.0, True), (1, 2), (np.float32(3.0), 2), (1.0, 0)):
+        wb.launch(scaled, 4, [x, a, n], [y])
+        want = 2.0 * float(a) + float(n)
+        assert y.list() == [want] * 4
+    zero, out = wb.zeros(1), wb.zeros(1)
+    for a in (0.0, -0.0, 0.0):
+        wb.launch(times, 1, [zero, a], [out])
+        assert np.signbit(out.numpy()[0]) == np.signbit(a)
+
+
+@wb.kernel
+def times(x: wb.array[float], a: float, y: wb.array[float]):
+    i = wb.tid()
+    y[i] = a + x[i] * a
+
+
+def test_what_was_refused_the_first_time_is_refused_behind_a_launch_that_was_right() -> None:
+    x, y = wb.array(values(), requires_grad=True), wb.zeros(4)
+    for _ in range(2):
+        wb.launch(shifted, 3, [x, 1], [y])
+    refused = [
+        (lambda: wb.launch(shifted, 3, [x, 2], [y]), "bounds"),
+        (lambda: wb.launch(shifted, 4, [x, 1], [y]), "bounds"),
+        (lambda: wb.launch(shifted, 3.0, [x, 1], [y]), "dim"),
+        (lambda: wb.launch(shifted, (3.0,), [x, 1], [y]), "dim"),
+        (lambda: wb.launch(shifted, 3, [x, 1.5], [y]), "argument-type"),
+        (lambda: wb.launch(shifted, 3, [x, 1, 1], [y]), "argument-count"),
+        (lambda: wb.launch(shifted, 3, [x, 1], []), "argument-count"),
+        (lambda: wb.launch(shifted, 3, [x, 1], [None]), "array-left-out"),
+        (lambda: wb.launch(shifted, 3, [x, 1], [x]), "race"),
+        (lambda: wb.launch(shifted, 3, [x, 1], [y], device="cuda:7"), "device"),
+        (lambda: wb.launch(shifted, 3, [x, 1], [y], blockdim=4), "launch-keyword"),
+    ]
+    for launch, slug in refused:
+        with pytest.raises(wb.errors.WorkbenchError) as error:
+            launch()
+        assert error.value.slug == slug
+    wb.launch(shifted, 3, [x, 1], [y])
+    assert y.list()[:3] == values().tolist()[1:]
+
+
+def test_a_constant_that_was_changed_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = wb.ones(2), wb.zeros(2)
+    for _ in range(2):
+        wb.launch(scaled, 2, [x, 1.0, 0], [y])
+    monkeypatch.setitem(globals(), "FACTOR", 5.0)
+    wb.launch(scaled, 2, [x, 1.0, 0], [y])
+    assert y.list() == [5.0, 5.0]
+
+
+def test_a_switch_is_heeded_at_once() -> None:
+    @wb.kernel
+    def picked(x: wb.array[float], index: wb.array[int], y: wb.array[float]):
+        i = wb.tid()
+        y[i] = x[index[i]]
+
+    x, index, y = wb.ones(2), wb.array([0, 5], dtype=int), wb.zeros(2)
+    big = wb.ones(8)
+    for _ in range(2):
+        wb.launch(picked, 2, [big[:2], index], [y])
+        wb.launch(picked, 1, [x, index], [y])
+    wb.launch(picked, 2, [big, index], [y])
+    wb.config.check_bounds = True
+    wb.launch(picked, 2, [big, index], [y])
+    with pytest.raises(wb.errors.BoundsError):
+        wb.launch(picked, 2, [x, index], [y])
+
+
+def test_no_array_is_kept_alive_and_none_is_taken_for_another() -> None:
+    x = wb.ones(4)
+    y = wb.zeros(4)
+    wb.launch(doubled, 4, [x], [y])
+    gone = weakref.ref(y)
+    del y
+    gc.collect()
+    assert gone() is None
+    for _ in range(20):  # arrays that may lie where the last one lay
+        y = wb.zeros(4)
+        wb.launch(doubled, 4, [x], [y])
+        assert y.list() == [2.0] * 4
+        short = wb.zeros(2)
+        with pytest.raises(wb.errors.BoundsError):
+            wb.launch(doubled, 4, [x], [short])
+        del y, short
+
+
+def test_a_gradient_asked_for_between_two_launches_counts() -> None:
+    x, y = wb.array(values()), wb.zeros(4)
+    for _ in range(2):
+        wb.launch(doubled, 4, [x], [y])
+    x.requires_grad = True
+    with wb.Tape() as tape:
+        wb.launch(doubled, 4, [x], [y])
+    tape.backward(grads={y: wb.ones(4)})
+    np.testing.assert_allclose(x.grad.numpy(), 4 * values(), rtol=1e-6)
+
+
+def test_races_are_looked_for_when_asked() -> None:
+    @wb.kernel
+    def scattered(index: wb.array[int], y: wb.array[float]):
+        i = wb.tid()
+        y[index[i]] = 1.0
+
+    index, y = wb.array([0, 1], dtype=int), wb.zeros(2)
+    for _ in range(2):
+        wb.launch(scattered, 2, [index], [y])
+    index.fill_(0)
+    wb.config.check_races = True
+    with pytest.raises(wb.errors.WorkbenchError) as error:
+        wb.launch(scattered, 2, [index], [y])
+    assert error.value.slug == "race"
+
+
+def test_a_loan_that_nobody_holds_is_not_compared_at_every_launch() -> None:
+    from workbench.arrays import loans
+
+    x, y = wb.array(values(), requires_grad=True), wb.zeros(4)
+    with wb.Tape() as tape:
+        wb.launch(doubled, 4, [x], [y])
+    tape.backward(grads={y: wb.ones(4)})
+    held = x.grad.numpy()
+    held[0] = 7.0
+    wb.launch(doubled, 4, [x.grad], [y])  # what was written to the loan is seen
+    assert y.list()[0] == 98.0
+    held[1] = 3.0
+    del held
+    wb.launch(doubled, 4, [x.grad], [y])
+    assert y.list()[1] == 18.0
+    assert x.grad.allocation.id not in loans.lent

@@ -1,0 +1,113 @@
+"""Launches seen before: what follows from the grid and the arguments of a launch is worked out once.
+
+A kernel remembers it under the serial numbers of the arrays. No two arrays ever have the same number, and an array never
+gets another memory, layout or dtype, so equal numbers mean equal layouts, equal aliases and equal bounds. What may change
+otherwise is compared at each launch: the kernel's reading, the switches, the device that was asked for, and the other
+arguments, which must be the very objects of then (of types that cannot change), or floats that no index depends on.
+Nothing here keeps an array alive. `config.remember_launches = False` turns it off.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from ..arrays.array import pack_values
+from ..config import config
+from ..kernels.program import Kernel, Program
+from ..kernels.types import Array, Scalar
+from .plan import Plan
+
+if TYPE_CHECKING:
+    from .launch import Command
+
+MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each
+_NUMBERS = {int, float, bool}
+
+
+class Seen:
+    """What follows from the arrays of one launch and its grid.
+
+    numbers   (position, the argument, the number that the kernel gets) of all that is no array.
+    packed    the block of arguments, where every launch passes the same.
+    """
+
+    __slots__ = ("switches", "device", "numbers", "plan", "values", "packed")
+
+    def __init__(self, device: Any, numbers: tuple, plan: Plan, values: list):
+        self.switches, self.device, self.numbers = config.switches, device, numbers
+        self.plan, self.values = plan, values
+        self.packed: bytes | None = None
+
+
+class Launches:
+    """The launches of one program of a kernel that were seen before."""
+
+    def __init__(self, kernel: Kernel, program: Program):
+        self.kernel, self.program = kernel, program
+        self.count = len(program.leaves)
+        self.arrays = program.array_positions
+        self.all_arrays = self.count == len(self.arrays)
+        self.free = frozenset(range(self.count)) - {*program.index_positions}
+        self.seen: dict[tuple, Seen] = {}
+
+    def key(self, dim: Any, args: tuple) -> tuple:
+        """What a launch is remembered by. Raises TypeError or AttributeError for arguments of other kinds."""
+        grid = dim if dim.__class__ is int else tuple(map(index, dim))
+        if self.all_arrays:
+            return (grid, *[a.serial for a in args])
+        return (grid, *[args[k].serial for k in self.arrays])
+
+    def find(self, dim: Any, args: tuple, device: Any) -> tuple[Seen, list] | None:
+        """What is known of this launch, and its flat arguments; None if it must be looked at."""
+        if len(args) != self.count:
+            return None
+        try:
+            known = self.seen.get(self.key(dim, args))
+        except (TypeError, AttributeError):
+            return None
+        if known is None or known.device is not device or known.switches != config.switches:
+            return None
+        if not self.kernel.reads(self.program):
+            return None
+        flat = [*args]
+        changed = False
+        for k, then, number in known.numbers:
+            now = args[k]
+            if now is then:
+                flat[k] = number
+            elif now.__class__ is float and then.__class__ is float and k in self.free:
+                changed = True
+            else:
+                return None
+        if changed:
+            made = object.__new__(Seen)
+            made.plan, made.values, made.packed = known.plan, pack_values(flat), None
+            return made, flat
+        return known, flat
+
+    def remember(self, dim: Any, args: tuple, device: Any, command: Command) -> None:
+        """Note a launch that was found to be right."""
+        numbers = tuple([(k, args[k], command.flat[k]) for k in range(self.count) if k not in self.arrays])
+        if any(given.__class__ not in _NUMBERS for _, given, _ in numbers):
+            return
+        if any(args[k] is not command.flat[k] for k in self.arrays):
+            return
+        if len(self.seen) >= MOST:
+            self.seen.clear()
+        self.seen[self.key(dim, args)] = Seen(device, numbers, command.plan, command.values)
+
+
+def launches_of(kernel: Kernel, program: Program) -> Launches | None:
+    """What `kernel` remembers of its launches; None for a kernel whose arguments say too little.
+
+    Structs and handles have arrays that may be exchanged, and an array that may be left out changes the program.
+    """
+    if kernel.asks or program.asked or program.handles or not program.array_positions:
+        return None
+    plain = all(
+        leaf.arg == k and not leaf.path and leaf.opened is None and leaf.structs is None
+        and leaf.type.__class__ in (Array, Scalar)
+        for k, leaf in enumerate(program.leaves)
+    )  # fmt: skip
+    return Launches(kernel, program) if plain and len(program.params) == len(program.leaves) else None
