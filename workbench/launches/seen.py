@@ -1,10 +1,10 @@
 """Launches seen before: what follows from the grid and the arguments of a launch is worked out once.
 
 A kernel remembers it under the serial numbers of the arrays. No two arrays ever have the same one, and an array never
-gets another memory, layout or dtype: equal numbers mean equal layouts, aliases and bounds. What may change otherwise is
-compared at each launch: the kernel's reading, the switches, the device that was asked for, and the other arguments, which
-must be the very objects of then (of types that cannot change), or floats that no index depends on. Nothing here keeps an
-array alive. `config.remember_launches = False` turns it off.
+gets another memory, layout or dtype: equal numbers mean equal layouts, aliases and bounds. What may change otherwise
+is compared at each launch: the kernel's reading, the switches, the device that was asked for, and the other arguments,
+which must be the very objects of then (of types that cannot change), or floats that no index depends on. Nothing here
+keeps an array alive. `config.remember_launches = False` turns it off.
 """
 
 from __future__ import annotations
