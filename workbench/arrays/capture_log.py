@@ -170,6 +170,17 @@ def unnoted() -> Iterator[None]:
         notes.asleep = False
 
 
+@contextmanager
+def interrupted() -> Iterator[None]:
+    """Inside, no capture is open, so that another may be."""
+    global opened
+    around, opened = opened, None
+    try:
+        yield
+    finally:
+        opened = around
+
+
 def check() -> bool:
     """True if an open capture notes what is about to run. Raises LaunchError [capture] where that may not run."""
     notes = noting()

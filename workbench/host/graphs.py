@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from ..arrays import capture_log
+from ..arrays.allocation import recorder
 from ..arrays.array import array
 from ..errors import LaunchError
 from ..tapes.capture import Capture, Graph, ScopedCapture
+
+Body: TypeAlias = Callable | Graph | Capture | None
 
 _open: list[Capture] = []
 
@@ -47,11 +51,11 @@ def capture_end(device: Any = None, stream: Any = None) -> Graph:
     return made.graph
 
 
-def capture_while(condition: array, while_body: Callable | Graph | Capture, stream: Any = None, **kwargs: Any) -> None:
+def capture_while(condition: array, while_body: Body, stream: Any = None, **kwargs: Any) -> None:
     """Run the body, a function of `kwargs` or a graph, for as long as `condition[0]` is not 0.
 
-    Under a tape every turn is recorded, so gradients are exact. In a capture it is refused [capture]: how many turns a
-    replay makes would have to be read there.
+    Under a tape every turn is recorded, so gradients are exact. In a capture each replay makes as many turns as the
+    condition then asks for; under a tape in a capture that is refused [capture], as a tape has a fixed number of them.
 
     >>> @wb.kernel
     ... def count(left: wb.array[int], total: wb.array[float]):
@@ -62,35 +66,78 @@ def capture_while(condition: array, while_body: Callable | Graph | Capture, stre
     >>> total.item()
     np.float32(1.5)
     """
-    while _holds("capture_while", condition):
-        _run(while_body, kwargs)
+    _check(condition, "capture_while")
+
+    def turns(body: Body) -> None:
+        while condition.flatten()[0]:
+            _run(body, kwargs)
+
+    if capture_log.noting() is None:
+        turns(while_body)
+    else:
+        _note("capture_while", turns, (while_body,), kwargs)
 
 
 def capture_if(
-    condition: array, on_true: Callable | Graph | Capture | None = None,
-    on_false: Callable | Graph | Capture | None = None,
-    stream: Any = None, **kwargs: Any,
+    condition: array, on_true: Body = None, on_false: Body = None, stream: Any = None, **kwargs: Any
 ) -> None:  # fmt: skip
     """Run `on_true` if `condition[0]` is not 0, else `on_false`: functions of `kwargs`, or graphs.
 
-    Under a tape what runs is recorded. In a capture it is refused [capture].
+    Under a tape what runs is recorded. In a capture each replay looks at the condition; under a tape in a capture that
+    is refused [capture].
 
     >>> x = wb.zeros(1)
     >>> wb.capture_if(wb.array([1]), on_true=lambda: x.fill_(2.0), on_false=lambda: x.fill_(3.0))
     >>> x.item()
     np.float32(2.0)
     """
-    _run(on_true if _holds("capture_if", condition) else on_false, kwargs)
+    _check(condition, "capture_if")
+
+    def choose(on_true: Body, on_false: Body) -> None:
+        _run(on_true if condition.flatten()[0] else on_false, kwargs)
+
+    if capture_log.noting() is None:
+        choose(on_true, on_false)
+    else:
+        _note("capture_if", choose, (on_true, on_false), kwargs)
 
 
-def _holds(what: str, condition: array) -> bool:
-    capture_log.refuse(f"{what}()", f"the same line outside: {what}(condition, graph) runs one that was captured")
+def _check(condition: array, what: str) -> None:
     if not isinstance(condition, array) or condition.size < 1:
         raise LaunchError(f"{what} takes an array of one whole number", slug="argument-type", instead="wb.array([1])")
-    return bool(condition.flatten()[0])
 
 
-def _run(body: Callable | Graph | Capture | None, kwargs: dict[str, Any]) -> None:
+def _note(what: str, run: Callable[..., None], bodies: tuple[Body, ...], kwargs: dict[str, Any]) -> None:
+    """Do `run(*bodies)` in an open capture, and have its replays do it: they decide anew."""
+    notes = capture_log.noting()
+    assert notes is not None
+    if recorder() is not None:
+        capture_log.refuse(f"{what}() under a tape", f"the same line outside: {what}(condition, graph)")
+    graphs = [_captured(body, kwargs) for body in bodies]
+    for graph in graphs:
+        if graph is not None and graph.tapes:
+            capture_log.refuse(f"{what}() of a block with a tape", f"the same line outside: {what}(condition, graph)")
+    for graph in graphs:
+        if graph is not None:
+            graph.tell(notes)
+            for memory in graph.memory:
+                notes.use(memory, "read")
+    if not notes.late:
+        with capture_log.unnoted():
+            run(*graphs)
+    notes.steps.append(partial(run, *graphs))
+
+
+def _captured(body: Body, kwargs: dict[str, Any]) -> Graph | None:
+    """A body as a graph, which nothing of it has been done for."""
+    if callable(body):
+        with capture_log.interrupted(), ScopedCapture() as scope:
+            body(**kwargs)
+        return scope.graph
+    return body.graph if isinstance(body, Capture) else body
+
+
+def _run(body: Body, kwargs: dict[str, Any]) -> None:
     if isinstance(body, (Graph, Capture)):
         body.replay()
     elif body is not None:
@@ -98,9 +145,9 @@ def _run(body: Callable | Graph | Capture | None, kwargs: dict[str, Any]) -> Non
 
 
 def is_conditional_graph_supported() -> bool:
-    """False: a graph has no conditions of its own; `capture_while` and `capture_if` run outside of captures.
+    """True: `capture_while` and `capture_if` may stand in captures.
 
     >>> wb.is_conditional_graph_supported()
-    False
+    True
     """
-    return False
+    return True

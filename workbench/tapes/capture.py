@@ -55,11 +55,14 @@ class Graph:
         return len(self._notes.steps)
 
     def replay(self) -> None:
-        """Do again what was captured, on the present contents of memory.
+        """Do again what was captured, on the present contents of memory. In a capture it becomes a part of that one.
 
         Raises LaunchError [capture] under an open tape, or if indices changed on which the absence of races rests;
         BoundsError or GradientError where a launch fails.
         """
+        if allocation.recorder() is None and (notes := capture_log.noting()) is not None:
+            self._join(notes)
+            return
         with allocation.LOCK:
             self._check()
             own = self._own()
@@ -85,6 +88,42 @@ class Graph:
                 raise failed[0]
 
     launch = replay
+
+    def _join(self, notes: capture_log.Notes) -> None:
+        """Do it in an open capture, whose steps these become."""
+        own = self._notes
+        self.tell(notes)
+        for memory, how in own.first.items():
+            notes.use(memory, how)
+        notes.tapes.update(own.tapes)
+        notes.asked.update(own.asked)
+        notes.published.update(own.published)
+        notes.cleared |= own.cleared
+        if not notes.late:
+            with capture_log.unnoted():
+                self.replay()
+        notes.checks += own.checks
+        notes.unchanged.update(own.unchanged)
+        notes.steps += own.steps
+
+    def tell(self, notes: capture_log.Notes) -> None:
+        """Tell an open capture which memory this graph is about to change, and what must not be."""
+        notes.kept.append(self)
+        for memory in (*self._notes.written, *(grad for grad, _, _ in self._grads)):
+            notes.remember(memory)
+        for memory, spans in self._notes.written.items():
+            notes.written.setdefault(memory, {}).update(spans)
+        notes.fixed.update(self._notes.fixed)
+
+    @property
+    def memory(self) -> list[allocation.Allocation]:
+        """All that it reads or writes."""
+        return list(dict.fromkeys((*self._notes.first, *self._notes.written)))
+
+    @property
+    def tapes(self) -> list[Any]:
+        """The tapes that were recorded in it."""
+        return [tape for tape, _, _ in self._tapes]
 
     def wait(self) -> None:
         """Refuse to walk the tapes of the block until a replay has run them."""
@@ -221,8 +260,9 @@ class Capture:
     """`with wb.capture() as graph:` runs the block and notes what it does to memory; `graph.replay()` does it again.
 
     In it: launches, `zero_`, `fill_`, `assign`, `copy`, new arrays, a tape with its `backward(loss)` or
-    `backward(grads=...)`, and `tape.zero()`. Values cannot be read before the block ends. Leaves accumulate with every
-    replay, as they would if the block ran again: zero them inside to start anew. Raises LaunchError [capture].
+    `backward(grads=...)`, `tape.zero()`, `record_func(..., forward=f)`, `replay()` of another graph, and outside of
+    tapes `capture_while` and `capture_if`. Values cannot be read before the block ends. Leaves accumulate with every replay,
+    as they would if the block ran again: zero them inside to start anew. Raises LaunchError [capture].
     """
 
     undone = False  # is memory put back behind the block

@@ -357,8 +357,9 @@ class Recording:
         return a.asked or a in self.active
 
     def record_func(
-        self, backward: Callable[[], None], arrays: Sequence[array], *, only_read: Sequence[array] = ()
-    ) -> None:
+        self, backward: Callable[[], None], arrays: Sequence[array], *, only_read: Sequence[array] = (),
+        forward: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         """Record a function of yours at this place: `backward()` is called when the walk passes it.
 
         Inside it `a.grad` of each of `arrays` is the live adjoint, with or without `requires_grad`: on entry the
@@ -375,8 +376,8 @@ class Recording:
         gradient here either.
 
         In a function for `value_and_grad` the tape is that of the result: `f = wb.value_and_grad(loss)`, and `loss`
-        calls `f.tape.record_func(...)`. In a capture it is refused, as a replay runs no Python: capture the launches
-        before and after it, or none. `jvp`, `hvp`, `replay` and `executor=` refuse such tapes.
+        calls `f.tape.record_func(...)`. In a capture your step must be a function, `forward`: it is called here, and
+        with `backward` again by each replay. `jvp`, `hvp`, `replay` and `executor=` refuse such tapes.
         Raises LaunchError [record-func] for a `backward` that takes arguments and for what are no arrays.
 
         >>> x, y = wb.array([1.0, 2.0], requires_grad=True), wb.zeros(2)
@@ -390,9 +391,12 @@ class Recording:
         >>> x.grad.numpy().round(4)
         array([ 0.5403, -0.4161], dtype=float32)
         """
-        capture_log.refuse("record_func()", "record_func() outside, between captures of the launches around it")
+        if forward is None:
+            capture_log.refuse("record_func() of a step that is over", f"{_CALL[:-1]}, forward=step)   which does it")
         _check_callback(backward, arrays, only_read)
         with memory.LOCK:
+            if forward is not None:
+                _do(forward, [a.allocation for a in arrays])
             event = Event(next(clock), "func", getattr(backward, "__name__", "func"), memory.caller_where())
             event.callback, event.arrays = backward, tuple(arrays)
             for a in arrays:
@@ -511,9 +515,27 @@ class Recording:
             self.guarded = True
 
 
+_CALL = "tape.record_func(backward, [x, y])"
+
+
+def _do(forward: Callable[[], None], touched: list[Allocation]) -> None:
+    """Call the function of a step that no event records, now and in the replays of an open capture."""
+
+    def step() -> None:
+        with memory.unrecorded():
+            forward()
+
+    if (notes := capture_log.noting()) is not None:
+        for a in touched:
+            notes.remember(a)
+            notes.use(a, "read")
+            notes.written.setdefault(a, {})[a.span()] = "record_func()"
+    capture_log.do(step)
+
+
 def _check_callback(backward: Any, arrays: Any, only_read: Any) -> None:
     """Refuse at record_func what would fail when the walk comes by."""
-    instead, odd = "tape.record_func(backward, [x, y])", ""
+    instead, odd = _CALL, ""
     if not callable(backward):
         odd = f"takes a function first, not {type(backward).__name__}"
     elif isinstance(arrays, array) or not isinstance(arrays, list | tuple):

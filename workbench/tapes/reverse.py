@@ -264,23 +264,27 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
 def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
     """The callback sees the live adjoint as `.grad`, whether or not the array asked for one."""
     given = [a for a in event.arrays if is_float_memory(a)]
-    allocations = list(dict.fromkeys(a.allocation for a in given))
+    adjoints = {a.allocation: space[a.allocation].data for a in given}
+    capture_log.do(partial(_call_back, event, given, adjoints))
+
+
+def _call_back(event: Event, given: list[array], adjoints: dict[Allocation, Any]) -> None:
     recall()
-    before = [a.gradient().remembered() for a in allocations]  # what the callback writes is no seed of the user's
-    marks = [(a.retained, dict(a.retained.spans), a.retained.everything) for a in allocations]
+    before = [a.gradient().remembered() for a in adjoints]  # what the callback writes is no seed of the user's
+    marks = [(a.retained, dict(a.retained.spans), a.retained.everything) for a in adjoints]
     for a in given:
         a.allocation.retained.add(a.span)
-    for a in allocations:
-        a.gradient().bytes[...] = space[a].data
+    for a, data in adjoints.items():
+        a.gradient().bytes[...] = data
         a.grad_notes.clear()
     try:
         assert event.callback is not None
         event.callback()
         recall()
-        for a in allocations:
-            space[a].data[...] = a.gradient().bytes
+        for a, data in adjoints.items():
+            data[...] = a.gradient().bytes
     finally:
-        for a, state in zip(allocations, before, strict=True):
+        for a, state in zip(adjoints, before, strict=True):
             a.gradient().put_back(state)
         for own, spans, everything in marks:
             own.spans, own.everything = spans, everything
