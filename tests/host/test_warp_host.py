@@ -43,9 +43,9 @@ def test_a_condition_takes_one_branch():
     assert x.item() == 2.0
 
 
-def test_what_memory_decides_is_refused_in_a_capture():
+def test_what_memory_decides_is_refused_under_a_tape_in_a_capture():
     left = wb.array([2])
-    with pytest.raises(wb.LaunchError, match=r"capture_while(.|\n)*\[capture\]"), wb.capture():
+    with pytest.raises(wb.LaunchError, match=r"capture_while(.|\n)*\[capture\]"), wb.capture(), wb.Tape():
         wb.capture_while(left, lambda: None)
 
 

@@ -261,8 +261,8 @@ class Capture:
 
     In it: launches, `zero_`, `fill_`, `assign`, `copy`, new arrays, a tape with its `backward(loss)` or
     `backward(grads=...)`, `tape.zero()`, `record_func(..., forward=f)`, `replay()` of another graph, and outside of
-    tapes `capture_while` and `capture_if`. Values cannot be read before the block ends. Leaves accumulate with every replay,
-    as they would if the block ran again: zero them inside to start anew. Raises LaunchError [capture].
+    tapes `capture_while` and `capture_if`. Values cannot be read before the block ends. Leaves accumulate with every
+    replay, as they would if the block ran again: zero them inside to start anew. Raises LaunchError [capture].
     """
 
     undone = False  # is memory put back behind the block
