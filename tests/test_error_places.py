@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import workbench as wb
-from workbench.errors import GradientError, KernelError, Where
+from workbench.errors import GradientError, KernelError, Where, shown_file
 
 PLACE = Where("ipykernel_1/2.py", 4, 11, 15, "    y[i] = x[i] * 2")
 
@@ -52,3 +52,24 @@ def test_the_traceback_of_a_refused_kernel_leaves_out_the_reader() -> None:
         lossy.ir
     rooms = [Path(frame.filename).parent.name for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert "kernels" in rooms and "reading" not in rooms and "ops" not in rooms
+
+
+@pytest.mark.parametrize(
+    ("file", "shown"),
+    [
+        ("/home/me/env/lib/site-packages/engine/_src/smooth.py", "engine/_src/smooth.py"),
+        ("/home/me/work/run.py", "run.py"),
+        ("/home/me/work/env/site-packages/engine/step.py", "engine/step.py"),
+        ("/home/me/other/tools/mesh.py", "tools/mesh.py"),
+        ("/elsewhere/mesh.py", "/elsewhere/mesh.py"),
+        ("run.py", "run.py"),
+    ],
+)
+def test_a_file_is_named_without_the_folders_of_the_machine(
+    file: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = ["/home/me/env/lib/site-packages", "/home/me/work/env/site-packages", "/home/me/other", "/home/me"]
+    monkeypatch.setattr(sys, "path", folders)
+    monkeypatch.setattr("os.getcwd", lambda: "/home/me/work")
+    assert shown_file(file) == shown
+    assert str(Where(file, 3)) == f"{shown}:3"

@@ -26,17 +26,33 @@ class Where:
     caller: Where | None = None
 
     def __str__(self) -> str:
-        return f"{_shown(self.file)}:{self.line}"
+        return f"{shown_file(self.file)}:{self.line}"
 
 
-def _shown(file: str) -> str:
-    """A notebook's cell by the number that stands beside it, a file of this package from there on, others by path."""
+def shown_file(file: str) -> str:
+    """A file as messages and pictures name it, without the machine's own folders where they say nothing.
+
+    A notebook's cell by the number that stands beside it, a file below the current directory from there on, one that
+    Python imports from the entry of `sys.path` on (`mujoco_warp/_src/smooth.py`), every other by its path.
+    """
     if file.startswith(PACKAGE):
         return "workbench" + file[len(PACKAGE) - 1 :]
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     compiler = getattr(shell, "compile", None)
     named = compiler.format_code_name(file) if hasattr(compiler, "format_code_name") else None
-    return named[1] if named else file
+    return named[1] if named else _below(file)
+
+
+def _below(file: str) -> str:
+    """A file from the folder of installed packages on, else from the current directory, else from one in `sys.path`."""
+    try:
+        here, *others = (os.path.join(os.path.abspath(folder), "") for folder in ("", *sys.path))
+    except OSError:  # the current directory was removed
+        return file
+    others.sort(key=len, reverse=True)
+    installed = [folder for folder in others if "-packages" in folder]
+    folder = next((folder for folder in (*installed, here, *others) if file.startswith(folder)), "")
+    return file[len(folder) :]
 
 
 def compose(what: str, where: Where | None, why: str, instead: str, slug: str) -> str:

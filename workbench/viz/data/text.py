@@ -7,7 +7,7 @@ import re
 import unicodedata
 from typing import Any
 
-from ...errors import Where
+from ...errors import Where, shown_file
 from .trace import AdjointLevel, TouchMark, Trace
 
 MONO, SANS = 0.612, 0.56  # widths of a character, as parts of its size
@@ -113,5 +113,5 @@ def json_place(where: Where | None) -> dict[str, Any] | None:
     """A place as plain data: file, line, column, text, and where it was called from."""
     if where is None:
         return None
-    return {"file": where.file, "line": where.line, "col": where.col, "text": where.text,
+    return {"file": shown_file(where.file), "line": where.line, "col": where.col, "text": where.text,
             "function": where.function, "caller": json_place(where.caller)}  # fmt: skip

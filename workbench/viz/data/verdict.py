@@ -18,7 +18,7 @@ from ...diagnose.against import Run
 from ...diagnose.against import against as compared
 from ...diagnose.ends import glance
 from ...diagnose.walk_record import accesses
-from ...errors import Where
+from ...errors import Where, shown_file
 from ...kernels import ir
 from ...tapes.naming import name_of
 from ...tapes.tape import Tape
@@ -183,12 +183,12 @@ def _place(tape: Tape, n: int, f: Finding) -> dict[str, Any] | None:
     lines = {(w.file, w.line) for s in stmts for w in _calls(s.where)}
     for where in (f.inside, f.where):
         if where is not None and (where.file, where.line) in lines:
-            return {"file": where.file, "line": where.line}
+            return {"file": shown_file(where.file), "line": where.line}
     pairs = zip(program.leaves, event.command.places, strict=True)
     about = {leaf.name for leaf, a in pairs if isinstance(a, array) and name_of(tape, a, leaf.name) in f.arrays}
     touching = [s for s in stmts if s.args and _is_array(s.args[0]) and ir.root(s.args[0]).name in about]
     first = next((s.where for s in (*(s for s in touching if s.row.writes), *touching)), None)
-    return None if first is None else {"file": first.file, "line": first.line}
+    return None if first is None else {"file": shown_file(first.file), "line": first.line}
 
 
 def _calls(where: Where | None) -> Iterator[Where]:
