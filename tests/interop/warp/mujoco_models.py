@@ -126,6 +126,29 @@ BALL_JOINTS = """
 </mujoco>
 """
 
+STACK = """
+<mujoco model="two bodies">
+  {option}
+  <worldbody>
+    <geom type="plane" size="0 0 1"/>
+    <body pos="0 0 0.1"><freejoint/><geom type="sphere" size="0.1" mass="0.5" friction="0.7"/></body>
+    <body pos="0.03 0.02 0.29"><freejoint/>
+      <geom type="{kind}" size="{size}" mass="0.3" friction="0.7"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+TETRAHEDRON = """
+<mujoco model="mesh">
+  {option}
+  <asset><mesh name="wedge" vertex="-0.1 -0.1 -0.1  0.2 0 -0.1  0 0.2 -0.1  0 0 0.2"/></asset>
+  <worldbody>
+    <geom type="plane" size="0 0 1"/>
+    <body pos="0 0 0.1"><freejoint/><geom type="mesh" mesh="wedge" mass="0.5" friction="0.7"/></body>
+  </worldbody>
+</mujoco>
+"""
+
 ROD = """
 <body pos="{at}"><joint name="{name}" axis="0 1 0" damping="0.02" {joint}/>
   <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.03" mass="0.6" contype="0" conaffinity="0"/>
@@ -244,7 +267,26 @@ def models() -> dict[str, Model]:
         option = OPTION.format(iterations=30, more=f'cone="{cone}"')
         made[f"box on the ground, {cone}"] = Model(BOX.format(option=option), lying, (0.6, 0.2, -0.05, 0.1, 0.0, 0.4))
         made[f"hopper on the ground, {cone}"] = Model(HOPPER.format(option=option), low, (0.3, -0.1, *[0.0] * 4), bent)
+        made |= _touching(cone, option)
     return made
+
+
+def _touching(cone: str, option: str) -> dict[str, Model]:
+    """Bodies that touch each other while both move, and a mesh on the ground."""
+    below = (0.0, 0.0, 0.098, 1.0, 0.02, -0.01, 0.03)
+    above, higher = ((0.03, 0.02, z, 0.9, 0.2, 0.3, -0.1) for z in (0.281, 0.328))
+    speeds = _spread(12, 0.4)
+    return {
+        f"two spheres, {cone}": Model(_two("sphere", "0.09", option), below + above, speeds),
+        f"sphere and capsule, {cone}": Model(_two("capsule", "0.08 0.1", option), below + higher, speeds),
+        f"mesh on the ground, {cone}": Model(
+            TETRAHEDRON.format(option=option), (0.0, 0.0, 0.0985, 1.0, 0.002, 0.003, 0.2), _spread(6, 0.3)
+        ),
+    }
+
+
+def _two(kind: str, size: str, option: str) -> str:
+    return STACK.format(kind=kind, size=size, option=option)
 
 
 # ---- the truth in float64

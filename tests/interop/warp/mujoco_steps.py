@@ -14,6 +14,7 @@ from typing import Any
 import mujoco
 import mujoco_warp
 import numpy as np
+import warp
 from mujoco_models import Jacobian, by_differences, models, position_tangent, start, truth
 
 import workbench as wb
@@ -40,18 +41,34 @@ def watched(made: Any, data: Any, warm: Any = None) -> tuple[Any, Any]:
     return seen, d
 
 
-def exact(made: Any, qpos: Any, seen: Any, d: Any) -> Jacobian:
-    """A and B of the watched step in tangent coordinates; `qpos`: where it started."""
+def watched_worlds(made: Any, states: list[Any]) -> tuple[Any, Any]:
+    """One step of several worlds in one call, each from the state of one of MuJoCo's data."""
+    m, d = mujoco_warp.put_model(made), mujoco_warp.put_data(made, states[0], nworld=len(states))
+    for name in ("qpos", "qvel", "ctrl"):
+        getattr(d, name).assign(np.stack([getattr(data, name) for data in states]).astype(np.float32))
+    d.qacc_warmstart.zero_()
+    with wb.interop.warp.watch(check="forward") as seen:
+        mujoco_warp.step(m, d)
+    return seen, d
+
+
+def exact(made: Any, qpos: Any, seen: Any, d: Any, world: int = 0) -> Jacobian:
+    """A and B of one world of the watched step in tangent coordinates; `qpos`: where it started.
+
+    Raises AssertionError where an adjoint goes from one world to another.
+    """
     given = [d.qpos, d.qvel] + ([d.ctrl] if made.nu else [])
     rows = []
     for out in (d.qpos, d.qvel):
         for k in range(out.shape[1]):
             seed = np.zeros(out.shape, np.float32)
-            seed[0, k] = 1
+            seed[world, k] = 1
             seen.backward(grads={out: seed})
-            rows.append(np.concatenate([np.array(seen.gradients[x][0], np.float64) for x in given]))
+            found = [np.array(seen.gradients[x], np.float64) for x in given]
+            assert not any(np.delete(x, world, axis=0).any() for x in found)
+            rows.append(np.concatenate([x[world] for x in found]))
     whole, nq = np.array(rows), made.nq
-    after = np.linalg.pinv(position_tangent(made, d.qpos.numpy()[0]))
+    after = np.linalg.pinv(position_tangent(made, d.qpos.numpy()[world]))
     whole = np.concatenate([after @ whole[:nq], whole[nq:]])
     by_qpos = whole[:, :nq] @ position_tangent(made, qpos)
     return Jacobian(np.concatenate([by_qpos, whole[:, nq : nq + made.nv]], 1), whole[:, nq + made.nv :])
@@ -76,6 +93,8 @@ def error(a: Jacobian, b: Jacobian) -> float:
 
 
 def main() -> None:
+    warp.config.quiet = True
+    warp.set_device("cpu")
     print("| model | events | opaque | from transitionFD | from differences (step) | s plain | watched | Jacobian |")
     print("|---|---|---|---|---|---|---|---|")
     for name, model in models().items():
