@@ -182,3 +182,51 @@ def test_a_loan_that_nobody_holds_is_not_compared_at_every_launch() -> None:
     wb.launch(doubled, 4, [x.grad], [y])
     assert y.list()[1] == 18.0
     assert x.grad.allocation.id not in loans.lent
+
+
+@wb.struct
+class Spring:
+    k: float
+    rest: wb.vec3
+    x: wb.array(dtype=float)
+
+
+@wb.kernel
+def pulled(s: Spring, v: wb.vec3, y: wb.array[float]):
+    i = wb.tid()
+    y[i] = s.k * s.x[i] * v[0] + s.rest[1]
+
+
+def test_fields_and_vectors_are_taken_as_they_are_at_each_launch() -> None:
+    s, v, y = Spring(), wb.vec3(2.0, 0.0, 0.0), wb.zeros(2)
+    s.k, s.rest, s.x = 3.0, wb.vec3(0.0, 1.0, 0.0), wb.ones(2)
+    for k, rest, first, x in (
+        (3.0, 1.0, 2.0, s.x),
+        (4.0, 1.0, 2.0, s.x),
+        (4.0, 5.0, 2.0, s.x),
+        (4.0, 5.0, -1.0, wb.zeros(2)),
+    ):
+        s.k, s.rest[1], v[0], s.x = k, rest, first, x
+        with wb.Tape():
+            wb.launch(pulled, 2, [s, v], [y])
+        assert y.list() == [k * x.list()[0] * first + rest] * 2
+    with pytest.raises(wb.errors.LaunchError) as error:
+        wb.launch(pulled, 2, [s, v[:2]], [y])
+    assert error.value.slug == "argument-type"
+
+
+@wb.kernel
+def along(v: wb.vec3, x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    y[i] = x[i] * v[0] * v[0]
+
+
+def test_a_vector_that_lies_in_the_memory_of_an_active_array_is_no_constant() -> None:
+    v, a, y = wb.vec3(0.0, 0.0, 0.0), wb.ones(3, requires_grad=True), wb.zeros(2)
+    shared = wb.from_numpy(v.view(np.ndarray), dtype=float)
+    with wb.Tape() as tape:
+        wb.launch(doubled, 3, [a], [shared])
+        wb.launch(along, 2, [v, wb.ones(2)], [y])
+    with pytest.raises(wb.errors.GradientError) as error:  # it was zero, without a word
+        tape.backward(grads={y: wb.ones(2)})
+    assert error.value.slug == "host-values"

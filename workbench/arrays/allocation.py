@@ -377,6 +377,14 @@ class _Ranges:
             self.starts = sorted(self.entries)
             self.sweep_at = 2 * len(self.starts) + 256
 
+    def misses(self, low: int, high: int) -> bool:
+        """True if the last one that begins below `high` lives and ends before `low`: none has a byte in between."""
+        at = bisect.bisect_left(self.starts, high)
+        if at == 0:
+            return True
+        below = self.live(self.starts[at - 1])
+        return below is not None and below.address + below.nbytes <= low
+
     def meeting(self, low: int, high: int) -> list[Allocation]:
         """The live allocations that share a byte with [low, high), in order of address."""
         at = bisect.bisect_right(self.starts, low)
@@ -448,7 +456,14 @@ def known_memory(data: np.ndarray) -> tuple[Allocation, int] | None:
     """
     if not data.size or cpu not in _ranges:
         return None
-    low, high = np.lib.array_utils.byte_bounds(data)
+    if data.flags.c_contiguous:
+        low = data.__array_interface__["data"][0]
+        high = low + data.nbytes
+        with LOCK:
+            if _ranges[cpu].misses(low, high):
+                return None
+    else:
+        low, high = np.lib.array_utils.byte_bounds(data)
     with LOCK:
         found = _ranges[cpu].meeting(int(low), int(high))
     if len(found) != 1 or low < found[0].address or high > found[0].address + found[0].nbytes:

@@ -8,7 +8,6 @@ Whether memory requires a gradient, and the gradient itself, belong to the memor
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +33,7 @@ from .indexed import indexedarray
 from .names import variable_of
 from .other_libraries import Foreign, operators
 from .span import Marks, Span, row_strides
-from .view_layout import field_of, indexed, layout_number, viewed
+from .view_layout import field_of, indexed, layout_number, serials, viewed
 
 
 def _annotation(dtype: Any, ndim: int | None) -> Any:
@@ -84,7 +83,6 @@ class array(Foreign):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     size: int
-    serial: int
     allocation: Allocation
     device: Device
     _span: Span | None
@@ -520,9 +518,6 @@ def spans_of(flat: Sequence[Any], boxes: Iterable[tuple[int, Any]]) -> tuple[Spa
     return tuple([flat[k]._span or flat[k].span if box is None else flat[k].span.part(box) for k, box in boxes])
 
 
-_serials = itertools.count()  # one number per array, never the same again
-
-
 def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offset: int) -> array:
     """The array of this layout on this memory: the one place where arrays come from."""
     made = object.__new__(array)
@@ -533,8 +528,7 @@ def array_on(memory: Allocation, dtype: Type, shape: tuple, strides: tuple, offs
     made._layout = layout_number(dtype, shape, strides, memory.device.ordinal)
     made._packed = (made._address, *shape, *strides)
     made._span = made._data = made._grad = made._name = None
-    made._differentiable = differentiable(dtype)
-    made.serial = next(_serials)
+    made._differentiable, made.serial = differentiable(dtype), next(serials)
     if memory.grad_scale is None and made._differentiable:  # the first float array on the memory decides
         memory.grad_scale = 2 if is_half(dtype) else 1
     return made

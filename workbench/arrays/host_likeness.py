@@ -72,8 +72,8 @@ class Numbers:
 
     @property
     def any(self) -> bool:
-        """Has anything been read to which a value could be equal."""
-        return bool(self.recent or self.like or self.arrays)
+        """Has anything been read that a value could be, or be equal to."""
+        return bool(self.recent or self.like or self.arrays or self.held)
 
     def of(self, value: Any) -> tuple[Source, ...]:
         """Where this very object was read; empty for any other of the same value."""

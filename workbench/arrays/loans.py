@@ -87,17 +87,12 @@ def recall(arrays: Iterable[Any] | None = None) -> None:
 
     `arrays`: only to loans of the memory of these; what is no array is passed by.
     """
-    if arrays is not None:
-        for a in arrays:
-            memory = getattr(a, "allocation", None)
-            if memory is not None and memory.loan is not None:
-                _take_back(memory)
-        return
+    needed = None if arrays is None else {id(getattr(a, "allocation", None)) for a in arrays}
     for key, ref in list(lent.items()):
         memory = ref()
         if memory is None:
             del lent[key]
-        elif memory.loan is not None:
+        elif memory.loan is not None and (needed is None or id(memory) in needed or memory.loan.holder() is None):
             _take_back(memory)
 
 

@@ -282,6 +282,8 @@ class Marks:
         return iter(list(self.spans))
 
     def add(self, span: Span) -> None:
+        if span in self.spans:
+            return
         self.spans[span] = None
         self.everything = self.everything or (span.dense and span.nbytes == span.allocation.nbytes)
 

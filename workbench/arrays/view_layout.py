@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .array import array
 
 
+serials = itertools.count()  # one number per array, never the same again
 _numbers: dict[tuple, int] = {}
 _next = itertools.count()  # not the length of the dict: two threads may add to it at once
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -30,6 +31,7 @@ from .emit.signature import Variant
 from .ir import Function, root, used, walk
 from .modules import Module, get_module
 from .ops import control
+from .parameter_types import IndexedArray
 from .passes import gradients, simplify
 from .passes.adjoint import Reverse, adjoint
 from .passes.named import kept_passes
@@ -38,7 +40,7 @@ from .reading.declare import parameters, resolve, type_from
 from .reading.left_out import NONE, Gaps, certain
 from .reading.reader import Reading, read
 from .reading.source import Source, source
-from .types import Array, Handle, Struct, Type, covers, is_float, is_open
+from .types import Array, Composite, Handle, Scalar, Struct, Type, covers, is_float, is_open
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,24 @@ class Program:
         """Positions of the numbers that indices use: a plan holds for their values only."""
         wanted = set(relevant_scalars(self.function))
         return tuple(k for k, leaf in enumerate(self.leaves) if leaf.name in wanted)
+
+    @cached_property
+    def sources(self) -> tuple[tuple[Leaf, Callable[[Any], Any] | None, str], ...]:
+        """Per flat parameter: the leaf, what takes it out of a struct, and its kind: one of "array", "f", "i", "small".
+
+        The kind is "" where it takes more to find it, and the getter None where it is the argument itself.
+        """
+        found = []
+        for leaf in self.leaves:
+            type = leaf.type
+            kind = "array" if type.__class__ is Array else "small" if isinstance(type, Composite) else ""
+            if type.__class__ is Scalar:
+                kind = {"f": "f", "i": "i", "u": "i"}.get(type.kind, "")  # type: ignore[union-attr]
+            own = leaf.opened is None and leaf.structs is None
+            own = own and not isinstance(self.params[leaf.arg][1], IndexedArray)
+            getter = operator.attrgetter(".".join(leaf.path)) if own and leaf.path else None
+            found.append((leaf, getter, kind if own else ""))
+        return tuple(found)
 
     @cached_property
     def handles(self) -> tuple[tuple[int, int, Handle, str], ...]:
@@ -226,7 +246,7 @@ class Kernel:
         self.__name__, self.__doc__ = func.__name__, func.__doc__
         self._reading: Reading | None = None
         self._program: Program | None = None
-        self.launches: Any = None  # what is remembered of its launches, by whoever launches it
+        self.launches: Any = None  # what is remembered of its launches, by whoever launches it; False: nothing is
         self._overloads: dict[tuple, Kernel] = {}
         self._unread: Source | None = deep(refused_syntax.check)(func)
         resolve(func, {})

@@ -40,20 +40,34 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
             where=program.function.where, why=f"Its parameters are ({names}).",
         )  # fmt: skip
     flat = []
-    for leaf in program.leaves:
-        arg = args[leaf.arg]
-        type = leaf.type
-        if arg.__class__ is array and type.__class__ is Array and not leaf.path:
+    for leaf, getter, kind in program.sources:
+        arg, type = args[leaf.arg], leaf.type
+        if getter is not None:
+            try:
+                arg = getter(arg)
+            except AttributeError:
+                kind = ""
+        given = arg.__class__
+        if kind == "array" and given is array:
             if arg.dtype is not type.dtype or arg.ndim != type.ndim:  # type: ignore[attr-defined]
                 _check_array(kernel, program, leaf, arg)
             flat.append(arg)
-        elif arg.__class__ is float and type.__class__ is Scalar and type.kind == "f" and not leaf.path:
+        elif kind == "f" and given is float:
             flat.append(arg)
-        elif arg.__class__ is int and type.__class__ is Scalar and not leaf.path and arg in _exact(type):
-            flat.append(arg if type.kind in "iu" else float(arg))
+        elif kind == "f" and (given is np.float32 or given is np.float64):
+            flat.append(float(arg))
+        elif (kind == "i" or kind == "f") and given is int and arg in _exact(type):  # type: ignore[arg-type]
+            flat.append(arg if kind == "i" else float(arg))
+        elif kind == "small" and given is Small and _is_one(arg, type):
+            flat.append(given_away(np.array(arg), sources_of(arg)))  # a copy: the user may change theirs
         else:
-            flat.append(_argument(kernel, program, leaf, arg))
+            flat.append(_argument(kernel, program, leaf, args[leaf.arg]))
     return flat
+
+
+def _is_one(value: Small, type: Any) -> bool:
+    """True for a value of the host that is one of this type as it is."""
+    return value.type is type and value.shape == type.shape and value.dtype == type.numpy
 
 
 def check_lists(kernel: str, inputs: Any, outputs: Any) -> None:

@@ -73,10 +73,8 @@ def launch(
     args = (*inputs, *outputs)
     if kernel.generic:
         kernel = kernel.overload(_generic_types(kernel, args))
-    plain = config.remember_launches and not (adjoint or record_cmd)
-    if plain and kernel.launches is not None and (found := kernel.launches.find(dim, args, device)) is not None:
-        seen, flat = found
-        return Command(kernel.launches.program, seen.plan, flat, seen).launch(record_tape, _caller())
+    if not (adjoint or record_cmd) and (seen := _seen(kernel, dim, args, device)) is not None:
+        return seen.launch(record_tape, _caller())
     try:
         program, flat = _taken(kernel, args)
     except NotBuilt as refusal:
@@ -89,12 +87,27 @@ def launch(
         return _pull_back(command, (*adj_inputs, *adj_outputs), record_cmd)
     if record_cmd:
         return Recorded(kernel, dim, where, args, command.kept())
-    if plain and not command.declared:
-        if kernel.launches is None or kernel.launches.program is not program:
-            kernel.launches = launches_of(kernel, program)
-        if kernel.launches is not None:
-            kernel.launches.remember(dim, args, device, command)
-    return command.launch(record_tape, _caller())
+    return _remembered(kernel, command, dim, args, device).launch(record_tape, _caller())
+
+
+def _seen(kernel: Kernel, dim: Any, args: tuple, device: Any) -> Command | None:
+    """The launch of these arguments, if one like it was made before."""
+    if config.remember_launches and kernel.launches and (found := kernel.launches.find(dim, args, device)) is not None:
+        seen, flat = found
+        return Command(kernel.launches.program, seen.plan, flat, seen)
+    return None
+
+
+def _remembered(kernel: Kernel, command: Command, dim: Any, args: tuple, device: Any) -> Command:
+    """The command, of which the next launch of these arguments need not look at everything again."""
+    if command.declared or not config.remember_launches:
+        return command
+    known = kernel.launches
+    if known is None or (known and known.program is not command.program):
+        known = kernel.launches = launches_of(kernel, command.program) or False
+    if known:
+        known.remember(dim, args, device, command)
+    return command
 
 
 def _caller() -> Any:

@@ -60,6 +60,11 @@ class Plan:
         return tuple(k for k, _ in self.writes if k not in self.floats)
 
     @cached_property
+    def all_floats(self) -> tuple[int, ...]:
+        """The arrays of floats."""
+        return tuple(self.floats)
+
+    @cached_property
     def rereads(self) -> bool:
         """Can the launch read memory that it writes."""
         read = {k for k, _ in self.reads}

@@ -16,7 +16,7 @@ from typing import Any, Self
 from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
-from ..arrays.array import array, span_of, spans_of
+from ..arrays.array import array, spans_of
 from ..arrays.host_likeness import Numbers
 from ..arrays.host_reads import Source
 from ..arrays.span import Marks, Span
@@ -174,7 +174,11 @@ class Recording:
                 back = plan.backward(mask)
             event.reverse = back
             for k, box in back.needs:
-                overwrites.need(self, span_of(flat[k], box), event, k)
+                a = flat[k]
+                span = a.span if box is None else a.span.part(box)
+                known = self.needs.get(a.allocation)
+                if not known or known[-1].span is not span:
+                    overwrites.need(self, span, event, k)
         for span in event.reads:
             if span.allocation.origins:
                 self.meet(span)
@@ -192,13 +196,22 @@ class Recording:
             arrays[id(a)] = a
         if self.guarded:
             overwrites.check_left(self, event)
-        if self.needs or self.keep == "all":
+        if self.keep == "all":
             overwrites.keep_before(self, event)
+        else:
+            for span in event.writes:
+                if needs := self.needs.get(span.allocation):
+                    overwrites.keep(self, span, event, needs)
         return event
 
     def _activate(self, plan: Any, flat: list) -> tuple[int, ...]:
         """Mark as active what depends on something with requires_grad. Returns the positions of the active arrays."""
         active, scalars = self.active, self.scalars  # who is in `scalars` is active
+        for k, type in plan.floats.items():
+            if scalars.get(flat[k].allocation) is not type:
+                break
+        else:
+            return plan.all_floats
         following = False
         while True:
             then, mask, left_out = (len(active), following), [], False
@@ -247,11 +260,17 @@ class Recording:
     def after_launch(self, event: Event) -> None:
         """Called under LOCK when a launch has run."""
         self.events.append(event)
-        if event.reverse is not None:
-            for k in event.reverse.extremal:
+        back = event.reverse
+        if back is not None:
+            for k in back.extremal:
                 a = event.command.flat[k]
                 overwrites.need(self, a.span, event, k)
-            overwrites.remember_left(self, event)
+            left, active = self.left, self.active
+            for span in (*event.writes, *event.reads):
+                a = span.allocation
+                if a.exposed or (a not in left and (a in active or span in event.writes)):
+                    overwrites.remember_left(self, event)
+                    break
 
     def after_failure(self, event: Event, failure: BaseException) -> None:
         """Called under LOCK when a launch broke off: what it has written by then nobody knows."""
