@@ -1,4 +1,5 @@
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -10,6 +11,16 @@
 #else
 #define PAUSE() ((void)0)
 #endif
+/* Time, in a unit of the machine's own: only ratios are taken. */
+static int64_t now(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    return (int64_t)__builtin_ia32_rdtsc();
+#else
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
+#endif
+}
 /* Signals: loops that may never end ask now and then whether they are to stop. Only Python's main thread may run its
    handlers of signals; what one of them raised is kept until the launch is over. `mine`: is this a thread of the pool. */
 static struct { int (*ensure)(void); void (*release)(int); int (*check)(void);
@@ -49,7 +60,7 @@ void *wb_raised(void) {
     return value;
 }
 
-enum { TICK_NS = 100000000, SLOTS = 256, LONG = 20000, SHORT = 200, PATIENCE = 32, LIGHT = 8 };
+enum { TICK_NS = 100000000, SLOTS = 256, LONG = 2000, SPIN = 500, SHORT = 200, PATIENCE = 32, LIGHT = 8, MOST = 65536 };
 typedef void (*wb_kernel)(const void *, int64_t, int64_t);
 static pthread_mutex_t owner = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
@@ -63,6 +74,16 @@ static struct { int sleeping, waiting, pad[14]; } who __attribute__((aligned(64)
 /* Of each thread: how many pieces of its share are claimed, and how many pieces it has done; number << 16 | count. They
    lie apart, since the caller looks at the second all the time. */
 static struct { uint64_t claimed, pad[7], did, pad2[7]; } slot[SLOTS] __attribute__((aligned(64)));
+/* Of launches with no, one and more pieces a share: the time that sharing has saved, and how many run alone now because
+   it has cost time. A loss is worked off when launches have taken wb_loss times as long; at 0, all share again at once. */
+int wb_loss = 16;
+static struct { int64_t saved, alone; } sharing[3] __attribute__((aligned(64)));
+
+/* A turn of waiting. After a short spin whoever else wants this processor gets it, another thread of the launch too. */
+static void wait(int turn) {
+    if (turn < SPIN) PAUSE();
+    else sched_yield();
+}
 
 static int threads_of(uint64_t word) { return (int)(word & 255); }
 static int pieces_of(uint64_t word) { return (int)(word >> 8 & 255); }
@@ -118,7 +139,7 @@ static void *worker(void *seat) {
             }
         }
         seen = word;
-        if (++idle < __atomic_load_n(&spins, __ATOMIC_RELAXED)) { PAUSE(); continue; }
+        if (++idle < __atomic_load_n(&spins, __ATOMIC_RELAXED)) { wait(idle); continue; }
         pthread_mutex_lock(&lock);
         __atomic_fetch_add(&who.sleeping, 1, __ATOMIC_SEQ_CST);
         while (__atomic_load_n(&job.word, __ATOMIC_SEQ_CST) == seen) pthread_cond_wait(&wake, &lock);
@@ -157,15 +178,19 @@ static int over(uint64_t word, int mine) {
     return left == 0;
 }
 
-/* The caller's part, and its wait for the others. No line of memory that a worker will write is looked at before. */
-static void work(uint64_t word) {
+/* The caller's part, and its wait for the others: how many pieces it did, and when it was through with them. No line
+   of memory that a worker will write is looked at before. */
+static int work(uint64_t word, int64_t *through) {
     int alone = pieces_of(word) == 1, did = alone;
     if (alone) run(0, 0, word);
+    *through = now();
     for (int k = 0; k < spins; ++k) {
-        if (k == (alone ? PATIENCE : 0))
+        if (k == (alone ? PATIENCE : 0)) {
             for (int s = alone; s < threads_of(word); ++s) did += take(s, word);
-        if (over(word, did)) return;
-        PAUSE();
+            *through = now();
+        }
+        if (over(word, did)) return did;
+        wait(k);
     }
     pthread_mutex_lock(&lock);
     __atomic_store_n(&who.waiting, 1, __ATOMIC_SEQ_CST);
@@ -182,6 +207,19 @@ static void work(uint64_t word) {
     }
     __atomic_store_n(&who.waiting, 0, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&lock);
+    return did;
+}
+
+/* A worker that other programs keep from its processor is waited for longer than its share is worth. So the books are
+   kept: what a launch alone takes is told by the caller's pace. After a loss launches run alone until it is a small part
+   of their time. Old savings do not cover much. */
+static void account(int kind, uint64_t word, int did, int64_t own, int64_t whole) {
+    int64_t single = did ? own * threads_of(word) * pieces_of(word) / did : whole;
+    int64_t saved = sharing[kind].saved + single - whole;
+    sharing[kind].saved = saved < 0 ? 0 : saved < 4 * single ? saved : 4 * single;
+    if (saved >= 0 || single <= 0) return;
+    int64_t alone = wb_loss * -saved / single;
+    sharing[kind].alone = alone < MOST ? alone : MOST;
 }
 
 /* `team`: threads, and << 32 the pieces of a share: several, if the launch takes long enough for others to help; 0, if
@@ -193,7 +231,10 @@ static void launch(wb_kernel kernel, const void *args, int64_t begin, int64_t en
     if (threads >= SLOTS) threads = SLOTS - 1;
     if (threads > 1 && workers < threads - 1) grow((int)threads - 1);
     if (threads > workers + 1) threads = workers + 1;
+    int kind = pieces > 1 ? 2 : (int)pieces;
+    if (threads > 1 && wb_loss && sharing[kind].alone > 0) { --sharing[kind].alone; threads = 1; }
     if (threads <= 1 || (!pieces && asleep && ++light % LIGHT)) { kernel(args, begin, end); return; }
+    int64_t start = now(), through;
     job.kernel = kernel; job.args = args; job.begin = begin; job.end = end;
     __atomic_store_n(&owned_by_main, is_main(), __ATOMIC_RELAXED);
     uint64_t word = ++number << 16 | (uint64_t)(pieces ? pieces : 1) << 8 | (uint64_t)threads;
@@ -203,7 +244,8 @@ static void launch(wb_kernel kernel, const void *args, int64_t begin, int64_t en
         pthread_cond_broadcast(&wake);
         pthread_mutex_unlock(&lock);
     }
-    work(word);
+    int did = work(word, &through);
+    account(kind, word, did, through - start, now() - start);
 }
 
 /* The caller works too; a second caller at the same time does its own work alone. */

@@ -1,7 +1,9 @@
 """The threads that share the cells of a launch: `pool.c`, compiled on this machine when it is first used.
 
 Each thread has a share of every launch; in long launches those who are through take pieces of the shares of others
-(work stealing). Idle threads look for work for some microseconds and then sleep on a condition.
+(work stealing). Idle threads look for work for some microseconds, give their processor to whoever wants it for about a
+millisecond, and then sleep on a condition. Where sharing has cost more time than it saved, since other programs use the
+processors, launches of that kind run on their caller alone for a while.
 """
 
 from __future__ import annotations
@@ -58,6 +60,12 @@ def team(threads: int, pieces: int = 1) -> int:
 def kernel_address(name: str) -> int:
     """The address of a function of the pool's text, to be run by the pool."""
     return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
+
+
+@lru_cache(None)
+def loss() -> ctypes.c_int:
+    """How many times a loss of time by sharing launches then run alone; settable. 0: they share whatever it costs."""
+    return ctypes.c_int.in_dll(_library(), "wb_loss")
 
 
 @lru_cache(None)
