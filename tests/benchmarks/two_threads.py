@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.two_threads [--busy 1] [--sizes S M L] [--rounds 20]
 
-`--busy` programs that never rest are started beside it, and ended after it. Both contenders are one captured graph each,
+`--busy` programs that never rest are started beside it, and ended after it. Each contender is a captured graph,
 in interleaved rounds.
 """
 
