@@ -92,6 +92,7 @@ class Captures:
     opaque: Callable[[Step, list[Any], list[Region], Any], Any]
     named: Callable[[Step], None]
     forget_glimpses: Callable[[], None]
+    catch_up: Callable[[], None]
 
     def _capture_begin(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         result = self.quietly(lambda: original(*args, **kwargs))
@@ -108,6 +109,7 @@ class Captures:
         calls = self.graphs.get(graph)
         if self.inside or calls is None:
             return original(graph, stream)
+        self.catch_up()
         frame = caller()
         arrays = list({id(a): a for call in calls for a in call.touched()}.values())
         refused, regions = "", []

@@ -39,35 +39,61 @@ class Untranslated(Exception):
 
 
 class Region:
-    """One buffer of Warp and its twin. `keeper`: gives the array that owns the buffer, None once that is gone."""
+    """One buffer of Warp and its twin. `keeper`: gives the array that owns the buffer, None once that is gone.
 
-    __slots__ = ("low", "high", "size", "allocation", "keeper", "theirs", "dtype", "apart", "seen", "gone")
+    live    Warp's bytes.
+    theirs  those that count: `live`, or, while the twin follows an earlier event, what they were then.
+    seen    what Warp's bytes were at the last event that the twin has followed.
+    latest  what they were at the last event of all; None where the twin has followed them all.
+    """
+
+    __slots__ = ("low", "high", "size", "allocation", "keeper", "live", "theirs", "dtype", "apart", "latest", "gone")
 
     def __init__(self, low: int, high: int, keeper: Any, dtype: Any):
         self.low, self.high, self.keeper, self.dtype = low, high, keeper, dtype
-        size = high - low
-        self.theirs = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(low))
-        self.allocation = memory.allocate(size, zeroed=False)
-        self.allocation.bytes[...] = self.theirs
-        self.size, self.seen = size, self.allocation.bytes  # what Warp's had when last seen
+        self.size = high - low
+        self.live = self.theirs = np.ctypeslib.as_array((ctypes.c_uint8 * self.size).from_address(low))
+        self.allocation = memory.allocate(self.size, zeroed=False)
+        self.allocation.bytes[...] = self.live
         self.apart: np.ndarray | None = None  # Warp's bytes when last seen, where the twin holds others on purpose
+        self.latest: np.ndarray | None = None
         self.gone = False  # its array is, and others may have its addresses
 
+    @property
+    def seen(self) -> np.ndarray:
+        return self.allocation.bytes if self.apart is None else self.apart
+
     def changed(self) -> bool:
-        """Has Warp's buffer other bytes than when last seen. False once it is gone: its address is nobody's."""
+        """Are the bytes that count others than when last seen. False once the buffer is gone: it is nobody's."""
+        seen = self.seen
+        if self.theirs is not self.live:
+            return self.theirs is not seen and not np.array_equal(self.theirs, seen)
+        return self.differs(seen)
+
+    def moved_on(self) -> bool:
+        """Has Warp's buffer other bytes than at the last event of all."""
+        return self.differs(self.seen if self.latest is None else self.latest)
+
+    def differs(self, seen: np.ndarray) -> bool:
         if self.keeper() is None:
             return False
         if self.size <= LITTLE:  # a call of C takes longer than two copies
-            return self.theirs.tobytes() != self.seen.tobytes()
-        return _memcmp(self.low, self.seen.ctypes.data, self.size) != 0
+            return self.live.tobytes() != seen[: self.size].tobytes()
+        return _memcmp(self.low, seen.ctypes.data, self.size) != 0
+
+    def note(self) -> np.ndarray:
+        """Take Warp's bytes as seen by the last event of all, which the twin will follow later. Returns them."""
+        self.latest = self.live.copy()
+        return self.latest
 
     def settle(self, apart: bool) -> None:
-        """Take Warp's bytes as seen: into the twin, or (apart) beside it."""
+        """Take the bytes that count as seen: into the twin, or (apart) beside it."""
         if apart:
-            self.apart = self.seen = self.theirs.copy()
+            self.apart = self.theirs.copy()
         else:
-            self.apart, self.seen = None, self.allocation.bytes
-            self.allocation.bytes[...] = self.theirs
+            if self.theirs is not self.allocation.bytes:
+                self.allocation.bytes[...] = self.theirs
+            self.apart = None
 
 
 _numbers = itertools.count()
@@ -115,8 +141,8 @@ class Twins:
     def close(self) -> None:
         """Names of Warp's arrays are still names of their twins; no buffer of Warp is looked at any more."""
         for region in self.by_low.values():
-            region.theirs, region.size = region.theirs[:0], 0
-            region.seen = region.theirs
+            region.live = region.theirs = region.live[:0]
+            region.size = 0
         self.handles.close()
 
     def behind(self, value: Any) -> tuple[array, ...]:
@@ -218,8 +244,7 @@ class Twins:
 
         Raises Untranslated where it is scattered over too many pieces.
         """
-        seen = region.allocation.bytes if region.apart is None else region.apart
-        flat = self.flat(region)
+        seen, flat = region.seen, self.flat(region)
         size = itemsize_of(flat.dtype)
         n = flat.size
         new, old = region.theirs[: n * size].reshape(n, size), seen[: n * size].reshape(n, size)

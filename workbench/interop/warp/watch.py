@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -36,6 +37,7 @@ from .compare import Comparison
 from .differences import Differences
 from .events import RACE, Step, asks_mesh, difference_of
 from .hooks import Hooks
+from .later import Follows, Later, Place
 from .memory import Region, Twins, Untranslated, arrays_in, hull
 from .moments import Back
 from .natives import NATIVE, given_to
@@ -45,6 +47,7 @@ from .pictures import Pictures
 from .programs import caller, programs, said
 from .scopes import by_module
 
+Act = Callable[[], Any]
 CHECKS = ("gradient", "forward", None)
 _open: list[Watch] = []
 
@@ -64,7 +67,7 @@ def watch(keep: str = "needed", check: str | None = "gradient") -> Watch:
     return Watch(keep, check)
 
 
-class Watch(Captures, Pictures):
+class Watch(Follows, Captures, Pictures):
     """What was seen of a Warp program. In a notebook it shows the verdict, then the tape.
 
     tape       ours: `show explore seeds ledger microscope diagnose memory`, `wb.jacobian`, `wb.jvp` work on it.
@@ -75,11 +78,14 @@ class Watch(Captures, Pictures):
 
     def __init__(self, keep: str = "needed", check: str | None = "gradient"):
         self.check = check
-        self.tape = Tape(keep=keep)
+        self._tape = Tape(keep=keep)
+        self.pending: list[Callable[[], None]] = []  # calls that the twins have not followed
+        self.noted_bytes = 0
+        self.twins_of_pending: dict[int, Any] = {}
         self.rebind = programs()
         self.twins = Twins(self.rebind)
-        self.steps: list[Step] = []
-        self.passes: list[Pass] = []
+        self._steps: list[Step] = []
+        self._passes: list[Pass] = []
         self.hooks = Hooks()
         self.inside = False  # a call of Warp: what it calls is part of it
         self.current: Pass | Back | None = None
@@ -93,6 +99,26 @@ class Watch(Captures, Pictures):
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
         self.commands: dict[Any, Repeated] = {}  # by kernel, grid and arguments
         self.seeded = False
+
+    # ---- what the twins have done: as soon as it is asked for
+
+    @property
+    def tape(self) -> Tape:
+        """Our tape, of all that has happened."""
+        self.catch_up()
+        return self._tape
+
+    @property
+    def steps(self) -> list[Step]:
+        """What has happened, a step for each call."""
+        self.catch_up()
+        return self._steps
+
+    @property
+    def passes(self) -> list[Pass]:
+        """The backwards of Warp's, each with its rows."""
+        self.catch_up()
+        return self._passes
 
     # ---- open and close
 
@@ -132,11 +158,24 @@ class Watch(Captures, Pictures):
         self.hooks.restore()
         _open.remove(self)
         memory.between.discard("warp")
-        note_names(self.tape, sys._getframe(1))
-        self.tape.scopes += by_module(self.steps, self.tape.events)
+        self.note_names(sys._getframe(1))
+        self.postpone(self.fold)
         self.twins.close()
         self.rebind.close()
         self.commands.clear()
+
+    def fold(self) -> None:
+        """Give the events of each module of a library a common block in pictures."""
+        self.tape.scopes += by_module(self.steps, self.tape.events)
+
+    def note_names(self, frame: Any) -> None:
+        """Note what the program calls its arrays now, those of calls that the twins have not followed too."""
+        tape = self._tape
+        early = {i: a for i, a in self.twins_of_pending.items() if i not in tape.arrays}
+        tape.arrays.update(early)
+        note_names(tape, frame)
+        for i in early:
+            del tape.arrays[i]
 
     # ---- one event
 
@@ -149,6 +188,7 @@ class Watch(Captures, Pictures):
 
         `regions`: the buffers of `arrays`, where they are known already.
         """
+        self.catch_up()
         tape = context.runtime.tape
         before = 0 if tape is None else len(tape.launches)
         reason = refused
@@ -163,15 +203,22 @@ class Watch(Captures, Pictures):
             result = theirs()
         finally:
             self.inside = False
-        step = Step(len(self.tape.events), kind, label, None, self.number_of(tape, before), kernel, reason)
-        if tape is not None and step.recorded_by is None:
-            self.escaped.setdefault(tape, []).append(step)
+        entries = [] if tape is None else tape.launches[before:]
+        step = self.step(kind, label, tape, entries, kernel, reason)
         step.values = values or []
         self.twin(step, arrays, regions, ours, frame)
         step.values = []
         self.steps.append(step)
-        self.note_entries(tape, before, step)
+        self.note_entries(tape, entries, step)
         return result
+
+    def step(self, kind: str, label: str, tape: Any, entries: list[Any], kernel: Any, reason: str = "") -> Step:
+        """A step for a call, of which the open tape of Warp's has recorded these entries."""
+        number = self.tapes.setdefault(tape, len(self.tapes)) if entries else None
+        step = Step(len(self.tape.events), kind, label, None, number, kernel, reason)
+        if tape is not None and not entries:
+            self.escaped.setdefault(tape, []).append(step)
+        return step
 
     def twin(self, step: Step, arrays: list[Any], regions: list[Region], ours: Callable[[], None], frame: Any) -> None:
         """Run our part of a step on the twins, compare the results, and leave Warp's bytes in the twins."""
@@ -188,7 +235,14 @@ class Watch(Captures, Pictures):
             return
         if len(self.tape.events) > count:
             self.named(step)
+            self.place(count, frame)
         self.settle(step, self.changed_by(count, regions))
+
+    def place(self, count: int, frame: Any) -> None:
+        """The line of the events from number `count` on, if their call was followed later."""
+        if isinstance(frame, Place):
+            for event in self.tape.events[count:]:
+                event.place = frame.f_code, frame.f_lasti
 
     def changed_by(self, count: int, regions: list[Region]) -> list[Region]:
         """The buffers to compare after the events of ours from number `count` on.
@@ -243,7 +297,7 @@ class Watch(Captures, Pictures):
         written = []
         for a in arrays:
             try:
-                twins.append(self.twins.array(a))
+                twins.append(a if isinstance(a, array) else self.twins.array(a))
             except Untranslated:
                 continue
             if id(a) not in untouched:
@@ -260,25 +314,19 @@ class Watch(Captures, Pictures):
         for region in regions:
             if not region.changed():
                 continue
+            count = len(self.tape.events)
             pieces = self.twins.written_behind(region)
             for piece, values in pieces:
                 self.recorded_by_us(lambda piece=piece, values=values: piece.assign(values))
+            self.place(count, frame)
             region.settle(False)
             event = self.tape.events[-1] if pieces else None
             self.steps.append(Step(len(self.tape.events) - len(pieces), "host", "host write", event))
 
-    def number_of(self, tape: Any, before: int) -> int | None:
-        """The number of the `wp.Tape` that records, if it has recorded this call."""
-        if tape is None or len(tape.launches) == before:
-            return None
-        return self.tapes.setdefault(tape, len(self.tapes))
-
-    def note_entries(self, tape: Any, before: int, step: Step | None) -> None:
+    def note_entries(self, tape: Any, entries: list[Any], step: Step | None) -> None:
         """Note which entries of Warp's tape this step has made."""
         if tape is not None:
-            known = self.recorded.setdefault(tape, {})
-            for entry in tape.launches[before:]:
-                known[id(entry)] = step
+            self.recorded.setdefault(tape, {}).update((id(entry), step) for entry in entries)
 
     # ---- launches
 
@@ -321,16 +369,19 @@ class Watch(Captures, Pictures):
             tape = context.runtime.tape
             before = 0 if tape is None else len(tape.launches)
             result = self.quietly(theirs)
-            self.note_entries(tape, before, None)
+            entries = [] if tape is None else tape.launches[before:]
+            self.postpone(lambda: self.note_entries(tape, entries, None))
             return result
-        key = self.key(kernel, dims, values)
+        key, label = self.key(kernel, dims, values), kernel.func.__name__
         known = self.commands.get(key)
         if known is not None:
-            ours, regions = lambda: known.command.launch(True, frame), known.regions
-        else:
-            ours, regions = lambda: self.our_launch(kernel, dims, values, frame, key), None
-        arrays, label = self.twins.arrays_of(values), kernel.func.__name__
-        return self.event("launch", label, arrays, theirs, ours, frame, kernel, values=values, regions=regions)
+            place = Place(frame.f_code, frame.f_lasti)
+            act = partial(known.command.launch, True, place)
+            return self.postponed(
+                Later("launch", label, known.regions, act, place, kernel, known.twins), known.written, theirs
+            )
+        ours = lambda: self.our_launch(kernel, dims, values, frame, key)  # noqa: E731
+        return self.event("launch", label, self.twins.arrays_of(values), theirs, ours, frame, kernel, values=values)
 
     def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Any:
         """What tells a launch from others; None where nothing does."""
@@ -360,7 +411,7 @@ class Watch(Captures, Pictures):
             raise
         command = settled(recorded.command)
         if key is not None and not command.program.handles:
-            self.commands[key] = Repeated(command, self.twins.regions(self.twins.arrays_of(values)))
+            self.commands[key] = repeated(command, self.twins.regions(self.twins.arrays_of(values)))
         command.launch(True, frame)
 
     def _command(self, original: Any, command: Any, stream: Any = None) -> Any:
@@ -390,58 +441,70 @@ class Watch(Captures, Pictures):
         theirs = lambda: original(dest, src, dest_offset, src_offset, count, stream)  # noqa: E731
         if self.inside:
             return theirs()
-        ours = lambda: self.our_copy(dest, src, dest_offset, src_offset, count)  # noqa: E731
-        return self.moved("copy", [dest, src], theirs, ours, caller())
+        ready = lambda: self.copying(dest, src, dest_offset, src_offset, count)  # noqa: E731
+        return self.moved("copy", [dest, src], theirs, ready, caller())
 
-    def our_copy(self, dest: Any, src: Any, dest_offset: int, src_offset: int, count: int) -> None:
+    def copying(self, dest: Any, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> Act:
         to, source = self.twins.value(dest), self.twins.value(src)
         if to.dtype is not source.dtype:
             source = source.view(to.dtype)
-        our_copy(to, source, dest_offset, src_offset, count)
+        return lambda: our_copy(to, source, dest_offset, src_offset, count)
 
     def _fill(self, original: Any, a: Any, value: Any) -> Any:
         theirs = lambda: original(a, value)  # noqa: E731
         if self.inside:
             return theirs()
-        return self.moved("fill_", [a], theirs, lambda: self.our_fill(a, value), caller())
+        return self.moved("fill_", [a], theirs, lambda: self.filling(a, value), caller())
 
-    def our_fill(self, a: Any, value: Any) -> None:
+    def filling(self, a: Any, value: Any) -> Act:
         twin = self.twins.value(a)
         if isinstance(value, list | tuple | np.ndarray):
             value = twin.dtype(*np.ravel(value).tolist())
-        twin.fill_(self.twins.value(value))
+        number = self.twins.value(value)
+        return lambda: twin.fill_(number)
 
     def _zero(self, original: Any, a: Any) -> Any:
         if self.inside:
             return original(a)
-        return self.moved("zero_", [a], lambda: original(a), lambda: self.twins.value(a).zero_(), caller())
+        return self.moved("zero_", [a], lambda: original(a), lambda: self.twins.value(a).zero_, caller())
 
     def _assign(self, original: Any, a: Any, src: Any) -> Any:
+        theirs = lambda: original(a, src)  # noqa: E731
         if self.inside:
-            return original(a, src)
-        ours = lambda: self.our_assign(a, src)  # noqa: E731
-        arrays = [a, src] if warp_types.is_array(src) else [a]
-        return self.moved("assign", arrays, lambda: original(a, src), ours, caller())
-
-    def our_assign(self, a: Any, src: Any) -> None:
+            return theirs()
         if warp_types.is_array(src):
-            self.our_copy(a, src, 0, 0, 0)
-            return
+            return self.moved("assign", [a, src], theirs, lambda: self.copying(a, src), caller())
+        held: list[np.ndarray] = []
+
+        def theirs_and_values() -> Any:
+            result = theirs()
+            held.append(np.array(np.frombuffer(_bytes_of(a), np.uint8) if a.is_contiguous else a.numpy()))
+            return result
+
+        return self.moved("assign", [a], theirs_and_values, lambda: self.assigning(a, held), caller())
+
+    def assigning(self, a: Any, held: list[np.ndarray]) -> Act:
         twin = self.twins.value(a)
-        shape = twin.data.shape
-        values = np.frombuffer(_bytes_of(a), twin.data.dtype).reshape(shape) if a.is_contiguous else a.numpy()
-        twin.assign(np.array(values))
+        shape, kind = twin.data.shape, twin.data.dtype
+        return lambda: twin.assign(held[-1].view(kind).reshape(shape) if a.is_contiguous else held[-1])
 
     def moved(
-        self, kind: str, given: list[Any], theirs: Callable[[], Any], ours: Callable[[], None], frame: Any
+        self, kind: str, given: list[Any], theirs: Callable[[], Any], ready: Callable[[], Act], frame: Any
     ) -> Any:
-        """A copy, fill or assignment of Warp's."""
+        """A copy, fill or assignment of Warp's. `ready`: finds the twins, and returns what they will do."""
         arrays = list(arrays_in(given))
+        ours = lambda: ready()()  # noqa: E731
         if self.captured is not None:
             return self.noted(kind, kind, arrays, ours, theirs)
         if not arrays or not _is_worth(self, kind, arrays):
             return self.quietly(theirs)
-        return self.event(kind, kind, arrays, theirs, ours, frame)
+        try:
+            act, twins = ready(), tuple(self.twins.array(a) for a in arrays)
+            regions, written = self.twins.regions(arrays), self.twins.regions(arrays_in(given[:1]))
+        except Exception:  # noqa: BLE001  the event says what it was
+            return self.event(kind, kind, arrays, theirs, ours, frame)
+        place = Place(frame.f_code, frame.f_lasti)
+        return self.postponed(Later(kind, kind, regions, act, place, None, twins), written, theirs)
 
     def _made(self, original: Any, a: Any, data: Any = None, *args: Any, **kwargs: Any) -> None:
         """A new array: what it copies from the host is what it begins with, and no event."""
@@ -485,7 +548,8 @@ class Watch(Captures, Pictures):
             return self.noted_backward(theirs, tape, loss, grads)
         if self.check != "gradient":
             return self.quietly(theirs)
-        note_names(self.tape, caller())
+        self.catch_up()
+        self.note_names(caller())
         self.current = one = Pass(self, len(self.passes), tape, loss, grads)
         try:
             result = self.quietly(theirs)
@@ -497,8 +561,7 @@ class Watch(Captures, Pictures):
         return result
 
     def _reset(self, original: Any, tape: Any) -> Any:
-        self.recorded.pop(tape, None)
-        self.escaped.pop(tape, None)
+        self.postpone(lambda: (self.recorded.pop(tape, None), self.escaped.pop(tape, None)))
         return original(tape) if self.inside else self.quietly(lambda: original(tape))
 
     def _record_func(self, original: Any, tape: Any, backward: Any, arrays: Any) -> Any:
@@ -517,7 +580,7 @@ class Watch(Captures, Pictures):
             regions = []
         step.event = self.opaque(step, found, regions, caller())
         self.steps.append(step)
-        self.note_entries(tape, before, step)
+        self.note_entries(tape, tape.launches[before:], step)
         return result
 
     # ---- what was seen
@@ -596,10 +659,19 @@ class Watch(Captures, Pictures):
 
 @dataclass(eq=False)
 class Repeated:
-    """A launch of ours, ready to be repeated, and the buffers of its arrays."""
+    """A launch of ours, ready to be repeated, its arrays, their buffers, and those that it writes."""
 
     command: Any
+    twins: tuple[array, ...]
     regions: list[Region]
+    written: list[Region]
+
+
+def repeated(command: Any, regions: list[Region]) -> Repeated:
+    """A launch of ours with these buffers, to be repeated."""
+    written = {command.flat[k].allocation for k, _ in command.plan.writes}
+    twins = tuple(a for a in command.flat if isinstance(a, array))
+    return Repeated(command, twins, regions, [r for r in regions if r.allocation in written])
 
 
 class Gradients:

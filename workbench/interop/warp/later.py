@@ -1,0 +1,146 @@
+"""What a watch leaves for later: while the program runs, Warp's bytes are noted; the twins follow when somebody asks.
+
+Of a call that ran before with the same arguments it is known which buffers it reads and writes. So all that its twin
+needs is what the host had changed before it and what it left. `Later.follow` is what `Watch.event` does at once for
+other calls, on those bytes; in the end both have done the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from warp._src import context
+
+from ...errors import WorkbenchError
+from .memory import Region, Untranslated
+from .programs import said
+
+MOST_BYTES = 1 << 28  # noted before the twins follow
+MOST_CALLS = 1 << 15
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a frame was when it called: what events want of a frame."""
+
+    f_code: Any
+    f_lasti: int
+
+
+@dataclass(eq=False)
+class Later:
+    """A call of Warp that the twins have not followed.
+
+    regions  the buffers it touches; `host`: those that the host had changed before, and to what; `after`: what it left.
+    ours     what the twins do.
+    entries  what the open tape of Warp's has recorded of it.
+    """
+
+    kind: str
+    label: str
+    regions: list[Region]
+    ours: Callable[[], None]
+    place: Place
+    kernel: Any = None
+    twins: tuple[Any, ...] = ()
+    tape: Any = None
+    entries: list[Any] = field(default_factory=list)
+    host: list[tuple[Region, np.ndarray]] = field(default_factory=list)
+    after: list[tuple[Region, np.ndarray]] = field(default_factory=list)
+
+
+class Follows:
+    """The part of a `Watch` that postpones calls and follows them."""
+
+    pending: list[Callable[[], None]]
+    noted_bytes: int
+    twins_of_pending: dict[int, Any]
+
+    def postponed(self: Any, call: Later, written: list[Region], theirs: Callable[[], Any]) -> Any:
+        """Run a call of Warp's and note what its twin needs. Returns what Warp's call returns."""
+        call.tape = tape = context.runtime.tape
+        before = 0 if tape is None else len(tape.launches)
+        call.host = [(region, region.note()) for region in call.regions if region.moved_on()]
+        self.inside = True
+        try:
+            result = theirs()
+        except BaseException:
+            call.ours, call.kind = _nothing, "host"
+            raise
+        finally:
+            self.inside = False
+            if call.kind != "host":
+                call.after = [(region, region.note()) for region in written]
+            if tape is not None:
+                call.entries = tape.launches[before:]
+            self.postpone(lambda: self.follow(call), call.twins, call.host, call.after)
+        return result
+
+    def postpone(self: Any, act: Callable[[], None], twins: Any = (), *noted: list[tuple[Region, np.ndarray]]) -> None:
+        """Leave something for later: at the latest when much has been noted."""
+        self.pending.append(act)
+        for twin in twins:
+            self.twins_of_pending[id(twin)] = twin
+        for part in noted:
+            for region, _ in part:
+                self.noted_bytes += region.size
+        if self.noted_bytes > MOST_BYTES or len(self.pending) > MOST_CALLS:
+            self.catch_up()
+
+    def catch_up(self: Any) -> None:
+        """Let the twins follow all that has happened."""
+        if not self.pending:
+            return
+        pending, self.pending = self.pending, []
+        self.noted_bytes = 0
+        self.twins_of_pending = {}
+        inside, self.inside = self.inside, True
+        try:
+            for act in pending:
+                act()
+        finally:
+            self.inside = inside
+
+    def follow(self: Any, call: Later) -> None:
+        """The twins of one call, on what Warp's bytes were before and behind it."""
+        with _Then(call):
+            reason = ""
+            try:
+                self.host_writes(call.regions, call.place)
+            except (Untranslated, WorkbenchError) as error:
+                reason = said(error)
+            if call.ours is _nothing:
+                return
+            for region, noted in call.after:
+                region.theirs = noted
+            step = self.step(call.kind, call.label, call.tape, call.entries, call.kernel, reason)
+            self.twin(step, list(call.twins), call.regions, call.ours, call.place)
+            self.steps.append(step)
+            self.note_entries(call.tape, call.entries, step)
+
+
+class _Then:
+    """The bytes that count are those of before a call, as the twins have them; in the end those of now again."""
+
+    def __init__(self, call: Later):
+        self.call = call
+
+    def __enter__(self) -> None:
+        for region in self.call.regions:
+            region.theirs = region.seen
+        for region, noted in self.call.host:
+            region.theirs = noted
+
+    def __exit__(self, *exc: object) -> None:
+        for region, noted in (*self.call.host, *self.call.after):
+            if region.latest is noted:
+                region.latest = None
+        for region in self.call.regions:
+            region.theirs = region.live
+
+
+def _nothing() -> None:
+    """The twin of a call that Warp has refused."""
