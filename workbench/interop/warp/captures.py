@@ -19,7 +19,7 @@ from ...tapes.naming import note_names
 from ...tapes.tape import Tape
 from .events import Step
 from .memory import Region, Twins, Untranslated, hull
-from .moments import Back
+from .moments import Back, Taken
 from .passes import Pass
 from .programs import caller, said
 
@@ -77,7 +77,7 @@ class Captures:
     captured: list[Noted] | None
     graphs: weakref.WeakKeyDictionary[Any, list[Noted]]
     paused: weakref.WeakKeyDictionary[Any, list[Noted]]
-    ran: list[Back]  # of the graph that is being launched
+    ran: list[Taken]  # of the graph that is being launched
     passes: list[Pass]
     check: str | None
     current: Any
@@ -131,7 +131,7 @@ class Captures:
             for call in _inner(calls):
                 if isinstance(call, Call) and call.entries:
                     self.recorded[call.tape].update((id(e), self.steps[-1]) for e in call.entries)
-            self.ran = [call for call in _inner(calls) if isinstance(call, Back)]
+            self.ran = [Taken(call) for call in _inner(calls) if isinstance(call, Back)]
         else:
             self.settle(steps[-1], regions)
         if self.ran and self.check == "gradient":
@@ -171,7 +171,7 @@ class Captures:
         """A backward in an open capture: its graph notes what gradients hold before and behind it."""
         assert self.captured is not None
         others = [a for call in self.captured for a in call.touched()]
-        self.current = back = Back(tape, loss, grads, list(tape.launches), others)
+        self.current = back = Back(self.twins, tape, loss, grads, others)
         try:
             result = self.quietly(lambda: back.capture(theirs))
         finally:
@@ -181,26 +181,24 @@ class Captures:
 
     def went_back(self, back: Back, regions: list[Region]) -> None:
         """A graph has come to a backward. What Warp has put into gradients then, what follows may read."""
-        self.ran.append(back)
-        back.events, back.steps = len(self.tape.events), len(self.steps)
-        for a in back.arrays.values():
+        self.ran.append(taken := Taken(back))
+        taken.events, taken.steps = len(self.tape.events), len(self.steps)
+        for a in taken.arrays.values():
             grad = a.grad
             if not grad.size or not any(r in regions for r in self.twins.meeting(*hull(grad))):
                 continue
-            twin, values = self.twins.array(grad), back.after(a)
-            if values.tobytes() != twin.numpy().tobytes():
+            twin, values = self.twins.array(grad), taken.after(a)
+            if values.tobytes() != twin.data.tobytes():
                 self.recorded_by_us(lambda twin=twin, values=values: twin.assign(values))
                 self.steps.append(Step(len(self.tape.events) - 1, "host", "host write", self.tape.events[-1]))
 
-    def judged(self: Any, backs: list[Back], steps: list[Step], refused: str) -> None:
+    def judged(self: Any, backs: list[Taken], steps: list[Step], refused: str) -> None:
         """Compare the gradients of backwards that a graph has run, once its launch has been repeated as a whole."""
         apart = max((s.difference for s in steps if s.difference is not None), key=lambda d: d.share, default=None)
         if not refused and apart is not None and apart.far:
             refused = "in a graph whose results are not Warp's when it is repeated here"
         for back in backs:
-            one = Pass(self, len(self.passes), back.tape, back.loss, back.grads, back)
-            if not refused:
-                one.glimpsed(back.seen())
+            one = Pass(self, len(self.passes), back)
             one.judge(refused)
             for row in one.rows:
                 if row.verdict == "wrong" and apart is not None and row.difference < APART:

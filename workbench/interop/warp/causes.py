@@ -241,12 +241,12 @@ def _is_used(one: Pass, by: Step) -> bool:
 def host_wrote(seen: Watch, one: Pass, row: Row) -> Found | None:
     """Memory that the adjoint reads, and whose bytes the host has changed since the watch last saw them."""
     event = None if row.step is None else row.step.event
-    if event is None or event.reverse is None or one.replayed:
+    if event is None or event.reverse is None:
         return None
     needed = {id(event.command.places[k].allocation): k for k, _ in event.reverse.needs}
-    for region in seen.twins.by_low.values():
+    for region in one.moment.changed:
         k = needed.get(id(region.allocation))
-        if k is not None and region.changed():
+        if k is not None:
             twin = event.command.places[k]
             name = name_of(seen.tape, twin, event.command.program.leaves[k].name)
             sentence = f"its adjoint reads `{name}` as it is now; the host has written to `{name}` since"

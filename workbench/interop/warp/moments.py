@@ -1,7 +1,7 @@
-"""What gradients hold when a backward begins and when it has ended.
+"""What gradients hold when a backward begins, behind each of its adjoint launches, and when it has ended.
 
-Of a backward that runs now, they are read. One in a capture runs when its graph is launched, together with what comes
-before and behind it: there the graph is given copies to make, which the program does not see.
+It is noted while the program runs, and judged later. A backward in a capture runs when its graph is launched, together
+with what comes before and behind it: there the graph is given copies to make, which the program does not see.
 """
 
 from __future__ import annotations
@@ -14,129 +14,176 @@ import numpy as np
 import warp
 from warp._src import context
 
-from .memory import arrays_in
+from .memory import Region, Twins, arrays_in
 
-MUCH = 1 << 26  # bytes of Warp's gradient buffers that are noted after the adjoint launches of one graph
-
-
-class Now:
-    """Of a backward that runs now."""
-
-    def knows(self, a: Any) -> bool:
-        return True
-
-    def before(self, a: Any) -> np.ndarray:
-        """The gradient of an array when the backward begins."""
-        return np.array(a.grad.numpy())
-
-    after = before
-
-    def seed(self, g: Any) -> np.ndarray:
-        return np.array(g.numpy())
-
-    def held(self, a: Any) -> np.ndarray:
-        """What an array itself holds."""
-        return a.numpy()
+MUCH = 1 << 26  # bytes that are noted after the adjoint launches of one graph
+MOST = 1 << 28  # of one backward
 
 
-class Back:
-    """A backward in a capture, as one of the calls of its graph.
+class Moments:
+    """One backward, and what gradients held.
 
-    entries, gradients  what Warp's tape held when it was captured.
-    events, steps       how many there were of each when the launch of the graph that is repeated came to it.
-    refused             why the copies that the graph makes say nothing; "" where they do.
+    entries    what Warp's tape held; `gradients`: the arrays that it had gradients of.
+    arrays     with a gradient, by their id: what `first` (before), `last` (behind it) and `values` tell of.
+    glimpses   behind adjoint launches: the number of the entry, and (array, its gradient).
+    names      what the program called its arrays, by the ids of twins.
+    changed    buffers that the host had changed without an event.
+    events, steps  how many there were of each when the watch came to it.
     """
 
-    kind, label, kernel = "backward", "Tape.backward", None
+    kind, label, kernel, most = "backward", "Tape.backward", None, MOST
 
-    def __init__(self, tape: Any, loss: Any, grads: Any, entries: list[Any], arrays: Iterable[Any]):
-        self.tape, self.loss, self.grads, self.entries = tape, loss, grads, entries
-        self.gradients = list(tape.gradients)
-        self.events = self.steps = 0
+    def __init__(self, twins: Twins, tape: Any, loss: Any, grads: Any, others: Iterable[Any]):
+        self.twins, self.tape, self.loss, self.grads = twins, tape, loss, grads
+        self.entries, self.gradients = list(tape.launches), list(tape.gradients)
+        self.events = self.steps = self.noted = 0
         self.refused = ""
-        self.next, self.noted = len(entries), 0
+        self.names: dict[int, str] = {}
+        self.next = len(self.entries)
         self.glimpses: list[tuple[int, list[tuple[Any, Any]]]] = []
-        seeded = [a for a in (loss, *(grads or ())) if a is not None]
-        recorded = [v for e in entries if isinstance(e, list) for v in (*e[3], *e[4])]
-        given = [*arrays_in([*seeded, *self.gradients, *recorded]), *arrays]
+        self.changed: frozenset[Region] = frozenset()
+        given = [*arrays_in([*(a for a in (loss, *(grads or ())) if a is not None), *self.gradients]), *others]
+        for entry in self.entries:
+            if isinstance(entry, list):
+                given += twins.arrays_of([*entry[3], *entry[4]])
         self.arrays = {id(a): a for a in given if a.grad is not None}
         self.first: dict[int, Any] = {}
         self.last: dict[int, Any] = {}
         self.values: dict[int, Any] = {}
         self.seeds: dict[int, Any] = {}
 
+    # ---- while it runs
+
+    def copy(self, a: Any) -> Any:
+        """What an array of Warp holds at this moment."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        self.first = {key: self.copy(a.grad) for key, a in self.arrays.items()}
+        self.seeds = {id(g): self.copy(g) for g in (self.grads or {}).values()}
+
+    def end(self) -> None:
+        self.last = {key: self.copy(a.grad) for key, a in self.arrays.items()}
+
+    def adjoint_launch(self, original: Any, args: tuple, kwargs: dict) -> Any:
+        """One adjoint launch of Warp's; the gradients that it may have changed are noted behind it."""
+        result = original(*args, **kwargs)
+        n = entry_of(self.entries, self.next, kwargs.get("kernel"), kwargs.get("inputs"))
+        if n is not None and not self.refused:
+            self.next = n
+            arrays = [a for a in arrays_in([*kwargs["inputs"], *kwargs["outputs"]]) if a.grad is not None]
+            self.noted += sum(a.grad.capacity for a in arrays)
+            if self.noted > self.most:
+                self.glimpses.clear()
+            else:
+                self.glimpse(n, arrays)
+        return result
+
+    def glimpse(self, n: int, arrays: list[Any]) -> None:
+        self.glimpses.append((n, [(a, self.copy(a.grad)) for a in arrays]))
+
+    # ---- afterwards
+
+    def knows(self, a: Any) -> bool:
+        return id(a) in self.last or bool(self.refused)
+
+    def before(self, a: Any) -> np.ndarray:
+        """The gradient of an array when the backward began (now, where a graph could not note it)."""
+        found = self.first.get(id(a))
+        return np.array(a.grad.numpy()) if found is None else found
+
+    def after(self, a: Any) -> np.ndarray:
+        """The gradient of an array when the backward had ended."""
+        found = self.last.get(id(a))
+        return np.array(a.grad.numpy()) if found is None else found
+
+    def seed(self, g: Any) -> np.ndarray:
+        found = self.seeds.get(id(g))
+        return np.array(g.numpy()) if found is None else found
+
+    def held(self, a: Any) -> np.ndarray:
+        """What an array itself held."""
+        return self.values[id(a)] if id(a) in self.values else self.twins.array(a).data
+
+    @property
+    def nbytes(self) -> int:
+        """Of all that has been noted."""
+        return self.noted + sum(v.nbytes for part in (self.first, self.last, self.values) for v in part.values())
+
+
+class Now(Moments):
+    """A backward that runs now."""
+
+    def __init__(self, twins: Twins, tape: Any, loss: Any, grads: Any):
+        others = [a for known in list(twins.made.values()) if (a := known.ref()) is not None and a.size]
+        super().__init__(twins, tape, loss, grads, others)
+        self.views: dict[int, np.ndarray] = {}
+
+    def copy(self, a: Any) -> np.ndarray:
+        view = self.views.get(id(a))
+        if view is None:
+            view = self.views[id(a)] = a.numpy()
+        return view.copy()
+
+    def end(self) -> None:
+        super().end()
+        self.changed = frozenset(r for r in self.twins.by_low.values() if r.moved_on())
+        self.views.clear()
+
+
+class Taken(Moments):
+    """A backward of a graph, as it was in one launch of the graph."""
+
+    def __init__(self, back: Back):
+        self.__dict__.update(back.__dict__)
+        for name in ("first", "last", "values", "seeds"):
+            setattr(self, name, {key: np.array(made.numpy()) for key, made in getattr(back, name).items()})
+        self.glimpses = [(n, [(a, np.array(made.numpy())) for a, made in noted]) for n, noted in back.glimpses]
+
+
+class Back(Moments):
+    """A backward in a capture, as one of the calls of its graph. `refused`: why what the graph notes says nothing."""
+
+    most = MUCH
+
     def touched(self) -> list[Any]:
         """What the other calls of the graph do not touch needs no twin."""
         return []
-
-    # ---- while it is captured
 
     def capture(self, act: Callable[[], Any]) -> Any:
         """Let Warp note its backward, and around it the copies. Returns what Warp's call returns."""
         if context.runtime._apic_graph is not None and context.runtime._apic_graph.apic:
             self.refused = "in a capture that may be saved: nothing can be noted in its graph"
         else:
-            self.copies(self._begin)
+            self.noting(self.begin)
         result = act()
         if not self.refused:
-            self.copies(self._end)
+            self.noting(self.end)
         return result
 
-    def copies(self, note: Callable[[], None]) -> None:
+    def begin(self) -> None:
+        super().begin()
+        self.values = {key: self.copy(a) for key, a in self.arrays.items()}
+
+    def glimpse(self, n: int, arrays: list[Any]) -> None:
+        self.noting(lambda: super(Back, self).glimpse(n, arrays))
+
+    def noting(self, act: Callable[[], None]) -> None:
+        """Let the open capture note copies, and no tape."""
         tape, context.runtime.tape = context.runtime.tape, None
         try:
-            note()
-        except Exception as error:  # noqa: BLE001  Warp refuses to note some copy: the program goes on without
+            act()
+        except Exception as error:  # noqa: BLE001  Warp refuses some copy: the program goes on without
             self.refused = f"in a capture, in whose graph its gradients cannot be noted ({error})"
         finally:
             context.runtime.tape = tape
 
-    def _begin(self) -> None:
-        self.first = {key: _noted(a.grad) for key, a in self.arrays.items()}
-        self.values = {key: _noted(a) for key, a in self.arrays.items()}
-        self.seeds = {id(g): _noted(g) for g in (self.grads or {}).values()}
-
-    def _end(self) -> None:
-        self.last = {key: _noted(a.grad) for key, a in self.arrays.items()}
-
-    def adjoint_launch(self, original: Any, args: tuple, kwargs: dict) -> Any:
-        """One adjoint launch of Warp's: behind it the graph notes the gradients that it may have changed."""
-        result = original(*args, **kwargs)
-        n = entry_of(self.entries, self.next, kwargs.get("kernel"), kwargs.get("inputs"))
-        if n is None or self.refused:
-            return result
-        self.next = n
-        arrays = [a for a in arrays_in([*kwargs["inputs"], *kwargs["outputs"]]) if a.grad is not None]
-        self.noted += sum(a.grad.capacity for a in arrays)
-        if self.noted > MUCH:
-            self.glimpses.clear()
-        else:
-            self.copies(lambda: self.glimpses.append((n, [(a, _noted(a.grad)) for a in arrays])))
-        return result
-
-    # ---- once its graph has run
-
-    def knows(self, a: Any) -> bool:
-        return id(a) in self.last or bool(self.refused)
-
-    def before(self, a: Any) -> np.ndarray:
-        """The gradient of an array when the backward began (now, where the graph could not note it)."""
-        return np.array(self.first.get(id(a), a.grad).numpy())
-
-    def after(self, a: Any) -> np.ndarray:
-        """The gradient of an array when the backward had ended."""
-        return np.array(self.last.get(id(a), a.grad).numpy())
-
-    def seed(self, g: Any) -> np.ndarray:
-        return np.array(self.seeds.get(id(g), g).numpy())
-
-    def held(self, a: Any) -> np.ndarray:
-        """What an array itself held."""
-        return self.values.get(id(a), a).numpy()
-
-    def seen(self) -> list[tuple[int, list[tuple[Any, np.ndarray]]]]:
-        """The entries of Warp's tape, and (array, its gradient) behind the adjoint of each."""
-        return [(n, [(a, np.array(copy.numpy())) for a, copy in noted]) for n, noted in self.glimpses]
+    def copy(self, a: Any) -> Any:
+        """An array of its own, into which the open capture copies this one when its graph is launched."""
+        made = warp.empty(a.shape, dtype=a.dtype, device=a.device)
+        if a.size:
+            warp.copy(made, a)
+        return made
 
 
 def entry_of(entries: list[Any], before: int, kernel: Any, inputs: Any) -> int | None:
@@ -149,13 +196,5 @@ def entry_of(entries: list[Any], before: int, kernel: Any, inputs: Any) -> int |
 
 
 def digest(values: np.ndarray) -> bytes:
-    """A digest of what an array of Warp holds."""
+    """A digest of what an array holds."""
     return blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()
-
-
-def _noted(a: Any) -> Any:
-    """An array of its own, into which the open capture copies this one when its graph is launched."""
-    made = warp.empty(a.shape, dtype=a.dtype, device=a.device)
-    if a.size:
-        warp.copy(made, a)
-    return made

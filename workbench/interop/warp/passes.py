@@ -24,7 +24,7 @@ from .causes import NOTEBOOKS, explain
 from .compare import NOISY, ROUNDED, SLIGHT, SMALL, Row, Verdict, accuracy, is_near
 from .events import RACE, Step
 from .memory import Untranslated, arrays_in, root_of
-from .moments import Back, Now, digest, entry_of
+from .moments import Moments, digest
 from .once_more import OtherSlopes, Rounded, RoundedWithin, floats, is_choosing
 
 if TYPE_CHECKING:
@@ -81,18 +81,14 @@ class Pass:
     past     the steps before it, of Warp's tape or not.
     """
 
-    def __init__(self, seen: Watch, number: int, tape: Any, loss: Any, grads: Any, back: Back | None = None):
-        """`back`: one that a graph has run, whose launch has been repeated to its end already."""
-        self.seen, self.number = seen, number
-        self.moment: Any = Now() if back is None else back
-        self.replayed = back is not None
-        self.past = seen.steps if back is None else seen.steps[: back.steps]
-        known = seen.recorded.get(tape, {})
-        self.entries = list(tape.launches if back is None else back.entries)
+    def __init__(self, seen: Watch, number: int, moment: Moments):
+        self.seen, self.number, self.moment = seen, number, moment
+        self.past = seen.steps[: moment.steps]
+        known = seen.recorded.get(moment.tape, {})
+        self.entries = moment.entries
         self.complete = all(id(e) in known for e in self.entries)
         self.by_entry = [known.get(id(e)) for e in self.entries]
         self.steps = [s for s in self.by_entry if s is not None]
-        self.next = len(self.entries)  # entries from here on have been reversed
         self.glimpses: list[Glimpse] = []
         self.rows: list[Row] = []
         self.reached: list[Event] = []
@@ -101,13 +97,14 @@ class Pass:
         self.moved: dict[int, np.ndarray] = {}
         self.slopes: OtherSlopes | None = None
         self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
-        self.until = None if back is None else back.events
-        self.events = self._window([a for a in (loss, *(grads or ())) if a is not None], seen.escaped.get(tape, []))
+        loss, grads = moment.loss, moment.grads
+        escaped = seen.escaped.get(moment.tape, [])
+        self.events = self._window([a for a in (loss, *(grads or ())) if a is not None], escaped)
         self.meeting: dict[Allocation, list[Event]] = {}  # the events that touch a memory
         for event in self.events:
             for memory in {span.allocation for span in (*event.reads, *event.writes)}:
                 self.meeting.setdefault(memory, []).append(event)
-        self.published = self._with_gradients(list(tape.gradients if back is None else back.gradients))
+        self.published = self._with_gradients()
         self.seeds = self._seeds(loss, grads)
 
     def _window(self, seeded: list[Any], escaped: list[Step]) -> list[Event]:
@@ -116,7 +113,10 @@ class Pass:
         The first may be one that the tape should have recorded, for it was open. Where no recorded event writes what
         is seeded, those that do, unrecorded, belong to the program too.
         """
-        events, own = self.seen.tape.events[: self.until], {id(s.event) for s in self.steps if s.event is not None}
+        events, own = (
+            self.seen.tape.events[: self.moment.events],
+            {id(s.event) for s in self.steps if s.event is not None},
+        )
         places = [n for n, e in enumerate(events) if id(e) in own]
         if not places:
             return []
@@ -131,14 +131,14 @@ class Pass:
 
     # ---- before
 
-    def _with_gradients(self, others: list[Any]) -> list[Published]:
+    def _with_gradients(self) -> list[Published]:
         """The arrays that publish a gradient, the largest of each memory."""
         found: dict[int, Any] = {}
         for entry in self.entries:
             if isinstance(entry, list):
                 given = self.seen.twins.arrays_of([*entry[3], *entry[4]])
                 found.update((id(a), a) for a in given if a.grad is not None)
-        found.update((id(a), a) for a in arrays_in(others) if a.grad is not None)
+        found.update((id(a), a) for a in arrays_in(self.moment.gradients) if a.grad is not None)
         found.update((id(a), a) for a in self._beside())
         found = {key: a for key, a in found.items() if self.moment.knows(a)}
         kept: list[Published] = []
@@ -218,40 +218,15 @@ class Pass:
             return None
         return Published(a, twin, np.zeros(twin.data.shape, twin.data.dtype), True)
 
-    # ---- while Warp goes back
-
-    def adjoint_launch(self, original: Any, args: tuple, kwargs: dict) -> Any:
-        """One adjoint launch of Warp's pass: note what its gradient buffers hold after it."""
-        result = original(*args, **kwargs)
-        step = self._step_of(kwargs.get("kernel"), kwargs.get("inputs"))
-        if step is not None:
-            values = []
-            for a in arrays_in([*kwargs["inputs"], *kwargs["outputs"]]):
-                found = self.seen.twins.behind(a)
-                if a.grad is not None and found:
-                    values.append((found[0], np.array(a.grad.numpy())))
-            self.glimpses.append(Glimpse(step, values))
-        return result
-
-    def _step_of(self, kernel: Any, inputs: Any) -> Step | None:
-        n = entry_of(self.entries, self.next, kernel, inputs)
-        if n is None:
-            return None
-        self.next = n
-        return self.by_entry[n]
-
-    def glimpsed(self, glimpses: list[tuple[int, list[tuple[Any, np.ndarray]]]]) -> None:
-        """What a graph has noted after its adjoint launches: the entry of Warp's tape, and (array, its gradient)."""
-        for n, noted in glimpses:
-            step = self.by_entry[n]
-            if step is not None:
-                values = [(self.seen.twins.behind(a), values) for a, values in noted]
-                self.glimpses.append(Glimpse(step, [(found[0], values) for found, values in values if found]))
-
     # ---- after
 
     def judge(self, error: str = "") -> None:
         """Compute the exact gradient, and make the rows. `error`: why nothing can be said."""
+        for n, noted in self.moment.glimpses if not error else ():
+            step = self.by_entry[n]
+            if step is not None:
+                values = [(self.seen.twins.behind(a), values) for a, values in noted]
+                self.glimpses.append(Glimpse(step, [(found[0], values) for found, values in values if found]))
         wrong_at: dict[int, Step] = {}
         if self.events and self.complete and not error:
             try:

@@ -39,7 +39,7 @@ from .events import RACE, Step, asks_mesh, difference_of
 from .hooks import Hooks
 from .later import Follows, Later, Place
 from .memory import Region, Twins, Untranslated, arrays_in, hull
-from .moments import Back
+from .moments import Back, Now, Taken
 from .natives import NATIVE, given_to
 from .one_by_one import settled
 from .passes import Left, Pass
@@ -88,14 +88,14 @@ class Watch(Follows, Captures, Pictures):
         self._passes: list[Pass] = []
         self.hooks = Hooks()
         self.inside = False  # a call of Warp: what it calls is part of it
-        self.current: Pass | Back | None = None
+        self.current: Now | Back | None = None
         self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.recorded: weakref.WeakKeyDictionary[Any, dict[int, Step | None]] = weakref.WeakKeyDictionary()
         self.escaped: weakref.WeakKeyDictionary[Any, list[Step]] = weakref.WeakKeyDictionary()  # while it was open
         self.captured: list[Noted] | None = None  # calls of an open capture, to be replayed
         self.graphs: weakref.WeakKeyDictionary[Any, list[Noted]] = weakref.WeakKeyDictionary()
         self.paused: weakref.WeakKeyDictionary[Any, list[Noted]] = weakref.WeakKeyDictionary()
-        self.ran: list[Back] = []
+        self.ran: list[Taken] = []
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
         self.commands: dict[Any, Repeated] = {}  # by kernel, grid and arguments
         self.seeded = False
@@ -168,14 +168,18 @@ class Watch(Follows, Captures, Pictures):
         """Give the events of each module of a library a common block in pictures."""
         self.tape.scopes += by_module(self.steps, self.tape.events)
 
-    def note_names(self, frame: Any) -> None:
-        """Note what the program calls its arrays now, those of calls that the twins have not followed too."""
+    def note_names(self, frame: Any) -> dict[int, str]:
+        """Note what the program calls its arrays now, those of calls that the twins have not followed too.
+
+        Returns all names, by the ids of twins.
+        """
         tape = self._tape
         early = {i: a for i, a in self.twins_of_pending.items() if i not in tape.arrays}
         tape.arrays.update(early)
         note_names(tape, frame)
         for i in early:
             del tape.arrays[i]
+        return dict(tape.names)
 
     # ---- one event
 
@@ -548,17 +552,26 @@ class Watch(Follows, Captures, Pictures):
             return self.noted_backward(theirs, tape, loss, grads)
         if self.check != "gradient":
             return self.quietly(theirs)
-        self.catch_up()
-        self.note_names(caller())
-        self.current = one = Pass(self, len(self.passes), tape, loss, grads)
+        self.current = moment = Now(self.twins, tape, loss, grads)
+        moment.names = self.note_names(caller())
         try:
+            moment.begin()
             result = self.quietly(theirs)
-            one.judge()
-            self.passes.append(one)
-            self.forget_glimpses()
+            moment.end()
         finally:
             self.current = None
+        self.noted_bytes += moment.nbytes
+        self.postpone(lambda: self.judge(moment))
         return result
+
+    def judge(self, moment: Now) -> None:
+        """Compare the gradients of a backward with the exact ones."""
+        moment.events, moment.steps = len(self.tape.events), len(self.steps)
+        self.tape.names.update(moment.names)
+        one = Pass(self, len(self.passes), moment)
+        one.judge()
+        self.passes.append(one)
+        self.forget_glimpses()
 
     def _reset(self, original: Any, tape: Any) -> Any:
         self.postpone(lambda: (self.recorded.pop(tape, None), self.escaped.pop(tape, None)))
