@@ -15,9 +15,9 @@ from warp._src import context
 
 from ...arrays.array import array
 from ...errors import WorkbenchError
-from ...tapes.naming import note_names
 from ...tapes.tape import Tape
 from .events import Step
+from .later import Later, Place, Repeated, Then, nothing
 from .memory import Region, Twins, Untranslated, hull
 from .moments import Back, Taken
 from .passes import Pass
@@ -31,14 +31,24 @@ class Call:
     kind: str
     label: str
     arrays: list[Any]
-    ours: Callable[[], None]
+    ours: Callable[[], Any]
     kernel: Any = None
+    known: Repeated | None = None  # a launch, once it has been repeated
     tape: Any = None  # of Warp, if one was open
     entries: list[Any] = field(default_factory=list)  # what it has recorded of this call
 
     def touched(self) -> list[Any]:
         """The arrays of Warp that it may touch."""
         return self.arrays
+
+    def repeat(self) -> None:
+        """What the twins do."""
+        if self.known is not None:
+            self.known.command.launch(True, self.known.place)
+        elif self.kind == "launch":
+            self.known = self.ours()
+        else:
+            self.ours()
 
 
 @dataclass(eq=False)
@@ -62,6 +72,7 @@ class Turns:
 
 TURNS = 100_000  # of a captured loop
 APART = 0.1  # of the largest number: a wrong gradient that is nearer is not sure, if a graph has other results here
+FROM_HOST = "assign of numbers of the host"
 IN_LOOP = "in a loop of a capture: what its graph notes is of the last turn"
 PART = "its graph is repeated here as a whole, with results up to {:.3g} units in the last place from Warp's"
 Noted = Call | Turns | Back
@@ -77,6 +88,8 @@ class Captures:
     captured: list[Noted] | None
     graphs: weakref.WeakKeyDictionary[Any, list[Noted]]
     paused: weakref.WeakKeyDictionary[Any, list[Noted]]
+    ready: weakref.WeakKeyDictionary[Any, tuple[list[Region], list[Region]]]
+    taken: dict[int, Taken]
     ran: list[Taken]  # of the graph that is being launched
     passes: list[Pass]
     check: str | None
@@ -93,6 +106,8 @@ class Captures:
     named: Callable[[Step], None]
     forget_glimpses: Callable[[], None]
     catch_up: Callable[[], None]
+    note_names: Callable[[Any], dict[int, str]]
+    postponed: Callable[..., Any]
 
     def _capture_begin(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         result = self.quietly(lambda: original(*args, **kwargs))
@@ -109,35 +124,83 @@ class Captures:
         calls = self.graphs.get(graph)
         if self.inside or calls is None:
             return original(graph, stream)
-        self.catch_up()
         frame = caller()
-        arrays = list({id(a): a for call in calls for a in call.touched()}.values())
+        backs = [call for call in _inner(calls) if isinstance(call, Back)]
+        taken: list[Taken] = []
+
+        def theirs() -> Any:
+            result = original(graph, stream)
+            taken.extend(map(Taken, backs))
+            return result
+
+        names = self.note_names(frame) if backs and self.check == "gradient" else {}
+        ready = self.ready.get(graph)
+        if ready is not None:
+            regions, written = ready
+            call = Later("graph", "capture_launch", regions, _ran, Place(frame.f_code, frame.f_lasti))
+            return self.postponed(call, written, theirs, lambda call: self.follow_graph(call, calls, taken, names))
+        self.catch_up()
         refused, regions = "", []
         try:
-            regions = self.twins.regions(arrays)
+            regions = self.twins.regions(_touched(calls))
             self.host_writes(regions, frame)
         except (Untranslated, WorkbenchError) as error:
             refused = said(error)
-        result = self.quietly(lambda: original(graph, stream))
+        result = self.quietly(theirs)
+        if not self.repeated(calls, regions, refused, frame, taken, names):
+            self.ready[graph] = regions, self.written(calls, regions)
+            if not all(_is_ready(call) for call in _inner(calls)):
+                del self.ready[graph]
+        return result
+
+    def written(self, calls: list[Noted], regions: list[Region]) -> list[Region]:
+        """Those of the buffers that a graph may write."""
+        read = {region for region in regions if region.size}
+        for call in _inner(calls):
+            if isinstance(call, Call):
+                read.difference_update(self.twins.regions(call.arrays) if call.known is None else call.known.written)
+            else:
+                read.difference_update(*(self.twins.meeting(*hull(g)) for g in call.buffers.values() if g.size))
+        return [region for region in regions if region not in read]
+
+    def follow_graph(self: Any, call: Later, calls: list[Noted], taken: list[Taken], names: dict[int, str]) -> None:
+        """The twins of a graph that was launched, on what Warp's bytes were before and behind it."""
+        with Then(call):
+            refused = ""
+            try:
+                self.host_writes(call.regions, call.place)
+            except (Untranslated, WorkbenchError) as error:
+                refused = said(error)
+            if call.ours is nothing:
+                return
+            for region, noted in call.after:
+                region.back_to(noted)
+            self.repeated(calls, call.regions, refused, call.place, taken, names)
+
+    def repeated(
+        self, calls: list[Noted], regions: list[Region], refused: str, frame: Any, taken: list[Taken],
+        names: dict[int, str],
+    ) -> str:  # fmt: skip
+        """Repeat the calls of a graph that has run. Returns why they are one opaque event; "" where they are not."""
         first, before = len(self.tape.events), len(self.steps)
         for tape in {id(call.tape): call.tape for call in _inner(calls) if call.tape is not None}.values():
             self.escaped.pop(tape, None)
-        self.ran = []
+        self.ran, self.taken = [], {id(one.back): one for one in taken}
         if not refused:
             self.repeat(calls, regions)
         steps = self.steps[before:]
         if refused or any(step.reason for step in steps) or not steps:
-            refused = self.undo_replay(steps, first, arrays, regions, refused, frame)
+            refused = self.undo_replay(steps, first, _touched(calls), regions, refused, frame)
             for call in _inner(calls):
                 if isinstance(call, Call) and call.entries:
-                    self.recorded[call.tape].update((id(e), self.steps[-1]) for e in call.entries)
-            self.ran = [Taken(call) for call in _inner(calls) if isinstance(call, Back)]
+                    self.recorded.setdefault(call.tape, {}).update((id(e), self.steps[-1]) for e in call.entries)
+            self.ran = taken
         else:
             self.settle(steps[-1], regions)
         if self.ran and self.check == "gradient":
-            note_names(self.tape, frame)
+            self.tape.names.update(names if isinstance(frame, Place) else self.note_names(frame))
             self.judged(self.ran, steps, refused)
-        return result
+        return refused
 
     def _capture_pause(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         if self.inside:
@@ -162,7 +225,7 @@ class Captures:
         before = 0 if tape is None else len(tape.launches)
         result = self.quietly(theirs)
         entries = [] if tape is None else tape.launches[before:]
-        self.captured.append(Call(kind, label, arrays, ours, kernel, tape, entries))
+        self.captured.append(Call(kind, label, arrays, ours, kernel, None, tape, entries))
         return result
 
     # ---- backwards in captures
@@ -181,13 +244,12 @@ class Captures:
 
     def went_back(self, back: Back, regions: list[Region]) -> None:
         """A graph has come to a backward. What Warp has put into gradients then, what follows may read."""
-        self.ran.append(taken := Taken(back))
+        self.ran.append(taken := self.taken[id(back)])
         taken.events, taken.steps = len(self.tape.events), len(self.steps)
-        for a in taken.arrays.values():
-            grad = a.grad
+        for key, grad in taken.buffers.items():
             if not grad.size or not any(r in regions for r in self.twins.meeting(*hull(grad))):
                 continue
-            twin, values = self.twins.array(grad), taken.after(a)
+            twin, values = self.twins.array(grad), taken.last[key]
             if values.tobytes() != twin.data.tobytes():
                 self.recorded_by_us(lambda twin=twin, values=values: twin.assign(values))
                 self.steps.append(Step(len(self.tape.events) - 1, "host", "host write", self.tape.events[-1]))
@@ -286,7 +348,7 @@ class Captures:
             self.escaped.setdefault(call.tape, []).append(step)
         count = len(self.tape.events)
         try:
-            self.recorded_by_us(call.ours)
+            self.recorded_by_us(call.repeat)
             if len(self.tape.events) > count:
                 self.named(step)
         except Exception as error:  # noqa: BLE001  the graph becomes one opaque event
@@ -307,6 +369,22 @@ class Captures:
         step.event = self.opaque(step, arrays, regions, frame)
         self.steps.append(step)
         return reason
+
+
+def _touched(calls: list[Noted]) -> list[Any]:
+    """The arrays of Warp that the calls of a graph may touch, each once."""
+    return list({id(a): a for call in calls for a in call.touched()}.values())
+
+
+def _is_ready(call: Call | Back) -> bool:
+    """Can a call of a graph be repeated later, when Warp's arrays hold something else."""
+    if isinstance(call, Back):
+        return not call.refused
+    return call.known is not None or (call.kind in ("copy", "fill_", "zero_", "assign") and call.label != FROM_HOST)
+
+
+def _ran() -> None:
+    """A graph: its calls do what it did."""
 
 
 def _inner(calls: list[Noted]) -> Iterator[Call | Back]:

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from warp._src import context
 
+from ...arrays.array import array
 from ...errors import WorkbenchError
 from .memory import Region, Untranslated
 from .programs import said
 
+Noted = tuple[Region, bytes | np.ndarray]
 MOST_BYTES = 1 << 28  # noted before the twins follow
 MOST_CALLS = 1 << 15
 
@@ -48,8 +50,8 @@ class Later:
     twins: tuple[Any, ...] = ()
     tape: Any = None
     entries: list[Any] = field(default_factory=list)
-    host: list[tuple[Region, np.ndarray]] = field(default_factory=list)
-    after: list[tuple[Region, np.ndarray]] = field(default_factory=list)
+    host: list[Noted] = field(default_factory=list)
+    after: list[Noted] = field(default_factory=list)
 
 
 class Follows:
@@ -59,8 +61,10 @@ class Follows:
     noted_bytes: int
     twins_of_pending: dict[int, Any]
 
-    def postponed(self: Any, call: Later, written: list[Region], theirs: Callable[[], Any]) -> Any:
-        """Run a call of Warp's and note what its twin needs. Returns what Warp's call returns."""
+    def postponed(
+        self: Any, call: Later, written: list[Region], theirs: Callable[[], Any], follow: Callable[[Later], None]
+    ) -> Any:
+        """Run a call of Warp's and note what its twin needs to follow. Returns what Warp's call returns."""
         call.tape = tape = context.runtime.tape
         before = 0 if tape is None else len(tape.launches)
         call.host = [(region, region.note()) for region in call.regions if region.moved_on()]
@@ -68,7 +72,7 @@ class Follows:
         try:
             result = theirs()
         except BaseException:
-            call.ours, call.kind = _nothing, "host"
+            call.ours, call.kind = nothing, "host"
             raise
         finally:
             self.inside = False
@@ -76,10 +80,10 @@ class Follows:
                 call.after = [(region, region.note()) for region in written]
             if tape is not None:
                 call.entries = tape.launches[before:]
-            self.postpone(lambda: self.follow(call), call.twins, call.host, call.after)
+            self.postpone(lambda: follow(call), call.twins, call.host, call.after)
         return result
 
-    def postpone(self: Any, act: Callable[[], None], twins: Any = (), *noted: list[tuple[Region, np.ndarray]]) -> None:
+    def postpone(self: Any, act: Callable[[], None], twins: Any = (), *noted: list[Noted]) -> None:
         """Leave something for later: at the latest when much has been noted."""
         self.pending.append(act)
         for twin in twins:
@@ -106,23 +110,23 @@ class Follows:
 
     def follow(self: Any, call: Later) -> None:
         """The twins of one call, on what Warp's bytes were before and behind it."""
-        with _Then(call):
+        with Then(call):
             reason = ""
             try:
                 self.host_writes(call.regions, call.place)
             except (Untranslated, WorkbenchError) as error:
                 reason = said(error)
-            if call.ours is _nothing:
+            if call.ours is nothing:
                 return
             for region, noted in call.after:
-                region.theirs = noted
+                region.back_to(noted)
             step = self.step(call.kind, call.label, call.tape, call.entries, call.kernel, reason)
             self.twin(step, list(call.twins), call.regions, call.ours, call.place)
             self.steps.append(step)
             self.note_entries(call.tape, call.entries, step)
 
 
-class _Then:
+class Then:
     """The bytes that count are those of before a call, as the twins have them; in the end those of now again."""
 
     def __init__(self, call: Later):
@@ -132,7 +136,7 @@ class _Then:
         for region in self.call.regions:
             region.theirs = region.seen
         for region, noted in self.call.host:
-            region.theirs = noted
+            region.back_to(noted)
 
     def __exit__(self, *exc: object) -> None:
         for region, noted in (*self.call.host, *self.call.after):
@@ -142,5 +146,23 @@ class _Then:
             region.theirs = region.live
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """The twin of a call that Warp has refused."""
+
+
+@dataclass(eq=False)
+class Repeated:
+    """A launch of ours, ready to be repeated from its line: its arrays, their buffers, and those that it writes."""
+
+    command: Any
+    place: Any
+    twins: tuple[array, ...]
+    regions: list[Region]
+    written: list[Region]
+
+
+def repeated(command: Any, place: Any, regions: list[Region]) -> Repeated:
+    """A launch of ours with these buffers, to be repeated."""
+    written = {command.flat[k].allocation for k, _ in command.plan.writes}
+    twins = tuple(a for a in command.flat if isinstance(a, array))
+    return Repeated(command, place, twins, regions, [r for r in regions if r.allocation in written])

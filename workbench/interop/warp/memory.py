@@ -56,7 +56,7 @@ class Region:
         self.allocation = memory.allocate(self.size, zeroed=False)
         self.allocation.bytes[...] = self.live
         self.apart: np.ndarray | None = None  # Warp's bytes when last seen, where the twin holds others on purpose
-        self.latest: np.ndarray | None = None
+        self.latest: bytes | np.ndarray | None = None
         self.gone = False  # its array is, and others may have its addresses
 
     @property
@@ -72,19 +72,26 @@ class Region:
 
     def moved_on(self) -> bool:
         """Has Warp's buffer other bytes than at the last event of all."""
-        return self.differs(self.seen if self.latest is None else self.latest)
+        latest = self.latest
+        if type(latest) is bytes:
+            return self.live.tobytes() != latest and self.keeper() is not None
+        return self.differs(self.seen if latest is None else latest)
 
-    def differs(self, seen: np.ndarray) -> bool:
+    def differs(self, seen: Any) -> bool:
         if self.keeper() is None:
             return False
         if self.size <= LITTLE:  # a call of C takes longer than two copies
             return self.live.tobytes() != seen[: self.size].tobytes()
         return _memcmp(self.low, seen.ctypes.data, self.size) != 0
 
-    def note(self) -> np.ndarray:
+    def note(self) -> bytes | np.ndarray:
         """Take Warp's bytes as seen by the last event of all, which the twin will follow later. Returns them."""
-        self.latest = self.live.copy()
-        return self.latest
+        self.latest = noted = self.live.tobytes() if self.size <= LITTLE else self.live.copy()
+        return noted
+
+    def back_to(self, noted: bytes | np.ndarray) -> None:
+        """From now on these bytes count."""
+        self.theirs = np.frombuffer(noted, np.uint8)
 
     def settle(self, apart: bool) -> None:
         """Take the bytes that count as seen: into the twin, or (apart) beside it."""

@@ -47,6 +47,7 @@ class Moments:
             if isinstance(entry, list):
                 given += twins.arrays_of([*entry[3], *entry[4]])
         self.arrays = {id(a): a for a in given if a.grad is not None}
+        self.buffers: dict[int, Any] = {}
         self.first: dict[int, Any] = {}
         self.last: dict[int, Any] = {}
         self.values: dict[int, Any] = {}
@@ -59,6 +60,7 @@ class Moments:
         raise NotImplementedError
 
     def begin(self) -> None:
+        self.buffers = {key: a.grad for key, a in self.arrays.items()}
         self.first = {key: self.copy(a.grad) for key, a in self.arrays.items()}
         self.seeds = {id(g): self.copy(g) for g in (self.grads or {}).values()}
 
@@ -136,6 +138,7 @@ class Taken(Moments):
 
     def __init__(self, back: Back):
         self.__dict__.update(back.__dict__)
+        self.back = back
         for name in ("first", "last", "values", "seeds"):
             setattr(self, name, {key: np.array(made.numpy()) for key, made in getattr(back, name).items()})
         self.glimpses = [(n, [(a, np.array(made.numpy())) for a, made in noted]) for n, noted in back.glimpses]

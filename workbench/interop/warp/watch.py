@@ -13,7 +13,6 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import FunctionType
 from typing import Any
@@ -32,12 +31,12 @@ from ...launches.launch import launch as our_launch
 from ...tapes.naming import note_names
 from ...tapes.tape import Tape
 from .builds import Builds
-from .captures import Captures, Noted
+from .captures import FROM_HOST, Captures, Noted
 from .compare import Comparison
 from .differences import Differences
 from .events import RACE, Step, asks_mesh, difference_of
 from .hooks import Hooks
-from .later import Follows, Later, Place
+from .later import Follows, Later, Place, Repeated, repeated
 from .memory import Region, Twins, Untranslated, arrays_in, hull
 from .moments import Back, Now, Taken
 from .natives import NATIVE, given_to
@@ -95,6 +94,7 @@ class Watch(Follows, Captures, Pictures):
         self.captured: list[Noted] | None = None  # calls of an open capture, to be replayed
         self.graphs: weakref.WeakKeyDictionary[Any, list[Noted]] = weakref.WeakKeyDictionary()
         self.paused: weakref.WeakKeyDictionary[Any, list[Noted]] = weakref.WeakKeyDictionary()
+        self.ready: weakref.WeakKeyDictionary[Any, tuple[list[Region], list[Region]]] = weakref.WeakKeyDictionary()
         self.ran: list[Taken] = []
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
         self.commands: dict[Any, Repeated] = {}  # by kernel, grid and arguments
@@ -366,8 +366,8 @@ class Watch(Follows, Captures, Pictures):
         """One launch of Warp's, in whatever form it was asked for."""
         dims = (dim,) if isinstance(dim, int) else tuple(int(n) for n in (dim if np.ndim(dim) else (dim,)))
         if self.captured is not None:
-            held = list(values)
-            ours = lambda: self.our_launch(kernel, dims, held, frame)  # noqa: E731
+            held, place = list(values), Place(frame.f_code, frame.f_lasti)
+            ours = lambda: self.our_launch(kernel, dims, held, place)  # noqa: E731
             return self.noted("launch", kernel.func.__name__, self.twins.arrays_of(held), ours, theirs, kernel)
         if 0 in dims:
             tape = context.runtime.tape
@@ -381,9 +381,8 @@ class Watch(Follows, Captures, Pictures):
         if known is not None:
             place = Place(frame.f_code, frame.f_lasti)
             act = partial(known.command.launch, True, place)
-            return self.postponed(
-                Later("launch", label, known.regions, act, place, kernel, known.twins), known.written, theirs
-            )
+            later = Later("launch", label, known.regions, act, place, kernel, known.twins)
+            return self.postponed(later, known.written, theirs, self.follow)
         ours = lambda: self.our_launch(kernel, dims, values, frame, key)  # noqa: E731
         return self.event("launch", label, self.twins.arrays_of(values), theirs, ours, frame, kernel, values=values)
 
@@ -395,8 +394,13 @@ class Watch(Follows, Captures, Pictures):
             return None
         return None if arguments is None else (id(kernel), dims, arguments)
 
-    def our_launch(self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: Any, key: Any = None) -> None:
-        """The twin of a launch. Raises what the workbench says of it."""
+    def our_launch(
+        self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: Any, key: Any = None
+    ) -> Repeated | None:
+        """The twin of a launch. Raises what the workbench says of it.
+
+        Returns what repeats it; None where it has to be made anew each time.
+        """
         known = len(self.rebind.met)
         ours = self.rebind.twin(kernel)
         if len(self.rebind.met) > known or len(self.commands) > MOST_COMMANDS:
@@ -414,9 +418,15 @@ class Watch(Follows, Captures, Pictures):
                 self.rebind.failed(kernel, failure)
             raise
         command = settled(recorded.command)
-        if key is not None and not command.program.handles:
-            self.commands[key] = repeated(command, self.twins.regions(self.twins.arrays_of(values)))
+        known = None
+        if not command.program.handles:
+            known = repeated(
+                command, Place(frame.f_code, frame.f_lasti), self.twins.regions(self.twins.arrays_of(values))
+            )
+            if key is not None:
+                self.commands[key] = known
         command.launch(True, frame)
+        return known
 
     def _command(self, original: Any, command: Any, stream: Any = None) -> Any:
         """`Launch.launch()`: what `record_cmd=True` gave."""
@@ -476,6 +486,8 @@ class Watch(Follows, Captures, Pictures):
         theirs = lambda: original(a, src)  # noqa: E731
         if self.inside:
             return theirs()
+        if self.captured is not None and not warp_types.is_array(src):
+            return self.noted("assign", FROM_HOST, list(arrays_in([a])), lambda: self.our_assign(a), theirs)
         if warp_types.is_array(src):
             return self.moved("assign", [a, src], theirs, lambda: self.copying(a, src), caller())
         held: list[np.ndarray] = []
@@ -486,6 +498,11 @@ class Watch(Follows, Captures, Pictures):
             return result
 
         return self.moved("assign", [a], theirs_and_values, lambda: self.assigning(a, held), caller())
+
+    def our_assign(self, a: Any) -> None:
+        """Of a graph that has just run: what it has assigned is there."""
+        twin = self.twins.value(a)
+        twin.assign(np.array(a.numpy()).view(twin.data.dtype).reshape(twin.data.shape))
 
     def assigning(self, a: Any, held: list[np.ndarray]) -> Act:
         twin = self.twins.value(a)
@@ -508,7 +525,7 @@ class Watch(Follows, Captures, Pictures):
         except Exception:  # noqa: BLE001  the event says what it was
             return self.event(kind, kind, arrays, theirs, ours, frame)
         place = Place(frame.f_code, frame.f_lasti)
-        return self.postponed(Later(kind, kind, regions, act, place, None, twins), written, theirs)
+        return self.postponed(Later(kind, kind, regions, act, place, None, twins), written, theirs, self.follow)
 
     def _made(self, original: Any, a: Any, data: Any = None, *args: Any, **kwargs: Any) -> None:
         """A new array: what it copies from the host is what it begins with, and no event."""
@@ -668,23 +685,6 @@ class Watch(Follows, Captures, Pictures):
         if self.tape.events:
             html += self.show()._repr_mimebundle_().get("text/html", "")
         return {"text/plain": repr(self), "text/html": html}
-
-
-@dataclass(eq=False)
-class Repeated:
-    """A launch of ours, ready to be repeated, its arrays, their buffers, and those that it writes."""
-
-    command: Any
-    twins: tuple[array, ...]
-    regions: list[Region]
-    written: list[Region]
-
-
-def repeated(command: Any, regions: list[Region]) -> Repeated:
-    """A launch of ours with these buffers, to be repeated."""
-    written = {command.flat[k].allocation for k, _ in command.plan.writes}
-    twins = tuple(a for a in command.flat if isinstance(a, array))
-    return Repeated(command, twins, regions, [r for r in regions if r.allocation in written])
 
 
 class Gradients:
