@@ -105,16 +105,19 @@ def _numbers(ours: np.ndarray, theirs: np.ndarray) -> Iterator[tuple[np.ndarray,
 
 def _difference(region: Region, ours: np.ndarray, theirs: np.ndarray) -> Difference | None:
     numpy = ours.dtype
-    apart = (ours != theirs) & ~((ours != ours) & (theirs != theirs))
-    if not apart.any():
+    differ = ours != theirs
+    if not differ.any():
         return None
+    places = np.flatnonzero(differ)
+    mine, other = ours[places].astype(np.float64), theirs[places].astype(np.float64)
     with np.errstate(all="ignore"):
-        gap = np.where(apart, np.abs(theirs.astype(np.float64) - ours.astype(np.float64)), 0.0)
-        gap[apart & ~np.isfinite(gap)] = np.inf
-        worst = int(np.argmax(gap))
+        gap = np.where(np.isnan(mine) & np.isnan(other), 0.0, np.abs(other - mine))
+        gap[~np.isfinite(gap)] = np.inf
+        if not gap.any():
+            return None
+        most = int(np.argmax(gap))
+        worst, far = int(places[most]), float(gap[most])
         size = float(np.max(np.abs(theirs[np.isfinite(theirs)]), initial=0)) if numpy.kind == "f" else 0.0
         unit = float(np.spacing(np.abs(theirs[worst]))) if numpy.kind == "f" else 1.0
-        share = float(gap[worst] / size) if size else np.inf
-    return Difference(
-        region, worst, float(ours[worst]), float(theirs[worst]), float(gap[worst] / unit), share, numpy.kind != "f"
-    )
+        share = far / size if size else np.inf
+    return Difference(region, worst, float(ours[worst]), float(theirs[worst]), far / unit, share, numpy.kind != "f")

@@ -93,8 +93,12 @@ class RoundedWithin:
 
 @dataclass(eq=False)
 class OtherSlopes:
-    """A step of the walk that takes the other slope at ties. `tie`: the first one that was met, and at which event."""
+    """A step of the walk that takes the other slope at ties.
 
+    looks  for the first tie that is met, which takes long where there is none: `tie`, and at which event.
+    """
+
+    looks: bool = False
     tie: tuple[ir.Stmt, Event] | None = None
     made: dict[int, Any] = field(default_factory=dict)  # by the id of an adjoint: it and the other one
 
@@ -103,7 +107,7 @@ class OtherSlopes:
         if other is None:
             reverse(tape, event, space, after)
             return
-        if self.tie is None:
+        if self.looks and self.tie is None:
             self.look(event, space)
         own, event.reverse = event.reverse, other
         try:

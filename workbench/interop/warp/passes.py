@@ -418,6 +418,8 @@ class Pass:
             if any(not np.array_equal(v, self.exact[k], equal_nan=True) for k, v in self.other.items()):
                 wrong_at.clear()
                 wrong_at.update(steps)
+                self.slopes = OtherSlopes(looks=True)
+                self._walk(SCALES[0], self.slopes)
         other = self.other.get(id(one.twin))
         if other is None or row.exact is None:
             return False
