@@ -15,9 +15,8 @@ from warp._src import context
 
 from ...arrays.array import array
 from ...errors import WorkbenchError
-from ...tapes.tape import Tape
 from .events import Step
-from .later import Later, Place, Repeated, Then, nothing
+from .later import Follows, Later, Place, Repeated, Then, nothing
 from .memory import Region, Twins, Untranslated, hull
 from .moments import Back, Taken
 from .passes import Pass
@@ -78,12 +77,10 @@ PART = "its graph is repeated here as a whole, with results up to {:.3g} units i
 Noted = Call | Turns | Back
 
 
-class Captures:
+class Captures(Follows):
     """What a `Watch` hears of captures."""
 
-    tape: Tape
     twins: Twins
-    steps: list[Step]
     inside: bool
     captured: list[Noted] | None
     graphs: weakref.WeakKeyDictionary[Any, list[Noted]]
@@ -91,7 +88,6 @@ class Captures:
     ready: weakref.WeakKeyDictionary[Any, tuple[list[Region], list[Region]]]
     taken: dict[int, Taken]
     ran: list[Taken]  # of the graph that is being launched
-    passes: list[Pass]
     check: str | None
     current: Any
     tapes: weakref.WeakKeyDictionary[Any, int]
@@ -105,9 +101,7 @@ class Captures:
     opaque: Callable[[Step, list[Any], list[Region], Any], Any]
     named: Callable[[Step], None]
     forget_glimpses: Callable[[], None]
-    catch_up: Callable[[], None]
     note_names: Callable[[Any], dict[int, str]]
-    postponed: Callable[..., Any]
 
     def _capture_begin(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         result = self.quietly(lambda: original(*args, **kwargs))
@@ -217,7 +211,7 @@ class Captures:
         return result
 
     def noted(
-        self, kind: str, label: str, arrays: list[Any], ours: Callable[[], None], theirs: Any, kernel: Any = None
+        self, kind: str, label: str, arrays: list[Any], ours: Callable[[], Any], theirs: Any, kernel: Any = None
     ) -> Any:
         """A call in an open capture: Warp notes it, and so do we."""
         assert self.captured is not None

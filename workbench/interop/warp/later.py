@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from warp._src import context
 
 from ...arrays.array import array
 from ...errors import WorkbenchError
+from ...tapes.tape import Tape
+from .events import Step
 from .memory import Region, Untranslated
 from .programs import said
 
+if TYPE_CHECKING:
+    from .passes import Pass
+
+Act = Callable[[], Any]
 Noted = tuple[Region, bytes | np.ndarray]
 MOST_BYTES = 1 << 28  # noted before the twins follow
 MOST_CALLS = 1 << 15
@@ -44,7 +50,7 @@ class Later:
     kind: str
     label: str
     regions: list[Region]
-    ours: Callable[[], None]
+    ours: Act
     place: Place
     kernel: Any = None
     twins: tuple[Any, ...] = ()
@@ -57,9 +63,30 @@ class Later:
 class Follows:
     """The part of a `Watch` that postpones calls and follows them."""
 
-    pending: list[Callable[[], None]]
+    pending: list[Act]
     noted_bytes: int
     twins_of_pending: dict[int, Any]
+    _tape: Tape
+    _steps: list[Step]
+    _passes: list[Pass]
+
+    @property
+    def tape(self) -> Tape:
+        """Our tape, of all that has happened."""
+        self.catch_up()
+        return self._tape
+
+    @property
+    def steps(self) -> list[Step]:
+        """What has happened, a step for each call."""
+        self.catch_up()
+        return self._steps
+
+    @property
+    def passes(self) -> list[Pass]:
+        """The backwards of Warp's, each with its rows."""
+        self.catch_up()
+        return self._passes
 
     def postponed(
         self: Any, call: Later, written: list[Region], theirs: Callable[[], Any], follow: Callable[[Later], None]
@@ -83,7 +110,7 @@ class Follows:
             self.postpone(lambda: follow(call), call.twins, call.host, call.after)
         return result
 
-    def postpone(self: Any, act: Callable[[], None], twins: Any = (), *noted: list[Noted]) -> None:
+    def postpone(self: Any, act: Act, twins: Any = (), *noted: list[Noted]) -> None:
         """Leave something for later: at the latest when much has been noted."""
         self.pending.append(act)
         for twin in twins:

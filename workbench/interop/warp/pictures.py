@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from ...tapes.ask import ask
 from ...tapes.naming import guess_names
-from ...tapes.tape import Tape
 from .compare import Comparison
+from .later import Follows
 from .published import Published, findings
 
 if TYPE_CHECKING:
     from .passes import Pass
 
 
-class Pictures:
+class Pictures(Follows):
     """What a `Watch` shows. Nothing is computed: every number was recorded."""
 
-    tape: Tape
-    passes: list[Pass]
     seeded: bool
 
     def compare(self) -> Comparison:

@@ -7,7 +7,6 @@ exactly the values that Warp's program had. A call that has no twin is an opaque
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import sys
 import weakref
@@ -25,20 +24,20 @@ from warp._src import utils as warp_utils
 
 from ...arrays import allocation as memory
 from ...arrays.array import array
-from ...arrays.creation import copy as our_copy
 from ...errors import GradientError, KernelError, LaunchError, WorkbenchError
 from ...launches.launch import launch as our_launch
 from ...tapes.naming import note_names
 from ...tapes.tape import Tape
 from .builds import Builds
-from .captures import FROM_HOST, Captures, Noted
+from .captures import Captures, Noted
 from .compare import Comparison
 from .differences import Differences
 from .events import RACE, Step, asks_mesh, difference_of
 from .hooks import Hooks
-from .later import Follows, Later, Place, Repeated, repeated
-from .memory import Region, Twins, Untranslated, arrays_in, hull
+from .later import Later, Place, Repeated, repeated
+from .memory import Region, Twins, Untranslated, arrays_in
 from .moments import Back, Now, Taken
+from .moves import Moves
 from .natives import NATIVE, given_to
 from .one_by_one import settled
 from .passes import Left, Pass
@@ -66,7 +65,7 @@ def watch(keep: str = "needed", check: str | None = "gradient") -> Watch:
     return Watch(keep, check)
 
 
-class Watch(Follows, Captures, Pictures):
+class Watch(Moves, Captures, Pictures):
     """What was seen of a Warp program. In a notebook it shows the verdict, then the tape.
 
     tape       ours: `show explore seeds ledger microscope diagnose memory`, `wb.jacobian`, `wb.jvp` work on it.
@@ -78,7 +77,7 @@ class Watch(Follows, Captures, Pictures):
     def __init__(self, keep: str = "needed", check: str | None = "gradient"):
         self.check = check
         self._tape = Tape(keep=keep)
-        self.pending: list[Callable[[], None]] = []  # calls that the twins have not followed
+        self.pending: list[Act] = []  # calls that the twins have not followed
         self.noted_bytes = 0
         self.twins_of_pending: dict[int, Any] = {}
         self.rebind = programs()
@@ -99,26 +98,6 @@ class Watch(Follows, Captures, Pictures):
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
         self.commands: dict[Any, Repeated] = {}  # by kernel, grid and arguments
         self.seeded = False
-
-    # ---- what the twins have done: as soon as it is asked for
-
-    @property
-    def tape(self) -> Tape:
-        """Our tape, of all that has happened."""
-        self.catch_up()
-        return self._tape
-
-    @property
-    def steps(self) -> list[Step]:
-        """What has happened, a step for each call."""
-        self.catch_up()
-        return self._steps
-
-    @property
-    def passes(self) -> list[Pass]:
-        """The backwards of Warp's, each with its rows."""
-        self.catch_up()
-        return self._passes
 
     # ---- open and close
 
@@ -184,7 +163,7 @@ class Watch(Follows, Captures, Pictures):
     # ---- one event
 
     def event(
-        self, kind: str, label: str, arrays: list[Any], theirs: Callable[[], Any], ours: Callable[[], None],
+        self, kind: str, label: str, arrays: list[Any], theirs: Callable[[], Any], ours: Act,
         frame: Any, kernel: Any = None, refused: str = "", values: list[Any] | None = None,
         regions: list[Region] | None = None,
     ) -> Any:  # fmt: skip
@@ -224,7 +203,7 @@ class Watch(Follows, Captures, Pictures):
             self.escaped.setdefault(tape, []).append(step)
         return step
 
-    def twin(self, step: Step, arrays: list[Any], regions: list[Region], ours: Callable[[], None], frame: Any) -> None:
+    def twin(self, step: Step, arrays: list[Any], regions: list[Region], ours: Act, frame: Any) -> None:
         """Run our part of a step on the twins, compare the results, and leave Warp's bytes in the twins."""
         count = len(self.tape.events)
         if not step.reason:
@@ -446,94 +425,6 @@ class Watch(Follows, Captures, Pictures):
             )
         return self.launched(command.kernel, dims, list(command.fwd_args or ()), theirs, frame)
 
-    # ---- memory
-
-    def _copy(
-        self, original: Any, dest: Any, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0,
-        stream: Any = None,
-    ) -> Any:  # fmt: skip
-        theirs = lambda: original(dest, src, dest_offset, src_offset, count, stream)  # noqa: E731
-        if self.inside:
-            return theirs()
-        ready = lambda: self.copying(dest, src, dest_offset, src_offset, count)  # noqa: E731
-        return self.moved("copy", [dest, src], theirs, ready, caller())
-
-    def copying(self, dest: Any, src: Any, dest_offset: int = 0, src_offset: int = 0, count: int = 0) -> Act:
-        to, source = self.twins.value(dest), self.twins.value(src)
-        if to.dtype is not source.dtype:
-            source = source.view(to.dtype)
-        return lambda: our_copy(to, source, dest_offset, src_offset, count)
-
-    def _fill(self, original: Any, a: Any, value: Any) -> Any:
-        theirs = lambda: original(a, value)  # noqa: E731
-        if self.inside:
-            return theirs()
-        return self.moved("fill_", [a], theirs, lambda: self.filling(a, value), caller())
-
-    def filling(self, a: Any, value: Any) -> Act:
-        twin = self.twins.value(a)
-        if isinstance(value, list | tuple | np.ndarray):
-            value = twin.dtype(*np.ravel(value).tolist())
-        number = self.twins.value(value)
-        return lambda: twin.fill_(number)
-
-    def _zero(self, original: Any, a: Any) -> Any:
-        if self.inside:
-            return original(a)
-        return self.moved("zero_", [a], lambda: original(a), lambda: self.twins.value(a).zero_, caller())
-
-    def _assign(self, original: Any, a: Any, src: Any) -> Any:
-        theirs = lambda: original(a, src)  # noqa: E731
-        if self.inside:
-            return theirs()
-        if self.captured is not None and not warp_types.is_array(src):
-            return self.noted("assign", FROM_HOST, list(arrays_in([a])), lambda: self.our_assign(a), theirs)
-        if warp_types.is_array(src):
-            return self.moved("assign", [a, src], theirs, lambda: self.copying(a, src), caller())
-        held: list[np.ndarray] = []
-
-        def theirs_and_values() -> Any:
-            result = theirs()
-            held.append(np.array(np.frombuffer(_bytes_of(a), np.uint8) if a.is_contiguous else a.numpy()))
-            return result
-
-        return self.moved("assign", [a], theirs_and_values, lambda: self.assigning(a, held), caller())
-
-    def our_assign(self, a: Any) -> None:
-        """Of a graph that has just run: what it has assigned is there."""
-        twin = self.twins.value(a)
-        twin.assign(np.array(a.numpy()).view(twin.data.dtype).reshape(twin.data.shape))
-
-    def assigning(self, a: Any, held: list[np.ndarray]) -> Act:
-        twin = self.twins.value(a)
-        shape, kind = twin.data.shape, twin.data.dtype
-        return lambda: twin.assign(held[-1].view(kind).reshape(shape) if a.is_contiguous else held[-1])
-
-    def moved(
-        self, kind: str, given: list[Any], theirs: Callable[[], Any], ready: Callable[[], Act], frame: Any
-    ) -> Any:
-        """A copy, fill or assignment of Warp's. `ready`: finds the twins, and returns what they will do."""
-        arrays = list(arrays_in(given))
-        ours = lambda: ready()()  # noqa: E731
-        if self.captured is not None:
-            return self.noted(kind, kind, arrays, ours, theirs)
-        if not arrays or not _is_worth(self, kind, arrays):
-            return self.quietly(theirs)
-        try:
-            act, twins = ready(), tuple(self.twins.array(a) for a in arrays)
-            regions, written = self.twins.regions(arrays), self.twins.regions(arrays_in(given[:1]))
-        except Exception:  # noqa: BLE001  the event says what it was
-            return self.event(kind, kind, arrays, theirs, ours, frame)
-        place = Place(frame.f_code, frame.f_lasti)
-        return self.postponed(Later(kind, kind, regions, act, place, None, twins), written, theirs, self.follow)
-
-    def _made(self, original: Any, a: Any, data: Any = None, *args: Any, **kwargs: Any) -> None:
-        """A new array: what it copies from the host is what it begins with, and no event."""
-        if self.inside or data is None or warp_types.is_array(data):
-            original(a, data, *args, **kwargs)
-        else:
-            self.quietly(lambda: original(a, data, *args, **kwargs))
-
     def _native(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """A function of `wp.utils` that Warp computes in C++."""
         if self.inside:
@@ -719,22 +610,5 @@ def _no_twin() -> None:
     raise Untranslated(FUNC)
 
 
-def _bytes_of(a: Any) -> Any:
-    return (ctypes.c_char * (a.size * warp_types.type_size_in_bytes(a.dtype))).from_address(a.ptr)
-
-
 def _gradient_type(twin: array) -> Any:
     return twin.grad.dtype if twin.grad is not None else twin.dtype
-
-
-def _is_worth(seen: Watch, kind: str, arrays: list[Any]) -> bool:
-    """Fresh memory that is filled needs no event: it is met when something reads it."""
-    if kind == "copy" or len(arrays) > 1:
-        return True
-    if seen.twins.behind(arrays[0]):
-        return True
-    try:
-        low, high = hull(arrays[0])
-        return bool(seen.twins.meeting(low, high))
-    except Untranslated:
-        return False
