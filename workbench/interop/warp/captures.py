@@ -31,6 +31,7 @@ class Call:
     label: str
     arrays: list[Any]
     ours: Callable[[], Any]
+    place: Place
     kernel: Any = None
     known: Repeated | None = None  # a launch, once it has been repeated
     tape: Any = None  # of Warp, if one was open
@@ -100,6 +101,7 @@ class Captures(Follows):
     settle: Callable[[Step, list[Region]], None]
     opaque: Callable[[Step, list[Any], list[Region], Any], Any]
     named: Callable[[Step], None]
+    place: Callable[[int, Any], None]
     forget_glimpses: Callable[[], None]
     note_names: Callable[[Any], dict[int, str]]
 
@@ -217,9 +219,11 @@ class Captures(Follows):
         assert self.captured is not None
         tape = context.runtime.tape
         before = 0 if tape is None else len(tape.launches)
+        frame = caller()
+        place = Place(frame.f_code, frame.f_lasti)
         result = self.quietly(theirs)
         entries = [] if tape is None else tape.launches[before:]
-        self.captured.append(Call(kind, label, arrays, ours, kernel, None, tape, entries))
+        self.captured.append(Call(kind, label, arrays, ours, place, kernel, None, tape, entries))
         return result
 
     # ---- backwards in captures
@@ -229,6 +233,8 @@ class Captures(Follows):
         assert self.captured is not None
         others = [a for call in self.captured for a in call.touched()]
         self.current = back = Back(self.twins, tape, loss, grads, others)
+        frame = caller()
+        back.place = Place(frame.f_code, frame.f_lasti)
         try:
             result = self.quietly(lambda: back.capture(theirs))
         finally:
@@ -245,7 +251,9 @@ class Captures(Follows):
                 continue
             twin, values = self.twins.array(grad), taken.last[key]
             if values.tobytes() != twin.data.tobytes():
+                count = len(self.tape.events)
                 self.recorded_by_us(lambda twin=twin, values=values: twin.assign(values))
+                self.place(count, back.place)
                 self.steps.append(Step(len(self.tape.events) - 1, "host", "host write", self.tape.events[-1]))
 
     def judged(self: Any, backs: list[Taken], steps: list[Step], refused: str) -> None:
@@ -345,6 +353,7 @@ class Captures(Follows):
             self.recorded_by_us(call.repeat)
             if len(self.tape.events) > count:
                 self.named(step)
+                self.place(count, call.place)
         except Exception as error:  # noqa: BLE001  the graph becomes one opaque event
             step.reason = said(error)
         return step

@@ -148,6 +148,7 @@ class Back(Moments):
     """A backward in a capture, as one of the calls of its graph. `refused`: why what the graph notes says nothing."""
 
     most = MUCH
+    place: Any = None  # the line of the program
 
     def touched(self) -> list[Any]:
         """What the other calls of the graph do not touch needs no twin."""

@@ -1,0 +1,127 @@
+"""What the twins follow later is what they follow at once: the same events, results, rows and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from test_watch import X, k, parameters, wp  # noqa: F401
+
+import workbench as wb
+
+pytestmark = [pytest.mark.needs_warp, pytest.mark.needs_cc]
+
+
+def told(seen: Any, arrays: dict[str, Any]) -> list[Any]:
+    """All that a watch says of a program."""
+    steps = [(s.number, s.kind, s.label, s.reason, s.recorded_by, s.where and s.where.line) for s in seen.steps]
+    ulps = [s.difference and (s.difference.number, s.difference.ulps) for s in seen.steps]
+    rows = [(*r.texts(), r.backward, r.theirs.tobytes(), None if r.exact is None else r.exact.tobytes())
+            for r in seen.compare()]  # fmt: skip
+    seen.backward(grads={arrays["y"]: np.ones(3, np.float32)})
+    return [steps, ulps, rows, seen.gradients[arrays["x"]].tobytes(), len(seen.tape.events)]
+
+
+def training(k: Any, wp: Any, watched: Callable[[], Any] = lambda: None) -> dict[str, Any]:  # noqa: F811
+    """Steps of a loop that launch, copy, fill, assign, write from the host, go back, and clear, some of them wrong."""
+    x, y, loss = parameters(wp)
+    z, grid, waves = wp.zeros(3, dtype=float), wp.zeros((2, 2), dtype=float), wp.ones((2, 2), dtype=float)
+    for n in range(4):
+        with wp.Tape() as tape:
+            wp.launch(k.square, 3, inputs=[x], outputs=[y])
+            wp.launch(k.grid, (2, 2), inputs=[waves], outputs=[grid])
+            wp.copy(z, y)
+            wp.launch(k.total, 3, inputs=[y], outputs=[loss])
+        if n == 2:
+            x.numpy()[1] = 1.5  # which Warp's adjoint of `square` reads
+        tape.backward(loss)
+        wp.launch(k.descend, 3, inputs=[x, x.grad, 0.125])
+        if n == 1:
+            x.assign(0.5 * X)
+        if n < 3:
+            tape.zero()
+        z.fill_(float(n))
+        loss.zero_()
+        watched()
+    return {"x": x, "y": y, "z": z, "loss": loss}
+
+
+def graphs(k: Any, wp: Any, watched: Callable[[], Any] = lambda: None) -> dict[str, Any]:  # noqa: F811
+    """A graph that goes back and descends, with host writes between its launches."""
+    x, y, loss = parameters(wp)
+    with wp.ScopedCapture(device="cpu") as capture:
+        with wp.Tape() as tape:
+            loss.zero_()
+            wp.launch(k.square, 3, inputs=[x], outputs=[y])
+            wp.launch(k.total, 3, inputs=[y], outputs=[loss])
+        tape.backward(loss)
+        wp.launch(k.descend, 3, inputs=[x, x.grad, 0.125])
+        tape.zero()
+    for n in range(4):
+        wp.capture_launch(capture.graph)
+        watched()
+        if n == 1:
+            x.numpy()[:2] = [3.0, 4.0]
+        if n == 2:
+            x.fill_(0.75)
+    return {"x": x, "y": y, "loss": loss}
+
+
+@pytest.mark.parametrize("program", [training, graphs])
+def test_later_and_at_once_are_the_same(k: Any, wp: Any, program: Any) -> None:  # noqa: F811
+    with wb.interop.warp.watch() as later:
+        arrays = program(k, wp)
+        assert len(later.pending) > 3  # not followed yet
+    kept = {name: a.numpy().copy() for name, a in arrays.items()}
+    found = told(later, arrays)
+    with wb.interop.warp.watch() as seen:
+        again = program(k, wp, lambda: seen.steps)
+        assert not seen.pending
+    assert told(seen, again) == found
+    for name, a in again.items():
+        np.testing.assert_array_equal(a.numpy(), kept[name])
+    assert len(found[2]) >= 4 and not later.opaque_steps
+
+
+def test_the_twins_follow_at_the_latest_when_much_has_been_noted(k: Any, wp: Any, monkeypatch: Any) -> None:  # noqa: F811
+    from workbench.interop.warp import later
+
+    with wb.interop.warp.watch() as seen:
+        arrays = training(k, wp)
+    found = told(seen, arrays)
+    monkeypatch.setattr(later, "MOST_BYTES", 64)
+    with wb.interop.warp.watch() as seen:
+        arrays = training(k, wp)
+        assert len(seen.pending) < 6
+    assert told(seen, arrays) == found
+
+
+def test_a_call_that_warp_refuses_leaves_what_the_host_had_written(k: Any, wp: Any) -> None:  # noqa: F811
+    """Warp's error reaches the program, and the next launch finds the twin where the host has put it."""
+    x, y, _ = parameters(wp)
+    with wb.interop.warp.watch() as seen:
+        for _n in range(2):
+            wp.launch(k.square, 3, inputs=[x], outputs=[y])
+        x.numpy()[0] = 7.0
+        with pytest.raises(RuntimeError):
+            wp.copy(y, x, count=9)
+        wp.launch(k.square, 3, inputs=[x], outputs=[y])
+    assert [s.label for s in seen.steps] == ["square", "square", "host write", "square"]
+    assert y.numpy()[0] == 49.0 and not any(s.difference for s in seen.steps) and not seen.opaque_steps
+
+
+def test_memory_that_a_launch_to_be_followed_used_may_go(k: Any, wp: Any) -> None:  # noqa: F811
+    """The watch keeps what it was; the program's arrays come and go."""
+    with wb.interop.warp.watch() as seen:
+        x, y, _ = parameters(wp)
+        for n in range(3):
+            z = wp.array(X + n, dtype=float)
+            wp.launch(k.square, 3, inputs=[z], outputs=[y])
+            wp.launch(k.square, 3, inputs=[z], outputs=[y])
+            wp.launch(k.square, 3, inputs=[y], outputs=[y])
+            del z
+    assert [s.label for s in seen.steps] == ["square"] * 9
+    assert not any(s.difference for s in seen.steps) and not seen.opaque_steps
+    np.testing.assert_array_equal(y.numpy(), (X + 2) ** 4)
