@@ -5,6 +5,7 @@ How many turns a captured loop takes, and which branch, is known only then: the 
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ class Turns:
 TURNS = 100_000  # of a captured loop
 APART = 0.1  # of the largest number: a wrong gradient that is nearer is not sure, if a graph has other results here
 FROM_HOST = "assign of numbers of the host"
+SAVED = "in a capture that may be saved: nothing can be noted in its graph"
 IN_LOOP = "in a loop of a capture: what its graph notes is of the last turn"
 PART = "its graph is repeated here as a whole, with results up to {:.3g} units in the last place from Warp's"
 Noted = Call | Turns | Back
@@ -84,6 +86,7 @@ class Captures(Follows):
     twins: Twins
     inside: bool
     captured: list[Noted] | None
+    saved: str  # why nothing can be noted in the graph of the open capture
     graphs: weakref.WeakKeyDictionary[Any, list[Noted]]
     paused: weakref.WeakKeyDictionary[Any, list[Noted]]
     ready: weakref.WeakKeyDictionary[Any, tuple[list[Region], list[Region]]]
@@ -108,6 +111,8 @@ class Captures(Follows):
     def _capture_begin(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         result = self.quietly(lambda: original(*args, **kwargs))
         self.captured = []
+        given = dict(zip(_BEGIN, args, strict=False)) | kwargs
+        self.saved = SAVED if given.get("apic") else ""
         return result
 
     def _capture_end(self, original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -236,6 +241,7 @@ class Captures(Follows):
         frame = caller()
         back.place = Place(frame.f_code, frame.f_lasti)
         try:
+            back.refused = self.saved
             result = self.quietly(lambda: back.capture(theirs))
         finally:
             self.current = None
@@ -372,6 +378,9 @@ class Captures(Follows):
         step.event = self.opaque(step, arrays, regions, frame)
         self.steps.append(step)
         return reason
+
+
+_BEGIN = tuple(inspect.signature(context.capture_begin).parameters)
 
 
 def _touched(calls: list[Noted]) -> list[Any]:

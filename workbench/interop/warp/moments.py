@@ -156,9 +156,7 @@ class Back(Moments):
 
     def capture(self, act: Callable[[], Any]) -> Any:
         """Let Warp note its backward, and around it the copies. Returns what Warp's call returns."""
-        if context.runtime._apic_graph is not None and context.runtime._apic_graph.apic:
-            self.refused = "in a capture that may be saved: nothing can be noted in its graph"
-        else:
+        if not self.refused:
             self.noting(self.begin)
         result = act()
         if not self.refused:
