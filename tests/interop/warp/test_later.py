@@ -125,3 +125,42 @@ def test_memory_that_a_launch_to_be_followed_used_may_go(k: Any, wp: Any) -> Non
     assert [s.label for s in seen.steps] == ["square"] * 9
     assert not any(s.difference for s in seen.steps) and not seen.opaque_steps
     np.testing.assert_array_equal(y.numpy(), (X + 2) ** 4)
+
+
+@pytest.mark.parametrize("kind", ["float", "vec3"])
+def test_many_scattered_host_writes_are_one_event_through_which_nothing_flows(k: Any, wp: Any, kind: str) -> None:  # noqa: F811
+    n, start = 300, np.linspace(1, 2, 300, dtype=np.float32)
+    x, y, z = (wp.array(v, dtype=float, requires_grad=True) for v in (start, 0 * start, 0 * start))
+    whole = x.numpy() if kind == "float" else wp.array(ptr=x.ptr, dtype=wp.vec3, shape=100, device="cpu").numpy()
+    with wb.interop.warp.watch() as seen:
+        for _ in range(2):  # the second is followed later
+            with wp.Tape() as tape:
+                wp.launch(k.square, n, inputs=[x], outputs=[y])
+                whole.reshape(-1)[::2] += 1
+                wp.launch(k.square, n, inputs=[x], outputs=[z])
+        tape.backward(grads={y: wp.ones(n, dtype=float), z: wp.ones(n, dtype=float)})
+    assert [s.label for s in seen.steps] == ["square", "host write", "square"] * 2 and not seen.opaque_steps
+    assert len(seen.tape.events) == 6 and not any(s.difference for s in seen.steps)
+    seen.backward(grads={y: np.ones(n, np.float32), z: np.ones(n, np.float32)})
+    odd = np.arange(n) % 2
+    np.testing.assert_allclose(seen.gradients[x], 4 * start * odd)  # y and z of the end, by x of the beginning
+    row = seen.compare()["x"]
+    assert row.verdict == "wrong" and "host write" in row.cause, row.texts()
+    np.testing.assert_allclose(row.exact, 2 * (start + (1 - odd)) + 2 * start * odd)
+
+
+def test_reading_kernels_shows_a_bar_only_once_it_has_taken_long(monkeypatch: Any, capsys: Any) -> None:
+    from workbench.interop.warp import progress
+
+    quick = progress.Progress()
+    with quick.reading("a"):
+        pass
+    assert quick.bar is None and capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
+    slow = progress.Progress()
+    for name in ("a", "b"):
+        with slow.reading(name):
+            pass
+    assert slow.bar.n == 2
+    slow.close()
+    assert "reading kernels" in capsys.readouterr().err and slow.bar is None

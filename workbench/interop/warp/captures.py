@@ -16,7 +16,7 @@ from warp._src import context
 
 from ...arrays.array import array
 from ...errors import WorkbenchError
-from .events import Step
+from .events import HOST_WRITE, Step
 from .later import Follows, Later, Place, Repeated, Then, nothing
 from .memory import Region, Twins, Untranslated, hull
 from .moments import Back, Taken
@@ -260,7 +260,7 @@ class Captures(Follows):
                 count = len(self.tape.events)
                 self.recorded_by_us(lambda twin=twin, values=values: twin.assign(values))
                 self.place(count, back.place)
-                self.steps.append(Step(len(self.tape.events) - 1, "host", "host write", self.tape.events[-1]))
+                self.steps.append(Step(len(self.tape.events) - 1, "host", HOST_WRITE, self.tape.events[-1]))
 
     def judged(self: Any, backs: list[Taken], steps: list[Step], refused: str) -> None:
         """Compare the gradients of backwards that a graph has run, once its launch has been repeated as a whole."""

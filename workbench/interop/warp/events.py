@@ -14,6 +14,7 @@ from ...tapes.events import Event
 from .memory import Region, Twins
 
 RACE = "race: "  # what the reason of a step begins with whose threads store to one place
+HOST_WRITE = "host write"  # the label of events that the program did without a call of Warp
 FAR = 1e-3  # of the largest number in memory: what no order of summation explains
 
 

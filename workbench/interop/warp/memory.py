@@ -31,7 +31,7 @@ from .handles import Handles
 from .rebind import Rebinder
 
 LITTLE = 1 << 13  # bytes
-MOST_RUNS = 64  # stretches of memory that a host write may have changed, before it counts as opaque
+MOST_RUNS = 64  # stretches of memory that a host write may have changed, before they count as one event
 
 
 class Untranslated(Exception):
@@ -75,6 +75,9 @@ class Region:
         latest = self.latest
         if type(latest) is bytes:
             return self.live.tobytes() != latest and self.keeper() is not None
+        if latest is None and self.size <= LITTLE:
+            self.latest = self.seen.tobytes()[: self.size]
+            return self.moved_on()
         return self.differs(self.seen if latest is None else latest)
 
     def differs(self, seen: Any) -> bool:
@@ -95,6 +98,8 @@ class Region:
 
     def settle(self, apart: bool) -> None:
         """Take the bytes that count as seen: into the twin, or (apart) beside it."""
+        if self.theirs is self.live:
+            self.latest = None
         if apart:
             self.apart = self.theirs.copy()
         else:
@@ -106,6 +111,14 @@ class Region:
 _numbers = itertools.count()
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+class HostWrite(NamedTuple):
+    """What the host has put into a twin: into all of it, or at these places."""
+
+    twin: array
+    values: np.ndarray
+    places: np.ndarray | None = None
 
 
 class Known(NamedTuple):
@@ -143,7 +156,10 @@ class Twins:
         self.types: dict[Any, Type] = {}
         self.handles = Handles(self)
         self.uses: dict[int, tuple[Any, set[str]]] = {}  # of each kernel
-        names_behind.append(self.behind)
+        behind = weakref.WeakMethod(self.behind)
+        named = lambda value: found(value) if (found := behind()) is not None else ()  # noqa: E731
+        names_behind.append(named)
+        weakref.finalize(self, names_behind.remove, named)
 
     def close(self) -> None:
         """Names of Warp's arrays are still names of their twins; no buffer of Warp is looked at any more."""
@@ -246,11 +262,8 @@ class Twins:
                 found[region] = None
         return list(found)
 
-    def written_behind(self, region: Region) -> list[tuple[array, np.ndarray]]:
-        """What the host has changed in a buffer since it was last seen: pieces of the twin, and what to assign to them.
-
-        Raises Untranslated where it is scattered over too many pieces.
-        """
+    def written_behind(self, region: Region) -> list[HostWrite]:
+        """What the host has changed in a buffer since it was last seen: as pieces, or, if there are many, as one."""
         seen, flat = region.seen, self.flat(region)
         size = itemsize_of(flat.dtype)
         n = flat.size
@@ -261,11 +274,14 @@ class Twins:
             if changed.all():
                 edges = np.array([0, n])
             else:
-                raise Untranslated("the host changed many scattered elements")
-        numpy = flat.dtype.numpy  # type: ignore[attr-defined]
-        return [
-            (flat[int(i) : int(j)], new[i:j].copy().view(numpy).reshape(-1)) for i, j in zip(edges[::2], edges[1::2])
-        ]
+                places = np.flatnonzero(changed)
+                return [HostWrite(flat, self.numbers(flat, new[places]), places.astype(np.int32))]
+        runs = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+        return [HostWrite(flat[i:j], self.numbers(flat, new[i:j])) for i, j in runs]
+
+    def numbers(self, flat: array, given: np.ndarray) -> np.ndarray:
+        """Rows of bytes as elements of a twin."""
+        return given.copy().view(flat.dtype.numpy).reshape(-1)  # type: ignore[attr-defined]
 
     def flat(self, region: Region) -> array:
         """All of a twin as numbers in a row (as structs, where it holds structs)."""

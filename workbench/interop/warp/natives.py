@@ -22,7 +22,7 @@ from ...kernels.reading.declare import tid
 from ...kernels.types import Composite
 from ...launches import array_tools
 from ...launches.launch import launch
-from .memory import Twins, Untranslated
+from .memory import HostWrite, Twins, Untranslated
 
 numbers = array(dtype=Any)
 pieces, planes = array(dtype=Any, ndim=3), array(dtype=Any, ndim=2)
@@ -68,6 +68,21 @@ def dots_summed(a: pieces, b: pieces, count: int, width: int, out: planes):
             if k + c > 0:
                 total += a[i, k, j][c] * b[i, k, j][c]
     out[i, j] = total
+
+
+@kernel
+def scattered(values: numbers, places: array(dtype=int), out: numbers):
+    i = tid()
+    out[places[i]] = values[i]
+
+
+def host_write(write: HostWrite) -> None:
+    """Do on a twin what the host has done to Warp's array."""
+    twin, values, places = write
+    if places is None:
+        twin.assign(values)
+    else:
+        launch(scattered, places.size, [array(values, dtype=twin.dtype), array(places, dtype=int)], [twin])
 
 
 def _scan(twins: Twins, g: Given) -> None:

@@ -22,7 +22,7 @@ from ...tapes.naming import name_of
 from ...tapes.reverse import opaque_meets, reverse, walk
 from .causes import NOTEBOOKS, explain
 from .compare import NOISY, ROUNDED, SLIGHT, SMALL, Row, Verdict, accuracy, is_near
-from .events import RACE, Step
+from .events import HOST_WRITE, RACE, Step
 from .memory import Untranslated, arrays_in, root_of
 from .moments import Moments, digest
 from .once_more import OtherSlopes, Rounded, RoundedWithin, floats, is_choosing
@@ -124,7 +124,7 @@ class Pass:
         first = next((n for n, e in enumerate(events[: places[0]]) if id(e) in missed), places[0])
         last = places[-1]
         for twin in (found[0] for a in seeded if (found := self.seen.twins.behind(a))):
-            writers = [n for n, e in enumerate(events) if e.kind not in HOST and _touches(e.writes, twin.span)]
+            writers = [n for n, e in enumerate(events) if not _is_host(e) and _touches(e.writes, twin.span)]
             if writers and not own.intersection(id(events[n]) for n in writers):
                 last = max(last, writers[-1])
         return events[first : last + 1]
@@ -161,7 +161,7 @@ class Pass:
     def _beside(self) -> Iterator[Any]:
         """The arrays with a gradient that launches of the pass read which Warp's tape has not recorded."""
         own = {id(s.event) for s in self.steps if s.event is not None}
-        missed = [e for e in self.events if id(e) not in own and e.kind not in (*HOST, "opaque")]
+        missed = [e for e in self.events if id(e) not in own and not _is_host(e) and e.kind != "opaque"]
         for known in list(self.seen.twins.made.values()) if missed else ():
             a, span = known.ref(), known.twin.span
             read = a is not None and a.grad is not None and any(_touches(e.reads, span) for e in missed)
@@ -175,7 +175,7 @@ class Pass:
             writes, reads = _touches(event.writes, one.twin.span), _reads(event, one.twin.span)
             if not (writes or reads):
                 continue
-            if event.kind in HOST:
+            if _is_host(event):
                 started = started or one.at is None
                 continue
             one.written = one.written or writes
@@ -567,6 +567,10 @@ def _note(noise: dict[int, np.ndarray], others: dict[int, np.ndarray], exact: di
         with np.errstate(all="ignore"):
             apart = np.abs(values.astype(np.float64) / scale - exact[key].astype(np.float64))
         noise[key] = np.maximum(noise.get(key, 0.0), apart)
+
+
+def _is_host(event: Event) -> bool:
+    return event.kind in HOST or event.label == HOST_WRITE
 
 
 def _touches(spans: Any, span: Span) -> bool:

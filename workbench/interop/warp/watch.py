@@ -11,7 +11,7 @@ import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import FunctionType
 from typing import Any
@@ -32,17 +32,18 @@ from .builds import Builds
 from .captures import Captures, Noted
 from .compare import Comparison
 from .differences import Differences
-from .events import RACE, Step, asks_mesh, difference_of
+from .events import HOST_WRITE, RACE, Step, asks_mesh, difference_of
 from .hooks import Hooks
 from .later import Later, Place, Repeated, repeated
 from .memory import Region, Twins, Untranslated, arrays_in
 from .moments import Back, Now, Taken
 from .moves import Moves
-from .natives import NATIVE, given_to
+from .natives import NATIVE, given_to, host_write
 from .one_by_one import settled
 from .passes import Left, Pass
 from .pictures import Pictures
 from .programs import caller, programs, said
+from .progress import Progress
 from .scopes import by_module
 
 Act = Callable[[], Any]
@@ -96,6 +97,7 @@ class Watch(Moves, Captures, Pictures):
         self.ready: weakref.WeakKeyDictionary[Any, tuple[list[Region], list[Region]]] = weakref.WeakKeyDictionary()
         self.ran: list[Taken] = []
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
+        self.progress = Progress()
         self.commands: dict[Any, Repeated] = {}  # by kernel, grid and arguments
         self.seeded = False
 
@@ -142,6 +144,7 @@ class Watch(Moves, Captures, Pictures):
         self.twins.close()
         self.rebind.close()
         self.commands.clear()
+        self.progress.close()
 
     def fold(self) -> None:
         """Give the events of each module of a library a common block in pictures."""
@@ -299,12 +302,14 @@ class Watch(Moves, Captures, Pictures):
                 continue
             count = len(self.tape.events)
             pieces = self.twins.written_behind(region)
-            for piece, values in pieces:
-                self.recorded_by_us(lambda piece=piece, values=values: piece.assign(values))
+            for piece in pieces:
+                self.recorded_by_us(partial(host_write, piece))
             self.place(count, frame)
+            for event in self.tape.events[count:]:
+                event.label = HOST_WRITE
             region.settle(False)
             event = self.tape.events[-1] if pieces else None
-            self.steps.append(Step(len(self.tape.events) - len(pieces), "host", "host write", event))
+            self.steps.append(Step(len(self.tape.events) - len(pieces), "host", HOST_WRITE, event))
 
     def note_entries(self, tape: Any, entries: list[Any], step: Step | None) -> None:
         """Note which entries of Warp's tape this step has made."""
@@ -346,7 +351,7 @@ class Watch(Moves, Captures, Pictures):
         dims = (dim,) if isinstance(dim, int) else tuple(int(n) for n in (dim if np.ndim(dim) else (dim,)))
         if self.captured is not None:
             held, place = list(values), Place(frame.f_code, frame.f_lasti)
-            ours = lambda: self.our_launch(kernel, dims, held, place)  # noqa: E731
+            ours = lambda: self.first_launch(kernel, dims, held, place)  # noqa: E731
             return self.noted("launch", kernel.func.__name__, self.twins.arrays_of(held), ours, theirs, kernel)
         if 0 in dims:
             tape = context.runtime.tape
@@ -362,7 +367,7 @@ class Watch(Moves, Captures, Pictures):
             act = partial(known.command.launch, True, place)
             later = Later("launch", label, known.regions, act, place, kernel, known.twins)
             return self.postponed(later, known.written, theirs, self.follow)
-        ours = lambda: self.our_launch(kernel, dims, values, frame, key)  # noqa: E731
+        ours = lambda: self.first_launch(kernel, dims, values, frame, key)  # noqa: E731
         return self.event("launch", label, self.twins.arrays_of(values), theirs, ours, frame, kernel, values=values)
 
     def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Any:
@@ -372,6 +377,13 @@ class Watch(Moves, Captures, Pictures):
         except Untranslated:
             return None
         return None if arguments is None else (id(kernel), dims, arguments)
+
+    def first_launch(
+        self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: Any, key: Any = None
+    ) -> Repeated | None:
+        """The twin of a launch that may be the first of its kernel: `our_launch`, with a bar."""
+        with nullcontext() if id(kernel) in self.rebind.met else self.progress.reading(kernel.func.__name__):
+            return self.our_launch(kernel, dims, values, frame, key)
 
     def our_launch(
         self, kernel: Any, dims: tuple[int, ...], values: list[Any], frame: Any, key: Any = None
