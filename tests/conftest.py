@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
 import importlib.util
 import os
 import shutil
@@ -135,6 +136,14 @@ def backend(request: pytest.FixtureRequest) -> str:
     """The test runs on each backend that needs no GPU, or on those it names: `parametrize(..., indirect=True)`."""
     wb.config.backend = request.param
     return request.param
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _left_alone() -> Iterator[None]:
+    """What a file leaves behind lives on: later collections of garbage, of which tests ask for many, pass it by."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

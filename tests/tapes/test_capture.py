@@ -138,7 +138,7 @@ def fuzzed(program, contents, capture):
 @pytest.mark.slow
 def test_replays_of_random_programs_are_bit_for_bit_what_they_would_do_again():
     counts = collections.Counter()
-    for seed in range(60 if wb.config.backend == "numpy" else 30):
+    for seed in range(30):
         program = fuzz.make(seed)
         program.compile()
         other = {n: np.cos(7 * d) for n, d in program.contents().items()}

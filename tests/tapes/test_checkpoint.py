@@ -107,6 +107,8 @@ def test_as_few_steps_run_again_as_theory_allows(steps, budget):
 
 
 @pytest.mark.slow
+@pytest.mark.needs_cc
+@pytest.mark.parametrize("backend", ["c"], indirect=True)  # it is about steps: 12,000 launches
 def test_a_thousand_steps_in_the_memory_of_thirty(backend):
     _, plain, _ = pendulums(1000, None)
     seen, tape, loop = pendulums(1000, 30)
