@@ -117,6 +117,38 @@ def test_the_last_threads_of_the_largest_grids_have_their_places(dims: tuple[int
     np.testing.assert_array_equal(out, np.arange(1, 129))
 
 
+def bordered() -> wb.Kernel:
+    """A new one each time, of which nothing is planned yet."""
+
+    @wb.kernel
+    def bordered(u: wb.array3d(dtype=wb.float64), out: wb.array3d(dtype=wb.float64)):
+        i, j, k = wb.tid()
+        left, up = wb.float64(0.0), wb.float64(0.0)
+        if i > 1:
+            left = u[i - 2, j, k]
+        if k < u.shape[2] - 1:
+            up = u[i, j, k + 1]
+        out[i, j, k] = u[i, j, k] + wb.float64(3.0) * left + wb.float64(5.0) * up * up
+
+    return bordered
+
+
+@pytest.mark.parametrize("dims", [(6, 3, 9), (5, 3, 4), (2, 3, 9), (6, 3, 1)])
+def test_cells_inside_the_border_have_a_text_without_its_tests(dims: tuple[int, int, int], texts, monkeypatch):
+    monkeypatch.setattr(thresholds, "PULL_FROM", 1)
+    shape = (6, 3, 9) if dims[2] > 1 else dims
+    start = np.random.default_rng(2).uniform(0.5, 1.5, shape)
+    u, out = wb.array(start, dtype=wb.float64, device=GPU), wb.zeros(shape, dtype=wb.float64, device=GPU)
+    wb.launch(bordered(), dims, [u], [out])
+    left, up = np.zeros(shape), np.zeros(shape)
+    left[2:], up[:, :, :-1] = start[:-2], start[:, :, 1:]
+    want = np.zeros(shape)
+    inside = tuple(slice(n) for n in dims)
+    want[inside] = (start + 3 * left + 5 * up * up)[inside]
+    np.testing.assert_array_equal(out.numpy(), want)
+    assert "wb_within(wb_at0" in texts[0] and " else {" in texts[0]
+
+
 # ---- adjoints that pull
 
 
@@ -181,6 +213,7 @@ def test_the_adjoint_of_a_stencil_pulls_on_a_gpu_too(texts, monkeypatch):
     found, tape = two_steps(start, seed, GPU)
     assert all(e.reverse.pull is not None for e in tape.events if e.kind == "launch")
     pulls = [t for t in texts if "spread_adjoint_pull(" in t]
+    assert all("wb_within(wb_at1" in t for t in pulls), "the cells of the border have a text of their own"
     assert pulls and not any("atomicAdd(" in t for t in texts)
     wb.config.backend = "c"
     same, _ = two_steps(start, seed, "cpu")

@@ -31,6 +31,7 @@ from ..kernels.emit.signature import (
     divisors,
     needs_scratch,
 )  # fmt: skip
+from ..kernels.emit.tiles import has_tiles
 from ..kernels.interpreter.lanes import Together
 from ..kernels.ir import Function, root, used, walk
 from ..kernels.ops import memory as rows
@@ -151,7 +152,7 @@ class Executable:
         status = cupy.zeros(STATUS_WORDS, np.int64) if self.can_fail else None
         scratch = _scratch(cupy, notes) if needs_scratch(self.function) else None
         packed = self.signature.pack(
-            self.form.dims, values, 0 if status is None else int(status.data.ptr),
+            self.form.dims, [*values, *self.box], 0 if status is None else int(status.data.ptr),
             0 if scratch is None else int(scratch.data.ptr), 0 if scratch is None else SCRATCH_BYTES,
         ) + divisors(self.form.dims)  # fmt: skip
         size = {"most_threads": 2**31 if scratch is None else SCRATCH_THREADS}
@@ -263,13 +264,17 @@ def _without_tests(made: Executable) -> Executable:
     In that body the tests are left out (loop peeling).
     """
     form, program = made.form, made.program
-    if form.backend != "c" or made.can_fail or made.contested or not thresholds.large(math.prod(form.dims)):
+    if form.backend == "numpy" or made.can_fail or made.contested or not thresholds.large(math.prod(form.dims)):
+        return made
+    if form.backend == "cuda" and has_tiles(list(walk(made.function.body))):
         return made
     names = {leaf.name for leaf in program.leaves}
     numbers = {*(program.leaves[k].name for k in program.index_positions), *(n for n in form.scalars if n not in names)}
     found = launch_ranges.interior(made.function, form, numbers)
     if found is None:
         return made
+    if form.backend == "cuda" and found.whole:
+        return made  # the box has as many tests as the text, and nothing there is vectorised
     inner = program.once(simplify.assume, made.function, found.taken)
     variant = replace(made.variant, inner=inner, alone=found.whole)
     ends = tuple(e for pair in found.box for e in pair)

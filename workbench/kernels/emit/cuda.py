@@ -106,6 +106,11 @@ WB_FN void wb_rollback(wb_bytes *s, int64_t mark) {
 }
 """
 
+WITHIN = """\
+WB_FN bool wb_within(int32_t k, int64_t low, int64_t high) {
+    return (uint32_t)k - (uint32_t)low < (uint32_t)high - (uint32_t)low;
+}
+"""
 OVER = """\
 template <class D> WB_FN uint32_t wb_over(uint32_t n, const D &d) { return __umulhi(2 * n, d.factor) >> d.shift; }
 """
@@ -416,13 +421,14 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     signature = Signature(function, divided=variant.index32 and function.rank > 1)
     if has_tiles(list(walk(function.body))):
         return _tiled(function, variant, signature)
+    if variant.inner is not None:
+        return _boxed(function, variant)
     body = Thread(function, variant, signature, update, "int32_t" if variant.index32 else "int64_t")
-    for declared, argument in body.pointer_parameters():
-        body.put(f"{declared} = {argument.replace('->', '.')};")
+    body.lines += _pointers(body)
     body.unpack("args.")
     if body.fails:
         body.put("int64_t *status = args.status;")
-    count = _count(body)
+    count = _count(variant)
     body.put(f"const {count} wb_workers = ({count})gridDim.x * blockDim.x;")
     body.put(f"const {count} wb_worker = ({count})blockIdx.x * blockDim.x + threadIdx.x;")
     body.put(f"const {count} wb_total = {' * '.join([f'({count})1', *body.dims])};")
@@ -435,7 +441,52 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
         body.region(function.body)
     body.lines[start:start] = body.begin_sums()
     body.end_sums()
-    return "\n".join([*_top(function, body, signature), *_entry(signature, body)])
+    return "\n".join([*_top([body], signature), *_entry(signature, body)])
+
+
+def _boxed(function: Function, variant: Variant) -> str:
+    """The text with a second body, without its tests, for the cells of a box; around it nothing is done if `alone`.
+
+    Neither body can fail, nor shares a cell with another thread.
+    """
+    signature = Signature(function, boxed=True, divided=variant.index32 and function.rank > 1)
+    rank, count = function.rank, _count(variant)
+    at, dims = [f"wb_at{k}" for k in range(rank)], [f"wb_dim{k}" for k in range(rank)]
+    inside = " && ".join(f"wb_within({at[k]}, args.wb_box[{2 * k}], args.wb_box[{2 * k + 1}])" for k in range(rank))
+    bodies = [_cell(variant.inner, variant, at)]  # type: ignore[arg-type]
+    bodies += [] if variant.alone else [_cell(function, variant, at)]
+    lines = _pointers(bodies[-1])
+    lines += [f"    const int32_t {d} = (int32_t)args.dim[{k}];" for k, d in enumerate(dims)]
+    lines += [
+        f"    const {count} wb_workers = ({count})gridDim.x * blockDim.x;",
+        f"    const {count} wb_total = {' * '.join([f'({count})1', *dims])};",
+        f"    {count} wb_thread = ({count})blockIdx.x * blockDim.x + threadIdx.x;",
+        "    for (; wb_thread < wb_total; wb_thread += wb_workers) {",
+        *[f"        {line}" for line in _places(at, dims, count, signature.divided)],
+        f"        if ({inside}) {{", *bodies[0].used_lines(), "        }",
+    ]  # fmt: skip
+    if not variant.alone:
+        lines += ["        else {", *bodies[1].used_lines(), "        }"]
+    name = signature.name
+    entry = [f'extern "C" __global__ void {name}(const {name}_args args) {{', *lines, "    }", "}", ""]
+    return "\n".join([*_top(bodies, signature, [WITHIN]), *entry])
+
+
+def _pointers(body: Body) -> list[str]:
+    return [f"    {declared} = {argument.replace('->', '.')};" for declared, argument in body.pointer_parameters()]
+
+
+def _cell(function: Function, variant: Variant, at: list[str]) -> Thread:
+    """What a thread does for the cell at these places, in a scope of its own."""
+    body = Thread(
+        function, variant, Signature(function, boxed=True), update, "int32_t" if variant.index32 else "int64_t"
+    )
+    body.depth = 3
+    body.unpack("args.")
+    for axis, place in zip(body.axes, at, strict=True):
+        body.put(f"const int32_t {axis} = {place};")
+    body.region(function.body)
+    return body
 
 
 def _tiled(function: Function, variant: Variant, signature: Signature) -> str:
@@ -443,12 +494,11 @@ def _tiled(function: Function, variant: Variant, signature: Signature) -> str:
     names = frozenset(p.name for p in function.arrays if p.type.dtype.scalar.bits > 8)  # type: ignore[attr-defined]
     shared = replace(variant, atomic=names)  # the threads of a block may meet in a cell
     body = cuda_tiles.Block(function, shared, signature, update, "int32_t" if variant.index32 else "int64_t")
-    for declared, argument in body.pointer_parameters():
-        body.put(f"{declared} = {argument.replace('->', '.')};")
+    body.lines += _pointers(body)
     body.unpack("args.")
     if body.fails:
         body.put("int64_t *status = args.status;")
-    count = _count(body)
+    count = _count(variant)
     body.put(f"const {count} wb_total = {' * '.join([f'({count})1', *body.dims])};")
     if body.grows or body.logs:
         body.put("const int64_t wb_workers = (int64_t)gridDim.x * blockDim.x;")
@@ -461,43 +511,51 @@ def _tiled(function: Function, variant: Variant, signature: Signature) -> str:
         body.put_sync()
     declaration = f"extern __shared__ __align__(16) char {cuda_tiles.SHARED}[]; "
     says = f"{declaration}/* {cuda_tiles.SHARED}: {body.shared_bytes} bytes */"
-    return "\n".join([*_top(function, body, signature, [*cuda_tiles.HELPERS, says]), *_entry(signature, body)])
+    return "\n".join([*_top([body], signature, [*cuda_tiles.HELPERS, says]), *_entry(signature, body)])
 
 
-def _count(body: Body) -> str:
+def _count(variant: Variant) -> str:
     """The type that counts cells. Fewer than 2**31 cells and at most 2**31 threads: 32 bits never wrap around."""
-    return "uint32_t" if body.variant.index32 else "int64_t"
+    return "uint32_t" if variant.index32 else "int64_t"
 
 
 def _axes(body: Body) -> None:
-    """The thread's place in the grid from its linear index: the last axis runs fastest.
-
-    No GPU has an instruction that divides integers: 32-bit indices are multiplied by the reciprocals of the launch.
-    """
-    count, rest = _count(body), "wb_thread"
-    for k in reversed(range(1, len(body.axes))):
-        dim, outer = body.dims[k], f"wb_rest{k}"
-        over = f"wb_over({rest}, args.wb_divisor[{k}])" if body.signature.divided else f"{rest} / ({count}){dim}"
-        body.put(f"const {count} {outer} = {over};")
-        body.put(f"const int32_t {body.axes[k]} = (int32_t)({rest} - {outer} * {dim});")
-        rest = outer
-    body.put(f"const int32_t {body.axes[0]} = (int32_t){rest};")
+    """The thread's place in the grid."""
+    for line in _places(body.axes, body.dims, _count(body.variant), body.signature.divided):
+        body.put(line)
     if body.grows or body.logs:
         body.put("wb_stack.top = wb_stack.log = 0;")
 
 
-def _top(function: Function, body: Body, signature: Signature, more: list[str] | None = None) -> list[str]:
-    code = "\n".join([*body.lines, *body.helpers.values()])
+def _places(axes: list[str], dims: list[str], count: str, divided: bool) -> list[str]:
+    """The place in the grid of the linear index `wb_thread`: the last axis runs fastest.
+
+    No GPU has an instruction that divides integers: 32-bit indices are multiplied by the reciprocals of the launch.
+    """
+    lines, rest = [], "wb_thread"
+    for k in reversed(range(1, len(axes))):
+        outer = f"wb_rest{k}"
+        over = f"wb_over({rest}, args.wb_divisor[{k}])" if divided else f"{rest} / ({count}){dims[k]}"
+        lines.append(f"const {count} {outer} = {over};")
+        lines.append(f"const int32_t {axes[k]} = (int32_t)({rest} - {outer} * {dims[k]});")
+        rest = outer
+    return [*lines, f"const int32_t {axes[0]} = (int32_t){rest};"]
+
+
+def _top(bodies: list[Thread] | list[Body], signature: Signature, more: list[str] | None = None) -> list[str]:
+    helpers = dict.fromkeys(text for body in bodies for text in body.helpers.values())
+    types = dict.fromkeys(typedef(t) for body in bodies for t in composites(body.function))
+    code = "\n".join([*(line for body in bodies for line in body.lines), *helpers])
     lines = [TYPES]
-    if float16.c in code + signature.c_declaration + "".join(map(typedef, composites(function))):
+    if float16.c in code + signature.c_declaration + "".join(types):
         lines.append(HALF)
     lines += [TURNS, prelude(code)]
-    if body.fails:
+    if any(body.fails for body in bodies):
         lines.append(CHECKS)
-    if body.grows or body.logs:
+    if any(body.grows or body.logs for body in bodies):
         lines.append(STACK)
     lines += [OVER] * signature.divided + (more or [])
-    return [*lines, *map(typedef, composites(function)), *body.helpers.values(), signature.c_declaration, ""]
+    return [*lines, *types, *helpers, signature.c_declaration, ""]
 
 
 def _entry(signature: Signature, body: Body) -> list[str]:

@@ -35,7 +35,7 @@ class Variant:
     contiguous: arrays in C order without gaps. restrict: no two arrays overlap. check_bounds: test every index.
     atomic: arrays whose updates come from several workers at once. index32: every array, and the grid, has fewer than
     2**31 elements; heeded on GPUs alone, as wrapping 32-bit indices keep a C compiler from vectorising.
-    inner: the function without its tests, for a box of threads that every launch gives; on C alone. alone: threads
+    inner: the function without its tests, for a box of threads that every launch gives. alone: threads
     outside the box do nothing.
     aligned: contiguous arrays of 8 or 16 bytes an element (or a multiple) begin at such a multiple; heeded on GPUs.
     """
