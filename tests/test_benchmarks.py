@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from functools import cache
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import chart, mpm, nbody, report, springs, wave
+from benchmarks import chart, cubin, hand, mpm, nbody, report, springs, wave
 from benchmarks.compare import TOLERANCE, check, slope
 from benchmarks.workload import Data, System, Workload
 
@@ -143,3 +144,45 @@ def test_a_report_takes_the_place_of_the_one_before_and_of_nothing_else(tmp_path
     assert "| wave S | 3.00 (3.00) |" in twice and "Not here: torch." in twice
     chart.draw(rows, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+MACHINE_CODE = """\
+\t.section\t.text.kernel,"ax",@progbits
+.text.kernel:
+        /*0000*/                   S2R R0, SR_CTAID.X ;
+        /*0010*/               @P0 EXIT ;
+.L_x_1:
+        /*0020*/                   IADD3 R0, R0, 1, RZ ;
+.L_x_2:
+        /*0030*/                   FADD R1, R1, R2 ;
+        /*0040*/               @P1 BRA `(.L_x_2) ;
+        /*0050*/               @P2 BRA `(.L_x_1) ;
+        /*0060*/                   EXIT ;
+.L_x_3:
+        /*0070*/                   BRA `(.L_x_3);
+        /*0080*/                   NOP;
+$kernel$slow_path:
+        /*0090*/                   FADD R1, R1, R2 ;
+        /*00a0*/                   EXIT ;
+"""
+
+
+def test_instructions_are_counted_to_the_last_exit_and_those_of_inner_loops_apart():
+    assert cubin.counted(MACHINE_CODE.splitlines()) == (7, 2)
+
+
+def test_bytes_are_those_of_the_arrays_that_a_launch_on_a_gpu_touches():
+    made = {e.function.name: e for e in cubin.functions("wave", "tiny")}
+    assert made.keys() == {"wave", "wave_adjoint", "misfit", "misfit_adjoint"}
+    assert all(e.form.backend == "cuda" for e in made.values())
+    assert cubin.traffic(made["wave"]) == 12  # two fields read, one written
+    assert cubin.traffic(made["wave_adjoint"]) == 24  # three of adjoints, each read and written
+    assert cubin.traffic(made["misfit"]) == pytest.approx(2 * 4 * 12 + 2 * 4 / 12)
+
+
+def test_the_report_names_the_instructions_that_c_may_use(monkeypatch):
+    monkeypatch.setattr(hand, "LEFT_OUT", [])
+    monkeypatch.setenv("CC", "")
+    assert "(" not in hand.instruction_set()
+    hand.leave_out(["avx512f"])
+    assert hand.instruction_set().endswith("(without avx512f)") and os.environ["CC"] == "gcc -mno-avx512f"

@@ -1,10 +1,11 @@
 """Every workload on every system, forward and backward: what is compared first, timed then, and reported.
 
     python -m tests.benchmarks [--workloads wave springs] [--sizes S M] [--systems workbench Warp] [--rounds 20]
-                               [--memory] [--write]
+                               [--memory] [--write] [--without avx512f]
 
 Per workload and size all systems are made once, their losses and gradients compared with "c", and all forwards and
-backwards interleaved in rounds. `--write` puts the report of this run into RESULTS.md, with plot.png.
+backwards interleaved in rounds. `--write` puts the report of this run into RESULTS.md, with plot.png. `--without` has
+hand-written and generated C compiled as for a processor without these instructions.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tqdm import tqdm
 
 from . import memory, mpm, nbody, report, springs, wave
 from .compare import TOLERANCE, check
-from .hand import THREADS
+from .hand import THREADS, leave_out
 from .peers import peer
 from .report import Row
 from .rounds import interleaved
@@ -36,6 +37,7 @@ SHORT = 0.02  # seconds a turn: who takes less is called several times in a row
 def main() -> None:
     given, before = arguments(), report.load()
     two_threads()
+    leave_out(given.without)
     if given.child:
         name, size, system = given.child
         print(memory.used(WORKLOADS[name], size, system))
@@ -61,6 +63,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--systems", nargs="+", help='beside "c"; all unless said')
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--memory", action="store_true", help="run each system in a process of its own, for its peak")
+    parser.add_argument("--without", nargs="+", default=[], metavar="FEATURE", help="as avx512f")
     parser.add_argument("--write", action="store_true", help="rewrite the section of RESULTS.md and plot.png")
     parser.add_argument("--child", nargs=3, metavar=("WORKLOAD", "SIZE", "SYSTEM"), help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import platform
 import subprocess
 import tempfile
 from functools import cache
@@ -17,6 +18,7 @@ HERE = Path(__file__).parent
 EXACT = "-O3 -march=native -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp"  # what the workbench allows
 FAST = "-O3 -march=native -ffast-math -fopenmp"
 COMPILE = "-c -fPIC"
+LEFT_OUT: list[str] = []  # what both C compilers, this one and the workbench's, are to do without, as `avx512f`
 LINK = "-shared -pthread -fopenmp"  # without -ffast-math, or loading it makes the whole process flush subnormals
 THREADS = 2
 
@@ -30,7 +32,7 @@ POINTER, INT, SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_ssize_t
 def build(name: str, real: str, flags: str) -> ctypes.CDLL:
     """`name`.c with `real` ("float" or "double") as its scalar type; raises CalledProcessError where gcc refuses."""
     source = HERE / f"{name}.c"
-    options = [f"-DREAL={real}", *flags.split(), *COMPILE.split()]
+    options = [f"-DREAL={real}", *flags.split(), *map("-mno-{}".format, LEFT_OUT), *COMPILE.split()]
     digest = hashlib.sha256(source.read_bytes() + " ".join([*options, LINK]).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / "workbench-benchmarks"
     folder.mkdir(exist_ok=True)
@@ -43,6 +45,21 @@ def build(name: str, real: str, flags: str) -> ctypes.CDLL:
         compiled.unlink()
         part.replace(target)  # whole or not at all, whoever else compiles it now
     return ctypes.CDLL(str(target))
+
+
+def leave_out(features: list[str]) -> None:
+    """From here on compile without these extensions of the processor. Before anything is compiled."""
+    LEFT_OUT.extend(features)
+    if features:
+        os.environ["CC"] = " ".join(["gcc", *map("-mno-{}".format, features)])
+
+
+def instruction_set() -> str:
+    """The widest vector instructions that compiled code may use here."""
+    found = Path("/proc/cpuinfo").read_text("utf-8").split()
+    has = [name for name in ("avx512f", "avx2", "avx", "asimd") if name in found and name not in LEFT_OUT]
+    left = f" (without {', '.join(LEFT_OUT)})" if LEFT_OUT else ""
+    return (has[0] if has else platform.machine()) + left
 
 
 def real_name(dtype: Any) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import chart
+from . import chart, hand
 from .rounds import cpu_model, ratio
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -108,7 +108,8 @@ def section(rows: Sequence[Row], command: str, before: str) -> str:
     """What goes between the markers; `before`: the load when the run began, which itself makes some."""
     machine = (
         f"{cpu_model()}, {len(os.sched_getaffinity(0))} of them used, {platform.system()} {platform.release()}, "
-        f"no GPU. {versions()}. {time.strftime('%Y-%m-%d', time.gmtime())}; load average {before}, at the end {load()}."
+        f"{hand.instruction_set()}, no GPU. "
+        f"{versions()}. {time.strftime('%Y-%m-%d', time.gmtime())}; load average {before}, at the end {load()}."
     )
     paragraphs = [
         "## Four workloads on all systems",
