@@ -10,6 +10,7 @@ import pytest
 from emulated import BLOCK, Machine, install_gpu
 
 import workbench as wb
+from workbench.kernels.compile import nvrtc
 from workbench.kernels.emit import cuda as emit_cuda
 from workbench.kernels.emit.signature import MAX_RANK, Signature, Variant, divisors
 from workbench.launches import thresholds
@@ -252,6 +253,44 @@ def test_a_pull_reaches_cells_beyond_the_grid_and_adds_to_what_is_there(before: 
     u.grad.zero_()
     tape.backward(grads=dict(zip(outs, seeds, strict=False)))
     np.testing.assert_array_equal(u.grad.numpy(), again)
+
+
+def vector_stencil() -> wb.Kernel:
+    @wb.kernel
+    def vectors(u: wb.array(dtype=wb.vec2d), out: wb.array(dtype=wb.vec2d)):
+        i = wb.tid()
+        if i > 0:
+            out[i] = wb.cw_mul(u[i], u[i - 1]) + u[i]
+
+    return vectors
+
+
+def test_vectors_are_pulled_in_whole_words(texts, monkeypatch):
+    monkeypatch.setattr(thresholds, "PULL_FROM", 1)
+    start, seed = np.random.default_rng(7).uniform(0.5, 1.5, (2, 20, 2))
+    u = wb.array(start, dtype=wb.vec2d, device=GPU, requires_grad=True)
+    out = wb.zeros(20, dtype=wb.vec2d, device=GPU)
+    with wb.Tape() as tape:
+        wb.launch(vector_stencil(), 20, [u], [out])
+    tape.backward(grads={out: wb.array(seed, dtype=wb.vec2d, device=GPU)})
+
+    def value(x: np.ndarray) -> float:
+        return (seed[1:] * x[1:] * (x[:-1] + 1.0)).sum()
+
+    np.testing.assert_allclose(u.grad.numpy(), differences(value, start), rtol=0, atol=1e-8)
+    pull = next(t for t in texts if "vectors_adjoint_pull(" in t)
+    assert "wb_load<double, 2>" in pull and "wb_within" in pull and "atomicAdd(" not in pull
+
+
+@pytest.mark.needs_nvrtc
+def test_texts_with_two_bodies_become_machine_code_without_spills(texts, monkeypatch):
+    monkeypatch.setattr(thresholds, "PULL_FROM", 1)
+    two_steps(np.ones((9, 7)), np.ones((9, 7)), GPU)
+    divided = [t for t in texts if "wb_within" in t]
+    assert divided
+    for text in divided:
+        (taken,) = nvrtc.resources(text, "sm_90").values()
+        assert taken.local == 0 and taken.registers <= 64
 
 
 def test_a_captured_walk_that_pulls_gives_the_same(texts, monkeypatch):
