@@ -7,7 +7,7 @@ other calls, on those bytes; in the end both have done the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from ...arrays.array import array
 from ...errors import WorkbenchError
 from ...tapes.tape import Tape
 from .events import Step
-from .memory import Region, Untranslated
+from .memory import LITTLE, Region, Untranslated
 from .programs import said
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Follows:
         """Run a call of Warp's and note what its twin needs to follow. Returns what Warp's call returns."""
         call.tape = tape = context.runtime.tape
         before = 0 if tape is None else len(tape.launches)
-        call.host = [(region, region.note()) for region in call.regions if region.moved_on()]
+        call.host = [(region, region.note()) for region in moved_on(call.regions)]
         self.inside = True
         try:
             result = theirs()
@@ -104,20 +104,18 @@ class Follows:
         finally:
             self.inside = False
             if call.kind != "host":
-                call.after = [(region, region.note()) for region in written]
+                call.after = noted(written)
             if tape is not None:
                 call.entries = tape.launches[before:]
-            self.postpone(lambda: follow(call), call.twins, call.host, call.after)
+            self.postpone(lambda: follow(call), call.twins, sum([len(n) for _, n in call.host + call.after]))
         return result
 
-    def postpone(self: Any, act: Act, twins: Any = (), *noted: list[Noted]) -> None:
+    def postpone(self: Any, act: Act, twins: Any = (), size: int = 0) -> None:
         """Leave something for later: at the latest when much has been noted."""
         self.pending.append(act)
+        self.noted_bytes += size
         for twin in twins:
             self.twins_of_pending[id(twin)] = twin
-        for part in noted:
-            for region, _ in part:
-                self.noted_bytes += region.size
         if self.noted_bytes > MOST_BYTES or len(self.pending) > MOST_CALLS:
             self.catch_up()
 
@@ -171,6 +169,26 @@ class Then:
                 region.latest = None
         for region in self.call.regions:
             region.theirs = region.live
+
+
+def moved_on(regions: list[Region]) -> Iterator[Region]:
+    """Those that have other bytes than at the last event. The common case is written out: it is asked all the time."""
+    for region in regions:
+        latest = region.latest
+        if not (type(latest) is bytes and region.live.tobytes() == latest) and region.moved_on():
+            yield region
+
+
+def noted(regions: list[Region]) -> list[Noted]:
+    """What Warp has left in these buffers."""
+    found: list[Noted] = []
+    for region in regions:
+        if region.size <= LITTLE:
+            region.latest = latest = region.live.tobytes()
+            found.append((region, latest))
+        else:
+            found.append((region, region.note()))
+    return found
 
 
 def nothing() -> None:
