@@ -82,8 +82,23 @@ def backward(x: wb.array[float], y: wb.array[float]):
         y[11 - i * 4 - k] = x[k]
 
 
-WHOLE = {"blocks": 12, "guarded": 3, "tiles": 12, "backward": 12}
-KERNELS = (blocks, guarded, tiles, tiles_apart, every_other, triangle, until, from_one, some, backward)
+@wb.kernel
+def inside(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    if i > 0 and i < 3:
+        y[i] = x[0]
+
+
+@wb.kernel
+def behind(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    for k in range(4):
+        if i * 4 + k > 4:
+            y[i * 4 + k] = x[k]
+
+
+WHOLE = {"blocks": 12, "guarded": 3, "tiles": 12, "backward": 12, "inside": 2, "behind": 7}
+KERNELS = (blocks, guarded, tiles, tiles_apart, every_other, triangle, until, from_one, some, backward, inside, behind)
 
 
 @pytest.mark.parametrize("size", [12, 10])

@@ -94,6 +94,10 @@ class Notes:
 opened: Notes | None = None  # in whatever thread; `noting()` tells whether in this one
 
 
+listing: Any = None
+"""The `call_list.CallList` that is being written, under `allocation.LOCK`; None as a rule."""
+
+
 def noting() -> Notes | None:
     """The capture that is open in this thread."""
     if opened is None or opened.asleep or opened.thread != threading.get_ident():
@@ -213,6 +217,8 @@ def native(kernel: int, args: bytes, begin: int, end: int, team: int) -> None:
     """Run compiled code `kernel(args, begin, end)`; `team`: on how many threads, see `thread_pool.team`."""
     notes = noting()
     if notes is None:
+        if listing is not None:
+            listing.native(kernel, args, begin, end, team)
         thread_pool.parallel()(kernel, args, begin, end, team)
         thread_pool.after_call()
         return

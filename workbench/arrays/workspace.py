@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,9 @@ def _buffer(allocation: Allocation, n: int, start: Any = None, clear: bool = Tru
     spare = _spare.get((allocation.device, n))
     if spare:
         data, at, _ = spare.pop()
-        if clear:
+        if capture_log.listing is not None:
+            capture_log.listing.buffer(data, at, clear)
+        elif clear:
             move(data, start)
         return data, at
     if start is None:
@@ -122,7 +125,21 @@ def _buffer(allocation: Allocation, n: int, start: Any = None, clear: bool = Tru
             move(data)
     else:
         data = capture_log.copy(start)
-    return data, address(data)
+    at = address(data)
+    if capture_log.listing is not None:
+        capture_log.listing.buffer(data, at, clear)
+    return data, at
+
+
+@contextmanager
+def own_buffers() -> Iterator[None]:
+    """Inside, workspaces take buffers that nobody else has, and leave them to those who hold them."""
+    global _spare
+    before, _spare = _spare, {}
+    try:
+        yield
+    finally:
+        _spare = before
 
 
 def is_float_memory(a: array) -> bool:

@@ -41,9 +41,12 @@ def _box(access: Access, launch: LaunchForm) -> tuple[tuple[int, int], ...] | No
             return None
         if any(_ends(limit, turn) for turn in access.loops):
             continue
-        axis = next((k for k, line in enumerate(lines) if line is not None and _cuts(limit, line)), None)
-        if axis is not None:
-            box[axis] = box[axis][0], min(box[axis][1], limit.constant + lines[axis].constant)  # type: ignore[union-attr]
+        cut = next((k for k, line in enumerate(lines) if line is not None and _cuts(limit, line)), None)
+        begun = next((k for k, line in enumerate(lines) if line is not None and _begins(limit, line)), None)
+        if cut is not None:
+            box[cut] = box[cut][0], min(box[cut][1], limit.constant + lines[cut].constant)  # type: ignore[union-attr]
+        elif begun is not None:
+            box[begun] = max(box[begun][0], lines[begun].constant - limit.constant), box[begun][1]  # type: ignore[union-attr]
         elif limit.terms or limit.constant < 0:
             return None
     return tuple((lo, hi + 1) for lo, hi in box) if len(used) == len(set(used)) and all(
@@ -58,6 +61,11 @@ def _ends(limit: Line, turn: Any) -> bool:
 def _cuts(limit: Line, index: Line) -> bool:
     """True for a limit that an index must not pass: it leaves the first of the cells, all of them up to there."""
     return bool(index.terms) and limit.terms == {v: -c for v, c in index.terms.items()}
+
+
+def _begins(limit: Line, index: Line) -> bool:
+    """True for a limit that an index must have reached: it leaves the last of the cells, all of them from there."""
+    return bool(index.terms) and limit.terms == index.terms
 
 
 def _dense(index: Line, variables: Any) -> bool:

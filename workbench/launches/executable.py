@@ -78,8 +78,13 @@ class Executable:
         if 0 in dims:
             return
         if self.direct is not None and rows is None and capture_log.opened is None:
-            self.direct(self.packed(values), 0, dims[0])
+            packed = self.packed(values)
+            if capture_log.listing is not None:
+                capture_log.listing.native(self.call.address, packed, 0, dims[0], self.team)
+            self.direct(packed, 0, dims[0])
             return
+        if capture_log.listing is not None and (self.shares is None or self.can_fail or self.slices > 1):
+            capture_log.listing.whole = False
         noted = capture_log.opened is not None and capture_log.check()
         if self.form.backend == "numpy":
             arrays = views()

@@ -50,9 +50,7 @@ class Shares:
         """Run `executable` on the rows [first, last) of the first launch dimension."""
         while len(self.room) < self.workers - 1:
             self.room.append(np.zeros(self.nbytes, np.uint8))
-        if self.broken:
-            self._clear()
-        self.broken = True
+        self.begin()
         pack, dims = executable.signature.pack, executable.form.dims
         blocks, slices = [], b""
         first, last = rows
@@ -66,6 +64,9 @@ class Shares:
             slices += _SLICE.pack(executable.call.address, capture_log.address(blocks[-1]), begin, end)
         if capture_log.opened is not None:
             capture_log.keep(blocks, self.room)
+        if capture_log.listing is not None:
+            capture_log.listing.kept += [blocks, self.room]
+            capture_log.listing.shared[self] = None
         try:
             capture_log.native(
                 thread_pool.kernel_address("wb_slices"), slices, 0, self.workers, thread_pool.team(self.workers)
@@ -78,6 +79,12 @@ class Shares:
         finally:
             if self.broken:
                 self._clear()  # now, as a capture that uses this memory too does not look
+
+    def begin(self) -> None:
+        """Call before the copies are used; set `broken` to False when they have been added up."""
+        if self.broken:
+            self._clear()
+        self.broken = True
 
     def _clear(self) -> None:
         for mine in self.room:

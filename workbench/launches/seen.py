@@ -13,9 +13,10 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from ..arrays.array import pack_values
+from ..arrays.host_reads import sources_of
 from ..config import config
 from ..kernels.program import Kernel, Program
-from ..kernels.types import Array, Scalar
+from ..kernels.types import Array, Composite, Scalar, Small
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each
 _NUMBERS = {int, float, bool}
+_COMPONENTS = object()  # stands for a vector or matrix of the host, which may change: what it held is compared
 
 
 class Seen:
@@ -30,6 +32,7 @@ class Seen:
 
     numbers   (position, the argument, the number that the kernel gets) of all that is no array.
     packed    the block of arguments, where every launch passes the same.
+    lasting   False: of this one launch, whose numbers were never passed before.
     """
 
     __slots__ = ("switches", "device", "numbers", "plan", "values", "packed")
@@ -38,6 +41,10 @@ class Seen:
         self.switches, self.device, self.numbers = config.switches, device, numbers
         self.plan, self.values = plan, values
         self.packed: bytes | None = None
+
+    @property
+    def lasting(self) -> bool:
+        return self.switches >= 0
 
 
 class Launches:
@@ -74,7 +81,7 @@ class Launches:
         changed = False
         for k, then, number in known.numbers:
             now = args[k]
-            if now is then:
+            if now is then or _equal(now, then, number):
                 flat[k] = number
             elif now.__class__ is float and then.__class__ is float and k in self.free:
                 changed = True
@@ -82,20 +89,31 @@ class Launches:
                 return None
         if changed:
             made = object.__new__(Seen)
-            made.plan, made.values, made.packed = known.plan, pack_values(flat), None
+            made.plan, made.values, made.packed, made.switches = known.plan, pack_values(flat), None, -1
             return made, flat
         return known, flat
 
     def remember(self, dim: Any, args: tuple, device: Any, command: Command) -> None:
-        """Note a launch that was found to be right."""
+        """Note a launch that was found to be right, and what it can share with those to come."""
         numbers = tuple([(k, args[k], command.flat[k]) for k in range(self.count) if k not in self.arrays])
-        if any(given.__class__ not in _NUMBERS for _, given, _ in numbers):
+        if any(given.__class__ not in _NUMBERS and given.__class__ is not Small for _, given, _ in numbers):
             return
+        numbers = tuple([(k, _COMPONENTS if a.__class__ is Small else a, n) for k, a, n in numbers])
         if any(args[k] is not command.flat[k] for k in self.arrays):
             return
         if len(self.seen) >= MOST:
             self.seen.clear()
-        self.seen[self.key(dim, args)] = Seen(device, numbers, command.plan, command.values)
+        command.seen = self.seen[self.key(dim, args)] = Seen(device, numbers, command.plan, command.values)
+
+
+def _equal(now: Any, then: Any, number: Any) -> bool:
+    """True for a number of the same type and bits, and for a vector or matrix of the host that holds `number` now."""
+    if then is _COMPONENTS:
+        same = now.__class__ is Small and now.shape == number.shape and now.dtype == number.dtype
+        return same and now.tobytes() == number.tobytes() and not sources_of(now)
+    if now.__class__ is float and then.__class__ is float:
+        return now == then != 0.0
+    return now.__class__ is int and then.__class__ is int and now == then
 
 
 def launches_of(kernel: Kernel, program: Program) -> Launches | None:
@@ -107,7 +125,7 @@ def launches_of(kernel: Kernel, program: Program) -> Launches | None:
         return None
     plain = all(
         leaf.arg == k and not leaf.path and leaf.opened is None and leaf.structs is None
-        and leaf.type.__class__ in (Array, Scalar)
+        and (leaf.type.__class__ in (Array, Scalar) or isinstance(leaf.type, Composite))
         for k, leaf in enumerate(program.leaves)
     )  # fmt: skip
     return Launches(kernel, program) if plain and len(program.params) == len(program.leaves) else None

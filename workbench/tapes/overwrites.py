@@ -169,6 +169,11 @@ def keep(tape: Recording, span: Span, event: Event, needs: Needs | None) -> None
 def verify(tape: Recording) -> None:
     """Refuse the walk if a needed value was overwritten, a launch broke off, or the types of memory do not agree."""
     refuse_bits(tape)
+    verify_needs(tape)
+
+
+def verify_needs(tape: Recording) -> None:
+    """Refuse the walk if a needed value was overwritten, or a launch broke off."""
     if tape.failure is not None:
         event, error = tape.failure
         raise GradientError(
@@ -178,7 +183,7 @@ def verify(tape: Recording) -> None:
         ) from error  # fmt: skip
     for needs in tape.needs.values():
         for need in needs:
-            if not need.verify():
+            if need.checksum is not None and not need.verify():
                 tape.conflicts.append((need, need.culprit(), None))
                 need.checksum = None
     if tape.conflicts:

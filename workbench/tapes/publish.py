@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.span import Span
+from ..arrays.span import Marks, Span
 from ..arrays.workspace import Shadow, Workspace, accumulate, is_float_memory
 from ..kernels.types import Struct
 from .borders import memory_name, warn
@@ -41,11 +41,19 @@ def computed_in_place(tape: Recording, seeds: Workspace, grads: dict[array, arra
     return frozenset(found)
 
 
-def publish(tape: Recording, space: Workspace, retained: dict[Span, Any]) -> None:
+Wrote = Callable[[Recording, Allocation], tuple[Marks | None, Iterable[Span]]]
+
+
+def counted(tape: Recording, a: Allocation) -> tuple[Marks | None, Iterable[Span]]:
+    """What events wrote of a memory, and what they stored to."""
+    return tape.written.get(a), tape.stored.get(a, ())
+
+
+def publish(tape: Recording, space: Workspace, retained: dict[Span, Any], wrote: Wrote = counted) -> None:
     """Write the adjoints in a workspace into the `.grad` of all arrays that asked, and tell other libraries."""
     for a in list(space):
         if a.asked:
-            _publish_one(tape, a, space[a], retained)
+            _publish_one(tape, a, space[a], retained, *wrote(tape, a))
     shown = Workspace(space)  # which a replay shows again
     for port in ports:
         if (notes := capture_log.noting()) is not None and notes.before is not None:
@@ -54,14 +62,16 @@ def publish(tape: Recording, space: Workspace, retained: dict[Span, Any]) -> Non
             capture_log.do(partial(port, tape, shown))
 
 
-def _publish_one(tape: Recording, a: Allocation, shadow: Shadow, retained: dict[Span, Any]) -> None:
+def _publish_one(
+    tape: Recording, a: Allocation, shadow: Shadow, retained: dict[Span, Any], written: Marks | None,
+    stored: Iterable[Span],
+) -> None:  # fmt: skip
     """Add the shadow of a leaf to its `.grad`; replace the `.grad` of what events wrote."""
     grad, k = a.gradient(), a.grad_scale or 1
     dtype = tape.scalars.get(a)
     if dtype is None:  # seeded itself, and on no active path
         floats = (x.dtype for x in tape.arrays.values() if x.allocation is a and is_float_memory(x))
         dtype = next((t if isinstance(t, Struct) else t.scalar for t in floats), None)  # type: ignore[attr-defined]
-    written = tape.written.get(a)
     if grad.former is not None and grad.former.touched:
         warn(
             f"an array that {memory_name(tape, a)}.grad.numpy() gave before the last backward() was written to since:"
@@ -104,7 +114,7 @@ def _publish_one(tape: Recording, a: Allocation, shadow: Shadow, retained: dict[
             words = a.gradient_span(wanted).words()
             capture_log.do(partial(words.__setitem__, ..., data), capture_log.gpu_of(words, data))
     a.grad_notes.clear()
-    for span in tape.stored.get(a, ()):
+    for span in stored:
         if not a.retained.touch(span):
             a.grad_notes[span] = _USED_UP
     grad.version += 1

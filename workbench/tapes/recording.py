@@ -321,6 +321,8 @@ class Recording:
                 overwrites.check_left(self, event)
             overwrites.keep_before(self, event)
             self.events.append(event)
+        if target.origins and not dst.span.self_overlapping:
+            target.forget_origins(dst.span)  # all of these bytes are written
         target.about_to_write(dst.span, kind, where, self)
         perform()
         if kind == "cut":
@@ -469,6 +471,8 @@ class Recording:
 
     def has_touched(self, span: Span) -> bool:
         """Has an event of this tape read or written one of these bytes."""
+        if self.events and span in (last := self.events[-1]).writes and (last.kind != "foreign" or last.noted):
+            return True  # as of most losses, which the last launch writes
         tally(self)
         marks = self.touched.get(span.allocation)
         return marks is not None and marks.touch(span)

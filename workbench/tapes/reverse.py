@@ -259,6 +259,8 @@ def _host(tape: Recording, event: Event, space: Workspace, after: dict) -> None:
             add_into(space[src.allocation].view(src.span, gradient_dtype(src)), got, src.span)
         else:
             capture_log.do(partial(g.__setitem__, ..., 0), capture_log.gpu_of(g))
+        if capture_log.listing is not None:
+            capture_log.listing.clear(g)
 
 
 def _func(tape: Recording, event: Event, space: Workspace, after: dict) -> None:

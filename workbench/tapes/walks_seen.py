@@ -1,0 +1,166 @@
+"""Walks seen before: the reverse pass over the same launches is one list of native calls.
+
+A program that repeats its step records the same launches on each new tape: the same kernels over the same arrays with
+the same numbers, in the same order (`launches.seen`). Then its walk does the same, if the same memories are seeded and
+ask for gradients, and no bytes had to be kept. Its second walk writes the list down, on shadows that are its own;
+later ones copy the seeds there and run the list. What is refused is looked for each time. Nothing here keeps an array
+alive.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..arrays import capture_log
+from ..arrays.allocation import Allocation
+from ..arrays.call_list import CallList
+from ..arrays.span import Marks, Span
+from ..arrays.workspace import Shadow, Workspace, own_buffers
+from ..config import config
+from ..kernels.types import is_float
+from .events import Event
+from .overwrites import START
+from .publish import ports
+from .recording import Recording
+from .reverse import walk
+
+MOST = 4  # lists, and signatures of which there is none yet, that are remembered
+BYTES = 16 << 20  # of the shadows of one list: above, a walk takes longer than what a list saves
+
+_once: list[tuple] = []  # signatures of walks that were made once
+_known: list[Prepared] = []
+
+
+class Prepared:
+    """The calls of one walk, and where they leave the adjoints. Memories are held weakly, their shadows are its own.
+
+    calls     None for a walk that no list can stand for.
+    seeds     the bytes of the shadows that it begins with.
+    left      (memory, its shadow's bytes, their address, scale) of what is left behind it.
+    writes    memory in `left` -> (number of the event, number of the write) of all that write to it.
+    """
+
+    def __init__(self, signature: tuple):
+        self.signature = signature
+        self.calls: CallList | None = None
+        self.seeds: list[Any] = []
+        self.left: list[tuple] = []
+        self.writes: dict[int, list[tuple[int, int]]] = {}
+
+    def run(self, seeds: Workspace) -> Workspace:
+        """The workspace that a walk from these seeds ends with."""
+        assert self.calls is not None
+        for data, shadow in zip(self.seeds, seeds.values(), strict=True):
+            data[...] = shadow.data
+        self.calls.run()
+        space = Workspace()
+        for ref, data, address, scale in self.left:
+            a = ref()
+            space[a] = shadow = object.__new__(Shadow)
+            shadow.allocation, shadow.data, shadow.address, shadow.scale, shadow.lent = a, data, address, scale, False
+        return space
+
+    def wrote(self, tape: Recording, a: Allocation) -> tuple[Marks | None, dict[Span, None]]:
+        """What `tape.written` and `tape.stored` hold of one memory in `left`, when they are counted."""
+        if a.id not in self.writes:
+            return None, {}
+        marks, stored = Marks(), {}
+        for e, k in self.writes[a.id]:
+            event = tape.events[e]
+            plan = None if event.command is None else event.command.plan
+            marks.add(event.writes[k])
+            if plan is None or plan.writes[k][0] not in plan.accumulates_only:
+                stored[event.writes[k]] = None
+        return marks, stored
+
+
+def forget() -> None:
+    """Forget all walks."""
+    _once.clear()
+    _known.clear()
+
+
+def signature(tape: Recording, seeds: Workspace) -> tuple | None:
+    """What the walk of a tape depends on; None for one that is not made of launches seen before."""
+    if not config.remember_launches or ports or capture_log.opened is not None or seeds.places or tape.borders:
+        return None
+    steps = []
+    for event in tape.events:
+        command = event.command
+        if event.kept and not _unneeded(event):
+            return None
+        if command is None:
+            if event.kind not in ("zero_", "fill_") or event.sources or len(event.arrays) != 1:
+                return None
+            steps.append(event.arrays[0].serial)
+        elif (seen := command.seen) is not None and seen.lasting:
+            steps.append(seen)
+            steps.append(event.reverse)
+        else:
+            return None
+    memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
+    marks = [(a.id, a.asked, not a.required.spans, a.exposed) for a in memories]
+    if any(a.retained.spans for a in memories):
+        return None
+    return steps, marks, [a.id for a in seeds]
+
+
+def _unneeded(event: Event) -> bool:
+    """True if no adjoint reads what an event kept: then the walk need not put it back."""
+    return all(kept.said == START and not kept.needs for kept in event.kept)
+
+
+def prepared(tape: Recording, seeds: Workspace) -> Prepared | None:
+    """The list of calls that stands for the walk of a tape; None for the first time, and where there is none."""
+    key = signature(tape, seeds)
+    if key is None:
+        return None
+    for found in _known:
+        if found.signature == key:
+            return found if found.calls is not None else None
+    if key not in _once:
+        _once[:] = [*_once[1 - MOST :], key]
+        return None
+    _once.remove(key)
+    made = Prepared(key)
+    _known[:] = [*_known[1 - MOST :], made]
+    if all(_plain(event) for event in tape.events):
+        _write_down(made, tape, seeds)
+    return made if made.calls is not None else None
+
+
+def _plain(event: Event) -> bool:
+    """True if the adjoint of an event does nothing but call compiled code on the event's arrays and their shadows."""
+    back, command = event.reverse, event.command
+    if command is None:
+        return is_float(event.arrays[0].dtype)
+    if command.plan.bits or command.declared:
+        return False
+    return back is None or not (back.private or back.extremal or back.races or back.executable.form.backend != "c")
+
+
+def _write_down(made: Prepared, tape: Recording, seeds: Workspace) -> None:
+    """Walk once, and note the calls: `made.run` then does the same again."""
+    calls = CallList()
+    with own_buffers():
+        space = Workspace()
+        for a, shadow in seeds.items():
+            space[a].data[...] = shadow.data
+        made.seeds = [shadow.data for shadow in space.values()]
+        capture_log.listing = calls
+        try:
+            walk(tape, space, drop=True)
+        finally:
+            capture_log.listing = None
+    size = sum({id(data): len(data) for data in calls.kept if isinstance(data, np.ndarray)}.values())
+    if not calls.whole or not calls.calls or size > BYTES:
+        return
+    made.left = [(weakref.ref(a), shadow.data, shadow.address, shadow.scale) for a, shadow in space.items()]
+    for e, event in enumerate(tape.events):
+        for k, span in enumerate(event.writes):
+            if span.allocation in space:
+                made.writes.setdefault(span.allocation.id, []).append((e, k))
+    made.calls = calls
