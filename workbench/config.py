@@ -109,8 +109,8 @@ class Config:
     check_passes  check the program after every pass of the compiler, for those who write passes: an error names the
                   pass. On from the start where the environment has WORKBENCH_CHECK_PASSES=1.
     remember_launches
-                  look up what follows from the arguments of a launch that was made before. It changes no result and no
-                  error; off, every launch is looked at anew.
+                  look up what follows from the arguments of a launch that was made before, and run a reverse pass over
+                  the same launches as one list of calls. It changes no result and no error; off, all is looked at anew.
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).
 
     Under Warp's names: `kernel_cache_dir` is `cache_dir`, `mode = "debug"` is `check_bounds = True`, `version` is the
