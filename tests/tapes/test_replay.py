@@ -379,7 +379,7 @@ def per_row(x: wb.array(dtype=float), y: wb.array2d(dtype=float)):
     ("kernel", "dim", "shape", "sure"),
     [
         (every_other, 4, 7, False), (backwards, 7, 7, True), (backwards, 6, 7, True), (one_cell, 1, 7, True),
-        (below, 7, 7, False), (square, 7, 7, True), (square, 6, 7, True), (diagonal, 3, (3, 3), False),
+        (below, 7, 7, True), (square, 7, 7, True), (square, 6, 7, True), (diagonal, 3, (3, 3), False),
         (per_row, 3, (3, 1), True), (per_row, 3, (3, 2), True), (around_the_end, 7, 7, False),
     ],
 )  # fmt: skip
