@@ -95,12 +95,15 @@ class Launches:
 
     def remember(self, dim: Any, args: tuple, device: Any, command: Command) -> None:
         """Note a launch that was found to be right, and what it can share with those to come."""
-        numbers = tuple([(k, args[k], command.flat[k]) for k in range(self.count) if k not in self.arrays])
-        if any(given.__class__ not in _NUMBERS and given.__class__ is not Small for _, given, _ in numbers):
-            return
-        numbers = tuple([(k, _COMPONENTS if a.__class__ is Small else a, n) for k, a, n in numbers])
-        if any(args[k] is not command.flat[k] for k in self.arrays):
-            return
+        numbers: tuple = ()
+        if not self.all_arrays:
+            given = [(k, args[k], command.flat[k]) for k in range(self.count) if k not in self.arrays]
+            if any(a.__class__ not in _NUMBERS and a.__class__ is not Small for _, a, _ in given):
+                return
+            numbers = tuple([(k, _COMPONENTS if a.__class__ is Small else a, n) for k, a, n in given])
+        for k in self.arrays:
+            if args[k] is not command.flat[k]:
+                return
         if len(self.seen) >= MOST:
             self.seen.clear()
         command.seen = self.seen[self.key(dim, args)] = Seen(device, numbers, command.plan, command.values)
