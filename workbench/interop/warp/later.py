@@ -89,9 +89,13 @@ class Follows:
         return self._passes
 
     def postponed(
-        self: Any, call: Later, written: list[Region], theirs: Callable[[], Any], follow: Callable[[Later], None]
-    ) -> Any:
-        """Run a call of Warp's and note what its twin needs to follow. Returns what Warp's call returns."""
+        self: Any, call: Later, written: list[Region] | None, theirs: Callable[[], Any],
+        follow: Callable[[Later], None],
+    ) -> Any:  # fmt: skip
+        """Run a call of Warp's and note what its twin needs to follow. Returns what Warp's call returns.
+
+        `written`: the buffers that it may write; None where that is to be seen.
+        """
         call.tape = tape = context.runtime.tape
         before = 0 if tape is None else len(tape.launches)
         call.host = [(region, region.note()) for region in moved_on(call.regions)]
@@ -104,7 +108,7 @@ class Follows:
         finally:
             self.inside = False
             if call.kind != "host":
-                call.after = noted(written)
+                call.after = noted(list(moved_on(call.regions)) if written is None else written)
             if tape is not None:
                 call.entries = tape.launches[before:]
             self.postpone(lambda: follow(call), call.twins, sum([len(n) for _, n in call.host + call.after]))

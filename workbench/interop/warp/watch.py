@@ -97,6 +97,7 @@ class Watch(Moves, Captures, Pictures):
         self.ready: weakref.WeakKeyDictionary[Any, tuple[list[Region], list[Region]]] = weakref.WeakKeyDictionary()
         self.ran: list[Taken] = []
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
+        self.plain: set[int] = set()  # kernels that have been launched here, without grids and meshes
         self.progress = Progress()
         self.commands: dict[Any, Repeated] = {}  # by kernel, grid and arguments
         self.seeded = False
@@ -361,12 +362,13 @@ class Watch(Moves, Captures, Pictures):
             self.postpone(lambda: self.note_entries(tape, entries, None))
             return result
         key, label = self.key(kernel, dims, values), kernel.func.__name__
-        known = self.commands.get(key)
+        known, place = self.commands.get(key), Place(frame.f_code, frame.f_lasti)
         if known is not None:
-            place = Place(frame.f_code, frame.f_lasti)
             act = partial(known.command.launch, True, place)
             later = Later("launch", label, known.regions, act, place, kernel, known.twins)
             return self.postponed(later, known.written, theirs, self.follow)
+        if (later := self.on_other_arrays(kernel, dims, values, place, key)) is not None:
+            return self.postponed(later, None, theirs, self.follow)
         ours = lambda: self.first_launch(kernel, dims, values, frame, key)  # noqa: E731
         return self.event("launch", label, self.twins.arrays_of(values), theirs, ours, frame, kernel, values=values)
 
@@ -396,28 +398,49 @@ class Watch(Moves, Captures, Pictures):
         ours = self.rebind.twin(kernel)
         if len(self.rebind.met) > known or len(self.commands) > MOST_COMMANDS:
             self.commands.clear()  # constants may have changed too: Warp loads the module anew
-        rank = int(kernel.adj.kernel_dim) if hasattr(kernel.adj, "kernel_dim") else len(dims)
-        dims = (*dims, *[1] * (rank - len(dims)))
-        if rank and any(n != 1 for n in dims[rank:]):
-            raise Untranslated(f"a grid of {len(dims)} axes for a kernel that tells {rank} of them apart")
+            self.plain.clear()
+        dims = _grid(kernel, dims)
         self.twins.handles.prepare(values)
         given = [self.twins.value(v) for v in values]
+        regions = self.twins.regions(self.twins.arrays_of(values))
+        return self.planned(kernel, ours, dims, given, regions, Place(frame.f_code, frame.f_lasti), key)
+
+    def planned(
+        self, kernel: Any, ours: Any, dims: tuple[int, ...], given: list[Any], regions: list[Region], place: Place,
+        key: Any,
+    ) -> Repeated | None:  # fmt: skip
+        """Launch a kernel of ours on twins. Returns what repeats it; None where it has to be made anew each time."""
         try:
-            recorded = our_launch(ours, dims[:rank] if rank else dims, given, record_cmd=True)
+            recorded = our_launch(ours, dims, given, record_cmd=True)
         except KernelError as failure:
-            if not ours.generic:
+            if not ours.generic and id(kernel) in self.rebind.met:
                 self.rebind.failed(kernel, failure)
             raise
         command = settled(recorded.command)
         known = None
         if not command.program.handles:
-            known = repeated(
-                command, Place(frame.f_code, frame.f_lasti), self.twins.regions(self.twins.arrays_of(values))
-            )
+            self.plain.add(id(kernel))
+            known = repeated(command, place, regions)
             if key is not None:
                 self.commands[key] = known
-        command.launch(True, frame)
+        command.launch(True, place)
         return known
+
+    def on_other_arrays(
+        self, kernel: Any, dims: tuple[int, ...], values: list[Any], place: Place, key: Any
+    ) -> Later | None:
+        """A launch, to be followed later, of a kernel that has been launched on others. None where that cannot be."""
+        if key is None or id(kernel) not in self.plain or id(kernel) not in self.rebind.met:
+            return None
+        try:
+            ours, dims = self.rebind.twin(kernel), _grid(kernel, dims)
+            given = [self.twins.value(v) for v in values]
+            arrays = self.twins.arrays_of(values)
+            regions, twins = self.twins.regions(arrays), tuple(self.twins.array(a) for a in arrays)
+        except Exception:  # noqa: BLE001  the event says what it was
+            return None
+        act = partial(self.planned, kernel, ours, dims, given, regions, place, key)
+        return Later("launch", kernel.func.__name__, regions, act, place, kernel, twins)
 
     def _command(self, original: Any, command: Any, stream: Any = None) -> Any:
         """`Launch.launch()`: what `record_cmd=True` gave."""
@@ -620,6 +643,15 @@ def _nothing() -> None:
 
 def _no_twin() -> None:
     raise Untranslated(FUNC)
+
+
+def _grid(kernel: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The grid of a launch, with the axes that its kernel tells apart."""
+    rank = int(kernel.adj.kernel_dim) if hasattr(kernel.adj, "kernel_dim") else len(dims)
+    dims = (*dims, *[1] * (rank - len(dims)))
+    if rank and any(n != 1 for n in dims[rank:]):
+        raise Untranslated(f"a grid of {len(dims)} axes for a kernel that tells {rank} of them apart")
+    return dims[:rank] if rank else dims
 
 
 def _gradient_type(twin: array) -> Any:
