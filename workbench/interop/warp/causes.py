@@ -161,16 +161,19 @@ def without_gradient(seen: Watch, one: Pass, row: Row) -> Found | None:
 
 def aliased(seen: Watch, one: Pass, row: Row) -> Found | None:
     """Memory that is written through one array and read through another, each with a gradient of its own."""
-    writers: list[tuple[Any, Any]] = []
+    writers: dict[Any, dict[int, tuple[Any, set[Event]]]] = {}  # by memory: the arrays, and the events that wrote them
     found: list[tuple[Step, Any, Any]] = []
     for step, entry in zip(one.by_entry, one.entries, strict=True):
         if step is None or not isinstance(entry, list) or step.event is None:
             continue
         for _, a in _arrays_of(step, entry):
-            for other, event in writers:
-                if event is not step.event and _same_memory(seen, a, other) and not _same_gradient(a, other):
-                    found.append((step, a, other))
-        writers += [(a, step.event) for _, a in _arrays_of(step, entry) if _writes(seen, step, a)]
+            for other, events in writers.get(seen.twins.array(a).allocation, {}).values():
+                if other is not a and events != {step.event} and _same_memory(seen, a, other):
+                    found += [] if _same_gradient(a, other) else [(step, a, other)]
+        for _, a in _arrays_of(step, entry):
+            if _writes(seen, step, a):
+                known = writers.setdefault(seen.twins.array(a).allocation, {})
+                known.setdefault(id(a), (a, set()))[1].add(step.event)
     for step, a, other in reversed(found):
         if row.step is None or step.number >= row.step.number:
             names = name_of(seen.tape, seen.twins.array(a)), name_of(seen.tape, seen.twins.array(other))
