@@ -57,10 +57,10 @@ def test_the_traceback_of_a_refused_kernel_leaves_out_the_reader() -> None:
 @pytest.mark.parametrize(
     ("file", "shown"),
     [
-        ("/home/me/env/lib/site-packages/engine/_src/smooth.py", "engine/_src/smooth.py"),
-        ("/home/me/work/run.py", "run.py"),
-        ("/home/me/work/env/site-packages/engine/step.py", "engine/step.py"),
-        ("/home/me/other/tools/mesh.py", "tools/mesh.py"),
+        ("/srv/me/env/lib/site-packages/engine/_src/smooth.py", "engine/_src/smooth.py"),
+        ("/srv/me/work/run.py", "run.py"),
+        ("/srv/me/work/env/site-packages/engine/step.py", "engine/step.py"),
+        ("/srv/me/other/tools/mesh.py", "tools/mesh.py"),
         ("/elsewhere/mesh.py", "/elsewhere/mesh.py"),
         ("run.py", "run.py"),
     ],
@@ -68,8 +68,8 @@ def test_the_traceback_of_a_refused_kernel_leaves_out_the_reader() -> None:
 def test_a_file_is_named_without_the_folders_of_the_machine(
     file: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folders = ["/home/me/env/lib/site-packages", "/home/me/work/env/site-packages", "/home/me/other", "/home/me"]
+    folders = ["/srv/me/env/lib/site-packages", "/srv/me/work/env/site-packages", "/srv/me/other", "/srv/me"]
     monkeypatch.setattr(sys, "path", folders)
-    monkeypatch.setattr("os.getcwd", lambda: "/home/me/work")
+    monkeypatch.setattr("os.getcwd", lambda: "/srv/me/work")
     assert shown_file(file) == shown
     assert str(Where(file, 3)) == f"{shown}:3"
