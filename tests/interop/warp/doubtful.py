@@ -136,3 +136,20 @@ def added(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 def waved(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     y[i] = 0.5 * x[i] + wp.exp(x[i]) - wp.sin(x[i])
+
+
+@wp.kernel
+def counted(n: wp.array[float]):
+    wp.atomic_add(n, 0, 1.0)
+
+
+@wp.kernel
+def doubled(x: wp.array[float], y: wp.array[float]):
+    i = wp.tid()
+    y[i] = 2.0 * x[i]
+
+
+@wp.kernel
+def shared(x: wp.array[float], n: wp.array[float], y: wp.array[float]):
+    i = wp.tid()
+    y[i] = x[i] * x[i] / n[0]

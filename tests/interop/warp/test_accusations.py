@@ -273,3 +273,20 @@ def test_a_gradient_cleared_between_steps_agrees_without_a_note(k: Any) -> None:
 
     row = two_steps(k, between)
     assert (row.verdict, row.cause) == ("agrees", "")
+
+
+# ---- causes
+
+
+def test_an_array_without_a_gradient_that_no_adjoint_would_pass_is_no_cause(k: Any) -> None:
+    wp = k.wp
+    x, y, z, n = floats(k, [1.0, 2.0]), zeros(k, 2), zeros(k, 2), wp.zeros(1, dtype=float)
+    with wb.interop.warp.watch() as seen:
+        with wp.Tape() as tape:
+            wp.launch(k.counted, 2, outputs=[n])
+            wp.launch(k.doubled, 2, [x], outputs=[y])
+            wp.launch(k.shared, 2, [y, n], outputs=[z])
+            wp.launch(k.doubled, 2, [z], outputs=[y])
+        tape.backward(grads={z: wp.array([1.0, 1.0], dtype=float)})
+    rows = {row.array: row for row in seen.compare()}
+    assert rows["x"].verdict == "wrong" and rows["x"].cause.startswith("overwritten memory: "), rows["x"].texts()

@@ -147,9 +147,10 @@ def without_gradient(seen: Watch, one: Pass, row: Row) -> Found | None:
     """An array between two launches that has no gradient: Warp's way back ends there without a word."""
     written = {id(s.allocation) for e in one.events for s in e.writes}
     for step, leaf, a in _active_arrays(one, row):
-        if a.grad is not None or id(seen.twins.array(a).allocation) not in written:
+        twin = seen.twins.array(a)
+        if a.grad is not None or id(twin.allocation) not in written or not _passes(seen, one, row, twin):
             continue
-        name = name_of(seen.tape, seen.twins.array(a), leaf.name)
+        name = name_of(seen.tape, twin, leaf.name)
         if leaf.path:
             cause, name = "missing requires_grad in a struct", f"{leaf.name}"
         else:
@@ -157,6 +158,14 @@ def without_gradient(seen: Watch, one: Pass, row: Row) -> Found | None:
         sentence = f"`{name}` of {step!r} has no gradient, and results depend on it"
         return cause, sentence, step, f"`{name}` made with requires_grad=True"
     return None
+
+
+def _passes(seen: Watch, one: Pass, row: Row, twin: Any) -> bool:
+    """Does the gradient of a row pass through this array: without its adjoint, is it another one."""
+    mine = _published(seen, one, row)
+    if mine is None:
+        return True
+    return not np.array_equal(one.without(twin)[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
 
 
 def aliased(seen: Watch, one: Pass, row: Row) -> Found | None:
@@ -373,7 +382,10 @@ def unexplained(seen: Watch, one: Pass, row: Row) -> Found | None:
     """The launch found its memory as it had left it, and nothing in the text of its kernel is known to go wrong."""
     if row.step is None or row.step.kernel is None:
         return None
-    sentence = f"on the same memory Warp's adjoint of {row.step!r} gives another number than the exact one"
+    sentence = (
+        f"Warp's buffers first leave the exact adjoints at {row.step!r}, which found its memory as it was, and nothing "
+        "in the text of its kernel is known to go wrong; rounding that large terms carry so far is not ruled out"
+    )
     mend = f"a wp.func_grad for what `{row.step.label}` computes, or wp.float64 if large terms cancel in it"
     return "adjoint of the kernel", sentence, None, mend
 

@@ -1,7 +1,7 @@
-"""One event of the walk back otherwise: with memory moved by a rounding, or with the other slope at a kink.
+"""One event of the walk back otherwise: memory moved by a rounding, the other slope at a kink, an array cut out.
 
 How far the first moves a gradient is how far two right computations of it may be apart. The second is the gradient of
-a program that has chosen otherwise where two slopes are right.
+a program that has chosen otherwise where two slopes are right, the third that of one whose adjoint ends at an array.
 """
 
 from __future__ import annotations
@@ -58,6 +58,18 @@ class Rounded:
     def move(self, values: np.ndarray) -> None:
         eps = np.finfo(values.dtype).eps
         values[...] = values * (1 + 2 * eps * self.numbers.uniform(-1, 1, values.shape))
+
+
+class Cut:
+    """A step of the walk that leaves no adjoint in an array: what would pass through it is lost."""
+
+    def __init__(self, lost: array):
+        self.lost = lost
+
+    def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
+        reverse(tape, event, space, after)
+        if self.lost.allocation in space:
+            space[self.lost.allocation].data[...] = 0
 
 
 class RoundedWithin:

@@ -25,7 +25,7 @@ from .compare import NOISY, ROUNDED, SLIGHT, SMALL, Row, Verdict, accuracy, is_n
 from .events import HOST_WRITE, RACE, Step
 from .memory import Untranslated, arrays_in, root_of
 from .moments import Moments, digest
-from .once_more import OtherSlopes, Rounded, RoundedWithin, floats, is_choosing
+from .once_more import Cut, OtherSlopes, Rounded, RoundedWithin, floats, is_choosing
 
 if TYPE_CHECKING:
     from .watch import Watch
@@ -96,6 +96,7 @@ class Pass:
         self.noise: dict[int, np.ndarray] = {}
         self.moved: dict[int, np.ndarray] = {}
         self.slopes: OtherSlopes | None = None
+        self.cuts: dict[int, dict[int, np.ndarray]] = {}  # by the id of memory that lets no adjoint pass
         self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
         loss, grads = moment.loss, moment.grads
         escaped = seen.escaped.get(moment.tape, [])
@@ -475,6 +476,12 @@ class Pass:
             return self._walk(SCALES[0])[0]
         finally:
             self.seeds = kept
+
+    def without(self, twin: array) -> dict[int, np.ndarray]:
+        """The gradients of the pass if no adjoint could pass through this array, by the id of twins."""
+        if id(twin.allocation) not in self.cuts:
+            self.cuts[id(twin.allocation)] = self._walk(SCALES[0], Cut(twin))[0]
+        return self.cuts[id(twin.allocation)]
 
     def _step_behind(self, event: Event) -> Step | None:
         return next((s for s in reversed(self.seen.steps) if s.event is event), None)
