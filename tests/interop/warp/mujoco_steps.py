@@ -15,7 +15,7 @@ import mujoco
 import mujoco_warp
 import numpy as np
 import warp
-from mujoco_models import Jacobian, by_differences, models, position_tangent, start, truth
+from mujoco_models import Jacobian, by_differences, models, moved, position_tangent, start, truth
 
 import workbench as wb
 
@@ -33,9 +33,14 @@ def put(made: Any, qpos: Any, qvel: Any, ctrl: Any, warm: Any = None) -> Any:
     return found
 
 
-def watched(made: Any, data: Any, warm: Any = None) -> tuple[Any, Any]:
-    """One step under the watch: what was seen, and MuJoCo Warp's data after it."""
+def watched(made: Any, data: Any, warm: Any = None, tolerance: float | None = None) -> tuple[Any, Any]:
+    """One step under the watch: what was seen, and MuJoCo Warp's data after it.
+
+    `tolerance`: of the solver; MuJoCo Warp raises a model's own to 1e-6.
+    """
     m, d = mujoco_warp.put_model(made), put(made, data.qpos, data.qvel, data.ctrl, warm)
+    if tolerance is not None:
+        m.opt.tolerance.fill_(tolerance)
     with wb.interop.warp.watch(check="forward") as seen:
         mujoco_warp.step(m, d)
     return seen, d
@@ -72,6 +77,29 @@ def exact(made: Any, qpos: Any, seen: Any, d: Any, world: int = 0) -> Jacobian:
     whole = np.concatenate([after @ whole[:nq], whole[nq:]])
     by_qpos = whole[:, :nq] @ position_tangent(made, qpos)
     return Jacobian(np.concatenate([by_qpos, whole[:, nq : nq + made.nv]], 1), whole[:, nq + made.nv :])
+
+
+def at_distances_of(made: Any, data: Any, d: Any) -> Any:
+    """MuJoCo's data moved so little that its contacts have the distances that MuJoCo Warp's have in float32."""
+
+    def contacts(qpos: Any) -> tuple[np.ndarray, np.ndarray]:
+        at = mujoco.MjData(made)
+        at.qpos[:], at.qvel[:] = qpos, data.qvel
+        mujoco.mj_forward(made, at)
+        return at.contact.dist.copy(), at.contact.pos.copy()
+
+    own, places = contacts(data.qpos)
+    theirs = zip(d.contact.dist.numpy()[: len(own)], d.contact.pos.numpy(), strict=False)
+    apart = np.zeros(len(own))
+    for dist, place in theirs:
+        k = int(np.argmin(np.linalg.norm(places - place, axis=1)))
+        apart[k] = dist - own[k]
+    size = 1e-7
+    slopes = [(contacts(moved(made, data.qpos, size * row))[0] - own) / size for row in np.eye(made.nv)]
+    found = mujoco.MjData(made)
+    found.qpos[:] = moved(made, data.qpos, np.linalg.pinv(np.stack(slopes, 1), rcond=1e-4) @ apart)
+    found.qvel[:], found.ctrl[:] = data.qvel, data.ctrl
+    return found
 
 
 def differences(made: Any, data: Any, size: float, warm: Any = None) -> Jacobian:

@@ -142,8 +142,33 @@ def drone() -> Run:
     return Run(model, solver, 10, 1 / 120, lambda run: run.pulls, last("body_q"), pulls=made)
 
 
-def pendulum(solver: str, given: Callable[[Run], Any], out: str, **options: Any) -> Run:
-    """Two boxes on hinges."""
+def rigid_contacts(model: Any, state: Any) -> Any:
+    pipeline = newton.CollisionPipeline(model, broad_phase="explicit", requires_grad=True)
+    found = pipeline.contacts()
+    pipeline.collide(state, found)
+    return found
+
+
+def rolling_ball(solver: str, **options: Any) -> Run:
+    """A rigid ball touches the ground, turns and slides on it."""
+    b = newton.ModelBuilder()
+    made = newton.ModelBuilder.ShapeConfig(ke=2e3, kd=10.0, kf=20.0, mu=0.4, density=200.0)
+    body = b.add_body(xform=wp.transform(wp.vec3(0.0, 0.0, 0.098), wp.quat_rpy(0.1, -0.2, 0.3)))
+    b.add_shape_sphere(body, radius=0.1, cfg=made)
+    b.add_ground_plane(cfg=made)
+    model = b.finalize(device="cpu", requires_grad=True)
+    run = Run(
+        model, getattr(newton.solvers, f"Solver{solver}")(model, **options), 5, 1 / 480, first("body_qd"),
+        last("body_q"), rigid_contacts,
+    )  # fmt: skip
+    run.states[0].body_qd.assign(np.array([[0.4, -0.2, -0.1, 1.0, -0.6, 0.8]], np.float32))
+    return run
+
+
+def pendulum(
+    solver: str, given: Callable[[Run], Any], out: str, drive: tuple[float, float] = (0, 0), **options: Any
+) -> Run:
+    """Two boxes on hinges. `drive`: stiffness and damping of motors that hold each hinge at an angle of their own."""
     b = newton.ModelBuilder()
     links, joints = [b.add_link(), b.add_link()], []
     for k, link in enumerate(links):
@@ -152,7 +177,12 @@ def pendulum(solver: str, given: Callable[[Run], Any], out: str, **options: Any)
         ends = [wp.transform(at, wp.quat_identity()) for at in (anchor, wp.vec3(0.0, 0.0, 0.25))]
         before = links[k - 1] if k else -1
         axis = (0.0, 1.0, 0.0)
-        joints.append(b.add_joint_revolute(before, link, axis=axis, parent_xform=ends[0], child_xform=ends[1]))
+        joints.append(
+            b.add_joint_revolute(
+                before, link, axis=axis, parent_xform=ends[0], child_xform=ends[1], target_ke=drive[0],
+                target_kd=drive[1], target_q=0.3 * k - 0.1,
+            )
+        )  # fmt: skip
     b.add_articulation(joints)
     b.joint_q[:], b.joint_qd[:] = [0.7, -0.4], [0.5, 1.0]
     b.color()
@@ -169,13 +199,15 @@ def cable() -> Run:
     """Four pieces of a cable, the first held fast, fall and bend."""
     b = newton.ModelBuilder()
     points = [wp.vec3(0.2 * k, 0.0, 1.0) for k in range(5)]
-    rod = newton.Rod.from_points(points, radius=0.02)
+    rod = newton.Rod(points, radius=0.02)
     bodies, _ = b.add_rod(rod=rod, stretch_stiffness=1e4, bend_stiffness=1.0, twist_stiffness=1.0, bend_damping=1e-2)
     b.body_mass[bodies[0]] = b.body_inv_mass[bodies[0]] = 0.0
     b.body_inertia[bodies[0]] = b.body_inv_inertia[bodies[0]] = wp.mat33(0.0)
     b.color()
     model = b.finalize(device="cpu", requires_grad=True)
-    return Run(model, newton.solvers.SolverVBD(model, iterations=4), 4, 1 / 240, first("body_qd"), last("body_q"))
+    run = Run(model, newton.solvers.SolverVBD(model, iterations=4), 4, 1 / 240, first("body_qd"), last("body_q"))
+    run.states[0].body_qd.assign(bent(2 * len(bodies), 0.1).reshape(-1, 6))
+    return run
 
 
 def first(name: str) -> Callable[[Run], Any]:
@@ -184,6 +216,10 @@ def first(name: str) -> Callable[[Run], Any]:
 
 def last(name: str) -> Callable[[Run], Any]:
     return lambda run: getattr(run.states[-1], name)
+
+
+def _targets(run: Run) -> Any:
+    return run.control.joint_target_q
 
 
 def _materials(run: Run) -> Any:
@@ -200,6 +236,9 @@ SCENES: dict[str, Callable[[], Run]] = {
     "soft body, XPBD": lambda: soft("XPBD", first("particle_qd")),
     "pendulum, XPBD": lambda: pendulum("XPBD", first("body_qd"), "body_q"),
     "pendulum, Featherstone": lambda: pendulum("Featherstone", first("joint_qd"), "joint_q"),
+    "robot with joint targets, Featherstone": lambda: pendulum("Featherstone", _targets, "joint_q", (200.0, 5.0)),
+    "rigid ball on the ground, semi-implicit": lambda: rolling_ball("SemiImplicit"),
+    "rigid ball on the ground, XPBD": lambda: rolling_ball("XPBD"),
     "cloth, VBD": lambda: cloth("VBD", iterations=3),
     "soft body, VBD": lambda: soft("VBD", first("particle_qd"), iterations=3),
     "cable, VBD": cable,

@@ -19,7 +19,10 @@ TOLERANCE = {  # from transitionFD, and from differences of the float32 step, wh
     "limits": (5e-6, 1e-4),
     "connect": (1e-5, 5e-4),
     "chain, CG": (1e-6, 1e-4),
+    "ball in the air": (5e-6, 1e-4),
+    "ball joints": (1e-5, 1e-3),
 }
+BOXES = {"box on the ground, pyramidal": 1e-4, "box on the ground, elliptic": 5e-5}  # from transitionFD
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +72,34 @@ def test_the_jacobians_are_those_of_transition_fd(name: str, watched: Any, steps
 def test_the_jacobians_are_those_of_differences_of_the_step_itself(name: str, watched: Any, steps: Any) -> None:
     made, data, _, _, found = watched(name)
     assert min(steps.error(found, steps.differences(made, data, h)) for h in (1e-2, 3e-3)) < TOLERANCE[name][1]
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_what_a_contact_is_off_is_what_float32_makes_of_its_distance(name: str, watched: Any, steps: Any) -> None:
+    # The distances are differences of two lengths of 0.1 m, and the impedance changes within 1 mm of them.
+    made, data, seen, d, found = watched(name)
+    assert not [step for step in seen.steps if step.kind == "opaque" or step.reason]
+    assert steps.error(found, steps.truth(made, data)) < BOXES[name]
+    assert steps.error(found, steps.truth(made, steps.at_distances_of(made, data, d))) < 1e-5
+
+
+def test_a_solver_that_goes_on_has_the_derivative_of_one_that_has_converged(steps: Any) -> None:
+    made, data = steps.start(steps.models()["hopper on the ground, pyramidal"])
+    far, near = (
+        steps.error(steps.exact(made, data.qpos, *steps.watched(made, data, tolerance=t)), steps.truth(made, data))
+        for t in (None, 0.0)
+    )
+    assert far < 1e-4 and near < 5e-6
+
+
+def test_each_world_has_its_own_jacobian(steps: Any) -> None:
+    import mujoco
+
+    made, data = steps.start(steps.models()["double pendulum"])
+    states = [mujoco.MjData(made) for _ in range(3)]
+    for k, state in enumerate(states):
+        state.qpos[:], state.qvel[:], state.ctrl[:] = data.qpos + 0.1 * k, (1 + k) * data.qvel, -k
+    seen, d = steps.watched_worlds(made, states)
+    assert not seen.opaque_steps
+    for world, state in enumerate(states):
+        assert steps.error(steps.exact(made, state.qpos, seen, d, world), steps.truth(made, state)) < 1e-6
