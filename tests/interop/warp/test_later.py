@@ -165,3 +165,16 @@ def test_reading_kernels_shows_a_bar_only_once_it_has_taken_long(monkeypatch: An
     assert slow.bar.n == 2
     slow.close()
     assert "reading kernels" in capsys.readouterr().err and slow.bar is None
+
+
+def test_what_a_launch_has_changed_was_not_written_by_the_host(k: Any, wp: Any) -> None:  # noqa: F811
+    x, y, loss = parameters(wp)
+    with wb.interop.warp.watch() as seen:
+        for _ in range(3):
+            with wp.Tape() as tape:
+                wp.launch(k.square, 3, inputs=[x], outputs=[y])
+                wp.launch(k.total, 3, inputs=[y], outputs=[loss])
+            tape.backward(loss)
+            wp.launch(k.descend, 3, inputs=[x, x.grad, 0.125])
+    memory = seen.twins.array(x).allocation
+    assert [p.number for p in seen.passes if any(r.allocation is memory for r in p.moment.changed)] == []

@@ -96,10 +96,14 @@ class Region:
         """From now on these bytes count."""
         self.theirs = np.frombuffer(noted, np.uint8)
 
-    def settle(self, apart: bool) -> None:
-        """Take the bytes that count as seen: into the twin, or (apart) beside it."""
+    def followed(self) -> None:
+        """The twin has followed an event: if it was the last of all, what was noted of that is old."""
         if self.theirs is self.live:
             self.latest = None
+
+    def settle(self, apart: bool) -> None:
+        """Take the bytes that count as seen: into the twin, or (apart) beside it."""
+        self.followed()
         if apart:
             self.apart = self.theirs.copy()
         else:

@@ -96,6 +96,7 @@ class Pass:
         self.noise: dict[int, np.ndarray] = {}
         self.moved: dict[int, np.ndarray] = {}
         self.slopes: OtherSlopes | None = None
+        self.within: dict[Event, dict[int, np.ndarray]] = {}  # of an event, see `moved_within`; empty if too large
         self.cuts: dict[int, dict[int, np.ndarray]] = {}  # by the id of memory that lets no adjoint pass
         self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
         loss, grads = moment.loss, moment.grads
@@ -461,13 +462,18 @@ class Pass:
 
         None where that launch is too large to be interpreted.
         """
+        if event not in self.within:
+            self.within[event] = self._moves_within(event)
+        return self.within[event].get(id(one.twin))
+
+    def _moves_within(self, event: Event) -> dict[int, np.ndarray]:
         moved: dict[int, np.ndarray] = {}
         for seed in range(TRIALS):
             act = RoundedWithin(event, seed)
             _note(moved, self._walk(SCALES[0], act)[0], self.exact)
             if not act.ran:
-                return None
-        return moved.get(id(one.twin))
+                return {}
+        return moved
 
     def with_seeds(self, seeds: list[tuple[array, np.ndarray]]) -> dict[int, np.ndarray]:
         """The exact gradients of the pass for other seeds, by the id of twins."""

@@ -253,6 +253,7 @@ class Watch(Moves, Captures, Pictures):
         differences = []
         for region in regions:
             if region.apart is None and not region.changed():
+                region.followed()
                 continue
             if self.check is not None and (found := difference_of(self.twins, region)) is not None:
                 differences.append(found)
