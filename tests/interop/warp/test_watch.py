@@ -485,3 +485,20 @@ def test_launches_that_are_repeated_take_their_own_numbers_and_memory(k: Any, wp
     seen.backward(grads={x: np.ones(3, np.float32)})
     np.testing.assert_allclose(seen.gradients[g], -sum(rates), rtol=1e-6)
     np.testing.assert_allclose(seen.gradients[x], 1.0)
+
+
+def test_a_gradient_left_in_what_was_computed_is_no_agreement_as_a_seed_again(k: Any, wp: Any) -> None:
+    x, y, loss = parameters(wp)
+    y.retain_grad = True
+    with wb.interop.warp.watch() as seen:
+        with wp.Tape() as tape:
+            wp.launch(k.square, 3, inputs=[x], outputs=[y])
+            wp.launch(k.total, 3, inputs=[y], outputs=[loss])
+        for _ in range(2):
+            loss.grad.fill_(1.0)
+            tape.backward()
+    first, second = (next(r for r in seen.compare() if r.array == "x" and r.backward == n) for n in (0, 1))
+    np.testing.assert_allclose(first.theirs, 2 * X)
+    np.testing.assert_allclose(second.theirs, 3 * 2 * X)  # 1 + 2: the second walk carried y.grad once more
+    assert first.verdict == "agrees"
+    assert second.verdict == "unverified" and second.cause.startswith("leaked seed")

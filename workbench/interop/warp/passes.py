@@ -61,6 +61,7 @@ class Left:
     number: int
     gradient: np.ndarray
     at: bytes
+    computed: bool  # by an event of that backward's pass
 
 
 @dataclass(eq=False)
@@ -108,6 +109,7 @@ class Pass:
                 self.meeting.setdefault(memory, []).append(event)
         self.published = self._with_gradients()
         self.seeds = self._seeds(loss, grads)
+        self.again = [] if loss is not None or grads else self._left_again()
 
     def _window(self, seeded: list[Any], escaped: list[Step]) -> list[Event]:
         """Our events from the first to the last that Warp's tape has recorded, with all that happened between.
@@ -213,6 +215,15 @@ class Pass:
                     found.append((one.twin, values))
         return found
 
+    def _left_again(self) -> list[Published]:
+        """Arrays that events of the pass compute and read, and whose seed is no more than what an earlier pass left."""
+        return [
+            one for one in self.published
+            if any(twin is one.twin for twin, _ in self.seeds)
+            and (left := self.seen.left.get(one.theirs.grad)) is not None and left.computed
+            and np.array_equal(left.gradient, one.before) and any(_reads(e, one.twin.span) for e in self.events)
+        ]  # fmt: skip
+
     def _unlisted(self, a: Any) -> Published | None:
         try:
             twin = self.seen.twins.array(a)
@@ -238,8 +249,8 @@ class Pass:
         for one in self.published:
             self.rows.append(self._row(one, error, wrong_at))
         for one in self.published:
-            after = one.after = self.moment.after(one.theirs)
-            self.seen.left[one.theirs.grad] = Left(self.number, after, digest(self.moment.held(one.theirs)))
+            after, held = self.moment.after(one.theirs), digest(self.moment.held(one.theirs))
+            one.after, self.seen.left[one.theirs.grad] = after, Left(self.number, after, held, one.written)
         if sum(values.nbytes for g in self.glimpses for _, values in g.values) > MUCH:
             self.glimpses.clear()
 
@@ -285,6 +296,11 @@ class Pass:
                 added, row.verdict, row.difference, row.exact = True, verdict, difference, exact + one.before
         if row.verdict == "agrees" and not self.seeds:
             row.verdict, row.cause = "not asked", NO_SEED
+        elif row.verdict == "agrees" and self.again and self._rests_on_left(one, exact):
+            name = name_of(self.seen.tape, self.again[0].twin)
+            row.verdict = "unverified"
+            row.cause = f"leaked seed: `{name}.grad` holds what an earlier backward has left, and is a seed once more"
+            row.remedy = f"tape.zero(), or `{name}.grad.zero_()`, before the new seeds; or tape.backward(grads={{...}})"
         elif row.verdict == "agrees" and added and np.any(one.before):
             self._accumulated(one, row, exact)
         elif row.verdict == "wrong" and not self._excused(one, row, wrong_at):
@@ -383,6 +399,11 @@ class Pass:
         row.cause = "precision: off by more than the sums in it are rounded, and by less than single slopes may be"
         row.remedy = "wp.float64, or a formula without large terms that cancel"
         return True
+
+    def _rests_on_left(self, one: Published, exact: np.ndarray) -> bool:
+        """Would this gradient be another without the seeds that an earlier pass has left."""
+        new = [seed for seed in self.seeds if all(seed[0] is not left.twin for left in self.again)]
+        return not np.array_equal(self.with_seeds(new).get(id(one.twin), np.zeros_like(exact)), exact)
 
     def _accumulated(self, one: Published, row: Row, exact: np.ndarray) -> None:
         """What was in a gradient before has been added to: as is meant, unless it is of other values of the array."""
