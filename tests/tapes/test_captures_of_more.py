@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from test_scoped_capture import square, total
 
 import workbench as wb
 from workbench.errors import LaunchError
-
-
-@wb.kernel
-def square(x: wb.array[float], y: wb.array[float]):
-    i = wb.tid()
-    y[i] = x[i] * x[i]
-
-
-@wb.kernel
-def total(y: wb.array[float], loss: wb.array[float]):
-    wb.atomic_add(loss, 0, y[wb.tid()])
 
 
 @wb.kernel

@@ -167,15 +167,9 @@ class Captures(Follows):
     def follow_graph(self: Any, call: Later, calls: list[Noted], taken: list[Taken], names: dict[int, str]) -> None:
         """The twins of a graph that was launched, on what Warp's bytes were before and behind it."""
         with Then(call):
-            refused = ""
-            try:
-                self.host_writes(call.regions, call.place)
-            except (Untranslated, WorkbenchError) as error:
-                refused = said(error)
+            refused = self.reached(call)
             if call.ours is nothing:
                 return
-            for region, noted in call.after:
-                region.back_to(noted)
             self.repeated(calls, call.regions, refused, call.place, taken, names)
 
     def repeated(

@@ -137,18 +137,23 @@ class Follows:
         finally:
             self.inside = inside
 
+    def reached(self: Any, call: Later) -> str:
+        """Do what the host did before a call; then what the call left counts. Returns why that could not be done."""
+        reason = ""
+        try:
+            self.host_writes(call.regions, call.place)
+        except (Untranslated, WorkbenchError) as error:
+            reason = said(error)
+        for region, noted in call.after if call.ours is not nothing else ():
+            region.back_to(noted)
+        return reason
+
     def follow(self: Any, call: Later) -> None:
         """The twins of one call, on what Warp's bytes were before and behind it."""
         with Then(call):
-            reason = ""
-            try:
-                self.host_writes(call.regions, call.place)
-            except (Untranslated, WorkbenchError) as error:
-                reason = said(error)
+            reason = self.reached(call)
             if call.ours is nothing:
                 return
-            for region, noted in call.after:
-                region.back_to(noted)
             step = self.step(call.kind, call.label, call.tape, call.entries, call.kernel, reason)
             self.twin(step, list(call.twins), call.regions, call.ours, call.place)
             self.steps.append(step)

@@ -19,7 +19,7 @@ def by_meaning(c: Closures, stmt: ir.Stmt) -> Step:
     if row.whole is not None and isinstance(stmt.args[0].type, Composite):
         row = row.whole
     if row.expand is not None:
-        return _linear(c, stmt, row)
+        return linear(c, stmt, row)
     compute = row.meaning
     assert compute is not None, f"{row.name} has no meaning"
     if row.typed_by_attr:
@@ -36,7 +36,7 @@ def by_meaning(c: Closures, stmt: ir.Stmt) -> Step:
     return _composite(compute, args, out, converter(type))
 
 
-def _linear(c: Closures, stmt: ir.Stmt, row: Row) -> Step:
+def linear(c: Closures, stmt: ir.Stmt, row: Row) -> Step:
     """A row written over components is written out once, as scalar statements, which then run like any others."""
     operands = [taken_apart(a) for a in stmt.args]
     opened = [
@@ -47,18 +47,15 @@ def _linear(c: Closures, stmt: ir.Stmt, row: Row) -> Step:
     body, results = written_out(stmt, row, operands)
     c.kept.append((operands, body))
     inner = [made for s in body.body if (made := c.compile(s)) is not None]
-    closed = [
-        (c.new(out), c.at(parts), converter(out.type), isinstance(out.type, Composite))
-        for out, parts in zip(stmt.outs, results, strict=True)
-    ]
+    closed = [(c.new(out), c.at(parts), c.joined(out.type)) for out, parts in zip(stmt.outs, results, strict=True)]
 
     def step(s: list) -> None:
         for slot, parts in opened:
-            s[parts[0] : parts[-1] + 1] = s[slot].ravel()
+            s[parts[0] : parts[-1] + 1] = c.scalars(s[slot])
         for inside in inner:
             inside(s)
-        for out, parts, convert, composite in closed:
-            s[out] = convert([s[p] for p in parts] if composite else s[parts[0]])
+        for out, parts, join in closed:
+            s[out] = join([s[p] for p in parts])
 
     return step
 

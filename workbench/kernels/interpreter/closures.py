@@ -86,6 +86,17 @@ class Closures:
     def at(self, values: Sequence[ir.Value]) -> list[int]:
         return [self.slot_of[id(v)] for v in values]
 
+    # --- composites
+
+    def scalars(self, composite: Any) -> Sequence[Any]:
+        """The components of a value, one after the other."""
+        return composite.ravel()
+
+    def joined(self, type: Type) -> Callable[[list], Any]:
+        """What makes a value of its components, which for a scalar is one."""
+        convert = converter(type)
+        return convert if isinstance(type, Composite) else lambda parts: convert(parts[0])
+
     # --- regions and statements
 
     def region(self, region: ir.Region) -> list[Step]:

@@ -165,7 +165,7 @@ def _while(c: Closures, stmt: ir.Stmt) -> Step:
     return step
 
 
-def _call(c: Closures, stmt: ir.Stmt) -> Step:
+def call(c: Closures, stmt: ir.Stmt) -> Step:
     """A func with its own adjoint means its body; its parameters are the arguments under other names."""
     (region,) = stmt.regions
     for param, arg in zip(region.params, stmt.args, strict=True):
@@ -214,6 +214,6 @@ def _replayed(c: Closures, stmt: ir.Stmt, results: list[int]) -> Step | None:
 
 STEPS = {
     rows.CONST: _const, rows.TID: _tid, rows.DIM: _dim, rows.IF: _if, rows.FOR: _for, rows.WHILE: _while,
-    rows.CALL: _call, rows.STACK: _stack, rows.PUSH: _push, rows.POP: _pop, rows.PRINTF: _printf,
+    rows.CALL: call, rows.STACK: _stack, rows.PUSH: _push, rows.POP: _pop, rows.PRINTF: _printf,
     rows.ASSERT: _assert,
 }  # fmt: skip

@@ -14,17 +14,19 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from .. import ir
 from ..ops import control as rows
-from ..ops.row import Row, on_components
+from ..ops.row import on_components
 from ..types import Array, Composite, Scalar, Stack, Type
 from . import lane_memory
-from .arithmetic import taken_apart, written_out
+from .arithmetic import linear
 from .closures import Closures, Step, converter
+from .control import call
 from .lane_memory import LANES, Apart, Undo
 from .run import run
 
@@ -111,6 +113,12 @@ class Lanes(Closures):
         """A result that all lanes share."""
         self.slots[self.new(stmt.outs[0])] = _uniform(stmt.outs[0].type, value)
 
+    def scalars(self, composite: tuple) -> tuple:
+        return composite
+
+    def joined(self, type: Type) -> Callable[[list], Any]:
+        return tuple if isinstance(type, Composite) else itemgetter(0)
+
     def inner(self, region: ir.Region) -> tuple[list[Step], list[int]]:
         """The steps of a region, and the slots from around it that they use: of these a branch takes its own lanes."""
         known = set(self.slot_of.values())
@@ -181,7 +189,7 @@ def _by_meaning(c: Any, stmt: ir.Stmt) -> Step:
     if row.whole is not None and isinstance(stmt.args[0].type, Composite):
         row = row.whole
     if row.expand is not None:
-        return _linear(c, stmt, row)
+        return linear(c, stmt, row)
     extra = {"attr": stmt.attr} if row.typed_by_attr else {}
     assert row.meaning is not None, f"{row.name} has no meaning"
     alone, together = partial(row.meaning, **extra), row.together and partial(row.together, **extra)
@@ -281,33 +289,6 @@ def _one(value: Any, lane: int) -> Any:
     if value.__class__ is tuple:
         return [_one(v, lane) for v in value]
     return value[lane] if value.__class__ is np.ndarray else value
-
-
-def _linear(c: Any, stmt: ir.Stmt, row: Row) -> Step:
-    """A row written over components is written out once, as scalar statements over lanes."""
-    operands = [taken_apart(a) for a in stmt.args]
-    parts_of = [
-        (slot, [c.new(v) for v in operand])
-        for slot, operand in zip(c.at(stmt.args), operands, strict=True)
-        if isinstance(operand, list)
-    ]
-    body, results = written_out(stmt, row, operands)
-    c.kept.append((operands, body))
-    inner = [made for s in body.body if (made := c.compile(s)) is not None]
-    closed = [
-        (c.new(out), c.at(parts), isinstance(out.type, Composite))
-        for out, parts in zip(stmt.outs, results, strict=True)
-    ]
-
-    def step(s: list) -> None:
-        for slot, parts in parts_of:
-            s[parts[0] : parts[-1] + 1] = s[slot]
-        for inside in inner:
-            inside(s)
-        for out, parts, composite in closed:
-            s[out] = tuple([s[p] for p in parts]) if composite else s[parts[0]]
-
-    return step
 
 
 # --- constants, thread indices, stacks and claims
@@ -568,26 +549,8 @@ def _while(c: Any, stmt: ir.Stmt) -> Step:
     return step
 
 
-def _call(c: Any, stmt: ir.Stmt) -> Step:
-    """A func with its own adjoint means its body; its parameters are the arguments under other names."""
-    (region,) = stmt.regions
-    for param, arg in zip(region.params, stmt.args, strict=True):
-        names: dict = c.arrays if isinstance(arg.type, Array) else c.slot_of
-        names[id(param)] = names[id(arg)]
-    body, results = c.region(region), c.at(region.results)
-    outs = [c.new(o) for o in stmt.outs]
-
-    def step(s: list) -> None:
-        for inner in body:
-            inner(s)
-        for out, result in zip(outs, results, strict=True):
-            s[out] = s[result]
-
-    return step
-
-
 STEPS: Any = {
     rows.CONST: _const, rows.TID: _tid, rows.DIM: _dim, rows.IF: _if, rows.FOR: _for, rows.WHILE: _while,
-    rows.CALL: _call, rows.STACK: _stack, rows.PUSH: _push, rows.POP: _pop, rows.ASSERT: _assert,
+    rows.CALL: call, rows.STACK: _stack, rows.PUSH: _push, rows.POP: _pop, rows.ASSERT: _assert,
     **lane_memory.STEPS,
 }  # fmt: skip
