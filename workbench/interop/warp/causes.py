@@ -26,7 +26,7 @@ from .suspects import AGAIN, BRANCH, COMPONENT, DYNAMIC, RULE, Suspect, suspects
 
 if TYPE_CHECKING:
     from .compare import Row
-    from .passes import Pass
+    from .verdicts import Verdicts
     from .watch import Watch
 
 HOST = ("host", "assign", "fill_", "zero_")
@@ -46,11 +46,11 @@ NOTEBOOKS = {
 Found = tuple[str, str, Step | None, str]  # the cause, what happened, where (None: where it was seen), the remedy
 
 
-def explain(seen: Watch, one: Pass, row: Row) -> tuple[str, str]:
+def explain(seen: Watch, one: Verdicts, row: Row) -> tuple[str, str]:
     """The cause of a wrong row, and the remedy: a sentence each, "" where nothing is known.
 
-    The cause begins with its name, one of `NOTEBOOKS` or "adjoint switched off", "not on the tape", "custom adjoint",
-    "precision", "adjoint of mesh queries", "adjoint of the kernel"; the remedy ends with the notebook that explains it.
+    The cause begins with its name, one of `NOTEBOOKS` or "adjoint switched off", "adjoint on the tape", "not on the
+    tape", "custom adjoint", "precision", "adjoint of mesh queries", "adjoint of the kernel"; the remedy ends with the notebook that explains it.
     Called when a row of `one` has been found wrong, with `row.step` the launch at which Warp's buffers first leave the
     exact ones; `row.step` becomes the launch to blame.
     """
@@ -70,7 +70,7 @@ def explain(seen: Watch, one: Pass, row: Row) -> tuple[str, str]:
 # ---- what stood in gradients before
 
 
-def leaked(seen: Watch, one: Pass, row: Row) -> Found | None:
+def leaked(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """What an earlier pass left in gradients is a seed too for Warp: with it Warp's numbers come out."""
     seeded = {id(twin) for twin, _ in one.seeds}
     left = [p for p in one.published if p.written and id(p.twin) not in seeded and np.any(p.before)]
@@ -90,10 +90,19 @@ def leaked(seen: Watch, one: Pass, row: Row) -> Found | None:
     )  # fmt: skip
 
 
-# ---- launches without an adjoint
+# ---- launches without an adjoint, or with two
 
 
-def no_adjoint(seen: Watch, one: Pass, row: Row) -> Found | None:
+def launched_back(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+    """An adjoint launch that Warp's tape has recorded as if it were the launch itself: it is walked back once more."""
+    for step in _behind(one.steps, row):
+        if step.kind == "adjoint":
+            sentence = f"{step!r} ran inside `with tape:`, which takes it for the launch itself and walks it back too"
+            return "adjoint on the tape", sentence, step, "wp.launch(..., adjoint=True, record_tape=False)"
+    return None
+
+
+def no_adjoint(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """A launch that Warp's walk passes by: its kernel, or its module, has the adjoint switched off."""
     for step in _behind(one.steps, row):
         kernel = step.kernel
@@ -109,12 +118,12 @@ def no_adjoint(seen: Watch, one: Pass, row: Row) -> Found | None:
     return None
 
 
-def not_recorded(seen: Watch, one: Pass, row: Row) -> Found | None:
+def not_recorded(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """A step on the way that Warp's tape has not recorded."""
     own = {id(s) for s in one.steps}
     events = {id(e) for e in one.events}
     for step in _behind([s for s in one.past if id(s.event) in events], row):
-        if id(step) in own or step.kind in ("host", "opaque") or not _is_active(step):
+        if id(step) in own or step.kind in ("host", "opaque", "adjoint") or not _is_active(step):
             continue
         if (bare := _without_gradient(seen, step)) is not None:
             sentence = f"`{bare}` has no gradient, so that Warp's tape leaves {step!r} out, and the gradient with it"
@@ -143,7 +152,7 @@ def _without_gradient(seen: Watch, step: Step) -> str | None:
     return None
 
 
-def without_gradient(seen: Watch, one: Pass, row: Row) -> Found | None:
+def without_gradient(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """An array between two launches that has no gradient: Warp's way back ends there without a word."""
     written = {id(s.allocation) for e in one.events for s in e.writes}
     for step, leaf, a in _active_arrays(one, row):
@@ -160,7 +169,7 @@ def without_gradient(seen: Watch, one: Pass, row: Row) -> Found | None:
     return None
 
 
-def _passes(seen: Watch, one: Pass, row: Row, twin: Any) -> bool:
+def _passes(seen: Watch, one: Verdicts, row: Row, twin: Any) -> bool:
     """Does the gradient of a row pass through this array: without its adjoint, is it another one."""
     mine = _published(seen, one, row)
     if mine is None:
@@ -168,7 +177,7 @@ def _passes(seen: Watch, one: Pass, row: Row, twin: Any) -> bool:
     return not np.array_equal(one.without(twin)[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
 
 
-def aliased(seen: Watch, one: Pass, row: Row) -> Found | None:
+def aliased(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """Memory that is written through one array and read through another, each with a gradient of its own."""
     writers: dict[Any, dict[int, tuple[Any, set[Event]]]] = {}  # by memory: the arrays, and the events that wrote them
     found: list[tuple[Step, Any, Any]] = []
@@ -201,7 +210,7 @@ BUILT = {
 }
 
 
-def overwritten(seen: Watch, one: Pass, row: Row) -> Found | None:
+def overwritten(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """Memory that the adjoint of the wrong launch reads, and that a later event has overwritten."""
     if row.step is None or row.step.event is None:
         return None
@@ -212,7 +221,7 @@ def overwritten(seen: Watch, one: Pass, row: Row) -> Found | None:
     return None
 
 
-def _overwritten(seen: Watch, one: Pass, wrong: Step, by: Step, need: Any) -> Found:
+def _overwritten(seen: Watch, one: Verdicts, wrong: Step, by: Step, need: Any) -> Found:
     if by.kind == "build":
         kind = by.label.partition(".")[0]
         what, built = BUILT.get(kind, ("hash grid", "built anew"))
@@ -241,7 +250,7 @@ def _overwritten(seen: Watch, one: Pass, wrong: Step, by: Step, need: Any) -> Fo
     return "overwritten memory", sentence, None, mend
 
 
-def _is_used(one: Pass, by: Step) -> bool:
+def _is_used(one: Verdicts, by: Step) -> bool:
     """Does an event of the pass, or its seed, read what a step has written."""
     if by.event is None or not any(e is by.event for e in one.events):
         return False
@@ -250,7 +259,7 @@ def _is_used(one: Pass, by: Step) -> bool:
     return any(_meets(span, by.event.writes) for span in read)
 
 
-def host_wrote(seen: Watch, one: Pass, row: Row) -> Found | None:
+def host_wrote(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """Memory that the adjoint reads, and whose bytes the host has changed since the watch last saw them."""
     event = None if row.step is None else row.step.event
     if event is None or event.reverse is None:
@@ -266,7 +275,7 @@ def host_wrote(seen: Watch, one: Pass, row: Row) -> Found | None:
     return None
 
 
-def not_cleared(seen: Watch, one: Pass, row: Row) -> Found | None:
+def not_cleared(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """Memory that is overwritten by what Warp's tape does not hear: its gradient then flows past the overwriting."""
     if row.step is None or row.step.event is None:
         return None
@@ -287,7 +296,7 @@ def not_cleared(seen: Watch, one: Pass, row: Row) -> Found | None:
     return None
 
 
-def retained(seen: Watch, one: Pass, row: Row) -> Found | None:
+def retained(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """An array written more than once that keeps its gradient: earlier values get the gradient of later ones."""
     if row.step is None or row.step.event is None:
         return None
@@ -314,7 +323,7 @@ def _before_host(name: str) -> str:
 # ---- the adjoint of the kernel itself
 
 
-def in_kernel(seen: Watch, one: Pass, row: Row) -> Found | None:
+def in_kernel(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """A statement that Warp's adjoint of the kernel does not reverse."""
     if row.step is None or row.step.kernel is None:
         return None
@@ -347,7 +356,7 @@ def _mended(s: Suspect) -> str:
     }[s.cause]
 
 
-def behind_mesh(seen: Watch, one: Pass, row: Row) -> Found | None:
+def behind_mesh(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """The points of a mesh that kernels get by its number: Warp's adjoints of queries leave them out."""
     mine = _published(seen, one, row)
     if mine is None or row.theirs is None or not np.array_equal(row.theirs, mine.before):
@@ -365,7 +374,7 @@ def behind_mesh(seen: Watch, one: Pass, row: Row) -> Found | None:
     return None
 
 
-def rounded(seen: Watch, one: Pass, row: Row) -> Found | None:
+def rounded(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """A sum in which large parts leave little: rounding moves what is left as far as Warp's number is away."""
     mine = _published(seen, one, row)
     if mine is None or row.step is None or row.exact is None or row.theirs is None or row.step.event is None:
@@ -378,7 +387,7 @@ def rounded(seen: Watch, one: Pass, row: Row) -> Found | None:
     return "precision", sentence, None, "wp.float64, or a formula without the large terms"
 
 
-def unexplained(seen: Watch, one: Pass, row: Row) -> Found | None:
+def unexplained(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """The launch found its memory as it had left it, and nothing in the text of its kernel is known to go wrong."""
     if row.step is None or row.step.kernel is None:
         return None
@@ -391,7 +400,7 @@ def unexplained(seen: Watch, one: Pass, row: Row) -> Found | None:
 
 
 RULES = (
-    behind_mesh, leaked, no_adjoint, not_recorded, without_gradient, aliased,
+    behind_mesh, leaked, launched_back, no_adjoint, not_recorded, without_gradient, aliased,
     overwritten, host_wrote, retained, not_cleared, rounded, in_kernel, unexplained,
 )  # fmt: skip
 
@@ -399,7 +408,7 @@ RULES = (
 # ---- what the pass consists of
 
 
-def _published(seen: Watch, one: Pass, row: Row) -> Any:
+def _published(seen: Watch, one: Verdicts, row: Row) -> Any:
     """The array that a row is about."""
     return next((p for p in one.published if name_of(seen.tape, p.twin) == row.array), None)
 
@@ -412,10 +421,11 @@ def _behind(steps: list[Step], row: Row) -> list[Step]:
 
 def _is_active(step: Step) -> bool:
     """Does what this step writes depend on what gradients are asked of."""
-    return step.event is not None and (step.event.reverse is not None or step.event.source is not None)
+    event = step.event
+    return event is not None and event.kind != "opaque" and (event.reverse is not None or event.source is not None)
 
 
-def _active_arrays(one: Pass, row: Row) -> Iterator[tuple[Step, Any, Any]]:
+def _active_arrays(one: Verdicts, row: Row) -> Iterator[tuple[Step, Any, Any]]:
     """(step, parameter, Warp's array) of all active arguments of the recorded launches, the last launch first."""
     pairs = {id(s): e for s, e in zip(one.by_entry, one.entries, strict=True) if s is not None and isinstance(e, list)}
     for step in _behind(one.steps, row):

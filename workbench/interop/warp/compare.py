@@ -31,6 +31,7 @@ class Row:
     array       the program's name for it.
     difference  the largest, as a share of the largest number in the gradient; NaN where nothing was compared.
     step        where Warp's buffers first leave the exact ones, going back; None where that is not known.
+    backward    the number of the `wp.Tape.backward`; -1 of a launch with adjoint=True, which is `step` then.
     theirs      Warp's gradient; `exact`: what it should be (with what it held before, where it adds up).
     """
 
@@ -93,7 +94,7 @@ class Comparison:
     def _lines(self, rows: list[Row]) -> list[list[str]]:
         several = len({row.backward for row in self.rows}) > 1
         head = [*(["backward"] if several else []), *FIELDS]
-        return [head, *([*([str(r.backward)] if several else []), *r.texts()] for r in rows)]
+        return [head, *([*([str(r.backward) if r.backward >= 0 else ""] if several else []), *r.texts()] for r in rows)]
 
     def __repr__(self) -> str:
         if not self.rows:

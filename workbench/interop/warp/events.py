@@ -45,7 +45,8 @@ class Step:
     """One call of Warp's that changed memory.
 
     number       of its event on the tape (of the next one, if it has none); `#3` in messages and pictures.
-    kind         launch, copy, fill_, zero_, assign, opaque, host (bytes that the host wrote between two calls).
+    kind         launch, adjoint (a launch of one), copy, fill_, zero_, assign, opaque, host (bytes that the host wrote
+                 between two calls).
     label        the kernel, or the kind.
     event        ours on the tape; None for a write to memory that nothing had read.
     recorded_by  the `wp.Tape` that recorded it too, as the number of the watch for it; None without.

@@ -29,6 +29,7 @@ from ...launches.launch import launch as our_launch
 from ...tapes.naming import note_names
 from ...tapes.tape import Tape
 from .builds import Builds
+from .by_hand import TWICE, LaunchBack, LaunchesBack
 from .captures import Captures, Noted
 from .compare import Comparison
 from .differences import Differences
@@ -40,11 +41,12 @@ from .moments import Back, Now, Taken
 from .moves import Moves
 from .natives import NATIVE, given_to, host_write
 from .one_by_one import settled
-from .passes import Left, Pass
+from .passes import Pass
 from .pictures import Pictures
 from .programs import caller, programs, said
 from .progress import Progress
 from .scopes import by_module
+from .verdicts import Left
 
 Act = Callable[[], Any]
 CHECKS = ("gradient", "forward", None)
@@ -66,7 +68,7 @@ def watch(keep: str = "needed", check: str | None = "gradient") -> Watch:
     return Watch(keep, check)
 
 
-class Watch(Moves, Captures, Pictures):
+class Watch(Moves, Captures, LaunchesBack, Pictures):
     """What was seen of a Warp program. In a notebook it shows the verdict, then the tape.
 
     tape       ours: `show explore seeds ledger microscope diagnose memory`, `wb.jacobian`, `wb.jvp` work on it.
@@ -98,6 +100,7 @@ class Watch(Moves, Captures, Pictures):
         self.ran: list[Taken] = []
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
         self.plain: set[int] = set()  # kernels that have been launched here, without grids and meshes
+        self.launched_back: list[LaunchBack] = []
         self.progress = Progress()
         self.commands: dict[Any, Repeated] = {}  # by kernel, grid and arguments
         self.seeded = False
@@ -279,23 +282,26 @@ class Watch(Moves, Captures, Pictures):
         self.tape.failure = None
         del self.tape.events[count:]
 
-    def opaque(self, step: Step, arrays: list[Any], regions: list[Region], frame: Any) -> Any:
-        """The event of a call without a twin: Warp's bytes are copied."""
+    def opaque(
+        self, step: Step, arrays: list[Any], regions: list[Region], frame: Any, changed: list[Region] | None = None
+    ) -> Any:
+        """The event of a call without a twin: Warp's bytes are copied. `changed`: what it wrote, if that is known."""
         twins, untouched = [], self.twins.read_only(step.kernel, step.values)
-        written = []
+        written, changes = [], None if changed is None else {region.allocation for region in changed}
         for a in arrays:
             try:
                 twins.append(a if isinstance(a, array) else self.twins.array(a))
             except Untranslated:
                 continue
-            if id(a) not in untouched:
+            if id(a) not in untouched and (changes is None or twins[-1].allocation in changes):
                 written.append(twins[-1])
 
         def perform() -> None:
             for region in regions:
                 region.settle(False)
 
-        return self.tape.opaque_event(step.label, twins, written, perform, step.reason, (frame.f_code, frame.f_lasti))
+        reason = step.reason or TWICE
+        return self.tape.opaque_event(step.label, twins, written, perform, reason, (frame.f_code, frame.f_lasti))
 
     def host_writes(self, regions: list[Region], frame: Any) -> None:
         """Events for what the host, or a call that is not heard, has changed in these buffers since they were seen."""
@@ -342,15 +348,13 @@ class Watch(Moves, Captures, Pictures):
             return result
 
         if g.get("adjoint"):
-            arrays = list(arrays_in([*g.get("adj_inputs", ()), *g.get("adj_outputs", ())]))
-            return self.event(
-                "opaque", f"adjoint of {kernel.func.__name__}", arrays, theirs, _nothing, frame, kernel, ADJOINT
-            )
+            adjoints = [*g.get("adj_inputs", ()), *g.get("adj_outputs", ())]
+            return self.adjoint_launched(kernel, _dims(g["dim"]), values, adjoints, theirs, frame)
         return self.launched(kernel, g["dim"], values, theirs, frame)
 
     def launched(self, kernel: Any, dim: Any, values: list[Any], theirs: Callable[[], Any], frame: Any) -> Any:
         """One launch of Warp's, in whatever form it was asked for."""
-        dims = (dim,) if isinstance(dim, int) else tuple(int(n) for n in (dim if np.ndim(dim) else (dim,)))
+        dims = _dims(dim)
         if self.captured is not None:
             held, place = list(values), Place(frame.f_code, frame.f_lasti)
             ours = lambda: self.first_launch(kernel, dims, held, place)  # noqa: E731
@@ -427,6 +431,13 @@ class Watch(Moves, Captures, Pictures):
         command.launch(True, place)
         return known
 
+    def twin_command(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Any:
+        """A launch of Warp's as ours, not run. Raises what the workbench says of it."""
+        ours = self.rebind.twin(kernel)
+        self.twins.handles.prepare(values)
+        given = [self.twins.value(v) for v in values]
+        return settled(our_launch(ours, _grid(kernel, dims), given, record_cmd=True).command)
+
     def on_other_arrays(
         self, kernel: Any, dims: tuple[int, ...], values: list[Any], place: Place, key: Any
     ) -> Later | None:
@@ -451,7 +462,7 @@ class Watch(Moves, Captures, Pictures):
         theirs = lambda: original(command, stream)  # noqa: E731
         bounds, rank = command.bounds, int(command.kernel.adj.kernel_dim)
         dims = tuple(int(bounds.shape[k]) for k in range(rank)) if rank else (int(bounds.size),)
-        refused = ADJOINT if command.adjoint else "its arguments are not known" if command.fwd_args is None else ""
+        refused = "its arguments are not known" if command.fwd_args is None else ""
         if getattr(bounds, "coord_mult", 1) != 1:
             refused = "a grid with more axes than its kernel tells apart"
         if refused:
@@ -459,7 +470,10 @@ class Watch(Moves, Captures, Pictures):
             return self.event(
                 "opaque", command.kernel.func.__name__, arrays, theirs, _nothing, frame, command.kernel, refused
             )
-        return self.launched(command.kernel, dims, list(command.fwd_args or ()), theirs, frame)
+        values = list(command.fwd_args or ())
+        if command.adjoint:
+            return self.adjoint_launched(command.kernel, dims, values, list(command.adj_args or ()), theirs, frame)
+        return self.launched(command.kernel, dims, values, theirs, frame)
 
     def _native(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """A function of `wp.utils` that Warp computes in C++."""
@@ -549,7 +563,7 @@ class Watch(Moves, Captures, Pictures):
                     "not asked", where Warp's `.grad` has no one meaning (what launches have overwritten).
         difference  the largest, as a share of the largest number in the gradient.
         """
-        return Comparison([row for one in self.passes for row in one.rows], self)
+        return Comparison([row for one in (*self.passes, *self.launched_back) for row in one.rows], self)
 
     def differences(self) -> Differences:
         """A row for each event whose result is not Warp's to the bit: where, how far apart, what rounds otherwise."""
@@ -596,10 +610,11 @@ class Watch(Moves, Captures, Pictures):
         """How much was seen, in a line."""
         opaque = len(self.opaque_steps)
         apart = [s.difference.ulps for s in self.steps if s.difference is not None]
+        alone = f", adjoint launches: {len(self.launched_back)}" if self.launched_back else ""
         most = f" (by {max(apart):.3g} units in the last place at most: differences())" if apart else ""
         return (
             f"{len(self.steps)} events, {opaque} opaque, {len(apart)} with results that differ from Warp's{most},"
-            f" {len(self.passes)} backward"
+            f" {len(self.passes)} backward{alone}"
         )
 
     def __repr__(self) -> str:
@@ -634,7 +649,6 @@ class Gradients:
 LARGE = 1 << 16  # bytes: comparing less takes no time
 MOST_COMMANDS = 4096
 FUNC = "record_func: what was done between has its adjoint in a function of the program"
-ADJOINT = "an adjoint that the program launches itself"
 _NAMES = tuple(inspect.signature(context.launch).parameters)
 
 
@@ -644,6 +658,10 @@ def _nothing() -> None:
 
 def _no_twin() -> None:
     raise Untranslated(FUNC)
+
+
+def _dims(dim: Any) -> tuple[int, ...]:
+    return (dim,) if isinstance(dim, int) else tuple(int(n) for n in (dim if np.ndim(dim) else (dim,)))
 
 
 def _grid(kernel: Any, dims: tuple[int, ...]) -> tuple[int, ...]:

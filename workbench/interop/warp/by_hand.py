@@ -1,0 +1,323 @@
+"""`wp.launch(..., adjoint=True)` of the watched program: an event, and its result beside the exact adjoint.
+
+Such a launch is the way back of one that was made before, at what memory held then. Which one that was follows from
+what flows: a seed that another adjoint launch has left is of a launch behind it. Where the program never made it, the
+adjoint is that of the memory as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from warp._src import codegen, context
+from warp._src import types as warp_types
+
+from ...arrays.array import array
+from ...arrays.span import Span
+from ...arrays.workspace import Workspace, gradient_dtype, is_float_memory, shadow_view
+from ...errors import GradientError, WorkbenchError
+from ...launches.launch import Command
+from ...tapes.events import Event
+from ...tapes.reverse import extremal_memory, reverse, rewind
+from .compare import Row
+from .events import Step
+from .later import Follows
+from .memory import Region, Twins, Untranslated, arrays_in
+from .programs import said
+from .verdicts import SCALES, Act, Published, Verdicts
+
+if TYPE_CHECKING:
+    from .watch import Watch
+
+TWICE = "it ran the adjoint of a launch, so that its own derivative is a second derivative"
+IN_CAPTURE = "an adjoint that the program launches itself, in a capture"
+Pair = tuple[Any, Any]  # an array of Warp among the arguments of a launch, and the one that holds its adjoint
+
+
+@dataclass
+class Noted:
+    """What adjoints held before an adjoint launch and behind it, by the ids of their arrays: its `Moments`."""
+
+    first: dict[int, np.ndarray]
+    last: dict[int, np.ndarray]
+    changed: frozenset[Region] = frozenset()
+
+    def before(self, a: Any) -> np.ndarray:
+        return self.first[id(a)]
+
+    def after(self, a: Any) -> np.ndarray:
+        return self.last[id(a)]
+
+
+class LaunchBack(Verdicts):
+    """One adjoint launch of the program's, beside the exact adjoint of the launch that it reverses.
+
+    step    its own; `given`: the spans that it adds to.
+    event   the launch that it reverses. `chained`: an adjoint launch before it says which; `recorded`: it has happened.
+    """
+
+    def __init__(self, seen: Watch, step: Step, command: Command, pairs: list[Pair], noted: Noted):
+        super().__init__(seen, -1, noted, seen.steps, [])
+        self.step, self.command = step, command
+        self.glimpses, self.again, self.by_entry = [], [], []
+        self.event, self.chained = self._reversed(pairs)
+        self.recorded = self.event is not None
+        if self.event is None:
+            self.event = _as_now(command)
+        self.events = [self.event]
+        self.steps = [s for s in reversed(seen.steps) if s.event is self.event][:1]
+        self.published, self.seeds, self.given = [], [], []
+        for a, g in pairs:
+            one = Published(a, seen.twins.array(a), noted.before(a))
+            if not is_float_memory(one.twin):
+                continue
+            one.written = _meets(one.twin.span, self.event.writes)
+            one.at = self.event if _reads(self.event, one.twin.span) else None
+            if one.written:
+                self.seeds.append((one.twin, one.before))
+            if one.at is not None:
+                self.published.append(one)
+                self.given.append(seen.twins.array(g).span)
+        self.complete, self.reason = True, self._unknown(pairs)
+
+    def _reversed(self, pairs: list[Pair]) -> tuple[Event | None, bool]:
+        """The launch that this one reverses, if it has happened; and whether an adjoint launch has told."""
+        events = self.seen.tape.events
+        limit, chained = len(events), False
+        backs = {id(back.step.event): back for back in self.seen.launched_back}
+        for a, g in pairs:
+            if not _meets(self.seen.twins.array(a).span, _writes(self.command)):
+                continue
+            seed = self.seen.twins.array(g).span
+            for event in reversed(events):
+                if not _meets(seed, event.writes):
+                    continue
+                back = backs.get(id(event))
+                if back is None:
+                    break
+                if back.event is not None and back.recorded and _meets(seed, back.given):
+                    limit, chained = min(limit, events.index(back.event)), True
+        found = (e for e in reversed(events[:limit]) if _same(e.command, self.command))
+        return next(found, None), chained
+
+    def _unknown(self, pairs: list[Pair]) -> str:
+        """Why nothing can be said; "" where something can."""
+        event, twins = self.event, self.seen.twins
+        assert event is not None
+        label = event.label
+        if event.reverse is None:
+            return f"nothing that `{label}` computes has a gradient"
+        if any(a.shape != g.shape or not is_float_memory(twins.array(g)) for a, g in pairs):
+            return f"an adjoint of another shape than its array of `{label}`"
+        adjoints = list({id(g): twins.array(g).span for _, g in pairs}.values())
+        if any(_meets(span, adjoints[:n]) for n, span in enumerate(adjoints)):
+            return f"two adjoints of `{label}` share memory"
+        lost = any(_meets(event.command.flat[k].span, event.writes) for k, _ in event.reverse.needs)
+        if not self.recorded and (lost or event.reverse.extremal):
+            return f"`{label}` overwrites what its adjoint reads, and no such launch was seen before its adjoint"
+        return ""
+
+    def judge(self) -> None:
+        """Compute the exact adjoint, and make the rows."""
+        error = self.reason
+        if not error:
+            try:
+                self.exact, _ = self._walk(SCALES[0])
+            except (GradientError, Untranslated) as refused:
+                error = str(refused).splitlines()[0]
+        for one in self.published:
+            row = self._row(one, error, {})
+            if row.verdict == "wrong":
+                self._may_be_meant(one, row)
+            row.step = self.step
+            row.remedy = row.remedy.replace("tape.backward(...)", repr(self.step))
+            self.rows.append(row)
+
+    def _may_be_meant(self, one: Published, row: Row) -> None:
+        """A gradient at what memory holds now may be meant, if nothing says that it is that of the launch before."""
+        if self.chained or not self.recorded or self._overwrites_its_own():
+            return
+        now = self._walk(SCALES[0], rewinds=False)[0].get(id(one.twin))
+        if now is None or self._judged(one, row, now if one.written else now + one.before)[0] == "wrong":
+            return
+        row.verdict = "unverified"
+        row.cause = f"{row.cause}: right for what memory holds now, wrong for what {self.steps[0]!r} had read"
+
+    def _overwrites_its_own(self) -> bool:
+        """Does the launch itself overwrite what its adjoint reads: then no adjoint at what memory holds now is one."""
+        assert self.event is not None
+        needs = (need for kept in self.event.kept for need in kept.needs)
+        return any(need.event is self.event for need in needs)
+
+    def _step_behind(self, event: Event) -> Step:
+        return self.steps[0] if self.steps else self.step
+
+    def _accumulated(self, one: Published, row: Row, exact: np.ndarray) -> None:
+        """What was there before is added to, as is meant."""
+
+    def _walk(
+        self, scale: float, act: Act = reverse, rewinds: bool = True
+    ) -> tuple[dict[int, np.ndarray], dict[int, Step]]:
+        tape, event = self.seen.tape, self.event
+        assert event is not None
+        space = Workspace()
+        for twin, values in self.seeds:
+            view = shadow_view(twin, space[twin.allocation])
+            view += (values.reshape(view.shape) * scale).astype(view.dtype)
+        with self.seen.unrecorded(), _memory_of(tape, event, rewinds and self.recorded) as after:
+            act(tape, event, space, after)
+        return {id(one.twin): _read(one.twin, space) for one in self.published}, {}
+
+
+class LaunchesBack(Follows):
+    """What a `Watch` hears of adjoint launches."""
+
+    twins: Twins
+    check: str | None
+    captured: list[Any] | None
+    launched_back: list[LaunchBack]
+    noted: Callable[..., Any]
+    event: Callable[..., Any]
+    host_writes: Callable[[list[Region], Any], None]
+    note_names: Callable[[Any], dict[int, str]]
+    quietly: Callable[[Callable[[], Any]], Any]
+    step: Callable[..., Step]
+    opaque: Callable[..., Any]
+    note_entries: Callable[[Any, list[Any], Step | None], None]
+    twin_command: Callable[..., Command]
+
+    def adjoint_launched(
+        self, kernel: Any, dim: Any, values: list[Any], adjoints: list[Any], theirs: Callable[[], Any], frame: Any
+    ) -> Any:
+        """One launch with `adjoint=True`. Returns what Warp's call returns."""
+        label = f"adjoint of {kernel.func.__name__}"
+        pairs = list({(id(a), id(g)): (a, g) for a, g in _pairs(values, adjoints)}.values())
+        arrays = [*self.twins.arrays_of(values), *(g for _, g in pairs)]
+        if self.captured is not None:
+            return self.noted("opaque", label, arrays, _in_capture, theirs, kernel)
+        self.catch_up()
+        reason, regions = "", []
+        try:
+            regions = self.twins.regions(arrays)
+            self.host_writes(regions, frame)
+        except (Untranslated, WorkbenchError) as error:
+            reason = said(error)
+        if any(id(twin) not in self._tape.names for a, _ in pairs for twin in self.twins.behind(a)):
+            self.note_names(frame)
+        first = {id(a): np.array(g.numpy()) for a, g in pairs}
+        tape = context.runtime.tape
+        before = 0 if tape is None else len(tape.launches)
+        result = self.quietly(theirs)
+        entries = [] if tape is None else tape.launches[before:]
+        step = self.step("adjoint", label, tape, entries, kernel, reason)
+        back = None
+        if not reason:
+            noted = Noted(first, {id(a): np.array(g.numpy()) for a, g in pairs})
+            back = self._back(step, kernel, dim, values, pairs, noted, frame)
+        changed = None if step.reason else [region for region in regions if region.changed()]
+        step.event = self.opaque(step, arrays, regions, frame, changed)
+        if back is not None:
+            self.launched_back.append(back)
+        self._steps.append(step)
+        self.note_entries(tape, entries, step)
+        return result
+
+    def _back(
+        self: Any, step: Step, kernel: Any, dim: Any, values: list[Any], pairs: list[Pair], noted: Noted, frame: Any
+    ) -> LaunchBack | None:
+        """The exact adjoint beside an adjoint launch. None without; `step.reason` says why."""
+        if self.check != "gradient":
+            return None
+        try:
+            back = LaunchBack(self, step, self.twin_command(kernel, dim, values), pairs, noted)
+            back.judge()
+        except Exception as error:  # noqa: BLE001  whatever ours cannot do is opaque, and the program goes on
+            step.reason, step.kind = said(error), "opaque"
+            return None
+        return back
+
+
+def _pairs(values: list[Any], adjoints: list[Any]) -> Iterator[Pair]:
+    """The arrays of floats among the arguments, those in structs too, each with the array that holds its adjoint.
+
+    Without one of its own Warp takes the array's gradient.
+    """
+    for value, adjoint in zip(values, adjoints, strict=False):
+        if isinstance(value, codegen.StructInstance):
+            kind: Any = type(value)
+            names = list(kind._cls.vars)
+            own = isinstance(adjoint, codegen.StructInstance)
+            parts = [getattr(adjoint, n) if own else None for n in names]
+            yield from _pairs([getattr(value, n) for n in names], parts)
+        for a in arrays_in([value]) if warp_types.is_array(value) else ():
+            held = adjoint if warp_types.is_array(adjoint) and adjoint.ptr else a.grad
+            if held is not None:
+                yield a, held
+
+
+def _in_capture() -> None:
+    raise Untranslated(IN_CAPTURE)
+
+
+@contextmanager
+def _memory_of(tape: Any, event: Event, rewinds: bool) -> Iterator[dict]:
+    """Memory as an event of a tape saw it. Yields what its extremal arrays held behind it."""
+    undone: list[tuple[Span, Any]] = []
+    try:
+        for later in reversed(tape.events) if rewinds else ():
+            if later is event:
+                break
+            rewind(later, undone)
+        after = extremal_memory(event)
+        if rewinds:
+            rewind(event, undone)
+        yield after
+    finally:
+        for span, data in reversed(undone):
+            span.copy_in(data)
+
+
+def _as_now(command: Command) -> Event:
+    """A launch that was never made, of memory as it is: an event of no tape."""
+    plan, flat = command.plan, command.flat
+    reads, writes = (tuple(flat[k].span for k, _ in spans) for spans in (plan.reads, plan.writes))
+    event = Event(0, "launch", plan.program.name, None, reads, writes, command)
+    event.reverse = plan.backward(tuple(plan.floats))
+    return event
+
+
+def _same(one: Command | None, other: Command) -> bool:
+    """Are two launches of one kernel, on one grid, with the same arguments."""
+    if one is None or one.program is not other.program or one.plan.form.dims != other.plan.form.dims:
+        return False
+    return all(_alike(a, b) for a, b in zip(one.flat, other.flat, strict=True))
+
+
+def _alike(a: Any, b: Any) -> bool:
+    if isinstance(a, array) and isinstance(b, array):
+        return a.span == b.span and a.dtype is b.dtype
+    return isinstance(a, array) is isinstance(b, array) and np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True)
+
+
+def _writes(command: Command) -> list[Span]:
+    return [command.flat[k].span for k, _ in command.plan.writes]
+
+
+def _reads(event: Event, span: Span) -> bool:
+    """Does a launch read these bytes otherwise than to add to them."""
+    plan, flat = event.command.plan, event.command.flat
+    return _meets(span, [flat[k].span for k, _ in plan.reads if k not in plan.accumulates_only])
+
+
+def _meets(span: Span, spans: Any) -> bool:
+    return any(s.allocation is span.allocation and s.overlaps(span) is not False for s in spans)
+
+
+def _read(twin: array, space: Workspace) -> np.ndarray:
+    if twin.allocation not in space:
+        return np.zeros(twin.data.shape, gradient_dtype(twin))
+    return np.array(shadow_view(twin, space[twin.allocation]))

@@ -1,0 +1,368 @@
+"""The verdict on each gradient that Warp has computed: it agrees, is wrong, or may be right as well.
+
+Rounding, kinks and numbers that are not finite are told from wrong ones by other walks over the same events. How those
+are walked, `Pass` (one `wp.Tape.backward`) and `LaunchBack` (one adjoint launch of the program) say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...arrays.array import array
+from ...arrays.workspace import Workspace
+from ...tapes.events import Event
+from ...tapes.naming import name_of
+from ...tapes.reverse import reverse
+from .causes import NOTEBOOKS, explain
+from .compare import NOISY, ROUNDED, SLIGHT, SMALL, Row, Verdict, accuracy
+from .events import RACE, Step
+from .moments import digest
+from .once_more import Cut, OtherSlopes, Rounded, RoundedWithin, floats, is_choosing
+
+if TYPE_CHECKING:
+    from .watch import Watch
+
+Act = Callable[[Any, Event, Workspace, dict], None]
+SCALES = (1.0, 1.37, 0.811, 2.93)  # of the seeds: each rounds differently, which tells how far rounding goes
+NO_SEED = "this backward starts from no seed: no loss=, no grads=, and nothing in .grad of what launches have written"
+TRIALS = 3  # walks in which everything is moved by a rounding
+
+
+@dataclass(eq=False)
+class Published:
+    """An array of Warp with a gradient, its twin, and what its gradient held before the pass."""
+
+    theirs: Any
+    twin: array
+    before: np.ndarray
+    written: bool = False  # by an event of the pass that is no host write
+    at: Event | None = None  # the event whose reversal leaves the exact gradient; None: there is none to compare
+    after: np.ndarray | None = None  # what Warp has published
+
+
+@dataclass(eq=False)
+class Left:
+    """What backward number `number` left in a gradient, and a digest of what its array held then."""
+
+    number: int
+    gradient: np.ndarray
+    at: bytes
+    computed: bool  # by an event of that backward's pass
+
+
+class Verdicts:
+    """What is known about the gradients of some events. `rows` say what came of it.
+
+    steps      what has been walked back, in order; `past`: all steps before, `events`: ours.
+    seeds      (twin, values): what the walk starts from.
+    published  the arrays whose gradients are looked at.
+    exact      by the id of a twin: the exact gradient.
+    reached    the opaque or doubtful events that an adjoint came to.
+    """
+
+    published: list[Published]
+    seeds: list[tuple[array, np.ndarray]]
+    again: list[Published]
+    events: list[Event]
+    steps: list[Step]
+    by_entry: list[Step | None]
+    complete: bool
+
+    def __init__(self, seen: Watch, number: int, moment: Any, past: list[Step], entries: list[Any]):
+        self.seen, self.number, self.moment, self.past, self.entries = seen, number, moment, past, entries
+        self.rows: list[Row] = []
+        self.reached: list[Event] = []
+        self.exact: dict[int, np.ndarray] = {}
+        self.noise: dict[int, np.ndarray] = {}
+        self.moved: dict[int, np.ndarray] = {}
+        self.slopes: OtherSlopes | None = None
+        self.within: dict[Event, dict[int, np.ndarray]] = {}  # of an event, see `moved_within`; empty if too large
+        self.cuts: dict[int, dict[int, np.ndarray]] = {}  # by the id of memory that lets no adjoint pass
+        self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
+
+    def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, Step]]:
+        """The exact gradients by the id of twins, and where Warp's buffers first left them.
+
+        `act` reverses an event; the seeds are `scale` times as large.
+        """
+        raise NotImplementedError
+
+    def row_of(self, one: Published) -> Row | None:
+        """The row about an array."""
+        return next((row for p, row in zip(self.published, self.rows, strict=False) if p is one), None)
+
+    def _row(self, one: Published, error: str, wrong_at: dict[int, Step]) -> Row:
+        theirs = self.moment.after(one.theirs)
+        row = Row(name_of(self.seen.tape, one.twin), "not asked", backward=self.number, theirs=theirs)
+        if theirs.dtype.names is not None or (one.at is None and not error):
+            row.cause = "launches overwrite it, so that its gradient has no one meaning"
+            return row
+        if not self.complete or error:
+            row.verdict, row.cause = "unverified", error or "Warp's tape has events from before the watch"
+            return row
+        exact = self.exact.get(id(one.twin))
+        if exact is None:
+            exact = np.zeros_like(theirs)
+        row.exact = whole = exact if one.written else exact + one.before
+        row.theirs = theirs
+        if self.reached and np.isnan(exact).any():
+            row.verdict, row.cause = "unverified", "; ".join(dict.fromkeys(self._doubt(e) for e in self.reached))
+            row.step = self._step_behind(self.reached[0])
+            if row.cause.startswith(RACE):
+                row.remedy = f"a cell for each thread, or wp.atomic_add (notebooks/{NOTEBOOKS['race']})"
+            return row
+        row.verdict, row.difference = self._judged(one, row, whole)
+        added = not one.written
+        if row.verdict == "wrong" and one.written and np.any(one.before):
+            verdict, difference = self._judged(one, row, exact + one.before)
+            if verdict == "agrees":
+                added, row.verdict, row.difference, row.exact = True, verdict, difference, exact + one.before
+        if row.verdict == "agrees" and not self.seeds:
+            row.verdict, row.cause = "not asked", NO_SEED
+        elif row.verdict == "agrees" and self.again and self._rests_on_left(one, exact):
+            name = name_of(self.seen.tape, self.again[0].twin)
+            row.verdict = "unverified"
+            row.cause = f"leaked seed: `{name}.grad` holds what an earlier backward has left, and is a seed once more"
+            row.remedy = f"tape.zero(), or `{name}.grad.zero_()`, before the new seeds; or tape.backward(grads={{...}})"
+        elif row.verdict == "agrees" and added and np.any(one.before):
+            self._accumulated(one, row, exact)
+        elif row.verdict == "wrong" and not self._excused(one, row, wrong_at):
+            step = wrong_at.get(id(one.twin))
+            first = max(wrong_at.values(), key=lambda s: s.number, default=None)
+            row.step = first or step or (self._step_behind(one.at) if one.at is not None else None)
+            row.cause, row.remedy = explain(self.seen, self, row)
+        return row
+
+    def _excused(self, one: Published, row: Row, wrong_at: dict[int, Step]) -> bool:
+        """May a wrong row be right as well: then it is not known to be wrong."""
+        return (
+            self._not_finite(one, row)
+            or self._kink(one, row, wrong_at)
+            or self._is_rounding(one, row)
+            or self._is_slight(row)
+            or self._chosen(row)
+        )
+
+    def _not_finite(self, one: Published, row: Row) -> bool:
+        """Is the exact gradient infinite or NaN somewhere, and Warp's right elsewhere."""
+        assert row.exact is not None and row.theirs is not None
+        odd = ~np.isfinite(row.exact)
+        if not odd.any():
+            return False
+        rest = replace(row, theirs=np.where(odd, row.exact, row.theirs))
+        if self._judged(one, rest, row.exact)[0] == "wrong":
+            return False
+        event = self._first_not_finite()
+        row.verdict, row.step = "unverified", None if event is None else self._step_behind(event)
+        row.cause = f"not finite: {odd.sum()} of {odd.size} numbers of the exact gradient are infinite or NaN"
+        if row.step is not None:
+            row.cause += f"; {row.step!r} is the first to meet such numbers in memory"
+        row.remedy = (
+            "values where slopes are finite; wp.zeros, not wp.empty, for what is read before all of it is written"
+        )
+        return True
+
+    def _first_not_finite(self) -> Event | None:
+        """The first event of the pass that has to do with memory that is not finite."""
+        found: list[Event] = []
+
+        def look(tape: Any, event: Event, space: Workspace, after: dict) -> None:
+            if any(not np.isfinite(part.data).all() for part in floats(event)):
+                found.append(event)
+            reverse(tape, event, space, after)
+
+        self._walk(SCALES[0], look)
+        return found[-1] if found else None
+
+    def _chosen(self, row: Row) -> bool:
+        """Has a query taken another face than Warp's, which is as close and may have another slope."""
+        step = next((s for s in self.steps if s.chosen and s.difference is not None and s.difference.far), None)
+        if step is None or (np.any(row.exact) and not np.any(row.theirs)):  # nothing at all is no slope
+            return False
+        row.verdict, row.step = "unverified", step
+        row.cause = f"kink: {step!r} has several faces that are as close, and Warp's query takes another of them"
+        row.remedy = "values a little off the edge between them"
+        return True
+
+    def _judged(self, one: Published, row: Row, exact: np.ndarray) -> tuple[Verdict, float]:
+        """The verdict on a gradient, and how far it is from the exact one: it agrees if rounding explains that."""
+        assert row.theirs is not None
+        found = accuracy(row.theirs, exact, None)
+        fine = (
+            found.fine
+            or (found.close and accuracy(row.theirs, exact, self.noise_of(one)).fine)
+            or (found.difference <= SMALL and accuracy(row.theirs, exact, self._rounding_of(one), 1).fine)
+        )
+        return ("agrees" if fine else "wrong"), found.difference
+
+    def _is_rounding(self, one: Published, row: Row) -> bool:
+        """Does rounding move a gradient as far as a wrong row is away: then it is not known to be wrong.
+
+        Not asked of a gradient at a kink: there the least movement counts for the whole difference of its slopes.
+        """
+        assert row.theirs is not None and row.exact is not None
+        exact = self.exact.get(id(one.twin))
+        if exact is None or not np.array_equal(exact, self.other.get(id(one.twin), exact), equal_nan=True):
+            return False
+        if not accuracy(row.theirs, row.exact, self._rounding_of(one), 1).fine:
+            return False
+        row.verdict = "unverified"
+        row.cause = "precision: numbers cancel, or a comparison is so close, that rounding alone moves it as far"
+        row.remedy = "wp.float64, or a formula without the large terms"
+        return True
+
+    def _is_slight(self, row: Row) -> bool:
+        """Is every number so little off that a slope rounded in another way may be all there is."""
+        assert row.theirs is not None and row.exact is not None
+        exact = row.exact.reshape(row.theirs.shape).astype(np.float64)
+        with np.errstate(all="ignore"):
+            if not (np.abs(row.theirs - exact) <= SLIGHT * np.abs(exact)).all():
+                return False
+        row.verdict = "unverified"
+        row.cause = "precision: off by more than the sums in it are rounded, and by less than single slopes may be"
+        row.remedy = "wp.float64, or a formula without large terms that cancel"
+        return True
+
+    def _rests_on_left(self, one: Published, exact: np.ndarray) -> bool:
+        """Would this gradient be another without the seeds that an earlier pass has left."""
+        new = [seed for seed in self.seeds if all(seed[0] is not left.twin for left in self.again)]
+        return not np.array_equal(self.with_seeds(new).get(id(one.twin), np.zeros_like(exact)), exact)
+
+    def _accumulated(self, one: Published, row: Row, exact: np.ndarray) -> None:
+        """What was in a gradient before has been added to: as is meant, unless it is of other values of the array."""
+        assert row.theirs is not None
+        row.cause = "with what it held before this backward, which has been added to"
+        earlier = self.seen.left.get(one.theirs.grad)
+        if earlier is None or not np.array_equal(earlier.gradient, one.before):
+            return
+        if earlier.at == digest(self.moment.held(one.theirs)):
+            return
+        found = accuracy(row.theirs, exact, None)
+        if found.fine:
+            return
+        row.verdict, row.difference, row.exact = "wrong", found.difference, exact
+        row.step = next((s for s in self.steps if s.event is one.at), None)
+        row.cause = (
+            f"leaked seed: `{row.array}.grad` still held what backward {earlier.number} had left, the gradient at"
+            f" values that `{row.array}` no longer has, and was added to"
+        )
+        row.remedy = (
+            f"tape.zero(), or `{row.array}.grad.zero_()`, once `{row.array}` has been changed"
+            f" (notebooks/{NOTEBOOKS['leaked seed']})"
+        )
+
+    def _kink(self, one: Published, row: Row, wrong_at: dict[int, Step]) -> bool:
+        """Is a wrong row right with the other slope where two are right: then it is not known to be wrong.
+
+        Otherwise `wrong_at` becomes what it is beside that gradient, if there is a kink at all.
+        """
+        if not any(is_choosing(e) for e in self.events):
+            return False
+        if self.slopes is None:
+            self.slopes = OtherSlopes()
+            self.other, steps = self._walk(SCALES[0], self.slopes)
+            if any(not np.array_equal(v, self.exact[k], equal_nan=True) for k, v in self.other.items()):
+                wrong_at.clear()
+                wrong_at.update(steps)
+                self.slopes = OtherSlopes(looks=True)
+                self._walk(SCALES[0], self.slopes)
+        other = self.other.get(id(one.twin))
+        if other is None or row.exact is None:
+            return False
+        verdict, _ = self._judged(one, row, other if one.written else other + one.before)
+        if verdict == "wrong":
+            return False
+        row.verdict = "unverified"
+        row.step = next((s for s in self.steps if self.slopes.tie and s.event is self.slopes.tie[1]), None)
+        row.cause = f"{self.slopes.sentence()}, where two slopes are right: Warp's gradient has the other one"
+        row.remedy = "values a little off the kink, or a smooth formula"
+        return True
+
+    def _measure_noise(self) -> None:
+        """How far rounding moves each number of the gradients: the walk with scaled seeds, scaled back."""
+        for scale in SCALES[1:]:
+            _note(self.noise, self._walk(scale)[0], self.exact, scale)
+
+    def noise_of(self, one: Published) -> np.ndarray | None:
+        """How far rounding moves each number of this gradient, by the walk with scaled seeds."""
+        if not self.noise:
+            self._measure_noise()
+        return self.noise.get(id(one.twin))
+
+    def _moved_of(self, one: Published) -> np.ndarray | None:
+        """How far each number of this gradient moves where all that is summed in it moves by a rounding."""
+        if not self.moved:
+            for seed in range(TRIALS):
+                _note(self.moved, self._walk(SCALES[0], Rounded(seed))[0], self.exact)
+        return self.moved.get(id(one.twin))
+
+    def _rounding_of(self, one: Published) -> np.ndarray | None:
+        """How far each number of this gradient may be off by rounding, by the one measure or the other."""
+        noise, moved = self.noise_of(one), self._moved_of(one)
+        return None if noise is None or moved is None else np.maximum(NOISY * noise, ROUNDED * moved)
+
+    def moved_within(self, one: Published, event: Event) -> np.ndarray | None:
+        """How far this gradient moves where every operation of one launch's adjoint is rounded otherwise.
+
+        None where that launch is too large to be interpreted.
+        """
+        if event not in self.within:
+            self.within[event] = self._moves_within(event)
+        return self.within[event].get(id(one.twin))
+
+    def _moves_within(self, event: Event) -> dict[int, np.ndarray]:
+        moved: dict[int, np.ndarray] = {}
+        for seed in range(TRIALS):
+            act = RoundedWithin(event, seed)
+            _note(moved, self._walk(SCALES[0], act)[0], self.exact)
+            if not act.ran:
+                return {}
+        return moved
+
+    def with_seeds(self, seeds: list[tuple[array, np.ndarray]]) -> dict[int, np.ndarray]:
+        """The exact gradients of the pass for other seeds, by the id of twins."""
+        kept, self.seeds = self.seeds, seeds
+        try:
+            return self._walk(SCALES[0])[0]
+        finally:
+            self.seeds = kept
+
+    def without(self, twin: array) -> dict[int, np.ndarray]:
+        """The gradients of the pass if no adjoint could pass through this array, by the id of twins."""
+        if id(twin.allocation) not in self.cuts:
+            self.cuts[id(twin.allocation)] = self._walk(SCALES[0], Cut(twin))[0]
+        return self.cuts[id(twin.allocation)]
+
+    def _step_behind(self, event: Event) -> Step | None:
+        return next((s for s in reversed(self.seen.steps) if s.event is event), None)
+
+    def _doubt(self, event: Event) -> str:
+        step = self._step_behind(event)
+        if step is not None and not step.reason and step.difference is not None:
+            return f"the result of {step!r} is not Warp's{_may_choose(event)}"
+        if event.reason.startswith(RACE):
+            return event.reason
+        what = "" if step is not None and step.kind == "adjoint" else " is opaque"
+        return f"{event.label}{what}: {event.reason}"
+
+
+def _may_choose(event: Event) -> str:
+    """Why the result of a launch may differ that asks a mesh or a tree: what queries promise leaves a choice."""
+    opened = () if event.command is None else {leaf.opened.name for leaf in event.command.program.leaves if leaf.opened}
+    if "Mesh" in opened:
+        return ": of faces that are as close, or in what order they come, its query may choose otherwise"
+    if "Bvh" in opened:
+        return ": its query gives boxes in another order, of which none is promised"
+    return ""
+
+
+def _note(noise: dict[int, np.ndarray], others: dict[int, np.ndarray], exact: dict, scale: float = 1.0) -> None:
+    """Note how far other gradients, `scale` times as large, are from the exact ones, if that is farther than before."""
+    for key, values in others.items():
+        with np.errstate(all="ignore"):
+            apart = np.abs(values.astype(np.float64) / scale - exact[key].astype(np.float64))
+        noise[key] = np.maximum(noise.get(key, 0.0), apart)
