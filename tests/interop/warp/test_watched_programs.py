@@ -35,10 +35,10 @@ def watched(program: Program) -> tuple[Any, Any]:
 
 
 def rows_of(seen: Any, a: Any) -> list[Any]:
-    """The rows of the last backward about an array of Warp, or about views of it."""
+    """The rows of the last backward, or adjoint launch, about an array of Warp, or about views of it."""
     from workbench.interop.warp.memory import root_of
 
-    rows = [r for one in seen.passes for p, r in zip(one.published, one.rows, strict=True) if root_of(p.theirs) is a]
+    rows = [r for one in (*seen.passes, *seen.launched_back) for r in one.rows if root_of(r.subject.theirs) is a]
     return [r for r in rows if r.backward == rows[-1].backward]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from warp._src import codegen, context
+from warp._src import context
 from warp._src import types as warp_types
 
 from ...arrays.array import array
@@ -23,6 +23,7 @@ from ...errors import GradientError, WorkbenchError
 from ...launches.launch import Command
 from ...tapes.events import Event
 from ...tapes.reverse import extremal_memory, reverse, rewind
+from .causes import needed
 from .compare import Row
 from .events import Step
 from .later import Follows
@@ -150,8 +151,9 @@ class LaunchBack(Verdicts):
     def _overwrites_its_own(self) -> bool:
         """Does the launch itself overwrite what its adjoint reads: then no adjoint at what memory holds now is one."""
         assert self.event is not None
-        needs = (need for kept in self.event.kept for need in kept.needs)
-        return any(need.event is self.event for need in needs)
+        return any(
+            need.span.overlaps(kept.span) is not False for need in needed(self.event) for kept in self.event.kept
+        )
 
     def _step_behind(self, event: Event) -> Step:
         return self.steps[0] if self.steps else self.step
@@ -242,19 +244,14 @@ class LaunchesBack(Follows):
 
 
 def _pairs(values: list[Any], adjoints: list[Any]) -> Iterator[Pair]:
-    """The arrays of floats among the arguments, those in structs too, each with the array that holds its adjoint.
+    """The arrays among the arguments, those in structs too, each with the array that holds its adjoint.
 
-    Without one of its own Warp takes the array's gradient.
+    Without one of its own Warp takes the array's gradient, and always of an array in a struct.
     """
     for value, adjoint in zip(values, adjoints, strict=False):
-        if isinstance(value, codegen.StructInstance):
-            kind: Any = type(value)
-            names = list(kind._cls.vars)
-            own = isinstance(adjoint, codegen.StructInstance)
-            parts = [getattr(adjoint, n) if own else None for n in names]
-            yield from _pairs([getattr(value, n) for n in names], parts)
-        for a in arrays_in([value]) if warp_types.is_array(value) else ():
-            held = adjoint if warp_types.is_array(adjoint) and adjoint.ptr else a.grad
+        own = warp_types.is_array(value) and warp_types.is_array(adjoint) and adjoint.ptr
+        for a in arrays_in([value]):
+            held = adjoint if own else a.grad
             if held is not None:
                 yield a, held
 

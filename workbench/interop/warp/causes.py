@@ -17,7 +17,7 @@ from warp._src import codegen
 from ...arrays.array import array
 from ...arrays.span import Span
 from ...errors import GradientError
-from ...tapes.events import Event
+from ...tapes.events import Event, Need
 from ...tapes.naming import name_of
 from .compare import accuracy
 from .events import Step, asks_mesh
@@ -50,20 +50,25 @@ def explain(seen: Watch, one: Verdicts, row: Row) -> tuple[str, str]:
     """The cause of a wrong row, and the remedy: a sentence each, "" where nothing is known.
 
     The cause begins with its name, one of `NOTEBOOKS` or "adjoint switched off", "adjoint on the tape", "not on the
-    tape", "custom adjoint", "precision", "adjoint of mesh queries", "adjoint of the kernel"; the remedy ends with the notebook that explains it.
+    tape", "custom adjoint", "precision", "adjoint of mesh queries", "adjoint of the kernel"; the remedy ends with the
+    notebook that explains it. Rules that ask nothing of the row but its launch are asked once for each launch.
     Called when a row of `one` has been found wrong, with `row.step` the launch at which Warp's buffers first leave the
     exact ones; `row.step` becomes the launch to blame.
     """
     for rule in RULES:
+        known = (rule, None if rule in OF_ROWS else row.step)
         try:
-            found = rule(seen, one, row)
+            found = one.told[known] if known in one.told else rule(seen, one, row)
         except (GradientError, Untranslated):
+            found = None
+        if rule not in OF_ROWS:
+            one.told[known] = found
+        if found is None:
             continue
-        if found is not None:
-            cause, sentence, step, remedy = found
-            row.step = step or row.step
-            notebook = f" (notebooks/{NOTEBOOKS[cause]})" if cause in NOTEBOOKS else ""
-            return f"{cause}: {sentence}", f"{remedy}{notebook}"
+        cause, sentence, step, remedy = found
+        row.step = step or row.step
+        notebook = f" (notebooks/{NOTEBOOKS[cause]})" if cause in NOTEBOOKS else ""
+        return f"{cause}: {sentence}", f"{remedy}{notebook}"
     return "", ""
 
 
@@ -77,7 +82,7 @@ def leaked(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     if not left or row.theirs is None:
         return None
     exact = one.with_seeds([*one.seeds, *((p.twin, p.before) for p in left)])
-    mine = _published(seen, one, row)
+    mine = row.subject
     if mine is None or id(mine.twin) not in exact:
         return None
     found = exact[id(mine.twin)] if mine.written else exact[id(mine.twin)] + mine.before
@@ -154,10 +159,13 @@ def _without_gradient(seen: Watch, step: Step) -> str | None:
 
 def without_gradient(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """An array between two launches that has no gradient: Warp's way back ends there without a word."""
-    written = {id(s.allocation) for e in one.events for s in e.writes}
-    for step, leaf, a in _active_arrays(one, row):
-        twin = seen.twins.array(a)
-        if a.grad is not None or id(twin.allocation) not in written or not _passes(seen, one, row, twin):
+    written = {s.allocation for e in one.events for s in e.writes}
+    ends = [(step, leaf, seen.twins.array(a)) for step, leaf, a in _active_arrays(one, row) if a.grad is None]
+    ends = [end for end in ends if end[2].allocation in written]
+    if not ends or not _passes(seen, one, row, *(twin for _, _, twin in ends)):
+        return None
+    for step, leaf, twin in ends:
+        if not _passes(seen, one, row, twin):
             continue
         name = name_of(seen.tape, twin, leaf.name)
         if leaf.path:
@@ -169,12 +177,12 @@ def without_gradient(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     return None
 
 
-def _passes(seen: Watch, one: Verdicts, row: Row, twin: Any) -> bool:
-    """Does the gradient of a row pass through this array: without its adjoint, is it another one."""
-    mine = _published(seen, one, row)
+def _passes(seen: Watch, one: Verdicts, row: Row, *twins: array) -> bool:
+    """Does the gradient of a row pass through one of these arrays: without their adjoints, is it another one."""
+    mine = row.subject
     if mine is None:
         return True
-    return not np.array_equal(one.without(twin)[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
+    return not np.array_equal(one.without(*twins)[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
 
 
 def aliased(seen: Watch, one: Verdicts, row: Row) -> Found | None:
@@ -186,8 +194,9 @@ def aliased(seen: Watch, one: Verdicts, row: Row) -> Found | None:
             continue
         for _, a in _arrays_of(step, entry):
             for other, events in writers.get(seen.twins.array(a).allocation, {}).values():
-                if other is not a and events != {step.event} and _same_memory(seen, a, other):
-                    found += [] if _same_gradient(a, other) else [(step, a, other)]
+                if other is a or _same_gradient(a, other) or events == {step.event}:
+                    continue
+                found += [(step, a, other)] if _same_memory(seen, a, other) else []
         for _, a in _arrays_of(step, entry):
             if _writes(seen, step, a):
                 known = writers.setdefault(seen.twins.array(a).allocation, {})
@@ -212,13 +221,26 @@ BUILT = {
 
 def overwritten(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """Memory that the adjoint of the wrong launch reads, and that a later event has overwritten."""
-    if row.step is None or row.step.event is None:
+    event = None if row.step is None else row.step.event
+    if row.step is None or event is None or event.command is None:
         return None
+    own = needed(event)
     for step in (s for s in one.past if s.number >= row.step.number):
-        for need in _needs_lost(step):
-            if need.event is row.step.event:
+        for kept in () if step.event is None else step.event.kept:
+            need = next((need for need in kept.needs if need.event is event), None)
+            need = need or next((need for need in own if need.span.overlaps(kept.span) is not False), None)
+            if need is not None:
                 return _overwritten(seen, one, row.step, step, need)
     return None
+
+
+def needed(event: Event) -> list[Need]:
+    """What the adjoint of a launch reads. The tape notes it once for all launches that need the same bytes."""
+    found = []
+    for k, box in () if event.reverse is None else event.reverse.needs:
+        span = event.command.flat[k].span
+        found.append(Need(span if box is None else span.part(box), event, k))
+    return found
 
 
 def _overwritten(seen: Watch, one: Verdicts, wrong: Step, by: Step, need: Any) -> Found:
@@ -280,13 +302,13 @@ def not_cleared(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     if row.step is None or row.step.event is None:
         return None
     own, events = {id(s) for s in one.steps}, {id(e) for e in one.events}
-    for step in (s for s in one.past if s.number > row.step.number):
-        if id(step) in own or step.event is None or id(step.event) not in events:
-            continue
-        for p in one.published:
-            used = any(s.number > step.number and s.event and _touches(s.event, p.twin.span) for s in one.steps)
-            used = used or any(_meets(p.twin.span, [twin.span]) for twin, _ in one.seeds)
-            if used and _touches(row.step.event, p.twin.span) and _meets(p.twin.span, step.event.writes):
+    unheard = [s for s in one.past if s.number > row.step.number and id(s) not in own and id(s.event) in events]
+    met = [p for p in one.published if unheard and _touches(row.step.event, p.twin.span)]
+    for p in met:
+        last = max((s.number for s in one.steps if s.event and _touches(s.event, p.twin.span)), default=-1)
+        seeded = any(_meets(p.twin.span, [twin.span]) for twin, _ in one.seeds)
+        for step in unheard:
+            if (last > step.number or seeded) and step.event is not None and _meets(p.twin.span, step.event.writes):
                 name = name_of(seen.tape, p.twin)
                 sentence = (
                     f"Warp's tape does not hear {step!r}: the gradient of `{name}` flows past it, to what was there"
@@ -300,9 +322,9 @@ def retained(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """An array written more than once that keeps its gradient: earlier values get the gradient of later ones."""
     if row.step is None or row.step.event is None:
         return None
-    for p in one.published:
+    for p in (p for p in one.published if p.theirs.retain_grad and _touches(row.step.event, p.twin.span)):
         writers = [e for e in one.events if _meets(p.twin.span, e.writes)]
-        if p.theirs.retain_grad and len(writers) > 1 and _touches(row.step.event, p.twin.span):
+        if len(writers) > 1:
             name = name_of(seen.tape, p.twin)
             sentence = (
                 f"`{name}` has retain_grad=True and is written {len(writers)} times: no store clears its gradient"
@@ -358,7 +380,7 @@ def _mended(s: Suspect) -> str:
 
 def behind_mesh(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """The points of a mesh that kernels get by its number: Warp's adjoints of queries leave them out."""
-    mine = _published(seen, one, row)
+    mine = row.subject
     if mine is None or row.theirs is None or not np.array_equal(row.theirs, mine.before):
         return None
     for step in reversed(one.steps):
@@ -376,7 +398,7 @@ def behind_mesh(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 def rounded(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """A sum in which large parts leave little: rounding moves what is left as far as Warp's number is away."""
-    mine = _published(seen, one, row)
+    mine = row.subject
     if mine is None or row.step is None or row.exact is None or row.theirs is None or row.step.event is None:
         return None
     if not accuracy(row.theirs, row.exact, one.noise_of(mine)).fine:
@@ -403,14 +425,10 @@ RULES = (
     behind_mesh, leaked, launched_back, no_adjoint, not_recorded, without_gradient, aliased,
     overwritten, host_wrote, retained, not_cleared, rounded, in_kernel, unexplained,
 )  # fmt: skip
+OF_ROWS = {behind_mesh, leaked, without_gradient, rounded}  # the others tell the same of all rows with one launch
 
 
 # ---- what the pass consists of
-
-
-def _published(seen: Watch, one: Verdicts, row: Row) -> Any:
-    """The array that a row is about."""
-    return next((p for p in one.published if name_of(seen.tape, p.twin) == row.array), None)
 
 
 def _behind(steps: list[Step], row: Row) -> list[Step]:
@@ -449,11 +467,6 @@ def _arrays_of(step: Step, entry: list) -> Iterator[tuple[Any, Any]]:
                 value = getattr(value, field)
         if isinstance(value, warp.array) and value.ptr:
             yield leaf, value
-
-
-def _needs_lost(step: Step) -> Iterator[Any]:
-    if step.event is not None:
-        yield from (need for kept in step.event.kept for need in kept.needs)
 
 
 def _meets(span: Span, spans: Iterable[Span]) -> bool:

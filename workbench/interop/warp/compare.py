@@ -32,6 +32,7 @@ class Row:
     difference  the largest, as a share of the largest number in the gradient; NaN where nothing was compared.
     step        where Warp's buffers first leave the exact ones, going back; None where that is not known.
     backward    the number of the `wp.Tape.backward`; -1 of a launch with adjoint=True, which is `step` then.
+    subject     the array of Warp, its twin and its gradients.
     theirs      Warp's gradient; `exact`: what it should be (with what it held before, where it adds up).
     """
 
@@ -44,6 +45,7 @@ class Row:
     backward: int = 0
     theirs: np.ndarray | None = None
     exact: np.ndarray | None = None
+    subject: Any = None
 
     @property
     def launch(self) -> str:

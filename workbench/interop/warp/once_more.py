@@ -6,12 +6,13 @@ a program that has chosen otherwise where two slopes are right, the third that o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.workspace import Workspace, float_parts, gradient_dtype
 from ...errors import Where
@@ -61,15 +62,16 @@ class Rounded:
 
 
 class Cut:
-    """A step of the walk that leaves no adjoint in an array: what would pass through it is lost."""
+    """A step of the walk that leaves no adjoint in some memory: what would pass through it is lost."""
 
-    def __init__(self, lost: array):
-        self.lost = lost
+    def __init__(self, lost: Iterable[Allocation]):
+        self.lost = list(lost)
 
     def __call__(self, tape: Any, event: Event, space: Workspace, after: dict) -> None:
         reverse(tape, event, space, after)
-        if self.lost.allocation in space:
-            space[self.lost.allocation].data[...] = 0
+        for allocation in self.lost:
+            if allocation in space:
+                space[allocation].data[...] = 0
 
 
 class RoundedWithin:

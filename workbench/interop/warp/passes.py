@@ -52,6 +52,7 @@ class Pass(Verdicts):
     seeds    (twin, values): what the walk starts from.
     exact    by the id of a twin: the exact gradient.
     reached  the opaque or doubtful events that an adjoint came to.
+    bases    by the id of a twin that no event writes: what its gradient held before.
     past     the steps before it, of Warp's tape or not.
     """
 
@@ -70,6 +71,7 @@ class Pass(Verdicts):
             for memory in {span.allocation for span in (*event.reads, *event.writes)}:
                 self.meeting.setdefault(memory, []).append(event)
         self.published = self._with_gradients()
+        self.bases = {id(p.twin): p.before for p in reversed(self.published) if not p.written}
         self.seeds = self._seeds(loss, grads)
         self.again = [] if loss is not None or grads else self._left_again()
 
@@ -280,7 +282,7 @@ class Pass(Verdicts):
         for twin, theirs in glimpse.values:
             if id(twin) in wrong or theirs.dtype.names is not None:
                 continue
-            base = next((p.before for p in self.published if p.twin is twin and not p.written), None)
+            base = self.bases.get(id(twin))
             exact = _read(twin, space)
             if base is not None:
                 exact = exact + base

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.workspace import Workspace
 from ...tapes.events import Event
@@ -81,7 +82,8 @@ class Verdicts:
         self.moved: dict[int, np.ndarray] = {}
         self.slopes: OtherSlopes | None = None
         self.within: dict[Event, dict[int, np.ndarray]] = {}  # of an event, see `moved_within`; empty if too large
-        self.cuts: dict[int, dict[int, np.ndarray]] = {}  # by the id of memory that lets no adjoint pass
+        self.cuts: dict[frozenset[Allocation], dict[int, np.ndarray]] = {}  # by the memory that lets no adjoint pass
+        self.told: dict[Any, Any] = {}  # what rules have said of a launch, see `explain`
         self.other: dict[int, np.ndarray] = {}  # the exact gradients with the other slope at kinks
 
     def _walk(self, scale: float, act: Act = reverse) -> tuple[dict[int, np.ndarray], dict[int, Step]]:
@@ -97,7 +99,7 @@ class Verdicts:
 
     def _row(self, one: Published, error: str, wrong_at: dict[int, Step]) -> Row:
         theirs = self.moment.after(one.theirs)
-        row = Row(name_of(self.seen.tape, one.twin), "not asked", backward=self.number, theirs=theirs)
+        row = Row(name_of(self.seen.tape, one.twin), "not asked", backward=self.number, theirs=theirs, subject=one)
         if theirs.dtype.names is not None or (one.at is None and not error):
             row.cause = "launches overwrite it, so that its gradient has no one meaning"
             return row
@@ -331,11 +333,12 @@ class Verdicts:
         finally:
             self.seeds = kept
 
-    def without(self, twin: array) -> dict[int, np.ndarray]:
-        """The gradients of the pass if no adjoint could pass through this array, by the id of twins."""
-        if id(twin.allocation) not in self.cuts:
-            self.cuts[id(twin.allocation)] = self._walk(SCALES[0], Cut(twin))[0]
-        return self.cuts[id(twin.allocation)]
+    def without(self, *twins: array) -> dict[int, np.ndarray]:
+        """The gradients of the pass if no adjoint could pass through these arrays, by the id of twins."""
+        lost = frozenset(twin.allocation for twin in twins)
+        if lost not in self.cuts:
+            self.cuts[lost] = self._walk(SCALES[0], Cut(lost))[0]
+        return self.cuts[lost]
 
     def _step_behind(self, event: Event) -> Step | None:
         return next((s for s in reversed(self.seen.steps) if s.event is event), None)
