@@ -66,6 +66,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "all_adjoints": _flag,
     "check_passes": _flag,
     "remember_launches": _flag,
+    "tile_captures": _flag,
     "verbose": _flag,
 }
 
@@ -111,6 +112,8 @@ class Config:
     remember_launches
                   look up what follows from the arguments of a launch that was made before, and run a reverse pass over
                   the same launches as one list of calls. It changes no result and no error; off, all is looked at anew.
+    tile_captures run launches of a capture that follow each other on one grid piece by piece, several launches on the
+                  rows that are in the cache, where that is the same to the last bit. Off: launch by launch.
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).
 
     Under Warp's names: `kernel_cache_dir` is `cache_dir`, `mode = "debug"` is `check_bounds = True`, `version` is the
@@ -138,6 +141,7 @@ class Config:
     all_adjoints: bool
     check_passes: bool
     remember_launches: bool
+    tile_captures: bool
     verbose: bool
 
     def __init__(self) -> None:
@@ -155,6 +159,7 @@ class Config:
         self.all_adjoints = False
         self.check_passes = os.environ.get("WORKBENCH_CHECK_PASSES") == "1"
         self.remember_launches = True
+        self.tile_captures = True
         self.verbose = False
         vars(self).update(HARMLESS)
 

@@ -25,7 +25,12 @@ _PAIR = struct.Struct("=QQ")
 
 
 class Call(ctypes.Structure):
-    """One native call, as the pool takes it: kernel(args, begin, end), cut among a team of threads."""
+    """One native call, as the pool takes it: kernel(args, begin, end), cut among a team of threads.
+
+    `launch`: the executable and the flat values of a launch, where the call is no more than that; else None.
+    """
+
+    launch: Any = None
 
     _fields_ = [("kernel", ctypes.c_void_p), ("args", ctypes.c_void_p)] + [
         (name, ctypes.c_int64) for name in ("begin", "end", "team")
@@ -213,8 +218,11 @@ def do(call: Callable[[], Any], gpu: int | None = None) -> None:
     notes.steps.append(step(call, gpu))
 
 
-def native(kernel: int, args: bytes, begin: int, end: int, team: int) -> None:
-    """Run compiled code `kernel(args, begin, end)`; `team`: on how many threads, see `thread_pool.team`."""
+def native(kernel: int, args: bytes, begin: int, end: int, team: int, launch: Any = None) -> None:
+    """Run compiled code `kernel(args, begin, end)`; `team`: on how many threads, see `thread_pool.team`.
+
+    `launch`: as `Call` has it.
+    """
     notes = noting()
     if notes is None:
         if listing is not None:
@@ -227,6 +235,7 @@ def native(kernel: int, args: bytes, begin: int, end: int, team: int) -> None:
     thread_pool.after_call()
     notes.kept.append(block)
     notes.steps.append(Call(kernel, ctypes.addressof(block), begin, end, team))
+    notes.steps[-1].launch = launch
 
 
 def _team(size: int) -> int:

@@ -105,7 +105,8 @@ class Executable:
             if self.shares is not None:
                 self.shares.run(self, values, record, part)
             elif noted:
-                capture_log.native(call.address, self.signature.pack(dims, values, record), *part, self.team)
+                packed = self.signature.pack(dims, values, record)
+                capture_log.native(call.address, packed, *part, self.team, None if self.can_fail else (self, values))
             else:
                 call(self.signature.pack(dims, values, record), *part, self.team)
         if noted and status is not None:

@@ -23,6 +23,7 @@ from ..kernels.compile import thread_pool
 from . import cuda_graph
 from .events import checksum_of, clock
 from .publish import gradients_of
+from .time_tiles import tiled
 
 
 class Graph:
@@ -30,7 +31,7 @@ class Graph:
 
     def __init__(self, notes: capture_log.Notes):
         self._notes = notes
-        self._segments = _segments(notes.steps)
+        self._segments = _segments(notes)
         for a in notes.made:
             if not a.is_gradient and a not in notes.fixed:
                 notes.written.setdefault(a, {})[a.span()] = "a new array"
@@ -212,12 +213,13 @@ class Graph:
             entry[2] = a.watchers if alone and (a in marked or not a.is_gradient) else None
 
 
-def _segments(steps: list[Any]) -> list[Callable[[], None]]:
+def _segments(notes: capture_log.Notes) -> list[Callable[[], None]]:
     """Native calls in a row become one, and so does what is queued on one GPU in a row."""
     found: list[Callable[[], None]] = []
-    for kind, group in groupby(steps, _kind):
+    for kind, group in groupby(notes.steps, _kind):
         row = list(group)
         if kind is capture_log.Call:
+            row = tiled(row, notes.kept)
             found.append(_native((capture_log.Call * len(row))(*row)))
         elif kind is not None:
             found.append(cuda_graph.Row(row, kind))

@@ -251,10 +251,9 @@ class _Split:
         if found is None:
             return None
         copy, pending, _, high = found
-        needed = _needed(copy, [g for _, _, g in pending])
         offsets = sorted({o for _, o, _ in pending})
-        dear = needed is None or sum(is_float(v.type) for v in needed) * len(offsets) > PULLED
-        if needed is None or dear or not _untouched(copy, needed, self.targets):
+        needs = {at: _needed(copy, [g for _, o, g in pending if o == at]) for at in offsets}
+        if not _cheap(needs) or not _untouched(copy, set().union(*needs.values()), self.targets):
             return None
         self.builder = Builder()
         self.builder.role = "adjoint"
@@ -268,7 +267,7 @@ class _Split:
             cell = self.tids(copy.rank)
             for offset in offsets:
                 wanted = [(name, g) for name, o, g in pending if o == offset]
-                at = _At(copy.body, known, needed, wanted, self.builder)
+                at = _At(copy.body, known, needs[offset], wanted, self.builder)
                 for name, value in at.contributions(cell, grid, offset, high).items():
                     totals[name] = ROWS["add"](totals[name], value) if name in totals else value
             for name, total in totals.items():
@@ -308,25 +307,37 @@ class _Split:
 PULLED = 128  # floats worked out anew per cell: beyond, storing parts is cheaper
 
 
-def _needed(copy: Function, values: list[Value]) -> set[Value] | None:
-    """All that `values` are computed from, or None where that is dear, or takes a loop."""
+def _needed(copy: Function, values: list[Value]) -> set[Value]:
+    """All that `values` are computed from, values that a loop carries among them."""
     found: set[Value] = set()
     stack = list(values)
     while stack:
         value = stack.pop()
-        if value in found or value.stmt is None:
-            if value.stmt is None and value not in copy.params:
-                return None  # carried by a loop
+        if value in found or value in copy.params:
             continue
         found.add(value)
         stmt = value.stmt
-        if not stmt.row.cheap:
-            return None
+        if stmt is None:
+            continue
         stack += stmt.args
         if stmt.row is c.IF:
             k = stmt.outs.index(value)
             stack += [r.results[k] for r in stmt.regions]
     return found
+
+
+def _cheap(needs: dict[Offset, set[Value]]) -> bool:
+    """True if working out anew what each cell needs of the threads around it takes little.
+
+    What is dear may be needed of one of those threads only: so it is worked out as often as before.
+    """
+    every = [v for needed in needs.values() for v in needed]
+    if any(v.stmt is None or (v.stmt.regions and v.stmt.row is not c.IF) for v in every):
+        return False  # a loop
+    dear = [v for v in every if not v.stmt.row.cheap]  # type: ignore[union-attr]
+    if any(v.stmt.row.effect is not Effect.PURE for v in dear):  # type: ignore[union-attr]
+        return False
+    return len(dear) == len(set(dear)) and sum(is_float(v.type) for v in every) <= PULLED
 
 
 def _untouched(copy: Function, needed: set[Value], targets: tuple[str, ...]) -> bool:

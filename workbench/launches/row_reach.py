@@ -1,0 +1,146 @@
+"""Which bytes each row of a launch touches: what decides in which order rows of several launches may run.
+
+A row is one index of the first launch dimension. The one idea: where every index is affine, the bytes that row r
+touches through a parameter lie in [first + r * stride + low, first + r * stride + high), so that two launches meet in
+rows whose distance is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..kernels.analysis.accesses import Access, accesses_of
+from ..kernels.analysis.hulls import Hull
+from ..kernels.analysis.launch_form import Line
+from ..kernels.emit.tiles import has_tiles
+from ..kernels.ir import Function, walk
+from ..kernels.ops import control
+from ..kernels.ops import memory as rows
+from ..kernels.ops.row import Effect
+from ..kernels.types import Array
+
+if TYPE_CHECKING:
+    from .executable import Executable
+
+_ROW = ("tid", 0)
+_TOUCHING = (rows.LOAD, rows.STORE, rows.ACCUMULATE, *rows.ATOMICS)
+ANYWHERE = (-(1 << 62), 1 << 62)
+
+
+class Reach(NamedTuple):
+    """Bytes of memory, by their addresses, that the rows of a launch touch; never too few.
+
+    Row r touches bytes of [first + r * stride + low, first + r * stride + high), the launch of [begin, end).
+    """
+
+    begin: int
+    end: int
+    first: int
+    stride: int
+    low: int
+    high: int
+    writes: bool
+
+    def meets(self, earlier: Reach) -> tuple[int, int] | None:
+        """(low, high) if row r of this launch may touch what rows r + low to r + high of an earlier one touch.
+
+        None: they never meet, or only read. `ANYWHERE`: in rows that are not a bounded distance apart.
+        """
+        if not (self.writes or earlier.writes) or self.end <= earlier.begin or earlier.end <= self.begin:
+            return None
+        if self.stride != earlier.stride or self.stride <= 0:
+            return ANYWHERE
+        apart = self.first - earlier.first
+        low = (apart + self.low - earlier.high) // self.stride + 1
+        high = -((earlier.low - apart - self.high) // self.stride) - 1
+        return (low, high) if low <= high else None
+
+
+def reaches(made: Executable, values: Sequence[int], begin: int, end: int) -> tuple[Reach, ...] | None:
+    """What the rows [begin, end) of a launch touch: a reach per array parameter and way. None where that is not known.
+
+    `values`: flat, as `Executable.run` takes them. Also None where two rows of the launch itself may meet.
+    """
+    if not made.program.once(_plain, made.function):
+        return None
+    places = _places(made.function, values)
+    found: dict[tuple, Reach] = {}
+    for access in accesses_of(made.function):
+        hull = Hull(access, made.form)
+        if hull.empty:
+            continue
+        one = _reach(access, hull, places[access.param], begin, end)
+        if one is None:
+            return None
+        if one.begin == one.end:
+            continue
+        key = access.param, one.stride, one.writes
+        found[key] = _both(found[key], one) if key in found else one
+    every = tuple(found.values())
+    if any(one.meets(other) not in (None, (0, 0)) for one in every for other in every):
+        return None
+    return every
+
+
+def _plain(function: Function) -> bool:
+    """True if a function does nothing but compute, load and store, in a way that its accesses show."""
+    stmts = list(walk(function.body))
+    known = all(s.row.effect is Effect.PURE or s.row in _TOUCHING or s.row is control.ASSERT for s in stmts)
+    return known and not has_tiles(stmts)
+
+
+def _places(function: Function, values: Sequence[int]) -> dict[int, tuple[int, Sequence[int]]]:
+    """Parameter -> the address of its first element, and its strides in bytes."""
+    found, at = {}, 0
+    for k, p in enumerate(function.params):
+        if isinstance(p.type, Array):
+            n = p.type.ndim
+            found[k] = values[at], values[at + 1 + n : at + 1 + 2 * n]
+            at += 1 + 2 * n
+        else:
+            at += p.type.size  # type: ignore[attr-defined]
+    return found
+
+
+def _reach(access: Access, hull: Hull, place: tuple[int, Sequence[int]], begin: int, end: int) -> Reach | None:
+    """The reach of one access; None where not even the shape of its array is known."""
+    first, strides = place
+    stride = low = high = 0
+    for axis, step in enumerate(strides):
+        span = _index(access, hull, axis)
+        if span is None:
+            return None
+        per_row, least, most = span
+        stride += per_row * step
+        low += min(least * step, most * step)
+        high += max(least * step, most * step)
+    high += access.array.type.dtype.itemsize  # type: ignore[attr-defined]
+    top, last = max(begin, hull.box[_ROW][0]), min(end - 1, hull.box[_ROW][1])
+    if top > last:
+        return Reach(0, 0, first, stride, low, high, False)
+    ends = first + stride * top, first + stride * last
+    return Reach(min(ends) + low, max(ends) + high, first, stride, low, high, access.effect is not Effect.READS)
+
+
+def _index(access: Access, hull: Hull, axis: int) -> tuple[int, int, int] | None:
+    """(c, low, high): the index along an axis is c * row plus something from low to high. None: not known at all."""
+    n = hull.extent(axis)
+    if n is None:
+        return None
+    line, touched, raw = hull.line(axis), hull.touched(axis), hull.range(axis)
+    if line is None or touched is None or raw is None:
+        return 0, 0, n - 1
+    factor = line.terms.get(_ROW, 0)
+    if not factor:
+        return 0, max(touched[0], 0), min(touched[1], n - 1)
+    rest = Line({v: c for v, c in line.terms.items() if v != _ROW}, line.constant + touched[0] - raw[0])
+    low, high = rest.hull(hull.box)
+    return (factor, low, high) if high - low < 2 * n else (0, 0, n - 1)
+
+
+def _both(a: Reach, b: Reach) -> Reach:
+    """One reach that has in it what two of one parameter have."""
+    return a._replace(
+        begin=min(a.begin, b.begin), end=max(a.end, b.end), low=min(a.low, b.low), high=max(a.high, b.high)
+    )

@@ -1,0 +1,136 @@
+"""Launches of a capture that follow each other on one grid, run tile by tile: several steps of a stencil in the cache.
+
+The one idea is split tiling (Grosser et al., "Split tiling for GPUs", GPGPU 2013; trapezoids: Frigo and Strumpen, ICS
+2005). The rows of the grid are cut into tiles. A tile runs its rows of the first launch, then those of the second that
+need nothing from outside, and so on, narrower and narrower; when all tiles are through, the wedges around the cuts
+between them follow. Each thread of each launch computes what it would, from the same bytes, so no bit changes.
+Threads wait for each other twice in a whole run of launches.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..arrays.capture_log import Call
+from ..config import config
+from ..kernels.analysis import work as cost
+from ..kernels.compile import thread_pool
+from ..launches import thresholds
+from ..launches.row_reach import Reach, reaches
+
+CACHE = 384 << 10  # bytes of a tile: what stays in the second cache of a processor beside other things
+DEPTH = 64  # launches that run together at most
+SLACK = 8  # the wedges of a run are at most this part of its rows
+
+
+class Stage(ctypes.Structure):
+    """A launch of a run as the pool takes it; tiles leave `left` and `right` rows to the wedges beside them."""
+
+    _fields_ = [("kernel", ctypes.c_void_p), ("args", ctypes.c_void_p)] + [
+        (name, ctypes.c_int64) for name in ("begin", "end", "left", "right")
+    ]
+
+
+class Tiling(ctypes.Structure):
+    """A run of launches as the pool takes it."""
+
+    _fields_ = [("stages", ctypes.c_void_p)] + [(name, ctypes.c_int64) for name in ("count", "rows", "tiles", "wedges")]
+
+
+class Step(NamedTuple):
+    """A launch of a run: its call, what its rows touch, its work, and the rows that its tiles leave to wedges."""
+
+    call: Call
+    reaches: tuple[Reach, ...]
+    work: float
+    left: int
+    right: int
+
+
+class Run:
+    """Launches in a row that may be tiled together."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.left = self.right = self.apart = 0
+
+    def add(self, call: Call, found: tuple[Reach, ...], work: float) -> bool:
+        """Add a launch behind the others; False, and nothing is done, where it may not, or would not pay."""
+        if self.steps and (call.end != self.steps[0].call.end or len(self.steps) == DEPTH):
+            return False
+        left = right = apart = 0
+        for step in self.steps:
+            for earlier in step.reaches:
+                for reach in found:
+                    met = reach.meets(earlier)
+                    if met is not None:
+                        left, right = max(left, step.left - met[0]), max(right, step.right + met[1])
+                        apart = max(apart, -met[0], met[1])
+        wedge = max(self.left, left) + max(self.right, right) + max(self.apart, apart)
+        if wedge * SLACK > call.end * 2:
+            return False
+        self.left, self.right, self.apart = max(self.left, left), max(self.right, right), max(self.apart, apart)
+        self.steps.append(Step(call, found, work, left, right))
+        return True
+
+    def calls(self, kept: list[Any]) -> list[Call]:
+        """The calls of a replay that do all of it. `kept`: gets what they point into."""
+        rows, own = self.steps[0].call.end, [s.call for s in self.steps]
+        work = sum(s.work for s in self.steps)
+        threads = config.threads if work >= thresholds.PARALLEL_FROM else 1
+        tiles = self._tiles(rows, threads, work >= thresholds.LONG_FROM)
+        if len(own) < 2 or tiles < 2:
+            return own
+        stages = (Stage * len(own))(
+            *[Stage(s.call.kernel, s.call.args, s.call.begin, s.call.end, s.left, s.right) for s in self.steps]
+        )
+        kept += [stages, own]
+        pieces = thread_pool.PIECES if work >= thresholds.LONG_FROM else int(work >= thresholds.WAKE_FROM)
+        found = []
+        for wedges in (0, 1):
+            tiling = Tiling(ctypes.addressof(stages), len(own), rows, tiles, wedges)
+            kept.append(tiling)
+            team = thread_pool.team(threads if tiles - wedges > 1 else 1, pieces)
+            found.append(
+                Call(thread_pool.kernel_address("wb_tiles"), ctypes.addressof(tiling), 0, tiles - wedges, team)
+            )
+        return found
+
+    def _tiles(self, rows: int, threads: int, long: bool) -> int:
+        """How many tiles pay: 1 for none. As many as it takes for one to stay in the cache, several for each thread."""
+        touched = {r.first: abs(r.stride) for s in self.steps[:2] for r in s.reaches}
+        least = 2 * (self.left + self.right + self.apart)
+        fitting = math.ceil(rows * sum(touched.values()) / CACHE)
+        wanted = max(fitting, threads * (thread_pool.PIECES if long and threads > 1 else 1))
+        tiles = min(wanted, max(rows // max(least, 1), 1))
+        return tiles // threads * threads if tiles > threads else tiles
+
+
+def tiled(calls: Sequence[Call], kept: list[Any]) -> list[Call]:
+    """These calls, or fewer that do the same. `kept`: gets what they point into."""
+    if not config.tile_captures:
+        return list(calls)
+    found: list[Call] = []
+    run = Run()
+    for call in calls:
+        seen = _seen(call)
+        if seen is not None and run.add(call, *seen):
+            continue
+        if run.steps:
+            found += run.calls(kept)
+        run = Run()
+        if seen is None or not run.add(call, *seen):
+            found.append(call)
+    return found + (run.calls(kept) if run.steps else [])
+
+
+def _seen(call: Call) -> tuple[tuple[Reach, ...], float] | None:
+    """What the rows of a launch touch, and its work; None for other calls, and where rows have an order."""
+    if call.launch is None or call.begin:
+        return None
+    made, values = call.launch
+    found = reaches(made, values, call.begin, call.end)
+    return None if found is None else (found, math.prod(made.form.dims) * cost.work(made.function, made.form))
