@@ -141,6 +141,5 @@ def _index(access: Access, hull: Hull, axis: int) -> tuple[int, int, int] | None
 
 def _both(a: Reach, b: Reach) -> Reach:
     """One reach that has in it what two of one parameter have."""
-    return a._replace(
-        begin=min(a.begin, b.begin), end=max(a.end, b.end), low=min(a.low, b.low), high=max(a.high, b.high)
-    )
+    low, high = min(a.low, b.low), max(a.high, b.high)
+    return Reach(min(a.begin, b.begin), max(a.end, b.end), a.first, a.stride, low, high, a.writes)
