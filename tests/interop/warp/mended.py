@@ -54,6 +54,25 @@ def product_in_a_loop_of_the_text(x):
     return through(product, x)
 
 
+@wp.func
+def sum_of(x: wp.array(dtype=float), n: int):
+    s = float(0.0)
+    for k in range(n):
+        s = s + x[k]
+    return s
+
+
+@wp.kernel
+def sum_times(x: wp.array(dtype=float), n: int, y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = sum_of(x, n) * x[i]
+
+
+@mends("sum_used_behind_its_loop", "the loop in a wp.func that returns `s`")
+def sum_in_a_func(x):
+    return through(sum_times, x, 3)
+
+
 @wp.kernel
 def newton_root(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()

@@ -355,8 +355,13 @@ def in_kernel(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 def _said(s: Suspect) -> str:
     place = f"line {s.line}"
+    if s.used:
+        return (
+            f"`{s.name}` of {place} is changed by the turns of a loop, and line {s.used} uses it; Warp's adjoint has"
+            " not run the loop by then, and takes the value from before it"
+        )
     return {
-        DYNAMIC: f"`{s.name}` of {place} goes from turn to turn of a loop, and Warp's adjoint has its last value only"
+        DYNAMIC: f"`{s.name}` of {place} goes from turn to turn of a loop, and Warp's adjoint has other values of it"
         if s.name != "break" else f"`break` in {place} leaves a loop that Warp's adjoint walks from its other end",
         BRANCH: f"`{s.name}` gets another value in {place} in some turns of a loop; Warp's adjoint has the last one",
         COMPONENT: f"`{s.name}` is written in {place}, and Warp's adjoint reads what the local holds at the end",
@@ -368,6 +373,11 @@ def _said(s: Suspect) -> str:
 def _mended(s: Suspect) -> str:
     if s.name == "break":
         return "turns whose number stands in the text (range(8)), and `if` around what they do in place of `break`"
+    if s.used:
+        return (
+            "turns whose number stands in the text (range(8), wp.static), or the loop in a wp.func that returns"
+            f" `{s.name}`"
+        )
     return {
         DYNAMIC: "turns whose number stands in the text (range(8), wp.static), or a launch and an array per turn",
         BRANCH: "a new name for the new value, or a launch and an array per turn",

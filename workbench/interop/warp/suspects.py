@@ -1,7 +1,8 @@
 """Statements of a kernel that Warp's adjoint of that kernel may get wrong, found in its text.
 
 Warp makes a new variable for every assignment in straight code. Where it cannot, its adjoint reads what the variable
-holds at the end: in a loop whose number of turns is known at launch only, and in a component that is written again.
+holds at the end: in a component that is written again. A loop whose number of turns is known at launch only is not run
+before the way back: what it changes is, behind it, as it was before it, and in its turns not what those turns had.
 A suspect explains a gradient that was found wrong. By itself it proves nothing: sums in such loops are right.
 """
 
@@ -26,12 +27,16 @@ DYNAMIC, BRANCH, COMPONENT, RULE, AGAIN = (
 
 @dataclass(frozen=True)
 class Suspect:
-    """One statement: why Warp may be wrong there, what is written, in which file and line."""
+    """One statement: why Warp may be wrong there, what is written, in which file and line.
+
+    used  of what a loop changes and statements behind it use: the line of the first; 0 of all else.
+    """
 
     cause: str
     name: str
     file: str
     line: int
+    used: int = 0
 
 
 def suspects(kernel: Any) -> list[Suspect]:
@@ -52,7 +57,9 @@ def suspects(kernel: Any) -> list[Suspect]:
         function = next((n for n in ast.walk(adj.tree) if isinstance(n, ast.FunctionDef)), None)
         if function is not None:
             reader = _Reader(thing, function)
-            found += [Suspect(c, name, adj.filename, adj.fun_lineno + line - 1) for c, name, line in reader.read()]
+            first = adj.fun_lineno - 1
+            for cause, name, line, *used in reader.read():
+                found.append(Suspect(cause, name, adj.filename, first + line, *(first + n for n in used)))
             waiting += _called(thing.func, function)
     return found
 
@@ -71,7 +78,7 @@ def _names_of(func: Any) -> dict[str, Any]:
 
 
 class _Reader:
-    """Reads one function. Yields (cause, name, line in the text)."""
+    """Reads one function. Yields (cause, name, line in the text), and the line of its use where that is apart."""
 
     def __init__(self, thing: Any, function: ast.FunctionDef):
         self.function = function
@@ -80,12 +87,13 @@ class _Reader:
         options = getattr(getattr(thing, "module", None), "options", None) or {}
         self.unrolled = options.get("max_unroll") or 16
 
-    def read(self) -> Iterator[tuple[str, str, int]]:
+    def read(self) -> Iterator[tuple[Any, ...]]:
         yield from self.components()
         yield from self.cells()
         for node in ast.walk(self.function):
             if isinstance(node, ast.While) or (isinstance(node, ast.For) and not self.is_unrolled(node)):
                 yield from self.carried(node)
+                yield from self.used_behind(node)
 
     def components(self) -> Iterator[tuple[str, str, int]]:
         """Writes to a component of a local vector that was written or read before, all to cells of a local array."""
@@ -155,6 +163,19 @@ class _Reader:
                     cause = BRANCH if _under_if(loop, node) else DYNAMIC
                     yield cause, target.id, node.lineno
 
+    def used_behind(self, loop: ast.For | ast.While) -> Iterator[tuple[str, str, int, int]]:
+        """Locals that the turns change and of which a statement behind the loop needs the value."""
+        told: set[str] = set()
+        for node in _in_order(loop):
+            for target in _targets(node):
+                if target in told or not self.lives_before(target, loop):
+                    continue
+                told.add(target)
+                behind = (n for n in _in_order(self.function) if n.lineno > (loop.end_lineno or 0))  # type: ignore[attr-defined]
+                used = next((n for n in behind if any(_needs(e, target) for e in _expressions(n))), None)
+                if used is not None:
+                    yield DYNAMIC, target, node.lineno, used.lineno  # type: ignore[attr-defined]
+
     def lives_before(self, name: str, loop: ast.AST) -> bool:
         return any(
             isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) and n.lineno < loop.lineno  # type: ignore[attr-defined]
@@ -199,6 +220,35 @@ def _uses(statement: ast.AST, name: str) -> bool:
     if isinstance(statement, ast.Expr | ast.Return):
         return statement.value is not None and _reads(statement.value, name)
     return False
+
+
+def _targets(node: ast.AST) -> list[str]:
+    """The locals that a statement assigns."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+    return [t.id for t in targets if isinstance(t, ast.Name)]
+
+
+def _expressions(statement: ast.AST) -> list[ast.AST]:
+    """What a statement computes itself, without those in it."""
+    return [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
+
+
+def _needs(node: ast.AST, name: str) -> bool:
+    """Does an expression need the value of a local: is it more than a sum in which the local stands."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        return _needs(node.left, name) or _needs(node.right, name)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
+        left, right = node.left, node.right
+        if isinstance(right, ast.Constant) or (isinstance(left, ast.Constant) and isinstance(node.op, ast.Mult)):
+            return _needs(left, name) or _needs(right, name)
+    if isinstance(node, ast.UnaryOp):
+        return _needs(node.operand, name)
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _LINEAR:
+        return any(_needs(part, name) for part in [*node.args, *(k.value for k in node.keywords)])
+    return not isinstance(node, ast.Name) and _reads(node, name)
+
+
+_LINEAR = ("atomic_add", "atomic_sub", "float", "vec2", "vec3", "vec4")
 
 
 def _reads(node: ast.AST, name: str) -> bool:

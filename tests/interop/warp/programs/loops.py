@@ -55,6 +55,21 @@ def sum_in_a_dynamic_loop(x):
 
 
 @wp.kernel
+def sum_times(x: wp.array(dtype=float), n: int, y: wp.array(dtype=float)):
+    i = wp.tid()
+    s = float(0.0)
+    for k in range(n):
+        s = s + x[k]
+    y[i] = s * x[i]
+
+
+@wrong("dynamic loop in the kernel", launch="sum_times", x=[1.5, 0.7, -0.5])
+def sum_used_behind_its_loop(x):
+    """Warp's adjoint does not run the loop before it reverses what uses the sum, which it takes for 0."""
+    return through(sum_times, x, 3)
+
+
+@wp.kernel
 def product(x: wp.array(dtype=float), n: int, y: wp.array(dtype=float)):
     i = wp.tid()
     p = float(1.0)
