@@ -11,7 +11,7 @@ import warp as wp
 
 from tests.interop.warp.declare import Outcome, Program
 from tests.interop.warp.programs.loops import through
-from tests.interop.warp.programs.memory import grown, square, weighted_sum
+from tests.interop.warp.programs.memory import counted_twice, grown, square, weighted_sum
 from tests.interop.warp.programs.passes import halve, scattered
 from tests.interop.warp.programs.structs import State, into_state, read_state
 from tests.interop.warp.programs.subtle import addsq, cond_sum, descend, gather
@@ -474,3 +474,15 @@ def a_cell_for_each_thread(x):
         wp.launch(square, dim=3, inputs=[x], outputs=[y])
     tape.backward(grads={y: wp.array([0.0, 0.0, 1.0], dtype=float)})
     return Outcome([(y, [0.0, 0.0, 1.0])], {"x": x})
+
+
+@wp.kernel
+def squared_and_counted(x: wp.array(dtype=float), count: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(count, 0, 1.0)
+    y[i] = x[i] * x[i]
+
+
+@mends("count_in_a_func", "the writing to `count` in the kernel itself")
+def counted_in_the_kernel(x):
+    return counted_twice(squared_and_counted, x)

@@ -130,13 +130,13 @@ class LaunchBack(Verdicts):
                 self.exact, _ = self._walk(SCALES[0])
             except (GradientError, Untranslated) as refused:
                 error = str(refused).splitlines()[0]
-        for one in self.published:
-            row = self._row(one, error, {})
+        self.rows += [self._row(one, error, {}) for one in self.published]
+        self._explain({})
+        for row in self.rows:
             if row.verdict == "wrong":
-                self._may_be_meant(one, row)
+                self._may_be_meant(row.subject, row)
             row.step = self.step
             row.remedy = row.remedy.replace("tape.backward(...)", repr(self.step))
-            self.rows.append(row)
 
     def _may_be_meant(self, one: Published, row: Row) -> None:
         """A gradient at what memory holds now may be meant, if nothing says that it is that of the launch before."""

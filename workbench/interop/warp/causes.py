@@ -22,7 +22,7 @@ from ...tapes.naming import name_of
 from .compare import accuracy
 from .events import Step, asks_mesh
 from .memory import Untranslated
-from .suspects import AGAIN, BRANCH, COMPONENT, DYNAMIC, RULE, Suspect, suspects
+from .suspects import AGAIN, BRANCH, COMPONENT, DYNAMIC, RULE, Suspect, given_to_funcs, suspects
 
 if TYPE_CHECKING:
     from .compare import Row
@@ -227,6 +227,8 @@ def overwritten(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     own = needed(event)
     for step in (s for s in one.past if s.number >= row.step.number):
         for kept in () if step.event is None else step.event.kept:
+            if np.array_equal(kept.data, kept.span.copy_out()):  # what is there now is the same
+                continue
             need = next((need for need in kept.needs if need.event is event), None)
             need = need or next((need for need in own if need.span.overlaps(kept.span) is not False), None)
             if need is not None:
@@ -292,9 +294,33 @@ def host_wrote(seen: Watch, one: Verdicts, row: Row) -> Found | None:
         if k is not None:
             twin = event.command.places[k]
             name = name_of(seen.tape, twin, event.command.program.leaves[k].name)
+            if (again := _written_again(one, row, twin)) is not None:
+                return _by_warp(name, *again)
             sentence = f"its adjoint reads `{name}` as it is now; the host has written to `{name}` since"
             return "host write", sentence, None, _before_host(name)
     return None
+
+
+def _written_again(one: Verdicts, row: Row, twin: array) -> tuple[Step, str] | None:
+    """A launch, reversed before that of the row, that writes this memory in a func: and its name for it there."""
+    for step in _behind(one.steps, row):
+        command = None if step.event is None else step.event.command
+        if step.kernel is None or command is None:
+            continue
+        passed = given_to_funcs(step.kernel)
+        for k, _ in command.plan.writes:
+            name = command.program.leaves[k].name
+            if name in passed and _meets(twin.span, [command.flat[k].span]):
+                return step, name
+    return None
+
+
+def _by_warp(name: str, step: Step, inside: str) -> Found:
+    sentence = (
+        f"its adjoint reads `{name}`, to which Warp's adjoint of {step!r} has written before: it runs the funcs of a"
+        f" kernel again, with what they write, here to `{inside}`"
+    )
+    return "overwritten memory", sentence, None, f"the writing to `{inside}` in the kernel itself, not in a wp.func"
 
 
 def not_cleared(seen: Watch, one: Verdicts, row: Row) -> Found | None:

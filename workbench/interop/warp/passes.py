@@ -212,6 +212,7 @@ class Pass(Verdicts):
                 error = str(refused).splitlines()[0]
         for one in self.published:
             self.rows.append(self._row(one, error, wrong_at))
+        self._explain(wrong_at)
         for one in self.published:
             after, held = self.moment.after(one.theirs), digest(self.moment.held(one.theirs))
             one.after, self.seen.left[one.theirs.grad] = after, Left(self.number, after, held, one.written)

@@ -64,6 +64,15 @@ def suspects(kernel: Any) -> list[Suspect]:
     return found
 
 
+def given_to_funcs(kernel: Any) -> set[str]:
+    """The parameters of a kernel that its funcs take: Warp runs those funcs once more on the way back."""
+    tree, names = kernel.adj.tree, _names_of(kernel.func)
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    own = [c for c in calls if isinstance(f := names.get(c.func.id), context.Function) and not f.is_builtin()]  # type: ignore[attr-defined]
+    given = [part for c in own for part in [*c.args, *(k.value for k in c.keywords)]]
+    return {part.id for part in given if isinstance(part, ast.Name)}
+
+
 def _called(func: Any, function: ast.FunctionDef) -> list[Any]:
     """The funcs that the text of a function names, as far as its globals and closure know them."""
     names = _names_of(func)

@@ -132,12 +132,22 @@ class Verdicts:
             row.remedy = f"tape.zero(), or `{name}.grad.zero_()`, before the new seeds; or tape.backward(grads={{...}})"
         elif row.verdict == "agrees" and added and np.any(one.before):
             self._accumulated(one, row, exact)
-        elif row.verdict == "wrong" and not self._excused(one, row, wrong_at):
-            step = wrong_at.get(id(one.twin))
-            first = max(wrong_at.values(), key=lambda s: s.number, default=None)
-            row.step = first or step or (self._step_behind(one.at) if one.at is not None else None)
-            row.cause, row.remedy = explain(self.seen, self, row)
+        elif row.verdict == "wrong":
+            self._excused(one, row, wrong_at)
         return row
+
+    def _explain(self, wrong_at: dict[int, Step]) -> None:
+        """Say of the wrong rows where Warp's buffers first leave the exact ones, and why.
+
+        `wrong_at`: where that of each array did. Those that turned out to be right are no sign: that was rounding.
+        """
+        right = {id(row.subject.twin) for row in self.rows if row.verdict in ("agrees", "unverified")}
+        first = max((s for key, s in wrong_at.items() if key not in right), key=lambda s: s.number, default=None)
+        for row in self.rows:
+            if row.verdict == "wrong" and not row.cause:
+                at = row.subject.at
+                row.step = first or (None if at is None else self._step_behind(at))
+                row.cause, row.remedy = explain(self.seen, self, row)
 
     def _excused(self, one: Published, row: Row, wrong_at: dict[int, Step]) -> bool:
         """May a wrong row be right as well: then it is not known to be wrong."""

@@ -326,3 +326,41 @@ def step_without_requires_grad(x):
         wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
     tape.backward(loss)
     return Outcome(loss, {"x": x})
+
+
+@wp.func
+def counted(count: wp.array(dtype=float)):
+    wp.atomic_add(count, 0, 1.0)
+
+
+@wp.kernel
+def squared_and_counted(x: wp.array(dtype=float), count: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    counted(count)
+    y[i] = x[i] * x[i]
+
+
+@wp.kernel
+def divided(x: wp.array(dtype=float), count: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = x[i] / count[0]
+
+
+def counted_twice(kernel, x):
+    """The same count is made twice, and the first is used."""
+    x = wp.array(x, dtype=float, requires_grad=True)
+    y, z, loss = wp.zeros_like(x), wp.zeros_like(x), wp.zeros(3, dtype=float, requires_grad=True)
+    count = wp.zeros(1, dtype=float)
+    with wp.Tape() as tape:
+        wp.launch(kernel, dim=3, inputs=[x, count], outputs=[y])
+        wp.launch(divided, dim=3, inputs=[y, count], outputs=[z])
+        count.zero_()
+        wp.launch(kernel, dim=3, inputs=[z, count], outputs=[loss])
+    tape.backward(grads={loss: wp.array(np.ones(3), dtype=float)})
+    return Outcome(loss, {"x": x})
+
+
+@wrong("overwritten memory", launch="divided", x=[1.0, 2.0, 3.0])
+def count_in_a_func(x):
+    """Warp's adjoint of a kernel calls its funcs again, which count again: 3 becomes 6 before it is divided by."""
+    return counted_twice(squared_and_counted, x)
