@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+
+from .records import record
 
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Where:
     """A place in the user's source. Columns are zero-based; `caller` is set inside an inlined function."""
 

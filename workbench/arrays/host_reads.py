@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ..kernels.ops import Row
 from ..kernels.ops.functions import mean
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Small
+from ..records import record
 from .allocation import Allocation, caller_where, known_memory, recorder, recorders
 from .host_likeness import checksum
 from .span import Span
@@ -31,7 +32,7 @@ from .span import Span
 MOST = 16  # sources that a value remembers
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Source:
     """A reading: which bytes, what they are called, at which line, and how much the open tapes had recorded by then."""
 

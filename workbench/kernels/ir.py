@@ -12,10 +12,11 @@ import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import KernelError, Where
+from ..records import record
 from .types import Array, Stack, Tile, Type
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Role(enum.Enum):
         return self in (Role.SHADOW, Role.TANGENT, Role.AFTER, Role.TIES)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Companion:
     """The role of a parameter that a pass added, and the kernel's parameter that it belongs to: its name, or ""."""
 
@@ -54,7 +55,7 @@ class Companion:
     of: str
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Value:
     """Assigned once; `name` is the user's name for it where there is one (may repeat: `show` numbers them)."""
 
@@ -81,7 +82,7 @@ class Value:
     # Operators write IR through the current builder; `ops` fills them in, so that a rule is plain arithmetic.
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Stmt:
     """One row applied to values. `of` is the primal statement that an adjoint or replayed statement stems from."""
 
@@ -100,7 +101,7 @@ class Stmt:
         return (*self.args, *(v for r in self.regions for v in r.results)) if self.regions else self.args
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Region:
     """Parameters in, results out."""
 
@@ -109,7 +110,7 @@ class Region:
     results: tuple[Value, ...] = ()
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Function:
     """One kernel as IR. `body.params` are the flat parameters: arrays and value types, structs taken apart.
 

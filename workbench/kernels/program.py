@@ -13,11 +13,12 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
 from ..errors import KernelError, LaunchError
+from ..records import record
 from . import show
 from .analysis.accesses import relevant_scalars
 from .analysis.launch_form import Groups
@@ -43,7 +44,7 @@ from .reading.source import Source, source
 from .types import Array, Composite, Handle, Scalar, Struct, Type, covers, is_float, is_open
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Leaf:
     """One flat parameter: where in the user's arguments it comes from."""
 
@@ -70,7 +71,7 @@ def leaves(name: str, type: Type, arg: int, path: tuple[str, ...] = ()) -> list[
     return [Leaf(name, type, arg, path)]
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Program:
     """One reading of a kernel, and everything derived from it."""
 

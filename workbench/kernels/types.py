@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
+from ..records import record
 from . import products, types_asked
 
 
@@ -36,7 +37,7 @@ class Type(types_asked.Asked):
         return str(self)
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class Scalar(Type):
     """One number. `kind` is NumPy's: f float, i signed, u unsigned, b bool."""
 
@@ -155,7 +156,7 @@ _SUFFIX = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class Vector(Composite):
     length: int
     scalar: Scalar
@@ -173,7 +174,7 @@ class Vector(Composite):
         return f"vector(length={self.length}, dtype={self.scalar})"
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class Matrix(Composite):
     rows: int
     cols: int
@@ -192,7 +193,7 @@ class Matrix(Composite):
         return f"matrix(shape=({self.rows}, {self.cols}), dtype={self.scalar})"
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class Quat(Composite):
     """Quaternion (x, y, z, w), w the real part."""
 
@@ -209,7 +210,7 @@ class Quat(Composite):
         return f"quat{_SUFFIX[self.scalar.name]}"
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class Transform(Composite):
     """Rigid transform: position p (components 0 to 2), then rotation q, a quaternion (3 to 6)."""
 
@@ -240,7 +241,7 @@ class Transform(Composite):
         return f"transform{_SUFFIX[self.scalar.name]}"
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class Tile(Composite):
     """A value of fixed shape that a block owns: many numbers, kept in memory near the processor."""
 
@@ -258,7 +259,7 @@ class Tile(Composite):
         return f"tile(dtype={self.scalar}, shape={self.dims})"
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class Array(Type):
     """Memory of `ndim` axes holding `dtype`. Not a value: arrays are parameters, never results."""
 
@@ -278,7 +279,7 @@ def _note(annotation: Array, name: str, value: Any) -> None:
 Array.__setattr__ = _note  # programs note things of their own on annotations, as `shape`
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class Struct(Type):
     """A user's struct: named fields in order. `host` is the class whose instances carry values (not compared)."""
 
@@ -308,7 +309,7 @@ class Struct(Type):
         return self.host(*args, **fields)
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class Handle(Struct):
     """A struct that kernels take by number (`mesh.id`): the reader opens it into its fields, a launch finds those.
 
@@ -320,14 +321,14 @@ class Handle(Struct):
     every: bool = False
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class Query(Struct):
     """A struct that `for` runs over. `next(query)`, a func, gives the query moved on, and an index or -1 at its end."""
 
     next: Any = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class Open(Type):
     """An annotation that leaves a number's type to the call or the launch: any scalar of NumPy's `kinds`."""
 
@@ -338,7 +339,7 @@ class Open(Type):
         return self.name
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class OpenComposite(Type):
     """A vector, matrix, quaternion or transform that leaves lengths (None) or its scalar (`Any`, `Open`) open."""
 
@@ -385,7 +386,7 @@ def covers(general: Any, special: Any) -> bool:
     return shapes and all(n in (None, k) for n, k in sizes) and covers(general.scalar, special.scalar)
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class TileOf(Struct):
     """A tile of composites or structs: `fields` are the tiles of their components, which is all that IR has of it."""
 
@@ -393,7 +394,7 @@ class TileOf(Struct):
     dtype: Any = None
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class AnyTile(Type):
     """What an annotation says of the tiles that a func takes: `of` is their type or Any, `dims` None for any shape."""
 
@@ -411,7 +412,7 @@ class AnyTile(Type):
         return f"tile(dtype={self.of}, shape={'Any' if self.dims is None else self.dims})"
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class TileStack(Struct):
     """A stack of a block: its values in a tile, from the first, and how many there are."""
 
@@ -434,7 +435,7 @@ def _part_name(dtype: Composite, at: tuple[int, ...]) -> str:
     return "xyzw"[at[0]] if dtype.shape in ((2,), (3,), (4,)) else f"c{''.join(map(str, at))}"
 
 
-@dataclass(frozen=True, repr=False)
+@record(frozen=True, repr=False)
 class Stack(Type):
     """Last in, first out storage of one thread, for loop-carried values. `capacity` None: known only at run time."""
 

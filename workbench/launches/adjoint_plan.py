@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..kernels.ops.row import Effect
 from ..kernels.passes import simplify
 from ..kernels.passes import stencil_adjoint as gathering
 from ..kernels.passes.adjoint import Reverse
+from ..records import record
 from . import thresholds
 from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Backward:
     """An adjoint and how to run it. All positions are those of flat parameters.
 
@@ -71,7 +72,7 @@ class Backward:
             self.executable.run(arguments.values, arguments.views)
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Pull:
     """The half of an adjoint that adds up, per cell, what other threads contribute (`stencil_adjoint.pull`).
 
@@ -92,7 +93,7 @@ class Pull:
         self.made[fresh].run([*values, *self.grid], None)
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Gather:
     """The second half of an adjoint that was split into a map and a gather, and the arrays between them.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from concurrent.futures import Future, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -37,6 +37,7 @@ from ..kernels.ir import Function, root, used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.passes import simplify
 from ..kernels.program import Program
+from ..records import record
 from . import thresholds
 from .private_sums import Shares, shares
 
@@ -45,7 +46,7 @@ SCRATCH_THREADS = 1 << 16
 PATIENCE_S = 1.0  # a compiler that takes longer gets a progress bar
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Executable:
     """One function, ready to run for launches of one form, in one variant of its text."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,13 @@ from ..kernels import ops
 from ..kernels.program import Program, program
 from ..kernels.reading.elementwise import Mapped, callable_in_kernels, elementwise
 from ..kernels.types import Array, Small, Type, float32
+from ..records import record
 from .arguments import flatten, value_type
 from .launch import Command
 from .plan import grid, plan
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Made:
     mapped: Mapped
     program: Program

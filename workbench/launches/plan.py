@@ -10,7 +10,7 @@ import logging
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ from ..kernels.ir import used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.program import Program
 from ..kernels.types import is_float
+from ..records import record
 from .adjoint_plan import Backward, plan_adjoint
 from .coverage import stored_boxes
 from .executable import Executable, executable_for, root_name
@@ -38,7 +39,7 @@ from .race_check import Races, find_races, refuse_race
 log = logging.getLogger("workbench")
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Plan:
     """What all launches of one form share. Positions are those of flat parameters."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,14 @@ from ..kernels.compile import thread_pool
 from ..kernels.ir import Function, root, walk
 from ..kernels.ops import memory as rows
 from ..kernels.types import Array
+from ..records import record
 
 WORTH = 0.5  # the most that clearing and adding up copies may cost, as a part of the work of the launch
 _SLICE = struct.Struct("=QQqq")
 _ALIGNED = 64
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Target:
     """An array that several workers add to. `place`: of its address in the flat values; `offset`: in their memory."""
 
@@ -36,7 +37,7 @@ class Target:
     dtype: Any
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Shares:
     """How a launch is cut: its targets, the bytes of a worker's own memory, and that memory (`room`) once made."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..kernels.ir import Function, walk
 from ..kernels.ops import Row
 from ..kernels.ops import memory as rows
 from ..kernels.passes import race_finder as racing
+from ..records import record
 from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for, root_name
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Races:
     """The race finder of a launch whose stores are not proven apart. `checked`, `private`: positions of parameters."""
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..arrays.allocation import Allocation
+from ..records import record
 
 if TYPE_CHECKING:
     from .recording import Recording
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pile:
     """A gradient that was added to what an earlier backward had left there.
 

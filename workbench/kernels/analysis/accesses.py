@@ -6,10 +6,11 @@ A function must not change after the first question about it: its accesses are k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from weakref import WeakKeyDictionary
 
 from ...errors import Where
+from ...records import record
 from .. import ir
 from ..ops import Row, control, memory, scalar
 from ..ops.row import Effect
@@ -30,7 +31,7 @@ from .affine import (
 _NEVER = Guard(Affine((), -1))
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Access:
     """One statement that touches memory.
 
@@ -55,7 +56,7 @@ class Access:
         return self.array.name
 
 
-@dataclass
+@record
 class Grouped:
     """The accesses to one parameter. `writes` is all that changes memory, `accumulates` too; an exchange also reads."""
 

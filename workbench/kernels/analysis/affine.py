@@ -8,9 +8,10 @@ around: a form is the machine's value only where its `needs` hold, and whoever u
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ...records import record
 from ..ops import Row, memory, scalar
 from ..types import Scalar, Type
 
@@ -19,7 +20,7 @@ Symbol = tuple  # ('tid', k) ('loop', id): variables; ('dim', k) ('param', n) ('
 Point = dict[Symbol, int]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Affine:
     """sum(coefficient * symbol) + constant, equal to the machine's value where every need (form, lo, hi) holds.
 
@@ -47,7 +48,7 @@ class Affine:
         return Affine(self.terms, self.constant, (*self.needs, (core, lo, hi)))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Guard:
     """An affine condition: `form` >= 0 (op "ge"), == 0 ("eq") or != 0 ("ne")."""
 

@@ -7,9 +7,10 @@ form is evaluated with these numbers (`line`), so that only thread indices and t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from ...records import record
 from ..ir import Function
 from .affine import HOST_FUNCTIONS, Affine, Guard, Symbol
 
@@ -23,7 +24,7 @@ class Unknown(Exception):
     """A number that the launch did not give, or that does not exist (n // 0)."""
 
 
-@dataclass
+@record
 class Line:
     """An affine form with the launch's numbers put in: only variables are left."""
 
@@ -42,7 +43,7 @@ class Line:
         return lo, hi
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class LaunchForm:
     """What all launches of one form have in common. Names are those of the function's parameters."""
 

@@ -8,10 +8,10 @@ import platform
 import re
 import shlex
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ...records import record
 from .compile_error import CompileError, refused
 from .disk_cache import (
     cache_directory,
@@ -47,7 +47,7 @@ SPARING, OF_TILES = "--param max-completely-peeled-insns=100 --param max-complet
 BARE = "-nostdlib", "-lm", "-lgcc"  # no code runs when the library is loaded; `memset`, `printf` are the process's
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Compiler:
     """A command that compiles C, what identifies it, and the flags it takes beyond `FLAGS`."""
 

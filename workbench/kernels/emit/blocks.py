@@ -11,8 +11,8 @@ compiler from using it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from ...records import record
 from ..ir import Function, Region, Stmt, Value, root, used, walk
 from ..ops import control, scalar
 from ..ops import memory as rows
@@ -31,7 +31,7 @@ KEPT_BYTES = 1 << 16  # of all threads of a block: more falls out of the nearest
 WORTH = 8  # float operations without which a block is not worth its arrays
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Loop:
     """A loop that all threads run alike, and the parts of its turn."""
 
@@ -46,7 +46,7 @@ class Loop:
 Part = list[Stmt] | Loop
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Lanes:
     """How the statements of a thread divide into stretches, and loops of those.
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from ...errors import Where
+from ...records import record
 from ..ir import Function, Region, Stmt, Value, root, walk
 from ..ops import control
 from ..ops import memory as mem
@@ -31,7 +32,7 @@ from .tiles import TileText
 _UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
 
 
-@dataclass
+@record
 class Memory:
     """How the text names one array: pointer, extents, byte strides; `inner` is the shape of seen components."""
 
@@ -44,7 +45,7 @@ class Memory:
     inner: tuple[int, ...] = ()
 
 
-@dataclass
+@record
 class StackText:
     """How the text names one stack; `data` is empty where the stack lives in the worker's byte stack."""
 
@@ -53,7 +54,7 @@ class StackText:
     top: str = ""
 
 
-@dataclass
+@record
 class Body(TileText, ComponentText):
     """Writes the statements of one thread. `update` is the dialect's text of one read-modify-write."""
 

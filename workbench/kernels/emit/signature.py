@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...errors import Where
+from ...records import record
 from ..ir import Function, Stmt, root, walk
 from ..ops import control, tiles, vectors
 from ..ops import memory as mem
@@ -28,7 +28,7 @@ _FORMAT = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Variant:
     """What one launch knows, and so what its text may assume. Names are those of array parameters.
 

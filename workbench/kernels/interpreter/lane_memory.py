@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...records import record
 from .. import ir
 from ..ops import memory as rows
 from ..ops import vectors
@@ -86,7 +86,7 @@ class Memory:
         self.reader[tuple([i[several] for i in index])] = undo.many
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Sums:
     """What the threads of a block add to one array."""
 
@@ -286,7 +286,7 @@ def _update(c: Any, stmt: ir.Stmt) -> Step:
 # --- the private copy of a replay
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class _Logged:
     memory: Memory
     index: tuple

@@ -9,10 +9,10 @@ values. A row whose derivative is not again one of these rows gets its tangent b
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+from ...records import record
 from ..types import Composite, Scalar, Tile, Type, bool_, is_float
 from .row import NO_GRADIENT, ROWS, Row, kind, refuse, row, zero
 from .scalar import (
@@ -135,7 +135,7 @@ def bilinear_tangent(name: str) -> Callable[..., Any]:
     return tangent
 
 
-@dataclass
+@record
 class Factor:
     """A component that is multiplied: where it is `part` of an adjoint, by `times`; what comes of it is part of it."""
 
@@ -196,7 +196,7 @@ def _variant(of: Row, name: str, parts: tuple[int, ...], times: Row) -> None:
     row(name, **made, adjoint=of.adjoint, tangent=of.tangent, bilinear=of.bilinear, cost=of.cost)
 
 
-@dataclass
+@record
 class Dual:
     """A component and its tangent."""
 

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import GradientError, LaunchError, Where
+from ...records import record
 from ..types import Stack, Type, int32
 from .row import Effect, row
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Loop:
     """What is known of a loop. `breaks`: its body says whether it goes on; `trips`: its turns if constant."""
 
@@ -31,7 +31,7 @@ class Loop:
     trips: int | None = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Each:
     """What `each` visits: every index of a tile of this shape, in any order.
 
@@ -44,7 +44,7 @@ class Each:
     order: int = 0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Tid:
     """Attribute of `tid`: which launch dimension."""
 
@@ -75,7 +75,7 @@ POP = row("pop", type=lambda stack: _element(stack), effect=Effect.IO)
 PRINTF = row("printf", type=lambda *t, attr: None, typed_by_attr=True, effect=Effect.IO)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Claim:
     """Attribute of `assert`: what is said where its argument is false, and whether that is looked for in every launch.
 
@@ -94,7 +94,7 @@ class Claim:
         return LaunchError(text, slug=self.slug, where=where, why=self.why, instead=self.instead)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class NoDerivative(Claim):
     """The claim of an adjoint that none arrives here: what it went on from has no derivative."""
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...errors import KernelError
+from ...records import record
 from .. import ir
 from ..types import Composite, Scalar, Small, Type, bool_, matrix, scalar_of, vector
 from .examples import documented
@@ -60,7 +60,7 @@ def stop(operands: tuple, text: str, slug: str = "type", instead: str = "") -> E
     return refuse(text, slug, instead)
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Row:
     """One operation.
 

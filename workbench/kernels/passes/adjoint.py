@@ -8,9 +8,10 @@ no mutable state but memory. Everything built here is then pruned: what no gradi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...errors import KernelError
+from ...records import record
 from ..ir import Function, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
@@ -24,7 +25,7 @@ from .replay import Groups
 from .ties import ties
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Reverse:
     """An adjoint and what it asks of the tape.
 

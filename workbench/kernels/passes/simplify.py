@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ...records import record
 from ..ir import Builder, Function, Region, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem
@@ -104,7 +105,7 @@ def _size(region: Region) -> int:
 # ---- rewriting
 
 
-@dataclass
+@record
 class Scope:
     """What is known at one point: equal expressions, and memory cells whose contents are a known value.
 

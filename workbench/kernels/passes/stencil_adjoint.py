@@ -11,8 +11,9 @@ contribute (`pull`), before the rest of the adjoint clears what they read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...records import record
 from ..analysis.accesses import Access, accesses_of
 from ..ir import Builder, Function, Region, Role, Stmt, Value, companion, root, walk
 from ..ops import control as c
@@ -25,7 +26,7 @@ from .named import named_pass
 Offset = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Part:
     """One value of every thread, added to array `target` at each of `offsets` from the thread's own cell.
 
@@ -41,7 +42,7 @@ class Part:
         return self.param.type  # type: ignore[return-value]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Split:
     """`map` stores parts, `gather` adds them up. The rim of a part is `rim` cells wide on both sides of each axis.
 
@@ -60,7 +61,7 @@ class Split:
         return tuple(h - low for low, h in zip(self.low, self.high, strict=True))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Pull:
     """`pull` adds to each cell what the threads around it contribute; `rest` is the adjoint without that.
 
@@ -142,7 +143,7 @@ class _Unsplittable(Exception):
     """An accumulation inside a loop."""
 
 
-@dataclass
+@record
 class _Split:
     function: Function
     targets: tuple[str, ...]
@@ -352,7 +353,7 @@ def _untouched(copy: Function, needed: set[Value], targets: tuple[str, ...]) -> 
     return True
 
 
-@dataclass
+@record
 class _At:
     """What the thread `offset` away contributes to this cell: the statements behind `wanted`, for that thread."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ...records import record
 from ..ir import Function, Region, Role, Stmt, root
 from ..ops import memory as mem
 from ..ops.row import ROWS, constant
@@ -13,7 +12,7 @@ from .named import named_pass
 from .replay import Groups
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Ties:
     """A program whose threads add one to the ties of each cell of which they gave the extreme.
 

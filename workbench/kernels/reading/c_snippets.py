@@ -10,9 +10,10 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...errors import KernelError, Where
+from ...records import record
 
 TYPES = {
     "float": "float32", "double": "float64", "half": "float16", "int": "int32", "unsigned": "uint32", "long": "int64",
@@ -50,13 +51,13 @@ TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Token:
     text: str
     line: int
 
 
-@dataclass
+@record
 class Translated:
     """The lines of a func's body, and whether the snippet says something else for CUDA."""
 
@@ -103,7 +104,7 @@ def tokens(text: str) -> list[Token]:
     return found
 
 
-@dataclass
+@record
 class Snippet:
     """Reads one snippet. `adjoint`: names of parameters whose `adj_` names are gradients; `ret`: has it a result."""
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import KernelError, Where
+from ...records import record
 from .. import ir, ops
 from ..ops import control, memory
 from ..types import Scalar, is_int, scalar_of
@@ -337,7 +337,7 @@ def _differ(a: Any, b: Any) -> bool:
 # ---- loops
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Slot:
     """One carried leaf: before the loop, in a turn, in the test of a `while`, handed to the next turn, afterwards."""
 

@@ -13,12 +13,12 @@ import sys
 import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...errors import KernelError, LaunchError
+from ...records import record
 from .. import types as T
 from ..depth import deep
 from ..ir import Region
@@ -165,7 +165,7 @@ def func_replay(forward_fn: Func) -> Callable[[Callable[..., Any]], Callable[...
     return _attach(forward_fn, "replay")
 
 
-@dataclass(frozen=True, eq=False)
+@record(frozen=True, eq=False)
 class Custom:
     """Attribute of a `call` statement: the func, and its own adjoint and replay as regions closed in themselves.
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from ...errors import KernelError, Where, WorkbenchError
+from ...records import record
 from .. import ir, ops
 from ..ops.control import Claim
 from ..ops.row import constant
@@ -65,7 +66,7 @@ COMPARE = {"Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">=", "Eq": "==", "NotEq": 
 UNARY = {"USub": "-", "UAdd": "+", "Invert": "~", "Not": "not"}
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Reading:
     """One kernel as it was read: its IR, its parameters as the user wrote them, and what it took from Python."""
 
@@ -134,7 +135,7 @@ def read(
     return reader.kernel(fn, name or fn.__name__, generic_types or {})
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class Frame:
     """The function being read: its text, the Python names around it, and the call it is read for."""
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import KernelError, Where
+from ...records import record
 from .source import Source, source
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Fence:
     """Why a construct is refused, and the way out."""
 

@@ -8,18 +8,19 @@ which of several a name stands for (`Choice`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
+from ...records import record
 from .. import ir
 from ..types import Array, Struct, Tile
 
 Int = ir.Value | int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Turn:
     """A free axis of a cut: its elements lie `step` apart, and there are `length` of them.
 
@@ -31,7 +32,7 @@ class Turn:
     safe: float = 0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cut:
     """Part of one axis of an array, or of a local array: the element where it starts, and the axes that go on."""
 
@@ -42,7 +43,7 @@ class Cut:
 Entry = ir.Value | Cut | None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class View:
     """An array, or a row or slice of it. `prefix`: of leading axes the index taken, a cut, or None for all of it."""
 
@@ -64,7 +65,7 @@ def free(entry: Entry) -> int:
     return len(entry.turns) if isinstance(entry, Cut) else int(entry is None)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Fields:
     """An array of structs: one array per field."""
 
@@ -93,7 +94,7 @@ class Fields:
         return part.first if isinstance(part, Fields) else part
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Record:
     """A struct taken apart."""
 
@@ -112,14 +113,14 @@ class Record:
         return self.remade({**self.fields, name: value})
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Shape:
     """`x.shape`."""
 
     array: View | Local | Choice
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Local:
     """An array made inside the kernel, or part of it: `key` names its contents, which all aliases share."""
 
@@ -132,7 +133,7 @@ class Local:
         return Array(self.dtype, len(self.cut.turns))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Choice:
     """One of several arrays of one type, which one is known when the kernel runs. Exactly one of `flags` holds."""
 
@@ -151,7 +152,7 @@ class Choice:
         return self.each(lambda option: option.at(indices))
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Step:
     """A part or another form of a tile: the row that makes it, the indices and the type that the row takes."""
 
@@ -160,7 +161,7 @@ class Step:
     attr: Any
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Shown:
     """A tile whose memory several names share: what the cell `key` holds, or the part of it that the steps lead to."""
 
@@ -169,7 +170,7 @@ class Shown:
     steps: tuple[Step, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Slot:
     """A part of a local: `load` gives its value, `store` rebinds the local with the part replaced."""
 
@@ -177,14 +178,14 @@ class Slot:
     store: Callable[[Any], None]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Unusable:
     """A name that may not be read here; reading raises what `error` makes."""
 
     error: Callable[[Any], Exception]
 
 
-@dataclass
+@record
 class State:
     """Bindings at one point of the program. `cells` holds the contents of local arrays, shared by all frames."""
 

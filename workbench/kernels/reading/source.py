@@ -11,15 +11,15 @@ import dis
 import inspect
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from ...errors import KernelError, Where
+from ...records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Source:
     """The text of one function. `first` is its first line in `file`, `shift` the columns removed by dedenting."""
 
@@ -50,7 +50,7 @@ class Source:
         )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class _Text:
     """What is known of a function: its code, where its text stands, and the tree for as long as a `Source` has it."""
 

@@ -7,11 +7,11 @@ a new value of the whole and rebinds the name, however deep the part lies.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from ...errors import KernelError
+from ...records import record
 from .. import ir, ops
 from ..ops import memory, parts, scalar, vectors
 from ..types import Array, Composite, Matrix, Struct, Transform, Vector, float16, float32, is_int, matrix, vector
@@ -27,7 +27,7 @@ NAMES = {"x": 0, "y": 1, "z": 2, "w": 3}
 IN_PLACE = {"Add": memory.ATOMIC_ADD, "Sub": memory.ATOMIC_SUB}
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cells:
     """Components of an array element: the element, the pick among them, and their type where they have one together."""
 
