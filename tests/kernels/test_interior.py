@@ -10,8 +10,10 @@ import workbench as wb
 from workbench.kernels.analysis import launch_ranges
 from workbench.kernels.analysis.accesses import accesses_of
 from workbench.kernels.analysis.launch_form import LaunchForm
+from workbench.kernels.emit import c as emit_c
 from workbench.kernels.ir import walk
 from workbench.kernels.ops import control
+from workbench.launches import thresholds
 
 F = wb.float64
 N = 9
@@ -108,3 +110,37 @@ def test_a_launch_with_factors_in_its_condition_runs_the_threads_that_meet_it(ba
     meets = np.array([2 * i >= 3 and 3 * i <= 23 for i in range(N)])
     np.testing.assert_array_equal(y.numpy(), meets * np.arange(1.0, N + 1) ** 2)
     np.testing.assert_array_equal(x.grad.numpy(), meets * 2 * np.arange(1.0, N + 1))
+
+
+@wb.kernel
+def sum_of_neighbours(x: wb.array[float], y: wb.array[float], c: float):
+    i = wb.tid()
+    if i > 0 and i < x.shape[0] - 1:
+        y[i] = c * (x[i - 1] + x[i + 1]) + wb.float32(2.0) * x[i]
+
+
+def gradient_of_sums(backend: str, c: float, seed: np.ndarray) -> np.ndarray:
+    wb.config.backend, wb.config.threads = backend, 1
+    x, y = wb.array(np.ones(len(seed), np.float32), requires_grad=True), wb.zeros(len(seed))
+    with wb.Tape() as tape:
+        wb.launch(sum_of_neighbours, len(seed), [x, y, c])
+    tape.backward(grads={y: wb.array(seed)})
+    if backend == "c":
+        made = tape.launches[0].reverse.pull.made.values()
+        assert all("_positive(" in emit_c.text(m.function, m.variant) for m in made) and all(m.box for m in made)
+    return x.grad.numpy().copy()
+
+
+@pytest.mark.needs_cc
+@pytest.mark.parametrize("c", [0.25, -0.25, 0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3e38])
+def test_a_number_of_the_launch_times_an_adjoint_of_zero_is_zero_whatever_it_is(c, monkeypatch):
+    """Inside the box a factor that is positive and finite is multiplied by without a test, no other: the same bits."""
+    monkeypatch.setattr(thresholds, "PULL_FROM", 1)
+    rng = np.random.default_rng(3)
+    seed = rng.choice(np.array([0.0, -0.0, 1.5, -2.0, 1e-40, 3e38, np.inf, np.nan], np.float32), 90)
+    expected, found = (gradient_of_sums(backend, c, seed) for backend in ("numpy", "c"))
+    plain = expected == expected
+    np.testing.assert_array_equal(plain, found == found)
+    np.testing.assert_array_equal(found[plain].view(np.uint32), expected[plain].view(np.uint32))
+    quiet = gradient_of_sums("c", c, np.zeros(90, np.float32))
+    assert not quiet.any() and not np.isnan(quiet).any()

@@ -314,6 +314,52 @@ def test_steps_of_a_simulation_through_two_buffers(monkeypatch, way):
     np.testing.assert_allclose(found[0], found[1], rtol=1e-11, atol=1e-13)
 
 
+@wb.kernel
+def swing(u: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    if i > 0 and i < u.shape[0] - 1:
+        y[i] = 0.3 * (u[i - 1] + u[i + 1]) - wb.sin(u[i]) * wb.exp(u[i])
+
+
+@wb.kernel
+def swing_of_both(u: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    if i > 0 and i < u.shape[0] - 1:
+        y[i] = wb.sin(u[i - 1] * u[i + 1])
+
+
+@wb.kernel
+def numbered(u: wb.array(dtype=F), y: wb.array(dtype=F), count: wb.array(dtype=int)):
+    i = wb.tid()
+    if i > 0 and i < u.shape[0] - 1:
+        y[i] = u[i - 1] + F(wb.atomic_add(count, i, 1)) * u[i] + u[i + 1]
+
+
+@pytest.mark.parametrize(("kernel", "pulled"), [(swing, True), (swing_of_both, False)])
+def test_what_is_dear_at_the_own_cell_alone_is_worked_out_in_a_pull(monkeypatch, kernel, pulled):
+    rng = np.random.default_rng(8)
+    values, seed = [rng.normal(size=37)], rng.normal(size=37)
+    _, (whole,) = backward(monkeypatch, kernel, 37, values, 37, seed, False)
+    tape, (found,) = backward(monkeypatch, kernel, 37, values, 37, seed, True)
+    _, (shared,) = backward(monkeypatch, kernel, 37, values, 37, seed, True, threads=3)
+    assert (tape.launches[0].reverse.pull is not None) is (pulled and tape.launches[0].command.plan.form.backend == "c")
+    np.testing.assert_allclose(found, whole, rtol=1e-13, atol=1e-13)
+    np.testing.assert_array_equal(shared, found)
+    np.testing.assert_allclose(found, slopes(kernel, 37, values, 37, seed)[0], rtol=1e-6, atol=1e-7)
+
+
+def test_what_an_atomic_returned_is_not_asked_for_again(monkeypatch):
+    sizes(monkeypatch, 1)
+    x, y, count = wb.array(np.arange(9.0), dtype=F, requires_grad=True), wb.zeros(9, dtype=F), wb.full(9, 2, dtype=int)
+    with wb.Tape() as tape:
+        wb.launch(numbered, 9, [x, y, count])
+    tape.backward(grads={y: wb.ones(9, dtype=F)})
+    inner = np.r_[0.0, np.ones(7), 0.0]
+    expected = 2 * inner + np.r_[inner[1:], 0.0] + np.r_[0.0, inner[:-1]]
+    np.testing.assert_array_equal(x.grad.numpy(), expected)
+    np.testing.assert_array_equal(count.numpy(), 2 + inner)
+
+
 # --- forms that are not split
 
 

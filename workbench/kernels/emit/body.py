@@ -21,6 +21,7 @@ from ..ir import Function, Region, Stmt, Value, root, walk
 from ..ops import control
 from ..ops import memory as mem
 from ..ops.row import Row
+from ..ops.scalar import TIMES
 from ..types import Array, Composite, Scalar, Stack, Tile, Type, bool_, float16, float64
 from . import components
 from .c_names import Names, literal, type_name, zero
@@ -67,12 +68,15 @@ class Body(TileText, ComponentText):
     helpers: dict[str, str] = field(default_factory=dict)
     depth: int = 1
     asks: bool = False  # may loops ask whether they are to stop
+    positive: bool = False  # are numbers of the launch by which adjoints are multiplied positive and finite
     asking: bool = field(default=False, init=False)  # does one
     leaving: bool = field(default=False, init=False)  # does a failure end the work
+    factors: dict[str, None] = field(default_factory=dict, init=False)  # the numbers of which that was used
 
     def __post_init__(self) -> None:
         self.names = Names()
         self.texts: dict[Value, str] = {}
+        self.numbers: set[str] = set()  # floats of the launch
         self.memory: dict[Value, Memory] = {}
         self.stacks: dict[Value, StackText] = {}
         stmts = list(walk(self.function.body))
@@ -97,6 +101,8 @@ class Body(TileText, ComponentText):
         for p, name in self.signature.fields.items():
             if not isinstance(p.type, Array):
                 self.texts[p] = name
+                if isinstance(p.type, Scalar) and p.type.kind == "f":
+                    self.numbers.add(name)
                 continue
             shape = [self.names.new(f"{name}_n{k}") for k in range(p.type.ndim)]
             strides = [self.names.new(f"{name}_s{k}") for k in range(p.type.ndim)]
@@ -210,6 +216,9 @@ class Body(TileText, ComponentText):
 
     def scalar_text(self, row: Row, types: Sequence[Type], out: Type, texts: Sequence[str], attr: Any) -> str:
         """The C text of a row on scalars, parenthesised. float16 is computed in float and rounded at every step."""
+        if row is TIMES and self.positive and out is not float16 and texts[1] in self.numbers:
+            self.factors[texts[1]] = None
+            return f"({texts[0]} * {texts[1]})"  # 0 times it is 0 without a test, of the same sign
         if float16 in types:
             texts = [f"((float){x})" if t is float16 else x for t, x in zip(types, texts, strict=True)]
         if callable(row.c):

@@ -8,6 +8,7 @@ honours `restrict` on parameters only. No header is included: reading one costs 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from ...errors import Where
 from ..ir import Function
@@ -172,16 +173,19 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     whole = _cells(function, variant, signature, form)
     if variant.inner is None:
         return "\n".join([*_top([whole], signature), *_loops(whole, "cells"), *_entry(whole)])
-    inner = _cells(variant.inner, variant, Signature(variant.inner, boxed=True))
+    inner, positive = (_cells(variant.inner, variant, Signature(variant.inner, boxed=True), None, p) for p in (False, True))
+    loops = [*_loops(inner, "inner"), *(_loops(positive, "positive") if positive.factors else ())]
     if variant.alone:
-        return "\n".join([*_top([inner], signature), *_loops(inner, "inner"), *_boxed_entry(inner, "")])
-    parts = [*_loops(whole, "cells"), *_loops(inner, "inner")]
-    return "\n".join([*_top([whole, inner], signature), *parts, *_boxed_entry(whole, AROUND)])
+        return "\n".join([*_top([inner], signature), *loops, *_boxed_entry(inner, "", positive.factors)])
+    parts = [*_loops(whole, "cells"), *loops]
+    return "\n".join([*_top([whole, inner], signature), *parts, *_boxed_entry(whole, AROUND, positive.factors)])
 
 
-def _cells(function: Function, variant: Variant, signature: Signature, form: blocks.Lanes | None = None) -> Body:
-    """The loop nest around the statements of a thread."""
-    body = Body(function, variant, signature, update)
+def _cells(
+    function: Function, variant: Variant, signature: Signature, form: blocks.Lanes | None = None, positive: bool = False
+) -> Body:
+    """The loop nest around the statements of a thread. `positive`: see `Body`."""
+    body = Body(function, variant, signature, update, positive=positive)
     body.unpack()
     if body.fails:
         body.put("int64_t *status = args->status;")
@@ -262,6 +266,7 @@ def _pointers(body: Body) -> str:
     return "".join(f", {argument}" for _, argument in body.pointer_parameters())
 
 
+INNER = "NAME_inner(args, inPOINTERS);"
 BOXED_ENTRY = """\
 void NAME(const void *block, int64_t begin, int64_t end) {
     const NAME_args *args = block;
@@ -274,7 +279,7 @@ void NAME(const void *block, int64_t begin, int64_t end) {
             in[e] = x < all[2 * k] ? all[2 * k] : x > all[2 * k + 1] ? all[2 * k + 1] : x;
         }
     }
-    NAME_inner(args, inPOINTERS);
+    INSIDE
 AROUND}
 """
 AROUND = """\
@@ -292,7 +297,10 @@ AROUND = """\
 """
 
 
-def _boxed_entry(body: Body, around: str) -> list[str]:
-    """The box without tests, then what lies around it, slab by slab."""
+def _boxed_entry(body: Body, around: str, factors: Iterable[str]) -> list[str]:
+    """The box without tests, then what lies around it, slab by slab. `factors`: see `Body`."""
     names = {"NAME": body.signature.name, "RANK": str(body.function.rank), "POINTERS": _pointers(body)}
-    return [re.sub("NAME|RANK|POINTERS", lambda m: names[m[0]], BOXED_ENTRY.replace("AROUND", around))]
+    test = " && ".join(f"args->{f}.v > 0 && args->{f}.v < WB_INF" for f in factors)
+    inside = f"if ({test}) {INNER.replace('inner', 'positive')} else {INNER}" if test else INNER
+    text = BOXED_ENTRY.replace("AROUND", around).replace("INSIDE", inside)
+    return [re.sub("NAME|RANK|POINTERS", lambda m: names[m[0]], text)]
