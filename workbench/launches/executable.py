@@ -64,6 +64,7 @@ class Executable:
     signature: Signature = field(init=False)
     team: int = field(init=False)  # workers and pieces, as the pool takes them
     call: Any = field(init=False, default=None)
+    touched: dict[Any, Any] = field(init=False, default_factory=dict)  # see `row_reach`
     direct: Any = field(init=False, default=None)  # (packed, begin, end), where a launch is nothing but this call
 
     def __post_init__(self) -> None:

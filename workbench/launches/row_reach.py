@@ -62,25 +62,43 @@ def reaches(made: Executable, values: Sequence[int], begin: int, end: int) -> tu
 
     `values`: flat, as `Executable.run` takes them. Also None where two rows of the launch itself may meet.
     """
-    if not made.program.once(_plain, made.function):
-        return None
     places = _places(made.function, values)
+    key = begin, end, tuple([tuple(strides) for _, strides in places.values()])
+    if key not in made.touched:
+        made.touched[key] = _relative(made, {k: strides for k, (_, strides) in places.items()}, begin, end)
+    relative = made.touched[key]
+    if relative is None:
+        return None
+    found = []
+    for param, (low_end, high_end, _, stride, low, high, writes) in relative:
+        first = places[param][0]
+        found.append(Reach(first + low_end, first + high_end, first, stride, low, high, writes))
+    for k, one in enumerate(found):
+        for other in found[k:]:
+            if one.meets(other) not in (None, (0, 0)):
+                return None
+    return tuple(found)
+
+
+def _relative(
+    made: Executable, strides: dict[int, Sequence[int]], begin: int, end: int
+) -> tuple[tuple[int, Reach], ...] | None:
+    """Parameters with their reaches, as if each array began at 0."""
+    if not _plain(made.function):
+        return None
     found: dict[tuple, Reach] = {}
     for access in accesses_of(made.function):
         hull = Hull(access, made.form)
         if hull.empty:
             continue
-        one = _reach(access, hull, places[access.param], begin, end)
+        one = _reach(access, hull, strides[access.param], begin, end)
         if one is None:
             return None
         if one.begin == one.end:
             continue
         key = access.param, one.stride, one.writes
         found[key] = _both(found[key], one) if key in found else one
-    every = tuple(found.values())
-    if any(one.meets(other) not in (None, (0, 0)) for one in every for other in every):
-        return None
-    return every
+    return tuple((key[0], reach) for key, reach in found.items())
 
 
 def _plain(function: Function) -> bool:
@@ -103,9 +121,8 @@ def _places(function: Function, values: Sequence[int]) -> dict[int, tuple[int, S
     return found
 
 
-def _reach(access: Access, hull: Hull, place: tuple[int, Sequence[int]], begin: int, end: int) -> Reach | None:
-    """The reach of one access; None where not even the shape of its array is known."""
-    first, strides = place
+def _reach(access: Access, hull: Hull, strides: Sequence[int], begin: int, end: int) -> Reach | None:
+    """The reach of one access to an array at 0; None where not even its shape is known."""
     stride = low = high = 0
     for axis, step in enumerate(strides):
         span = _index(access, hull, axis)
@@ -118,9 +135,9 @@ def _reach(access: Access, hull: Hull, place: tuple[int, Sequence[int]], begin: 
     high += access.array.type.dtype.itemsize  # type: ignore[attr-defined]
     top, last = max(begin, hull.box[_ROW][0]), min(end - 1, hull.box[_ROW][1])
     if top > last:
-        return Reach(0, 0, first, stride, low, high, False)
-    ends = first + stride * top, first + stride * last
-    return Reach(min(ends) + low, max(ends) + high, first, stride, low, high, access.effect is not Effect.READS)
+        return Reach(0, 0, 0, stride, low, high, False)
+    ends = stride * top, stride * last
+    return Reach(min(ends) + low, max(ends) + high, 0, stride, low, high, access.effect is not Effect.READS)
 
 
 def _index(access: Access, hull: Hull, axis: int) -> tuple[int, int, int] | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -50,29 +51,61 @@ class Step(NamedTuple):
     right: int
 
 
+class Touched:
+    """What the launches of a run have touched, by address: stretches of memory that do not overlap, in order.
+
+    Of each reach it is known how many rows, at most, the launches that had it leave to the wedges on both sides.
+    """
+
+    def __init__(self) -> None:
+        self.begins: list[int] = []
+        self.stretches: list[tuple[int, dict[Reach, tuple[int, int]]]] = []  # (end, what there is)
+
+    def _at(self, reach: Reach) -> slice:
+        """The stretches that a reach overlaps."""
+        low = bisect_right(self.begins, reach.begin)
+        if low and self.stretches[low - 1][0] > reach.begin:
+            low -= 1
+        return slice(low, max(bisect_left(self.begins, reach.end), low))
+
+    def near(self, reach: Reach) -> list[tuple[Reach, tuple[int, int]]]:
+        """All that may overlap a reach."""
+        return [entry for _, known in self.stretches[self._at(reach)] for entry in known.items()]
+
+    def add(self, reach: Reach, left: int, right: int) -> None:
+        at = self._at(reach)
+        begin, end = min([reach.begin, *self.begins[at]]), max([reach.end, *(e for e, _ in self.stretches[at])])
+        known = dict(self.near(reach))
+        before = known.get(reach, (0, 0))
+        known[reach] = max(left, before[0]), max(right, before[1])
+        self.begins[at], self.stretches[at] = [begin], [(end, known)]
+
+
 class Run:
     """Launches in a row that may be tiled together."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.left = self.right = self.apart = 0
+        self.memory = Touched()
 
     def add(self, call: Call, found: tuple[Reach, ...], work: float) -> bool:
         """Add a launch behind the others; False, and nothing is done, where it may not, or would not pay."""
         if self.steps and (call.end != self.steps[0].call.end or len(self.steps) == DEPTH):
             return False
         left = right = apart = 0
-        for step in self.steps:
-            for earlier in step.reaches:
-                for reach in found:
-                    met = reach.meets(earlier)
-                    if met is not None:
-                        left, right = max(left, step.left - met[0]), max(right, step.right + met[1])
-                        apart = max(apart, -met[0], met[1])
-        wedge = max(self.left, left) + max(self.right, right) + max(self.apart, apart)
-        if wedge * SLACK > call.end * 2:
+        for reach in found:
+            for earlier, (left_before, right_before) in self.memory.near(reach):
+                met = reach.meets(earlier)
+                if met is not None:
+                    left, right = max(left, left_before - met[0]), max(right, right_before + met[1])
+                    apart = max(apart, -met[0], met[1])
+        left_of_all, right_of_all, apart_of_all = max(self.left, left), max(self.right, right), max(self.apart, apart)
+        if (left_of_all + right_of_all + apart_of_all) * SLACK > call.end * 2:
             return False
-        self.left, self.right, self.apart = max(self.left, left), max(self.right, right), max(self.apart, apart)
+        self.left, self.right, self.apart = left_of_all, right_of_all, apart_of_all
+        for reach in found:
+            self.memory.add(reach, left, right)
         self.steps.append(Step(call, found, work, left, right))
         return True
 

@@ -173,7 +173,9 @@ def text(function: Function, variant: Variant = PLAIN) -> str:
     whole = _cells(function, variant, signature, form)
     if variant.inner is None:
         return "\n".join([*_top([whole], signature), *_loops(whole, "cells"), *_entry(whole)])
-    inner, positive = (_cells(variant.inner, variant, Signature(variant.inner, boxed=True), None, p) for p in (False, True))
+    inner, positive = (
+        _cells(variant.inner, variant, Signature(variant.inner, boxed=True), None, p) for p in (False, True)
+    )
     loops = [*_loops(inner, "inner"), *(_loops(positive, "positive") if positive.factors else ())]
     if variant.alone:
         return "\n".join([*_top([inner], signature), *loops, *_boxed_entry(inner, "", positive.factors)])
