@@ -174,7 +174,7 @@ def memory(rounds: int, clock: Callable[[], float]) -> None:
         rounds, clock,
     )  # fmt: skip
     fill, triad = (1e9 * s / n for s in found.values())
-    print(f"Memory, one thread: fill {fill:.2f} ns a float ({4 / fill:.1f} GB/s), triad {triad:.2f} ({12 / triad:.1f}).")
+    print(f"Memory, one thread: fill {fill:.2f} ns a float ({4 / fill:.1f} GB/s), triad {triad:.2f} ({12 / triad:.1f})")
 
 
 def main() -> None:
