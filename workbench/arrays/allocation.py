@@ -36,6 +36,7 @@ if hasattr(os, "register_at_fork"):  # a forked child has no thread that would e
 _ids = itertools.count()
 clock = itertools.count(1)  # orders recordings, publications and readings of all tapes
 asks = 0  # how often `required` or `retained` of any allocation has changed
+shown = 0  # how often an allocation became exposed
 
 
 # ---- allocations
@@ -147,6 +148,7 @@ class Allocation:
 
     def expose(self) -> None:
         """Call before giving the raw address to foreign code. The first time, watching tapes are told before."""
+        global shown
         capture_log.refuse("Memory is shown to others")
         if self.exposed:
             return
@@ -157,6 +159,7 @@ class Allocation:
                 if (tape := ref()) is not None:
                     tape.exposing(self)
             self.exposed = True
+            shown += 1
             if self.is_gradient:
                 self._published = self.bytes.copy()
 

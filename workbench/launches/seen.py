@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .launch import Command
 
 MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each
+ahead: Any = None  # `tapes.followed.Ahead`: what an open tape expects to be launched next
 _NUMBERS = {int, float, bool}
 _COMPONENTS = object()  # stands for a vector or matrix of the host, which may change: what it held is compared
 
@@ -30,15 +31,16 @@ _COMPONENTS = object()  # stands for a vector or matrix of the host, which may c
 class Seen:
     """What follows from the arrays of one launch and its grid.
 
+    grid      as it is remembered: an int, or a tuple.
     numbers   (position, the argument, the number that the kernel gets) of all that is no array.
     packed    the block of arguments, where every launch passes the same.
     lasting   False: of this one launch, whose numbers were never passed before.
     """
 
-    __slots__ = ("switches", "device", "numbers", "plan", "values", "packed")
+    __slots__ = ("switches", "grid", "device", "numbers", "plan", "values", "packed")
 
-    def __init__(self, device: Any, numbers: tuple, plan: Plan, values: list):
-        self.switches, self.device, self.numbers = config.switches, device, numbers
+    def __init__(self, grid: Any, device: Any, numbers: tuple, plan: Plan, values: list):
+        self.switches, self.grid, self.device, self.numbers = config.switches, grid, device, numbers
         self.plan, self.values = plan, values
         self.packed: bytes | None = None
 
@@ -108,7 +110,7 @@ class Launches:
                 return
             numbers = tuple([(k, _COMPONENTS if a.__class__ is Small else a, n) for k, a, n in given])
         key = self.key(dim, args)
-        command.seen = Seen(device, numbers, command.plan, command.values)
+        command.seen = Seen(key[0], device, numbers, command.plan, command.values)
         if hash(key) in self.once:
             if len(self.seen) >= MOST:
                 self.seen.clear()
@@ -117,6 +119,11 @@ class Launches:
             if len(self.once) >= MOST:
                 self.once.clear()
             self.once.add(hash(key))
+
+
+def same_numbers(known: Seen, args: tuple) -> bool:
+    """Are all arguments that are no arrays those of then."""
+    return all(args[k] is then or _equal(args[k], then, number) for k, then, number in known.numbers)
 
 
 def _equal(now: Any, then: Any, number: Any) -> bool:

@@ -68,7 +68,7 @@ def _publish_one(
 ) -> None:  # fmt: skip
     """Add the shadow of a leaf to its `.grad`; replace the `.grad` of what events wrote."""
     grad, k = a.gradient(), a.grad_scale or 1
-    dtype = tape.scalars.get(a)
+    dtype = tape.scalar_of(a)
     if dtype is None:  # seeded itself, and on no active path
         floats = (x.dtype for x in tape.arrays.values() if x.allocation is a and is_float_memory(x))
         dtype = next((t if isinstance(t, Struct) else t.scalar for t in floats), None)  # type: ignore[attr-defined]
@@ -124,8 +124,7 @@ def _publish_one(
 
 def gradients_of(tape: Recording) -> list[Allocation]:
     """The memories of the gradients that the arrays of a tape have now."""
-    memories = dict.fromkeys(a.allocation for a in tape.arrays.values())
-    return [a.grad for a in memories if a.grad is not None]
+    return [a.grad for a in tape.memories() if a.grad is not None]
 
 
 # called after every publishing with (tape, workspace): output ports of other libraries

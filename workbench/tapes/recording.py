@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any, Self
@@ -42,6 +42,7 @@ class Recording:
     apart = False  # a tape that records one step of another tape's event: it has no border of its own
     around: Recording | None = None  # the tape of a checkpointed loop, if this is one of its steps
     inherited: frozenset[Allocation] = frozenset()  # what was active when this tape began
+    following: Any = None  # `followed.Following`, while this tape repeats what an earlier one recorded
     refuses_late = True  # a walk for memory that got requires_grad after a launch had met it
 
     def __init__(self, keep: str = "needed"):
@@ -122,6 +123,8 @@ class Recording:
 
     def __exit__(self, *exc: object) -> None:
         memory.pop_recorder(self)
+        if self.following is not None and self.following.close():
+            return
         note_near_names(self, sys._getframe(1))
         with memory.LOCK:
             settle(self)
@@ -476,6 +479,22 @@ class Recording:
         tally(self)
         marks = self.touched.get(span.allocation)
         return marks is not None and marks.touch(span)
+
+    def scalar_of(self, a: Allocation) -> Any:
+        """The scalar type of memory on an active path; None of other memory."""
+        return self.scalars.get(a)
+
+    def is_active(self, a: Allocation) -> bool:
+        """Does this memory depend on something with `requires_grad`."""
+        return a in self.active
+
+    def last_stamp(self) -> int:
+        """When the last event was recorded."""
+        return self.events[-1].stamp
+
+    def memories(self) -> Iterable[Allocation]:
+        """The memory of all arrays that this tape has met."""
+        return dict.fromkeys([a.allocation for a in self.arrays.values()])
 
     def last_writer(self, span: Span) -> Event | None:
         """The last event that wrote one of these bytes; changes by others are not the program's."""

@@ -49,6 +49,7 @@ class Prepared:
         self.seeds: list[Any] = []
         self.left: list[tuple] = []
         self.writes: dict[int, list[tuple[int, int]]] = {}
+        self.tracks = 0  # that were made of its tapes
 
     def run(self, seeds: Workspace) -> Workspace:
         """The workspace that a walk from these seeds ends with."""
