@@ -23,6 +23,7 @@ from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..config import config
 from ..errors import Where
+from ..kernels.compile import steps
 from ..launches import seen as launches_seen
 from ..launches.launch import Command
 from . import overwrites, publish, tracks
@@ -44,26 +45,41 @@ def begin(tape: Tape) -> None:
         tape.__class__ = Followed
 
 
+def _never(*given: Any) -> bool:
+    return False
+
+
 class Following:
     """How far a tape has come along a track, and what it has met there.
 
     args, ids  of each step: the arguments, and when it was.
     starts     step -> copies of what it overwrote.
+    quick      called with `fast` and the arguments of a launch: does what `step` does, or answers False.
     left       exposed memory: span -> checksum, of what was touched on active paths.
     """
 
-    __slots__ = ("tape", "own", "thread", "track", "at", "args", "ids", "starts", "left", "late", "open")
+    __slots__ = (
+        "tape", "own", "thread", "track", "args", "ids", "starts", "left", "late", "open", "quick",
+        "fast",
+    )  # fmt: skip
 
     def __init__(self, tape: Tape):
         self.tape = self.own = weakref.ref(tape)
         self.thread, self.open = get_ident(), True
         self.track: Track | None = None
-        self.at = 0
         self.args: list[tuple] = []
         self.ids: list[int] = []
         self.starts: dict[int, list[Kept]] = {}
         self.left: dict[Allocation, dict[Span, int]] = {}
         self.late = {name: vars(tape).pop(name) for name in LATE}
+
+        self.quick: Any = _never
+        self.fast: Any = None
+
+    @property
+    def at(self) -> int:
+        """How many steps it has taken."""
+        return len(self.args)
 
     # ---- going on
 
@@ -165,10 +181,26 @@ class Following:
             self.left.setdefault(span.allocation, {})[span] = checksum_of(span)
         self.args.append(args)
         self.ids.append(number)
-        self.at += 1
+        if self.fast is None:
+            self._hasten()
+
+    def _hasten(self) -> None:
+        """Let compiled code take the steps from here on, if it is there."""
+        self.fast, quick, track, tape = (), steps.ready(), self.track, self.tape()
+        if quick is None or track is None or tape is None:
+            return
+        for_all = (
+            self.thread, memory._recorders.stack, id(tape), lent, vars(capture_log), vars(config), vars(memory),
+            *track.counts, tape.numbers,
+        )  # fmt: skip
+        lock = memory.LOCK
+        rest = (clock, lock.acquire, lock.release, for_all, False)
+        self.fast = (track.native, self.args, self.ids, self.own, track.last_run, *rest)
+        self.quick = quick
 
     def _stop(self) -> bool:
         """Follow no further. Always False."""
+        self.quick = _never
         if launches_seen.ahead is self:
             launches_seen.ahead = None
         if self.track is not None:
@@ -201,7 +233,8 @@ class Following:
                 kept = [(s, r) for s, r in a.origins if not span.contains(s)] if a.origins else []
                 a.origins = [*kept, (span, run)] if live else kept
             run.leaves, run.names = track.kept_leaves, track.kept_names
-            self.open, track.missed = False, 0
+            self.open, track.missed, track.last_run = False, 0, run
+            self.quick, self.fast = _never, ()
             return True
 
     # ---- the reverse pass

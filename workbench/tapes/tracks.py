@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +35,13 @@ class Step:
     active    what becomes active: (position, or None for what only adds a type, scalar type or None).
     first     arrays whose memory is met for the first time; `watched`: those of them that the tape is told about.
     starts    (position, box) of what must be copied before, unless it is known to be all zeros.
+    sole      the positions of `writes` whose memory the whole track writes in one way only, whole.
     sums      (position, box) of what lies in exposed memory: behind the step its checksum is taken.
     """
 
     __slots__ = (
         "seen", "kernel", "name", "grid", "device", "place", "count", "serials", "reverse", "active", "types", "reads",
-        "writes", "first", "watched", "starts", "sums",
+        "writes", "first", "watched", "starts", "sums", "sole",
     )  # fmt: skip
 
     def __init__(self, event: Event, flat: Sequence[Any]):
@@ -47,8 +49,8 @@ class Step:
         self.seen = None if command is None else command.seen
         self.kernel = None if command is None else command.program.kernel
         self.name, self.place, self.reverse = event.label, event.place, event.reverse
-        self.grid: Any = None
-        self.device: Any = None
+        self.grid = None if self.seen is None else self.seen.grid
+        self.device = None if self.seen is None else self.seen.device
         self.count = len(flat)
         self.serials = tuple([(k, a.serial) for k, a in enumerate(flat) if isinstance(a, array)])
         plan = None if command is None else command.plan
@@ -62,20 +64,40 @@ class Step:
         self.watched: tuple[int, ...] = ()
         self.starts: tuple[tuple[int, Any], ...] = ()
         self.sums: tuple[tuple[int, Any], ...] = ()
+        self.sole: frozenset[int] = frozenset()
 
     def clears(self, dst: array, where: Any) -> bool:
         """Is `dst.zero_()` in this line this step."""
         return self.seen is None and dst.serial == self.serials[0][1] and where == self.place
 
+    def native(self) -> tuple | None:
+        """The step as `steps.c` takes it; None where it does more than that knows."""
+        if self.seen is None or self.sums:
+            return None
+        plan = self.seen.plan
+        run, program = plan.forward, plan.program
+        if run.team != 1 or run.call.asks or self.kernel._program is not program:
+            return None
+        if self.seen.packed is None:
+            self.seen.packed = run.packed(self.seen.values)
+        flat = tuple([n for pair in self.serials for n in pair])
+        numbers = tuple([n for k, then, _ in self.seen.numbers for n in (k, then)])
+        writes = tuple([n for k, _, _ in self.writes for n in (k, int(k in self.sole))])
+        return (
+            self.kernel, program, self.kernel._reading, self.seen.switches, self.grid, self.device, self.count,
+            *self.place, flat, numbers, writes, self.watched, tuple([k for k, _ in self.starts]),
+            tuple([k for k, _ in self.reads]), run.call.address, self.seen.packed, 0, plan.form.dims[0], list,
+        )  # fmt: skip
+
     def takes(self, kernel: Any, dim: Any, args: tuple, device: Any) -> bool:
         """Is a launch with these arguments this step."""
         seen = self.seen
-        if kernel is not self.kernel or len(args) != self.count or seen is None or device is not seen.device:
+        if kernel is not self.kernel or len(args) != self.count or seen is None or device is not self.device:
             return False
         if seen.switches != config.switches or not kernel.reads(seen.plan.program):
             return False
         try:
-            if seen.grid != (dim if dim.__class__ is int else tuple(map(index, dim))):
+            if self.grid != (dim if dim.__class__ is int else tuple(map(index, dim))):
                 return False
             for k, serial in self.serials:
                 if args[k].serial != serial:
@@ -91,6 +113,7 @@ class Track:
     marks     of all memory that is met: (weak reference, is a gradient asked for, of what, is it exposed).
     counts    those of `memory` when the marks were last compared.
     missed    how often in a row it was begun and not followed to its end, or unfolded then.
+    last_run  the `Run` of the tape that followed it last.
     names     (step, position, what the user called the array).
     origins   (step, position, box, live) of what was written last, in the order in which it is noted.
     """
@@ -103,11 +126,17 @@ class Track:
         self.marks: list[tuple] = []
         self.counts = (memory.asks, memory.shown)
         self.names: list[tuple[int, int, str]] = []
+        self.last_run: Any = None
         self.origins: list[tuple[int, int, Any, bool]] = []
 
     @property
     def first(self) -> Step:
         return self.steps[0]
+
+    @cached_property
+    def native(self) -> tuple:
+        """The steps for `steps.c`."""
+        return tuple([step.native() for step in self.steps])
 
     def current(self) -> bool:
         """Do the marks hold. Looks at them only when some memory was exposed or asked for."""
@@ -166,6 +195,9 @@ def track_of(walk: Prepared, tape: Any) -> Track | None:
         if i in tape.names and i not in tape.guessed:
             track.names.append((number, k, tape.names[i]))
     track.origins = _origins(tape)
+    for step, event in zip(track.steps, tape.events, strict=True):
+        alone = [len(made.spans[span.allocation]) == 1 for span in event.writes]
+        step.sole = frozenset(k for (k, _, covered), one in zip(step.writes, alone, strict=True) if covered and one)
     return track
 
 
@@ -203,6 +235,7 @@ class _Made:
         self.begun: set[Allocation] = set()
         self.met: dict[Allocation, None] = {}
         self.place: dict[int, tuple[int, int]] = {}  # id of an array -> the step and position where it came first
+        self.spans: dict[Allocation, set[Span]] = {}  # that were written
         self.left: dict[Allocation, set[Span]] = {}  # exposed memory of which there are checksums
 
     def step(self, number: int, event: Event) -> Step | None:
@@ -218,6 +251,8 @@ class _Made:
         step.starts = tuple(self._starts(step, event, flat))
         for k, _ in step.serials:
             self.place.setdefault(id(flat[k]), (number, k))
+        for span in event.writes:
+            self.spans.setdefault(span.allocation, set()).add(span)
         return step if self._sums(step, event, flat) else None
 
     def _sums(self, step: Step, event: Event, flat: Sequence[Any]) -> bool:

@@ -1,0 +1,252 @@
+/* The next step of a track, looked at and run without Python's interpreter: see `tapes/followed.py`, whose `step` does
+   the same and more. Written against the stable interface of CPython, whose headers are not needed. Whatever is not the
+   plain case is left to Python: nothing has changed then. */
+#include <stdint.h>
+typedef struct _object PyObject;
+typedef intptr_t Size;
+typedef PyObject *(*Fast)(PyObject *, PyObject *const *, Size);
+typedef void (*wb_kernel)(const void *, int64_t, int64_t);
+typedef struct { const char *name; Fast run; int flags; const char *text; } PyMethodDef;
+extern PyObject *PyCFunction_NewEx(PyMethodDef *, PyObject *, PyObject *);
+extern PyObject *PyUnicode_InternFromString(const char *);
+extern PyObject *PyObject_GetAttr(PyObject *, PyObject *), *PyObject_CallNoArgs(PyObject *);
+extern PyObject *PyObject_CallFunctionObjArgs(PyObject *, ...), *PyObject_Type(PyObject *);
+extern int PyObject_SetAttr(PyObject *, PyObject *, PyObject *), PyObject_RichCompareBool(PyObject *, PyObject *, int);
+extern int PyObject_IsTrue(PyObject *), PyList_Append(PyObject *, PyObject *);
+extern Size PyTuple_Size(PyObject *), PyList_Size(PyObject *), PyDict_Size(PyObject *);
+extern PyObject *PyTuple_GetItem(PyObject *, Size), *PyList_GetItem(PyObject *, Size), *PyDict_GetItem(PyObject *, PyObject *);
+extern PyObject *PyList_New(Size), *PyTuple_New(Size), *PyErr_NoMemory(void), *PyNumber_Add(PyObject *, PyObject *), *PyIter_Next(PyObject *);
+extern int PyList_SetItem(PyObject *, Size, PyObject *);
+extern long long PyLong_AsLongLong(PyObject *);
+extern PyObject *PyLong_FromLong(long), *PyBool_FromLong(long);
+extern double PyFloat_AsDouble(PyObject *);
+extern char *PyBytes_AsString(PyObject *);
+extern void Py_IncRef(PyObject *), Py_DecRef(PyObject *), PyErr_Clear(void), *PyEval_SaveThread(void);
+extern void PyEval_RestoreThread(void *);
+extern PyObject *PyErr_Occurred(void), *PyEval_GetFrame(void), *PyFrame_GetBack(PyObject *), *PyFrame_GetCode(PyObject *);
+extern unsigned long PyThread_get_thread_ident(void);
+extern char PyFloat_Type, PyLong_Type, PyTuple_Type, _Py_NoneStruct;
+#define NONE ((PyObject *)&_Py_NoneStruct)
+enum { EQUAL = 2, MOST = 32 };
+
+static PyObject *serial, *allocation, *watchers, *origins, *version, *blank, *any, *f_lasti, *_program, *_reading;
+static PyObject *attributes, *constants, *statics, *seen, *cells, *cell_contents, *one, *empty;
+static PyObject *opened, *check_races, *remember_launches, *switches, *asks, *shown;
+
+static PyObject *item(PyObject *of, Size k) { return PyTuple_GetItem(of, k); }
+static Size number(PyObject *of, Size k) { return (Size)PyLong_AsLongLong(item(of, k)); }
+static int type_is(PyObject *a, const char *type) {
+    PyObject *found = PyObject_Type(a);
+    Py_DecRef(found);
+    return (void *)found == (void *)type;
+}
+static int equal(PyObject *a, PyObject *b) { return a == b || (a && b && PyObject_RichCompareBool(a, b, EQUAL) == 1); }
+
+/* An attribute that its owner keeps alive, as slots and dictionaries do: a borrowed reference. */
+static PyObject *lent(PyObject *of, PyObject *name) {
+    PyObject *found = PyObject_GetAttr(of, name);
+    if (found) Py_DecRef(found);
+    return found;
+}
+
+/* The same object, or a number of the same type and bits. */
+static int same(PyObject *now, PyObject *then) {
+    if (now == then) return 1;
+    if (type_is(now, &PyFloat_Type) && type_is(then, &PyFloat_Type)) {
+        double a = PyFloat_AsDouble(now);
+        return a == PyFloat_AsDouble(then) && a != 0.0;
+    }
+    return type_is(now, &PyLong_Type) && type_is(then, &PyLong_Type) && equal(now, then);
+}
+
+/* Do the names that a kernel uses mean what they meant: all the same objects. */
+static int current(PyObject *reading) {
+    PyObject *list = lent(reading, attributes), *other = lent(reading, constants);
+    if (!list || !other || PyObject_IsTrue(other) || !(other = lent(reading, statics)) || PyObject_IsTrue(other)) return 0;
+    for (Size k = 0, n = PyList_Size(list); k < n; ++k) {
+        PyObject *entry = PyList_GetItem(list, k), *now = PyObject_GetAttr(item(entry, 0), item(entry, 1));
+        if (now) Py_DecRef(now);
+        if (now != item(entry, 2)) return 0;
+    }
+    if (!(list = lent(reading, seen))) return 0;
+    for (Size k = 0, n = PyList_Size(list); k < n; ++k) {
+        PyObject *entry = PyList_GetItem(list, k);
+        if (PyDict_GetItem(item(entry, 0), item(entry, 1)) != item(entry, 2)) return 0;
+    }
+    if (!(list = lent(reading, cells))) return 0;
+    for (Size k = 0, n = PyList_Size(list); k < n; ++k) {
+        PyObject *entry = PyList_GetItem(list, k);
+        if (lent(item(entry, 0), cell_contents) != item(entry, 1)) return 0;
+    }
+    return 1;
+}
+
+/* Is this what a memory that nobody watches but the tape `own` has as its watchers. */
+static int only(PyObject *list, PyObject *own) {
+    Size n = PyList_Size(list);
+    if (n == 0) return 1;
+    PyObject *ref = PyList_GetItem(list, 0);
+    if (n != 1) return 0;
+    if (ref == own) return 1;
+    PyObject *tape = PyObject_CallNoArgs(ref);
+    if (tape) Py_DecRef(tape);
+    return tape == NONE;
+}
+
+static int called_from(PyObject *code, PyObject *instruction) {
+    PyObject *here = PyEval_GetFrame(), *frame = here ? PyFrame_GetBack(here) : 0;
+    if (!frame) return 0;
+    PyObject *its = PyFrame_GetCode(frame), *at = its == code ? PyObject_GetAttr(frame, f_lasti) : 0;
+    int same = at && equal(at, instruction);
+    if (at) Py_DecRef(at);
+    Py_DecRef(its);
+    Py_DecRef(frame);
+    return same;
+}
+
+/* What must hold for every step: (ident, stack, id of the tape, lent, capture_log, config, memory, asks, shown, numbers). */
+static int undisturbed(PyObject *all) {
+    PyObject *stack = item(all, 1), *choices = item(all, 5), *memory = item(all, 6);
+    if ((unsigned long)PyLong_AsLongLong(item(all, 0)) != PyThread_get_thread_ident()) return 0;
+    if (PyList_Size(stack) != 1 || (Size)PyList_GetItem(stack, 0) != number(all, 2)) return 0;
+    if (PyDict_Size(item(all, 3)) || PyDict_GetItem(item(all, 4), opened) != NONE) return 0;
+    PyObject *races = PyDict_GetItem(choices, check_races), *remember = PyDict_GetItem(choices, remember_launches);
+    if (!races || PyObject_IsTrue(races) || !remember || !PyObject_IsTrue(remember)) return 0;
+    if (!equal(PyDict_GetItem(memory, asks), item(all, 7)) || !equal(PyDict_GetItem(memory, shown), item(all, 8))) return 0;
+    PyObject *read = lent(item(all, 9), any);
+    return read && !PyObject_IsTrue(read);
+}
+
+/* Is a launch this step: (kernel, program, reading, switches, grid, device, count, code, instruction, serials, numbers,
+   writes, watched, starts, reads, address, block, begin, end, the type of lists). Pairs lie flat. */
+static int fits(PyObject *step, PyObject *kernel, PyObject *dim, PyObject *args, PyObject *device, PyObject *choices) {
+    if (kernel != item(step, 0) || device != item(step, 5) || PyTuple_Size(args) != number(step, 6)) return 0;
+    if (!equal(PyDict_GetItem(choices, switches), item(step, 3))) return 0;
+    if (lent(kernel, _program) != item(step, 1) || lent(kernel, _reading) != item(step, 2) || !current(item(step, 2))) return 0;
+    PyObject *grid = item(step, 4), *list = item(step, 9);
+    if (dim != grid) {
+        int whole = type_is(dim, &PyLong_Type) && type_is(grid, &PyLong_Type);
+        if (type_is(dim, &PyTuple_Type) && type_is(grid, &PyTuple_Type) && PyTuple_Size(dim) == PyTuple_Size(grid)) {
+            whole = 1;
+            for (Size k = 0, n = PyTuple_Size(dim); k < n; ++k) whole = whole && type_is(item(dim, k), &PyLong_Type);
+        }
+        if (!whole || !equal(dim, grid)) return 0;
+    }
+    for (Size k = 0, n = PyTuple_Size(list); k < n; k += 2) {
+        PyObject *its = lent(item(args, number(list, k)), serial);
+        if (!its || !equal(its, item(list, k + 1))) return 0;
+    }
+    list = item(step, 10);
+    for (Size k = 0, n = PyTuple_Size(list); k < n; k += 2)
+        if (!same(item(args, number(list, k)), item(list, k + 1))) return 0;
+    return 1;
+}
+
+/* Has no other tape to do with the memory, and need nothing be copied. `last`: the run that wrote it last, if that is
+   known; `writes` are pairs of a position and of whether the track writes this memory in one way only. */
+static int free_of_others(PyObject *step, PyObject *args, PyObject *own, PyObject *last) {
+    PyObject *list = item(step, 14);
+    for (Size k = 0, n = PyTuple_Size(list); k < n; ++k) {
+        PyObject *a = lent(item(args, number(list, k)), allocation), *found = lent(a, origins);
+        if (!found || PyObject_IsTrue(found)) return 0;
+    }
+    list = item(step, 11);
+    for (Size k = 0, n = PyTuple_Size(list); k < n; k += 2) {
+        PyObject *a = lent(item(args, number(list, k)), allocation), *found = lent(a, origins);
+        if (!found || !only(lent(a, watchers), own)) return 0;
+        if (!PyObject_IsTrue(found)) continue;
+        if (!number(list, k + 1) || !type_is(found, (char *)item(step, 19)) || PyList_Size(found) != 1) return 0;
+        if (item(PyList_GetItem(found, 0), 1) != last) return 0;
+    }
+    list = item(step, 12);
+    for (Size k = 0, n = PyTuple_Size(list); k < n; ++k)
+        if (!only(lent(lent(item(args, number(list, k)), allocation), watchers), own)) return 0;
+    list = item(step, 13);
+    for (Size k = 0, n = PyTuple_Size(list); k < n; ++k) {
+        PyObject *a = lent(item(args, number(list, k)), allocation);
+        if (!equal(lent(a, blank), lent(a, version))) return 0;
+    }
+    return 1;
+}
+
+/* Note that the memory changes, and that the tape watches it. 0 if there is no memory left. */
+static int enter(PyObject *step, PyObject *args, PyObject *own) {
+    PyObject *list = item(step, 12);
+    for (Size k = 0, n = PyTuple_Size(list); k < n; ++k) {
+        PyObject *a = lent(item(args, number(list, k)), allocation), *found = lent(a, watchers);
+        if (PyList_Size(found) == 1 && PyList_GetItem(found, 0) == own) continue;
+        PyObject *made = PyList_New(1);
+        if (!made) return 0;
+        Py_IncRef(own);
+        PyList_SetItem(made, 0, own);
+        int failed = PyObject_SetAttr(a, watchers, made);
+        Py_DecRef(made);
+        if (failed) return 0;
+    }
+    list = item(step, 11);
+    for (Size k = 0, n = PyTuple_Size(list); k < n; k += 2) {
+        PyObject *a = lent(item(args, number(list, k)), allocation);
+        if (PyObject_IsTrue(lent(a, origins)) && PyObject_SetAttr(a, origins, empty)) return 0;
+        PyObject *next = PyNumber_Add(lent(a, version), one);
+        if (!next) return 0;
+        int failed = PyObject_SetAttr(a, version, next);
+        Py_DecRef(next);
+        if (failed) return 0;
+    }
+    return 1;
+}
+
+static PyObject *answer(int done) {
+    if (!done) PyErr_Clear();
+    return PyBool_FromLong(done);
+}
+
+/* (following, kernel, dim, args, device) -> bool. following: (steps, args, ids, own, last run, clock, acquire, release,
+   what `undisturbed` takes, False). */
+static PyObject *step_of(PyObject *self, PyObject *const *given, Size n) {
+    (void)self;
+    if (n != 5) return answer(0);
+    PyObject *following = given[0], *kernel = given[1], *dim = given[2], *args = given[3], *device = given[4];
+    PyObject *steps = item(following, 0), *kept = item(following, 1), *ids = item(following, 2), *own = item(following, 3);
+    PyObject *all = item(following, 8);
+    PyObject *held = PyObject_CallFunctionObjArgs(item(following, 6), item(following, 9), (PyObject *)0);
+    int locked = held && PyObject_IsTrue(held);
+    if (held) Py_DecRef(held);
+    if (!locked) return answer(0);
+    Size at = PyList_Size(kept);
+    PyObject *step = at < PyTuple_Size(steps) ? item(steps, at) : NONE;
+    int done = step != NONE && undisturbed(all) && fits(step, kernel, dim, args, device, item(all, 5)) &&
+               called_from(item(step, 7), item(step, 8)) && free_of_others(step, args, own, item(following, 4));
+    int failed = done && !enter(step, args, own);
+    if (done && !failed) {
+        PyObject *id = PyIter_Next(item(following, 5));
+        wb_kernel run = (wb_kernel)number(step, 15);
+        const char *block = PyBytes_AsString(item(step, 16));
+        int64_t begin = number(step, 17), end = number(step, 18);
+        void *state = PyEval_SaveThread();
+        run(block, begin, end);
+        PyEval_RestoreThread(state);
+        failed = !id || PyList_Append(ids, id) || PyList_Append(kept, args);
+        if (id) Py_DecRef(id);
+    }
+    PyErr_Clear();
+    PyObject *let = PyObject_CallNoArgs(item(following, 7));
+    if (let) Py_DecRef(let);
+    return failed || !let ? PyErr_NoMemory() : PyBool_FromLong(done);
+}
+
+static PyMethodDef definition = {"step", step_of, 0x80, 0};
+
+PyObject *wb_steps(void) {
+    struct { PyObject **at; const char *text; } names[] = {
+        {&serial, "serial"}, {&allocation, "allocation"}, {&watchers, "watchers"}, {&origins, "origins"},
+        {&version, "version"}, {&blank, "blank"}, {&any, "any"}, {&f_lasti, "f_lasti"}, {&_program, "_program"},
+        {&_reading, "_reading"}, {&attributes, "attributes"}, {&constants, "constants"}, {&statics, "statics"},
+        {&seen, "seen"}, {&cells, "cells"}, {&cell_contents, "cell_contents"}, {&opened, "opened"},
+        {&check_races, "check_races"}, {&remember_launches, "remember_launches"}, {&switches, "switches"},
+        {&asks, "asks"}, {&shown, "shown"}};
+    for (unsigned k = 0; k < sizeof names / sizeof *names; ++k) *names[k].at = PyUnicode_InternFromString(names[k].text);
+    one = PyLong_FromLong(1);
+    empty = PyTuple_New(0);
+    return PyCFunction_NewEx(&definition, 0, 0);
+}
