@@ -54,13 +54,15 @@ class Following:
 
     args, ids  of each step: the arguments, and when it was.
     starts     step -> copies of what it overwrote.
+    later      (span, what, where, stamp, copy of the bytes or None) of what others wrote after the reverse pass.
+    unread     memory -> which of the needs of adjoints there others have not overwritten since.
     quick      called with `fast` and the arguments of a launch: does what `step` does, or answers False.
     left       exposed memory: span -> checksum, of what was touched on active paths.
     """
 
     __slots__ = (
         "tape", "own", "thread", "track", "args", "ids", "starts", "left", "late", "open", "quick",
-        "fast",
+        "fast", "later", "unread",
     )  # fmt: skip
 
     def __init__(self, tape: Tape):
@@ -73,6 +75,8 @@ class Following:
         self.left: dict[Allocation, dict[Span, int]] = {}
         self.late = {name: vars(tape).pop(name) for name in LATE}
 
+        self.later: list[tuple] = []
+        self.unread: dict[Allocation, list[tuple]] = {}
         self.quick: Any = _never
         self.fast: Any = None
 
@@ -83,14 +87,14 @@ class Following:
 
     # ---- going on
 
-    def step(self, kernel: Any, dim: Any, args: tuple, device: Any) -> bool:
-        """Launch, if that is the next step. Called by `launch`."""
+    def step(self, kernel: Any, dim: Any, args: tuple, device: Any, depth: int = 2) -> bool:
+        """Launch, if that is the next step. Called by `launch`, whose caller is so many frames from here."""
         if get_ident() != self.thread:
             return False
         with memory.LOCK:
             step = self._next(lambda step: step.takes(kernel, dim, args, device))
             place = None if step is None else step.place
-            frame: Any = sys._getframe(2)
+            frame: Any = sys._getframe(depth)
             if step is None or frame.f_code is not place[0] or frame.f_lasti != place[1]:
                 return self._stop()
             if not self._clear_ahead(step, args):
@@ -195,7 +199,7 @@ class Following:
         )  # fmt: skip
         lock = memory.LOCK
         rest = (clock, lock.acquire, lock.release, for_all, False)
-        self.fast = (track.native, self.args, self.ids, self.own, track.last_run, *rest)
+        self.fast = (track.native, self.args, self.ids, self.own, track.last_run(), *rest)
         self.quick = quick
 
     def _stop(self) -> bool:
@@ -233,7 +237,7 @@ class Following:
                 kept = [(s, r) for s, r in a.origins if not span.contains(s)] if a.origins else []
                 a.origins = [*kept, (span, run)] if live else kept
             run.leaves, run.names = track.kept_leaves, track.kept_names
-            self.open, track.missed, track.last_run = False, 0, run
+            self.open, track.missed, track.last_run = False, 0, weakref.ref(run)
             self.quick, self.fast = _never, ()
             return True
 
@@ -244,8 +248,27 @@ class Following:
         if self.open or self.track is None or publish.ports or not config.remember_launches:
             return False
         tape, opened = self.tape(), capture_log.opened is not None
-        odd = tape is None or tape.borders or tape.conflicts or tape.failure or opened
+        odd = tape is None or tape.borders or tape.conflicts or tape.failure or opened or self.later
         return not odd and self.track.counts == (memory.asks, memory.shown)
+
+    def put_off(self, span: Span, what: str, where: Where | None) -> bool:
+        """Note what others are about to write, and copy what adjoints would read. False before the first `backward`."""
+        tape, track = self.tape(), self.track
+        if tape is None or track is None or self.open or not tape.walked:
+            return False
+        a = span.allocation
+        needs = self.unread.get(a, track.needs.get(a.id, ()))
+        read = [n for n in needs if self._needed(n).overlaps(span) is not False]
+        if read:
+            self.unread[a] = [n for n in needs if n not in read or not span.contains(self._needed(n))]
+            self.later.append((span, what, where or memory.caller_where(), next(clock), span.copy_out()))
+        elif not any(span == known[0] for known in self.later):
+            self.later.append((span, what, where, 0, None))
+        return True
+
+    def _needed(self, need: tuple[int, int, Any]) -> Span:
+        number, k, box = need
+        return span_of(self.args[number][k], box)
 
     def walk(self, seeds: Workspace) -> Any:
         """The list of calls for these seeds; None if it begins elsewhere."""
@@ -287,6 +310,8 @@ class Following:
                 tape.constants.follow(tape)
                 tape.names.update((id(self.args[n][k]), name) for n, k, name in track.names)
                 tracks.missed(track)
+            for written in self.later:
+                _note_foreign(tape, *written)
 
     def _broken(self, step: Step, args: tuple, number: int) -> Event:
         """The event of a launch that broke off."""
@@ -342,6 +367,19 @@ def _event(step: Step, args: tuple, id: int) -> Event:
     return Event(id, "launch", step.name, step.place, reads, writes, command)
 
 
+def _note_foreign(tape: Tape, span: Span, what: str, where: Where | None, stamp: int, data: Any) -> None:
+    """What `Recording.foreign_write` does after a backward."""
+    a = span.allocation
+    if data is not None:
+        event, hit = Event(stamp, "foreign", what, where, (), (span,)), tape.needs[a].meeting(span)
+        event.kept = (Kept(span, data, hit),)
+        tape.needs[a] = tape.needs[a].without([n for n in hit if span.contains(n.span)])
+        tape.events.append(event)
+    if a in tape.left:
+        tape.changed.setdefault(a, {})[span] = None
+        tape.guarded = True
+
+
 class Followed(Tape):
     """A tape while it follows a track: a `Tape` that makes its events when somebody asks for them."""
 
@@ -365,6 +403,12 @@ class Followed(Tape):
         following.unfold()
         Tape.host_event(self, kind, dst, src, value, perform, where, sources)
 
+    def foreign_write(self, span: Span, what: str, where: Where | None) -> None:
+        """Called before bytes change that this tape does not record."""
+        if not self.following.put_off(span, what, where):
+            self.following.unfold()
+            Tape.foreign_write(self, span, what, where)
+
     def has_touched(self, span: Span) -> bool:
         """Has an event of this tape read or written one of these bytes."""
         following = self.following
@@ -383,6 +427,15 @@ class Followed(Tape):
         """Does this memory depend on something with `requires_grad`."""
         following = self.following
         return a.id in following.track.active if following.whole else Tape.is_active(self, a)
+
+    def write(self, number: int, k: int) -> tuple[Span, Any]:
+        """What an event wrote k-th, and the plan of the launch that it was; None for other events."""
+        following = self.following
+        if not following.whole:
+            return Tape.write(self, number, k)
+        step = following.track.steps[number]
+        position, box, _ = step.writes[k]
+        return span_of(following.args[number][position], box), None if step.seen is None else step.seen.plan
 
     def last_stamp(self) -> int:
         """When the last event was recorded."""

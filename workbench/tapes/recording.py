@@ -488,6 +488,11 @@ class Recording:
         """Does this memory depend on something with `requires_grad`."""
         return a in self.active
 
+    def write(self, number: int, k: int) -> tuple[Span, Any]:
+        """What an event wrote k-th, and the plan of the launch that it was; None for other events."""
+        event = self.events[number]
+        return event.writes[k], None if event.command is None else event.command.plan
+
     def last_stamp(self) -> int:
         """When the last event was recorded."""
         return self.events[-1].stamp

@@ -113,7 +113,8 @@ class Track:
     marks     of all memory that is met: (weak reference, is a gradient asked for, of what, is it exposed).
     counts    those of `memory` when the marks were last compared.
     missed    how often in a row it was begun and not followed to its end, or unfolded then.
-    last_run  the `Run` of the tape that followed it last.
+    needs     number of a memory -> (step, position, box) of what adjoints read there.
+    last_run  a weak reference to the `Run` of the tape that followed it last.
     names     (step, position, what the user called the array).
     origins   (step, position, box, live) of what was written last, in the order in which it is noted.
     """
@@ -126,7 +127,8 @@ class Track:
         self.marks: list[tuple] = []
         self.counts = (memory.asks, memory.shown)
         self.names: list[tuple[int, int, str]] = []
-        self.last_run: Any = None
+        self.needs: dict[int, list[tuple[int, int, Any]]] = {}
+        self.last_run: Any = lambda: None
         self.origins: list[tuple[int, int, Any, bool]] = []
 
     @property
@@ -195,6 +197,9 @@ def track_of(walk: Prepared, tape: Any) -> Track | None:
         if i in tape.names and i not in tape.guessed:
             track.names.append((number, k, tape.names[i]))
     track.origins = _origins(tape)
+    for number, event in enumerate(tape.events):
+        for k, box in event.reverse.needs if event.reverse is not None else ():
+            track.needs.setdefault(event.command.flat[k].allocation.id, []).append((number, k, box))
     for step, event in zip(track.steps, tape.events, strict=True):
         alone = [len(made.spans[span.allocation]) == 1 for span in event.writes]
         step.sole = frozenset(k for (k, _, covered), one in zip(step.writes, alone, strict=True) if covered and one)

@@ -21,6 +21,7 @@ from ..arrays.span import Marks, Span
 from ..arrays.workspace import Shadow, Workspace, own_buffers
 from ..config import config
 from ..kernels.types import is_float
+from . import tracks
 from .events import Event
 from .overwrites import START
 from .publish import ports
@@ -70,18 +71,18 @@ class Prepared:
             return None, {}
         marks, stored = Marks(), {}
         for e, k in self.writes[a.id]:
-            event = tape.events[e]
-            plan = None if event.command is None else event.command.plan
-            marks.add(event.writes[k])
+            span, plan = tape.write(e, k)
+            marks.add(span)
             if plan is None or plan.writes[k][0] not in plan.accumulates_only:
-                stored[event.writes[k]] = None
+                stored[span] = None
         return marks, stored
 
 
 def forget() -> None:
-    """Forget all walks."""
+    """Forget all walks, and the tracks that belong to them."""
     _once.clear()
     _known.clear()
+    tracks.forget()
 
 
 def signature(tape: Recording, seeds: Workspace) -> tuple | None:

@@ -1,0 +1,323 @@
+"""A tape that repeats an earlier one follows its track: the same bits, events and refusals as if it recorded."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from workbench.errors import WorkbenchError
+from workbench.kernels.compile import steps
+from workbench.tapes import followed, walks_seen
+
+TURNS = 6  # the walk of the third is a list of calls, and its tape a track: the fourth is the first to follow it
+
+
+@wb.kernel
+def moved(x: wb.array[float], v: wb.array[float], dt: float, y: wb.array[float], w: wb.array[float]):
+    i = wb.tid()
+    w[i] = v[i] - dt * x[i] * x[i]
+    y[i] = x[i] + dt * v[i]
+
+
+@wb.kernel
+def smoothed(u: wb.array[float], n: int, y: wb.array[float]):
+    i = wb.tid()
+    if i > 0 and i < n - 1:
+        y[i] = 0.5 * u[i] + 0.25 * (u[i - 1] + u[i + 1]) + 0.1 * u[i] * u[i]
+
+
+@wb.kernel
+def gathered(x: wb.array[float], at: wb.array[int], y: wb.array[float]):
+    i = wb.tid()
+    wb.atomic_add(y, at[i], x[i])
+
+
+@wb.kernel
+def squared(x: wb.array[float], loss: wb.array[float]):
+    i = wb.tid()
+    wb.atomic_add(loss, 0, x[i] * x[i])
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    walks_seen.forget()
+    for module in (walks_seen, followed.publish):
+        monkeypatch.setattr(module, "ports", [])  # another file may have imported PyTorch, which ends all lists
+    monkeypatch.setattr(wb.config, "backend", "c")
+
+
+@pytest.fixture
+def followed_tapes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Grows by one for each tape that closes at the end of its track."""
+    closed: list[Any] = []
+    close = followed.Following.close
+
+    def noted(self: Any) -> bool:
+        done = close(self)
+        closed.extend([self] if done else [])
+        return done
+
+    monkeypatch.setattr(followed.Following, "close", noted)
+    return closed
+
+
+@pytest.fixture(params=["python", "native"])
+def stepping(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """By whom the steps are taken. Grows with each launch that Python looked at."""
+    quick = None
+    if request.param == "native":
+        quick = steps._load(steps.Path(steps.__file__).with_name("steps.c").read_text("utf-8"))
+        assert quick is not None
+    monkeypatch.setattr(steps, "ready", lambda: quick)
+    looked: list[Any] = []
+    step = followed.Following.step
+
+    def noted(self: Any, *launch: Any, depth: int = 3) -> bool:
+        looked.append(1)
+        return step(self, *launch, depth=depth)
+
+    monkeypatch.setattr(followed.Following, "step", noted)
+    return looked
+
+
+Act = Callable[["Program"], Any]
+
+
+class Program:
+    """A loop of launches over nine cells, with a force that is cleared and gathered anew, and a loss."""
+
+    def __init__(self, marked: bool = False) -> None:
+        start = np.linspace(-0.5, 0.7, 9).astype(np.float32)
+        self.x = [wb.array(start, requires_grad=True), *(wb.zeros(9, requires_grad=marked) for _ in range(3))]
+        self.v = [wb.array(start[::-1].copy(), requires_grad=True), *(wb.zeros(9) for _ in range(3))]
+        self.at = wb.array(np.array([1, 2, 3, 4, 5, 6, 7, 8, 0], np.int32))
+        self.f, self.u, self.loss = wb.zeros(9), wb.zeros(9), wb.zeros(1)
+        self.tape = wb.Tape()
+
+    def run(self, inside: Act | None = None) -> None:
+        x, v = self.x, self.v
+        for t in range(3):
+            wb.launch(moved, dim=9, inputs=[x[t], v[t], 0.1], outputs=[x[t + 1], v[t + 1]])
+            if inside is not None and t == 1:
+                inside(self)
+        self.f.zero_()
+        wb.launch(gathered, 9, [x[3], self.at], [self.f])
+        wb.launch(smoothed, (9,), [self.f, 9], [self.u])
+        wb.launch(squared, 9, [self.u], [self.loss])
+
+    def turn(
+        self, inside: Callable[[Program], Any] | None = None, after: Callable[[Program], Any] | None = None
+    ) -> Any:
+        self.loss.zero_()
+        self.tape = tape = wb.Tape()
+        with tape:
+            self.run(inside)
+        if after is not None:
+            after(self)
+        tape.backward(self.loss)
+        return self.numbers()
+
+    def numbers(self) -> list[Any]:
+        found = [a.list() for a in (*self.x, *self.v, self.f, self.u, self.loss)]
+        found += [a.grad.list() for a in (*self.x, *self.v) if a.grad is not None]
+        return [*found, [a.allocation.version for a in (*self.x, *self.v, self.loss)]]
+
+
+def turns(remember: bool, program: Program, **last: Any) -> tuple[Program, list[Any]]:
+    """Some turns of a program; `last`: what is done in the last of them."""
+    wb.config.remember_launches = remember
+    found = [program.turn() for _ in range(TURNS - 1)]
+    try:
+        found.append(program.turn(**last))
+    except WorkbenchError as error:
+        found.append((type(error).__name__, error.slug, str(error)))
+    return program, found
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_the_bits_are_those_of_a_recording(marked: bool, stepping: list[Any], followed_tapes: list[Any]) -> None:
+    _, plain = turns(False, Program(marked))
+    assert not followed_tapes
+    program, found = turns(True, Program(marked))
+    assert found == plain
+    assert len(followed_tapes) == TURNS - 3
+    assert program.tape.following is not None  # the reverse pass asked for nothing
+    in_python = 6 if steps.ready() is None else 2  # the first launch, and the last, which copies what it adds to
+    assert len(stepping) == in_python * len(followed_tapes)
+    want = finite_difference(Program())
+    program.tape.zero()
+    program.turn()
+    np.testing.assert_allclose(program.x[0].grad.list()[4], want, rtol=1e-2)
+
+
+def finite_difference(program: Program, eps: float = 1e-2) -> float:
+    """Of the loss by one of the first positions, from launches alone."""
+    values = []
+    for sign in (1, -1):
+        start = np.linspace(-0.5, 0.7, 9).astype(np.float32)
+        start[4] += sign * eps
+        program.x[0].assign(start)
+        program.loss.zero_()
+        program.run()
+        values.append(program.loss.list()[0])
+    return (values[0] - values[1]) / (2 * eps)
+
+
+def picture(program: Program) -> list[Any]:
+    """What a tape has noted, in words that do not depend on the process."""
+    tape = program.tape
+    order = {a.allocation: n for n, a in enumerate((*program.x, *program.v, program.at, program.f, program.u))}
+    order[program.loss.allocation] = len(order)
+    events = [
+        (e.kind, e.label, e.line, [(order[s.allocation], s.offset, s.shape) for s in (*e.reads, *e.writes)],
+         e.reverse is None, [(k.said, k.data.tobytes()) for k in e.kept])
+        for e in tape.events
+    ]  # fmt: skip
+    noted = [[order[a] for a in found] for found in (tape.active, tape.begun, tape.left, tape.needs)]
+    names = {order[a.allocation]: tape.names.get(id(a)) for a in tape.arrays.values()}
+    origins = [[(s.offset, s.shape) for s, _ in a.origins] for a in order]
+    stamps = [e.stamp for e in tape.events]
+    watched = [any(ref() is tape for ref in a.watchers) for a in order]
+    return [events, *map(sorted, noted), names, origins, watched, stamps == sorted(set(stamps))]
+
+
+def test_who_asks_sees_what_was_recorded(stepping: list[Any], followed_tapes: list[Any]) -> None:
+    plain, _ = turns(False, Program())
+    program, _ = turns(True, Program())
+    assert followed_tapes
+    assert picture(program) == picture(plain)
+    assert program.tape.__class__ is wb.Tape
+    assert len(program.tape.diagnose()) == len(plain.tape.diagnose())
+    np.testing.assert_array_equal(program.tape.adjoint(program.x[2]), plain.tape.adjoint(plain.x[2]))
+
+
+def test_the_same_tape_again_after_reset(stepping: list[Any], followed_tapes: list[Any]) -> None:
+    program, plain = Program(), Program()
+    for remember, one in ((False, plain), (True, program)):
+        wb.config.remember_launches = remember
+        tape = wb.Tape()
+        for _ in range(TURNS):
+            tape.reset()
+            one.loss.zero_()
+            with tape:
+                one.run()
+            tape.backward(grads={one.loss: wb.array([0.5])})
+    assert len(followed_tapes) == TURNS - 3
+    assert program.numbers() == plain.numbers()
+
+
+def nested(program: Program) -> None:
+    with wb.Tape():
+        wb.launch(squared, 9, [program.x[0]], [program.u])
+
+
+def other_thread(program: Program) -> None:
+    thread = threading.Thread(target=lambda: program.x[1].fill_(0.5))
+    thread.start()
+    thread.join()
+
+
+def another_asks(program: Program) -> None:
+    program.v[3].requires_grad = True
+
+
+DISTURBANCES: dict[str, Act] = {
+    "a launch more": lambda p: wb.launch(squared, 9, [p.x[1]], [p.loss]),
+    "the same from another line": lambda p: wb.launch(moved, 9, [p.x[2], p.v[2], 0.1], [p.x[3], p.v[3]]),
+    "a write": lambda p: p.x[2].fill_(0.25),
+    "a write of another thread": other_thread,
+    "a number is read": lambda p: p.x[2].list(),
+    "memory is exposed": lambda p: p.x[2].numpy(),
+    "memory is written to in NumPy": lambda p: p.x[2].numpy().__setitem__(3, 0.5),
+    "a gradient is asked for": another_asks,
+    "a launch that is not recorded": lambda p: wb.launch(squared, 9, [p.x[0]], [p.x[2]], record_tape=False),
+    "a tape inside": nested,
+    "the tape is looked at": lambda p: len(p.tape.events),
+}
+
+
+@pytest.mark.parametrize("what", DISTURBANCES)
+@pytest.mark.parametrize("when", ["inside", "after"])
+def test_others_are_seen(what: str, when: str, stepping: list[Any], followed_tapes: list[Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        plain, want = turns(False, Program(), **{when: DISTURBANCES[what]})
+        program, found = turns(True, Program(), **{when: DISTURBANCES[what]})
+        assert followed_tapes
+        assert [str(f).replace("(", "") for f in found] == [str(w).replace("(", "") for w in want]
+        assert picture(program) == picture(plain)
+
+
+def test_what_is_overwritten_afterwards_is_kept(stepping: list[Any], followed_tapes: list[Any]) -> None:
+    found = []
+    for remember in (False, True):
+        program, _ = turns(remember, Program())
+        tape = program.tape
+        before = program.x[0].grad.list()
+        for a in (program.x[0], program.x[0], program.v[1], program.loss):
+            a.fill_(2.0)
+        assert (tape.following is not None) is remember
+        tape.zero()
+        tape.backward(grads={program.loss: wb.ones(1)})
+        assert program.x[0].grad.list() != before  # which had added up
+        kept = [(e.kind, len(e.kept), e.where.line) for e in tape.events if e.kind == "foreign"]
+        found.append((program.numbers(), kept))
+    assert followed_tapes
+    assert found[0] == found[1]
+    assert len(found[0][1]) == 1  # nobody reads the speeds, and the second time nothing was left to be read
+
+
+def test_a_launch_that_breaks_off(stepping: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "ready", lambda: None)
+    program, _ = turns(True, Program())
+    forward = program.tape.launches[0].command.plan.forward  # which all steps share
+    left = [forward.direct] * 2
+
+    def broken(*given: Any) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()(*given)
+
+    monkeypatch.setattr(forward, "direct", broken)
+    tape = program.tape = wb.Tape()
+    with pytest.raises(KeyboardInterrupt), tape:
+        program.run()
+    with pytest.raises(wb.GradientError, match="broke off"):
+        tape.backward(grads={program.x[1]: wb.ones(9)})
+
+
+def test_a_name_of_the_kernel_that_means_something_else_ends_it(stepping: list[Any], followed_tapes: list[Any]) -> None:
+    x, y, loss = wb.array([1.0, 2.0], requires_grad=True), wb.zeros(2), wb.zeros(1)
+    for turn in range(TURNS + 1):
+        scale.update(by=3.0 if turn < TURNS else 5.0)
+        factor = scaled_by(scale["by"])
+        loss.zero_()
+        with wb.Tape() as tape:
+            wb.launch(factor, 2, [x], [y])
+            wb.launch(squared, 2, [y], [loss])
+        tape.zero()
+        tape.backward(loss)
+        np.testing.assert_allclose(x.grad.list(), [2 * scale["by"] ** 2, 4 * scale["by"] ** 2])
+    assert followed_tapes
+
+
+scale: dict[str, float] = {}
+FACTOR = 3.0
+
+
+@wb.kernel
+def with_factor(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    y[i] = FACTOR * x[i]
+
+
+def scaled_by(by: float) -> Any:
+    global FACTOR
+    FACTOR = by
+    return with_factor
