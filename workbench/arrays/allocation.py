@@ -555,6 +555,11 @@ def recorder() -> Any:
     return _recorders.stack[-1] if _recorders.stack else None
 
 
+def open_tapes() -> list[Any]:
+    """The list that `push_recorder` and `pop_recorder` of this thread change."""
+    return _recorders.stack
+
+
 def recorders() -> list[Any]:
     """The open tapes of this thread that are not shut out by `unrecorded`, the innermost last."""
     stack = _recorders.stack

@@ -64,19 +64,14 @@ def launch(
     ...
     workbench.errors.BoundsError: ...
     """
-    if others or adj_inputs or adj_outputs:
-        _refuse_keywords(others, adjoint, adj_inputs, adj_outputs)
-    if kernel.__class__ is not Kernel:
-        text = f"launch takes a kernel, got {shown(kernel)}"
-        raise LaunchError(text, slug="not-a-kernel", instead="@wb.kernel above it")
+    if others or adj_inputs or adj_outputs or kernel.__class__ is not Kernel:
+        _refuse_odd(kernel, others, adjoint, adj_inputs, adj_outputs)
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS:
         check_lists(kernel.__name__, inputs, outputs)
     args = (*inputs, *outputs)
     ahead = None if adjoint or record_cmd or not record_tape else launches_seen.ahead
-    if ahead is not None:
-        given = (kernel, dim, args, device)
-        if ahead.quick(ahead.fast, *given) or ahead.step(*given):
-            return None
+    if ahead and (ahead.quick(ahead.fast, kernel, dim, args, device) or ahead.step(kernel, dim, args, device)):
+        return None
     if kernel.generic:
         kernel = kernel.overload(_generic_types(kernel, args))
     if not (adjoint or record_cmd) and (seen := _seen(kernel, dim, args, device)) is not None:
@@ -243,7 +238,8 @@ _SILENT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _refuse_keywords(others: dict[str, Any], adjoint: bool, *adjoints: Any) -> None:
+def _refuse_odd(kernel: Any, others: dict[str, Any], adjoint: bool, *adjoints: Any) -> None:
+    """Refuse what is no kernel, and keywords that launches do not have."""
     if any(adjoints) and not adjoint:
         raise LaunchError(
             "launch(..., adj_inputs=, adj_outputs=) without adjoint=True.", slug="launch-keyword",
@@ -263,6 +259,9 @@ def _refuse_keywords(others: dict[str, Any], adjoint: bool, *adjoints: Any) -> N
                 f"launch(..., {name}={shown(value)}) is not supported.", slug="launch-keyword",
                 why="It would change what runs, so it is not ignored.",
             )  # fmt: skip
+    if kernel.__class__ is not Kernel:
+        text = f"launch takes a kernel, got {shown(kernel)}"
+        raise LaunchError(text, slug="not-a-kernel", instead="@wb.kernel above it")
 
 
 class Command:

@@ -93,14 +93,11 @@ class Following:
             return False
         with memory.LOCK:
             step = self._next(lambda step: step.takes(kernel, dim, args, device))
-            place = None if step is None else step.place
             frame: Any = sys._getframe(depth)
-            if step is None or frame.f_code is not place[0] or frame.f_lasti != place[1]:
-                return self._stop()
-            if not self._clear_ahead(step, args):
+            if step is None or step.place != (frame.f_code, frame.f_lasti) or not self._clear_ahead(step, args):
                 return self._stop()
             self._enter(step, args)
-            seen = step.seen
+            seen: Any = step.seen
             if seen.packed is None:
                 seen.packed = seen.plan.forward.packed(seen.values)
             number = next(clock)
@@ -194,7 +191,7 @@ class Following:
         if quick is None or track is None or tape is None:
             return
         for_all = (
-            self.thread, memory._recorders.stack, id(tape), lent, vars(capture_log), vars(config), vars(memory),
+            self.thread, memory.open_tapes(), id(tape), lent, vars(capture_log), vars(config), vars(memory),
             *track.counts, tape.numbers,
         )  # fmt: skip
         lock = memory.LOCK

@@ -46,9 +46,10 @@ class Step:
 
     def __init__(self, event: Event, flat: Sequence[Any]):
         command = event.command
-        self.seen = None if command is None else command.seen
-        self.kernel = None if command is None else command.program.kernel
-        self.name, self.place, self.reverse = event.label, event.place, event.reverse
+        self.seen: Any = None if command is None else command.seen
+        self.kernel: Any = None if command is None else command.program.kernel
+        self.name, self.reverse = event.label, event.reverse
+        self.place: Any = event.place
         self.grid = None if self.seen is None else self.seen.grid
         self.device = None if self.seen is None else self.seen.device
         self.count = len(flat)
@@ -74,9 +75,9 @@ class Step:
         """The step as `steps.c` takes it; None where it does more than that knows."""
         if self.seen is None or self.sums:
             return None
-        plan = self.seen.plan
-        run, program = plan.forward, plan.program
-        if run.team != 1 or run.call.asks or self.kernel._program is not program:
+        plan, where = self.seen.plan, self.place
+        run, (program, reading) = plan.forward, self.kernel.present
+        if run.team != 1 or run.call.asks or program is not plan.program or not isinstance(where, tuple):
             return None
         if self.seen.packed is None:
             self.seen.packed = run.packed(self.seen.values)
@@ -84,9 +85,9 @@ class Step:
         numbers = tuple([n for k, then, _ in self.seen.numbers for n in (k, then)])
         writes = tuple([n for k, _, _ in self.writes for n in (k, int(k in self.sole))])
         return (
-            self.kernel, program, self.kernel._reading, self.seen.switches, self.grid, self.device, self.count,
-            *self.place, flat, numbers, writes, self.watched, tuple([k for k, _ in self.starts]),
-            tuple([k for k, _ in self.reads]), run.call.address, self.seen.packed, 0, plan.form.dims[0], list,
+            self.kernel, program, reading, self.seen.switches, self.grid, self.device, self.count, *where, flat,
+            numbers, writes, self.watched, tuple([k for k, _ in self.starts]), tuple([k for k, _ in self.reads]),
+            run.call.address, self.seen.packed, 0, plan.form.dims[0], list,
         )  # fmt: skip
 
     def takes(self, kernel: Any, dim: Any, args: tuple, device: Any) -> bool:
