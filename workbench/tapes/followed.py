@@ -55,6 +55,7 @@ class Following:
     args, ids  of each step: the arguments, and when it was.
     starts     step -> copies of what it overwrote.
     later      (span, what, where, stamp, copy of the bytes or None) of what others wrote after the reverse pass.
+    told       the spans in `later`.
     unread     memory -> which of the needs of adjoints there others have not overwritten since.
     quick      called with `fast` and the arguments of a launch: does what `step` does, or answers False.
     left       exposed memory: span -> checksum, of what was touched on active paths.
@@ -62,7 +63,7 @@ class Following:
 
     __slots__ = (
         "tape", "own", "thread", "track", "args", "ids", "starts", "left", "late", "open", "quick",
-        "fast", "later", "unread",
+        "fast", "later", "unread", "told",
     )  # fmt: skip
 
     def __init__(self, tape: Tape):
@@ -76,6 +77,7 @@ class Following:
         self.late = {name: vars(tape).pop(name) for name in LATE}
 
         self.later: list[tuple] = []
+        self.told: set[Span] = set()
         self.unread: dict[Allocation, list[tuple]] = {}
         self.quick: Any = _never
         self.fast: Any = None
@@ -242,7 +244,9 @@ class Following:
 
     def may_walk(self) -> bool:
         """Is all that a `backward` looks at as it was when the track was made."""
-        if self.open or self.track is None or publish.ports or not config.remember_launches:
+        if self.open or self.track is None or not config.remember_launches:
+            return False
+        if publish.ports and any(exposed for _, (*_, exposed) in self.track.marks):
             return False
         tape, opened = self.tape(), capture_log.opened is not None
         odd = tape is None or tape.borders or tape.conflicts or tape.failure or opened or self.later
@@ -254,13 +258,16 @@ class Following:
         if tape is None or track is None or self.open or not tape.walked:
             return False
         a = span.allocation
-        needs = self.unread.get(a, track.needs.get(a.id, ()))
+        needs = self.unread.get(a)
+        if needs is None:
+            needs = track.needs.get(a.id, [])
         read = [n for n in needs if self._needed(n).overlaps(span) is not False]
         if read:
             self.unread[a] = [n for n in needs if n not in read or not span.contains(self._needed(n))]
             self.later.append((span, what, where or memory.caller_where(), next(clock), span.copy_out()))
-        elif not any(span == known[0] for known in self.later):
+        elif span not in self.told:
             self.later.append((span, what, where, 0, None))
+        self.told.add(span)
         return True
 
     def _needed(self, need: tuple[int, int, Any]) -> Span:

@@ -87,7 +87,7 @@ def forget() -> None:
 
 def signature(tape: Recording, seeds: Workspace) -> tuple | None:
     """What the walk of a tape depends on; None for one that is not made of launches seen before."""
-    if not config.remember_launches or ports or capture_log.opened is not None or seeds.places or tape.borders:
+    if not config.remember_launches or capture_log.opened is not None or seeds.places or tape.borders:
         return None
     steps = []
     for event in tape.events:
@@ -105,7 +105,7 @@ def signature(tape: Recording, seeds: Workspace) -> tuple | None:
             return None
     memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
     marks = [(a.id, a.asked, not a.required.spans, a.exposed) for a in memories]
-    if any(a.retained.spans for a in memories):
+    if any(a.retained.spans or (a.exposed and ports) for a in memories):  # it may be a tensor's, whose library asks
         return None
     return steps, marks, [a.id for a in seeds]
 
