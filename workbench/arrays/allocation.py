@@ -26,7 +26,8 @@ from ..device import Device, catch_up, cpu, get_device, let_follow, xp
 from ..errors import LaunchError, Where
 from ..tables import bytes_text
 from . import capture_log
-from .span import AddressedMemory, Marks, Span, byte_entries
+from .nearby import Marks, Nearby
+from .span import AddressedMemory, Span, byte_entries
 
 LOCK = threading.RLock()
 """Held while a launch, a host write, a recording or a reverse walk touches memory."""
@@ -110,7 +111,7 @@ class Allocation:
         self.former: Any = None
         self.read_at = self.stood_at = 0
         self._by_hand: np.ndarray | None = None
-        self.origins: Sequence[tuple[Span, Any]] = ()
+        self.origins: Nearby[tuple[Span, Any]] | None = None
         self.awaited: Sequence[Any] = ()
 
     def __repr__(self) -> str:
@@ -205,7 +206,8 @@ class Allocation:
 
     def remembered(self) -> tuple:
         """What `put_back` puts back."""
-        marks = dict(self.written), self._by_hand, self.publisher, self.read_at, self.origins, dict(self.grad_notes)
+        origins, notes = self._origins_now(), dict(self.grad_notes)
+        marks = dict(self.written), self._by_hand, self.publisher, self.read_at, origins, notes
         return self.bytes.copy(), self.blank == self.version, marks
 
     def put_back(self, state: tuple) -> None:
@@ -218,19 +220,29 @@ class Allocation:
         if self.is_gradient:
             self.mark_published()
         self.written, self._by_hand, self.publisher, self.read_at, self.origins, self.grad_notes = marks
+        self.origins = self._origins_now()  # `state` may be put back again
 
     def forget_origins(self, span: Span, by: Any = None) -> None:
         """Nothing that a tape wrote to these bytes is left; `by` hears of it, where some of it may be."""
-        kept: list[tuple[Span, Any]] = []
-        for part, run in self.origins:
-            if part is not span and part.overlaps(span) is False:
-                kept.append((part, run))
-                continue
+        if self.origins is None:
+            return
+        for part, run in self.origins.met(span):
             if by is not None:
                 by.crossed(part, run)
-            if part is not span:
-                kept += [(rest, run) for rest in part.without(span)]
-        self.origins = kept
+            rest = part.without(span)
+            if rest != [part]:
+                self.origins.remove((part, run))
+                for one in rest:
+                    self.origins.put((one, run), one)
+
+    def add_origin(self, span: Span, run: Any) -> None:
+        """A tape wrote these bytes, from something with `requires_grad`."""
+        if self.origins is None:
+            self.origins = Nearby()
+        self.origins.put((span, run), span)
+
+    def _origins_now(self) -> Nearby[tuple[Span, Any]] | None:
+        return self.origins.copy() if self.origins else None
 
     # ---- gradients
 

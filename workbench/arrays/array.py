@@ -31,8 +31,9 @@ from .host_values import components_error, converted_values, element_value, fill
 from .host_writes import check_same, put, write_array, write_gradient, write_value, write_values
 from .indexed import indexedarray
 from .names import variable_of
+from .nearby import Marks
 from .other_libraries import Foreign, operators
-from .span import Marks, Span, row_strides
+from .span import Span, row_strides
 from .view_layout import field_of, indexed, layout_number, serials, viewed
 
 

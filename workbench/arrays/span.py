@@ -7,7 +7,7 @@ would take too long the answer is "undecided", which everybody treats as "may ov
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -261,44 +261,6 @@ class AddressedMemory:
         self.__array_interface__ = {
             "data": (address, False), "shape": shape, "strides": strides, "typestr": kind, "version": 3,
         }  # fmt: skip
-
-
-class Marks:
-    """A small set of spans of one allocation, for the question whether any of them overlaps a given span.
-
-    `everything`: one of them is the whole allocation.
-    """
-
-    __slots__ = ("spans", "everything")
-
-    def __init__(self) -> None:
-        self.spans: dict[Span, None] = {}
-        self.everything = False
-
-    def __bool__(self) -> bool:
-        return bool(self.spans)
-
-    def __iter__(self) -> Iterator[Span]:
-        return iter(list(self.spans))
-
-    def add(self, span: Span) -> None:
-        if span in self.spans:
-            return
-        self.spans[span] = None
-        self.everything = self.everything or (span.dense and span.nbytes == span.allocation.nbytes)
-
-    def drop(self, span: Span) -> None:
-        """Forget the spans that lie within this one."""
-        self.spans = {s: None for s in self.spans if not span.contains(s)}
-        self.everything = any(s.dense and s.nbytes == s.allocation.nbytes for s in self.spans)
-
-    def touch(self, span: Span) -> bool:
-        """Does any marked span overlap this one (undecided counts as yes; an empty span: is anything marked)."""
-        if not self.spans:
-            return False
-        if self.everything or span in self.spans or span._hull[0] == span._hull[1]:
-            return True
-        return any(s.overlaps(span) is not False for s in self.spans)
 
 
 def byte_entries(span: Span, flat: Any) -> Any:

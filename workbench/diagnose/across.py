@@ -32,9 +32,8 @@ def earlier_tapes(case: Case) -> Iterator[Finding]:
     crossing = Crossing(tape, seeds)
     if crossing.before is not None:
         case.visit(crossing.before)
-    known = {(b.span, b.run): b for b in tape.crossings}
     for b in crossing.found(case.trail.final):
-        b = known.get((b.span, b.run), b)
+        b = next((c for c in tape.crossings if c.run is b.run and c.same(b)), b)
         if b.stops:
             yield Finding("earlier-tape", "warning", "", b.where, f"{b.told}.", b.ways_out, (b.name, *b.run.names))
 
@@ -97,15 +96,17 @@ def read_too_early(case: Case) -> Iterator[Finding]:
     if not tape.events:
         return
     for a in dict.fromkeys(x.allocation for x in tape.arrays.values()):
-        name, text = memory_name(tape, a), ""
+        text = ""
         if a in tape.read_early:
-            text = f"{name}.grad was read before this tape's backward(): it held zeros, or what others had left there."
+            text = "was read before this tape's backward(): it held zeros, or what others had left there."
         elif not tape.last_seeds and a.required and a.grad is not None and a not in tape.written:
             untouched = not a.grad.version and a.grad.user_written_mask(a.grad.span()) is None
             if untouched or read_now(tape, a):
-                text = f"{name}.grad was read, but this tape has not run backward yet."
+                text = "was read, but this tape has not run backward yet."
         if text:
-            yield Finding("read-before-backward", "warning", "", None, text, "tape.backward(loss) first", (name,))
+            name = memory_name(tape, a)
+            way_out = "tape.backward(loss) first"
+            yield Finding("read-before-backward", "warning", "", None, f"{name}.grad {text}", way_out, (name,))
 
 
 ACROSS = (earlier_tapes, not_handed_on, piled_up, read_too_early)

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from ..arrays.allocation import Allocation
-from ..arrays.span import Marks, Span
+from ..arrays.nearby import Marks
+from ..arrays.span import Span
 from ..derivatives.call_check import WrongCall
 from ..kernels.types import Scalar, Struct
 from ..tapes.events import Event

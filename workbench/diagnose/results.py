@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..arrays.allocation import Allocation
 from ..arrays.array import span_of
+from ..arrays.nearby import Nearby
 from ..arrays.span import Span
 from ..kernels.analysis.accesses import accesses_by_array
 from ..kernels.ops import memory
@@ -29,7 +30,38 @@ class Result:
     site: Site
 
 
-Pending = dict[Allocation, list[Result]]
+@dataclass(eq=False)
+class Alike:
+    """Results on the same span, of launches of the same plan (or of no launch): all of them end together."""
+
+    span: Span
+    results: list[Result] = field(default_factory=list)
+
+
+class Pending:
+    """The results that nobody has read so far."""
+
+    def __init__(self) -> None:
+        self.groups: dict[tuple, Alike] = {}
+        self.on: dict[Allocation, Nearby[tuple]] = {}
+
+    def put(self, result: Result) -> None:
+        span, command = result.access.span, result.step.event.command
+        key = span, None if command is None else command.plan
+        if key not in self.groups:
+            self.groups[key] = Alike(span)
+            self.on.setdefault(span.allocation, Nearby()).put(key, span)
+        self.groups[key].results.append(result)
+
+    def near(self, span: Span) -> list[tuple[tuple, Alike]]:
+        """Those that may share a byte with `span`, by their keys."""
+        return [(k, self.groups[k]) for k in self.on[span.allocation].met(span)] if span.allocation in self.on else []
+
+    def drop(self, key: tuple) -> list[Result]:
+        """All of a group, which is over."""
+        group = self.groups.pop(key)
+        self.on[group.span.allocation].remove(key)
+        return group.results
 
 
 @dataclass
@@ -58,13 +90,13 @@ class History:
 def history_of(case: Case) -> History:
     """The history of all floats of a tape."""
     found = History()
-    pending: Pending = {}
+    pending = Pending()
     for n, step in enumerate(case.trail.steps):
         if step.event.kind == "foreign":
             continue
         _reads(n, step, pending, found)
         writes = [x for x in step.accesses if x.writes and x.span.nbytes]
-        covering = list(_covering(step, writes)) if any(pending.get(x.span.allocation) for x in writes) else []
+        covering = list(_covering(step, writes)) if any(pending.near(x.span) for x in writes) else []
         for k, x in enumerate(writes):
             a = x.span.allocation
             found.first_write.setdefault(a, (n, step, x))
@@ -73,8 +105,9 @@ def history_of(case: Case) -> History:
             if _matters(case, step, x):
                 result = Result(step, x, (step.event.label, step.event.line, k))
                 found.sites.setdefault(result.site, []).append(result)
-                pending.setdefault(a, []).append(result)
-    found.left = [r for results in pending.values() for r in results]
+                pending.put(result)
+    left = [r for group in pending.groups.values() for r in group.results]
+    found.left = sorted(left, key=lambda r: case.trail.order[r.step.event])
     return found
 
 
@@ -85,28 +118,20 @@ def _reads(n: int, step: Step, pending: Pending, found: History) -> None:
         a = x.span.allocation
         found.first_reads.setdefault(x.span, (step, x))
         found.last_read[a] = n, step, x
-        if pending.get(a):
-            rest = [r for r in pending[a] if r.access.span.overlaps(x.span) is False]
-            for r in set(pending[a]) - set(rest):
+        for key, _ in pending.near(x.span):
+            for r in pending.drop(key):
                 found.reads[r.site] = found.reads.get(r.site, 0) + 1
-            pending[a] = rest
 
 
 def _wipe(step: Step, k: int, x: Access, covering: list[Span], pending: Pending, found: History) -> None:
-    a = x.span.allocation
-    rest = []
-    for result in pending.get(a, ()):
-        span = result.access.span
-        if (
-            result.step is not step
-            and x.plain
-            and (_again(result, step, k, x) or any(s.contains(span) for s in covering))
-        ):
-            found.wiped.append((result, step))
-        else:
-            rest.append(result)
-    if a in pending:
-        pending[a] = rest
+    if not x.plain:
+        return
+    for key, group in pending.near(x.span):
+        if _again(group.results[0], step, k, x) or any(s.contains(group.span) for s in covering):
+            own = [r for r in group.results if r.step is step]
+            found.wiped += [(r, step) for r in pending.drop(key) if r.step is not step]
+            for r in own:
+                pending.put(r)
 
 
 def _matters(case: Case, step: Step, x: Access) -> bool:

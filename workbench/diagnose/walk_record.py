@@ -17,7 +17,8 @@ import numpy as np
 from ..arrays import allocation as memory
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.span import Marks, Span
+from ..arrays.nearby import Marks, Nearby
+from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..device import on_host
 from ..errors import GradientError, KernelError
@@ -120,7 +121,9 @@ class Trail:
         self.steps = [Step(e, accesses(tape, e), f"#{n} {e.label}") for n, e in enumerate(tape.events)]
         self.of = {s.event: s for s in self.steps}
         self.order = {e: n for n, e in enumerate(tape.events)}
-        self.lost: dict[Allocation, dict[Span, None]] = {a: dict.fromkeys(s) for a, s in tape.changed.items()}
+        self.lost: dict[Allocation, Nearby[Span]] = {}
+        for span in (span for spans in tape.changed.values() for span in spans):
+            self._lose(span)
         self.turns = Turns(self.steps)
         self.present: dict[Access, np.ndarray] = {}
         self.races: list[tuple[GradientError, Event]] = []
@@ -209,14 +212,19 @@ class Trail:
         """What is lost of the memory that this event found."""
         kept = [k.span for k in event.kept]
         for span in event.writes:
-            spans = self.lost.setdefault(span.allocation, {})
-            for back in [s for s in spans if any(k.contains(s) for k in kept)] if kept else ():
-                del spans[back]
-            if not any(k.contains(span) for k in kept):
-                spans[span] = None
+            here = [k for k in kept if k.allocation is span.allocation]
+            for k in here if span.allocation in self.lost else ():
+                for back in self.lost[span.allocation].near(k):
+                    if k.contains(back):
+                        self.lost[span.allocation].remove(back)
+            if not any(k.contains(span) for k in here):
+                self._lose(span)
+
+    def _lose(self, span: Span) -> None:
+        self.lost.setdefault(span.allocation, Nearby()).put(span, span)
 
     def known(self, span: Span) -> bool:
-        return all(s.overlaps(span) is False for s in self.lost.get(span.allocation, ()))
+        return span.allocation not in self.lost or not self.lost[span.allocation].met(span)
 
     def _written(self, step: Step) -> None:
         self.turns.left(step, self.known)

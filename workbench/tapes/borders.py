@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays.allocation import Allocation
+from ..arrays.array import array
+from ..arrays.nearby import Nearby
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..device import on_host
@@ -73,22 +75,35 @@ class Run:
 
 
 class Border:
-    """Memory that `run` wrote and another tape started from, with the adjoint that has arrived there.
+    """Parts of one memory that `run` wrote and another tape started from, with the adjoint that has arrived there.
 
-    open      which of its numbers have an adjoint that has not been handed on; None: all have been.
+    open      by part: which of its numbers have an adjoint that has not been handed on; left out if all have been.
     said      has it been told.
     known     False where there is no adjoint, as nobody had asked for it.
+    marked    has it a gradient to hand on.
     """
 
-    def __init__(self, span: Span, run: Run, name: str, adjoint: np.ndarray | None, where: Where | None):
-        self.span, self.run, self.name, self.where = span, run, name, where
-        self.known, self.said = adjoint is not None, False
-        self.open = None if adjoint is None else adjoint != 0
+    def __init__(self, a: Allocation, run: Run, known: bool, marked: bool):
+        self.allocation, self.run, self.known, self.marked = a, run, known, known and marked
+        self.open: dict[Span, np.ndarray] = {}
+        self.spans: Nearby[Span] = Nearby()
+        self.said, self.name = False, ""
+        self.where: Where | None = None  # it was read first
 
-    @property
-    def marked(self) -> bool:
-        """Has it a gradient to hand on."""
-        return self.known and self.span.allocation.required.touch(self.span)
+    def add(self, span: Span, adjoint: np.ndarray | None) -> None:
+        self.spans.put(span, span)
+        if adjoint is not None:
+            self.open[span] = adjoint != 0
+
+    def replaced_by(self, newer: Border) -> None:
+        """Leave out the parts that another walk has found again."""
+        for span in [s for s in newer.spans if s in self.spans] if newer.name == self.name else ():
+            self.spans.remove(span)
+            self.open.pop(span, None)
+
+    def same(self, other: Border) -> bool:
+        """The same parts of the same memory, by the same name."""
+        return self.name == other.name and set(self.spans) == set(other.spans)
 
     @property
     def can_wait(self) -> bool:
@@ -97,7 +112,7 @@ class Border:
     @property
     def stops(self) -> bool:
         """Has the gradient stopped here, so far."""
-        return self.open is not None or not self.known
+        return bool(self.open) or not self.known
 
     @property
     def told(self) -> str:
@@ -116,10 +131,9 @@ class Border:
 
     def seeded_with(self, seeds: Workspace) -> None:
         """Note what a backward of the writer hands on."""
-        if self.open is not None and self.span.allocation in seeds:
-            self.open &= _numbers(seeds, self.span, self.run.tape()) == 0
-            if not self.open.any():
-                self.open = None
+        if self.allocation in seeds:
+            left = {s: mask & (_numbers(seeds, s, self.run.tape()) == 0) for s, mask in self.open.items()}
+            self.open = {s: mask for s, mask in left.items() if mask.any()}
 
     def warn(self, more: str = "") -> None:
         """Say it once, unless it has been handed on."""
@@ -158,8 +172,11 @@ def settle(tape: Recording) -> None:
         return
     for span, live in reversed(last.items()):
         a = span.allocation
-        kept = [(s, r) for s, r in a.origins if not span.contains(s)] if a.origins else []
-        a.origins = [*kept, (span, run)] if live else kept
+        for origin in a.origins.near(span) if a.origins else ():
+            if span.contains(origin[0]):
+                a.origins.remove(origin)
+        if live:
+            a.add_origin(span, run)
     leaves = [a for a in tape.active if a.required and a.id not in tape.run.wrote]
     tape.run.leaves = [weakref.ref(a) for a in leaves]
     named = leaves or [a for a in tape.active if a.required]
@@ -177,9 +194,9 @@ def _written(tape: Recording, event: Event) -> Iterable[tuple[Span, bool]]:
     return [(span, live_copy and span.allocation in tape.active) for span in event.writes]
 
 
-def memory_name(tape: Recording, a: Allocation, span: Span | None = None) -> str:
-    """What the user calls this memory, as far as it has been noted."""
-    near = [x for x in tape.arrays.values() if x.allocation is a]
+def memory_name(tape: Recording, a: Allocation, span: Span | None = None, arrays: Sequence[array] | None = None) -> str:
+    """What the user calls this memory, as far as it has been noted. `arrays`: those on it, if the caller knows them."""
+    near = [x for x in tape.arrays.values() if x.allocation is a] if arrays is None else arrays
     near = [x for x in near if span is None or x.span.overlaps(span) is not False]
     return next((n for x in near if (n := tape.names.get(id(x)) or x.name)), str(a))
 
@@ -199,7 +216,10 @@ class Crossing:
         self.reached: set[tuple[Span, Run]] = set()
         self.watched: dict[Event, list[tuple[Span, Run]]] = {}
         unmarked = [b for b in tape.all_borders() if not b[0].allocation.required.touch(b[0])]
-        self.ends = {border: [border[0]] for border in unmarked[:MOST]}
+        self.ends: dict[tuple[Span, Run], Nearby[Span]] = {}
+        for border in unmarked[:MOST]:
+            self.ends[border] = Nearby()
+            self.ends[border].put(border[0], border[0])
         if self.ends:
             for event in tape.events:
                 self._follow(event)
@@ -212,13 +232,18 @@ class Crossing:
             if not spans:
                 continue
             new = list(self._passed_on(event, border, spans))
-            spans[:] = [s for s in spans if not any(w.contains(s) for w in event.writes)] + new
+            for written in event.writes:
+                for s in spans.near(written):
+                    if written.contains(s):
+                        spans.remove(s)
+            for s in new:
+                spans.put(s, s)
 
-    def _passed_on(self, event: Event, border: tuple[Span, Run], spans: list[Span]) -> Iterator[Span]:
+    def _passed_on(self, event: Event, border: tuple[Span, Run], spans: Nearby[Span]) -> Iterator[Span]:
         """What depends, behind an event, on bytes that have no adjoint; where that joins an active path is noted."""
         if event.command is None:
             source = event.source
-            if source is not None and source.allocation not in self.tape.active and _meets(spans, source.span):
+            if source is not None and source.allocation not in self.tape.active and spans.met(source.span):
                 if event.arrays[0].allocation in self.tape.active:
                     self.watched.setdefault(event, []).append(border)
                 else:
@@ -226,7 +251,7 @@ class Crossing:
             return
         plan, shadows = event.command.plan, () if event.reverse is None else event.reverse.shadows
         for (k, _), read in zip(plan.reads, event.reads, strict=False):
-            if k in plan.floats and k not in shadows and _meets(spans, read):
+            if k in plan.floats and k not in shadows and spans.met(read):
                 carried = _carried(plan, k)
                 if not carried.isdisjoint(shadows):
                     self.watched.setdefault(event, []).append(border)
@@ -245,25 +270,48 @@ class Crossing:
 
     def found(self, space: Workspace) -> list[Border]:
         """The borders to which an adjoint came, or would have come, had it been asked for."""
-        made: list[Border] = []
+        made: dict[tuple, Border] = {}
+        seeded: dict[tuple[Allocation, Run], bool] = {}
         for span, run in self.tape.all_borders():
-            adjoint = _numbers(space, span, self.tape) if span.allocation in space else None
+            a = span.allocation
+            adjoint = _numbers(space, span, self.tape) if a in space else None
             there = adjoint is not None and bool((adjoint != 0).any())
-            if there or (span, run) in self.reached:
-                if not made:
-                    note_names(self.tape, sys._getframe(1))
-                    guess_names(self.tape)
-                where = next((e.where for e in self.tape.events if _meets(e.reads, span)), None)
-                name = memory_name(self.tape, span.allocation, span)
-                border = Border(span, run, name, adjoint if there else None, where)
-                earlier = run.when < self.tape.events[0].stamp
-                if not (there and earlier and _same_seed(run, span.allocation, space)):
-                    made.append(border)
-        return made
+            if not there and (span, run) not in self.reached:
+                continue
+            if (a, run) not in seeded:
+                seeded[a, run] = run.when < self.tape.events[0].stamp and _same_seed(run, a, space)
+            if not (there and seeded[a, run]):
+                marked = a.required.touch(span)
+                border = made.setdefault((a, run, there, marked), Border(a, run, there, marked))
+                border.add(span, adjoint if there else None)
+        borders = list(made.values())
+        if borders:
+            note_names(self.tape, sys._getframe(1))
+            guess_names(self.tape)
+            self._named(borders)
+            self._read(borders)
+        return borders
 
+    def _named(self, borders: list[Border]) -> None:
+        on: dict[Allocation, list[array]] = {b.allocation: [] for b in borders}
+        for x in self.tape.arrays.values():
+            if x.allocation in on:
+                on[x.allocation].append(x)
+        for b in borders:
+            span = next(iter(b.spans)) if len(b.spans) == 1 else None
+            b.name = memory_name(self.tape, b.allocation, span, on[b.allocation])
 
-def _meets(spans: Sequence[Span], span: Span) -> bool:
-    return any(s.overlaps(span) is not False for s in spans)
+    def _read(self, borders: list[Border]) -> None:
+        """Where each was read first."""
+        waiting: dict[Allocation, list[Border]] = {}
+        for b in borders:
+            waiting.setdefault(b.allocation, []).append(b)
+        for event in self.tape.events:
+            for read in event.reads:
+                met = [b for b in waiting.get(read.allocation, ()) if b.spans.met(read)]
+                for b in met:
+                    b.where = event.where
+                    waiting[read.allocation].remove(b)
 
 
 def _any(space: Workspace, span: Span, tape: Recording) -> bool:
@@ -305,7 +353,7 @@ def note_seeds(tape: Recording, seeds: Workspace) -> None:
     """What a backward of this tape is seeded with: it may be what others wait for."""
     tape.run.when = next(clock)
     tape.run.seeded = {a: _checksum(s.data) for a, s in seeds.items() if len(s.data) <= SMALL}
-    tape.run.chained = any(b.span.allocation in seeds for b in tape.run.waiting)
+    tape.run.chained = any(b.allocation in seeds for b in tape.run.waiting)
     for border in tape.run.waiting:
         border.seeded_with(seeds)
 
@@ -338,9 +386,11 @@ def tell(tape: Recording, found: list[Border], blind: bool) -> None:
         )
     for b in found:
         if b not in lost:
-            b.run.waiting = [w for w in b.run.waiting if w.span != b.span or w.name != b.name] + [b]
+            for w in b.run.waiting:
+                w.replaced_by(b)
+            b.run.waiting = [w for w in b.run.waiting if w.spans] + [b]
             for ref in b.run.leaves:
-                if (leaf := ref()) is not None and leaf is not b.span.allocation:
+                if (leaf := ref()) is not None and leaf is not b.allocation:
                     leaf.awaited = [*leaf.awaited, b]
     for b in lost:
         b.warn()

@@ -19,7 +19,8 @@ from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.span import Marks, Span
+from ..arrays.nearby import Marks
+from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..errors import GradientError, LaunchError, Where
 from ..launches.handles import owner_of

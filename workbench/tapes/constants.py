@@ -73,7 +73,7 @@ class Constants:
         a = span.allocation
         if any(s.contains(span) for s in self.spans.get(a, ())):
             return False
-        before = a.required.touch(span) or any(s.overlaps(span) is not False for s, _ in a.origins)
+        before = a.required.touch(span) or bool(a.origins and a.origins.met(span))
         return before or any(s.overlaps(span) is not False for s in self.live.get(a, ()))
 
 

@@ -11,7 +11,8 @@ from typing import Any
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
-from ..arrays.span import Marks, Span
+from ..arrays.nearby import Marks
+from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, accumulate, is_float_memory
 from ..kernels.types import Struct
 from .borders import memory_name, warn

@@ -19,7 +19,8 @@ from ..arrays.allocation import Allocation
 from ..arrays.array import array, spans_of
 from ..arrays.host_likeness import Numbers
 from ..arrays.host_reads import Source
-from ..arrays.span import Marks, Span
+from ..arrays.nearby import Marks
+from ..arrays.span import Span
 from ..arrays.workspace import is_float_memory
 from ..config import config
 from ..errors import GradientError, LaunchError, Where
@@ -134,9 +135,8 @@ class Recording:
 
     def meet(self, read: Span) -> None:
         """Note what other tapes wrote of the bytes that this one is about to read."""
-        for span, run in read.allocation.origins:
-            if span.overlaps(read) is not False:
-                self.crossed(span, run)
+        for span, run in read.allocation.origins.met(read) if read.allocation.origins else ():
+            self.crossed(span, run)
 
     def crossed(self, span: Span, run: Run) -> None:
         """Note that another tape, during `run`, wrote bytes that this one meets."""

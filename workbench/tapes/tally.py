@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..arrays.array import array
-from ..arrays.span import Marks
+from ..arrays.nearby import Marks
 from ..arrays.workspace import is_float_memory
 from ..errors import GradientError
 from ..kernels.types import Struct, is_float

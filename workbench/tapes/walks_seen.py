@@ -17,7 +17,8 @@ import numpy as np
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.call_list import CallList
-from ..arrays.span import Marks, Span
+from ..arrays.nearby import Marks
+from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, own_buffers
 from ..config import config
 from ..kernels.types import is_float
