@@ -26,6 +26,12 @@ def only_decides(q: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F
         y[i] = w[i] * w[i]
 
 
+@wb.kernel
+def add_product(q: wb.array(dtype=F), w: wb.array(dtype=F), y: wb.array(dtype=F)):
+    i = wb.tid()
+    wb.atomic_add(y, i, q[i] * w[i])
+
+
 def run(kernel, *arrays):
     wb.launch(kernel, dim=len(arrays[0]), inputs=[*arrays[:-1]], outputs=[arrays[-1]])
 
@@ -399,3 +405,33 @@ def test_a_checkpointed_loop_has_the_border_of_its_tape():
         s.assign(X)
         loop(s)
     third.backward(grads={s: seed(*ONE)})
+
+
+def test_rows_of_one_array_are_one_border():
+    x, w, rows, y = leaf(), leaf(X + 1), wb.zeros((20, N), dtype=F), empty()
+    with wb.Tape():
+        for k in range(20):
+            run(square, x, rows[k])
+    with wb.Tape() as second:
+        for k in range(20):
+            wb.launch(add_product, dim=N, inputs=[rows[k], w], outputs=[y])
+    with stops("rows") as said:
+        second.backward(grads={y: seed(*ONE)})
+    assert len(said) == 1
+    np.testing.assert_allclose(w.grad.numpy(), 20 * X**2)
+    assert len(second.diagnose().named("earlier-tape")) == 1
+
+
+def test_rows_are_handed_on_one_by_one():
+    x, rows, loss = leaf(), wb.zeros((20, N), dtype=F, requires_grad=True), wb.zeros(1, dtype=F)
+    with wb.Tape() as first:
+        for k in range(20):
+            run(square, x, rows[k])
+    with wb.Tape() as second:
+        for k in range(20):
+            run(total, rows[k], loss)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        second.backward(loss)
+        first.backward(grads={rows: rows.grad})
+    np.testing.assert_allclose(x.grad.numpy(), 20 * 4 * X**3, rtol=1e-5)

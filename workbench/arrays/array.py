@@ -198,8 +198,7 @@ class array(Foreign):
     @property
     def requires_grad(self) -> bool:
         """Does this memory ask for gradients, through this name or any other."""
-        marks = self.allocation.required
-        return bool(marks.spans) and self._differentiable and marks.touch(self.span)
+        return bool(marks := self.allocation.required) and self._differentiable and marks.touch(self.span)
 
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
@@ -208,8 +207,7 @@ class array(Foreign):
     @property
     def retain_grad(self) -> bool:
         """Publish the adjoint by the final contents, also where the tape overwrote this memory."""
-        marks = self.allocation.retained
-        return bool(marks.spans) and self._differentiable and marks.touch(self.span)
+        return bool(marks := self.allocation.retained) and self._differentiable and marks.touch(self.span)
 
     @retain_grad.setter
     def retain_grad(self, on: bool) -> None:

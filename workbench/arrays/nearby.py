@@ -1,7 +1,7 @@
 """What lies on which bytes of one allocation, found by the bytes: a lookup does not look at all there is.
 
-A grid of cells on every scale (a hierarchical grid, as Ericson, Real-Time Collision Detection, 2005, section 7.2): a
-span enters the one or two cells, at least as long as it is, that its hull meets.
+A grid of cells on every scale (a hierarchical grid, as Ericson, Real-Time Collision Detection, 2005, section 7.2): an
+interval enters the one or two cells, at least as long as it is, that it meets.
 """
 
 from __future__ import annotations
@@ -15,64 +15,53 @@ T = TypeVar("T")
 FEW = 8  # so many are looked at one by one
 
 
-class Nearby(Generic[T]):
-    """Items, in the order in which they came, each on a span of the same allocation."""
+class Intervals(Generic[T]):
+    """Items, in the order in which they came, each on an interval [low, high) of integers."""
 
-    __slots__ = ("spans", "_scales")
+    __slots__ = ("ends", "_scales")
 
     def __init__(self) -> None:
-        self.spans: dict[T, Span] = {}
+        self.ends: dict[T, tuple[int, int]] = {}
         self._scales: dict[int, dict[int, dict[T, None]]] | None = None  # log2 of the cells' length, cell, its items
 
-    def __contains__(self, item: T) -> bool:
-        return item in self.spans
+    def __contains__(self, item: object) -> bool:
+        return item in self.ends
 
     def __len__(self) -> int:
-        return len(self.spans)
+        return len(self.ends)
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self.spans)
+        return iter(self.ends)
 
-    def copy(self) -> Nearby[T]:
-        made: Nearby[T] = Nearby()
-        for item, span in self.spans.items():
-            made.put(item, span)
-        return made
-
-    def put(self, item: T, span: Span) -> None:
+    def enter(self, item: T, low: int, high: int) -> None:
         """An item that is here already stays as it is."""
-        if item in self.spans:
+        if item in self.ends:
             return
-        self.spans[item] = span
+        self.ends[item] = low, high
         if self._scales is not None:
-            self._enter(item, span)
-        elif len(self.spans) > FEW:
+            self._mark(item)
+        elif len(self.ends) > FEW:
             self._scales = {}
-            for one, its in self.spans.items():
-                self._enter(one, its)
+            for one in self.ends:
+                self._mark(one)
 
     def remove(self, item: T) -> None:
-        span = self.spans.pop(item)
+        ends = self.ends.pop(item)
         if self._scales is not None:
-            scale, cells = _cells(span)
+            scale, cells = _cells(*ends)
             for cell in cells:
                 del self._scales[scale][cell][item]
                 if not self._scales[scale][cell]:
                     del self._scales[scale][cell]
 
-    def near(self, span: Span) -> list[T]:
-        """The items whose hull meets that of `span`; whether they share a byte is for `Span.overlaps` to say."""
-        low, high = span.hull()
-        found = self.spans if self._scales is None else self._found(low, high)
-        return [x for x in found if self.spans[x].hull()[0] < high and low < self.spans[x].hull()[1]]
+    def meeting(self, low: int, high: int) -> list[T]:
+        """The items whose interval has an integer of [low, high), or is empty and lies between them."""
+        found = self.ends if self._scales is None else self._found(low, high)
+        return [x for x in found if self.ends[x][0] < high and low < self.ends[x][1]]
 
-    def met(self, span: Span) -> list[T]:
-        """The items that may share a byte with `span`."""
-        return [x for x in self.near(span) if self.spans[x].overlaps(span) is not False]
-
-    def _enter(self, item: T, span: Span) -> None:
+    def _mark(self, item: T) -> None:
         assert self._scales is not None
-        scale, cells = _cells(span)
+        scale, cells = _cells(*self.ends[item])
         for cell in cells:
             self._scales.setdefault(scale, {}).setdefault(cell, {})[item] = None
 
@@ -88,6 +77,39 @@ class Nearby(Generic[T]):
             for items in met:
                 found.update(items)
         return found
+
+
+class Nearby(Intervals[T]):
+    """Items, in the order in which they came, each on a span of the same allocation."""
+
+    __slots__ = ("spans",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spans: dict[T, Span] = {}
+
+    def copy(self) -> Nearby[T]:
+        made: Nearby[T] = Nearby()
+        for item, span in self.spans.items():
+            made.put(item, span)
+        return made
+
+    def put(self, item: T, span: Span) -> None:
+        """An item that is here already stays as it is."""
+        self.spans.setdefault(item, span)
+        self.enter(item, *span.hull())
+
+    def remove(self, item: T) -> None:
+        super().remove(item)
+        del self.spans[item]
+
+    def near(self, span: Span) -> list[T]:
+        """The items whose hull meets that of `span`; whether they share a byte is for `Span.overlaps` to say."""
+        return self.meeting(*span.hull())
+
+    def met(self, span: Span) -> list[T]:
+        """The items that may share a byte with `span`."""
+        return [x for x in self.near(span) if self.spans[x].overlaps(span) is not False]
 
 
 class Marks(Nearby[Span]):
@@ -128,9 +150,8 @@ def _whole(span: Span) -> bool:
     return span.dense and span.nbytes == span.allocation.nbytes
 
 
-def _cells(span: Span) -> tuple[int, range]:
-    """The scale of the cells that a span enters, and their numbers."""
-    low, high = span.hull()
+def _cells(low: int, high: int) -> tuple[int, range]:
+    """The scale of the cells that an interval enters, and their numbers."""
     high = max(high, low + 1)
     scale = (high - low - 1).bit_length()
     return scale, range(low >> scale, ((high - 1) >> scale) + 1)

@@ -188,7 +188,8 @@ def cancelling(case: Case) -> Iterator[Finding]:
         scalar = case.tape.scalars.get(a)
         rest = max((norm_of(final, x) for x in found), default=0.0)
         steps = [case.trail.steps[n] for n in case.trail.touching.get(a, ())]
-        given = [n for s in steps for x, n in s.gave.items() if n and any(x is f for f in found)]
+        own = {id(x) for x in found}
+        given = [n for s in steps for x, n in s.gave.items() if n and id(x) in own]
         gross = sum(given)
         if isinstance(scalar, Scalar) and np.isfinite([rest, gross]).all() and len(given) > 1:
             eps = float(np.finfo(scalar.numpy).eps if scalar.bits > 16 else np.finfo(np.float32).eps)

@@ -298,8 +298,9 @@ class Crossing:
             if x.allocation in on:
                 on[x.allocation].append(x)
         for b in borders:
-            span = next(iter(b.spans)) if len(b.spans) == 1 else None
-            b.name = memory_name(self.tape, b.allocation, span, on[b.allocation])
+            wholes = self.tape.wholes.get(b.allocation, {}).items() if len(b.spans) > 1 else ()
+            name = next((label for span, (label, _) in wholes if all(map(span.contains, b.spans))), "")
+            b.name = name or memory_name(self.tape, b.allocation, next(iter(b.spans)), on[b.allocation])
 
     def _read(self, borders: list[Border]) -> None:
         """Where each was read first."""

@@ -29,6 +29,7 @@ from .marks import (
     LEGEND,
     STATES,
     BlockMark,
+    LaneBlocks,
     absent_marks,
     arrows_of,
     bar_mark,
@@ -213,12 +214,12 @@ class Columns:
         return versions_of(self.trace, self.cuts)
 
     @cached_property
-    def blocks(self) -> dict[str, list[Block]]:
-        """The versions of each memory, in their order."""
+    def blocks(self) -> dict[str, LaneBlocks]:
+        """The versions of each memory."""
         found: dict[str, list[Block]] = {key: [] for key in self.lanes}
         for block in self.order:
             found[block.allocation].append(block)
-        return found
+        return {key: LaneBlocks(blocks) for key, blocks in found.items()}
 
     def _slots(self, event: EventColumn) -> tuple[dict[int, int], dict[int, int]]:
         """`slots_of`, once for all events that touch the same bytes."""

@@ -10,8 +10,10 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
+from ...arrays.nearby import Intervals
 from ...tables import bytes_text
 from .envelope import ALL, Envelope, Scale
 from .lanes import NAME_BUDGET, Bar, Block, Flow, Lane
@@ -369,15 +371,35 @@ def tag_top(lane: Lane) -> float:
     return lane.top + lane.height - TAG
 
 
-def absent_marks(lane: Lane, bar: Bar, blocks: Sequence[Block]) -> Iterator[tuple[int, Block, BarMark]]:
+class LaneBlocks:
+    """The blocks of one lane, found by bytes and events. Those of one range follow each other in time."""
+
+    def __init__(self, blocks: Sequence[Block]):
+        self.ranges: Intervals[tuple[int, int]] = Intervals()
+        self.on: dict[tuple[int, int], list[tuple[int, Block]]] = {}
+        for n, block in enumerate(blocks):
+            ends = block.lo, block.hi
+            self.ranges.enter(ends, *ends)
+            self.on.setdefault(ends, []).append((n, block))
+
+    def meeting(self, bar: Bar) -> Iterator[tuple[int, Block]]:
+        """(number, block) wherever a block and a bar share bytes at the same time."""
+        for ends in self.ranges.meeting(bar.lo, bar.hi):
+            found = self.on[ends]
+            for k in range(bisect_right(found, bar.e0, key=lambda one: one[1].e1), len(found)):
+                if found[k][1].e0 >= bar.e1:
+                    break
+                yield found[k]
+
+
+def absent_marks(lane: Lane, bar: Bar, blocks: LaneBlocks) -> Iterator[tuple[int, Block, BarMark]]:
     """No adjoint below a value that somebody used, as (number of the block, the piece, its mark).
 
     Below no value nothing is missing."""
-    for n in range(bisect_right(blocks, bar.e0, key=lambda block: block.e1), len(blocks)):
-        block = blocks[n]
+    for n, block in sorted(blocks.meeting(bar), key=itemgetter(0)):
         e0, e1 = max(block.e0, bar.e0), min(block.e1, bar.e1)
         lo, hi = max(block.lo, bar.lo), min(block.hi, bar.hi)
-        if e0 >= e1 or lo >= hi:
+        if e0 >= e1:
             continue
         y, tall = lane.adjoint_span(lo, hi)
         if tall >= 4 or lo == bar.lo:

@@ -136,8 +136,11 @@ class _Page:
             every = [(arrays[k], frame_of(full_shape(arrays[k])), moments) for k, moments in wanted.items()]
             with contextlib.suppress(GradientError):
                 self.view.moments.take([one for one in every if is_float(one[0].dtype)])
+        memories: dict[Any, list[tuple[int, int]]] = {}
         for k, moments in wanted.items():
-            for moment in reversed(moments):  # from the right: no walk is done twice
+            memories.setdefault(self.view.arrays[k].allocation, []).extend((moment, k) for moment in moments)
+        for asked in memories.values():
+            for moment, k in sorted(asked, reverse=True):  # from the right: no walk is done twice
                 if self.size < HEATS:
                     self.keep(f"heat {k} {moment}", {"ask": "heat", "array": k, "cursor": moment, "element": []})
 

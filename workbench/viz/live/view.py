@@ -166,6 +166,7 @@ class View(Saved, anywidget.AnyWidget):
         self._said: Verdict | None = None
         self.answers, self._events = Answers(), list(tape.events)
         self._grids: dict[tuple[int, ...], int] = {}
+        self._parts: dict[str, dict[tuple[int, int], str]] = {}  # by lane and range: its name
         self._found: Levels | None = None
         self._retrace: Callable[..., Any] | None = None if wrong is None else wrong.retrace
         self._seeds: Mapping[Allocation, Any] | None = None if wrong is None else wrong.seeds
@@ -210,8 +211,9 @@ class View(Saved, anywidget.AnyWidget):
 
     def _name(self, a: Any) -> str:
         track = self._columns.trace.allocations[self._columns.lanes[str(a.allocation)]]
-        low, high = a.span.hull()
-        same = next((name.name for name in track.names if (name.lo, name.hi) == (low, high)), "")
+        if track.id not in self._parts:
+            self._parts[track.id] = {(name.lo, name.hi): name.name for name in reversed(track.names)}
+        same = self._parts[track.id].get(a.span.hull(), "")
         return self.tape.names.get(id(a)) or a.name or same or a.label
 
     def _level_traits(self) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from ..data.marks import (
     THIN,
     WEDGE,
     Arrow,
+    LaneBlocks,
     absent_marks,
     arrows_of,
     bar_mark,
@@ -350,14 +351,15 @@ def _block_title(layout: Layout, lane: Lane, block: Block) -> str:
 
 def _adjoints(scene: Scene, layout: Layout) -> None:
     meets: dict[tuple[str, int, int, float], AdjointLevel] = {}
-    blocks: dict[str, list[PlacedBlock]] = {key: [] for key in layout.lanes}
+    placed: dict[str, list[PlacedBlock]] = {key: [] for key in layout.lanes}
     for block in layout.blocks:
-        blocks[block.allocation].append(block)
+        placed[block.allocation].append(block)
+    blocks = {key: LaneBlocks(found) for key, found in placed.items()}
     shown = {column.position for column in layout.columns}
     for n, bar in enumerate(layout.bars):
         key, level = f"bar-{bar.allocation}-{n}", bar.level
         if level is None:
-            _absent(scene, layout.lanes[bar.allocation], bar, blocks[bar.allocation], key)
+            _absent(scene, layout.lanes[bar.allocation], bar, placed[bar.allocation], blocks[bar.allocation], key)
             continue
         _bar(scene, layout, bar, level, key)
         if bar.given and level.contributions > 1 and bar.e1 in shown:
@@ -390,9 +392,11 @@ def _bar_title(layout: Layout, lane: Lane, bar: Bar, level: AdjointLevel) -> str
     return title
 
 
-def _absent(scene: Scene, lane: Lane, bar: PlacedBar, blocks: Sequence[PlacedBlock], key: str) -> None:
+def _absent(
+    scene: Scene, lane: Lane, bar: PlacedBar, placed: Sequence[PlacedBlock], blocks: LaneBlocks, key: str
+) -> None:
     for n, piece, mark in absent_marks(lane, bar, blocks):
-        x0, x1 = max(blocks[n].x0, bar.x0), min(blocks[n].x1, bar.x1)
+        x0, x1 = max(placed[n].x0, bar.x0), min(placed[n].x1, bar.x1)
         if x0 < x1:
             title = f"no adjoint of {lane.track.range_text(piece.lo, piece.hi)}"
             scene.add("rect", f"{key}-{n}", mark.look, x0, mark.y - mark.thick / 2, x1 - x0, mark.thick, title=title)
