@@ -36,7 +36,7 @@ def test_a_graph_that_descends_and_clears_is_compared_each_time_it_runs(k: Any, 
     for n, row in enumerate(rows):  # each time x is halved
         np.testing.assert_array_equal(row.theirs, 2 * X / 2**n)
         np.testing.assert_array_equal(row.exact, 2 * X / 2**n)
-    labels = [s.label for s in seen.steps if s.label != "host write"]
+    labels = [s.label for s in seen.steps if s.label not in ("host write", "Tape.backward")]
     assert labels[:5] == ["square", "total", "descend", "zero_", "zero_"]
 
 

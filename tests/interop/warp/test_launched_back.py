@@ -158,6 +158,53 @@ def test_a_second_derivative_is_refused_by_name(k: Any) -> None:
     assert near(seen.gradients[x], 2 * np.array(START))
 
 
+@pytest.mark.parametrize("form", ["launches", "a graph", "launches behind a graph"])
+def test_a_step_along_a_gradient_has_a_second_derivative_which_is_refused(k: Any, form: str) -> None:
+    """x - 0.1 g(x): its derivative by x is not 1."""
+    x, loss, end = floats(k), floats(k, [0.0]), floats(k, [0.0])
+
+    def forward_and_back() -> None:
+        with k.wp.Tape() as tape:
+            k.wp.launch(k.summed, 3, [x, loss])
+        tape.backward(loss)
+
+    def move() -> None:
+        k.wp.launch(k.moved, 3, [x, x.grad, 0.1])
+
+    def turn() -> None:
+        if form == "launches":
+            return (forward_and_back(), move())[0]
+        with k.wp.ScopedCapture("cpu") as capture:
+            forward_and_back()
+            if form == "a graph":
+                move()
+        k.wp.capture_launch(capture.graph)
+        return move() if form == "launches behind a graph" else None
+
+    with wb.interop.warp.watch() as seen:
+        turn()
+        k.wp.launch(k.summed, 3, [x, end])
+    assert [r.verdict for r in seen.compare() if r.array == "x"] == ["agrees"] and not seen.opaque_steps
+    with pytest.raises(wb.GradientError, match=r"Tape\.backward.*second derivative"):
+        seen.backward(grads={end: np.ones(1, np.float32)})
+    seen.backward(grads={loss: np.ones(1, np.float32)})
+    assert near(seen.gradients[x], 2 * np.array(START))
+
+
+def test_an_array_assigned_from_another_before_the_first_recorded_launch(k: Any) -> None:
+    """The tape is open, and leaves the copy out, as what it goes to has no gradient: it is part of the program."""
+    x, between, y = floats(k), k.wp.zeros(3, dtype=float), floats(k)
+    with wb.interop.warp.watch() as seen:
+        with k.wp.Tape() as tape:
+            between.assign(x)
+            k.wp.launch(k.square, 3, [between, y])
+            k.wp.launch(k.moved, 3, [y, x, 0.0])
+        tape.backward(grads={y: seed(k)})
+    row = next(r for r in seen.compare() if r.array == "x")
+    assert row.verdict == "wrong" and row.cause.startswith("missing requires_grad: "), row.texts()
+    assert near(row.exact, 2 * np.array(START) * SEED)
+
+
 def test_an_adjoint_launch_on_a_tape_is_walked_back_once_more(k: Any) -> None:
     x, total = floats(k), floats(k, [0.0])
     one = k.wp.array(np.ones(1, np.float32), dtype=float)

@@ -7,6 +7,7 @@ adjoint is that of the memory as it is.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from .causes import needed
 from .compare import Row
 from .events import Step
 from .later import Follows
-from .memory import Region, Twins, Untranslated, arrays_in
+from .memory import Region, Twins, Untranslated, arrays_in, hull, root_of
 from .programs import said
 from .verdicts import SCALES, Act, Published, Verdicts
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .watch import Watch
 
 TWICE = "it ran the adjoint of a launch, so that its own derivative is a second derivative"
+GRADIENT = "it computed gradients, so that its own derivative is a second derivative"
 IN_CAPTURE = "an adjoint that the program launches itself, in a capture"
 Pair = tuple[Any, Any]  # an array of Warp among the arguments of a launch, and the one that holds its adjoint
 
@@ -182,6 +184,7 @@ class LaunchesBack(Follows):
     check: str | None
     captured: list[Any] | None
     launched_back: list[LaunchBack]
+    computed: dict[int, Any]  # by address: gradients that a backward has computed, and the twins of its arrays
     noted: Callable[..., Any]
     event: Callable[..., Any]
     host_writes: Callable[[list[Region], Any], None]
@@ -227,6 +230,31 @@ class LaunchesBack(Follows):
         self._steps.append(step)
         self.note_entries(tape, entries, step)
         return result
+
+    # ---- gradients that launches read
+
+    def gone_back(self, arrays: list[Any]) -> None:
+        """Note that a `wp.Tape.backward` has computed the gradients of these arrays."""
+        twins = [twin for a in arrays for twin in self.twins.behind(a)]
+        for a in arrays:
+            root = root_of(a.grad)
+            if root.ptr:
+                self.computed[hull(root)[0]] = weakref.ref(root), twins
+
+    def computed_by_warp(self, region: Region, frame: Any) -> bool:
+        """Is this buffer a gradient that a backward has computed since it was met: that is an event then."""
+        root, twins = self.computed.pop(region.low, (None, []))
+        if root is None or root() is None or root() is not region.keeper():
+            return False
+        self.after_backward(self.twins.flat(region), twins, lambda: region.settle(False), frame)
+        return True
+
+    def after_backward(self, gradient: array, twins: list[array], perform: Callable[[], None], frame: Any) -> None:
+        """An event for a gradient that a backward of Warp's has computed from these arrays."""
+        step = Step(len(self._tape.events), "adjoint", "Tape.backward", None)
+        place = frame.f_code, frame.f_lasti
+        step.event = self._tape.opaque_event(step.label, [*twins, gradient], [gradient], perform, GRADIENT, place)
+        self._steps.append(step)
 
     def _back(
         self: Any, step: Step, kernel: Any, dim: Any, values: list[Any], pairs: list[Pair], noted: Noted, frame: Any

@@ -16,7 +16,7 @@ from warp._src import context
 
 from ...arrays.array import array
 from ...errors import WorkbenchError
-from .events import HOST_WRITE, Step
+from .events import Step
 from .later import Follows, Later, Place, Repeated, Then, nothing
 from .memory import Region, Twins, Untranslated, hull
 from .moments import Back, Taken
@@ -105,6 +105,8 @@ class Captures(Follows):
     opaque: Callable[[Step, list[Any], list[Region], Any], Any]
     named: Callable[[Step], None]
     place: Callable[[int, Any], None]
+    gone_back: Callable[[list[Any]], None]
+    after_backward: Callable[[array, list[array], Callable[[], None], Any], None]
     forget_glimpses: Callable[[], None]
     note_names: Callable[[Any], dict[int, str]]
 
@@ -192,6 +194,8 @@ class Captures(Follows):
             self.ran = taken
         else:
             self.settle(steps[-1], regions)
+        for one in taken:
+            self.gone_back(list(one.arrays.values()))
         if self.ran and self.check == "gradient":
             self.tape.names.update(names if isinstance(frame, Place) else self.note_names(frame))
             self.judged(self.ran, steps, refused)
@@ -246,15 +250,16 @@ class Captures(Follows):
         """A graph has come to a backward. What Warp has put into gradients then, what follows may read."""
         self.ran.append(taken := self.taken[id(back)])
         taken.events, taken.steps = len(self.tape.events), len(self.steps)
+        twins = [twin for a in taken.arrays.values() for twin in self.twins.behind(a)]
         for key, grad in taken.buffers.items():
             if not grad.size or not any(r in regions for r in self.twins.meeting(*hull(grad))):
                 continue
             twin, values = self.twins.array(grad), taken.last[key]
-            if values.tobytes() != twin.data.tobytes():
-                count = len(self.tape.events)
-                self.recorded_by_us(lambda twin=twin, values=values: twin.assign(values))
-                self.place(count, back.place)
-                self.steps.append(Step(len(self.tape.events) - 1, "host", HOST_WRITE, self.tape.events[-1]))
+
+            def perform(twin: array = twin, values: np.ndarray = values) -> None:
+                twin.data[...] = values.reshape(twin.data.shape)
+
+            self.after_backward(twin, twins, perform, back.place)
 
     def judged(self: Any, backs: list[Taken], steps: list[Step], refused: str) -> None:
         """Compare the gradients of backwards that a graph has run, once its launch has been repeated as a whole."""

@@ -88,7 +88,8 @@ class Pass(Verdicts):
         places = [n for n, e in enumerate(events) if id(e) in own]
         if not places:
             return []
-        missed = {id(s.event) for s in escaped if s.kind not in (*HOST, "adjoint")}
+        heard = [s.event for s in escaped if s.event is not None and s.kind != "adjoint"]
+        missed = {id(event) for event in heard if not _is_host(event)}
         first = next((n for n, e in enumerate(events[: places[0]]) if id(e) in missed), places[0])
         last = places[-1]
         for twin in (found[0] for a in seeded if (found := self.seen.twins.behind(a))):

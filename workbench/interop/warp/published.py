@@ -48,8 +48,11 @@ class Published:
             _put(space, twin, values)
         return space
 
-    def retrace(self, observe: Observer, before: Observer | None = None) -> Workspace:
-        """Go back over the events of the pass; `before` and `observe` see Warp's buffers before and after each."""
+    def retrace(self, observe: Observer, before: Observer | None = None, step: Any = None) -> Workspace:
+        """Go back over the events of the pass; `before` and `observe` see Warp's buffers before and after each.
+
+        `step`, what a walk does at an event, is of no use: nothing is computed.
+        """
         space = Workspace()
         for a, data in self.seeds.items():
             space[a] = Shadow(a, start=data)

@@ -101,6 +101,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
         self.plain: set[int] = set()  # kernels that have been launched here, without grids and meshes
         self.launched_back: list[LaunchBack] = []
+        self.computed: dict[int, Any] = {}
         self.progress = Progress()
         self.commands: dict[Any, Repeated] = {}  # by kernel, grid and arguments
         self.seeded = False
@@ -306,7 +307,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
     def host_writes(self, regions: list[Region], frame: Any) -> None:
         """Events for what the host, or a call that is not heard, has changed in these buffers since they were seen."""
         for region in regions:
-            if not region.changed():
+            if (self.computed and self.computed_by_warp(region, frame)) or not region.changed():
                 continue
             count = len(self.tape.events)
             pieces = self.twins.written_behind(region)
@@ -509,7 +510,9 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         if self.captured is not None:
             return self.noted_backward(theirs, tape, loss, grads)
         if self.check != "gradient":
-            return self.quietly(theirs)
+            result = self.quietly(theirs)
+            self.postpone(partial(self.gone_back, _with_gradient(tape)))
+            return result
         self.current = moment = Now(self.twins, tape, loss, grads)
         moment.names = self.note_names(caller())
         try:
@@ -520,6 +523,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
             self.current = None
         self.noted_bytes += moment.nbytes
         self.postpone(lambda: self.judge(moment))
+        self.postpone(partial(self.gone_back, _with_gradient(tape)))
         return result
 
     def judge(self, moment: Now) -> None:
@@ -658,6 +662,11 @@ def _nothing() -> None:
 
 def _no_twin() -> None:
     raise Untranslated(FUNC)
+
+
+def _with_gradient(tape: Any) -> list[Any]:
+    """The arrays that a tape of Warp's has computed gradients of."""
+    return [a for a in arrays_in(tape.gradients) if a.grad is not None]
 
 
 def _dims(dim: Any) -> tuple[int, ...]:
