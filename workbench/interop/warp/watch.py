@@ -561,7 +561,9 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
     # ---- what was seen
 
     def compare(self) -> Comparison:
-        """A row for each array and backward: `array verdict difference launch line cause remedy`.
+        """A row for each array and backward, then for those of launches with adjoint=True.
+
+        Fields: `array verdict difference launch line cause remedy`.
 
         verdict     "agrees"; "wrong"; "unverified", where it depends on an opaque event or on one whose result differs;
                     "not asked", where Warp's `.grad` has no one meaning (what launches have overwritten).
@@ -583,8 +585,9 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
 
         grads   {array of Warp: seed}, a seed being a Warp or NumPy array of its shape: for the contents at the end.
         After it `gradients[a]` is the derivative by the contents of `a` at the start (when the watch first met it).
-        Nothing of Warp's is written. Raises GradientError [opaque] if an adjoint comes to an opaque event, and
-        [watch-unknown] for arrays that the watched program did not touch.
+        Nothing of Warp's is written. Raises GradientError [opaque] if an adjoint comes to an opaque event or to a
+        gradient that Warp has computed (that would be a second derivative), and [watch-unknown] for arrays that the
+        watched program did not touch.
         """
         seeds = {}
         for a, seed in grads.items():
