@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import bisect
 import ctypes
+import enum
 import itertools
 import math
 import weakref
@@ -334,6 +335,8 @@ class Twins:
                 found.append((kind, repr(v.value)))
             elif isinstance(v, np.generic):
                 found.append((kind, v.tobytes()))
+            elif isinstance(v, enum.Enum) and isinstance(v, int):
+                found.append((kind, v.value))
             elif isinstance(v, codegen.StructInstance):
                 inner = self.key(getattr(v, name) for name in kind._cls.vars)  # type: ignore[attr-defined]
                 if inner is None:
