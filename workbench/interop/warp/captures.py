@@ -9,7 +9,7 @@ import inspect
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from warp._src import context
@@ -18,6 +18,7 @@ from ...arrays.array import array
 from ...errors import WorkbenchError
 from .events import Step
 from .later import Follows, Later, Place, Repeated, Then, nothing
+from .looks import Store, Together
 from .memory import Region, Twins, Untranslated, hull
 from .moments import Back, Taken
 from .passes import Pass
@@ -71,6 +72,14 @@ class Turns:
         return None if self.loops or len(self.parts) < 2 else self.parts[1]
 
 
+class Ready(NamedTuple):
+    """A graph whose launches are followed later: its buffers, how these are looked at, and its backwards."""
+
+    regions: list[Region]
+    look: Together
+    backs: list[Back]
+
+
 TURNS = 100_000  # of a captured loop
 APART = 0.1  # of the largest number: a wrong gradient that is nearer is not sure, if a graph has other results here
 FROM_HOST = "assign of numbers of the host"
@@ -89,7 +98,8 @@ class Captures(Follows):
     saved: str  # why nothing can be noted in the graph of the open capture
     graphs: weakref.WeakKeyDictionary[Any, list[Noted]]
     paused: weakref.WeakKeyDictionary[Any, list[Noted]]
-    ready: weakref.WeakKeyDictionary[Any, tuple[list[Region], list[Region]]]
+    ready: weakref.WeakKeyDictionary[Any, Ready]
+    store: Store
     taken: dict[int, Taken]
     ran: list[Taken]  # of the graph that is being launched
     check: str | None
@@ -127,8 +137,8 @@ class Captures(Follows):
         calls = self.graphs.get(graph)
         if self.inside or calls is None:
             return original(graph, stream)
-        frame = caller()
-        backs = [call for call in _inner(calls) if isinstance(call, Back)]
+        frame, ready = caller(), self.ready.get(graph)
+        backs = _backs(calls) if ready is None else ready.backs
         taken: list[Taken] = []
 
         def theirs() -> Any:
@@ -137,11 +147,9 @@ class Captures(Follows):
             return result
 
         names = self.note_names(frame) if backs and self.check == "gradient" else {}
-        ready = self.ready.get(graph)
         if ready is not None:
-            regions, written = ready
-            call = Later("graph", "capture_launch", regions, _ran, Place(frame.f_code, frame.f_lasti))
-            return self.postponed(call, written, theirs, lambda call: self.follow_graph(call, calls, taken, names))
+            call = Later("graph", "capture_launch", ready.regions, _ran, self.place_of(frame))
+            return self.postponed(call, ready.look, theirs, lambda call: self.follow_graph(call, calls, taken, names))
         self.catch_up()
         refused, regions = "", []
         try:
@@ -150,10 +158,9 @@ class Captures(Follows):
         except (Untranslated, WorkbenchError) as error:
             refused = said(error)
         result = self.quietly(theirs)
-        if not self.repeated(calls, regions, refused, frame, taken, names):
-            self.ready[graph] = regions, self.written(calls, regions)
-            if not all(_is_ready(call) for call in _inner(calls)):
-                del self.ready[graph]
+        refused = self.repeated(calls, regions, refused, frame, taken, names)
+        if not refused and all(_is_ready(call) for call in _inner(calls)):
+            self.ready[graph] = Ready(regions, Together(regions, self.written(calls, regions), self.store), backs)
         return result
 
     def written(self, calls: list[Noted], regions: list[Region]) -> list[Region]:
@@ -223,7 +230,7 @@ class Captures(Follows):
         tape = context.runtime.tape
         before = 0 if tape is None else len(tape.launches)
         frame = caller()
-        place = Place(frame.f_code, frame.f_lasti)
+        place = self.place_of(frame)
         result = self.quietly(theirs)
         entries = [] if tape is None else tape.launches[before:]
         self.captured.append(Call(kind, label, arrays, ours, place, kernel, None, tape, entries))
@@ -237,7 +244,7 @@ class Captures(Follows):
         others = [a for call in self.captured for a in call.touched()]
         self.current = back = Back(self.twins, tape, loss, grads, others)
         frame = caller()
-        back.place = Place(frame.f_code, frame.f_lasti)
+        back.place = self.place_of(frame)
         try:
             back.refused = self.saved
             result = self.quietly(lambda: back.capture(theirs))
@@ -385,6 +392,11 @@ _BEGIN = tuple(inspect.signature(context.capture_begin).parameters)
 def _touched(calls: list[Noted]) -> list[Any]:
     """The arrays of Warp that the calls of a graph may touch, each once."""
     return list({id(a): a for call in calls for a in call.touched()}.values())
+
+
+def _backs(calls: list[Noted]) -> list[Back]:
+    """The backwards in a graph."""
+    return [call for call in _inner(calls) if isinstance(call, Back)]
 
 
 def _is_ready(call: Call | Back) -> bool:

@@ -7,25 +7,25 @@ other calls, on those bytes; in the end both have done the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from warp._src import context
 
 from ...arrays.array import array
 from ...errors import WorkbenchError
 from ...tapes.tape import Tape
 from .events import Step
-from .memory import LITTLE, Region, Untranslated
+from .looks import Apart, Together
+from .memory import Noted, Region, Untranslated
 from .programs import said
 
 if TYPE_CHECKING:
     from .passes import Pass
 
 Act = Callable[[], Any]
-Noted = tuple[Region, bytes | np.ndarray]
 MOST_BYTES = 1 << 28  # noted before the twins follow
 MOST_CALLS = 1 << 15
 
@@ -38,34 +38,35 @@ class Place:
     f_lasti: int
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Later:
     """A call of Warp that the twins have not followed.
 
     regions  the buffers it touches; `host`: those that the host had changed before, and to what; `after`: what it left.
-    ours     what the twins do.
+    ours     what the twins do; a launch that they have made before.
     entries  what the open tape of Warp's has recorded of it.
     """
 
     kind: str
     label: str
     regions: list[Region]
-    ours: Act
+    ours: Act | Repeated
     place: Place
     kernel: Any = None
     twins: tuple[Any, ...] = ()
     tape: Any = None
-    entries: list[Any] = field(default_factory=list)
-    host: list[Noted] = field(default_factory=list)
-    after: list[Noted] = field(default_factory=list)
+    entries: Sequence[Any] = ()
+    host: Sequence[tuple[Region, Noted]] = ()
+    after: Iterable[tuple[Region, Noted]] = ()
 
 
 class Follows:
     """The part of a `Watch` that postpones calls and follows them."""
 
-    pending: list[Act]
+    pending: list[Act | Later]
+    places: dict[tuple[int, int], Place]
     noted_bytes: int
-    twins_of_pending: dict[int, Any]
+    twins_of_pending: list[tuple[array, ...]]
     _tape: Tape
     _steps: list[Step]
     _passes: list[Pass]
@@ -89,16 +90,18 @@ class Follows:
         return self._passes
 
     def postponed(
-        self: Any, call: Later, written: list[Region] | None, theirs: Callable[[], Any],
-        follow: Callable[[Later], None],
+        self: Any, call: Later, look: Apart | Together, theirs: Callable[[], Any],
+        follow: Callable[[Later], None] | None = None,
     ) -> Any:  # fmt: skip
         """Run a call of Warp's and note what its twin needs to follow. Returns what Warp's call returns.
 
-        `written`: the buffers that it may write; None where that is to be seen.
+        `look`: at the buffers of the call; `follow`: where it is more than `Follows.follow`.
         """
         call.tape = tape = context.runtime.tape
-        before = 0 if tape is None else len(tape.launches)
-        call.host = [(region, region.note()) for region in moved_on(call.regions)]
+        before, size = 0 if tape is None else len(tape.launches), 0
+        if moved := look.moved_on():
+            call.host = [(region, region.note()) for region in moved]
+            size = sum([region.size for region in moved])
         self.inside = True
         try:
             result = theirs()
@@ -108,18 +111,25 @@ class Follows:
         finally:
             self.inside = False
             if call.kind != "host":
-                call.after = noted(list(moved_on(call.regions)) if written is None else written)
+                call.after, more = look.noted()
+                size += more
             if tape is not None:
                 call.entries = tape.launches[before:]
-            self.postpone(lambda: follow(call), call.twins, sum([len(n) for _, n in call.host + call.after]))
+            self.postpone(call if follow is None else partial(follow, call), call.twins, size)
         return result
 
-    def postpone(self: Any, act: Act, twins: Any = (), size: int = 0) -> None:
+    def place_of(self, frame: Any) -> Place:
+        """Where a frame is now."""
+        key = id(frame.f_code), frame.f_lasti
+        if key not in self.places:
+            self.places[key] = Place(frame.f_code, frame.f_lasti)
+        return self.places[key]
+
+    def postpone(self: Any, act: Act | Later, twins: tuple[array, ...] = (), size: int = 0) -> None:
         """Leave something for later: at the latest when much has been noted."""
         self.pending.append(act)
         self.noted_bytes += size
-        for twin in twins:
-            self.twins_of_pending[id(twin)] = twin
+        self.twins_of_pending.append(twins)
         if self.noted_bytes > MOST_BYTES or len(self.pending) > MOST_CALLS:
             self.catch_up()
 
@@ -129,11 +139,14 @@ class Follows:
             return
         pending, self.pending = self.pending, []
         self.noted_bytes = 0
-        self.twins_of_pending = {}
+        self.twins_of_pending = []
         inside, self.inside = self.inside, True
         try:
             for act in pending:
-                act()
+                if type(act) is Later:
+                    self.follow(act)
+                else:
+                    act()
         finally:
             self.inside = inside
 
@@ -155,7 +168,10 @@ class Follows:
             if call.ours is nothing:
                 return
             step = self.step(call.kind, call.label, call.tape, call.entries, call.kernel, reason)
-            self.twin(step, list(call.twins), call.regions, call.ours, call.place)
+            ours = call.ours
+            if isinstance(ours, Repeated):
+                ours = partial(ours.command.launch, True, call.place)
+            self.twin(step, list(call.twins), call.regions, ours, call.place)
             self.steps.append(step)
             self.note_entries(call.tape, call.entries, step)
 
@@ -180,26 +196,6 @@ class Then:
             region.theirs = region.live
 
 
-def moved_on(regions: list[Region]) -> Iterator[Region]:
-    """Those that have other bytes than at the last event. The common case is written out: it is asked all the time."""
-    for region in regions:
-        latest = region.latest
-        if not (type(latest) is bytes and region.live.tobytes() == latest) and region.moved_on():
-            yield region
-
-
-def noted(regions: list[Region]) -> list[Noted]:
-    """What Warp has left in these buffers."""
-    found: list[Noted] = []
-    for region in regions:
-        if region.size <= LITTLE:
-            region.latest = latest = region.live.tobytes()
-            found.append((region, latest))
-        else:
-            found.append((region, region.note()))
-    return found
-
-
 def nothing() -> None:
     """The twin of a call that Warp has refused."""
 
@@ -213,10 +209,14 @@ class Repeated:
     twins: tuple[array, ...]
     regions: list[Region]
     written: list[Region]
+    look: Apart
 
 
 def repeated(command: Any, place: Any, regions: list[Region]) -> Repeated:
     """A launch of ours with these buffers, to be repeated."""
-    written = {command.flat[k].allocation for k, _ in command.plan.writes}
-    twins = tuple(a for a in command.flat if isinstance(a, array))
-    return Repeated(command, place, twins, regions, [r for r in regions if r.allocation in written])
+    memory = {command.flat[k].allocation for k, _ in command.plan.writes}
+    twins, written = (
+        tuple(a for a in command.flat if isinstance(a, array)),
+        [r for r in regions if r.allocation in memory],
+    )
+    return Repeated(command, place, twins, regions, written, Apart(regions, written))

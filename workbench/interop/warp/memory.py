@@ -39,6 +39,19 @@ class Untranslated(Exception):
     """What has no twin, and why."""
 
 
+class Kept:
+    """What several buffers held at one moment, one behind the other. `places`: where each lies in it."""
+
+    __slots__ = ("places", "values")
+
+    def __init__(self, values: np.ndarray, places: dict[Region, slice]):
+        self.values, self.places = values, places
+
+    def of(self, region: Region) -> np.ndarray:
+        """What this one held."""
+        return self.values[self.places[region]]
+
+
 class Region:
     """One buffer of Warp and its twin. `keeper`: gives the array that owns the buffer, None once that is gone.
 
@@ -57,7 +70,7 @@ class Region:
         self.allocation = memory.allocate(self.size, zeroed=False)
         self.allocation.bytes[...] = self.live
         self.apart: np.ndarray | None = None  # Warp's bytes when last seen, where the twin holds others on purpose
-        self.latest: bytes | np.ndarray | None = None
+        self.latest: Noted | None = None
         self.gone = False  # its array is, and others may have its addresses
 
     @property
@@ -73,13 +86,16 @@ class Region:
 
     def moved_on(self) -> bool:
         """Has Warp's buffer other bytes than at the last event of all."""
-        latest = self.latest
-        if type(latest) is bytes:
-            return self.live.tobytes() != latest and self.keeper() is not None
-        if latest is None and self.size <= LITTLE:
-            self.latest = self.seen.tobytes()[: self.size]
-            return self.moved_on()
-        return self.differs(self.seen if latest is None else latest)
+        if self.size <= LITTLE:
+            return self.live.tobytes() != self.held() and self.keeper() is not None
+        return self.differs(self.seen if self.latest is None else self.latest)
+
+    def held(self) -> bytes:
+        """What Warp's bytes were at the last event of all, of a short buffer."""
+        latest: Any = self.latest
+        if latest is None:
+            self.latest = latest = self.seen.tobytes()[: self.size]
+        return latest.of(self).tobytes() if type(latest) is Kept else latest
 
     def differs(self, seen: Any) -> bool:
         if self.keeper() is None:
@@ -93,9 +109,9 @@ class Region:
         self.latest = noted = self.live.tobytes() if self.size <= LITTLE else self.live.copy()
         return noted
 
-    def back_to(self, noted: bytes | np.ndarray) -> None:
+    def back_to(self, noted: Noted) -> None:
         """From now on these bytes count."""
-        self.theirs = np.frombuffer(noted, np.uint8)
+        self.theirs = noted.of(self) if isinstance(noted, Kept) else np.frombuffer(noted, np.uint8)
 
     def followed(self) -> None:
         """The twin has followed an event: if it was the last of all, what was noted of that is old."""
@@ -113,6 +129,7 @@ class Region:
             self.apart = None
 
 
+Noted = bytes | np.ndarray | Kept
 _numbers = itertools.count()
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -158,6 +175,7 @@ class Twins:
         self.lows: list[int] = []
         self.by_low: dict[int, Region] = {}
         self.made: dict[int, Known] = {}  # by the id of the array
+        self.forget = self.forgotten  # one object for all weak references
         self.types: dict[Any, Type] = {}
         self.handles = Handles(self)
         self.uses: dict[int, tuple[Any, set[str]]] = {}  # of each kernel
@@ -214,14 +232,16 @@ class Twins:
             made = array_on(region.allocation, dtype, tuple(a.shape), tuple(map(int, a.strides)), a.ptr - region.low)
             if differentiable(dtype):
                 made.requires_grad = True
-
-        def forget(ref: Any) -> None:
-            if key in self.made and self.made[key].ref is ref:
-                del self.made[key]
-
-        found = Known(weakref.ref(a, forget), a.ptr, a.shape, a.strides, a.dtype, region, made, next(_numbers))
+        found = Known(
+            weakref.KeyedRef(a, self.forget, key), a.ptr, a.shape, a.strides, a.dtype, region, made, next(_numbers)
+        )
         self.made[key] = found
         return found
+
+    def forgotten(self, ref: weakref.KeyedRef[int, Any]) -> None:
+        """An array of Warp is gone, and another may have its id."""
+        if (found := self.made.get(ref.key)) is not None and found.ref is ref:
+            del self.made[ref.key]
 
     def region(self, a: Any) -> Region:
         """The buffer that an array of Warp lies in. Raises Untranslated where buffers overlap in part."""
@@ -315,16 +335,17 @@ class Twins:
         """The arrays of Warp that a launch may read: among its arguments, and behind numbers of meshes and trees."""
         return [*arrays_in(values), *(a for thing in self.handles.things(values) for a in self.handles.arrays(thing))]
 
-    def key(self, values: Iterable[Any]) -> tuple[Any, ...] | None:
+    def key(self, values: Iterable[Any], arrays: dict[int, Known]) -> tuple[Any, ...] | None:
         """What tells the arguments of a launch from others: equal keys have equal twins. None where nothing does.
 
-        Raises Untranslated.
+        The arrays among them, in structs too, are put into `arrays`, by their id. Raises Untranslated.
         """
         found: list[Any] = []
         for v in values:
             kind = type(v)
             if kind is warp.array:
-                found.append(self.known(v).number)
+                arrays[id(v)] = known = self.known(v)
+                found.append(known.number)
             elif kind is int or kind is bool or v is None:
                 found.append((kind, v))
             elif kind is float:
@@ -338,7 +359,7 @@ class Twins:
             elif isinstance(v, enum.Enum) and isinstance(v, int):
                 found.append((kind, v.value))
             elif isinstance(v, codegen.StructInstance):
-                inner = self.key(getattr(v, name) for name in kind._cls.vars)  # type: ignore[attr-defined]
+                inner = self.key([getattr(v, name) for name in kind._cls.vars], arrays)  # type: ignore[attr-defined]
                 if inner is None:
                     return None
                 found.append((kind, *inner))

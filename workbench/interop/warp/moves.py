@@ -11,7 +11,8 @@ from warp._src import types as warp_types
 
 from ...arrays.creation import copy as our_copy
 from .captures import FROM_HOST, Noted
-from .later import Act, Follows, Later, Place
+from .later import Act, Follows, Later
+from .looks import Apart
 from .memory import Twins, Untranslated, arrays_in, hull
 from .programs import caller
 
@@ -102,8 +103,8 @@ class Moves(Follows):
             regions, written = self.twins.regions(arrays), self.twins.regions(arrays_in(given[:1]))
         except Exception:  # noqa: BLE001  the event says what it was
             return self.event(kind, kind, arrays, theirs, ours, frame)
-        place = Place(frame.f_code, frame.f_lasti)
-        return self.postponed(Later(kind, kind, regions, act, place, None, twins), written, theirs, self.follow)
+        call = Later(kind, kind, regions, act, self.place_of(frame), None, twins)
+        return self.postponed(call, Apart(regions, written), theirs)
 
     def _made(self, original: Any, a: Any, data: Any = None, *args: Any, **kwargs: Any) -> None:
         """A new array: what it copies from the host is what it begins with, and no event."""

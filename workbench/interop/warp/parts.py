@@ -25,7 +25,8 @@ def parts_of(thing: Any) -> tuple[Any, ...]:
         own = [custom for f in (thing, *others) for custom in (f.func, f.custom_grad_func, f.custom_replay_func)]
         return (*own, *snippets)
     if isinstance(thing, type):
-        return tuple(_leaves(list(vars(thing).values()), set()))
+        own = [part for name, part in vars(thing).items() if name != "_value2member_map_"]  # grows with each `A | B`
+        return tuple(_leaves(own, set()))
     return tuple(_leaves(thing, set()))
 
 

@@ -15,6 +15,7 @@ from .rebind import Rebinder
 _OURS = {__name__.partition(".")[0], "warp"}
 
 
+@functools.cache
 def is_between(module: str) -> bool:
     """Does a module lie between the user's program and us: Warp, but not its examples."""
     return module.partition(".")[0] in _OURS and not module.startswith("warp.examples")

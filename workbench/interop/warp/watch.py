@@ -8,6 +8,7 @@ exactly the values that Warp's program had. A call that has no twin is an opaque
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -30,13 +31,14 @@ from ...tapes.naming import note_names
 from ...tapes.tape import Tape
 from .builds import Builds
 from .by_hand import TWICE, LaunchBack, LaunchesBack
-from .captures import Captures, Noted
+from .captures import Captures, Noted, Ready
 from .compare import Comparison
 from .differences import Differences
 from .events import HOST_WRITE, RACE, Step, asks_mesh, difference_of
 from .hooks import Hooks
 from .later import Later, Place, Repeated, repeated
-from .memory import Region, Twins, Untranslated, arrays_in
+from .looks import Apart, Store
+from .memory import Known, Region, Twins, Untranslated, arrays_in
 from .moments import Back, Now, Taken
 from .moves import Moves
 from .natives import NATIVE, given_to, host_write
@@ -80,9 +82,10 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
     def __init__(self, keep: str = "needed", check: str | None = "gradient"):
         self.check = check
         self._tape = Tape(keep=keep)
-        self.pending: list[Act] = []  # calls that the twins have not followed
+        self.pending: list[Act | Later] = []  # calls that the twins have not followed
+        self.places: dict[tuple[int, int], Place] = {}
         self.noted_bytes = 0
-        self.twins_of_pending: dict[int, Any] = {}
+        self.twins_of_pending: list[tuple[array, ...]] = []
         self.rebind = programs()
         self.twins = Twins(self.rebind)
         self._steps: list[Step] = []
@@ -96,7 +99,8 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         self.captured: list[Noted] | None = None  # calls of an open capture, to be replayed
         self.graphs: weakref.WeakKeyDictionary[Any, list[Noted]] = weakref.WeakKeyDictionary()
         self.paused: weakref.WeakKeyDictionary[Any, list[Noted]] = weakref.WeakKeyDictionary()
-        self.ready: weakref.WeakKeyDictionary[Any, tuple[list[Region], list[Region]]] = weakref.WeakKeyDictionary()
+        self.ready: weakref.WeakKeyDictionary[Any, Ready] = weakref.WeakKeyDictionary()
+        self.store = Store()
         self.ran: list[Taken] = []
         self.left: weakref.WeakKeyDictionary[Any, Left] = weakref.WeakKeyDictionary()  # by a backward, in .grad
         self.plain: set[int] = set()  # kernels that have been launched here, without grids and meshes
@@ -161,7 +165,8 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         Returns all names, by the ids of twins.
         """
         tape = self._tape
-        early = {i: a for i, a in self.twins_of_pending.items() if i not in tape.arrays}
+        pending = itertools.chain.from_iterable(dict.fromkeys(self.twins_of_pending))
+        early = {id(a): a for a in pending if id(a) not in tape.arrays}
         tape.arrays.update(early)
         note_names(tape, frame)
         for i in early:
@@ -357,7 +362,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         """One launch of Warp's, in whatever form it was asked for."""
         dims = _dims(dim)
         if self.captured is not None:
-            held, place = list(values), Place(frame.f_code, frame.f_lasti)
+            held, place = list(values), self.place_of(frame)
             ours = lambda: self.first_launch(kernel, dims, held, place)  # noqa: E731
             return self.noted("launch", kernel.func.__name__, self.twins.arrays_of(held), ours, theirs, kernel)
         if 0 in dims:
@@ -367,21 +372,21 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
             entries = [] if tape is None else tape.launches[before:]
             self.postpone(lambda: self.note_entries(tape, entries, None))
             return result
-        key, label = self.key(kernel, dims, values), kernel.func.__name__
-        known, place = self.commands.get(key), Place(frame.f_code, frame.f_lasti)
+        arrays: dict[int, Known] = {}
+        key, label = self.key(kernel, dims, values, arrays), kernel.func.__name__
+        known, place = self.commands.get(key), self.place_of(frame)
         if known is not None:
-            act = partial(known.command.launch, True, place)
-            later = Later("launch", label, known.regions, act, place, kernel, known.twins)
-            return self.postponed(later, known.written, theirs, self.follow)
-        if (later := self.on_other_arrays(kernel, dims, values, place, key)) is not None:
-            return self.postponed(later, None, theirs, self.follow)
+            later = Later("launch", label, known.regions, known, place, kernel, known.twins)
+            return self.postponed(later, known.look, theirs)
+        if (later := self.on_other_arrays(kernel, dims, values, arrays, place, key)) is not None:
+            return self.postponed(later, Apart(later.regions, None), theirs)
         ours = lambda: self.first_launch(kernel, dims, values, frame, key)  # noqa: E731
         return self.event("launch", label, self.twins.arrays_of(values), theirs, ours, frame, kernel, values=values)
 
-    def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any]) -> Any:
-        """What tells a launch from others; None where nothing does."""
+    def key(self, kernel: Any, dims: tuple[int, ...], values: list[Any], arrays: dict[int, Known]) -> Any:
+        """What tells a launch from others; None where nothing does. Its arrays are put into `arrays`, by their id."""
         try:
-            arguments = self.twins.key(values)
+            arguments = self.twins.key(values, arrays)
         except Untranslated:
             return None
         return None if arguments is None else (id(kernel), dims, arguments)
@@ -409,7 +414,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         self.twins.handles.prepare(values)
         given = [self.twins.value(v) for v in values]
         regions = self.twins.regions(self.twins.arrays_of(values))
-        return self.planned(kernel, ours, dims, given, regions, Place(frame.f_code, frame.f_lasti), key)
+        return self.planned(kernel, ours, dims, given, regions, self.place_of(frame), key)
 
     def planned(
         self, kernel: Any, ours: Any, dims: tuple[int, ...], given: list[Any], regions: list[Region], place: Place,
@@ -440,18 +445,18 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         return settled(our_launch(ours, _grid(kernel, dims), given, record_cmd=True).command)
 
     def on_other_arrays(
-        self, kernel: Any, dims: tuple[int, ...], values: list[Any], place: Place, key: Any
+        self, kernel: Any, dims: tuple[int, ...], values: list[Any], arrays: dict[int, Known], place: Place, key: Any
     ) -> Later | None:
         """A launch, to be followed later, of a kernel that has been launched on others. None where that cannot be."""
         if key is None or id(kernel) not in self.plain or id(kernel) not in self.rebind.met:
             return None
         try:
             ours, dims = self.rebind.twin(kernel), _grid(kernel, dims)
-            given = [self.twins.value(v) for v in values]
-            arrays = self.twins.arrays_of(values)
-            regions, twins = self.twins.regions(arrays), tuple(self.twins.array(a) for a in arrays)
+            given = [arrays[id(v)].twin if id(v) in arrays else self.twins.value(v) for v in values]
         except Exception:  # noqa: BLE001  the event says what it was
             return None
+        regions = list(dict.fromkeys([known.region for known in arrays.values() if known.region is not None]))
+        twins = tuple([known.twin for known in arrays.values() if known.region is not None])
         act = partial(self.planned, kernel, ours, dims, given, regions, place, key)
         return Later("launch", kernel.func.__name__, regions, act, place, kernel, twins)
 
