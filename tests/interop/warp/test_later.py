@@ -258,3 +258,15 @@ def test_what_a_launch_has_changed_was_not_written_by_the_host(k: Any, wp: Any) 
             wp.launch(k.descend, 3, inputs=[x, x.grad, 0.125])
     memory = seen.twins.array(x).allocation
     assert [p.number for p in seen.passes if any(r.allocation is memory for r in p.moment.changed)] == []
+
+
+def test_a_flag_that_is_combined_between_two_watches_is_no_change() -> None:
+    """Python notes `A | B` in the class; kernels that use the class are not read anew for that."""
+    pytest.importorskip("warp")
+    from workbench.interop.warp.parts import is_same, parts_of
+
+    flags = enum.IntFlag("flags", {"A": 1, "B": 2})
+    then = parts_of(flags)
+    assert flags.A | flags.B == 3 and is_same(then, parts_of(flags))
+    flags.C = 4
+    assert not is_same(then, parts_of(flags))
