@@ -135,13 +135,22 @@ def lines(size: Size) -> dict[str, Any]:
     return made
 
 
-def waves(size: Size, threads: int) -> dict[str, Any]:
+class Turns(wave.Fields):
+    """The wave on three fields that take turns: no history is written."""
+
+    def prepare(self, data: Any) -> None:
+        super().prepare(data)
+        first, three = self.fields[0], self.fields[2:5]
+        self.fields = [first, first, *(three[t % 3] for t in range(self.size.steps))]
+
+
+def waves(size: Size, threads: int, made_of: type[wave.Fields] = wave.Fields) -> dict[str, Any]:
     import jax
 
     data = wave.data(size, np.float32)
     made = {
-        "tile by tile": tiled(lambda: wave.Fields(wb, size, data, True), True),
-        "launch by launch": tiled(lambda: wave.Fields(wb, size, data, True), False),
+        "tile by tile": tiled(lambda: made_of(wb, size, data, True), True),
+        "launch by launch": tiled(lambda: made_of(wb, size, data, True), False),
         "JAX": wave.Jax(jax, size, data),
         "C": wave.Hand(size, data, EXACT, threads),
     }
@@ -196,6 +205,8 @@ def main() -> None:
     if "wave" in given.rows:
         sizes = wave.WORKLOAD.sizes
         rows += [(f"wave {n}", s, lambda s=s: waves(s, given.threads), s.n**2) for n, s in sizes.items()]
+        rows += [(f"wave {n}, three fields", s, lambda s=s: waves(s, given.threads, Turns), s.n**2)
+                 for n, s in sizes.items() if n in "LX"]  # fmt: skip
     for title, size, make, cells in rows:
         made = make()
         runs = {(name, way): getattr(one, way) for name, one in made.items() for way in ("both", "forward")}
