@@ -2,8 +2,9 @@
 
     python tests/benchmarks/launch_overhead.py [--launches 200] [--rounds 30]
 
-The chain x[k+1] = x[k] * a + b is launched without a tape, recorded under one, and differentiated; and so is one launch
-of a single thread, again and again with the same arrays. Microseconds per launch.
+The chain x[k+1] = x[k] * a + b is launched without a tape, recorded under one, and differentiated, each alone and as
+the turn of a loop; and so is one launch of a single thread, again and again with the same arrays, and launches whose
+arrays are new each time. Microseconds per launch.
 """
 
 from __future__ import annotations
@@ -54,6 +55,22 @@ class Chain:
         self.again.zero()
         self.again.backward(grads={self.four[-1]: self.one})
 
+    def turn(self) -> None:
+        self.record()
+        self.backward()
+
+    def fresh(self) -> None:
+        make = dict(dtype=float, device="cpu", requires_grad=True)
+        made = [self.api.zeros(16, **make) for _ in range(self.launches + 1)]
+        before, self.x = self.x, made
+        self.record()
+        self.x = before
+
+    def make(self) -> None:
+        self.made = [
+            self.api.zeros(16, dtype=float, device="cpu", requires_grad=True) for _ in range(self.launches + 1)
+        ]
+
     def command(self) -> Callable[[], None] | None:
         if not accepts(self.api, "record_cmd"):
             return None
@@ -90,6 +107,9 @@ def main() -> None:
         "prepared command": Chain.command,
         "launch of one thread under a tape, the same arrays each time": lambda chain: chain.repeat,
         "its backward": lambda chain: chain.repeat_backward,
+        "arrays made": lambda chain: chain.make,
+        "arrays made, and a launch of each under a tape": lambda chain: chain.fresh,
+        "a turn of a loop: a new tape, zero(), and backward": lambda chain: chain.turn,
     }
     for title, way in ways.items():
         runs = {name: run for name, chain in chains.items() if (run := way(chain)) is not None}

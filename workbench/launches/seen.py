@@ -103,22 +103,21 @@ class Launches:
         for k in self.arrays:
             if args[k] is not command.flat[k]:
                 return
+        key = self.key(dim, args)
+        if hash(key) not in self.once:
+            if len(self.once) >= MOST:
+                self.once.clear()
+            self.once.add(hash(key))
+            return
         numbers: tuple = ()
         if not self.all_arrays:
             given = [(k, args[k], command.flat[k]) for k in range(self.count) if k not in self.arrays]
             if any(a.__class__ not in _NUMBERS and a.__class__ is not Small for _, a, _ in given):
                 return
             numbers = tuple([(k, _COMPONENTS if a.__class__ is Small else a, n) for k, a, n in given])
-        key = self.key(dim, args)
-        command.seen = Seen(key[0], device, numbers, command.plan, command.values)
-        if hash(key) in self.once:
-            if len(self.seen) >= MOST:
-                self.seen.clear()
-            self.seen[key] = command.seen
-        else:
-            if len(self.once) >= MOST:
-                self.once.clear()
-            self.once.add(hash(key))
+        if len(self.seen) >= MOST:
+            self.seen.clear()
+        self.seen[key] = command.seen = Seen(key[0], device, numbers, command.plan, command.values)
 
 
 def same_numbers(known: Seen, args: tuple) -> bool:
