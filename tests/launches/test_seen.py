@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import workbench as wb
+from workbench.kernels.compile import steps
+from workbench.launches import seen as launches_seen
 
 FACTOR = 2.0
 
@@ -230,3 +232,84 @@ def test_a_vector_that_lies_in_the_memory_of_an_active_array_is_no_constant() ->
     with pytest.raises(wb.errors.GradientError) as error:  # it was zero, without a word
         tape.backward(grads={y: wb.ones(2)})
     assert error.value.slug == "host-values"
+
+
+@pytest.fixture
+def natively(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Grows with each launch that compiled code is asked for: did it make it."""
+    functions = steps._load(steps.Path(steps.__file__).with_name("steps.c").read_text("utf-8"))
+    assert functions is not None
+    asked: list[bool] = []
+
+    def quick(*given: object) -> bool:
+        asked.append(functions[1](*given))
+        return asked[-1]
+
+    wb.config.backend = "c"
+    monkeypatch.setattr(steps, "ready", lambda: (functions[0], quick))
+    monkeypatch.setattr(launches_seen, "idle", None)
+    monkeypatch.setattr(launches_seen, "ahead", None)
+    return asked
+
+
+def often(kernel: wb.Kernel, dim: object, args: list, native: list[bool]) -> None:
+    for _ in range(launches_seen.OFTEN + 4):
+        wb.launch(kernel, dim, args)
+    assert native[-1], "compiled code does not find it"
+
+
+def test_compiled_code_does_what_was_launched(natively: list[bool]) -> None:
+    x, y = wb.array(values()), wb.zeros(4)
+    often(scaled, 4, [x, 1.5, 300, y], natively)
+    version = y.allocation.version
+    for a, n in ((1.5, 300), (0.0, 300), (-0.0, 300), (2.5, 300), (1.5, 301), (1, 300), (1.5, True), (1.5, 300)):
+        x.assign(values() + n)
+        wb.launch(scaled, 4, [x, a, n], [y])
+        np.testing.assert_allclose(y.list(), FACTOR * float(a) * np.float32(values() + n) + n, rtol=1e-6)
+        version += 1
+        assert y.allocation.version == version
+    often(scaled, 4, [x, 1.5, 300, y], natively)
+    wb.launch(scaled, (2,), [x, 1.5, 300, y])
+    assert not natively[-1]
+    with pytest.raises(wb.LaunchError):
+        wb.launch(scaled, (True,), [x, 1.5, 300])
+    with pytest.raises(wb.BoundsError):
+        wb.launch(scaled, 5, [x, 1.5, 300, y])
+
+
+def test_compiled_code_leaves_the_rest_to_python(natively: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = wb.array(values(), requires_grad=True), wb.zeros(4)
+    often(scaled, 4, [x, 1.5, 3, y], natively)
+    with wb.Tape() as tape:
+        wb.launch(scaled, 4, [x, 1.5, 3, y])
+    tape.backward(grads={y: wb.ones(4)})
+    assert x.grad.list() == [3.0] * 4
+    wb.launch(scaled, 4, [x, 1.5, 3, y])
+    assert not natively[-1]  # the tape is told
+    with wb.Tape() as tape:
+        wb.launch(doubled, 4, [x, y])
+    often(scaled, 4, [y, 1.5, 3, wb.zeros(4)], natively)
+    z = wb.array(values())
+    often(scaled, 4, [z, 1.5, 3, y], [True])
+    wb.launch(scaled, 4, [z, 1.5, 3, x])  # what the adjoint of the tape reads
+    with pytest.raises(wb.GradientError, match="was changed by scaled"):
+        tape.backward(grads={y: wb.ones(4)})
+    del tape
+    often(scaled, 4, [x, 1.5, 3, y], natively)
+    with monkeypatch.context() as patch:
+        patch.setitem(scaled.func.__globals__, "FACTOR", 5.0)
+        wb.launch(scaled, 4, [x, 1.5, 3, y])
+        np.testing.assert_allclose(y.list(), 5.0 * 1.5 * np.array(x.list()) + 3, rtol=1e-6)
+    wb.config.remember_launches = False
+    wb.launch(scaled, 4, [x, 1.5, 3, y])
+    assert not natively[-1]
+    np.testing.assert_allclose(y.list(), FACTOR * 1.5 * np.array(x.list()) + 3, rtol=1e-6)
+
+
+def test_compiled_code_keeps_no_array_alive(natively: list[bool]) -> None:
+    x, y = wb.array(values()), wb.zeros(4)
+    often(scaled, 4, [x, 1.5, 3, y], natively)
+    gone = [weakref.ref(a.allocation) for a in (x, y)]
+    del x, y
+    gc.collect()
+    assert not any(ref() for ref in gone)

@@ -12,9 +12,12 @@ from __future__ import annotations
 from operator import index
 from typing import TYPE_CHECKING, Any
 
+from ..arrays import allocation, capture_log
 from ..arrays.array import pack_values
 from ..arrays.host_reads import sources_of
+from ..arrays.loans import lent
 from ..config import config
+from ..kernels.compile import steps
 from ..kernels.program import Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small
 from .plan import Plan
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from .launch import Command
 
 MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each
-ahead: Any = None  # `tapes.followed.Ahead`: what an open tape expects to be launched next
+OFTEN = 16  # launches found, until compiled code is to look for them
 _NUMBERS = {int, float, bool}
 _COMPONENTS = object()  # stands for a vector or matrix of the host, which may change: what it held is compared
 
@@ -59,6 +62,8 @@ class Launches:
         self.all_arrays = self.count == len(self.arrays)
         self.free = frozenset(range(self.count)) - {*program.index_positions}
         self.seen: dict[tuple, Seen] = {}
+        self.quick: dict[tuple, tuple | None] = {}  # the same for `steps.c`
+        self.found = 0
         self.once: set[int] = (
             set()
         )  # hashes of launches made once: of arrays that are new each time nothing more is kept
@@ -75,7 +80,8 @@ class Launches:
         if len(args) != self.count:
             return None
         try:
-            known = self.seen.get(self.key(dim, args))
+            key = self.key(dim, args)
+            known = self.seen.get(key)
         except (TypeError, AttributeError):
             return None
         if known is None or known.device is not device or known.switches != config.switches:
@@ -96,7 +102,20 @@ class Launches:
             made = object.__new__(Seen)
             made.plan, made.values, made.packed, made.switches = known.plan, pack_values(flat), None, -1
             return made, flat
+        self.found += 1
+        if self.found > OFTEN and key not in self.quick:
+            self._hasten(key, known, args)
         return known, flat
+
+    def _hasten(self, key: tuple, known: Seen, args: tuple) -> None:
+        """Let compiled code find this launch from now on, where it is there and can."""
+        functions = steps.ready()
+        if functions is None or any(args[k].allocation.is_gradient for k, _ in known.plan.writes):
+            return
+        serials = tuple([n for k in self.arrays for n in (k, args[k].serial)])
+        writes = tuple([n for k, _ in known.plan.writes for n in (k, 0)])
+        self.quick[key] = steps.described(self.kernel, known, (None, None), serials, writes)
+        Idle.begin(functions[1])
 
     def remember(self, dim: Any, args: tuple, device: Any, command: Command) -> None:
         """Note a launch that was found to be right, and the second time what it shares with those to come."""
@@ -117,7 +136,39 @@ class Launches:
             numbers = tuple([(k, _COMPONENTS if a.__class__ is Small else a, n) for k, a, n in given])
         if len(self.seen) >= MOST:
             self.seen.clear()
+            self.quick.clear()
+        self.quick.pop(key, None)
         self.seen[key] = command.seen = Seen(key[0], device, numbers, command.plan, command.values)
+
+
+class Idle:
+    """Stands where a tape would that follows a track (`tapes.followed.Following`), while there is none."""
+
+    fast: Any = ()
+    quick: Any = None
+
+    def step(self, *given: Any) -> bool:
+        """Never the next step of a tape."""
+        return False
+
+    @staticmethod
+    def begin(quick: Any) -> None:
+        """From now on launches outside of tapes are looked for by compiled code first."""
+        global idle, ahead
+        if idle is not None:
+            return
+        before, idle = idle, Idle()
+        lock = allocation.LOCK
+        idle.fast = (
+            allocation.tapes_of_threads, lent, vars(capture_log), vars(config), lock.acquire, lock.release, False
+        )  # fmt: skip
+        idle.quick = quick
+        if ahead is before:
+            ahead = idle
+
+
+idle: Idle | None = None
+ahead: Any = None  # what is asked first at a launch: `idle`, or what an open tape expects next
 
 
 def same_numbers(known: Seen, args: tuple) -> bool:

@@ -193,19 +193,19 @@ class Following:
         if quick is None or track is None or tape is None:
             return
         for_all = (
-            self.thread, memory.open_tapes(), id(tape), lent, vars(capture_log), vars(config), vars(memory),
+            self.thread, memory.tapes_of_threads.stack, id(tape), lent, vars(capture_log), vars(config), vars(memory),
             *track.counts, tape.numbers,
         )  # fmt: skip
         lock = memory.LOCK
         rest = (clock, lock.acquire, lock.release, for_all, False)
         self.fast = (track.native, self.args, self.ids, self.own, track.last_run(), *rest)
-        self.quick = quick
+        self.quick = quick[0]
 
     def _stop(self) -> bool:
         """Follow no further. Always False."""
         self.quick = _never
         if launches_seen.ahead is self:
-            launches_seen.ahead = None
+            launches_seen.ahead = launches_seen.idle
         if self.track is not None:
             tracks.missed(self.track)
         self.unfold()
@@ -222,7 +222,7 @@ class Following:
         """Note what a tape notes when it closes, at the end of the track. False if it must unfold instead."""
         with memory.LOCK:
             if launches_seen.ahead is self:
-                launches_seen.ahead = None
+                launches_seen.ahead = launches_seen.idle
             tape, track = self.tape(), self.track
             if tape is None or track is None or not self.whole:
                 self.unfold()
@@ -293,7 +293,7 @@ class Following:
             tape.__class__, tape.following = Tape, None
             vars(tape).update(self.late)
             if launches_seen.ahead is self:
-                launches_seen.ahead = None
+                launches_seen.ahead = launches_seen.idle
 
     def unfold(self) -> None:
         """Make the tape what recording would have made it."""

@@ -20,6 +20,7 @@ from ..arrays.allocation import Allocation
 from ..arrays.array import array, span_of
 from ..arrays.span import Span
 from ..config import config
+from ..kernels.compile.steps import described
 from ..launches.seen import same_numbers
 from .events import Event
 from .overwrites import START
@@ -75,20 +76,10 @@ class Step:
         """The step as `steps.c` takes it; None where it does more than that knows."""
         if self.seen is None or self.sums:
             return None
-        plan, where = self.seen.plan, self.place
-        run, (program, reading) = plan.forward, self.kernel.present
-        if run.team != 1 or run.call.asks or program is not plan.program or not isinstance(where, tuple):
-            return None
-        if self.seen.packed is None:
-            self.seen.packed = run.packed(self.seen.values)
         flat = tuple([n for pair in self.serials for n in pair])
-        numbers = tuple([n for k, then, _ in self.seen.numbers for n in (k, then)])
         writes = tuple([n for k, _, _ in self.writes for n in (k, int(k in self.sole))])
-        return (
-            self.kernel, program, reading, self.seen.switches, self.grid, self.device, self.count, *where, flat,
-            numbers, writes, self.watched, tuple([k for k, _ in self.starts]), tuple([k for k, _ in self.reads]),
-            run.call.address, self.seen.packed, 0, plan.form.dims[0], list,
-        )  # fmt: skip
+        starts, reads = tuple([k for k, _ in self.starts]), tuple([k for k, _ in self.reads])
+        return described(self.kernel, self.seen, self.place, flat, writes, self.watched, starts, reads)
 
     def takes(self, kernel: Any, dim: Any, args: tuple, device: Any) -> bool:
         """Is a launch with these arguments this step."""

@@ -1,5 +1,5 @@
-/* The next step of a track, looked at and run without Python's interpreter: see `tapes/followed.py`, whose `step` does
-   the same and more. Written against the stable interface of CPython, whose headers are not needed. Whatever is not the
+/* Launches looked at and run without Python's interpreter: the next step of a track (`tapes/followed.py`, whose `step`
+   does the same and more), and a launch outside of tapes that was made before (`launches/seen.py`). Written against the stable interface of CPython, whose headers are not needed. Whatever is not the
    plain case is left to Python: nothing has changed then. */
 #include <stdint.h>
 typedef struct _object PyObject;
@@ -16,6 +16,7 @@ extern int PyObject_IsTrue(PyObject *), PyList_Append(PyObject *, PyObject *);
 extern Size PyTuple_Size(PyObject *), PyList_Size(PyObject *), PyDict_Size(PyObject *);
 extern PyObject *PyTuple_GetItem(PyObject *, Size), *PyList_GetItem(PyObject *, Size), *PyDict_GetItem(PyObject *, PyObject *);
 extern PyObject *PyList_New(Size), *PyTuple_New(Size), *PyErr_NoMemory(void), *PyNumber_Add(PyObject *, PyObject *), *PyIter_Next(PyObject *);
+extern int PyTuple_SetItem(PyObject *, Size, PyObject *);
 extern int PyList_SetItem(PyObject *, Size, PyObject *);
 extern long long PyLong_AsLongLong(PyObject *);
 extern PyObject *PyLong_FromLong(long), *PyBool_FromLong(long);
@@ -31,7 +32,7 @@ enum { EQUAL = 2, MOST = 32 };
 
 static PyObject *serial, *allocation, *watchers, *origins, *version, *blank, *any, *f_lasti, *_program, *_reading;
 static PyObject *attributes, *constants, *statics, *seen, *cells, *cell_contents, *one, *empty;
-static PyObject *opened, *check_races, *remember_launches, *switches, *asks, *shown;
+static PyObject *opened, *check_races, *remember_launches, *switches, *asks, *shown, *launches, *quick_name, *arrays, *stack_name;
 
 static PyObject *item(PyObject *of, Size k) { return PyTuple_GetItem(of, k); }
 static Size number(PyObject *of, Size k) { return (Size)PyLong_AsLongLong(item(of, k)); }
@@ -235,7 +236,56 @@ static PyObject *step_of(PyObject *self, PyObject *const *given, Size n) {
     return failed || !let ? PyErr_NoMemory() : PyBool_FromLong(done);
 }
 
-static PyMethodDef definition = {"step", step_of, 0x80, 0};
+/* A launch outside of tapes that was made before: (others, kernel, dim, args, device) -> bool. others: (tapes of the
+   threads, lent, capture_log, config, acquire, release, False); what the kernel remembers has the steps by their keys. */
+static PyObject *launch_of(PyObject *self, PyObject *const *given, Size n) {
+    (void)self;
+    if (n != 5) return answer(0);
+    PyObject *others = given[0], *kernel = given[1], *dim = given[2], *args = given[3], *device = given[4];
+    PyObject *choices = item(others, 3), *known = lent(kernel, launches), *quick, *places, *stack;
+    if (!known || !PyObject_IsTrue(known) || !(quick = lent(known, quick_name)) || !PyDict_Size(quick)) return answer(0);
+    if (!(places = lent(known, arrays)) || !(type_is(dim, &PyLong_Type) || type_is(dim, &PyTuple_Type))) return answer(0);
+    PyObject *key = PyTuple_New(PyTuple_Size(places) + 1);
+    if (!key) return answer(0);
+    Py_IncRef(dim);
+    PyTuple_SetItem(key, 0, dim);
+    Size count = PyTuple_Size(places), found = 0;
+    for (; found < count; ++found) {
+        Size k = number(places, found);
+        PyObject *its = k < PyTuple_Size(args) ? PyObject_GetAttr(item(args, k), serial) : 0;
+        if (!its) break;
+        PyTuple_SetItem(key, found + 1, its);
+    }
+    PyObject *step = found == count ? PyDict_GetItem(quick, key) : 0;
+    Py_DecRef(key);
+    if (!step || step == NONE) return answer(0);
+    PyObject *held = PyObject_CallFunctionObjArgs(item(others, 4), item(others, 6), (PyObject *)0);
+    int locked = held && PyObject_IsTrue(held);
+    if (held) Py_DecRef(held);
+    if (!locked) return answer(0);
+    Py_IncRef(step);
+    PyObject *races = PyDict_GetItem(choices, check_races), *remember = PyDict_GetItem(choices, remember_launches);
+    int done = !PyDict_Size(item(others, 1)) && PyDict_GetItem(item(others, 2), opened) == NONE && races &&
+               !PyObject_IsTrue(races) && remember && PyObject_IsTrue(remember) &&
+               (stack = lent(item(others, 0), stack_name)) && PyList_Size(stack) == 0 &&
+               fits(step, kernel, dim, args, device, choices) && free_of_others(step, args, 0, 0);
+    int failed = done && !enter(step, args, 0);
+    if (done && !failed) {
+        wb_kernel run = (wb_kernel)number(step, 15);
+        const char *block = PyBytes_AsString(item(step, 16));
+        int64_t begin = number(step, 17), end = number(step, 18);
+        void *state = PyEval_SaveThread();
+        run(block, begin, end);
+        PyEval_RestoreThread(state);
+    }
+    Py_DecRef(step);
+    PyErr_Clear();
+    PyObject *let = PyObject_CallNoArgs(item(others, 5));
+    if (let) Py_DecRef(let);
+    return failed || !let ? PyErr_NoMemory() : PyBool_FromLong(done);
+}
+
+static PyMethodDef definitions[] = {{"step", step_of, 0x80, 0}, {"launch", launch_of, 0x80, 0}};
 
 PyObject *wb_steps(void) {
     struct { PyObject **at; const char *text; } names[] = {
@@ -244,9 +294,12 @@ PyObject *wb_steps(void) {
         {&_reading, "_reading"}, {&attributes, "attributes"}, {&constants, "constants"}, {&statics, "statics"},
         {&seen, "seen"}, {&cells, "cells"}, {&cell_contents, "cell_contents"}, {&opened, "opened"},
         {&check_races, "check_races"}, {&remember_launches, "remember_launches"}, {&switches, "switches"},
-        {&asks, "asks"}, {&shown, "shown"}};
+        {&asks, "asks"}, {&shown, "shown"}, {&launches, "launches"}, {&quick_name, "quick"}, {&arrays, "arrays"},
+        {&stack_name, "stack"}};
     for (unsigned k = 0; k < sizeof names / sizeof *names; ++k) *names[k].at = PyUnicode_InternFromString(names[k].text);
     one = PyLong_FromLong(1);
     empty = PyTuple_New(0);
-    return PyCFunction_NewEx(&definition, 0, 0);
+    PyObject *both = PyTuple_New(2);
+    for (Size k = 0; both && k < 2; ++k) PyTuple_SetItem(both, k, PyCFunction_NewEx(&definitions[k], 0, 0));
+    return both;
 }

@@ -1,4 +1,4 @@
-"""The native look at the next step of a track: `steps.c`, compiled in another thread when it is first wanted.
+"""The native look at launches that were made before: `steps.c`, compiled in another thread when it is first wanted.
 
 Without a compiler, or an interpreter that has what the text names, there is none: Python does the same.
 """
@@ -21,7 +21,7 @@ log = logging.getLogger("workbench")
 
 
 def _load(text: str) -> Any:
-    """The function; None where it cannot be had."""
+    """The two functions; None where they cannot be had."""
     try:
         library = ctypes.PyDLL(str(c_compiler.build(text)))
     except (OSError, CompileError) as error:
@@ -48,6 +48,28 @@ def _coming() -> Future | None:
 
 
 def ready() -> Any:
-    """step(following, kernel, dim, args, device) -> bool, see `steps.c`; None as long as there is none."""
+    """step and launch of `steps.c`: (what they look at, kernel, dim, args, device) -> bool; None so far."""
     coming = _coming()
     return coming.result() if coming is not None and coming.done() else None
+
+
+def described(
+    kernel: Any, seen: Any, place: tuple, serials: tuple, writes: tuple, watched: tuple = (), starts: tuple = (),
+    reads: tuple = (),
+) -> tuple | None:  # fmt: skip
+    """A launch as `steps.c` takes it; None where it is more than one call on the calling thread.
+
+    `place`: (code, its instruction). The rest are positions of arguments, in pairs with a serial number, or with
+    whether this is the only way in which the memory is written.
+    """
+    plan = seen.plan
+    run, (program, reading) = plan.forward, kernel.present
+    if run.team != 1 or run.direct is None or run.call.asks or program is not plan.program:
+        return None
+    if seen.packed is None:
+        seen.packed = run.packed(seen.values)
+    numbers = tuple([n for k, then, _ in seen.numbers for n in (k, then)])
+    return (
+        kernel, program, reading, seen.switches, seen.grid, seen.device, len(program.leaves), *place, serials, numbers,
+        writes, watched, starts, reads, run.call.address, seen.packed, 0, plan.form.dims[0], list,
+    )  # fmt: skip
