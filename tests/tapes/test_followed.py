@@ -181,7 +181,7 @@ def picture(program: Program) -> list[Any]:
     ]  # fmt: skip
     noted = [[order[a] for a in found] for found in (tape.active, tape.begun, tape.left, tape.needs)]
     names = {order[a.allocation]: tape.names.get(id(a)) for a in tape.arrays.values()}
-    origins = [[(s.offset, s.shape) for s, _ in a.origins] for a in order]
+    origins = [[(s.offset, s.shape) for s, _ in (a.origins.spans if a.origins else ())] for a in order]
     stamps = [e.stamp for e in tape.events]
     watched = [any(ref() is tape for ref in a.watchers) for a in order]
     return [events, *map(sorted, noted), names, origins, watched, stamps == sorted(set(stamps))]

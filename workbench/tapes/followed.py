@@ -27,6 +27,7 @@ from ..kernels.compile import steps
 from ..launches import seen as launches_seen
 from ..launches.launch import Command
 from . import overwrites, publish, tracks
+from .borders import write_origin
 from .events import Event, Kept, checksum_of, clock
 from .tape import Tape
 from .tracks import Step, Track
@@ -148,7 +149,7 @@ class Following:
                 return False
         for k, box, covered in step.writes:
             a = args[k].allocation
-            if a.origins and not (covered and all(part is span_of(args[k], box) for part, _ in a.origins)):
+            if a.origins and not (covered and all(part is span_of(args[k], box) for part, _ in a.origins.spans)):
                 return False
             for ref in a.watchers:
                 if ref is not self.own and ref() is not None:
@@ -174,8 +175,7 @@ class Following:
                 self.starts.setdefault(self.at, []).append(Kept(span, span.copy_out(), said=overwrites.START))
         for k, _, _ in step.writes:
             a = args[k].allocation
-            if a.origins:
-                a.origins = []
+            a.origins = None
             a.version += 1
 
     def _done(self, step: Step, args: tuple, number: int) -> None:
@@ -232,9 +232,7 @@ class Following:
             run.wrote.update(track.wrote)
             for number, k, box, live in track.origins:
                 span = span_of(self.args[number][k], box)
-                a = span.allocation
-                kept = [(s, r) for s, r in a.origins if not span.contains(s)] if a.origins else []
-                a.origins = [*kept, (span, run)] if live else kept
+                write_origin(span, run, live)
             run.leaves, run.names = track.kept_leaves, track.kept_names
             self.open, track.missed, track.last_run = False, 0, weakref.ref(run)
             self.quick, self.fast = _never, ()

@@ -16,6 +16,7 @@ extern int PyObject_IsTrue(PyObject *), PyList_Append(PyObject *, PyObject *);
 extern Size PyTuple_Size(PyObject *), PyList_Size(PyObject *), PyDict_Size(PyObject *);
 extern PyObject *PyTuple_GetItem(PyObject *, Size), *PyList_GetItem(PyObject *, Size), *PyDict_GetItem(PyObject *, PyObject *);
 extern PyObject *PyList_New(Size), *PyTuple_New(Size), *PyErr_NoMemory(void), *PyNumber_Add(PyObject *, PyObject *), *PyIter_Next(PyObject *);
+extern int PyDict_Next(PyObject *, Size *, PyObject **, PyObject **);
 extern int PyTuple_SetItem(PyObject *, Size, PyObject *);
 extern int PyList_SetItem(PyObject *, Size, PyObject *);
 extern long long PyLong_AsLongLong(PyObject *);
@@ -31,7 +32,7 @@ extern char PyFloat_Type, PyLong_Type, PyTuple_Type, _Py_NoneStruct;
 enum { EQUAL = 2, MOST = 32 };
 
 static PyObject *serial, *allocation, *watchers, *origins, *version, *blank, *any, *f_lasti, *_program, *_reading;
-static PyObject *attributes, *constants, *statics, *seen, *cells, *cell_contents, *one, *empty;
+static PyObject *attributes, *constants, *statics, *seen, *cells, *cell_contents, *one, *spans;
 static PyObject *opened, *check_races, *remember_launches, *switches, *asks, *shown, *launches, *quick_name, *arrays, *stack_name;
 
 static PyObject *item(PyObject *of, Size k) { return PyTuple_GetItem(of, k); }
@@ -119,7 +120,7 @@ static int undisturbed(PyObject *all) {
 }
 
 /* Is a launch this step: (kernel, program, reading, switches, grid, device, count, code, instruction, serials, numbers,
-   writes, watched, starts, reads, address, block, begin, end, the type of lists). Pairs lie flat. */
+   writes, watched, starts, reads, address, block, begin, end). Pairs lie flat. */
 static int fits(PyObject *step, PyObject *kernel, PyObject *dim, PyObject *args, PyObject *device, PyObject *choices) {
     if (kernel != item(step, 0) || device != item(step, 5) || PyTuple_Size(args) != number(step, 6)) return 0;
     if (!equal(PyDict_GetItem(choices, switches), item(step, 3))) return 0;
@@ -156,8 +157,10 @@ static int free_of_others(PyObject *step, PyObject *args, PyObject *own, PyObjec
         PyObject *a = lent(item(args, number(list, k)), allocation), *found = lent(a, origins);
         if (!found || !only(lent(a, watchers), own)) return 0;
         if (!PyObject_IsTrue(found)) continue;
-        if (!number(list, k + 1) || !type_is(found, (char *)item(step, 19)) || PyList_Size(found) != 1) return 0;
-        if (item(PyList_GetItem(found, 0), 1) != last) return 0;
+        PyObject *parts = number(list, k + 1) ? lent(found, spans) : 0, *key = 0, *value = 0;
+        Size place = 0;
+        if (!parts || PyDict_Size(parts) != 1 || !PyDict_Next(parts, &place, &key, &value)) return 0;
+        if (item(key, 1) != last) return 0;
     }
     list = item(step, 12);
     for (Size k = 0, n = PyTuple_Size(list); k < n; ++k)
@@ -187,7 +190,7 @@ static int enter(PyObject *step, PyObject *args, PyObject *own) {
     list = item(step, 11);
     for (Size k = 0, n = PyTuple_Size(list); k < n; k += 2) {
         PyObject *a = lent(item(args, number(list, k)), allocation);
-        if (PyObject_IsTrue(lent(a, origins)) && PyObject_SetAttr(a, origins, empty)) return 0;
+        if (PyObject_IsTrue(lent(a, origins)) && PyObject_SetAttr(a, origins, NONE)) return 0;
         PyObject *next = PyNumber_Add(lent(a, version), one);
         if (!next) return 0;
         int failed = PyObject_SetAttr(a, version, next);
@@ -295,10 +298,9 @@ PyObject *wb_steps(void) {
         {&seen, "seen"}, {&cells, "cells"}, {&cell_contents, "cell_contents"}, {&opened, "opened"},
         {&check_races, "check_races"}, {&remember_launches, "remember_launches"}, {&switches, "switches"},
         {&asks, "asks"}, {&shown, "shown"}, {&launches, "launches"}, {&quick_name, "quick"}, {&arrays, "arrays"},
-        {&stack_name, "stack"}};
+        {&stack_name, "stack"}, {&spans, "spans"}};
     for (unsigned k = 0; k < sizeof names / sizeof *names; ++k) *names[k].at = PyUnicode_InternFromString(names[k].text);
     one = PyLong_FromLong(1);
-    empty = PyTuple_New(0);
     PyObject *both = PyTuple_New(2);
     for (Size k = 0; both && k < 2; ++k) PyTuple_SetItem(both, k, PyCFunction_NewEx(&definitions[k], 0, 0));
     return both;

@@ -71,5 +71,5 @@ def described(
     numbers = tuple([n for k, then, _ in seen.numbers for n in (k, then)])
     return (
         kernel, program, reading, seen.switches, seen.grid, seen.device, len(program.leaves), *place, serials, numbers,
-        writes, watched, starts, reads, run.call.address, seen.packed, 0, plan.form.dims[0], list,
+        writes, watched, starts, reads, run.call.address, seen.packed, 0, plan.form.dims[0],
     )  # fmt: skip
