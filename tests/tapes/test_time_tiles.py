@@ -126,13 +126,41 @@ def noted(graph: wb.Capture) -> list[capture_log.Call]:
     return graph.graph._notes.steps
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(10))
 def test_random_programs_of_stencils_keep_their_bits(seed: int) -> None:
     racing = seed % 3 == 0  # threads that read what others write: their order is that of one worker, tiled or not
     made = (lambda: program_2d(seed)) if seed % 4 == 1 else lambda: program_1d(seed, racing)
     expected, _ = bits_after(made, False, 1)
     for threads in (1,) if racing and seed % 4 != 1 else (1, 2):
         assert bits_after(made, True, threads)[0] == expected, threads
+
+
+def gradients_after(seed: int, tiled: bool, threads: int) -> tuple[list[bytes], int]:
+    """The gradients of a random program after two replays, and how many native calls one is."""
+    wb.config.tile_captures, wb.config.threads = tiled, threads
+    run, arrays = program_2d(seed) if seed % 3 == 0 else program_1d(seed, False)
+    for a in arrays:
+        a.requires_grad = True
+    tape, seeds = wb.Tape(), {a: wb.ones(a.shape) for a in arrays[:2]}
+    with wb.capture() as graph:
+        tape.zero()
+        with tape:
+            run()
+        tape.backward(grads=seeds)
+    for _ in range(2):
+        graph.replay()
+    native = [s for s in noted(graph) if isinstance(s, capture_log.Call)]
+    return [a.grad.numpy().tobytes() for a in arrays], len(time_tiles.tiled(native, []))
+
+
+@pytest.mark.parametrize("seed", [5000, 5001])
+def test_gradients_of_random_programs_keep_their_bits(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(thresholds, "PULL_FROM", 1)
+    for threads in (1, 2):
+        expected, launched = gradients_after(seed, False, threads)
+        found, tiled = gradients_after(seed, True, threads)
+        assert found == expected, threads
+        assert tiled < launched
 
 
 def test_a_loop_over_time_is_two_calls_for_many_launches() -> None:
