@@ -66,7 +66,7 @@ class Follows:
     pending: list[Act | Later]
     places: dict[tuple[int, int], Place]
     noted_bytes: int
-    twins_of_pending: list[tuple[array, ...]]
+    twins_of_pending: dict[int, tuple[array, ...]]
     _tape: Tape
     _steps: list[Step]
     _passes: list[Pass]
@@ -129,7 +129,7 @@ class Follows:
         """Leave something for later: at the latest when much has been noted."""
         self.pending.append(act)
         self.noted_bytes += size
-        self.twins_of_pending.append(twins)
+        self.twins_of_pending[id(twins)] = twins
         if self.noted_bytes > MOST_BYTES or len(self.pending) > MOST_CALLS:
             self.catch_up()
 
@@ -139,7 +139,7 @@ class Follows:
             return
         pending, self.pending = self.pending, []
         self.noted_bytes = 0
-        self.twins_of_pending = []
+        self.twins_of_pending = {}
         inside, self.inside = self.inside, True
         try:
             for act in pending:

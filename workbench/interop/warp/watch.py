@@ -85,7 +85,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         self.pending: list[Act | Later] = []  # calls that the twins have not followed
         self.places: dict[tuple[int, int], Place] = {}
         self.noted_bytes = 0
-        self.twins_of_pending: list[tuple[array, ...]] = []
+        self.twins_of_pending: dict[int, tuple[array, ...]] = {}  # by the id of the tuple
         self.rebind = programs()
         self.twins = Twins(self.rebind)
         self._steps: list[Step] = []
@@ -165,7 +165,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         Returns all names, by the ids of twins.
         """
         tape = self._tape
-        pending = itertools.chain.from_iterable(dict.fromkeys(self.twins_of_pending))
+        pending = itertools.chain.from_iterable(self.twins_of_pending.values())
         early = {id(a): a for a in pending if id(a) not in tape.arrays}
         tape.arrays.update(early)
         note_names(tape, frame)
@@ -333,11 +333,11 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
     # ---- launches
 
     def _launch(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        frame = caller()
         if self.inside:
             if self.current is not None and kwargs.get("adjoint"):
                 return self.current.adjoint_launch(original, args, kwargs)
             return original(*args, **kwargs)
+        frame = caller()
         g = dict(zip(_NAMES, args, strict=False)) | kwargs
         kernel, values = g.get("kernel"), [*g.get("inputs", ()), *g.get("outputs", ())]
         if g.get("record_cmd") or not isinstance(kernel, context.Kernel) or "dim" not in g:
@@ -462,9 +462,9 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
 
     def _command(self, original: Any, command: Any, stream: Any = None) -> Any:
         """`Launch.launch()`: what `record_cmd=True` gave."""
-        frame = caller()
         if self.inside:
             return original(command, stream)
+        frame = caller()
         theirs = lambda: original(command, stream)  # noqa: E731
         bounds, rank = command.bounds, int(command.kernel.adj.kernel_dim)
         dims = tuple(int(bounds.shape[k]) for k in range(rank)) if rank else (int(bounds.size),)
@@ -678,7 +678,11 @@ def _with_gradient(tape: Any) -> list[Any]:
 
 
 def _dims(dim: Any) -> tuple[int, ...]:
-    return (dim,) if isinstance(dim, int) else tuple(int(n) for n in (dim if np.ndim(dim) else (dim,)))
+    return (
+        (dim,)
+        if isinstance(dim, int)
+        else tuple([int(n) for n in (dim if type(dim) is tuple or np.ndim(dim) else (dim,))])
+    )
 
 
 def _grid(kernel: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
