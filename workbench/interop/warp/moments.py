@@ -46,7 +46,7 @@ class Moments:
         for entry in self.entries:
             if isinstance(entry, list):
                 given += twins.arrays_of([*entry[3], *entry[4]])
-        self.arrays = {id(a): a for a in given if a.grad is not None}
+        self.arrays = {key: a for key, a in {id(a): a for a in given}.items() if a.grad is not None}
         self.buffers: dict[int, Any] = {}
         self.first: dict[int, Any] = {}
         self.last: dict[int, Any] = {}
@@ -61,7 +61,7 @@ class Moments:
 
     def begin(self) -> None:
         self.buffers = {key: a.grad for key, a in self.arrays.items()}
-        self.first = {key: self.copy(a.grad) for key, a in self.arrays.items()}
+        self.first = {key: self.copy(g) for key, g in self.buffers.items()}
         self.seeds = {id(g): self.copy(g) for g in (self.grads or {}).values()}
 
     def end(self) -> None:
@@ -73,16 +73,17 @@ class Moments:
         n = entry_of(self.entries, self.next, kwargs.get("kernel"), kwargs.get("inputs"))
         if n is not None and not self.refused:
             self.next = n
-            arrays = [a for a in arrays_in([*kwargs["inputs"], *kwargs["outputs"]]) if a.grad is not None]
-            self.noted += sum(a.grad.capacity for a in arrays)
+            given = arrays_in([*kwargs["inputs"], *kwargs["outputs"]])
+            pairs = [(a, g) for a in given if (g := a.grad) is not None]
+            self.noted += sum([g.capacity for _, g in pairs])
             if self.noted > self.most:
                 self.glimpses.clear()
             else:
-                self.glimpse(n, arrays)
+                self.glimpse(n, pairs)
         return result
 
-    def glimpse(self, n: int, arrays: list[Any]) -> None:
-        self.glimpses.append((n, [(a, self.copy(a.grad)) for a in arrays]))
+    def glimpse(self, n: int, pairs: list[tuple[Any, Any]]) -> None:
+        self.glimpses.append((n, [(a, self.copy(g)) for a, g in pairs]))
 
     # ---- afterwards
 
@@ -167,8 +168,8 @@ class Back(Moments):
         super().begin()
         self.values = {key: self.copy(a) for key, a in self.arrays.items()}
 
-    def glimpse(self, n: int, arrays: list[Any]) -> None:
-        self.noting(lambda: super(Back, self).glimpse(n, arrays))
+    def glimpse(self, n: int, pairs: list[tuple[Any, Any]]) -> None:
+        self.noting(lambda: super(Back, self).glimpse(n, pairs))
 
     def noting(self, act: Callable[[], None]) -> None:
         """Let the open capture note copies, and no tape."""
