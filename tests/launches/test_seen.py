@@ -237,7 +237,7 @@ def test_a_vector_that_lies_in_the_memory_of_an_active_array_is_no_constant() ->
 @pytest.fixture
 def natively(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Grows with each launch that compiled code is asked for: did it make it."""
-    functions = steps._load(steps.Path(steps.__file__).with_name("steps.c").read_text("utf-8"))
+    functions = steps.load(steps.source())
     assert functions is not None
     asked: list[bool] = []
 

@@ -72,7 +72,7 @@ def stepping(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """By whom the steps are taken. Grows with each launch that Python looked at."""
     quick = None
     if request.param == "native":
-        quick = steps._load(steps.Path(steps.__file__).with_name("steps.c").read_text("utf-8"))
+        quick = steps.load(steps.source())
         assert quick is not None
     monkeypatch.setattr(steps, "ready", lambda: quick)
     looked: list[Any] = []

@@ -10,7 +10,6 @@ import logging
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from . import c_compiler
@@ -20,7 +19,14 @@ from .disk_cache import read_sealed
 log = logging.getLogger("workbench")
 
 
-def _load(text: str) -> Any:
+def source() -> str:
+    """The text of `steps.c`."""
+    from pathlib import Path
+
+    return Path(__file__).with_name("steps.c").read_text("utf-8")
+
+
+def load(text: str) -> Any:
     """The two functions; None where they cannot be had."""
     try:
         library = ctypes.PyDLL(str(c_compiler.build(text)))
@@ -36,13 +42,13 @@ def _coming() -> Future | None:
     locked = getattr(sys, "_is_gil_enabled", lambda: True)()
     if sys.implementation.name != "cpython" or not locked or not c_compiler.available():
         return None
-    text = Path(__file__).with_name("steps.c").read_text("utf-8")
+    text = source()
     if read_sealed(c_compiler.library_path(text)) is not None:
         found: Future = Future()
-        found.set_result(_load(text))
+        found.set_result(load(text))
         return found
     worker = ThreadPoolExecutor(1, "workbench-steps")
-    made = worker.submit(_load, text)
+    made = worker.submit(load, text)
     worker.shutdown(wait=False)
     return made
 
