@@ -165,6 +165,22 @@ def rolling_ball(solver: str, **options: Any) -> Run:
     return run
 
 
+def box(solver: str, **options: Any) -> Run:
+    """A box slides and turns a little on the ground, which its four lower corners touch."""
+    b = newton.ModelBuilder()
+    made = newton.ModelBuilder.ShapeConfig(ke=2e3, kd=10.0, kf=20.0, mu=0.4, density=200.0)
+    body = b.add_body(xform=wp.transform(wp.vec3(0.0, 0.0, 0.099), wp.quat_identity()))
+    b.add_shape_box(body, hx=0.1, hy=0.1, hz=0.1, cfg=made)
+    b.add_ground_plane(cfg=made)
+    model = b.finalize(device="cpu", requires_grad=True)
+    run = Run(
+        model, getattr(newton.solvers, f"Solver{solver}")(model, **options), 5, 1 / 480, first("body_qd"),
+        last("body_q"), rigid_contacts,
+    )  # fmt: skip
+    run.states[0].body_qd.assign(np.array([[0.4, -0.2, -0.1, 0.1, -0.06, 0.2]], np.float32))
+    return run
+
+
 def pendulum(
     solver: str, given: Callable[[Run], Any], out: str, drive: tuple[float, float] = (0, 0), **options: Any
 ) -> Run:
@@ -239,6 +255,7 @@ SCENES: dict[str, Callable[[], Run]] = {
     "robot with joint targets, Featherstone": lambda: pendulum("Featherstone", _targets, "joint_q", (200.0, 5.0)),
     "rigid ball on the ground, semi-implicit": lambda: rolling_ball("SemiImplicit"),
     "rigid ball on the ground, XPBD": lambda: rolling_ball("XPBD"),
+    "box on the ground, XPBD": lambda: box("XPBD"),
     "cloth, VBD": lambda: cloth("VBD", iterations=3),
     "soft body, VBD": lambda: soft("VBD", first("particle_qd"), iterations=3),
     "cable, VBD": cable,
