@@ -158,6 +158,8 @@ _SUFFIX = {
 
 @record(frozen=True, repr=False)
 class Vector(Composite):
+    """`length` numbers of one type: `vec3`."""
+
     length: int
     scalar: Scalar
 
@@ -176,6 +178,8 @@ class Vector(Composite):
 
 @record(frozen=True, repr=False)
 class Matrix(Composite):
+    """`rows` times `cols` numbers of one type, row by row: `mat33`."""
+
     rows: int
     cols: int
     scalar: Scalar
