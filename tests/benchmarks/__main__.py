@@ -2,10 +2,12 @@
 
     python -m tests.benchmarks [--workloads wave springs] [--sizes S M] [--systems workbench Warp] [--rounds 20]
                                [--memory] [--write] [--without avx512f]
+    python -m tests.benchmarks --check [small launches stencils threads minute interpreter memory]
 
 Per workload and size all systems are made once, their losses and gradients compared with "c", and all forwards and
 backwards interleaved in rounds. `--write` puts the report of this run into RESULTS.md, with plot.png. `--without` has
-hand-written and generated C compiled as for a processor without these instructions.
+hand-written and generated C compiled as for a processor without these instructions. `--check` measures the figures of
+`targets.py` instead.
 """
 
 from __future__ import annotations
@@ -37,6 +39,11 @@ SHORT = 0.02  # seconds a turn: who takes less is called several times in a row
 def main() -> None:
     given, before = arguments(), report.load()
     two_threads()
+    if given.check is not None:
+        from . import targets  # imports JAX
+
+        targets.main(given.check)
+        return
     leave_out(given.without)
     if given.child:
         name, size, system = given.child
@@ -65,6 +72,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--memory", action="store_true", help="run each system in a process of its own, for its peak")
     parser.add_argument("--without", nargs="+", default=[], metavar="FEATURE", help="as avx512f")
     parser.add_argument("--write", action="store_true", help="rewrite the section of RESULTS.md and plot.png")
+    parser.add_argument("--check", nargs="*", metavar="PART", help="the wanted figures, and which fall short")
     parser.add_argument("--child", nargs=3, metavar=("WORKLOAD", "SIZE", "SYSTEM"), help=argparse.SUPPRESS)
     return parser.parse_args()
 

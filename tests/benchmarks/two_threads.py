@@ -42,8 +42,19 @@ def main() -> None:
             program.kill()
 
 
-def row(size: str, rounds: int) -> str:
-    """Forward and backward of one size on one and two threads."""
+def beside_one(size: str, rounds: int, busy: int) -> float:
+    """The ratio of the medians within a round, with so many busy loops beside."""
+    beside = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
+    try:
+        times = measured(size, rounds)
+    finally:
+        for program in beside:
+            program.kill()
+    return ratio(times["2"], times["1"])
+
+
+def measured(size: str, rounds: int) -> dict[str, list[float]]:
+    """Seconds of forward and backward of one size, on one and two threads."""
     made = {}
     for threads in (1, 2):
         workbench.config.threads = threads
@@ -51,7 +62,11 @@ def row(size: str, rounds: int) -> str:
         made[threads] = wave.Fields(workbench, shape, wave.WORKLOAD.data(shape, np.float32), graph=True)
         made[threads].both()
     np.testing.assert_allclose(made[2].gradients()["p0"], made[1].gradients()["p0"], rtol=1e-4, atol=1e-7)
-    times = interleaved({f"{k}": m.both for k, m in made.items()}, rounds, max(1, int(SHORT / 0.01)))
+    return interleaved({f"{k}": m.both for k, m in made.items()}, rounds, max(1, int(SHORT / 0.01)))
+
+
+def row(size: str, rounds: int) -> str:
+    times = measured(size, rounds)
     cells = [f"{1e3 * statistics.median(t):.2f} ({1e3 * statistics.mean(t):.2f})" for t in times.values()]
     means = statistics.mean(times["2"]) / statistics.mean(times["1"])
     return f"| {size} | {' | '.join(cells)} | {ratio(times['2'], times['1']):.2f} | {means:.2f} |"
