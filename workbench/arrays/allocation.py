@@ -235,11 +235,17 @@ class Allocation:
                 for one in rest:
                     self.origins.put((one, run), one)
 
-    def add_origin(self, span: Span, run: Any) -> None:
-        """A tape wrote these bytes, from something with `requires_grad`."""
+    def note_origin(self, span: Span, run: Any, live: bool) -> None:
+        """A tape wrote these bytes last, during `run`; `live`: from something with `requires_grad`."""
         if self.origins is None:
+            if not live:
+                return
             self.origins = Nearby()
-        self.origins.put((span, run), span)
+        for origin in self.origins.near(span):
+            if span.contains(origin[0]):
+                self.origins.remove(origin)
+        if live:
+            self.origins.put((span, run), span)
 
     def _origins_now(self) -> Nearby[tuple[Span, Any]] | None:
         return self.origins.copy() if self.origins else None

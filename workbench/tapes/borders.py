@@ -171,21 +171,11 @@ def settle(tape: Recording) -> None:
     if not any(last.values()):
         return
     for span, live in reversed(last.items()):
-        write_origin(span, run, live)
+        span.allocation.note_origin(span, run, live)
     leaves = [a for a in tape.active if a.required and a.id not in tape.run.wrote]
     tape.run.leaves = [weakref.ref(a) for a in leaves]
     named = leaves or [a for a in tape.active if a.required]
     tape.run.names = tuple(memory_name(tape, a) for a in named[:3])
-
-
-def write_origin(span: Span, run: Run, live: bool) -> None:
-    """Note that `run` wrote these bytes last; `live`: from something with a gradient."""
-    a = span.allocation
-    for origin in a.origins.near(span) if a.origins else ():
-        if span.contains(origin[0]):
-            a.origins.remove(origin)  # type: ignore[union-attr]
-    if live:
-        a.add_origin(span, run)
 
 
 def _written(tape: Recording, event: Event) -> Iterable[tuple[Span, bool]]:

@@ -27,7 +27,6 @@ from ..kernels.compile import steps
 from ..launches import seen as launches_seen
 from ..launches.launch import Command
 from . import overwrites, publish, tracks
-from .borders import write_origin
 from .events import Event, Kept, checksum_of, clock
 from .tape import Tape
 from .tracks import Step, Track
@@ -232,7 +231,7 @@ class Following:
             run.wrote.update(track.wrote)
             for number, k, box, live in track.origins:
                 span = span_of(self.args[number][k], box)
-                write_origin(span, run, live)
+                span.allocation.note_origin(span, run, live)
             run.leaves, run.names = track.kept_leaves, track.kept_names
             self.open, track.missed, track.last_run = False, 0, weakref.ref(run)
             self.quick, self.fast = _never, ()

@@ -151,33 +151,31 @@ def rigid_contacts(model: Any, state: Any) -> Any:
 
 def rolling_ball(solver: str, **options: Any) -> Run:
     """A rigid ball touches the ground, turns and slides on it."""
-    b = newton.ModelBuilder()
-    made = newton.ModelBuilder.ShapeConfig(ke=2e3, kd=10.0, kf=20.0, mu=0.4, density=200.0)
-    body = b.add_body(xform=wp.transform(wp.vec3(0.0, 0.0, 0.098), wp.quat_rpy(0.1, -0.2, 0.3)))
-    b.add_shape_sphere(body, radius=0.1, cfg=made)
-    b.add_ground_plane(cfg=made)
-    model = b.finalize(device="cpu", requires_grad=True)
-    run = Run(
-        model, getattr(newton.solvers, f"Solver{solver}")(model, **options), 5, 1 / 480, first("body_qd"),
-        last("body_q"), rigid_contacts,
-    )  # fmt: skip
-    run.states[0].body_qd.assign(np.array([[0.4, -0.2, -0.1, 1.0, -0.6, 0.8]], np.float32))
-    return run
+    place = wp.transform(wp.vec3(0.0, 0.0, 0.098), wp.quat_rpy(0.1, -0.2, 0.3))
+    return on_the_ground(solver, "sphere", {"radius": 0.1}, place, [0.4, -0.2, -0.1, 1.0, -0.6, 0.8], options)
 
 
 def box(solver: str, **options: Any) -> Run:
     """A box slides and turns a little on the ground, which its four lower corners touch."""
+    place = wp.transform(wp.vec3(0.0, 0.0, 0.099), wp.quat_identity())
+    size = {"hx": 0.1, "hy": 0.1, "hz": 0.1}
+    return on_the_ground(solver, "box", size, place, [0.4, -0.2, -0.1, 0.1, -0.06, 0.2], options)
+
+
+def on_the_ground(
+    solver: str, shape: str, size: dict[str, float], place: Any, speed: list[float], options: dict[str, Any]
+) -> Run:
+    """A rigid body of one shape, with friction, that begins at `place` with `speed` (linear, then angular)."""
     b = newton.ModelBuilder()
     made = newton.ModelBuilder.ShapeConfig(ke=2e3, kd=10.0, kf=20.0, mu=0.4, density=200.0)
-    body = b.add_body(xform=wp.transform(wp.vec3(0.0, 0.0, 0.099), wp.quat_identity()))
-    b.add_shape_box(body, hx=0.1, hy=0.1, hz=0.1, cfg=made)
+    getattr(b, f"add_shape_{shape}")(b.add_body(xform=place), cfg=made, **size)
     b.add_ground_plane(cfg=made)
     model = b.finalize(device="cpu", requires_grad=True)
     run = Run(
         model, getattr(newton.solvers, f"Solver{solver}")(model, **options), 5, 1 / 480, first("body_qd"),
         last("body_q"), rigid_contacts,
     )  # fmt: skip
-    run.states[0].body_qd.assign(np.array([[0.4, -0.2, -0.1, 0.1, -0.06, 0.2]], np.float32))
+    run.states[0].body_qd.assign(np.array([speed], np.float32))
     return run
 
 

@@ -205,6 +205,32 @@ static PyObject *answer(int done) {
     return PyBool_FromLong(done);
 }
 
+/* The lock of all memory, if nobody has it. */
+static int locked(PyObject *acquire, PyObject *waiting) {
+    PyObject *held = PyObject_CallFunctionObjArgs(acquire, waiting, (PyObject *)0);
+    int has = held && PyObject_IsTrue(held);
+    if (held) Py_DecRef(held);
+    return has;
+}
+
+/* The answer, when the lock has been given back. */
+static PyObject *released(PyObject *release, int done, int failed) {
+    PyErr_Clear();
+    PyObject *let = PyObject_CallNoArgs(release);
+    if (let) Py_DecRef(let);
+    return failed || !let ? PyErr_NoMemory() : PyBool_FromLong(done);
+}
+
+/* Call the kernel of a step; other threads of Python run meanwhile. */
+static void run(PyObject *step) {
+    wb_kernel kernel = (wb_kernel)number(step, 15);
+    const char *block = PyBytes_AsString(item(step, 16));
+    int64_t begin = number(step, 17), end = number(step, 18);
+    void *state = PyEval_SaveThread();
+    kernel(block, begin, end);
+    PyEval_RestoreThread(state);
+}
+
 /* (following, kernel, dim, args, device) -> bool. following: (steps, args, ids, own, last run, clock, acquire, release,
    what `undisturbed` takes, False). */
 static PyObject *step_of(PyObject *self, PyObject *const *given, Size n) {
@@ -213,10 +239,7 @@ static PyObject *step_of(PyObject *self, PyObject *const *given, Size n) {
     PyObject *following = given[0], *kernel = given[1], *dim = given[2], *args = given[3], *device = given[4];
     PyObject *steps = item(following, 0), *kept = item(following, 1), *ids = item(following, 2), *own = item(following, 3);
     PyObject *all = item(following, 8);
-    PyObject *held = PyObject_CallFunctionObjArgs(item(following, 6), item(following, 9), (PyObject *)0);
-    int locked = held && PyObject_IsTrue(held);
-    if (held) Py_DecRef(held);
-    if (!locked) return answer(0);
+    if (!locked(item(following, 6), item(following, 9))) return answer(0);
     Size at = PyList_Size(kept);
     PyObject *step = at < PyTuple_Size(steps) ? item(steps, at) : NONE;
     int done = step != NONE && undisturbed(all) && fits(step, kernel, dim, args, device, item(all, 5)) &&
@@ -224,19 +247,11 @@ static PyObject *step_of(PyObject *self, PyObject *const *given, Size n) {
     int failed = done && !enter(step, args, own);
     if (done && !failed) {
         PyObject *id = PyIter_Next(item(following, 5));
-        wb_kernel run = (wb_kernel)number(step, 15);
-        const char *block = PyBytes_AsString(item(step, 16));
-        int64_t begin = number(step, 17), end = number(step, 18);
-        void *state = PyEval_SaveThread();
-        run(block, begin, end);
-        PyEval_RestoreThread(state);
+        run(step);
         failed = !id || PyList_Append(ids, id) || PyList_Append(kept, args);
         if (id) Py_DecRef(id);
     }
-    PyErr_Clear();
-    PyObject *let = PyObject_CallNoArgs(item(following, 7));
-    if (let) Py_DecRef(let);
-    return failed || !let ? PyErr_NoMemory() : PyBool_FromLong(done);
+    return released(item(following, 7), done, failed);
 }
 
 /* A launch outside of tapes that was made before: (others, kernel, dim, args, device) -> bool. others: (tapes of the
@@ -262,10 +277,7 @@ static PyObject *launch_of(PyObject *self, PyObject *const *given, Size n) {
     PyObject *step = found == count ? PyDict_GetItem(quick, key) : 0;
     Py_DecRef(key);
     if (!step || step == NONE) return answer(0);
-    PyObject *held = PyObject_CallFunctionObjArgs(item(others, 4), item(others, 6), (PyObject *)0);
-    int locked = held && PyObject_IsTrue(held);
-    if (held) Py_DecRef(held);
-    if (!locked) return answer(0);
+    if (!locked(item(others, 4), item(others, 6))) return answer(0);
     Py_IncRef(step);
     PyObject *races = PyDict_GetItem(choices, check_races), *remember = PyDict_GetItem(choices, remember_launches);
     int done = !PyDict_Size(item(others, 1)) && PyDict_GetItem(item(others, 2), opened) == NONE && races &&
@@ -273,19 +285,9 @@ static PyObject *launch_of(PyObject *self, PyObject *const *given, Size n) {
                (stack = lent(item(others, 0), stack_name)) && PyList_Size(stack) == 0 &&
                fits(step, kernel, dim, args, device, choices) && free_of_others(step, args, 0, 0);
     int failed = done && !enter(step, args, 0);
-    if (done && !failed) {
-        wb_kernel run = (wb_kernel)number(step, 15);
-        const char *block = PyBytes_AsString(item(step, 16));
-        int64_t begin = number(step, 17), end = number(step, 18);
-        void *state = PyEval_SaveThread();
-        run(block, begin, end);
-        PyEval_RestoreThread(state);
-    }
+    if (done && !failed) run(step);
     Py_DecRef(step);
-    PyErr_Clear();
-    PyObject *let = PyObject_CallNoArgs(item(others, 5));
-    if (let) Py_DecRef(let);
-    return failed || !let ? PyErr_NoMemory() : PyBool_FromLong(done);
+    return released(item(others, 5), done, failed);
 }
 
 static PyMethodDef definitions[] = {{"step", step_of, 0x80, 0}, {"launch", launch_of, 0x80, 0}};
