@@ -115,7 +115,11 @@ class Hand:
 
 
 class Nodes(Launched):
-    """Warp and the workbench: positions, velocities and forces of every step in lists; the forces are cleared."""
+    """Warp and the workbench: positions and velocities of every step in lists; the forces are cleared.
+
+    Nothing but a sum is made of the forces, so the workbench needs none of them again and one buffer serves all steps,
+    as in C. Warp takes the gradient of a buffer for that of every step, so that there each step has its own.
+    """
 
     file = "kernels_springs.py"
 
@@ -126,7 +130,8 @@ class Nodes(Launched):
         self.x, self.v = (
             [self.array(data[name], vec2), *(self.zeros(nodes, vec2) for _ in range(steps))] for name in ("x0", "v0")
         )
-        self.f = [self.zeros(nodes, vec2) for _ in range(steps)]
+        forces = [self.zeros(nodes, vec2) for _ in range(steps if self.api.__name__ == "warp" else 1)]
+        self.f = forces * (steps // len(forces))
         self.rows = self.zeros(self.size.n)
         self.target = vec2(*target(self.size))
         self.leaves = {"x0": self.x[0], "v0": self.v[0], "rest": self.rest}
