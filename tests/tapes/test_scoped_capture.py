@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -152,3 +154,16 @@ def test_random_blocks_leave_no_trace_and_do_what_a_capture_does(seed):
     start, _ = memory_of([], lambda: wb.ScopedCapture(), 0)
     _, once_more = memory_of(choices, wb.capture, 1)
     assert behind == start and after == once_more
+
+
+def test_a_graph_does_not_hold_what_memory_was_before_its_block():
+    size = 1 << 18
+    x = wb.ones(size)
+    tracemalloc.start()
+    with wb.ScopedCapture() as scope:
+        wb.launch(step, size, [x, 0.5])
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak > x.nbytes > 4 * held
+    wb.capture_launch(scope.graph)
+    assert x.numpy()[0] == 0.5

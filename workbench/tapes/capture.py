@@ -311,7 +311,9 @@ class Capture:
 def _undo(notes: capture_log.Notes, graph: Graph | None) -> None:
     """Put memory back to what it was before the block."""
     with allocation.LOCK:
-        for a, state in (notes.before or {}).items():
+        before, notes.before = notes.before or {}, None  # the graph keeps the notes, and needs none of it
+        while before:
+            a, state = before.popitem()
             a.put_back(state)
         if graph is not None:
             graph.wait()
