@@ -7,12 +7,12 @@ import dataclasses
 import pickle
 import subprocess
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from workbench.records import record
+from workbench.records import record, replace
 
 
 class Point:
@@ -130,11 +130,21 @@ def test_the_functions_of_dataclasses_and_pickle_take_records() -> None:
     made = Derived(1)
     assert [f.name for f in dataclasses.fields(made)] == ["a", "b", "c"]
     assert dataclasses.is_dataclass(Derived) and dataclasses.asdict(made) == {"a": 1, "b": 3, "c": ()}
-    assert replace(made, a=9) == Derived(9)
+    assert dataclasses.replace(made, a=9) == Derived(9)
     assert pickle.loads(pickle.dumps(made)) == made and copy.deepcopy(made) == made
     match made:
         case Derived(a, b):
             assert (a, b) == (1, 3)
+
+
+def test_a_record_with_fields_changed_is_made_anew() -> None:
+    ours, _ = both(Point)
+    first = ours(1, 5.0, note="n")
+    second = replace(first, x=2)
+    assert (second.x, second.y, second.note, second.size) == (2, 5.0, "n", 3), "`size` follows from `x`"
+    assert second.tags is first.tags
+    with pytest.raises(TypeError, match="size"):
+        replace(first, size=9)
 
 
 def test_a_record_that_holds_itself_is_printed() -> None:

@@ -92,7 +92,6 @@ from .kernels.reading.declare import Refused as _Refused
 from .kernels.reading.declare import adjoint, constant, func, func_grad, func_replay, printf, static, struct, tid
 from .kernels.reading.declare import len_ as len
 from .kernels.reading.gradients import grad
-from .kernels.reading.native import func_native
 from .kernels.types import (
     Float,
     Int,
@@ -114,7 +113,6 @@ from .kernels.types import (
 )
 from .launches.launch import launch, launch_tiled
 from .launches.operators import map
-from .launches.sums import utils
 from .tapes.events import Event as _Event
 from .tapes.tape import Tape
 
@@ -124,6 +122,8 @@ if _TYPE_CHECKING:
     from .derivatives.jacobian import hvp, jacobian, value_and_grad
     from .derivatives.sweep import sweep
     from .derivatives.verify import gradcheck
+    from .kernels.reading.native import func_native
+    from .launches.sums import utils
     from .rockets import demo
     from .tapes.capture import ScopedCapture, capture, capture_launch
     from .tapes.checkpoint import checkpoint
@@ -153,11 +153,13 @@ _LATER = {
     "demo": "rockets:demo",
     "diagnose": "diagnose",
     "gradcheck": "derivatives.verify:gradcheck",
+    "func_native": "kernels.reading.native:func_native",
     "hvp": "derivatives.jacobian:hvp",
     "jacobian": "derivatives.jacobian:jacobian",
     "jvp": "tapes.jvp:jvp",
     "pitfalls": "derivatives.pitfalls",
     "sweep": "derivatives.sweep:sweep",
+    "utils": "launches.sums:utils",
     "value_and_grad": "derivatives.jacobian:value_and_grad",
     "verify": "derivatives.verify",
     "viz": "viz",

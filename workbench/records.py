@@ -2,7 +2,8 @@
 
 `import workbench` defines a hundred classes. The standard decorator writes and compiles five or six functions for
 each, 0.7 ms a class, a fifth of the whole import. Here only `__init__` is compiled; comparing, hashing and printing are
-functions over the fields' names. `field`, `fields`, `replace` and `asdict` of `dataclasses` work on records as well.
+functions over the fields' names. `field`, `fields`, `replace` and `asdict` of `dataclasses` work on records as well;
+`replace` of this file is faster.
 Classes with `slots=True`, and those of rooms that come in later, use the standard decorator.
 """
 
@@ -34,6 +35,14 @@ def record(cls: Any = None, /, *, frozen: bool = False, eq: bool = True, repr: b
     if cls is None:
         return lambda made: _completed(made, frozen, eq, repr)
     return _completed(cls, frozen, eq, repr)
+
+
+def replace(thing: T, /, **changes: Any) -> T:
+    """A new record of the same class with these fields changed, made by its `__init__`."""
+    for name, one in type(thing).__record_fields__.items():  # type: ignore[attr-defined]
+        if one.init and name not in changes:
+            changes[name] = getattr(thing, name)
+    return type(thing)(**changes)
 
 
 def _completed(cls: Any, frozen: bool, eq: bool, repr: bool) -> Any:

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import importlib.util
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -152,7 +153,8 @@ def test_many_processes_may_compile_one_text_at_once(cache):
         assert process.returncode == 0, err
         names.add(out.strip())
     assert len(names) == 1
-    assert [p.name for p in cache.iterdir()] == list(names)
+    assert [p.name for p in cache.glob("*.so")] == list(names)
+    assert {p.suffix for p in cache.iterdir()} <= {".so", ".version"}
 
 
 # A child is killed at its first, second, third ... dealing with files and processes; then another one must manage.
@@ -179,7 +181,7 @@ def build():
     c_compiler.build(text)
 def use():
     c_library.load(text, "add")
-    left = [name for name in os.listdir(disk_cache.cache_directory()) if not name.endswith((".so", ".tmp"))]
+    left = [name for name in os.listdir(disk_cache.cache_directory()) if not name.endswith((".so", ".tmp", ".version"))]
     assert not left, left
 for moment in range(1, 100):
     os.environ["WORKBENCH_CACHE"] = f"{{root}}/{{moment}}"
@@ -208,8 +210,10 @@ def test_what_a_kill_left_behind_is_removed_when_it_is_old(cache):
     for file in (old, new):
         file.write_text("half")
     os.utime(old, (0, 0))
-    disk_cache._prepared.cache_clear()
+    disk_cache._sweep.cache_clear()
     c_compiler.build(text(5))
+    assert old.exists(), "a process that finds what it needs does not look through the cache"
+    c_compiler.build(text(6))
     assert not old.exists() and new.exists()
 
 
@@ -278,6 +282,36 @@ def test_cc_names_the_compiler_and_its_flags(fresh_compiler):
     fresh_compiler(CC="gcc -g0")
     used = c_compiler.compiler()
     assert Path(used.command[0]).name == "gcc" and used.command[1:] == ("-g0",)
+
+
+@pytest.mark.needs_cc
+def test_a_compiler_is_asked_for_its_version_once(cache, fresh_compiler, monkeypatch, tmp_path):
+    """By a file of the cache, if it is a binary that is known to be the compiler itself."""
+    fresh_compiler()
+    used, asked = c_compiler.compiler(), []
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *args, **options: asked.append(args[0]) or run(*args, **options))
+    fresh_compiler()
+    assert c_compiler.compiler() == used
+    known = re.search("gcc|clang", Path(used.identity.split()[0]).name) is not None
+    assert len(asked) == (0 if known else 1)
+    script = tmp_path / "gcc"
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(used.command)} "$@"\n')
+    script.chmod(0o700)
+    for _ in range(2):
+        fresh_compiler(CC=str(script))
+        assert c_compiler.compiler().identity.endswith(used.identity.split(" ", 3)[3].lstrip())
+    assert len(asked) == (2 if known else 3)
+
+
+@pytest.mark.needs_cc
+def test_the_mathematical_library_is_linked_where_it_is_called(cache):
+    used = c_compiler.compiler()
+    declared = "double sin(double), pow(double, double);\nfloat expf(float);\ndouble wb_pow(double, double);\n"
+    linked = [used.libraries(declared + body, ()) for body in ("x = sqrtf(fabs(y));", "x = expf(y);", "wb_pow(x, 2.0)")]
+    assert ["-lm" in libraries for libraries in linked[1:]] == [True, True]
+    assert ("-lm" in linked[0]) == (not used.is_gcc or sys.platform != "linux")
+    assert "-lm" in used.libraries(declared, ("-pthread",))
 
 
 def test_without_any_compiler_the_error_says_what_to_install(fresh_compiler, tmp_path, monkeypatch):
@@ -365,6 +399,7 @@ def test_a_forked_child_makes_a_pool_of_its_own(cache):
 import ctypes
 import errno
 import os
+import re
 compiled = c_library.load(text, "add")
 def run():
     x = np.zeros(1000)

@@ -12,11 +12,11 @@ import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import KernelError, Where
-from ..records import record
+from ..records import record, replace
 from .types import Array, Stack, Tile, Type
 
 if TYPE_CHECKING:

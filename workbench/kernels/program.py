@@ -12,21 +12,18 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import KernelError, LaunchError
-from ..records import record
+from ..records import record, replace
 from . import show
 from .analysis.accesses import relevant_scalars
 from .analysis.launch_form import Groups
 from .compile import c_library
-from .compile.cubin import Resources
 from .depth import deep
 from .emit import c as emit_c
-from .emit import cuda as emit_cuda
 from .emit.c_names import c_name
 from .emit.signature import Variant
 from .ir import Function, root, used, walk
@@ -42,6 +39,15 @@ from .reading.left_out import NONE, Gaps, certain
 from .reading.reader import Reading, read
 from .reading.source import Source, source
 from .types import Array, Composite, Handle, Scalar, Struct, Type, covers, is_float, is_open
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from .compile.cubin import Resources
+
+
+def _result(coming: Future) -> Any:
+    return coming.result()
 
 
 @record(frozen=True)
@@ -158,33 +164,40 @@ class Program:
         return self.made[key]
 
     def prepare(self, function: Function, backend: str, variant: Variant) -> Any:
-        """Start to compile the primal or one of its adjoints, where that can go on beside other work."""
+        """Start to compile the primal or one of its adjoints, where that can go on beside other work.
+
+        Returns the `Future` of it; None if there is nothing to wait for.
+        """
         key = function, backend, variant
         if key in self.coming and c_library.lost(self.coming[key]):
             del self.coming[key]
         if backend == "c" and key not in self.compiled and key not in self.coming:
-            self.coming[key] = c_library.begin(deep(emit_c.text)(function, variant), c_name(function.name))
+            begun = c_library.begin(deep(emit_c.text)(function, variant), c_name(function.name))
+            if isinstance(begun, c_library.Compiled):
+                self.compiled[key] = begun
+            else:
+                self.coming[key] = begun
         return self.coming.get(key)
 
     def executable(
-        self, function: Function, backend: str, variant: Variant, wait: Callable[[Any], Any] = Future.result
+        self, function: Function, backend: str, variant: Variant, wait: Callable[[Future], Any] = _result
     ) -> Any:
         """The compiled form of the primal or of one of its adjoints."""
         key = function, backend, variant
         found = self.compiled.get(key)
         if found is None:
-            coming = self.prepare(function, backend, variant)
-            if coming is not None:
-                found = wait(self.coming.pop(key))
-            else:
-                found = on_gpu(function, variant)
-            self.compiled[key] = found
+            if self.prepare(function, backend, variant) is not None:
+                self.compiled[key] = wait(self.coming.pop(key))
+            elif backend != "c":
+                self.compiled[key] = on_gpu(function, variant)
+            found = self.compiled[key]
         return found
 
 
 def on_gpu(function: Function, variant: Variant) -> Any:
     """A function compiled for the current GPU, in the words that the addresses of each launch allow."""
     from .compile import nvrtc
+    from .emit import cuda as emit_cuda
 
     name, wide = c_name(function.name), emit_cuda.wide_pointers(function, variant)
     if wide:
@@ -351,7 +364,7 @@ class Kernel:
     @property
     def c(self) -> show.Listing:
         """The C text of the kernel and its adjoint, for contiguous arrays that do not overlap."""
-        return self._text(emit_c.text)
+        return self._text(gpu=False)
 
     @property
     def cuda(self) -> show.Listing:
@@ -359,7 +372,7 @@ class Kernel:
 
         Fewer than 2**31 threads, and elements of each array, are taken for granted.
         """
-        return self._text(emit_cuda.text)
+        return self._text(gpu=True)
 
     @property
     def resources(self) -> dict[str, Resources]:
@@ -371,17 +384,18 @@ class Kernel:
         from .compile import nvrtc
 
         arch = nvrtc.current_architecture()
-        return {n: r for text in self._texts(emit_cuda.text) for n, r in nvrtc.resources(text, arch).items()}
+        return {n: r for text in self._texts(gpu=True) for n, r in nvrtc.resources(text, arch).items()}
 
-    def _text(self, emit: Callable) -> show.Listing:
-        return show.Listing("\n\n".join(self._texts(emit)))
+    def _text(self, gpu: bool) -> show.Listing:
+        return show.Listing("\n\n".join(self._texts(gpu)))
 
-    def _texts(self, emit: Callable) -> list[str]:
-        texts = []
+    def _texts(self, gpu: bool) -> list[str]:
+        from .emit import cuda as emit_cuda
+
+        texts, emit = [], emit_cuda.text if gpu else emit_c.text
         for function in (self.program().function, self._reverse().function):
             names = frozenset(p.name for p in function.arrays)
             atomic = frozenset(p.name for p in function.arrays if p.type.dtype.scalar.bits > 8)  # type: ignore[attr-defined]
-            gpu = emit is emit_cuda.text
             variant = Variant(
                 contiguous=names, restrict=True, atomic=atomic if gpu else frozenset(), index32=gpu, aligned=True
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..kernels.ops.row import Effect
 from ..kernels.passes import simplify
 from ..kernels.passes import stencil_adjoint as gathering
 from ..kernels.passes.adjoint import Reverse
-from ..records import record
+from ..records import record, replace
 from . import thresholds
 from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for

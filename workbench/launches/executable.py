@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import math
-from concurrent.futures import Future, as_completed
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from ..arrays import capture_log
 from ..config import config
 from ..device import catch_up, get_device, let_follow, on_host, xp
 from ..errors import BoundsError, GradientError, WorkbenchError
-from ..kernels.analysis import launch_ranges, thread_uses
+from ..kernels.analysis import launch_ranges
 from ..kernels.analysis import work as cost
 from ..kernels.analysis.launch_form import LaunchForm
 from ..kernels.analysis.thread_conflicts import private
@@ -32,14 +31,18 @@ from ..kernels.emit.signature import (
     needs_scratch,
 )  # fmt: skip
 from ..kernels.emit.tiles import has_tiles
-from ..kernels.interpreter.lanes import Together
 from ..kernels.ir import Function, root, used, walk
 from ..kernels.ops import memory as rows
 from ..kernels.passes import simplify
 from ..kernels.program import Program
-from ..records import record
+from ..records import record, replace
 from . import thresholds
 from .private_sums import Shares, shares
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from ..kernels.interpreter.lanes import Together
 
 SCRATCH_BYTES = 256 << 20  # memory of a GPU for the loop values of the threads that run at once
 SCRATCH_THREADS = 1 << 16
@@ -119,6 +122,9 @@ class Executable:
     @cached_property
     def together(self) -> Together:
         """How the interpreter runs it."""
+        from ..kernels.analysis import thread_uses
+        from ..kernels.interpreter.lanes import Together
+
         return Together(self.function, self.form.dims, thread_uses.uses(self.function, self.form))
 
     def packed(self, values: list) -> bytes:
@@ -206,6 +212,8 @@ def _compiled(coming: Future) -> Any:
         return coming.result(timeout=PATIENCE_S)
     except TimeoutError:
         pass
+    from concurrent.futures import as_completed
+
     from tqdm.auto import tqdm
 
     compiling = c_library.coming()

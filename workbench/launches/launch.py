@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -247,6 +246,8 @@ def _refuse_odd(kernel: Any, others: dict[str, Any], adjoint: bool, *adjoints: A
         )  # fmt: skip
     for name, value in others.items():
         if name not in _SILENT:
+            import difflib
+
             known = [n for n in (*launch.__annotations__, *_SILENT) if n not in ("others", "return")]
             close = difflib.get_close_matches(name, known, n=1)
             raise LaunchError(

@@ -6,7 +6,6 @@ workers are chosen. The second launch of the same form looks its plan up and cos
 
 from __future__ import annotations
 
-import logging
 import math
 import operator
 from collections.abc import Sequence
@@ -35,8 +34,6 @@ from .coverage import stored_boxes
 from .executable import Executable, executable_for, root_name
 from .limits import refuse_size
 from .race_check import Races, find_races, refuse_race
-
-log = logging.getLogger("workbench")
 
 
 @record(eq=False)
@@ -142,7 +139,9 @@ def plan(kernel: str, program: Program, dims: tuple[int, ...], flat: list[Any], 
     found = program.plans.get(key)
     if found is None:
         if config.verbose:
-            log.info("kernel %s: a new plan for dim=%s", kernel, dims)
+            import logging
+
+            logging.getLogger("workbench").info("kernel %s: a new plan for dim=%s", kernel, dims)
         found = program.plans[key] = _make(kernel, program, dims, flat, positions, groups, twins, device)
     return found
 

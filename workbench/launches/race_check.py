@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from ..kernels.ir import Function, walk
 from ..kernels.ops import Row
 from ..kernels.ops import memory as rows
 from ..kernels.passes import race_finder as racing
-from ..records import record
+from ..records import record, replace
 from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for, root_name
 

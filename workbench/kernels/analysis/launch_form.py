@@ -7,10 +7,10 @@ form is evaluated with these numbers (`line`), so that only thread indices and t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
-from ...records import record
+from ...records import record, replace
 from ..ir import Function
 from .affine import HOST_FUNCTIONS, Affine, Guard, Symbol
 

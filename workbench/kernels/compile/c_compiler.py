@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import re
 import shlex
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...records import record
+from ..emit.c_names import MATH1, MATH2
 from .compile_error import CompileError, refused
 from .disk_cache import (
     cache_directory,
@@ -26,8 +27,6 @@ from .disk_cache import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-log = logging.getLogger("workbench")
 
 FLAGS = (
     "-O3 -march=native -fPIC -shared -fwrapv -ffp-contract=off -fno-math-errno -fno-trapping-math "
@@ -44,7 +43,13 @@ PATIENCE_S = 4.0
 SPARING, OF_TILES = "--param max-completely-peeled-insns=100 --param max-completely-peel-times=8".split(), "WB_TILE("
 
 
-BARE = "-nostdlib", "-lm", "-lgcc"  # no code runs when the library is loaded; `memset`, `printf` are the process's
+# No code runs when the library is loaded; `memset`, `printf` are the process's. The linker has nothing to optimise.
+BARE = "-nostdlib", "-fno-use-linker-plugin"
+
+# Calls of C's math library, and not the declarations of its functions. What compilers write as one instruction is none.
+_INLINE = {"sqrt", "fabs", "copysign"}
+_CALLS = "|".join(name for name in (*MATH1, *MATH2, "fma", "wb_pow") if name not in _INLINE)
+_MATH = re.compile(rf"\b(?:{_CALLS})f?\((?!double|float)")
 
 
 @record(frozen=True)
@@ -64,12 +69,15 @@ class Compiler:
         spare = OF_TILES in text and self.is_gcc
         return [*FLAGS, *self.flags, *(SPARING if spare else ())]
 
-    def libraries(self, flags: tuple[str, ...]) -> list[str]:
+    def libraries(self, text: str, flags: tuple[str, ...]) -> list[str]:
         """What a kernel is linked with. Of gcc on Linux not the C library, which the process has: that takes a fifth.
 
+        Nor the mathematical library if nothing in the text is there: reading its names takes as long as the rest.
         Text with flags of its own (threads) is linked as usual.
         """
-        return list(BARE) if self.is_gcc and sys.platform == "linux" and not flags else ["-lm"]
+        if not self.is_gcc or sys.platform != "linux" or flags:
+            return ["-lm"]
+        return [*BARE, *(["-lm"] if _MATH.search(text) else []), "-lgcc"]
 
 
 @lru_cache(None)
@@ -100,20 +108,49 @@ def available() -> bool:
 
 
 def _native(command: tuple[str, ...]) -> Compiler:
-    import subprocess
-
     real = os.path.realpath(command[0])
     seen = os.stat(real)
-    said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
-    return Compiler(command, f"{real} {seen.st_size} {seen.st_mtime_ns} {' '.join(command[1:])} {said}")
+    known = f"{real} {seen.st_size} {seen.st_mtime_ns} {' '.join(command[1:])}"
+    return Compiler(command, f"{known} {_version(command, known, real)}")
+
+
+def _version(command: tuple[str, ...], known: str, real: str) -> str:
+    """What the compiler says of itself: from the cache, if the same file was asked before; that saves a process.
+
+    Of a script, or of what calls another compiler (ccache), the file tells nothing: these are asked each time.
+    """
+    kept = None
+    if re.search("gcc|clang", os.path.basename(real)) and _is_binary(real):
+        with suppress(CompileError, OSError):  # a cache that cannot be used is refused where a kernel is compiled
+            kept = cache_directory() / f"{digest(known)}.version"
+    said = None if kept is None else read_sealed(kept)
+    if said is None:
+        import subprocess
+
+        said = subprocess.run([*command, "--version"], capture_output=True, check=False).stdout
+        if kept is not None and said:
+            with suppress(OSError):
+                write_sealed(kept, said)
+    return said.decode(errors="replace")
+
+
+def _is_binary(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(2) != b"#!"
 
 
 def _zig() -> Compiler:
     import importlib.metadata
 
     version = importlib.metadata.version("ziglang")
-    log.info("compiling with ziglang %s: its very first kernel takes a few seconds", version)
+    _log("compiling with ziglang %s: its very first kernel takes a few seconds", version)
     return Compiler((sys.executable, "-m", "ziglang", "cc"), f"ziglang {version}", ("-fno-sanitize=undefined",))
+
+
+def _log(text: str, *args: object) -> None:
+    import logging
+
+    logging.getLogger("workbench").info(text, *args)
 
 
 @lru_cache(None)
@@ -133,7 +170,7 @@ def processor() -> str:
 def key(text: str, flags: tuple[str, ...] = ()) -> str:
     """The name of what `text` compiles to, here."""
     used = compiler()
-    given = " ".join([*used.flags_for(text), *flags, *used.libraries(flags)])
+    given = " ".join([*used.flags_for(text), *flags, *used.libraries(text, flags)])
     return digest(without_comments(text), used.identity, given, processor())
 
 
@@ -170,14 +207,14 @@ def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
         command, done = [], None
         for level, patience in ((("-O1",), PATIENCE_S), (("-O0",), None)) if large else (((), None),):
             given = [*used.flags_for(text), *flags, *level]
-            command = [*used.command, *given, "-x", "c", "-", "-o", str(made), *used.libraries(flags)]
+            command = [*used.command, *given, "-x", "c", "-", "-o", str(made), *used.libraries(text, flags)]
             try:
                 done = subprocess.run(
                     command, input=text.encode(), capture_output=True, check=False, timeout=patience, env=place
                 )
                 break
             except subprocess.TimeoutExpired:
-                log.info("a kernel of %d lines is compiled without optimisation", text.count("\n"))
+                _log("a kernel of %d lines is compiled without optimisation", text.count("\n"))
         assert done is not None  # the last level has all the time there is
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace")

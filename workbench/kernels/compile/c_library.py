@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from .c_compiler import build, library_path
@@ -13,6 +12,7 @@ from .disk_cache import read_sealed
 from .thread_pool import after_call, kernel_address, parallel
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
     from pathlib import Path
 
 
@@ -72,8 +72,11 @@ _builders: ThreadPoolExecutor | None = None
 _coming: list[Future] = []  # that nobody has seen complete
 
 
-def begin(text: str, name: str) -> Future:
-    """`load` in another thread: a compiler is a process of its own, so several run side by side."""
+def begin(text: str, name: str) -> Compiled | Future:
+    """The function `name` of `text` if it is in this process or on this disk, else what `load` gives in another thread.
+
+    A compiler is a process of its own, so several run side by side.
+    """
     global _builders
     found = _loaded.get((text, name, ()))
     if found is None:
@@ -81,10 +84,10 @@ def begin(text: str, name: str) -> Future:
         if read_sealed(path) is not None:
             found = _kept(Compiled(path, name), text, ())
     if found is not None:
-        done: Future = Future()
-        done.set_result(found)
-        return done
+        return found
     if _builders is None:
+        from concurrent.futures import ThreadPoolExecutor
+
         _builders = ThreadPoolExecutor(os.cpu_count() or 1, "workbench-compile")
     made = _builders.submit(load, text, name)
     _coming[:] = [f for f in _coming if not f.done()] + [made]

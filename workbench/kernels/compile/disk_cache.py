@@ -7,23 +7,21 @@ nothing broken. The directory is private, as what is in it gets executed.
 
 from __future__ import annotations
 
-import logging
 import os
 import stat
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ...config import config
 from .compile_error import CompileError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-log = logging.getLogger("workbench")
 
 SEAL = b"workbench"
 SEAL_SIZE = len(SEAL) + 32
@@ -65,7 +63,6 @@ def _prepared(path: Path) -> Path:
         _make_private(path)
     except OSError as e:
         return give_up(path, e)
-    _sweep(path)
     return path
 
 
@@ -75,6 +72,7 @@ def give_up(path: Path, error: OSError) -> Path:
     Says so in the log. Raises the error if there is no other directory either.
     """
     import atexit
+    import logging
     import shutil
     import tempfile
     from pathlib import Path
@@ -92,6 +90,7 @@ def give_up(path: Path, error: OSError) -> Path:
             break
         else:
             raise error
+        log = logging.getLogger("workbench")
         log.warning("the cache %s cannot be used (%s): kernels are kept for this process only", path, error)
         atexit.register(shutil.rmtree, made, ignore_errors=True)
         _instead[path] = made
@@ -115,8 +114,9 @@ def _make_private(path: Path) -> None:
         os.chmod(path, 0o700)
 
 
+@lru_cache(None)
 def _sweep(path: Path) -> None:
-    """Remove what killed compilations left behind."""
+    """Remove what killed compilations left behind, once per process: a cache may hold ten thousands of files."""
     for name in os.listdir(path):
         try:
             if name.endswith(".tmp") and time.time() - os.stat(path / name).st_mtime > STALE_S:
@@ -125,10 +125,17 @@ def _sweep(path: Path) -> None:
             continue
 
 
-def sealed(data: bytes) -> bytes:
-    import hashlib
+@lru_cache(None)
+def _sha256() -> Any:
+    """The interpreter's own SHA-256: `hashlib` loads OpenSSL first, which takes longer than a kernel is read."""
+    for name in ("_sha2", "_sha256", "hashlib"):  # of Python 3.12, 3.11, any
+        with suppress(ImportError):
+            return import_module(name).sha256
+    raise ImportError("this Python has no hashlib")
 
-    return data + SEAL + hashlib.sha256(data).digest()
+
+def sealed(data: bytes) -> bytes:
+    return data + SEAL + _sha256()(data).digest()
 
 
 def read_sealed(path: Path) -> bytes | None:
@@ -147,9 +154,7 @@ def read_sealed(path: Path) -> bytes | None:
 @contextmanager
 def temporary(path: Path) -> Iterator[Path]:
     """The name of a new file beside `path`, removed again if nobody moves it away."""
-    import secrets
-
-    made = path.with_name(f"{path.stem}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    made = path.with_name(f"{path.stem}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
         yield made
     finally:
@@ -157,18 +162,17 @@ def temporary(path: Path) -> Iterator[Path]:
 
 
 def write_sealed(path: Path, data: bytes) -> None:
-    """Put `data` at `path` in one step."""
+    """Put `data` at `path` in one step. A process that writes also clears up, one that finds all it needs does not."""
     with temporary(path) as made:
         made.write_bytes(sealed(data))
         made.chmod(0o700)
         os.replace(made, path)
+    _sweep(path.parent)
 
 
 def digest(*parts: str) -> str:
     """The name of what is made of these texts."""
-    import hashlib
-
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+    return _sha256()("\0".join(parts).encode()).hexdigest()[:40]
 
 
 def without_comments(text: str) -> str:

@@ -6,17 +6,16 @@ Without a compiler, or an interpreter that has what the text names, there is non
 from __future__ import annotations
 
 import ctypes
-import logging
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import c_compiler
 from .compile_error import CompileError
 from .disk_cache import read_sealed
 
-log = logging.getLogger("workbench")
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 def source() -> str:
@@ -31,7 +30,9 @@ def load(text: str) -> Any:
     try:
         library = ctypes.PyDLL(str(c_compiler.build(text)))
     except (OSError, CompileError) as error:
-        log.info("no native steps: %s", error)
+        import logging
+
+        logging.getLogger("workbench").info("no native steps: %s", error)
         return None
     library.wb_steps.restype = ctypes.py_object
     return library.wb_steps()
@@ -42,6 +43,8 @@ def _coming() -> Future | None:
     locked = getattr(sys, "_is_gil_enabled", lambda: True)()
     if sys.implementation.name != "cpython" or not locked or not c_compiler.available():
         return None
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     text = source()
     if read_sealed(c_compiler.library_path(text)) is not None:
         found: Future = Future()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -104,6 +103,8 @@ _ELSEWHERE = {
 
 def instead_of(name: str, known: Iterable[str], module: str = "wb") -> str:
     """What to write instead of an unknown `wb.` name: the thing meant, or the closest spelling; "" if nobody knows."""
+    import difflib
+
     close = difflib.get_close_matches(name, known, n=1) or difflib.get_close_matches(name.lower(), known, n=1)
     if size := re.fullmatch(r"vec(\d+)([fdhi]?)", name):
         return f"wb.types.vector({size[1]}, {_SCALARS[size[2]]})"

@@ -8,10 +8,8 @@ no mutable state but memory. Everything built here is then pruned: what no gradi
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...errors import KernelError
-from ...records import record
+from ...records import record, replace
 from ..ir import Function, Region, Role, Stmt, Value, root, walk
 from ..ops import control as c
 from ..ops import memory as mem

@@ -6,8 +6,7 @@ right, and a comparison of their gradients has to know it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from ...records import replace
 from ..ir import Function, Stmt, walk
 from ..ops import scalar
 from .named import named_pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import difflib
 import sys
 import typing
 from collections.abc import Callable, Mapping
@@ -35,6 +34,8 @@ def lookup(name: str, around: Mapping[str, Any], known: list[str], where: Where)
         return getattr(builtins, name)
     if (found := getattr(sys.modules[_ROOT], name, None)) is not None:  # as in Warp: the language needs no prefix
         return found
+    import difflib
+
     close = difflib.get_close_matches(name, [*known, *around], n=1)
     raise KernelError(
         f"the name `{name}` is not known here",

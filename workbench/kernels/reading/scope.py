@@ -8,12 +8,12 @@ which of several a name stands for (`Choice`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
-from ...records import record
+from ...records import record, replace
 from .. import ir
 from ..types import Array, Struct, Tile
 

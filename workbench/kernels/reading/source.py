@@ -117,13 +117,14 @@ def _block(fn: Callable[..., Any], lines: list[str]) -> tuple[list[str], str, as
 def _end(lines: list[str]) -> int:
     """How many lines the function at the top has, told by indentation: where that fails, they cannot be parsed.
 
-    `inspect.getblock` finds the same, but reads every token for it. 0: its head takes several lines.
+    `inspect.getblock` finds the same, but reads every token for it. 0: the end of its head cannot be told.
     """
     head = next((k for k, line in enumerate(lines) if not line.lstrip().startswith("@")), 0)
-    if not lines[head].lstrip().startswith("def ") or not lines[head].rstrip().endswith(":"):
+    body = _body(lines, head)
+    if not lines[head].lstrip().startswith("def ") or not body:
         return 0
     end, left, inner = 0, _indent(lines[head]), 0
-    for k, line in enumerate(lines[head + 1 :], head + 2):
+    for k, line in enumerate(lines[body:], body + 1):
         column, comment = _indent(line), line.lstrip().startswith("#")
         if "\t" in line[:column] or "\f" in line[:column]:
             return 0
@@ -132,6 +133,16 @@ def _end(lines: list[str]) -> int:
         elif line.strip() and not comment:
             break
     return end
+
+
+def _body(lines: list[str], head: int) -> int:
+    """The line after the head that begins at `head`: after a `:` at a line's end, with all brackets closed. Or 0."""
+    open = 0
+    for k, line in enumerate(lines[head:], head + 1):
+        open += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
+        if line.rstrip().endswith(":") and not open:
+            return k
+    return 0
 
 
 def _indent(line: str) -> int:
