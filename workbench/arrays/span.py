@@ -29,7 +29,7 @@ class Span:
     Immutable; equal by content within one allocation.
     """
 
-    __slots__ = ("allocation", "offset", "shape", "strides", "itemsize", "_key", "_hash", "_hull", "_parts")
+    __slots__ = ("allocation", "offset", "shape", "strides", "itemsize", "_key", "_hash", "_hull", "_parts", "_words")
 
     def __init__(self, allocation: Allocation, offset: int, shape: tuple, strides: tuple, itemsize: int):
         self.allocation, self.offset, self.shape, self.strides, self.itemsize = (
@@ -48,6 +48,7 @@ class Span:
                     high += (n - 1) * stride
         self._hull = (low, high + itemsize)
         self._parts: dict[tuple, Span] | None = None
+        self._words: tuple | None = None  # dtype, shape, offset and strides of `words()`
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Span) and self._key == other._key)
@@ -153,9 +154,13 @@ class Span:
 
     def words(self) -> Any:
         """The bytes as unsigned integers, as wide as their alignment allows: a view to move or compare bits with."""
-        steps = math.gcd(self.itemsize, self.allocation.address + self.offset, *self.strides)
-        width = math.gcd(steps, 8)
-        return self.view(_WORDS[width])
+        if self._words is None:
+            steps = math.gcd(self.itemsize, self.allocation.address + self.offset, *self.strides)
+            width = math.gcd(steps, 8)
+            inner = () if self.itemsize == width else (self.itemsize // width,)
+            layout = self.shape + inner, self.offset, self.strides + row_strides(inner, width)
+            self._words = (_WORDS[width], *layout)
+        return self.allocation.window(*self._words)
 
     def copy_out(self) -> Any:
         """The present bytes, as a packed array of unsigned integers on the same device. `copy_in` puts them back."""

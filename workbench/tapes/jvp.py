@@ -38,7 +38,7 @@ from .events import Event
 from .host_sources import lost
 from .naming import called_by
 from .overwrites import verify
-from .reverse import check_races, consume_extreme, extremal_memory, meets, rewind, ties
+from .reverse import check_races, consume_extreme, extremal_memory, meets, put_back, rewind, ties
 from .seeds import check_pairs, check_tape
 from .tally import tally
 from .tape import Tape
@@ -176,26 +176,21 @@ def passing(tape: Tape, before: Callable[[Event, dict], None], behind: Callable[
     """
     verify(tape)
     tally(tape)
-    undone: list[list] = []
+    undone: list[dict] = []
     extremes: dict[Event, dict] = {}
     try:
         for event in reversed(tape.events):
             extremes[event] = extremal_memory(event)
-            undone.append([])
+            undone.append({})
             rewind(event, undone[-1])
         for event in tape.events:
             before(event, extremes.pop(event))
-            _redo(undone.pop())
+            put_back(undone.pop())
             if behind is not None:
                 behind(event)
     finally:
         while undone:
-            _redo(undone.pop())
-
-
-def _redo(rewound: list) -> None:
-    for span, data in reversed(rewound):
-        span.copy_in(data)
+            put_back(undone.pop())
 
 
 def _launch(tape: Tape, event: Event, space: Workspace, after: dict[Allocation, Any]) -> None:

@@ -69,13 +69,13 @@ def walk(
     if rewinds:
         verify(tape)
     tally(tape)
-    undone: list[tuple[Span, Any]] = []
+    undone: dict[Span, Any] = {}
     retained: dict[Span, Any] = {}
     try:
         for event in reversed(tape.events):
             after = extremal_memory(event)
             if event.loop is not None:  # it comes back to where it began by itself
-                undone += [(span, span.copy_out()) for span in event.writes]
+                remember(event.writes, undone)
             elif rewinds:
                 rewind(event, undone)
             _retain(event, space, retained)
@@ -88,16 +88,32 @@ def walk(
             if drop:
                 _drop(tape, event, space)
     finally:
-        for span, data in reversed(undone):
-            span.copy_in(data)
+        put_back(undone)
     return space, retained
 
 
-def rewind(event: Event, undone: list) -> None:
-    """Put back what an event overwrote, and add to `undone` what takes that back in turn."""
+def rewind(event: Event, undone: dict[Span, Any]) -> None:
+    """Put back what an event overwrote; `put_back(undone)` takes that back in turn."""
     for kept in reversed(event.kept):
-        undone.append((kept.span, kept.span.copy_out()))
+        remember((kept.span,), undone)
         kept.span.copy_in(kept.data)
+
+
+def remember(spans: Iterable[Span], undone: dict[Span, Any]) -> None:
+    """Note what these bytes are now, where it is not noted what the same bytes were before.
+
+    One copy per span is enough however often a loop overwrites it: what the first of them holds is put back last.
+    """
+    for span in spans:
+        if span not in undone:
+            undone[span] = span.copy_out()
+
+
+def put_back(undone: dict[Span, Any]) -> None:
+    """Make memory what it was when `undone` was empty, and empty it again."""
+    while undone:
+        span, data = undone.popitem()
+        span.copy_in(data)
 
 
 def _drop(tape: Recording, event: Event, space: Workspace) -> None:

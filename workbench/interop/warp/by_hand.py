@@ -23,7 +23,7 @@ from ...arrays.workspace import Workspace, gradient_dtype, is_float_memory, shad
 from ...errors import GradientError, WorkbenchError
 from ...launches.launch import Command
 from ...tapes.events import Event
-from ...tapes.reverse import extremal_memory, reverse, rewind
+from ...tapes.reverse import extremal_memory, put_back, reverse, rewind
 from .causes import needed
 from .compare import Row
 from .events import Step
@@ -291,7 +291,7 @@ def _in_capture() -> None:
 @contextmanager
 def _memory_of(tape: Any, event: Event, rewinds: bool) -> Iterator[dict]:
     """Memory as an event of a tape saw it. Yields what its extremal arrays held behind it."""
-    undone: list[tuple[Span, Any]] = []
+    undone: dict[Span, Any] = {}
     try:
         for later in reversed(tape.events) if rewinds else ():
             if later is event:
@@ -302,8 +302,7 @@ def _memory_of(tape: Any, event: Event, rewinds: bool) -> Iterator[dict]:
             rewind(event, undone)
         yield after
     finally:
-        for span, data in reversed(undone):
-            span.copy_in(data)
+        put_back(undone)
 
 
 def _as_now(command: Command) -> Event:
