@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -268,6 +269,13 @@ def test_compiled_code_does_what_was_launched(natively: list[bool]) -> None:
         np.testing.assert_allclose(y.list(), FACTOR * float(a) * np.float32(values() + n) + n, rtol=1e-6)
         version += 1
         assert y.allocation.version == version
+    wb.launch(scaled, 4, [x, -2.5, 9, y])
+    assert natively[-1], "other numbers are no other launch"
+    np.testing.assert_allclose(y.list(), FACTOR * -2.5 * np.array(x.list()) + 9, rtol=1e-6)
+    for a in (1e300, 2**30):  # no float32, and not surely the same number
+        with pytest.raises((OverflowError, wb.LaunchError)) if a == 1e300 else nullcontext():
+            wb.launch(scaled, 4, [x, a, 9, y])
+        assert not natively[-1]
     often(scaled, 4, [x, 1.5, 300, y], natively)
     wb.launch(scaled, (2,), [x, 1.5, 300, y])
     assert not natively[-1]

@@ -321,3 +321,80 @@ def scaled_by(by: float) -> Any:
     global FACTOR
     FACTOR = by
     return with_factor
+
+
+@wb.struct
+class Wind:
+    force: wb.vec2
+    gusts: int
+    strength: float
+    still: bool
+    over: wb.array(dtype=float)
+
+
+@wb.kernel
+def blown(w: Wind, x: wb.array[float], turned: wb.mat22, dt: float, frame: int, y: wb.array[float]):
+    i = wb.tid()
+    f = turned * w.force
+    push = w.strength * f[0] * w.over[i] + f[1] * float(w.gusts)
+    if w.still:
+        push = 0.5 * push
+    y[i] = x[i] + dt * push * x[i] * float(frame + 1)
+
+
+@wb.kernel
+def picked(x: wb.array[float], at: int, y: wb.array[float]):
+    i = wb.tid()
+    y[i] = x[i + at] * x[i]
+
+
+class Weather:
+    """Launches over four cells whose numbers, vectors and structs are others in each turn."""
+
+    def __init__(self) -> None:
+        values = np.linspace(0.4, 1.2, 6).astype(np.float32)
+        self.x = [wb.array(values, requires_grad=True), *(wb.zeros(6) for _ in range(3))]
+        self.wind, self.turned, self.loss = Wind(), wb.mat22(1.0, 0.2, -0.3, 1.0), wb.zeros(1)
+        self.wind.over, self.wind.force, self.tape = wb.array(values[::-1].copy(), requires_grad=True), wb.vec2(), None
+
+    def turn(self, turn: int) -> list[Any]:
+        wind, x = self.wind, self.x
+        wind.gusts, wind.strength, wind.force[1] = turn, 1.0 + 0.5 * turn, 0.3 * turn
+        self.turned[0, 1] = 0.1 * turn
+        self.loss.zero_()
+        self.tape = tape = wb.Tape()
+        with tape:
+            wb.launch(blown, 4, [wind, x[0], self.turned, 0.1 * turn, turn], [x[1]])
+            for k in range(2):
+                wb.launch(picked, 4, [x[k], k], [x[k + 1]])
+            wb.launch(blown, 4, [wind, x[2], self.turned, turn, 2 * turn], [x[3]])
+            wb.launch(squared, 4, [x[3]], [self.loss])
+        self.turned[1, 1] += 0.5  # what was launched had the number of then
+        wind.strength = 7.0
+        tape.zero()
+        tape.backward(self.loss)
+        return [a.list() for a in (*x, self.loss, x[0].grad, wind.over.grad)]
+
+
+def test_numbers_vectors_and_structs_may_differ(stepping: list[Any], followed_tapes: list[Any]) -> None:
+    found, numbers = [], []
+    for remember in (False, True):
+        wb.config.remember_launches = remember
+        program = Weather()
+        found.append([program.turn(turn) for turn in range(TURNS + 1)])
+        assert (program.tape.following is not None) is remember
+        events = program.tape.events
+        numbers.append([[n for n in map(plain, e.command.flat) if n is not None] for e in events])
+        found[-1].append(program.tape.adjoint(program.x[0]).tolist())
+    assert len(followed_tapes) == TURNS - 2
+    assert found[0] == found[1]
+    assert numbers[0] == numbers[1]
+    if steps.ready() is not None:
+        assert len(stepping) <= 2 * len(followed_tapes)  # the first launch, and the last, which copies what it adds to
+
+
+def plain(number: Any) -> Any:
+    """A number, or what a vector holds, with its type; None for arrays."""
+    if isinstance(number, np.ndarray):
+        return number.dtype.name, number.tolist()
+    return None if isinstance(number, wb.array) else (type(number), number)

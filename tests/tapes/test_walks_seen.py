@@ -47,7 +47,7 @@ def lists(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Grows by one for each walk that ran as a list."""
     ran: list[Any] = []
     run = walks_seen.Prepared.run
-    monkeypatch.setattr(walks_seen.Prepared, "run", lambda self, seeds: (ran.append(self), run(self, seeds))[1])
+    monkeypatch.setattr(walks_seen.Prepared, "run", lambda *given: (ran.append(given[0]), run(*given))[1])
     return ran
 
 

@@ -10,7 +10,8 @@ import struct
 from functools import cached_property
 from typing import Any
 
-from ..kernels.compile import thread_pool
+from ..kernels.compile import steps, thread_pool
+from ..kernels.types import Scalar
 from .capture_log import Call
 
 _PAIR = struct.Struct("=QQ")
@@ -23,6 +24,8 @@ class CallList:
         self.calls: list[Call] = []
         self.kept: list[Any] = []
         self.whole = True
+        self.numbers: list[Any] = []  # in fours: event, position of a number there, how it is written, address
+        self.vectors: list[tuple[int, int, int, int]] = []  # event, position, address, how many bytes
         self.shared: dict[Any, None] = {}  # what copies of sums per thread its calls use, and leave empty
 
     def native(self, kernel: int, packed: bytes, begin: int, end: int, team: int) -> None:
@@ -45,6 +48,29 @@ class CallList:
 
     def _clear(self, address: int, nbytes: int) -> None:
         self.native(thread_pool.kernel_address("wb_move"), _PAIR.pack(address, 0), 0, nbytes, 1)
+
+    def number(self, event: int, free: Any, block: int) -> None:
+        """Note that this block of arguments holds what may change of an event: see `launches.seen.Free`."""
+        if free.type.__class__ is Scalar:
+            self.numbers += (event, free.position, free.code, block + free.offset)
+        else:
+            self.vectors.append((event, free.position, block + free.offset, free.type.itemsize))
+
+    @cached_property
+    def packed_numbers(self) -> tuple:
+        """`numbers` as `steps.c` takes them."""
+        return tuple([ord(n) if isinstance(n, str) else n for n in self.numbers])
+
+    def fill(self, arguments: list) -> None:
+        """Write the numbers of these events into the blocks. `arguments`: theirs, flat; vectors may be bytes."""
+        for event, k, address, size in self.vectors:
+            given = arguments[event][k]
+            ctypes.memmove(address, given if given.__class__ is bytes else given.tobytes(), size)
+        functions = steps.ready()
+        if functions is None or "e" in self.numbers or not functions[2](self.packed_numbers, arguments):
+            for event, k, code, address in zip(*[iter(self.numbers)] * 4, strict=True):
+                data = struct.pack("=" + code, arguments[event][k])
+                ctypes.memmove(address, data, len(data))
 
     @cached_property
     def row(self) -> Any:

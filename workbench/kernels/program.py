@@ -137,6 +137,11 @@ class Program:
         return tuple(found)
 
     @cached_property
+    def structless(self) -> bool:
+        """True if the user's arguments are the flat ones."""
+        return all(leaf.arg == k and not leaf.path for k, leaf in enumerate(self.leaves))
+
+    @cached_property
     def handles(self) -> tuple[tuple[int, int, Handle, str], ...]:
         """What is taken from meshes, trees and grids: position of the number (-1: of all), of the field, its name."""
         places = {(leaf.arg, leaf.path): k for k, leaf in enumerate(self.leaves) if leaf.opened is None}

@@ -56,16 +56,16 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
             flat.append(arg)
         elif kind == "f" and (given is np.float32 or given is np.float64):
             flat.append(float(arg))
-        elif (kind == "i" or kind == "f") and given is int and arg in _exact(type):  # type: ignore[arg-type]
+        elif (kind == "i" or kind == "f") and given is int and arg in exact_ints(type):  # type: ignore[arg-type]
             flat.append(arg if kind == "i" else float(arg))
-        elif kind == "small" and given is Small and _is_one(arg, type):
+        elif kind == "small" and given is Small and is_one(arg, type):
             flat.append(given_away(np.array(arg), sources_of(arg)))  # a copy: the user may change theirs
         else:
             flat.append(_argument(kernel, program, leaf, args[leaf.arg]))
     return flat
 
 
-def _is_one(value: Small, type: Any) -> bool:
+def is_one(value: Small, type: Any) -> bool:
     """True for a value of the host that is one of this type as it is."""
     return value.type is type and value.shape == type.shape and value.dtype == type.numpy
 
@@ -86,7 +86,7 @@ def check_lists(kernel: str, inputs: Any, outputs: Any) -> None:
 
 
 @cache
-def _exact(type: Scalar) -> range:
+def exact_ints(type: Scalar) -> range:
     """The ints that parameters of this type hold exactly."""
     if type.kind in "iu":
         info = np.iinfo(type.numpy)

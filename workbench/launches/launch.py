@@ -93,8 +93,8 @@ def launch(
 def _seen(kernel: Kernel, dim: Any, args: tuple, device: Any) -> Command | None:
     """The launch of these arguments, if one like it was made before."""
     if config.remember_launches and kernel.launches and (found := kernel.launches.find(dim, args, device)) is not None:
-        seen, flat = found
-        return Command(kernel.launches.program, seen.plan, flat, seen)
+        seen, flat, changed = found
+        return Command(kernel.launches.program, seen.plan, flat, seen, changed)
     return None
 
 
@@ -270,9 +270,12 @@ class Command:
 
     __slots__ = ("program", "plan", "flat", "values", "seen", "places", "declared", "held", "__weakref__")
 
-    def __init__(self, program: Program, plan: Plan, flat: list[Any], seen: Seen | None = None):
+    def __init__(
+        self, program: Program, plan: Plan, flat: list[Any], seen: Seen | None = None, changed: bool = False
+    ):  # fmt: skip
+        """`changed`: its numbers are others than `seen` has."""
         self.program, self.plan, self.flat, self.seen = program, plan, flat, seen
-        self.values = pack_values(flat) if seen is None else seen.values
+        self.values = pack_values(flat) if seen is None or changed else seen.values
         self.places = flat  # like `flat`, but with the memory behind declared scalars, which are at `declared`
         self.declared: tuple[int, ...] = ()
         self.held = False  # looked at again before each launch: see `kept`
@@ -341,7 +344,8 @@ class Command:
                 if capture_log.opened is not None:
                     self._run_for_capture()
                 elif self.seen is not None and plan.forward.direct is not None:
-                    plan.forward.direct(self.seen.packed or self._pack(), 0, plan.form.dims[0])
+                    shared = self.seen.packed if self.values is self.seen.values else None
+                    plan.forward.direct(shared or self._pack(), 0, plan.form.dims[0])
                 else:
                     plan.forward.run(self.values, self.views)
             except BaseException as failure:
@@ -359,8 +363,10 @@ class Command:
         capture_log.wait(self.launch)
 
     def _pack(self) -> bytes:
-        """Fill the block of arguments that launches of the same arrays share."""
-        self.seen.packed = packed = self.plan.forward.packed(self.values)  # type: ignore[union-attr]
+        """Fill the block of arguments, which launches of the same arrays and numbers share."""
+        packed, seen = self.plan.forward.packed(self.values), self.seen
+        if seen is not None and self.values is seen.values:
+            seen.packed = packed
         return packed
 
     def _run_for_capture(self) -> None:

@@ -1,25 +1,29 @@
 """Launches seen before: what follows from the grid and the arguments of a launch is worked out once.
 
-A kernel remembers it under the serial numbers of the arrays. No two arrays ever have the same one, and an array never
-gets another memory, layout or dtype: equal numbers mean equal layouts, aliases and bounds. What may change otherwise
-is compared at each launch: the kernel's reading, the switches, the device that was asked for, and the other arguments,
-which must be the very objects of then (of types that cannot change), or floats that no index depends on. Nothing here
-keeps an array alive. `config.remember_launches = False` turns it off.
+A kernel remembers it under the serial numbers of the arrays, those in structs included. No two arrays ever have the
+same one, and an array never gets another memory, layout or dtype: equal numbers mean equal layouts, aliases and bounds.
+What may change otherwise is compared at each launch: the kernel's reading, the switches, the device that was asked for,
+and the numbers that indices use. Other numbers and vectors are taken as they are, like dt or the number of a frame.
+Nothing here keeps an array alive. `config.remember_launches = False` turns it off.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from ..arrays import allocation, capture_log
-from ..arrays.array import pack_values
 from ..arrays.host_reads import sources_of
 from ..arrays.loans import lent
 from ..config import config
 from ..kernels.compile import steps
+from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small
+from .arguments import exact_ints, is_one
 from .plan import Plan
 
 if TYPE_CHECKING:
@@ -27,29 +31,92 @@ if TYPE_CHECKING:
 
 MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each
 OFTEN = 16  # launches found, until compiled code is to look for them
-_NUMBERS = {int, float, bool}
-_COMPONENTS = object()  # stands for a vector or matrix of the host, which may change: what it held is compared
+_NUMBERS = {int, float, bool, *[np.dtype(code).type for code in "?bhilqBHILQfd"]}  # which cannot change
+
+
+class Free(NamedTuple):
+    """A number, or a vector or matrix, that may differ from launch to launch, as no plan depends on it.
+
+    code, offset   how and where in the block of arguments it, or each of its components, is written.
+    then, number   what was given when the launch was remembered (None for a vector, which may change), what was taken.
+    """
+
+    position: int
+    type: Any
+    code: str
+    offset: int
+    then: Any
+    number: Any
+
+    def taken(self, now: Any) -> Any:
+        """The number as the kernel gets it; None for what must be looked at."""
+        if now.__class__ is self.type.numpy.type:
+            return now.item()
+        if now.__class__ is float:
+            return now if self.type.kind == "f" else None
+        if now.__class__ is int and now in exact_ints(self.type):
+            return now if self.type.kind in "iu" else float(now)
+        return None
+
+    def components(self, now: Any) -> bytes | None:
+        """The bytes of a vector or matrix of the host; None for what must be looked at."""
+        return now.tobytes() if now.__class__ is Small and is_one(now, self.type) and not sources_of(now) else None
+
+    def kept(self, now: Any) -> Any:
+        """What stays as it is now, whatever the user does to a vector: the bytes of one. None as above."""
+        return self.taken(now) if self.type.__class__ is Scalar else self.components(now)
+
+    def value(self, kept: Any) -> Any:
+        """What a launch has among its flat arguments, from what was `kept`."""
+        if self.type.__class__ is Scalar:
+            return self.taken(kept)
+        return np.frombuffer(kept, self.type.numpy).reshape(self.type.shape).copy()
 
 
 class Seen:
     """What follows from the arrays of one launch and its grid.
 
     grid      as it is remembered: an int, or a tuple.
-    numbers   (position, the argument, the number that the kernel gets) of all that is no array.
-    packed    the block of arguments, where every launch passes the same.
-    lasting   False: of this one launch, whose numbers were never passed before.
+    numbers   (position, the argument, the number that the kernel gets) of those that must be the same again.
+    free      those that need not.
+    values    as `Signature.pack` takes them, with the numbers of the launch that was remembered.
+    packed    the block of arguments made of `values`.
     """
 
-    __slots__ = ("switches", "grid", "device", "numbers", "plan", "values", "packed")
+    __slots__ = ("switches", "grid", "device", "numbers", "free", "plan", "values", "packed")
 
-    def __init__(self, grid: Any, device: Any, numbers: tuple, plan: Plan, values: list):
+    def __init__(self, grid: Any, device: Any, numbers: tuple, free: tuple[Free, ...], plan: Plan, values: list):
         self.switches, self.grid, self.device, self.numbers = config.switches, grid, device, numbers
-        self.plan, self.values = plan, values
+        self.free, self.plan, self.values = free, plan, values
         self.packed: bytes | None = None
 
-    @property
-    def lasting(self) -> bool:
-        return self.switches >= 0
+    def fits(self, flat: Any) -> bool:
+        """Are the numbers that must be the same those of then."""
+        return all(flat[k] is then or _equal(flat[k], then) for k, then, _ in self.numbers)
+
+    def take(self, flat: list) -> bool | None:
+        """Put the numbers that the kernel gets into `flat`: do any differ from then. None if it must be looked at."""
+        for k, _, number in self.numbers:
+            flat[k] = number
+        changed = False
+        for free in self.free:
+            now = flat[free.position]
+            if now is free.then:
+                flat[free.position] = free.number
+                continue
+            kept = free.kept(now)
+            if kept is None:
+                return None
+            flat[free.position] = free.value(kept)
+            changed = True
+        return changed
+
+
+def flat_of(program: Program, args: tuple) -> Any:
+    """The arguments with the fields of structs in their place. Raises AttributeError."""
+    if program.structless:
+        return args
+    return tuple([args[leaf.arg] if take is None else take(args[leaf.arg]) for leaf, take, _ in program.sources])
 
 
 class Launches:
@@ -57,10 +124,11 @@ class Launches:
 
     def __init__(self, kernel: Kernel, program: Program):
         self.kernel, self.program = kernel, program
-        self.count = len(program.leaves)
+        self.count = len(program.params)
         self.arrays = program.array_positions
-        self.all_arrays = self.count == len(self.arrays)
-        self.free = frozenset(range(self.count)) - {*program.index_positions}
+        self.all_arrays = len(program.leaves) == len(self.arrays)
+        self.fixed = tuple([k for k in range(len(program.leaves)) if not (k in self.arrays or self._is_free(k))])
+        self.paths = paths_of(program)
         self.seen: dict[tuple, Seen] = {}
         self.quick: dict[tuple, tuple | None] = {}  # the same for `steps.c`
         self.found = 0
@@ -68,77 +136,108 @@ class Launches:
             set()
         )  # hashes of launches made once: of arrays that are new each time nothing more is kept
 
-    def key(self, dim: Any, args: tuple) -> tuple:
+    def _is_free(self, k: int) -> bool:
+        type: Any = self.program.leaves[k].type
+        return k not in self.program.index_positions and not (type.__class__ is Scalar and type.kind == "b")
+
+    def key(self, dim: Any, flat: Any) -> tuple:
         """What a launch is remembered by. Raises TypeError or AttributeError for arguments of other kinds."""
         grid = dim if dim.__class__ is int else tuple(map(index, dim))
         if self.all_arrays:
-            return (grid, *[a.serial for a in args])
-        return (grid, *[args[k].serial for k in self.arrays])
+            return (grid, *[a.serial for a in flat])
+        return (grid, *[flat[k].serial for k in self.arrays], *[flat[k] for k in self.fixed])
 
-    def find(self, dim: Any, args: tuple, device: Any) -> tuple[Seen, list] | None:
-        """What is known of this launch, and its flat arguments; None if it must be looked at."""
+    def find(self, dim: Any, args: tuple, device: Any) -> tuple[Seen, list, bool] | None:
+        """What is known of this launch, its flat arguments, and whether numbers are others than it knows.
+
+        None if the launch must be looked at.
+        """
         if len(args) != self.count:
             return None
         try:
-            key = self.key(dim, args)
+            given = flat_of(self.program, args)
+            key = self.key(dim, given)
             known = self.seen.get(key)
         except (TypeError, AttributeError):
             return None
         if known is None or known.device is not device or known.switches != config.switches:
             return None
-        if not self.kernel.reads(self.program):
+        if not self.kernel.reads(self.program) or not known.fits(given):
             return None
-        flat = [*args]
-        changed = False
-        for k, then, number in known.numbers:
-            now = args[k]
-            if now is then or _equal(now, then, number):
-                flat[k] = number
-            elif now.__class__ is float and then.__class__ is float and k in self.free:
-                changed = True
-            else:
-                return None
-        if changed:
-            made = object.__new__(Seen)
-            made.plan, made.values, made.packed, made.switches = known.plan, pack_values(flat), None, -1
-            return made, flat
+        flat = [*given]
+        changed = known.take(flat)
+        if changed is None:
+            return None
         self.found += 1
         if self.found > OFTEN and key not in self.quick:
-            self._hasten(key, known, args)
-        return known, flat
+            self._hasten(key, known, given)
+        return known, flat, changed
 
-    def _hasten(self, key: tuple, known: Seen, args: tuple) -> None:
+    def _hasten(self, key: tuple, known: Seen, flat: Any) -> None:
         """Let compiled code find this launch from now on, where it is there and can."""
         functions = steps.ready()
-        if functions is None or any(args[k].allocation.is_gradient for k, _ in known.plan.writes):
+        if functions is None or any(flat[k].allocation.is_gradient for k, _ in known.plan.writes):
             return
-        serials = tuple([n for k in self.arrays for n in (k, args[k].serial)])
+        serials = tuple([n for k in self.arrays for n in (k, flat[k].serial)])
         writes = tuple([n for k, _ in known.plan.writes for n in (k, 0)])
-        self.quick[key] = steps.described(self.kernel, known, (None, None), serials, writes)
+        self.quick[key] = described(self.kernel, known, (None, None), serials, writes)
         Idle.begin(functions[1])
 
     def remember(self, dim: Any, args: tuple, device: Any, command: Command) -> None:
         """Note a launch that was found to be right, and the second time what it shares with those to come."""
-        for k in self.arrays:
-            if args[k] is not command.flat[k]:
+        try:
+            given = flat_of(self.program, args)
+            if any(given[k] is not command.flat[k] for k in self.arrays):
                 return
-        key = self.key(dim, args)
-        if hash(key) not in self.once:
-            if len(self.once) >= MOST:
-                self.once.clear()
-            self.once.add(hash(key))
+            key = self.key(dim, given)
+            if hash(key) not in self.once:
+                if len(self.once) >= MOST:
+                    self.once.clear()
+                self.once.add(hash(key))
+                return
+        except (TypeError, AttributeError):  # a number of another kind
             return
-        numbers: tuple = ()
-        if not self.all_arrays:
-            given = [(k, args[k], command.flat[k]) for k in range(self.count) if k not in self.arrays]
-            if any(a.__class__ not in _NUMBERS and a.__class__ is not Small for _, a, _ in given):
-                return
-            numbers = tuple([(k, _COMPONENTS if a.__class__ is Small else a, n) for k, a, n in given])
+        if any(given[k].__class__ not in _NUMBERS for k in self.fixed):
+            return
+        numbers = tuple([(k, given[k], command.flat[k]) for k in self.fixed])
+        free = self._free(given, command)
+        if any(f.kept(given[f.position]) is None for f in free):
+            return
         if len(self.seen) >= MOST:
             self.seen.clear()
             self.quick.clear()
         self.quick.pop(key, None)
-        self.seen[key] = command.seen = Seen(key[0], device, numbers, command.plan, command.values)
+        self.seen[key] = command.seen = Seen(key[0], device, numbers, free, command.plan, command.values)
+
+    def _free(self, given: Any, command: Command) -> tuple[Free, ...]:
+        found, fields = [], command.plan.forward.signature.fields_of_numbers
+        for k, (code, offset) in fields.items():
+            if k not in self.fixed:
+                then = given[k] if given[k].__class__ in _NUMBERS else None
+                found.append(Free(k, self.program.leaves[k].type, code, offset, then, command.flat[k]))
+        return tuple(found)
+
+
+def paths_of(program: Program) -> tuple | None:
+    """For each flat argument the number of the user's, and the names of fields; None where they are the user's own."""
+    if program.structless and all(leaf.type.__class__ in (Array, Scalar) for leaf in program.leaves):
+        return None
+    return tuple([(leaf.arg, *leaf.path) for leaf in program.leaves])
+
+
+def described(kernel: Any, seen: Seen, place: tuple, serials: tuple, writes: tuple, *more: tuple) -> tuple | None:
+    """A launch as `steps.c` takes it: see `steps.described`."""
+    numbers = tuple([n for k, then, _ in seen.numbers for n in (k, then)])
+    free: list[Any] = []
+    for f in seen.free:
+        if f.type.__class__ is Scalar:
+            exact = exact_ints(f.type)
+            free += (f.position, f.code, f.offset, exact[0], min(exact[-1], 2**63 - 1), f.type.numpy.type)
+        else:
+            free += (f.position, "", f.offset, f.type.itemsize, 0, partial(Free.components, f))
+    return steps.described(
+        kernel, seen, paths_of(seen.plan.program), numbers, tuple(free), place, serials, writes, *more
+    )
 
 
 class Idle:
@@ -171,31 +270,27 @@ idle: Idle | None = None
 ahead: Any = None  # what is asked first at a launch: `idle`, or what an open tape expects next
 
 
-def same_numbers(known: Seen, args: tuple) -> bool:
-    """Are all arguments that are no arrays those of then."""
-    return all(args[k] is then or _equal(args[k], then, number) for k, then, number in known.numbers)
-
-
-def _equal(now: Any, then: Any, number: Any) -> bool:
-    """True for a number of the same type and bits, and for a vector or matrix of the host that holds `number` now."""
-    if then is _COMPONENTS:
-        same = now.__class__ is Small and now.shape == number.shape and now.dtype == number.dtype
-        return same and now.tobytes() == number.tobytes() and not sources_of(now)
-    if now.__class__ is float and then.__class__ is float:
+def _equal(now: Any, then: Any) -> bool:
+    """True for a number of the same type and bits."""
+    if now.__class__ is not then.__class__:
+        return False
+    if now.__class__ is float:
         return now == then != 0.0
-    return now.__class__ is int and then.__class__ is int and now == then
+    return (now.__class__ is int or issubclass(now.__class__, np.integer)) and now == then
 
 
 def launches_of(kernel: Kernel, program: Program) -> Launches | None:
     """What `kernel` remembers of its launches; None for a kernel whose arguments say too little.
 
-    Structs and handles have arrays that may be exchanged, and an array that may be left out changes the program.
+    Handles have arrays that may be exchanged, and an array that may be left out changes the program.
     """
     if kernel.asks or program.asked or program.handles or not program.array_positions:
         return None
     plain = all(
-        leaf.arg == k and not leaf.path and leaf.opened is None and leaf.structs is None
+        leaf.opened is None and leaf.structs is None
         and (leaf.type.__class__ in (Array, Scalar) or isinstance(leaf.type, Composite))
+        and not isinstance(program.params[leaf.arg][1], IndexedArray)
+        and not (k in program.index_positions and isinstance(leaf.type, Composite))
         for k, leaf in enumerate(program.leaves)
     )  # fmt: skip
-    return Launches(kernel, program) if plain and len(program.params) == len(program.leaves) else None
+    return Launches(kernel, program) if plain else None

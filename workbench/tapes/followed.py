@@ -17,7 +17,7 @@ from typing import Any
 from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
-from ..arrays.array import array, span_of, spans_of
+from ..arrays.array import array, pack_values, span_of, spans_of
 from ..arrays.loans import lent
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
@@ -52,7 +52,7 @@ def _never(*given: Any) -> bool:
 class Following:
     """How far a tape has come along a track, and what it has met there.
 
-    args, ids  of each step: the arguments, and when it was.
+    args, ids  of each step: the flat arguments, vectors as bytes, and when it was.
     starts     step -> copies of what it overwrote.
     later      (span, what, where, stamp, copy of the bytes or None) of what others wrote after the reverse pass.
     told       the spans in `later`.
@@ -94,42 +94,42 @@ class Following:
         if get_ident() != self.thread:
             return False
         with memory.LOCK:
-            step = self._next(lambda step: step.takes(kernel, dim, args, device))
+            found = self._next(lambda step: step.takes(kernel, dim, args, device))
             frame: Any = sys._getframe(depth)
-            if step is None or step.place != (frame.f_code, frame.f_lasti) or not self._clear_ahead(step, args):
+            if found is None or found[0].place != (frame.f_code, frame.f_lasti) or not self._clear_ahead(*found):
                 return self._stop()
-            self._enter(step, args)
-            seen: Any = step.seen
-            if seen.packed is None:
-                seen.packed = seen.plan.forward.packed(seen.values)
+            step, flat = found
+            packed = _packed(step.seen, flat)
+            self._enter(step, flat)
             number = next(clock)
             try:
-                seen.plan.forward.direct(seen.packed, 0, seen.plan.form.dims[0])
+                step.seen.plan.forward.direct(packed, 0, step.seen.plan.form.dims[0])
             except BaseException as failure:
                 tape = self.tape()
-                tape.after_failure(self._broken(step, args, number), failure)  # type: ignore[union-attr]
+                tape.after_failure(self._broken(step, flat, number), failure)  # type: ignore[union-attr]
                 raise
-            self._done(step, args, number)
+            self._done(step, flat, number)
             return True
 
     def clear(self, dst: array, perform: Callable[[], None], where: Where | None) -> bool:
         """`dst.zero_()`, if that is the next step."""
         if get_ident() != self.thread:
             return False
-        step = self._next(lambda step: step.clears(dst, where))
-        if step is None or not self._clear_ahead(step, (dst,)):
+        found = self._next(lambda step: step.clears(dst, where))
+        if found is None or not self._clear_ahead(*found):
             return self._stop()
+        step, _ = found
         self._enter(step, (dst,))
         number = next(clock)
         perform()
         self._done(step, (dst,), number)
         return True
 
-    def _next(self, fits: Callable[[Step], bool]) -> Step | None:
-        """The next step, if it fits and nothing else has happened."""
+    def _next(self, fits: Callable[[Step], tuple | None]) -> tuple[Step, tuple] | None:
+        """The next step and its flat arguments, if it fits and nothing else has happened."""
         track = self.track
         if track is None:
-            track = self.track = next((t for t in tracks.known if fits(t.first) and t.current()), None)
+            track = self.track = next((t for t in tracks.known if fits(t.first) is not None and t.current()), None)
         if track is None or self.at == len(track.steps):
             return None
         step, tape = track.steps[self.at], self.tape()
@@ -139,7 +139,8 @@ class Following:
             return None
         if tape.numbers.any or tape.conflicts or tape.failure is not None or tape.muted:
             return None
-        return step if fits(step) else None
+        flat = fits(step)
+        return None if flat is None else (step, flat)
 
     def _clear_ahead(self, step: Step, args: tuple) -> bool:
         """False if other tapes have to do with this memory, or others may have changed it."""
@@ -148,7 +149,7 @@ class Following:
                 return False
         for k, box, covered in step.writes:
             a = args[k].allocation
-            if a.origins and not (covered and all(part is span_of(args[k], box) for part, _ in a.origins.spans)):
+            if a.origins and not (covered and _within(a.origins.spans, span_of(args[k], box))):
                 return False
             for ref in a.watchers:
                 if ref is not self.own and ref() is not None:
@@ -356,16 +357,38 @@ class Following:
 id_of = id
 
 
+def _within(origins: Any, span: Span) -> bool:
+    return all(part is span or span.contains(part) for part, _ in origins)
+
+
 def _event(step: Step, args: tuple, id: int) -> Event:
     seen = step.seen
     if seen is None:
         return Event(id, "zero_", "zero_", step.place, (), (args[0].span,), arrays=args)
-    flat, plan = [*args], seen.plan
-    for k, _, number in seen.numbers:
-        flat[k] = number
-    command = Command(plan.program, plan, flat, seen)
+    plan, flat = seen.plan, _numbers_taken(seen, args)
+    command = Command(plan.program, plan, flat, seen, bool(seen.free))
     reads, writes = spans_of(flat, plan.reads), spans_of(flat, plan.writes)
     return Event(id, "launch", step.name, step.place, reads, writes, command)
+
+
+def _numbers_taken(seen: Any, args: tuple) -> list:
+    """The flat arguments as a kernel gets them, from those that a step has kept."""
+    flat = [*args]
+    for k, _, number in seen.numbers:
+        flat[k] = number
+    for free in seen.free:
+        flat[free.position] = free.value(args[free.position])
+    return flat
+
+
+def _packed(seen: Any, args: tuple) -> bytes:
+    """The block of arguments of a launch."""
+    run = seen.plan.forward
+    if seen.free:
+        return run.packed(pack_values(_numbers_taken(seen, args)))
+    if seen.packed is None:
+        seen.packed = run.packed(seen.values)
+    return seen.packed
 
 
 def _note_foreign(tape: Tape, span: Span, what: str, where: Where | None, stamp: int, data: Any) -> None:
@@ -437,6 +460,10 @@ class Followed(Tape):
         step = following.track.steps[number]
         position, box, _ = step.writes[k]
         return span_of(following.args[number][position], box), None if step.seen is None else step.seen.plan
+
+    def arguments(self) -> list:
+        """The flat arguments of all events; vectors may be bytes."""
+        return self.following.args if self.following.whole else Tape.arguments(self)
 
     def last_stamp(self) -> int:
         """When the last event was recorded."""

@@ -493,6 +493,10 @@ class Recording:
         event = self.events[number]
         return event.writes[k], None if event.command is None else event.command.plan
 
+    def arguments(self) -> list:
+        """The flat arguments of all events; vectors may be bytes."""
+        return [e.arrays if e.command is None else e.command.flat for e in self.events]
+
     def last_stamp(self) -> int:
         """When the last event was recorded."""
         return self.events[-1].stamp

@@ -155,7 +155,7 @@ class Tape(Recording):
         """Finish a `backward` whose walk has been made before."""
         if self.following is None:  # else there are neither checksums nor conflicts
             verify_needs(self)
-        space = known.run(seeds)
+        space = known.run(seeds, self)
         seeds.release()
         tell(self, [], blind)
         publish(self, space, {}, known.wrote)

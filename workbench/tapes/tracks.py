@@ -20,8 +20,7 @@ from ..arrays.allocation import Allocation
 from ..arrays.array import array, span_of
 from ..arrays.span import Span
 from ..config import config
-from ..kernels.compile.steps import described
-from ..launches.seen import same_numbers
+from ..launches.seen import described, flat_of
 from .events import Event
 from .overwrites import START
 
@@ -53,7 +52,7 @@ class Step:
         self.place: Any = event.place
         self.grid = None if self.seen is None else self.seen.grid
         self.device = None if self.seen is None else self.seen.device
-        self.count = len(flat)
+        self.count = len(flat) if command is None else len(command.program.params)
         self.serials = tuple([(k, a.serial) for k, a in enumerate(flat) if isinstance(a, array)])
         plan = None if command is None else command.plan
         self.reads: tuple[tuple[int, Any], ...] = () if plan is None else plan.reads
@@ -68,9 +67,9 @@ class Step:
         self.sums: tuple[tuple[int, Any], ...] = ()
         self.sole: frozenset[int] = frozenset()
 
-    def clears(self, dst: array, where: Any) -> bool:
-        """Is `dst.zero_()` in this line this step."""
-        return self.seen is None and dst.serial == self.serials[0][1] and where == self.place
+    def clears(self, dst: array, where: Any) -> tuple | None:
+        """The arrays of `dst.zero_()` in this line, if that is this step."""
+        return (dst,) if self.seen is None and dst.serial == self.serials[0][1] and where == self.place else None
 
     def native(self) -> tuple | None:
         """The step as `steps.c` takes it; None where it does more than that knows."""
@@ -81,22 +80,30 @@ class Step:
         starts, reads = tuple([k for k, _ in self.starts]), tuple([k for k, _ in self.reads])
         return described(self.kernel, self.seen, self.place, flat, writes, self.watched, starts, reads)
 
-    def takes(self, kernel: Any, dim: Any, args: tuple, device: Any) -> bool:
-        """Is a launch with these arguments this step."""
+    def takes(self, kernel: Any, dim: Any, args: tuple, device: Any) -> tuple | None:
+        """The flat arguments of a launch that is this step, numbers as they are now; None if it is another."""
         seen = self.seen
-        if kernel is not self.kernel or len(args) != self.count or seen is None or device is not self.device:
-            return False
+        if seen is None or kernel is not self.kernel or len(args) != self.count or device is not self.device:
+            return None
         if seen.switches != config.switches or not kernel.reads(seen.plan.program):
-            return False
+            return None
         try:
             if self.grid != (dim if dim.__class__ is int else tuple(map(index, dim))):
-                return False
-            for k, serial in self.serials:
-                if args[k].serial != serial:
-                    return False
+                return None
+            flat = flat_of(seen.plan.program, args)
+            if any(flat[k].serial != serial for k, serial in self.serials) or not seen.fits(flat):
+                return None
         except (TypeError, AttributeError):
-            return False
-        return same_numbers(seen, args)
+            return None
+        return _with_numbers(flat, seen.free) if seen.free else flat
+
+
+def _with_numbers(flat: tuple, free: tuple) -> tuple | None:
+    """These arguments, of which none changes any more. None for numbers that must be looked at."""
+    now = [*flat]
+    for f in free:
+        now[f.position] = f.kept(flat[f.position])
+    return None if any(now[f.position] is None for f in free) else tuple(now)
 
 
 class Track:
@@ -214,7 +221,7 @@ def _followable(event: Event) -> bool:
     if command is None:
         dst = event.arrays[0]
         return event.kind == "zero_" and not (event.sources or dst.allocation.is_gradient) and dst.span.dense
-    if command.seen is None or not command.seen.lasting or command.held or command.declared:
+    if command.seen is None or command.held or command.declared:
         return False
     arrays = [a for a in command.flat if isinstance(a, array)]
     back = event.reverse

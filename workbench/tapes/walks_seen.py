@@ -1,10 +1,10 @@
 """Walks seen before: the reverse pass over the same launches is one list of native calls.
 
-A program that repeats its step records the same launches on each new tape: the same kernels over the same arrays with
-the same numbers, in the same order (`launches.seen`). Then its walk does the same, if the same memories are seeded and
-ask for gradients, and no bytes had to be kept. Its second walk writes the list down, on shadows that are its own;
-later ones copy the seeds there and run the list. What is refused is looked for each time. Nothing here keeps an array
-alive.
+A program that repeats its step records the same launches on each new tape: the same kernels over the same arrays, in
+the same order (`launches.seen`). Then its walk does the same, if the same memories are seeded and ask for gradients,
+and no bytes had to be kept. Its second walk writes the list down, on shadows that are its own; later ones copy the
+seeds and the numbers of their own launches there and run the list. What is refused is looked for each time. Nothing
+here keeps an array alive.
 """
 
 from __future__ import annotations
@@ -53,9 +53,11 @@ class Prepared:
         self.writes: dict[int, list[tuple[int, int]]] = {}
         self.tracks = 0  # that were made of its tapes
 
-    def run(self, seeds: Workspace) -> Workspace:
-        """The workspace that a walk from these seeds ends with."""
+    def run(self, seeds: Workspace, tape: Recording) -> Workspace:
+        """The workspace that a walk of this tape from these seeds ends with."""
         assert self.calls is not None
+        if self.calls.numbers or self.calls.vectors:
+            self.calls.fill(tape.arguments())
         for data, shadow in zip(self.seeds, seeds.values(), strict=True):
             data[...] = shadow.data
         self.calls.run()
@@ -99,8 +101,8 @@ def signature(tape: Recording, seeds: Workspace) -> tuple | None:
             if event.kind not in ("zero_", "fill_") or event.sources or len(event.arrays) != 1:
                 return None
             steps.append(event.arrays[0].serial)
-        elif (seen := command.seen) is not None and seen.lasting:
-            steps.append(seen)
+        elif command.seen is not None:
+            steps.append(command.seen)
             steps.append(event.reverse)
         else:
             return None
@@ -142,12 +144,17 @@ def _plain(event: Event) -> bool:
         return is_float(event.arrays[0].dtype)
     if command.plan.bits or command.declared:
         return False
-    return back is None or not (back.private or back.extremal or back.races or back.executable.form.backend != "c")
+    if back is None:
+        return True
+    divided = back.gather or back.executable.shares  # then numbers lie elsewhere
+    odd = back.private or back.extremal or back.races or back.executable.form.backend != "c"
+    return not (odd or (divided and command.seen.free))
 
 
 def _write_down(made: Prepared, tape: Recording, seeds: Workspace) -> None:
     """Walk once, and note the calls: `made.run` then does the same again."""
     calls = CallList()
+    begun: list[tuple[Event, int]] = []
     with own_buffers():
         space = Workspace()
         for a, shadow in seeds.items():
@@ -155,7 +162,7 @@ def _write_down(made: Prepared, tape: Recording, seeds: Workspace) -> None:
         made.seeds = [shadow.data for shadow in space.values()]
         capture_log.listing = calls
         try:
-            walk(tape, space, drop=True)
+            walk(tape, space, drop=True, before=lambda event, _: begun.append((event, len(calls.calls))))
         finally:
             capture_log.listing = None
     size = sum({id(data): len(data) for data in calls.kept if isinstance(data, np.ndarray)}.values())
@@ -166,4 +173,22 @@ def _write_down(made: Prepared, tape: Recording, seeds: Workspace) -> None:
         for k, span in enumerate(event.writes):
             if span.allocation in space:
                 made.writes.setdefault(span.allocation.id, []).append((e, k))
+    _note_numbers(tape, calls, begun)
     made.calls = calls
+
+
+def _note_numbers(tape: Recording, calls: CallList, begun: list[tuple[Event, int]]) -> None:
+    """Note where in the blocks of arguments the numbers of launches lie. `begun`: events, from the last on, and the
+    first of their calls."""
+    position = {event: number for number, event in enumerate(tape.events)}
+    ends = [first for _, first in begun[1:]] + [len(calls.calls)]
+    for (event, first), end in zip(begun, ends, strict=True):
+        back = event.reverse
+        if back is None or not event.command.seen.free or first == end:
+            continue
+        parts = [back.executable, *(back.pull.made.values() if back.pull is not None else ())]
+        own = {part.call.address for part in parts if part.call is not None}
+        for call in calls.calls[first:end]:
+            if call.kernel in own:
+                for free in event.command.seen.free:
+                    calls.number(position[event], free, call.args)

@@ -25,15 +25,17 @@ extern double PyFloat_AsDouble(PyObject *);
 extern char *PyBytes_AsString(PyObject *);
 extern void Py_IncRef(PyObject *), Py_DecRef(PyObject *), PyErr_Clear(void), *PyEval_SaveThread(void);
 extern void PyEval_RestoreThread(void *);
+extern Size PyBytes_Size(PyObject *);
 extern PyObject *PyErr_Occurred(void), *PyEval_GetFrame(void), *PyFrame_GetBack(PyObject *), *PyFrame_GetCode(PyObject *);
 extern unsigned long PyThread_get_thread_ident(void);
-extern char PyFloat_Type, PyLong_Type, PyTuple_Type, _Py_NoneStruct;
+extern char PyFloat_Type, PyLong_Type, PyTuple_Type, PyBytes_Type, _Py_NoneStruct;
+extern void *memcpy(void *, const void *, __SIZE_TYPE__);
 #define NONE ((PyObject *)&_Py_NoneStruct)
-enum { EQUAL = 2, MOST = 32 };
+enum { EQUAL = 2, BLOCK = 2048 };
 
 static PyObject *serial, *allocation, *watchers, *origins, *version, *blank, *any, *f_lasti, *_program, *_reading;
 static PyObject *attributes, *constants, *statics, *seen, *cells, *cell_contents, *one, *spans;
-static PyObject *opened, *check_races, *remember_launches, *switches, *asks, *shown, *launches, *quick_name, *arrays, *stack_name;
+static PyObject *opened, *check_races, *remember_launches, *switches, *asks, *shown, *launches, *quick_name, *arrays, *stack_name, *fixed_name, *paths_name, *count_name;
 
 static PyObject *item(PyObject *of, Size k) { return PyTuple_GetItem(of, k); }
 static Size number(PyObject *of, Size k) { return (Size)PyLong_AsLongLong(item(of, k)); }
@@ -119,10 +121,70 @@ static int undisturbed(PyObject *all) {
     return read && !PyObject_IsTrue(read);
 }
 
+/* Write a number as `struct` does with this code. 0 for one that does not fit. */
+static int put(char *to, int code, PyObject *now) {
+    if (code == 'f' || code == 'd') {
+        double value = PyFloat_AsDouble(now);
+        float rounded = (float)value;
+        if (code == 'd') memcpy(to, &value, 8);
+        else memcpy(to, &rounded, 4);
+        return code == 'd' || rounded - rounded == 0.0f || value - value != 0.0;
+    }
+    long long value = PyLong_AsLongLong(now);
+    Size bytes = code == 'q' || code == 'Q' ? 8 : code == 'i' || code == 'I' ? 4 : code == 'h' || code == 'H' ? 2 : 1;
+    for (Size k = 0; k < bytes; ++k) to[__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? bytes - 1 - k : k] = (char)(value >> 8 * k);
+    return !PyErr_Occurred();
+}
+
+/* Write what may change into a block of arguments: in sixes position, code, offset, least and greatest whole number,
+   NumPy's class; or for vectors their size, 0 and who gives their bytes, which are kept instead. 0 for what Python must look at. */
+static int numbers_into(char *block, PyObject *list, PyObject *flat) {
+    for (Size j = 0, n = PyTuple_Size(list); j < n; j += 6) {
+        Size k = number(list, j);
+        int code = (int)number(list, j + 1);
+        char *to = block + number(list, j + 2);
+        PyObject *now = item(flat, k);
+        if (code == 'v') {
+            PyObject *bytes = PyObject_CallFunctionObjArgs(item(list, j + 5), now, (PyObject *)0);
+            int good = bytes && type_is(bytes, &PyBytes_Type) && PyBytes_Size(bytes) == number(list, j + 3);
+            if (good) memcpy(to, PyBytes_AsString(bytes), number(list, j + 3));
+            if (bytes && (!good || PyTuple_SetItem(flat, k, bytes))) return Py_DecRef(bytes), 0;
+            if (!good) return 0;
+            continue;
+        }
+        if (type_is(now, &PyLong_Type)) {
+            long long value = PyLong_AsLongLong(now);
+            if (PyErr_Occurred() || value < number(list, j + 3) || value > number(list, j + 4)) return 0;
+        } else if (!type_is(now, (char *)item(list, j + 5)) && (!type_is(now, &PyFloat_Type) || (code != 'f' && code != 'd')))
+            return 0;
+        if (!put(to, code, now)) return 0;
+    }
+    return 1;
+}
+
+/* The arguments with the fields of structs in their place: a new tuple. `paths`: see `steps.described`. */
+static PyObject *flattened(PyObject *args, PyObject *paths) {
+    if (paths == NONE) return Py_IncRef(args), args;
+    Size count = PyTuple_Size(paths);
+    PyObject *flat = PyTuple_New(count);
+    for (Size k = 0; flat && k < count; ++k) {
+        PyObject *path = item(paths, k), *now = number(path, 0) < PyTuple_Size(args) ? item(args, number(path, 0)) : 0;
+        if (now) Py_IncRef(now);
+        for (Size j = 1, n = PyTuple_Size(path); now && j < n; ++j) {
+            PyObject *field = PyObject_GetAttr(now, item(path, j));
+            Py_DecRef(now);
+            now = field;
+        }
+        if (!now) return Py_DecRef(flat), (PyObject *)0;
+        PyTuple_SetItem(flat, k, now);
+    }
+    return flat;
+}
+
 /* Is a launch this step: (kernel, program, reading, switches, grid, device, count, code, instruction, serials, numbers,
-   writes, watched, starts, reads, address, block, begin, end). Pairs lie flat. */
+   writes, watched, starts, reads, address, block, begin, end, paths, free, size of the block). Pairs lie flat. */
 static int fits(PyObject *step, PyObject *kernel, PyObject *dim, PyObject *args, PyObject *device, PyObject *choices) {
-    if (kernel != item(step, 0) || device != item(step, 5) || PyTuple_Size(args) != number(step, 6)) return 0;
+    if (kernel != item(step, 0) || device != item(step, 5)) return 0;
     if (!equal(PyDict_GetItem(choices, switches), item(step, 3))) return 0;
     if (lent(kernel, _program) != item(step, 1) || lent(kernel, _reading) != item(step, 2) || !current(item(step, 2))) return 0;
     PyObject *grid = item(step, 4), *list = item(step, 9);
@@ -221,10 +283,15 @@ static PyObject *released(PyObject *release, int done, int failed) {
     return failed || !let ? PyErr_NoMemory() : PyBool_FromLong(done);
 }
 
-/* Call the kernel of a step; other threads of Python run meanwhile. */
-static void run(PyObject *step) {
+/* The block of arguments of this launch. 0 for numbers that Python must look at. */
+static int filled(char *block, PyObject *step, PyObject *flat) {
+    memcpy(block, PyBytes_AsString(item(step, 16)), number(step, 21));
+    return numbers_into(block, item(step, 20), flat);
+}
+
+/* Call the kernel of a step with this block of arguments; other threads of Python run meanwhile. */
+static void run(PyObject *step, const char *block) {
     wb_kernel kernel = (wb_kernel)number(step, 15);
-    const char *block = PyBytes_AsString(item(step, 16));
     int64_t begin = number(step, 17), end = number(step, 18);
     void *state = PyEval_SaveThread();
     kernel(block, begin, end);
@@ -242,16 +309,37 @@ static PyObject *step_of(PyObject *self, PyObject *const *given, Size n) {
     if (!locked(item(following, 6), item(following, 9))) return answer(0);
     Size at = PyList_Size(kept);
     PyObject *step = at < PyTuple_Size(steps) ? item(steps, at) : NONE;
-    int done = step != NONE && undisturbed(all) && fits(step, kernel, dim, args, device, item(all, 5)) &&
-               called_from(item(step, 7), item(step, 8)) && free_of_others(step, args, own, item(following, 4));
-    int failed = done && !enter(step, args, own);
+    PyObject *flat = 0;
+    _Alignas(8) char block[BLOCK];
+    int done = step != NONE && PyTuple_Size(args) == number(step, 6) && undisturbed(all) &&
+               (flat = flattened(args, item(step, 19))) && fits(step, kernel, dim, flat, device, item(all, 5)) &&
+               called_from(item(step, 7), item(step, 8)) && free_of_others(step, flat, own, item(following, 4)) &&
+               filled(block, step, flat);
+    int failed = done && !enter(step, flat, own);
     if (done && !failed) {
         PyObject *id = PyIter_Next(item(following, 5));
-        run(step);
-        failed = !id || PyList_Append(ids, id) || PyList_Append(kept, args);
+        run(step, block);
+        failed = !id || PyList_Append(ids, id) || PyList_Append(kept, flat);
         if (id) Py_DecRef(id);
     }
+    if (flat) Py_DecRef(flat);
     return released(item(following, 7), done, failed);
+}
+
+/* What a launch is remembered by: the grid, serial numbers of the arrays, numbers. 0 for arguments of other kinds. */
+static PyObject *key_of(PyObject *dim, PyObject *flat, PyObject *places, PyObject *fixed) {
+    Size count = PyTuple_Size(places), others = PyTuple_Size(fixed);
+    PyObject *key = PyTuple_New(1 + count + others);
+    if (!key) return 0;
+    Py_IncRef(dim);
+    PyTuple_SetItem(key, 0, dim);
+    for (Size k = 0; k < count + others; ++k) {
+        PyObject *its = k < count ? PyObject_GetAttr(item(flat, number(places, k)), serial) : item(flat, number(fixed, k - count));
+        if (!its) return Py_DecRef(key), (PyObject *)0;
+        if (k >= count) Py_IncRef(its);
+        PyTuple_SetItem(key, k + 1, its);
+    }
+    return key;
 }
 
 /* A launch outside of tapes that was made before: (others, kernel, dim, args, device) -> bool. others: (tapes of the
@@ -260,37 +348,49 @@ static PyObject *launch_of(PyObject *self, PyObject *const *given, Size n) {
     (void)self;
     if (n != 5) return answer(0);
     PyObject *others = given[0], *kernel = given[1], *dim = given[2], *args = given[3], *device = given[4];
-    PyObject *choices = item(others, 3), *known = lent(kernel, launches), *quick, *places, *stack;
+    PyObject *choices = item(others, 3), *known = lent(kernel, launches), *quick, *places, *stack, *fixed, *paths;
     if (!known || !PyObject_IsTrue(known) || !(quick = lent(known, quick_name)) || !PyDict_Size(quick)) return answer(0);
     if (!(places = lent(known, arrays)) || !(type_is(dim, &PyLong_Type) || type_is(dim, &PyTuple_Type))) return answer(0);
-    PyObject *key = PyTuple_New(PyTuple_Size(places) + 1);
-    if (!key) return answer(0);
-    Py_IncRef(dim);
-    PyTuple_SetItem(key, 0, dim);
-    Size count = PyTuple_Size(places), found = 0;
-    for (; found < count; ++found) {
-        Size k = number(places, found);
-        PyObject *its = k < PyTuple_Size(args) ? PyObject_GetAttr(item(args, k), serial) : 0;
-        if (!its) break;
-        PyTuple_SetItem(key, found + 1, its);
+    if (!(fixed = lent(known, fixed_name)) || !(paths = lent(known, paths_name))) return answer(0);
+    if (PyTuple_Size(args) != (Size)PyLong_AsLongLong(lent(known, count_name))) return answer(0);
+    PyObject *flat = flattened(args, paths), *key = flat ? key_of(dim, flat, places, fixed) : 0;
+    PyObject *step = key ? PyDict_GetItem(quick, key) : 0;
+    if (key) Py_DecRef(key);
+    if (!step || step == NONE || !locked(item(others, 4), item(others, 6))) {
+        if (flat) Py_DecRef(flat);
+        return answer(0);
     }
-    PyObject *step = found == count ? PyDict_GetItem(quick, key) : 0;
-    Py_DecRef(key);
-    if (!step || step == NONE) return answer(0);
-    if (!locked(item(others, 4), item(others, 6))) return answer(0);
     Py_IncRef(step);
+    _Alignas(8) char block[BLOCK];
     PyObject *races = PyDict_GetItem(choices, check_races), *remember = PyDict_GetItem(choices, remember_launches);
     int done = !PyDict_Size(item(others, 1)) && PyDict_GetItem(item(others, 2), opened) == NONE && races &&
                !PyObject_IsTrue(races) && remember && PyObject_IsTrue(remember) &&
                (stack = lent(item(others, 0), stack_name)) && PyList_Size(stack) == 0 &&
-               fits(step, kernel, dim, args, device, choices) && free_of_others(step, args, 0, 0);
-    int failed = done && !enter(step, args, 0);
-    if (done && !failed) run(step);
+               fits(step, kernel, dim, flat, device, choices) && free_of_others(step, flat, 0, 0) &&
+               filled(block, step, flat);
+    int failed = done && !enter(step, flat, 0);
+    if (done && !failed) run(step, block);
     Py_DecRef(step);
+    Py_DecRef(flat);
     return released(item(others, 5), done, failed);
 }
 
-static PyMethodDef definitions[] = {{"step", step_of, 0x80, 0}, {"launch", launch_of, 0x80, 0}};
+/* (numbers, flat arguments of all events): write numbers into blocks. In fours: event, position, code, address. */
+static PyObject *fill_of(PyObject *self, PyObject *const *given, Size n) {
+    (void)self;
+    if (n != 2) return answer(0);
+    int done = 1;
+    for (Size j = 0, size = PyTuple_Size(given[0]); done && j < size; j += 4) {
+        PyObject *flat = PyList_GetItem(given[1], number(given[0], j)), *now;
+        if (!flat) return answer(0);
+        now = type_is(flat, &PyTuple_Type) ? item(flat, number(given[0], j + 1)) : PyList_GetItem(flat, number(given[0], j + 1));
+        done = now && put((char *)number(given[0], j + 3), (int)number(given[0], j + 2), now);
+    }
+    return answer(done);
+}
+
+static PyMethodDef definitions[] = {
+    {"step", step_of, 0x80, 0}, {"launch", launch_of, 0x80, 0}, {"fill", fill_of, 0x80, 0}};
 
 PyObject *wb_steps(void) {
     struct { PyObject **at; const char *text; } names[] = {
@@ -300,10 +400,12 @@ PyObject *wb_steps(void) {
         {&seen, "seen"}, {&cells, "cells"}, {&cell_contents, "cell_contents"}, {&opened, "opened"},
         {&check_races, "check_races"}, {&remember_launches, "remember_launches"}, {&switches, "switches"},
         {&asks, "asks"}, {&shown, "shown"}, {&launches, "launches"}, {&quick_name, "quick"}, {&arrays, "arrays"},
-        {&stack_name, "stack"}, {&spans, "spans"}};
+        {&stack_name, "stack"}, {&spans, "spans"}, {&fixed_name, "fixed"}, {&paths_name, "paths"},
+        {&count_name, "count"}};
     for (unsigned k = 0; k < sizeof names / sizeof *names; ++k) *names[k].at = PyUnicode_InternFromString(names[k].text);
     one = PyLong_FromLong(1);
-    PyObject *both = PyTuple_New(2);
-    for (Size k = 0; both && k < 2; ++k) PyTuple_SetItem(both, k, PyCFunction_NewEx(&definitions[k], 0, 0));
-    return both;
+    Size count = sizeof definitions / sizeof *definitions;
+    PyObject *all = PyTuple_New(count);
+    for (Size k = 0; all && k < count; ++k) PyTuple_SetItem(all, k, PyCFunction_NewEx(&definitions[k], 0, 0));
+    return all;
 }

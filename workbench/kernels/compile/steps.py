@@ -17,6 +17,8 @@ from .disk_cache import read_sealed
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+BLOCK = 2048  # bytes of arguments that `steps.c` has room for
+
 
 def source() -> str:
     """The text of `steps.c`."""
@@ -26,7 +28,7 @@ def source() -> str:
 
 
 def load(text: str) -> Any:
-    """The two functions; None where they cannot be had."""
+    """The functions; None where they cannot be had."""
     try:
         library = ctypes.PyDLL(str(c_compiler.build(text)))
     except (OSError, CompileError) as error:
@@ -57,19 +59,27 @@ def _coming() -> Future | None:
 
 
 def ready() -> Any:
-    """step and launch of `steps.c`: (what they look at, kernel, dim, args, device) -> bool; None so far."""
+    """step, launch and fill of `steps.c`; None so far.
+
+    The first two: (what they look at, kernel, dim, args, device) -> bool. fill: (numbers, flat arguments of all
+    events) writes them into blocks; numbers in fours: event, position, how `struct` writes it, address.
+    """
     coming = _coming()
     return coming.result() if coming is not None and coming.done() else None
 
 
 def described(
-    kernel: Any, seen: Any, place: tuple, serials: tuple, writes: tuple, watched: tuple = (), starts: tuple = (),
-    reads: tuple = (),
+    kernel: Any, seen: Any, paths: tuple | None, numbers: tuple, free: tuple, place: tuple, serials: tuple,
+    writes: tuple, watched: tuple = (), starts: tuple = (), reads: tuple = (),
 ) -> tuple | None:  # fmt: skip
     """A launch as `steps.c` takes it; None where it is more than one call on the calling thread.
 
-    `place`: (code, its instruction). The rest are positions of arguments, in pairs with a serial number, or with
-    whether this is the only way in which the memory is written.
+    paths     per flat argument: the number of the user's, and the names of fields; None where they are the same.
+    numbers   positions and what must be there.
+    free      in sixes: position, how `struct` writes what is there, offset in the block, the least and the greatest
+              whole number, its class in NumPy; for a vector "", how many bytes, 0, a function that gives them, or None.
+    place     (code, its instruction). The rest are positions of arguments, in pairs with a serial number, or with
+              whether this is the only way in which the memory is written.
     """
     plan = seen.plan
     run, (program, reading) = plan.forward, kernel.present
@@ -77,8 +87,11 @@ def described(
         return None
     if seen.packed is None:
         seen.packed = run.packed(seen.values)
-    numbers = tuple([n for k, then, _ in seen.numbers for n in (k, then)])
+    if len(seen.packed) > BLOCK or "e" in free[1::6]:
+        return None
+    codes = tuple([ord(v or "v") if k % 6 == 1 else v for k, v in enumerate(free)])
     return (
-        kernel, program, reading, seen.switches, seen.grid, seen.device, len(program.leaves), *place, serials, numbers,
-        writes, watched, starts, reads, run.call.address, seen.packed, 0, plan.form.dims[0],
+        kernel, program, reading, seen.switches, seen.grid, seen.device, len(program.params), *place, serials, numbers,
+        writes, watched, starts, reads, run.call.address, seen.packed, 0, plan.form.dims[0], paths, codes,
+        len(seen.packed),
     )  # fmt: skip

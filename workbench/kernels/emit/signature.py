@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from ...errors import Where
@@ -145,6 +145,17 @@ class Signature:
         box after them.
         """
         return self._pack(*dims, *_ONES[len(dims)], *values, status, scratch, scratch_bytes)
+
+    @cached_property
+    def fields_of_numbers(self) -> dict[int, tuple[str, int]]:
+        """Position of a parameter that is no array -> how `struct` writes each component, and where in the block."""
+        found, offset = {}, 8 * MAX_RANK
+        for k, p in enumerate(self.function.params):
+            part = self._part(p.type)
+            if not isinstance(p.type, Array):
+                found[k] = _FORMAT[p.type.scalar.name], offset  # type: ignore[attr-defined]
+            offset += struct.calcsize("=" + part)
+        return found
 
     @property
     def c_declaration(self) -> str:
