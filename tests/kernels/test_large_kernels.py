@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import linecache
+import os
 import sys
 import time
 from contextlib import contextmanager
@@ -128,6 +129,32 @@ def test_a_large_text_is_compiled_without_waiting_for_its_optimisation(monkeypat
     values, gradient = run(kernel(["y[i] = x[i] * x[i]"], "hasty"))
     np.testing.assert_allclose(values, X * X)
     np.testing.assert_allclose(gradient, 2 * X)
+
+
+@pytest.mark.needs_cc
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="a POSIX shell stands in for the compiler")
+def test_a_compiler_that_takes_too_long_ends_with_all_its_processes(monkeypatch, tmp_path):
+    """Else the one that was given up takes a processor from the one that is waited for, for minutes."""
+    script, late = tmp_path / "gcc", tmp_path / "late"
+    real = c_compiler.compiler().command[0]
+    script.write_text(f'#!/bin/sh\ncase "$*" in *-O1*) (sleep 0.5; touch {late}) & wait;; esac\nexec {real} "$@"\n')
+    script.chmod(0o700)
+    monkeypatch.setenv("CC", str(script))
+    monkeypatch.setattr(c_compiler, "compiler", c_compiler.compiler.__wrapped__)
+    monkeypatch.setattr(c_compiler, "LARGE", 0)
+    monkeypatch.setattr(c_compiler, "PATIENCE_S", 0.1)
+    wb.config.cache_dir = tmp_path / "cache"
+    assert c_compiler.build("int f(void) { return 1; }\n").exists()
+    time.sleep(0.8)
+    assert not late.exists()
+
+
+def test_only_what_may_be_done_in_time_is_optimised(monkeypatch):
+    """Of tens of thousands of lines, an attempt would be waiting for nothing."""
+    monkeypatch.setattr(c_compiler, "LARGE", 2)
+    monkeypatch.setattr(c_compiler, "HUGE", 4)
+    flags = [[level for level, _ in c_compiler._levels("\n" * lines)] for lines in (2, 4, 5)]
+    assert flags == [[()], [("-O1",), ("-O0",)], [("-O0",)]]
 
 
 def test_what_is_nested_too_deeply_says_so(monkeypatch):

@@ -35,7 +35,7 @@ FLAGS = (
 
 
 # Compilers take minutes over functions of tens of thousands of lines: these are optimised less, or not at all.
-LARGE = 3000  # lines of text
+LARGE, HUGE = 3000, 20_000  # lines of text
 PATIENCE_S = 4.0
 
 
@@ -197,26 +197,48 @@ def _no_room(said: str) -> bool:
     return any(word in said for word in ("No space left", "Disk quota", "Read-only file system", "cannot open output"))
 
 
-def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
-    import subprocess
+def _levels(text: str) -> tuple[tuple[tuple[str, ...], float | None], ...]:
+    """What is added to the flags, in turn, and how many seconds each may take: the last one all there are."""
+    lines = text.count("\n")
+    if lines <= LARGE:
+        return (((), None),)
+    return ((("-O1",), PATIENCE_S), (("-O0",), None)) if lines <= HUGE else ((("-O0",), None),)
 
-    used = compiler()
-    large = text.count("\n") > LARGE
+
+def _compile(text: str, path: Path, flags: tuple[str, ...]) -> None:
+    used, said, code = compiler(), "", None
     place = {**os.environ, "TMPDIR": str(path.parent)}  # what the compiler itself keeps for a while
     with temporary(path) as made:
-        command, done = [], None
-        for level, patience in ((("-O1",), PATIENCE_S), (("-O0",), None)) if large else (((), None),):
+        command: list[str] = []
+        for level, patience in _levels(text):
             given = [*used.flags_for(text), *flags, *level]
             command = [*used.command, *given, "-x", "c", "-", "-o", str(made), *used.libraries(text, flags)]
-            try:
-                done = subprocess.run(
-                    command, input=text.encode(), capture_output=True, check=False, timeout=patience, env=place
-                )
+            code, said = _run(command, text, place, patience)
+            if code is not None:
                 break
-            except subprocess.TimeoutExpired:
-                _log("a kernel of %d lines is compiled without optimisation", text.count("\n"))
-        assert done is not None  # the last level has all the time there is
-        if done.returncode != 0:
-            said = done.stderr.decode(errors="replace")
+            _log("a kernel of %d lines is compiled without optimisation", text.count("\n"))
+        if code:
             raise OSError(said.strip()[-200:]) if _no_room(said) else refused(text, shlex.join(command), said)
         write_sealed(path, made.read_bytes())
+
+
+def _run(command: list[str], text: str, place: dict[str, str], patience: float | None) -> tuple[int | None, str]:
+    """What the compiler returns and says; None if it takes longer than that.
+
+    It then ends with all processes that it has started, which killing the first alone would leave at work.
+    """
+    import signal
+    from subprocess import PIPE, Popen, TimeoutExpired
+
+    with Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=place, start_new_session=True) as process:
+        try:
+            said = process.communicate(text.encode(), timeout=patience)[1]
+        except BaseException as error:
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGTERM)  # not SIGKILL: it removes its files
+            else:
+                process.kill()
+            if isinstance(error, TimeoutExpired):
+                return None, ""
+            raise
+    return process.returncode, said.decode(errors="replace")
