@@ -92,6 +92,7 @@ class JupyterLab:
         # Without proxies: a proxy from the environment would be asked for the loopback address.
         self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         self.log = home / "server.log"
+        self.spare: Page | None = None  # a page without a notebook: loading one takes ten times what opening one takes
 
     def environment(self) -> dict[str, str]:
         folders = {
@@ -137,9 +138,7 @@ class JupyterLab:
         return json.loads(text) if text else None
 
     def stop(self) -> None:
-        for kernel in self.api("kernels"):
-            self.api(f"kernels/{kernel['id']}", "DELETE")
-        self.process.terminate()
+        self.process.terminate()  # it ends its kernels
         try:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
@@ -189,15 +188,13 @@ class NotebookPage:
     def open(self, kernel: bool = True) -> None:
         self.page.route("**/*", self.guard)
         self.page.on("console", self.hear)
-        self.page.on("pageerror", lambda error: self.complaints.append(error.stack or str(error)))
-        self.page.goto(f"{self.lab.url}/{self.lab.address.format(name=self.name)}", wait_until="commit")
-        self.page.wait_for_function("window.jupyterapp !== undefined", timeout=180_000)
-        self.page.evaluate(
-            """async () => {
-                const app = window.jupyterapp;
-                await app.restored;
-            }"""
-        )
+        self.page.on("pageerror", self.hear_error)
+        if self.page.url == "about:blank":
+            self.page.goto(f"{self.lab.url}/{self.lab.address.format(name=self.name)}", wait_until="commit")
+            self.page.wait_for_function("window.jupyterapp !== undefined", timeout=180_000)
+            self.page.evaluate("async () => { await window.jupyterapp.restored; }")
+        else:
+            self.page.evaluate(OPEN, self.name)
         self.page.wait_for_function(f"({PANEL})({json.dumps(self.name)}) !== undefined", timeout=180_000)
         if not kernel:
             return
@@ -224,6 +221,16 @@ class NotebookPage:
     def hear(self, message: ConsoleMessage) -> None:
         if message.type == "error":
             self.complaints.append(f"{message.text} ({message.location.get('url', '')})")
+
+    def hear_error(self, error: Error) -> None:
+        self.complaints.append(error.stack or str(error))
+
+    def leave(self) -> bool:
+        """Close the notebook; whether another one can be opened on this page."""
+        self.page.unroute_all()
+        self.page.remove_listener("console", self.hear)
+        self.page.remove_listener("pageerror", self.hear_error)
+        return self.page.evaluate(LEAVE)
 
     def ours(self) -> list[str]:
         """The complaints that are not the host's own."""
@@ -282,6 +289,12 @@ class NotebookPage:
 
 PANEL = """(name) => Array.from(window.jupyterapp.shell.widgets('main'))
     .find((widget) => widget.context && widget.sessionContext && widget.context.path === name)"""
+OPEN = "async path => { await window.jupyterapp.commands.execute('docmanager:open', {path, factory: 'Notebook'}); }"
+LEAVE = """() => {
+    const before = document.body.dataset.jpThemeName, dialog = document.querySelector('.jp-Dialog');
+    for (const widget of Array.from(window.jupyterapp.shell.widgets('main'))) widget.dispose();
+    return !dialog && before === 'JupyterLab Light';
+}"""
 
 
 @contextmanager
@@ -289,20 +302,28 @@ def opened(
     browser: Browser, lab: JupyterLab, name: str, kernel: bool = True, size: tuple[int, int] = (1400, 1000),
     zoom: float = 1.0,
 ) -> Iterator[NotebookPage]:  # fmt: skip
-    """A notebook of the lab's folder in a fresh browser profile; kernel=False: where none will ever run it.
+    """A notebook of the lab's folder, in the page that the last one left or in one of a fresh browser profile.
 
-    size: of the window in pixels of the screen, of which `zoom` stand for one of the page.
+    kernel=False: where none will ever run it. size: of the window in pixels of the screen, of which `zoom` stand for
+    one of the page.
     """
-    context = browser.new_context(
-        viewport={"width": round(size[0] / zoom), "height": round(size[1] / zoom)}, device_scale_factor=zoom,
-        reduced_motion="reduce",
-    )  # fmt: skip
+    wide, high = (round(pixels / zoom) for pixels in size)
+    page, lab.spare = (lab.spare, None) if zoom == 1.0 else (None, lab.spare)
+    if page is None:
+        context = browser.new_context(device_scale_factor=zoom, reduced_motion="reduce")
+        page = context.new_page()
+    keep = False
     try:
-        notebook = NotebookPage(context.new_page(), lab, name)
+        page.set_viewport_size({"width": wide, "height": high})
+        notebook = NotebookPage(page, lab, name)
         notebook.open(kernel)
         yield notebook
+        keep = lab.app == "jupyterlab" and zoom == 1.0 and lab.spare is None and notebook.leave()
     finally:
-        context.close()
+        if keep:
+            lab.spare = page
+        else:
+            page.context.close()
 
 
 @contextmanager
