@@ -1,4 +1,4 @@
-"""Options of modules, and loading them: noted, for every kernel is compiled by itself when first launched."""
+"""Options of modules, which are noted, and compiling their kernels before they are launched."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from ..device import get_device
 from ..errors import LaunchError
-from ..kernels.modules import OPTIONS, Module, get_module
+from ..kernels.modules import OPTIONS, Module, get_module, load, loaded_modules
+from ..launches.executable import wait_with_bar
 
 
 def _module(module: Any, depth: int) -> Module:
@@ -46,19 +48,39 @@ def get_module_options(module: Any = None) -> dict[str, Any]:
 
 
 def load_module(module: Any = None, device: Any = None, recursive: bool = False, **_: Any) -> Module:
-    """The module, as it is: kernels are compiled when first launched, and kept on disk.
+    """Compile the kernels of a module (the caller's, if none is named) now, several at once, and return it.
+
+    Without this each is compiled when first launched. A bar shows where it takes longer than a second. What is compiled
+    is kept on disk. It is what launches of small grids on contiguous arrays of their own run on a CPU, with the adjoint
+    by all arrays of floats; another text (other layouts, aliases, the inside of large grids) is still compiled when
+    a launch wants it. For GPUs, and without a compiler, there is nothing to do. Generic kernels are compiled for the
+    types of their overloads.
+
+    recursive  the modules below it (`physics.contacts` below `physics`) as well.
+    Raises KernelError for a kernel that cannot be read.
 
     >>> wb.load_module("physics")
     <module physics>
     """
-    return _module(module, 2)
+    found = _module(module, 2)
+    below = [m for m in loaded_modules() if recursive and m.name.startswith(f"{found.name}.")]
+    _load([found, *below], device)
+    return found
 
 
 def force_load(device: Any = None, modules: Any = None, **_: Any) -> None:
-    """Nothing: kernels are compiled when first launched, several at once, and kept on disk.
+    """`load_module` for several modules: those given, else all that have defined kernels so far.
 
-    >>> wb.force_load()
+    Raises KernelError for a kernel that cannot be read.
+
+    >>> wb.force_load(modules=["physics"])
     """
+    _load(loaded_modules() if modules is None else [_module(m, 2) for m in modules], device)
+
+
+def _load(modules: list[Module], device: Any) -> None:
+    if not get_device(device).is_cuda:
+        load(modules, wait_with_bar)
 
 
 def clear_kernel_cache() -> None:

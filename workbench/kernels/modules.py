@@ -1,8 +1,16 @@
-"""Modules of kernels, as names: every kernel is compiled by itself when first launched."""
+"""Modules of kernels: every kernel is compiled by itself, when first launched or when its module is loaded."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from ..config import config
+from .compile import c_compiler
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 # Options of Warp's modules. None of them changes what a kernel computes here: there is always an adjoint, no fast
 # arithmetic, and loops are never unrolled for their derivative's sake.
@@ -20,8 +28,13 @@ OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
+def result(coming: Future) -> Any:
+    """What a future gives, however long that takes."""
+    return coming.result()
+
+
 class Module:
-    """A module by name, with the options it was given. `load` has nothing to do.
+    """A module by name: its kernels, and the options it was given.
 
     >>> wb.get_module("physics").name
     'physics'
@@ -30,18 +43,32 @@ class Module:
     def __init__(self, name: str):
         self.name = name
         self.options = dict(OPTIONS)
+        self.kernels: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by `id`, in the order of definition
 
     def __repr__(self) -> str:
         return f"<module {self.name}>"
 
     def load(self, device: Any = None, block_dim: int | None = None) -> Module:
-        """The module itself: its kernels are compiled when first launched."""
+        """Compile its kernels now, as `load_module` does, but without a bar. Returns the module itself."""
+        load([self])
         return self
 
     def unload(self) -> None:
         """Nothing: compiled kernels stay in the cache on disk."""
 
     mark_modified = unload
+
+
+def load(modules: Iterable[Module], wait: Callable[[Future], Any] = result) -> None:
+    """Compile the kernels of these modules for the CPU, side by side; nothing where no compiler is used.
+
+    `wait`: how to wait for each. Raises KernelError for a kernel that cannot be read.
+    """
+    if config.backend == "numpy" or not c_compiler.available():
+        return
+    begun = [part for module in modules for kernel in list(module.kernels.values()) for part in kernel.ahead()]
+    for program, function, variant in begun:
+        program.executable(function, "c", variant, wait)
 
 
 _modules: dict[str, Module] = {}
@@ -54,3 +81,9 @@ def get_module(name: str) -> Module:
     True
     """
     return _modules.setdefault(name, Module(name))
+
+
+def loaded_modules() -> list[Module]:
+    """All modules that were asked for or have kernels, but for those of the workbench itself."""
+    root = __name__.split(".")[0]
+    return [m for name, m in list(_modules.items()) if name.split(".")[0] != root]

@@ -12,10 +12,12 @@ import inspect
 import operator
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..config import config
 from ..errors import KernelError, LaunchError
 from ..records import record, replace
 from . import show
@@ -27,7 +29,7 @@ from .emit import c as emit_c
 from .emit.c_names import c_name
 from .emit.signature import Variant
 from .ir import Function, root, used, walk
-from .modules import Module, get_module
+from .modules import Module, get_module, result
 from .ops import control
 from .parameter_types import IndexedArray
 from .passes import gradients, simplify
@@ -44,10 +46,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from .compile.cubin import Resources
-
-
-def _result(coming: Future) -> Any:
-    return coming.result()
 
 
 @record(frozen=True)
@@ -185,7 +183,7 @@ class Program:
         return self.coming.get(key)
 
     def executable(
-        self, function: Function, backend: str, variant: Variant, wait: Callable[[Future], Any] = _result
+        self, function: Function, backend: str, variant: Variant, wait: Callable[[Future], Any] = result
     ) -> Any:
         """The compiled form of the primal or of one of its adjoints."""
         key = function, backend, variant
@@ -196,6 +194,24 @@ class Program:
             elif backend != "c":
                 self.compiled[key] = on_gpu(function, variant)
             found = self.compiled[key]
+        return found
+
+    def ahead(self) -> list[tuple[Function, Variant]]:
+        """Start to compile what first launches ask for on a CPU, and their adjoint by all arrays of floats.
+
+        For small grids, and contiguous arrays of fewer than 2**31 elements that do not overlap. Without the adjoint
+        where there is none: a backward says so.
+        """
+        functions = [self.function]
+        if self.enable_backward and self.floats:
+            with suppress(KernelError):
+                functions.append(self.reverse(self.floats).function)
+        found = []
+        for function in functions:
+            names = frozenset(p.name for p in function.arrays)
+            variant = Variant(contiguous=names, restrict=True, check_bounds=config.check_bounds, index32=True)
+            self.prepare(function, "c", variant)
+            found.append((function, variant))
         return found
 
 
@@ -260,13 +276,15 @@ class Kernel:
         self.types, self.gaps = types or {}, gaps
         self.asks = False  # has a launch left out an array, or does it use one as a condition
         self.key = key or func.__qualname__.replace("<locals>.", "")
-        self.module = module if isinstance(module, Module) else get_module(func.__module__)
+        self.module = module if isinstance(module, Module) else get_module(func.__module__ or "__main__")
         self.enable_backward = enable_backward is not False and (options or {}).get("enable_backward") is not False
         self.__name__, self.__doc__ = func.__name__, func.__doc__
         self._reading: Reading | None = None
         self._program: Program | None = None
         self.launches: Any = None  # what is remembered of its launches, by whoever launches it; False: nothing is
         self._overloads: dict[tuple, Kernel] = {}
+        if not self.types and gaps == NONE:
+            self.module.kernels[id(self)] = self
         self._unread: Source | None = deep(refused_syntax.check)(func)
         resolve(func, {})
         self.generic = {name: t for name, t in generic_parameters(func).items() if name not in self.types}
@@ -338,6 +356,12 @@ class Kernel:
         if found is None:
             found = self._overloads[gaps] = Kernel(self.func, self.key, self.enable_backward, self.types, gaps)
         return found
+
+    def ahead(self) -> list[tuple[Program, Function, Variant]]:
+        """Start to compile it for a CPU, and what it was overloaded to. Raises KernelError."""
+        kernels = [k for k in self._overloads.values() if k.gaps == NONE] if self.generic else [self]
+        programs = [kernel.program() for kernel in kernels]
+        return [(program, *begun) for program in programs for begun in program.ahead()]
 
     # ---- every stage, to look at
 

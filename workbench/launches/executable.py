@@ -132,7 +132,7 @@ class Executable:
         return self.signature.pack(self.form.dims, [*values, *self.box] if self.box else values)
 
     def _compile(self) -> Any:
-        made = self.call = self.program.executable(self.function, self.form.backend, self.variant, _compiled)
+        made = self.call = self.program.executable(self.function, self.form.backend, self.variant, wait_with_bar)
         around = self.can_fail or self.shares or self.slices > 1
         if isinstance(made, c_library.Compiled) and not around and 0 not in self.form.dims:
             alone = self.team == 1 and not made.asks
@@ -206,7 +206,7 @@ class Executable:
         raise memory_exhausted(self.function.name, where)
 
 
-def _compiled(coming: Future) -> Any:
+def wait_with_bar(coming: Future) -> Any:
     """Wait for what is being compiled, with a progress bar where that takes long."""
     try:
         return coming.result(timeout=PATIENCE_S)
