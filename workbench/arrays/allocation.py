@@ -74,6 +74,7 @@ class Allocation:
     of           set on gradient memory: the allocation it is the gradient of.
     names        labels for pictures: name -> span.
     grad_notes   span -> what to say, once, to who reads the gradient of these bytes and finds it zero.
+    noted_by     what stands for the present `grad_notes`, where they may come back (`tapes.walks_seen`); else None.
     blank        the version at which it was all zeros, if it is known; else -1.
     written      on gradient memory: spans that our API has written to for the user since `mark_published`.
     publisher    on gradient memory: when a tape last published it, and which (a weak reference).
@@ -87,7 +88,8 @@ class Allocation:
     __slots__ = (
         "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "required", "retained",
         "asked", "grad", "_of", "names", "grad_notes", "grad_scale", "publisher", "blank", "_bytes", "written",
-        "_published", "loan", "former", "read_at", "stood_at", "_by_hand", "origins", "awaited", "__weakref__",
+        "_published", "loan", "former", "read_at", "stood_at", "_by_hand", "origins", "awaited", "noted_by",
+        "__weakref__",
     )  # fmt: skip
 
     def __init__(self, owner: Any, address: int, nbytes: int, device: Device, exposed: bool):
@@ -101,6 +103,7 @@ class Allocation:
         self._of: weakref.ref[Allocation] | None = None
         self.names: dict[str, Span] = {}
         self.grad_notes: dict[Span, str] = {}
+        self.noted_by: Any = None
         self.grad_scale: int | None = None
         self.publisher: tuple[int, Any] = (0, None)
         self.blank = -1
@@ -220,6 +223,7 @@ class Allocation:
         if self.is_gradient:
             self.mark_published()
         self.written, self._by_hand, self.publisher, self.read_at, self.origins, self.grad_notes = marks
+        self.noted_by = None
         self.origins = self._origins_now()  # `state` may be put back again
 
     def forget_origins(self, span: Span, by: Any = None) -> None:

@@ -50,11 +50,17 @@ def counted(tape: Recording, a: Allocation) -> tuple[Marks | None, Iterable[Span
     return tape.written.get(a), tape.stored.get(a, ())
 
 
-def publish(tape: Recording, space: Workspace, retained: dict[Span, Any], wrote: Wrote = counted) -> None:
-    """Write the adjoints in a workspace into the `.grad` of all arrays that asked, and tell other libraries."""
+def publish(
+    tape: Recording, space: Workspace, retained: dict[Span, Any], wrote: Wrote = counted, token: Any = None
+) -> None:
+    """Write the adjoints in a workspace into the `.grad` of all arrays that asked, and tell other libraries.
+
+    `token`: what stands for the notes that are made about gradients.
+    """
     for a in list(space):
         if a.asked:
             _publish_one(tape, a, space[a], retained, *wrote(tape, a))
+            a.noted_by = token
     shown = Workspace(space)  # which a replay shows again
     for port in ports:
         if (notes := capture_log.noting()) is not None and notes.before is not None:

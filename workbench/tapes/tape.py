@@ -19,7 +19,9 @@ from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.workspace import Shadow, Workspace, shadow_view
 from ..config import config
+from ..device import cpu
 from ..errors import GradientError, LaunchError
+from ..kernels.compile import steps
 from . import tracks
 from .ask import ask
 from .borders import Crossing, note_seeds, settle, tell
@@ -34,6 +36,7 @@ from .seeds import check_seed, seeds_of
 from .struct_gradients import Gradients
 from .walks_seen import Prepared, prepared
 
+_CLEARED = (0, None)  # by whom a gradient was published that was cleared
 _MEANT = {
     "tape.zero()": "zero_grad zero_grads clear_grad",
     "tape.reset()": "clear forget delete",
@@ -155,10 +158,10 @@ class Tape(Recording):
         """Finish a `backward` whose walk has been made before."""
         if self.following is None:  # else there are neither checksums nor conflicts
             verify_needs(self)
-        space = known.run(seeds, self)
+        known.run(seeds, self)
         seeds.release()
         tell(self, [], blind)
-        publish(self, space, {}, known.wrote)
+        known.publish(self)
         self.walked = True
         warn(self)
         if self.following is None:
@@ -266,7 +269,10 @@ class Tape(Recording):
                 for a in self.arrays.values():
                     if a.allocation.asked:
                         a.allocation.gradient()
-            for grad in gradients_of(self):
+            grads, functions = gradients_of(self), steps.ready()
+            if functions is not None and capture_log.opened is None:
+                grads = functions[4](grads, cpu, _CLEARED, 0)
+            for grad in grads:
                 if grad.loan is not None:
                     grad.loan.close(grad)
                 if grad.blank != grad.version or grad.exposed or notes is not None:
@@ -282,7 +288,7 @@ class Tape(Recording):
                     grad.version += 1
                     grad.blank = grad.version
                     grad.mark_published()
-                    grad.publisher = (0, None)
+                    grad.publisher = _CLEARED
                 grad.read_at = 0
 
     def reset(self) -> None:

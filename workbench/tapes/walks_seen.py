@@ -10,10 +10,12 @@ here keeps an array alive.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.call_list import CallList
@@ -21,11 +23,13 @@ from ..arrays.nearby import Marks
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, own_buffers
 from ..config import config
+from ..device import cpu
+from ..kernels.compile import steps
 from ..kernels.types import is_float
 from . import tracks
-from .events import Event
+from .events import Event, clock
 from .overwrites import START
-from .publish import ports
+from .publish import ports, publish
 from .recording import Recording
 from .reverse import walk
 
@@ -52,21 +56,54 @@ class Prepared:
         self.left: list[tuple] = []
         self.writes: dict[int, list[tuple[int, int]]] = {}
         self.tracks = 0  # that were made of its tapes
+        self.token = object()  # stands for the notes that it leaves about gradients
+        self.counts: Any = None  # those of `memory` when `rows` and `others` were written down
+        self.rows: tuple = ()  # what is published by copying bytes, as `steps.c` takes it
+        self.others: list[int] = []  # positions in `left` of what takes more
 
-    def run(self, seeds: Workspace, tape: Recording) -> Workspace:
-        """The workspace that a walk of this tape from these seeds ends with."""
+    def run(self, seeds: Workspace, tape: Recording) -> None:
+        """Walk this tape from these seeds. The adjoints lie in the shadows that are `left`."""
         assert self.calls is not None
         if self.calls.numbers or self.calls.vectors:
             self.calls.fill(tape.arguments())
         for data, shadow in zip(self.seeds, seeds.values(), strict=True):
             data[...] = shadow.data
         self.calls.run()
+
+    def publish(self, tape: Recording) -> None:
+        """Write what is `left` into the `.grad` of all arrays that asked, as `publish.publish` does."""
+        counts, functions = (memory.asks, memory.shown), steps.ready()
+        if self.counts != counts or functions is None or ports:
+            publish(tape, self._space(range(len(self.left))), {}, self.wrote, self.token)
+            self._note_rows(tape, counts)
+            return
+        undone = functions[3](self.rows, weakref.ref(tape), clock, self.token)
+        publish(tape, self._space([*self.others, *[row[-1] for row in undone]]), {}, self.wrote, self.token)
+
+    def _space(self, positions: Iterable[int]) -> Workspace:
+        """The workspace that a walk ends with; of these positions in `left` alone."""
         space = Workspace()
-        for ref, data, address, scale in self.left:
+        for k in positions:
+            ref, data, address, scale = self.left[k]
             a = ref()
             space[a] = shadow = object.__new__(Shadow)
             shadow.allocation, shadow.data, shadow.address, shadow.scale, shadow.lent = a, data, address, scale, False
         return space
+
+    def _note_rows(self, tape: Recording, counts: Any) -> None:
+        """Write down what is published by copying bytes: what events wrote all of, where it is not large."""
+        rows: list[tuple] = []
+        self.counts, self.others = counts, []
+        for k, (ref, data, address, _) in enumerate(self.left):
+            a = ref()
+            if not a.asked:
+                continue
+            marks, _ = self.wrote(tape, a)
+            if marks is None or not marks.everything or a.device is not cpu or len(data) >= capture_log.LARGE:
+                self.others.append(k)
+            else:
+                rows.append((ref, address, len(data), len(a.grad_notes), k))
+        self.rows = tuple(rows)
 
     def wrote(self, tape: Recording, a: Allocation) -> tuple[Marks | None, dict[Span, None]]:
         """What `tape.written` and `tape.stored` hold of one memory in `left`, when they are counted."""

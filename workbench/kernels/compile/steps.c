@@ -1,4 +1,4 @@
-/* Launches looked at and run without Python's interpreter: the next step of a track (`tapes/followed.py`, whose `step`
+/* Launches looked at, and gradients published and cleared, without Python's interpreter: the next step of a track (`tapes/followed.py`, whose `step`
    does the same and more), and a launch outside of tapes that was made before (`launches/seen.py`). Written against the stable interface of CPython, whose headers are not needed. Whatever is not the
    plain case is left to Python: nothing has changed then. */
 #include <stdint.h>
@@ -29,13 +29,16 @@ extern Size PyBytes_Size(PyObject *);
 extern PyObject *PyErr_Occurred(void), *PyEval_GetFrame(void), *PyFrame_GetBack(PyObject *), *PyFrame_GetCode(PyObject *);
 extern unsigned long PyThread_get_thread_ident(void);
 extern char PyFloat_Type, PyLong_Type, PyTuple_Type, PyBytes_Type, _Py_NoneStruct;
-extern void *memcpy(void *, const void *, __SIZE_TYPE__);
+extern void *memcpy(void *, const void *, __SIZE_TYPE__), *memset(void *, int, __SIZE_TYPE__);
+extern PyObject *PyDict_New(void);
 #define NONE ((PyObject *)&_Py_NoneStruct)
-enum { EQUAL = 2, BLOCK = 2048 };
+enum { EQUAL = 2, BLOCK = 2048, LARGE = 1 << 16 };
 
 static PyObject *serial, *allocation, *watchers, *origins, *version, *blank, *any, *f_lasti, *_program, *_reading;
 static PyObject *attributes, *constants, *statics, *seen, *cells, *cell_contents, *one, *spans;
 static PyObject *opened, *check_races, *remember_launches, *switches, *asks, *shown, *launches, *quick_name, *arrays, *stack_name, *fixed_name, *paths_name, *count_name;
+static PyObject *exposed, *loan, *former, *written, *by_hand, *publisher, *gradient, *grad_notes, *noted_by, *address;
+static PyObject *nbytes, *device_name, *read_at;
 
 static PyObject *item(PyObject *of, Size k) { return PyTuple_GetItem(of, k); }
 static Size number(PyObject *of, Size k) { return (Size)PyLong_AsLongLong(item(of, k)); }
@@ -389,8 +392,83 @@ static PyObject *fill_of(PyObject *self, PyObject *const *given, Size n) {
     return answer(done);
 }
 
+/* May the bytes of a gradient change without a word: nobody watches it, and no other library or array of NumPy has it. */
+static int unseen_by_others(PyObject *grad) {
+    PyObject *shown_to = lent(grad, exposed), *told = lent(grad, watchers);
+    return shown_to && !PyObject_IsTrue(shown_to) && told && PyList_Size(told) == 0 && lent(grad, loan) == NONE;
+}
+
+static int none_of(PyObject *dict) { return dict && PyDict_Size(dict) == 0; }
+
+/* One version more, and nothing written by the user since. 0 if there is no memory left. */
+static int marked(PyObject *grad, PyObject *by, int is_blank) {
+    PyObject *next = PyNumber_Add(lent(grad, version), one);
+    int good = next && !PyObject_SetAttr(grad, version, next) && (!is_blank || !PyObject_SetAttr(grad, blank, next));
+    if (next) Py_DecRef(next);
+    if (good && !none_of(lent(grad, written))) {
+        PyObject *empty = PyDict_New();
+        good = empty && !PyObject_SetAttr(grad, written, empty);
+        if (empty) Py_DecRef(empty);
+    }
+    return good && !PyObject_SetAttr(grad, by_hand, NONE) && !PyObject_SetAttr(grad, publisher, by);
+}
+
+static int publish_one(PyObject *row, PyObject *tape, PyObject *clock, PyObject *token) {
+    PyObject *a = PyObject_CallNoArgs(item(row, 0)), *memory = a && a != NONE ? lent(a, gradient) : 0;
+    PyObject *notes = memory && memory != NONE ? lent(a, grad_notes) : 0;
+    int good = notes && PyDict_Size(notes) == number(row, 3) && lent(a, noted_by) == token &&
+               lent(memory, former) == NONE && unseen_by_others(memory);
+    PyObject *when = good ? PyIter_Next(clock) : 0, *by = when ? PyTuple_New(2) : 0;
+    if (by) {
+        Py_IncRef(when), Py_IncRef(tape);
+        PyTuple_SetItem(by, 0, when), PyTuple_SetItem(by, 1, tape);
+        memcpy((char *)(Size)PyLong_AsLongLong(lent(memory, address)), (char *)number(row, 1), number(row, 2));
+        good = marked(memory, by, 0);
+        Py_DecRef(by);
+    } else good = 0;
+    if (when) Py_DecRef(when);
+    if (a) Py_DecRef(a);
+    return good;
+}
+
+/* (rows, tape, clock, token) -> list of the rows that Python must publish. A row: memory, address of its adjoint, how
+   many bytes, how many notes about its gradient, which are those that `token` stands for. */
+static PyObject *publish_of(PyObject *self, PyObject *const *given, Size n) {
+    (void)self;
+    PyObject *left = n == 4 ? PyList_New(0) : 0;
+    for (Size k = 0, size = left ? PyTuple_Size(given[0]) : 0; k < size; ++k) {
+        PyObject *row = item(given[0], k);
+        if (!publish_one(row, given[1], given[2], given[3])) {
+            PyErr_Clear();
+            PyList_Append(left, row);
+        }
+    }
+    return left ? left : PyErr_NoMemory();
+}
+
+/* (gradients, device, (0, None), 0) -> list of those that Python must clear; the others on this device are all zeros. */
+static PyObject *clear_of(PyObject *self, PyObject *const *given, Size n) {
+    (void)self;
+    PyObject *left = n == 4 ? PyList_New(0) : 0;
+    for (Size k = 0, size = left ? PyList_Size(given[0]) : 0; k < size; ++k) {
+        PyObject *memory = PyList_GetItem(given[0], k);
+        Size bytes = (Size)PyLong_AsLongLong(lent(memory, nbytes));
+        int good = lent(memory, device_name) == given[1] && bytes < LARGE && unseen_by_others(memory);
+        if (good && !equal(lent(memory, blank), lent(memory, version))) {
+            memset((char *)(Size)PyLong_AsLongLong(lent(memory, address)), 0, bytes);
+            good = marked(memory, given[2], 1);
+        }
+        if (!good || PyObject_SetAttr(memory, read_at, given[3])) {
+            PyErr_Clear();
+            PyList_Append(left, memory);
+        }
+    }
+    return left ? left : PyErr_NoMemory();
+}
+
 static PyMethodDef definitions[] = {
-    {"step", step_of, 0x80, 0}, {"launch", launch_of, 0x80, 0}, {"fill", fill_of, 0x80, 0}};
+    {"step", step_of, 0x80, 0}, {"launch", launch_of, 0x80, 0}, {"fill", fill_of, 0x80, 0},
+    {"publish", publish_of, 0x80, 0}, {"clear", clear_of, 0x80, 0}};
 
 PyObject *wb_steps(void) {
     struct { PyObject **at; const char *text; } names[] = {
@@ -401,7 +479,10 @@ PyObject *wb_steps(void) {
         {&check_races, "check_races"}, {&remember_launches, "remember_launches"}, {&switches, "switches"},
         {&asks, "asks"}, {&shown, "shown"}, {&launches, "launches"}, {&quick_name, "quick"}, {&arrays, "arrays"},
         {&stack_name, "stack"}, {&spans, "spans"}, {&fixed_name, "fixed"}, {&paths_name, "paths"},
-        {&count_name, "count"}};
+        {&count_name, "count"}, {&exposed, "exposed"}, {&loan, "loan"}, {&former, "former"}, {&written, "written"},
+        {&by_hand, "_by_hand"}, {&publisher, "publisher"}, {&gradient, "grad"}, {&grad_notes, "grad_notes"},
+        {&noted_by, "noted_by"}, {&address, "address"}, {&nbytes, "nbytes"}, {&device_name, "device"},
+        {&read_at, "read_at"}};
     for (unsigned k = 0; k < sizeof names / sizeof *names; ++k) *names[k].at = PyUnicode_InternFromString(names[k].text);
     one = PyLong_FromLong(1);
     Size count = sizeof definitions / sizeof *definitions;

@@ -59,10 +59,11 @@ def _coming() -> Future | None:
 
 
 def ready() -> Any:
-    """step, launch and fill of `steps.c`; None so far.
+    """step, launch, fill, publish and clear of `steps.c`; None so far.
 
     The first two: (what they look at, kernel, dim, args, device) -> bool. fill: (numbers, flat arguments of all
     events) writes them into blocks; numbers in fours: event, position, how `struct` writes it, address.
+    publish and clear: see there; they leave what takes more than copying or clearing bytes.
     """
     coming = _coming()
     return coming.result() if coming is not None and coming.done() else None
