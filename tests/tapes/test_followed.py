@@ -398,3 +398,37 @@ def plain(number: Any) -> Any:
     if isinstance(number, np.ndarray):
         return number.dtype.name, number.tolist()
     return None if isinstance(number, wb.array) else (type(number), number)
+
+
+def held(program: Program) -> Any:
+    """Gives gradients away, writes into one of them and to what another was given as."""
+    taken = program.x[2].grad.numpy()
+    taken[1] += 1.0
+    for a in program.x[:2]:
+        a.grad.fill_(3.0)
+    return taken
+
+
+def test_gradients_that_others_have_are_published_as_ever(stepping: list[Any], followed_tapes: list[Any]) -> None:
+    found = []
+    for remember in (False, True):
+        wb.config.remember_launches = remember
+        program, seen = Program(True), []
+        for turn in range(TURNS + 4):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                taken = held(program) if turn == TURNS else None
+                if turn in (1, 4, TURNS + 2):
+                    program.tape.zero()
+                seen.append(program.turn())
+                if turn == TURNS + 1:
+                    program.x[3].grad.ptr  # noqa: B018  the address is known from here on
+                grads = [a.grad for a in program.x]
+                seen.append([(g.list(), g.allocation.version, g.allocation.publisher[0] > 0) for g in grads])
+                seen.append([len(a.allocation.grad_notes) for a in program.x])
+                seen.append([str(w.message) for w in said])
+            del taken
+        found.append(seen)
+    assert followed_tapes
+    assert found[0] == found[1]
+    assert any("written" in text for messages in found[0][3::4] for text in messages)
