@@ -5,7 +5,7 @@ WAKE_FROM = 150_000  # below which it is faster than waking others
 LONG_FROM = 2_000_000  # statements of a launch from which workers that are through help the others
 SLICE = 500_000_000  # statements of a part of a launch: less than a second, in which nobody sees Ctrl-C
 SPLIT_FROM = 16_384  # threads below which two functions over memory in between cost more than they save
-PULL_FROM = 2048  # threads below which a second function costs more than it saves
+PULL_FROM = 512  # threads below which a second function costs more than it saves
 
 
 def large(threads: int) -> bool:

@@ -16,7 +16,7 @@ from ...records import record
 from ..ir import Function, Region, Stmt, Value, root, used, walk
 from ..ops import control, scalar
 from ..ops import memory as rows
-from ..ops.row import Effect
+from ..ops.row import Effect, calls_library
 from ..passes import simplify
 from ..types import Array, Composite, Type, is_float
 from .body import Body, nested
@@ -198,7 +198,7 @@ class _Facts:
                 t.row.effect is Effect.PURE and self.clean(t) for region in s.regions for t in region.body
             )
         whole = s.outs and not _floats(s.outs[0].type) and s.outs[0] not in self.uniform
-        if s.row.library or (whole and s.row in (scalar.MOD, scalar.FLOORDIV)):
+        if calls_library(s) or (whole and s.row in (scalar.MOD, scalar.FLOORDIV)):
             return False
         mine = all(v in self.own for v in s.args[1 : len(s.args) - (s.row is rows.STORE)])
         if s.row is rows.LOAD:

@@ -41,6 +41,8 @@ typedef unsigned long long uint64_t;
 #define WB_INT(x) (x)
 #define wb_pow pow
 #define wb_powf powf
+#define wb_sinf sinf
+#define wb_cosf cosf
 """
 
 # float16 is stored as 16 bits and computed as float; the conversions are single instructions.
@@ -549,7 +551,7 @@ def _top(bodies: list[Thread] | list[Body], signature: Signature, more: list[str
     lines = [TYPES]
     if float16.c in code + signature.c_declaration + "".join(types):
         lines.append(HALF)
-    lines += [TURNS, prelude(code)]
+    lines += [TURNS, prelude(code, TYPES)]
     if any(body.fails for body in bodies):
         lines.append(CHECKS)
     if any(body.grows or body.logs for body in bodies):

@@ -14,9 +14,9 @@ def helper(name: str, text: str) -> None:
     PRELUDES[name] = f"WB_FN {text}\n"
 
 
-def prelude(text: str) -> str:
-    """The helper functions that `text` calls, in the order in which they may stand."""
-    return "".join(code for name, code in PRELUDES.items() if f"{name}(" in text)
+def prelude(text: str, known: str = "") -> str:
+    """The helper functions that `text` calls, in the order in which they may stand; without those defined in `known`."""
+    return "".join(code for name, code in PRELUDES.items() if f"{name}(" in text and f"#define {name} " not in known)
 
 
 def _conversions() -> None:

@@ -101,7 +101,8 @@ class Row:
     moves                    hands values on as they are: nothing is rounded, in float16 either
     cheap                    sooner worked out again than stored and loaded
     eager                    so cheap and safe that it may be worked out where nobody asked, to spare a branch
-    library                  C calls its math library for it, so compilers cannot vectorise it over threads
+    library                  C calls its math library for it, so compilers cannot vectorise it over threads; or the
+                             types of operands of which that is so
     block(types, type, out, *texts, attr?)  of rows over tiles, in place of `c`: C by which the threads of a block
                              together fill `out`; `texts` name the operands, tiles as structs with the array c
     onto                     of a row over tiles: the operand that `out` holds already, and that is changed in place
@@ -136,7 +137,7 @@ class Row:
     moves: bool = False
     cheap: bool = False
     eager: bool = False
-    library: bool = False
+    library: bool | tuple[Scalar, ...] = False
     block: Callable[..., str] | None = None
     onto: int | None = None
     cost: int = 1
@@ -187,6 +188,12 @@ class Row:
                 return host(out, on_components(self.meaning, *args, **extra))
             parts = [list(np.ravel(a)) if isinstance(t, Composite) else a for a, t in zip(args, types, strict=True)]
             return host(out, self.expand(*parts, types=types, out=out, **extra))
+
+
+def calls_library(stmt: ir.Stmt) -> bool:
+    """True if C calls its math library for this statement."""
+    of = stmt.row.library
+    return of if isinstance(of, bool) else getattr(stmt.args[0].type, "scalar", stmt.args[0].type) in of
 
 
 def on_components(meaning: Callable, *args: Any, **extra: Any) -> Any:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from .. import ir
-from ..types import Composite, Scalar, Type, bool_, is_float, is_int
-from . import together
+from ..types import Composite, Scalar, Type, bool_, float64, is_float, is_int
+from . import sines, together
 from .c_text import (
     c_abs,
     c_cast,
@@ -140,6 +140,7 @@ _SIMPLE: dict[str, Any] = {"exact": True, "cheap": True, "eager": True}
 # A call of C's math library; and the functions of it that are one instruction.
 _LIBRARY: dict[str, Any] = {"library": True, "cost": 8}
 _INSTRUCTION: dict[str, Any] = {"exact": True, "library": False}
+_SINE: dict[str, Any] = {"library": (float64,), "cost": 8}
 
 # ---- choices between values, by which kinks are written
 
@@ -532,7 +533,7 @@ RSHIFT = row("rshift", sign=">>", type=_rule_shift(">>"), elementwise=True, c=c_
 
 
 def _function(
-    name: str, meaning: Any, adjoint: Any = None, c: str = "", doc: str = "", together: Any = True, **facts: Any
+    name: str, meaning: Any, adjoint: Any = None, c: Any = "", doc: str = "", together: Any = True, **facts: Any
 ) -> Row:  # fmt: skip
     """A function of one float; without `c`, one of C's math library by that name."""
     facts = {"together": together, **(facts if c else {**_LIBRARY, **facts})}
@@ -577,8 +578,8 @@ def _bell(x):
 
 _CLAMPED = "{name}{{f}}({{0}} > 1 ? 1 : {{0}} < -1 ? -1 : {{0}})"
 
-SIN = _function("sin", np.sin, lambda g, y, x: (TIMES(g, COS(x)),))
-COS = _function("cos", np.cos, lambda g, y, x: (NEG(TIMES(g, SIN(x))),))
+SIN = _function("sin", sines.sine, lambda g, y, x: (TIMES(g, COS(x)),), sines.c_call("sin"), **_SINE)
+COS = _function("cos", sines.cosine, lambda g, y, x: (NEG(TIMES(g, SIN(x))),), sines.c_call("cos"), **_SINE)
 TAN = _function("tan", np.tan, lambda g, y, x: (TIMES(g, 1.0 + y * y),))
 ASIN = _function("asin", lambda x: np.arcsin(np.clip(x, -1, 1)), lambda g, y, x: (_slope_on_the_circle(g, x),),
                  _CLAMPED.format(name="asin"), "asin(x: F) -> F: of x clamped to [-1, 1]; derivative 0 outside.",
