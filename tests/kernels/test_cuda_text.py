@@ -94,7 +94,7 @@ def local_memory(function: Function, text: str) -> int:
     stacks = [s.attr for s in walk(function.body) if isinstance(s.attr, Stack) and s.attr.capacity is not None]
     kept = sum(s.capacity * s.dtype.itemsize + 8 for s in stacks)
     printed = sum(8 * a.type.size for s in walk(function.body) if s.row is control.PRINTF for a in s.args)
-    return kept + -(-printed // 16) * 16 + 40 * bool(re.search(r"\b(sin|cos|tan)f?\(", without_comments(text)))
+    return kept + -(-printed // 16) * 16 + 40 * bool(re.search(r"\b(wb_)?(sin|cos|tan)f?\(", without_comments(text)))
 
 
 @pytest.mark.sampled
