@@ -89,7 +89,8 @@ def cosine(x: Any) -> Any:
 def _c(name: str, given: str, shift: str) -> str:
     lines = [f"double c{k} = {part.hex()};" for k, part in enumerate(PARTS[0])]
     for start, parts in zip(STARTS, PARTS[1:], strict=True):
-        lines += [f"c{k} = __builtin_expect(a >= 0x1p{start}, 0) ? {part.hex()} : c{k};" for k, part in enumerate(parts)]
+        rare = f"__builtin_expect(a >= 0x1p{start}, 0)"
+        lines += [f"c{k} = {rare} ? {part.hex()} : c{k};" for k, part in enumerate(parts)]
     first, whole = ("p0", f"(n.d - {WHOLE!r})") if not shift else (f"(p0 + {shift})", f"((n.d - {WHOLE!r}) - {shift})")
     series = repr(SERIES[-1])
     for c in SERIES[-2::-1]:
