@@ -15,7 +15,7 @@ def helper(name: str, text: str) -> None:
 
 
 def prelude(text: str, known: str = "") -> str:
-    """The helper functions that `text` calls, in the order in which they may stand, but for those that `known` defines."""
+    """The helper functions that `text` calls, in the order in which they may stand, without what `known` defines."""
     return "".join(code for name, code in PRELUDES.items() if f"{name}(" in text and f"#define {name} " not in known)
 
 
