@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 
 import workbench as wb
 
-SIZE = 1 << 17
+SIZE = 1 << 19
 ARRAY = 4 * SIZE
 
 
@@ -64,3 +65,26 @@ def test_a_walk_does_not_copy_what_the_tape_keeps():
     for _ in range(8):
         exact, value = exact * (1 + value), value + 0.5 * value * value
     np.testing.assert_allclose(x.grad.numpy(), exact, rtol=1e-5)
+
+
+ASKED: dict[str, tuple[float, Any]] = {  # with at most how many arrays more than are there, or are asked for
+    "again": (3.2, lambda tape, x, y: tape.backward(grads={y: wb.ones(SIZE)})),  # the seeds twice, and y
+    "memory": (0.3, lambda tape, x, y: repr(tape.memory())),
+    "adjoint": (5.2, lambda tape, x, y: tape.adjoint(y)),
+    "ledger": (4.2, lambda tape, x, y: repr(tape.ledger(x, 7))),
+    "diagnose": (7.2, lambda tape, x, y: repr(tape.diagnose())),
+    "microscope": (9.2, lambda tape, x, y: repr(tape.microscope(tape.events[1], 7))),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_looking_at_a_tape_of_large_arrays_copies_few_of_them():
+    tape, x, y = in_place(3)
+    tape.backward(grads={y: wb.ones(SIZE)})
+    found = {}
+    for name, (_, ask) in ASKED.items():
+        ask(tape, x, y)
+        with peak() as held:
+            ask(tape, x, y)
+        found[name] = held.arrays
+    assert {name: n for name, n in found.items() if n > ASKED[name][0]} == {}

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
+from workbench.arrays.span import Span
 from workbench.errors import GradientError
 from workbench.kernels.passes import ledger_adjoint
 from workbench.viz.inspect import collector, ledger_table
@@ -447,3 +448,21 @@ def of_all(seed, keep):
                 line = r.where.line if r.where is not None else 0
                 found.append(f"row of {name}: {r.position} {r.thread} {line} {r.value!r}")
     return "\n".join(found)
+
+
+def test_the_elements_that_hold_a_byte_are_those_that_a_search_finds():
+    numbers, found = np.random.default_rng(1), 0
+    memory = wb.zeros(64).allocation
+    for _ in range(60):
+        axes = int(numbers.integers(0, 4))
+        shape = tuple(numbers.integers(1, 5, axes).tolist())
+        strides = tuple((4 * numbers.integers(-6, 7, axes)).tolist())
+        span = Span(memory, int(numbers.integers(0, 20)) * 4, shape, strides, int(numbers.choice([4, 8, 12])))
+        for offset in range(-20, 140, 4):
+            searched = []
+            for index in np.ndindex(shape):
+                gap = offset - span.offset - sum(i * s for i, s in zip(index, strides, strict=True))
+                searched += [(index, gap)] if 0 <= gap < span.itemsize else []
+            assert sorted(collector.elements_at(span, offset)) == searched
+            found += len(searched)
+    assert found > 500

@@ -7,6 +7,7 @@ somebody overwrote and nobody kept are `lost`, and whoever asks is told so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,6 +33,7 @@ from .loop_turns import Loops
 from .saturated import Bounds
 from .turns import Turns
 
+PART = 1 << 16  # numbers whose norm is taken at once: what that needs beside them stays small
 SOME = 4  # cells that are remembered of what is not finite
 
 
@@ -81,10 +83,16 @@ def positions(event: Event, how: str) -> list[int]:
 
 def shadow_of(space: Workspace, access: Access) -> np.ndarray | None:
     """A host copy of the adjoint of an access, None if it has none."""
+    found = _shadow_now(space, access)
+    return None if found is None else found.copy()
+
+
+def _shadow_now(space: Workspace, access: Access) -> np.ndarray | None:
+    """The same without a copy on the CPU: the walk goes on to change it."""
     if access.scalar is None or access.span.allocation not in space or not access.span.nbytes:
         return None
     dtype = np.dtype(np.float32) if access.scalar.bits == 16 else access.scalar.numpy
-    return on_host(space[access.span.allocation].view(access.span, dtype)).copy()
+    return on_host(space[access.span.allocation].view(access.span, dtype))
 
 
 @dataclass
@@ -170,12 +178,13 @@ class Trail:
         self.kinks.look(event, space)
         self.present = {}
         for access in step.accesses:
-            data = shadow_of(space, access)
+            data = _shadow_now(space, access)
             if data is not None:
-                self.present[access] = data
                 step.bad_before |= not np.isfinite(data).all()
                 if access.writes:
                     step.came[access] = _norm(data)
+                else:
+                    self.present[access] = data.copy()
         self.bounds.look(step, space)
         self.loops.look(step, space)
 
@@ -184,7 +193,7 @@ class Trail:
         step = self.of[event]
         written = [a.span for a in step.accesses if a.writes and a.plain]
         for access in step.accesses:
-            data = shadow_of(space, access)
+            data = _shadow_now(space, access)
             if data is None:
                 continue
             fine = np.isfinite(data)
@@ -192,9 +201,9 @@ class Trail:
                 step.bad_after = True
                 step.bad_given += _cells(access, ~fine)
             if not access.writes:
-                old = self.present.get(access)
+                old = self.present.pop(access, None)
                 consumed = any(s.overlaps(access.span) is not False for s in written)
-                given = data if old is None or consumed else data - old
+                given = data if old is None or consumed else np.subtract(data, old, out=old)
                 step.gave[access] = _norm(given)
         n = self.order[event]
         if n:
@@ -284,10 +293,13 @@ def _ones(tape: Tape, a: Allocation, data: Any) -> int:
 
 def _norm(data: np.ndarray) -> float:
     """The Euclidean norm, without overflow; infinity if anything is not finite."""
-    if not np.isfinite(data).all():
+    parts = [data] if data.size <= PART else np.array_split(data.reshape(-1), -(-data.size // PART))
+    if not all(np.isfinite(part).all() for part in parts):
         return float("inf")
-    most = float(np.abs(data).max(initial=0.0))
-    return most * float(np.linalg.norm((data / most).astype(np.float64))) if most else 0.0
+    most = max(float(np.abs(part).max(initial=0.0)) for part in parts)
+    if not most:
+        return 0.0
+    return most * math.hypot(*(float(np.linalg.norm((part / most).astype(np.float64))) for part in parts))
 
 
 def norm_of(space: Workspace, access: Access) -> float:

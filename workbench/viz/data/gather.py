@@ -44,6 +44,7 @@ from .trace import (
 )
 from .trace import Kept as KeptMark
 
+PART = 1 << 16  # numbers that are made float64 at once
 _KINDS = {"fill_": "fill", "zero_": "fill", "foreign": "assign"}
 
 
@@ -338,16 +339,19 @@ class _Gather:
             return AdjointLevel(str(a), low, high)
         k = a.grad_scale or 1
         dtype = np.dtype(np.float32) if scalar.bits == 16 else scalar.numpy
-        values = on_host(data)[low * k : high * k].view(dtype).astype(np.float64)
-        most = float(np.abs(values).max(initial=0.0))
-        if isfinite(most):
-            return AdjointLevel(str(a), low, high, most, sqrt(float(values @ values)), zero=most == 0.0)
-        finite = values[np.isfinite(values)]
-        most = float(np.abs(finite).max(initial=0.0))
-        return AdjointLevel(
-            str(a), low, high, most, float(np.sqrt((finite**2).sum())), bool(np.isnan(values).any()),
-            bool(np.isinf(values).any()), not values.any(), 0,
-        )  # fmt: skip
+        values = on_host(data)[low * k : high * k].view(dtype)
+        most = squares = 0.0
+        nan = inf = False
+        for start in range(0, len(values), PART):
+            part = values[start : start + PART].astype(np.float64)
+            here = float(np.abs(part).max())
+            if not isfinite(here):
+                nan, inf = nan or bool(np.isnan(part).any()), inf or bool(np.isinf(part).any())
+                part = part[np.isfinite(part)]
+                here = float(np.abs(part).max(initial=0.0))
+            most, squares = max(most, here), squares + float(part @ part)
+        zero = most == 0.0 and not (nan or inf)
+        return AdjointLevel(str(a), low, high, most, sqrt(squares), nan, inf, zero)
 
 
 def _cuts(event: Event) -> bool:

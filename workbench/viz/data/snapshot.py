@@ -193,13 +193,15 @@ class Moments:
         at, known, certain = self.masks.get(a, (-1, None, None))
         if at < cursor or known is None or certain is None:
             at, known, certain = len(self.events), present(self.tape, a)[1], _watched(self.tape, a)
+        elif self._back(a, cursor, at):
+            known, certain = known.copy(), certain.copy()  # who asked before has the others
         for n in self._back(a, cursor, at):
             event = self.events[n]
             _forget(event, a, known)
             for span, _ in _restored(event, a):
                 byte_entries(span, known)[...] = byte_entries(span, certain)[...] = True
         self.masks[a] = cursor, known, certain
-        return known.copy(), certain.copy()
+        return known, certain
 
     # ---- adjoints
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
+from ...arrays.span import Span
 from ...arrays.workspace import (
     Shadow,
     Workspace,
@@ -278,15 +279,33 @@ class Collector:
         cell, span = self.cell, a.span
         if not cell.inside(span):
             return
-        offsets = np.full(span.shape, span.offset, np.int64)
-        for axis, (n, stride) in enumerate(zip(span.shape, span.strides, strict=True)):
-            steps = np.arange(n, dtype=np.int64) * stride
-            offsets += steps.reshape([n if k == axis else 1 for k in range(len(span.shape))])
-        gap = cell.offset - offsets
         size = cell.dtype.itemsize // cell.k
-        for at in np.argwhere((gap >= 0) & (gap < span.itemsize)):
-            index = tuple(int(i) for i in at)
-            yield index if span.itemsize == size else (*index, int(gap[index]) // size)
+        for index, gap in sorted(elements_at(span, cell.offset)):
+            yield index if span.itemsize == size else (*index, gap // size)
+
+
+def elements_at(span: Span, offset: int) -> list[tuple[tuple[int, ...], int]]:
+    """The elements of a span that contain this byte of its allocation: their indices, and the place in the element.
+
+    From the largest stride down, an index is possible where the smaller ones can make up for the rest.
+    """
+    found = [((0,) * len(span.shape), offset - span.offset)]
+    order = sorted(range(len(span.shape)), key=lambda axis: -abs(span.strides[axis]))
+    for place, axis in enumerate(order):
+        n, stride = span.shape[axis], span.strides[axis]
+        reach = [(span.shape[k] - 1) * span.strides[k] for k in order[place + 1 :]]
+        low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach) + span.itemsize - 1
+        further = []
+        for index, left in found:
+            if stride == 0:
+                first, last = (0, n - 1) if low <= left <= high else (0, -1)
+            else:
+                ends = (left - high, left - low) if stride > 0 else (low - left, high - left)
+                first, last = max(-(-ends[0] // abs(stride)), 0), min(ends[1] // abs(stride), n - 1)
+            for i in range(first, last + 1):
+                further.append(((*index[:axis], i, *index[axis + 1 :]), left - i * stride))
+        found = further
+    return [(index, left) for index, left in found if 0 <= left < span.itemsize]
 
 
 class Group:

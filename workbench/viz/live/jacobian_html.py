@@ -27,6 +27,7 @@ DASH = 8  # pixels of a cell from which a number below 0 has a dash
 LABEL, NAME = 11.0, 13.0  # size of the text of an axis, and the room that a line of it takes
 LONGEST = 110.0  # room for the longest label
 TALL, WIDE = 96, 192  # pixels of the matrix
+PART = 1 << 16  # numbers that are looked at together
 BARS = 64
 ROWS = 200  # of a table
 
@@ -157,9 +158,9 @@ def _sizes(seeds: Seeds) -> list[tuple[str, tuple[int, ...]]]:
 
 def bars(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, other: SeedRun | None = None) -> str:
     """One gradient as bars, another beside it in outline, differences as ticks."""
-    row = run.row
-    shown = _chosen(row, other.row if other is not None else None)
-    series = [row[shown]] + ([other.row[shown]] if other is not None else [])
+    row, theirs = run.row, other.row if other is not None else None
+    shown = _chosen(row, theirs)
+    series = [row[shown]] + ([theirs[shown]] if theirs is not None else [])
     series += [measured[shown]] if measured is not None else []
     finite = [abs(v) for s in series for v in s if math.isfinite(v)]
     most = max(finite, default=0.0) or 1.0
@@ -173,9 +174,9 @@ def bars(seeds: Seeds, run: SeedRun, measured: np.ndarray | None, other: SeedRun
     for n, k in enumerate(shown):
         left = 54 + n * step
         parts.append(_bar(left, step, y, row[k], "wb-bar", f"{seeds.column_name(k)} = {row[k]:.6g}"))
-        if other is not None:
-            text = f"{other.label}: {seeds.column_name(k)} = {other.row[k]:.6g}"
-            parts.append(_bar(left, step, y, other.row[k], "wb-other", text))
+        if other is not None and theirs is not None:
+            text = f"{other.label}: {seeds.column_name(k)} = {theirs[k]:.6g}"
+            parts.append(_bar(left, step, y, theirs[k], "wb-other", text))
         if measured is not None and math.isfinite(measured[k]):
             at = y(float(measured[k]))
             parts.append(f'<path class="wb-tick" d="M{left + step * 0.02:.1f} {at:.1f}h{step * 0.96:.1f}"><title>'
@@ -209,8 +210,17 @@ def _chosen(row: np.ndarray, other: np.ndarray | None) -> list[int]:
     """The columns to draw: all, or those with the largest numbers."""
     if len(row) <= BARS:
         return list(range(len(row)))
-    size = np.abs(row) if other is None else np.maximum(np.abs(row), np.abs(other))
-    return sorted(int(k) for k in np.argsort(-np.nan_to_num(size, nan=np.inf), kind="stable")[:BARS])
+    size = np.abs(row)
+    if other is not None:
+        np.maximum(size, np.abs(other), out=size)
+    size[np.isnan(size)] = np.inf
+    least = np.partition(size, -BARS)[-BARS]
+    found = np.flatnonzero(size > least).tolist()
+    for start in range(0, len(size), PART):  # and the first of those that are as large as the least
+        found += (start + np.flatnonzero(size[start : start + PART] == least)).tolist()[: BARS - len(found)]
+        if len(found) == BARS:
+            break
+    return sorted(found)
 
 
 def _axis(wide: float, half: float, most: float) -> str:
