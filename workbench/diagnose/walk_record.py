@@ -299,7 +299,8 @@ def _norm(data: np.ndarray) -> float:
     most = max(float(np.abs(part).max(initial=0.0)) for part in parts)
     if not most:
         return 0.0
-    return most * math.hypot(*(float(np.linalg.norm((part / most).astype(np.float64))) for part in parts))
+    # not `dot`: BLAS shares it among threads that spin, and takes many times as long where others compute
+    return most * math.sqrt(sum(float(np.square((part / most).astype(np.float64)).sum()) for part in parts))
 
 
 def norm_of(space: Workspace, access: Access) -> float:

@@ -349,7 +349,7 @@ class _Gather:
                 nan, inf = nan or bool(np.isnan(part).any()), inf or bool(np.isinf(part).any())
                 part = part[np.isfinite(part)]
                 here = float(np.abs(part).max(initial=0.0))
-            most, squares = max(most, here), squares + float(part @ part)
+            most, squares = max(most, here), squares + float(np.square(part).sum())
         zero = most == 0.0 and not (nan or inf)
         return AdjointLevel(str(a), low, high, most, sqrt(squares), nan, inf, zero)
 
