@@ -26,7 +26,7 @@ from ..device import Device, catch_up, cpu, get_device, let_follow, xp
 from ..errors import LaunchError, Where
 from ..tables import bytes_text
 from . import capture_log
-from .nearby import Marks, Nearby
+from .nearby import Nearby, OwnMarks
 from .span import AddressedMemory, Span, byte_entries
 
 LOCK = threading.RLock()
@@ -98,7 +98,7 @@ class Allocation:
         self.version = 0
         self.exposed = exposed
         self.watchers: list[weakref.ref[Any]] = []
-        self.required, self.retained, self.asked = Marks(), Marks(), False
+        self.required, self.retained, self.asked = OwnMarks(), OwnMarks(), False
         self.grad: Allocation | None = None
         self._of: weakref.ref[Allocation] | None = None
         self.names: dict[str, Span] = {}
@@ -236,7 +236,7 @@ class Allocation:
             rest = part.without(span)
             if rest != [part]:
                 self.origins.remove((part, run))
-                for one in rest:
+                for one in map(Span.weak, rest):
                     self.origins.put((one, run), one)
 
     def note_origin(self, span: Span, run: Any, live: bool) -> None:
@@ -249,7 +249,8 @@ class Allocation:
             if span.contains(origin[0]):
                 self.origins.remove(origin)
         if live:
-            self.origins.put((span, run), span)
+            own = span.weak()
+            self.origins.put((own, run), own)
 
     def _origins_now(self) -> Nearby[tuple[Span, Any]] | None:
         return self.origins.copy() if self.origins else None
@@ -431,7 +432,9 @@ _ranges: dict[Device, _Ranges] = {}
 def _register(new: Allocation) -> None:
     if new.nbytes:
         with LOCK:
-            _ranges.setdefault(new.device, _Ranges()).add(new)
+            if (known := _ranges.get(new.device)) is None:
+                known = _ranges[new.device] = _Ranges()
+            known.add(new)
 
 
 def allocation_at(address: int, nbytes: int, device: Device, owner: Any = None) -> Allocation:

@@ -146,6 +146,19 @@ class Marks(Nearby[Span]):
         return bool(self.met(span))
 
 
+class OwnMarks(Marks):
+    """Marks that the memory itself holds, without a circle of references: it goes when the last array does."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:  # as above: each array has two
+        self.ends, self._scales, self.spans, self.everything = {}, None, {}, False
+
+    def put(self, item: Span, span: Span) -> None:
+        own = span.weak()
+        super().put(own, own)
+
+
 def _whole(span: Span) -> bool:
     return span.dense and span.nbytes == span.allocation.nbytes
 

@@ -7,6 +7,7 @@ would take too long the answer is "undecided", which everybody treats as "may ov
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,14 @@ class Span:
         self._hull = (low, high + itemsize)
         self._parts: dict[tuple, Span] | None = None
         self._words: tuple | None = None  # dtype, shape, offset and strides of `words()`
+
+    def weak(self) -> Span:
+        """An equal span that does not keep the memory alive: for what the memory itself holds."""
+        made = object.__new__(WeakSpan)
+        made.of, made._parts, made._words = weakref.ref(self.allocation), None, None
+        made.offset, made.shape, made.strides, made.itemsize = self.offset, self.shape, self.strides, self.itemsize
+        made._key, made._hash, made._hull = self._key, self._hash, self._hull
+        return made
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Span) and self._key == other._key)
@@ -170,6 +179,22 @@ class Span:
         """Put back what `copy_out` gave. No watching tape is told: for rewinding only."""
         words = self.words()
         capture_log.do(lambda: words.__setitem__(..., kept), capture_log.gpu_of(words, kept))
+
+
+class WeakSpan(Span):
+    """What `Span.weak` gives. Only who holds the memory may ask it anything but what it is equal to."""
+
+    __slots__ = ("of",)
+
+    @property
+    def allocation(self) -> Allocation:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.of()  # type: ignore[return-value]
+
+    def weak(self) -> Span:
+        return self
+
+    def __reduce__(self) -> Any:
+        return Span, (self.allocation, self.offset, self.shape, self.strides, self.itemsize)
 
 
 @lru_cache(4096)

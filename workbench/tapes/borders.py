@@ -44,7 +44,7 @@ class Run:
 
     outer     the run of the tape inside which this one was entered.
     leaves    what it started from, with `requires_grad`; `names` are theirs. wrote: the memories that it wrote.
-    seeded    memory -> checksum of its seed in the last backward, and when that was.
+    seeded    id of a memory -> checksum of its seed in the last backward, and when that was.
     waiting   borders of other tapes whose adjoint this one can be seeded with. lost: it was not.
     chained   was the last backward seeded with any of them.
     """
@@ -55,7 +55,7 @@ class Run:
         self.leaves: list[weakref.ref[Allocation]] = []
         self.names: tuple[str, ...] = ()
         self.wrote: set[int] = set()
-        self.seeded: dict[Allocation, int] = {}
+        self.seeded: dict[int, int] = {}
         self.when = 0
         self.waiting: list[Border] = []
         self.lost: list[Border] = []
@@ -338,7 +338,7 @@ def _numbers(space: Workspace, span: Span, tape: Recording | None) -> np.ndarray
 
 def _same_seed(run: Run, a: Allocation, space: Workspace) -> bool:
     """Has the writer been seeded here with this very adjoint, as where a loss adds up over tapes."""
-    return a in run.seeded and len(space[a].data) <= SMALL and run.seeded[a] == _checksum(space[a].data)
+    return a.id in run.seeded and len(space[a].data) <= SMALL and run.seeded[a.id] == _checksum(space[a].data)
 
 
 def _checksum(data: Any) -> int:
@@ -348,7 +348,7 @@ def _checksum(data: Any) -> int:
 def note_seeds(tape: Recording, seeds: Workspace) -> None:
     """What a backward of this tape is seeded with: it may be what others wait for."""
     tape.run.when = next(clock)
-    tape.run.seeded = {a: _checksum(s.data) for a, s in seeds.items() if len(s.data) <= SMALL}
+    tape.run.seeded = {a.id: _checksum(s.data) for a, s in seeds.items() if len(s.data) <= SMALL}
     tape.run.chained = any(b.allocation in seeds for b in tape.run.waiting)
     for border in tape.run.waiting:
         border.seeded_with(seeds)

@@ -123,7 +123,7 @@ def _publish_one(
     a.grad_notes.clear()
     for span in stored:
         if not a.retained.touch(span):
-            a.grad_notes[span] = _USED_UP
+            a.grad_notes[span.weak()] = _USED_UP
     grad.version += 1
     grad.mark_published()
     grad.publisher = next(clock), weakref.ref(tape)
