@@ -321,3 +321,29 @@ def test_compiled_code_keeps_no_array_alive(natively: list[bool]) -> None:
     del x, y
     gc.collect()
     assert not any(ref() for ref in gone)
+
+
+def test_new_arrays_of_known_layouts_are_launched_as_they_are() -> None:
+    s = Spring()
+    for turn in range(8):
+        n = 4 if turn % 3 else 5  # other layouts in between
+        x, y = wb.array(values(n) + turn, requires_grad=True), wb.zeros(n)
+        s.k, s.x, s.rest = 1.0 + turn, wb.array(values(n)), wb.vec3(0.0, 0.5 * turn, 0.0)
+        with wb.Tape() as tape:
+            wb.launch(scaled, n, [x, 0.5 * turn, turn, y])
+            wb.launch(pulled, n, [s, wb.vec3(2.0, turn, 0.0), y])
+        np.testing.assert_allclose(y.list(), (1 + turn) * values(n) * 2 + 0.5 * turn, rtol=1e-6)
+        both = wb.zeros(n, requires_grad=True)
+        with wb.Tape() as tape:
+            wb.launch(scaled, n, [both, 0.5 * turn, turn, both])  # one memory under two names is another launch
+        assert both.list() == [turn] * n
+        with wb.Tape() as tape:
+            wb.launch(scaled, n, [x, 0.5 * turn, turn, y])
+        tape.backward(grads={y: wb.ones(n)})
+        assert x.grad.list() == [FACTOR * 0.5 * turn] * n
+        with pytest.raises(wb.BoundsError):
+            wb.launch(scaled, n, [x, 1.0, turn, wb.zeros(n - 1)])
+        with pytest.raises(wb.LaunchError):
+            wb.launch(scaled, n, [x, 1.0, turn, wb.zeros(n, dtype=wb.float64)])
+        with pytest.raises(wb.LaunchError):
+            wb.launch(scaled, n, [x, 1.0, 0.5, wb.zeros(n)])

@@ -245,7 +245,7 @@ class Allocation:
             if not live:
                 return
             self.origins = Nearby()
-        for origin in self.origins.near(span):
+        for origin in self.origins.near(span) if self.origins.ends else ():
             if span.contains(origin[0]):
                 self.origins.remove(origin)
         if live:

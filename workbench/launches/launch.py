@@ -93,8 +93,7 @@ def launch(
 def _seen(kernel: Kernel, dim: Any, args: tuple, device: Any) -> Command | None:
     """The launch of these arguments, if one like it was made before."""
     if config.remember_launches and kernel.launches and (found := kernel.launches.find(dim, args, device)) is not None:
-        seen, flat, changed = found
-        return Command(kernel.launches.program, seen.plan, flat, seen, changed)
+        return Command(kernel.launches.program, *found)
     return None
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..arrays import allocation, capture_log
+from ..arrays.array import array, layout_numbers
 from ..arrays.host_reads import sources_of
 from ..arrays.loans import lent
 from ..config import config
@@ -130,6 +131,7 @@ class Launches:
         self.fixed = tuple([k for k in range(len(program.leaves)) if not (k in self.arrays or self._is_free(k))])
         self.paths = paths_of(program)
         self.seen: dict[tuple, Seen] = {}
+        self.layouts: dict[Any, Seen] = {}  # for arrays that are new: one launch of each form
         self.quick: dict[tuple, tuple | None] = {}  # the same for `steps.c`
         self.found = 0
         self.once: set[int] = (
@@ -147,8 +149,8 @@ class Launches:
             return (grid, *[a.serial for a in flat])
         return (grid, *[flat[k].serial for k in self.arrays], *[flat[k] for k in self.fixed])
 
-    def find(self, dim: Any, args: tuple, device: Any) -> tuple[Seen, list, bool] | None:
-        """What is known of this launch, its flat arguments, and whether numbers are others than it knows.
+    def find(self, dim: Any, args: tuple, device: Any) -> tuple[Plan, list, Seen | None, bool] | None:
+        """The plan of this launch, its flat arguments, what is known of it, and whether it knows other numbers.
 
         None if the launch must be looked at.
         """
@@ -158,9 +160,11 @@ class Launches:
             given = flat_of(self.program, args)
             key = self.key(dim, given)
             known = self.seen.get(key)
+            if known is None:
+                return self._alike(key, given, device)
         except (TypeError, AttributeError):
             return None
-        if known is None or known.device is not device or known.switches != config.switches:
+        if known.device is not device or known.switches != config.switches:
             return None
         if not self.kernel.reads(self.program) or not known.fits(given):
             return None
@@ -171,7 +175,30 @@ class Launches:
         self.found += 1
         if self.found > OFTEN and key not in self.quick:
             self._hasten(key, known, given)
-        return known, flat, changed
+        return known.plan, flat, known, changed
+
+    def _alike(self, key: tuple, given: Any, device: Any) -> tuple[Plan, list, None, bool] | None:
+        """As `find`, for arrays that are new, by a launch of others of the same layouts, each on memory of its own."""
+        known = self.layouts.get(self._layout(key, given, device)) if hash(key) not in self.once else None
+        if known is None or not self.kernel.reads(self.program) or not known.fits(given):
+            return None
+        flat = [*given]
+        if known.take(flat) is None:
+            return None
+        self._note_once(key)
+        return known.plan, flat, None, True
+
+    def _layout(self, key: tuple, given: Any, device: Any) -> tuple | None:
+        """What a plan depends on; None where arrays may share memory, or are none."""
+        arrays = [given[k] for k in self.arrays]
+        if any(a.__class__ is not array for a in arrays) or len({a.allocation for a in arrays}) < len(arrays):
+            return None
+        return (key[0], config.switches, device, *layout_numbers(arrays), *key[1 + len(arrays) :])
+
+    def _note_once(self, key: tuple) -> None:
+        if len(self.once) >= MOST:
+            self.once.clear()
+        self.once.add(hash(key))
 
     def _hasten(self, key: tuple, known: Seen, flat: Any) -> None:
         """Let compiled code find this launch from now on, where it is there and can."""
@@ -190,24 +217,31 @@ class Launches:
             if any(given[k] is not command.flat[k] for k in self.arrays):
                 return
             key = self.key(dim, given)
-            if hash(key) not in self.once:
-                if len(self.once) >= MOST:
-                    self.once.clear()
-                self.once.add(hash(key))
-                return
+            layout = self._layout(key, given, device)
+            first = hash(key) not in self.once
         except (TypeError, AttributeError):  # a number of another kind
             return
+        if first:
+            self._note_once(key)
+            if layout is None or layout in self.layouts:
+                return
         if any(given[k].__class__ not in _NUMBERS for k in self.fixed):
             return
         numbers = tuple([(k, given[k], command.flat[k]) for k in self.fixed])
         free = self._free(given, command)
         if any(f.kept(given[f.position]) is None for f in free):
             return
+        made = Seen(key[0], device, numbers, free, command.plan, command.values)
+        if first:
+            if len(self.layouts) >= MOST:
+                self.layouts.clear()
+            self.layouts[layout] = made
+            return
         if len(self.seen) >= MOST:
             self.seen.clear()
             self.quick.clear()
         self.quick.pop(key, None)
-        self.seen[key] = command.seen = Seen(key[0], device, numbers, free, command.plan, command.values)
+        self.seen[key] = command.seen = made
 
     def _free(self, given: Any, command: Command) -> tuple[Free, ...]:
         found, fields = [], command.plan.forward.signature.fields_of_numbers
