@@ -47,7 +47,7 @@ def contenders(n: int) -> dict[str, Contender]:
     apart.launch()
     hand(*given)
     np.testing.assert_array_equal(w.numpy(), expected)
-    return {"hand-written": lambda: hand(*given), "workbench": apart.launch, "workbench, in place": inside.launch}
+    return {"hand-written": lambda keep=expected: hand(*given), "workbench": apart.launch, "workbench, in place": inside.launch}
 
 
 def main() -> None:
