@@ -34,6 +34,8 @@ LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):  # a forked child has no thread that would ever let go of it
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
+LARGE_FROM, LARGE_PAGE = 1 << 22, 1 << 21  # bytes: from where NumPy asks for large pages, and of one of them
+
 _ids = itertools.count()
 clock = itertools.count(1)  # orders recordings, publications and readings of all tapes
 asks = 0  # how often `required` or `retained` of any allocation has changed
@@ -346,6 +348,18 @@ def _runs(memory: Allocation, mask: np.ndarray) -> list[Span]:
     return [Span(memory, int(a), (int(b - a),), (1,), 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
+def _on_large_pages(make: Callable[..., np.ndarray], nbytes: int) -> np.ndarray:
+    """New bytes of the host. Many begin at a large page: a stencil over them takes a tenth less time.
+
+    NumPy asks for large pages, which the system gives where they lie as a whole in what was asked for.
+    """
+    if nbytes < LARGE_FROM:
+        return make(nbytes, np.uint8)
+    whole = make(nbytes + LARGE_PAGE, np.uint8)
+    address = whole.__array_interface__["data"][0]
+    return np.asarray(AddressedMemory(address + -address % LARGE_PAGE, (nbytes,), None, 1, whole))
+
+
 def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = True, lasting: bool = False) -> Allocation:
     """New memory of our own.
 
@@ -358,7 +372,7 @@ def allocate(nbytes: int, device: Device | str | None = None, zeroed: bool = Tru
             with cupy.cuda.Device(where.ordinal):
                 raw = (cupy.zeros if zeroed else cupy.empty)(nbytes, np.uint8)
         else:
-            raw = (np.zeros if zeroed else np.empty)(nbytes, np.uint8)
+            raw = _on_large_pages(np.zeros if zeroed else np.empty, nbytes)
     except (MemoryError, ValueError, OverflowError):
         raise LaunchError(
             f"{bytes_text(nbytes)} of memory cannot be had on {where}.", slug="memory",
