@@ -238,6 +238,7 @@ DISTURBANCES: dict[str, Act] = {
     "a gradient is asked for": another_asks,
     "a launch that is not recorded": lambda p: wb.launch(squared, 9, [p.x[0]], [p.x[2]], record_tape=False),
     "a tape inside": nested,
+    "gradients of others are asked for": lambda p: wb.zeros(2, requires_grad=True),
     "the tape is looked at": lambda p: len(p.tape.events),
 }
 
@@ -432,3 +433,19 @@ def test_gradients_that_others_have_are_published_as_ever(stepping: list[Any], f
     assert followed_tapes
     assert found[0] == found[1]
     assert any("written" in text for messages in found[0][3::4] for text in messages)
+
+
+def test_gradients_of_other_memory_change_nothing(stepping: list[Any], followed_tapes: list[Any]) -> None:
+    found = []
+    for remember in (False, True):
+        wb.config.remember_launches, program = remember, Program(True)
+        others: list[wb.array] = []
+
+        def ask(_: Program, others: list[wb.array] = others) -> None:
+            others.append(wb.zeros(2, requires_grad=True))
+            assert others[-1].ptr
+
+        found.append([program.turn(ask, ask) for _ in range(TURNS)])
+        assert (program.tape.following is not None) is remember
+    assert len(followed_tapes) == TURNS - 3
+    assert found[0] == found[1]

@@ -135,8 +135,12 @@ class Following:
         step, tape = track.steps[self.at], self.tape()
         if lent or capture_log.opened is not None or config.check_races or not config.remember_launches:
             return None
-        if tape is None or memory.recorder() is not tape or track.counts != (memory.asks, memory.shown):
+        if tape is None or memory.recorder() is not tape:
             return None
+        if track.counts != (memory.asks, memory.shown):
+            if not track.current():
+                return None
+            self.fast, self.quick = None, _never  # which compares with the counts of before
         if tape.numbers.any or tape.conflicts or tape.failure is not None or tape.muted:
             return None
         flat = fits(step)
@@ -248,7 +252,7 @@ class Following:
             return False
         tape, opened = self.tape(), capture_log.opened is not None
         odd = tape is None or tape.borders or tape.conflicts or tape.failure or opened or self.later
-        return not odd and self.track.counts == (memory.asks, memory.shown)
+        return not odd and self.track.current()
 
     def put_off(self, span: Span, what: str, where: Where | None) -> bool:
         """Note what others are about to write, and copy what adjoints would read. False before the first `backward`."""

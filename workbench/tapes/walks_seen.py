@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import allocation as memory
 from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.call_list import CallList
@@ -57,8 +56,7 @@ class Prepared:
         self.writes: dict[int, list[tuple[int, int]]] = {}
         self.tracks = 0  # that were made of its tapes
         self.token = object()  # stands for the notes that it leaves about gradients
-        self.counts: Any = None  # those of `memory` when `rows` and `others` were written down
-        self.rows: tuple = ()  # what is published by copying bytes, as `steps.c` takes it
+        self.rows: tuple | None = None  # what is published by copying bytes, as `steps.c` takes it
         self.others: list[int] = []  # positions in `left` of what takes more
 
     def run(self, seeds: Workspace, tape: Recording) -> None:
@@ -71,11 +69,14 @@ class Prepared:
         self.calls.run()
 
     def publish(self, tape: Recording) -> None:
-        """Write what is `left` into the `.grad` of all arrays that asked, as `publish.publish` does."""
-        counts, functions = (memory.asks, memory.shown), steps.ready()
-        if self.counts != counts or functions is None or ports:
+        """Write what is `left` into the `.grad` of all arrays that asked, as `publish.publish` does.
+
+        The signature says who asked, and that no gradient is retained.
+        """
+        functions = steps.ready()
+        if self.rows is None or functions is None or ports:
             publish(tape, self._space(range(len(self.left))), {}, self.wrote, self.token)
-            self._note_rows(tape, counts)
+            self._note_rows(tape)
             return
         undone = functions[3](self.rows, weakref.ref(tape), clock, self.token)
         publish(tape, self._space([*self.others, *[row[-1] for row in undone]]), {}, self.wrote, self.token)
@@ -90,10 +91,10 @@ class Prepared:
             shadow.allocation, shadow.data, shadow.address, shadow.scale, shadow.lent = a, data, address, scale, False
         return space
 
-    def _note_rows(self, tape: Recording, counts: Any) -> None:
+    def _note_rows(self, tape: Recording) -> None:
         """Write down what is published by copying bytes: what events wrote all of, where it is not large."""
         rows: list[tuple] = []
-        self.counts, self.others = counts, []
+        self.others = []
         for k, (ref, data, address, _) in enumerate(self.left):
             a = ref()
             if not a.asked:
