@@ -47,7 +47,7 @@ class Access:
     writes: bool
     plain: bool = True
 
-    @property
+    @cached_property
     def scalar(self) -> Scalar | None:
         """Its floating-point type; None for integers and for structs."""
         dtype = self.array.dtype
@@ -117,7 +117,7 @@ class Step:
     @property
     def flowing(self) -> float:
         """The norm of all that came in."""
-        return float(np.sqrt(sum(n * n for n in self.came.values())))
+        return math.sqrt(sum(n * n for n in self.came.values()))
 
 
 class Trail:
