@@ -86,6 +86,8 @@ def test_a_tape_recorded_in_an_inner_graph_is_walked_in_the_outer_one():
     tape, seed = wb.Tape(), wb.ones(2)
     with wb.capture() as forward, tape:
         wb.launch(square, 2, [x, y])
+    with pytest.raises(LaunchError, match=r"graph\.replay\(\) of the capture that has it"), wb.capture():
+        tape.backward(grads={y: seed})
     with wb.capture() as both:
         tape.zero()
         forward.replay()

@@ -127,7 +127,8 @@ class Tape(Recording):
             if (notes := capture_log.noting()) is not None:
                 if self not in notes.tapes:
                     capture_log.refuse(
-                        "backward() of a tape recorded before", "the recording and backward() in one capture"
+                        "backward() of a tape recorded before",
+                        "the recording, or graph.replay() of the capture that has it, before it in this one",
                     )
                 notes.asked.update(dict.fromkeys(a.allocation for a in self.arrays.values()))
             self._remember(space)
