@@ -294,6 +294,9 @@ def _ones(tape: Tape, a: Allocation, data: Any) -> int:
 def _norm(data: np.ndarray) -> float:
     """The Euclidean norm, without overflow; infinity if anything is not finite."""
     parts = [data] if data.size <= PART else np.array_split(data.reshape(-1), -(-data.size // PART))
+    if data.dtype == np.float32:  # whose squares neither overflow nor vanish in float64
+        squares = sum(float(np.square(part, dtype=np.float64).sum()) for part in parts)
+        return math.sqrt(squares) if math.isfinite(squares) else float("inf")
     if not all(np.isfinite(part).all() for part in parts):
         return float("inf")
     most = max(float(np.abs(part).max(initial=0.0)) for part in parts)
