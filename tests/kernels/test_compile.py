@@ -289,8 +289,8 @@ def test_a_compiler_is_asked_for_its_version_once(cache, fresh_compiler, monkeyp
     """By a file of the cache, if it is a binary that is known to be the compiler itself."""
     fresh_compiler()
     used, asked = c_compiler.compiler(), []
-    run = subprocess.run
-    monkeypatch.setattr(subprocess, "run", lambda *args, **options: asked.append(args[0]) or run(*args, **options))
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **options: asked.append(args[0]) or start(*args, **options))
     fresh_compiler()
     assert c_compiler.compiler() == used
     known = re.search("gcc|clang", Path(used.identity.split()[0]).name) is not None

@@ -9,6 +9,7 @@ import shlex
 import sys
 from contextlib import suppress
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ...records import record
@@ -126,9 +127,11 @@ def _version(command: tuple[str, ...], known: str, real: str) -> str:
             kept = cache_directory() / f"{digest(known)}.version"
     said = None if kept is None else read_sealed(kept)
     if said is None:
-        import subprocess
+        from subprocess import DEVNULL, PIPE, Popen
 
-        said = subprocess.run([*command, "--version"], capture_output=True, check=False).stdout
+        with Popen([*command, "--version"], stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL) as asked:
+            import_module("concurrent.futures.thread")  # what compiling takes next comes in while this answers
+            said = asked.communicate()[0]
         if kept is not None and said:
             with suppress(OSError):
                 write_sealed(kept, said)
