@@ -3,8 +3,8 @@
 Once a reverse pass has run as a list of calls (`walks_seen`), what its tape recorded is a track: kernel by kernel, the
 serial numbers of the arrays, what became active, what was overwritten, and the line. A tape that begins with the first
 launch of a track follows it (`followed.Followed`): each launch is compared with the next step and run, and nothing more
-is noted than its arguments. Numbers and vectors may be others each time, unless an index depends on them. Whatever else happens, or is asked of that tape, unfolds the events first. No track keeps
-an array alive.
+is noted than its arguments. Numbers and vectors may be others each time, unless an index depends on them. Whatever else
+happens, or is asked of that tape, unfolds the events first. No track keeps an array alive.
 """
 
 from __future__ import annotations
