@@ -151,8 +151,8 @@ static int numbers_into(char *block, PyObject *list, PyObject *flat) {
             PyObject *bytes = PyObject_CallFunctionObjArgs(item(list, j + 5), now, (PyObject *)0);
             int good = bytes && type_is(bytes, &PyBytes_Type) && PyBytes_Size(bytes) == number(list, j + 3);
             if (good) memcpy(to, PyBytes_AsString(bytes), number(list, j + 3));
-            if (bytes && (!good || PyTuple_SetItem(flat, k, bytes))) return Py_DecRef(bytes), 0;
-            if (!good) return 0;
+            if (bytes && !good) Py_DecRef(bytes);
+            if (!good || PyTuple_SetItem(flat, k, bytes)) return 0; /* it takes the bytes, also where it fails */
             continue;
         }
         if (type_is(now, &PyLong_Type)) {
