@@ -176,6 +176,12 @@ def sizes(monkeypatch, limit):
     monkeypatch.setattr(thresholds, "SPLIT_FROM", limit)
 
 
+def forget(kernel) -> None:
+    """Its next launch is planned anew: the sizes or the ways are others now."""
+    kernel.program().plans.clear()
+    kernel.launches = None
+
+
 def is_split(tape) -> bool:
     back = tape.launches[0].reverse
     return back.gather is not None or back.pull is not None
@@ -185,7 +191,7 @@ def backward(monkeypatch, kernel, dim, values, out, seed, split: bool, threads: 
     """The gradients of the inputs, with the adjoint split or whole."""
     sizes(monkeypatch, 1 if split else NEVER)
     wb.config.threads = threads
-    kernel.program().plans.clear()
+    forget(kernel)
     xs, y = arrays(kernel, values, out)
     with wb.Tape() as tape:
         wb.launch(kernel, dim=dim, inputs=xs, outputs=[y])
@@ -274,7 +280,7 @@ def test_views_without_contiguous_rows_are_split_exactly(monkeypatch, way):
     found = []
     for limit in (1, NEVER):
         sizes(monkeypatch, limit)
-        walls.program().plans.clear()
+        forget(walls)
         x, y = wb.array(big, dtype=F, requires_grad=True), wb.zeros((7, 6), dtype=F)
         with wb.Tape() as tape:
             wb.launch(walls, dim=(6, 7), inputs=[x[1:-1, 1:-1]], outputs=[y.T])
@@ -301,7 +307,7 @@ def test_steps_of_a_simulation_through_two_buffers(monkeypatch, way):
     start, found = np.random.default_rng(3).normal(size=(8, 6)), []
     for limit in (1, NEVER):
         sizes(monkeypatch, limit)
-        step.program().plans.clear()
+        forget(step)
         u = wb.array(start, dtype=F, requires_grad=True)
         a, b = wb.clone(u), wb.zeros((8, 6), dtype=F)
         with wb.Tape() as tape:
@@ -421,7 +427,7 @@ def column(u: wb.array2d(dtype=F), y: wb.array(dtype=F)):
 def test_other_forms_are_left_whole_and_exact(monkeypatch, kernel, dim, shape, out, more):
     sizes(monkeypatch, 1)
     wb.config.threads = 3
-    kernel.program().plans.clear()
+    forget(kernel)
     rng = np.random.default_rng(2)
     values, seed = rng.normal(size=shape), rng.normal(size=out)
 
@@ -484,9 +490,9 @@ def test_a_time_loop_has_the_same_gradient_however_its_shadows_are_kept(monkeypa
     sizes(monkeypatch, NEVER)
     whole = wave_gradients(start, False, True)
     sizes(monkeypatch, 1)
-    wave.program().plans.clear()
+    forget(wave)
     np.testing.assert_allclose(wave_gradients(start, rows, asked), whole, rtol=1e-12, atol=1e-12)
-    wave.program().plans.clear()
+    forget(wave)
 
 
 @pytest.mark.slow
@@ -516,7 +522,7 @@ def test_one_array_given_twice_is_one_array(monkeypatch, way, offset):
     found = []
     for limit in (1, NEVER):
         sizes(monkeypatch, limit)
-        walls_of_two.program().plans.clear()
+        forget(walls_of_two)
         u, y = wb.array(start, dtype=F, requires_grad=True), wb.zeros((12, 11), dtype=F)
         with wb.Tape() as tape:
             wb.launch(walls_of_two, dim=(12, 11), inputs=[u[:12], u[offset : 12 + offset]], outputs=[y])
@@ -565,7 +571,7 @@ def counted(k: wb.array(dtype=int), again: wb.array(dtype=int), x: wb.array(dtyp
 
 def test_a_border_left_out_keeps_what_is_written_under_two_names(monkeypatch):
     sizes(monkeypatch, 1)
-    counted.program().plans.clear()
+    forget(counted)
     k, x, y = wb.zeros(40, dtype=int), wb.array(np.full(40, 2.0), dtype=F, requires_grad=True), wb.zeros(40, dtype=F)
     with wb.Tape() as tape:
         wb.launch(counted, 40, inputs=[k, k, x, y])
