@@ -95,8 +95,18 @@ class Import:
 
 
 @functools.cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@functools.cache
+def nodes(tree: ast.Module) -> list[ast.AST]:
+    """All nodes below it: asked for by a dozen tests of each module."""
+    return list(ast.walk(tree))
+
+
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+    return parsed(path.read_text("utf-8"))
 
 
 def layer(module: str) -> int:
@@ -136,7 +146,7 @@ def base_of(node: ast.ImportFrom, module: str, is_package: bool) -> str:
 
 def imports(module: str, text: str, is_package: bool, known: set[str]) -> list[Import]:
     found = []
-    for node, inside in import_nodes(ast.parse(text)):
+    for node, inside in import_nodes(parsed(text)):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         else:
@@ -225,9 +235,9 @@ def private_doors(text: str) -> list[tuple[int, str]]:
 
     Own are the members of the classes in the file, and what a class has from a base (`self`, `cls`, `super()`).
     """
-    tree = ast.parse(text)
+    tree = parsed(text)
     own: set[str] = set()
-    for made in (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef)):
+    for made in (n for n in nodes(tree) if isinstance(n, ast.ClassDef)):
         for part in ast.walk(made):
             match part:
                 case ast.FunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
@@ -239,7 +249,7 @@ def private_doors(text: str) -> list[tuple[int, str]]:
                 case ast.Assign(targets=[ast.Name(id=name)]):
                     own.add(name)
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.ImportFrom):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.Attribute) and node.attr not in own:
@@ -344,9 +354,9 @@ OTHER_WORDS = {
 TESTS = {"startswith", "endswith", "removeprefix", "removesuffix", "split"}
 
 
-def decisions_by_name(tree: ast.AST) -> list[int]:
+def decisions_by_name(tree: ast.Module) -> list[int]:
     """Lines where something is decided or looked up by the `.name` of a row; printing it is fine."""
-    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    above = {child: node for node in nodes(tree) for child in ast.iter_child_nodes(node)}
 
     def called(node: ast.AST) -> str:
         """What a node is an argument of."""
@@ -366,15 +376,15 @@ def decisions_by_name(tree: ast.AST) -> list[int]:
             "get", "pop", "getattr", "add",
         )  # fmt: skip
 
-    names = (n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "name")
+    names = (n for n in nodes(tree) if isinstance(n, ast.Attribute) and n.attr == "name")
     of_rows = (n for n in names if ast.unparse(n.value).split(".")[-1] == "row")
     return sorted(n.lineno for n in of_rows if decides(n))
 
 
-def lists_of_rows(tree: ast.AST, rows: set[str]) -> list[int]:
+def lists_of_rows(tree: ast.Module, rows: set[str]) -> list[int]:
     """Lines with three or more names of rows in one display, or in one string that is split."""
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         words: list[object] = []
         if isinstance(node, ast.Set | ast.List | ast.Tuple | ast.Dict):
             parts = node.keys if isinstance(node, ast.Dict) else node.elts
@@ -390,7 +400,7 @@ def lists_of_rows(tree: ast.AST, rows: set[str]) -> list[int]:
 def test_facts_about_operations_lie_in_their_rows(module: str) -> None:
     rows = set(importlib.import_module("workbench.kernels.ops").ROWS)
     path = MODULES[module]
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = parsed(path.read_text("utf-8"))
     listed = [] if path.relative_to(PACKAGE).as_posix() in OTHER_WORDS else lists_of_rows(tree, rows)
     wrong = [f"{path.relative_to(ROOT)}:{n} asks for the name of a row" for n in decisions_by_name(tree)]
     wrong += [f"{path.relative_to(ROOT)}:{n} lists rows by name" for n in listed]
@@ -403,12 +413,12 @@ def test_decisions_by_the_name_of_a_row_are_seen() -> None:
         "{s.row.name for s in x}",
         "s.row.name.startswith('atomic_')", "getattr(self, f'row_{s.row.name}')", "name = s.row.name",
     ):  # fmt: skip
-        assert decisions_by_name(ast.parse(text)) == [1], text
-    assert decisions_by_name(ast.parse("f'{s.row.name}()'; note(s.row.name); s.row.names == 1; p.name == 'x'")) == []
+        assert decisions_by_name(parsed(text)) == [1], text
+    assert decisions_by_name(parsed("f'{s.row.name}()'; note(s.row.name); s.row.names == 1; p.name == 'x'")) == []
     rows = {"add", "sub", "mul", "div"}
     for text in ("{'add', 'sub', 'mul'}", "{'add': 1, 'sub': 2, 'x': 3, 'div': 4}", "'add x sub div'.split()"):
-        assert lists_of_rows(ast.parse(text), rows) == [1], text
-    assert lists_of_rows(ast.parse("('add', 'sub'), 'add sub mul'"), rows) == []
+        assert lists_of_rows(parsed(text), rows) == [1], text
+    assert lists_of_rows(parsed("('add', 'sub'), 'add sub mul'"), rows) == []
 
 
 # --- files
@@ -429,7 +439,7 @@ def test_no_file_is_longer_than_700_lines() -> None:
 
 def python_functions(path: Path) -> Iterator[tuple[str, int]]:
     """The functions of a file with their numbers of lines, decorators left out."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
 
@@ -476,7 +486,7 @@ def test_every_module_says_what_it_is_in_at_most_12_lines(module: str) -> None:
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_nothing_is_printed_on_stdout(module: str) -> None:
-    calls = [n for n in ast.walk(tree(MODULES[module])) if isinstance(n, ast.Call)]
+    calls = [n for n in nodes(tree(MODULES[module])) if isinstance(n, ast.Call)]
     assert [n.lineno for n in calls if ast.unparse(n.func) == "print"] == []
 
 
@@ -571,7 +581,7 @@ PORTS = {
 
 def filled_from_outside(text: str) -> list[str]:
     """Names from other files of the package that the top level of a module adds to."""
-    tree = ast.parse(text)
+    tree = parsed(text)
     froms = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.level]
     foreign = {alias.asname or alias.name for node in froms for alias in node.names}
     tops = [inner for n in tree.body if not isinstance(n, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom)

@@ -76,8 +76,8 @@ def test_the_generator_makes_what_it_is_meant_to_make(word):
 @pytest.mark.slow
 @pytest.mark.parametrize("bits", [16, 32, 64])
 def test_programs_of_every_float_type_are_compared_with_forward_mode(bits):
-    verdicts = [fuzz.transposed(fuzz.replace(fuzz.make(seed), bits=bits), 1e-2).verdict for seed in range(12)]
-    assert verdicts.count("exact") >= 8 and "wrong" not in verdicts, verdicts
+    verdicts = [fuzz.transposed(fuzz.replace(fuzz.make(seed), bits=bits), 1e-2).verdict for seed in range(6)]
+    assert verdicts.count("exact") >= 4 and "wrong" not in verdicts, verdicts
 
 
 def test_the_oracle_notices_a_wrong_gradient(monkeypatch):
