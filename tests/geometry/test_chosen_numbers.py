@@ -8,6 +8,7 @@ from backends import BACKENDS
 from geometry.meshes import distances, sphere
 
 import workbench as wb
+from workbench.launches import handles
 
 
 @wb.kernel
@@ -128,3 +129,28 @@ def test_grids_and_trees_are_chosen_too_and_writing_into_one_is_refused():
 
     with pytest.raises(wb.KernelError, match=r"writes into a Mesh that the kernel chooses(.|\n)*mesh.points\[0\]"):
         write.ir  # noqa: B018
+
+
+def test_a_grid_that_goes_during_a_launch_leaves_the_rows_of_the_others(monkeypatch):
+    @wb.kernel
+    def count(grids: wb.array[wb.uint64], out: wb.array[int]):
+        i = wb.tid()
+        for _j in wb.hash_grid_query(grids[i], wb.vec3(), 0.5):
+            out[i] += 1
+
+    grids = [wb.HashGrid(4, 4, 4) for _ in range(3)]
+    for n, grid in enumerate(grids):
+        grid.build(wb.zeros(3 - n, dtype=wb.vec3), 1.0)
+    ids, out = wb.array([grid.id for grid in grids[1:]], dtype=wb.uint64), wb.zeros(2, dtype=int)
+    together = handles._together
+
+    def and_one_goes(kind, field, *more):
+        made = together(kind, field, *more)
+        if field == "numbers":
+            grids[0] = None
+        return made
+
+    del grid
+    monkeypatch.setattr(handles, "_together", and_one_goes)
+    wb.launch(count, 2, [ids, out])
+    assert grids[0] is None and out.list() == [2, 1]

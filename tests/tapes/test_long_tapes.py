@@ -198,14 +198,23 @@ def counts(program: Callable[[int], Made], n: int) -> dict[str, int]:
     return found
 
 
+def too_much(program: Callable[[int], Made]) -> dict[str, tuple[int, int]]:
+    """What grows more from 2n to 3n launches than from n to 2n."""
+    one, two, three = (counts(program, k * N) for k in (1, 2, 3))
+    grown = {name: (two[name] - one[name], three[name] - two[name]) for name in one}
+    return {name: (first, then) for name, (first, then) in grown.items() if then > 1.1 * first + 60}
+
+
 @pytest.mark.filterwarnings("ignore")  # the rows of an earlier tape are borders, which is said
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_nothing_is_quadratic_in_the_number_of_launches(program):
     counts(program, 10)  # compiled, and imported
-    one, two, three = (counts(program, k * N) for k in (1, 2, 3))
-    grown = {name: (two[name] - one[name], three[name] - two[name]) for name in one}
-    too_much = {name: (first, then) for name, (first, then) in grown.items() if then > 1.25 * first + 60}
-    assert not too_much
+    found = []
+    for _ in range(6):  # now and then all addresses of memory that has gone are forgotten, which is counted as well
+        if not (more := too_much(program)):
+            return
+        found.append(more)
+    pytest.fail(f"each time something grows too much: {found}")
 
 
 def test_the_count_sees_what_is_quadratic():

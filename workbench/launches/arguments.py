@@ -24,7 +24,7 @@ from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import Leaf, Program
 from ..kernels.reading.declare import Instance, struct_of
 from ..kernels.types import Array, Composite, Scalar, Small, Struct, Type, scalar_of
-from .handles import NotBuilt, part_of
+from .handles import NotBuilt, living, part_of
 
 # interop modules enter a function here that wraps a foreign array, or returns None if it is not theirs
 foreign: list[Any] = []
@@ -40,6 +40,7 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
             where=program.function.where, why=f"Its parameters are ({names}).",
         )  # fmt: skip
     flat = []
+    kept = living() if program.handles else ()  # what a kernel chooses from has one row each in every field
     for leaf, getter, kind in program.sources:
         arg, type = args[leaf.arg], leaf.type
         if getter is not None:
@@ -62,6 +63,7 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
             flat.append(given_away(np.array(arg), sources_of(arg)))  # a copy: the user may change theirs
         else:
             flat.append(_argument(kernel, program, leaf, args[leaf.arg]))
+    del kept
     return flat
 
 

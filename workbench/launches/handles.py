@@ -43,6 +43,11 @@ def number_as(thing: Any, number: int) -> Any:
     return thing
 
 
+def living() -> list[Any]:
+    """All meshes, trees and grids. None of them goes while this list is held."""
+    return list(_living.values())
+
+
 def held(thing: Any) -> bool:
     """Before something is built or fitted: is it in a graph or a command already, and must stay where it is.
 
@@ -67,7 +72,7 @@ def hold(program: Any, args: Any, owner: Any) -> Any:
         if leaf.opened is None:
             continue
         if leaf.opened.every:
-            for thing in list(_living.values()):
+            for thing in living():
                 if thing.handle.name == leaf.opened.name:
                     _mark(thing, "chosen", owner)
             continue
@@ -87,7 +92,7 @@ def settled(thing: Any, arrays: Any) -> tuple[array, ...]:
 
 def owner_of(memory: Any) -> str:
     """The kind of living thing whose builds write into an allocation: "HashGrid"; "" for none."""
-    for thing in list(_living.values()):
+    for thing in living():
         if any(a.allocation is memory for a in thing.built_arrays()):
             return thing.handle.name
     return ""
