@@ -102,7 +102,7 @@ def view(live: Explored) -> Explored:
 def test_the_view_draws_in_a_notebook_and_says_that_it_is_ready(view):
     view.kernel_says("view.ready", True)
     assert view.page.locator(".event").count() == 5
-    assert view.notebook.complaints == [] and view.notebook.off_site == []
+    assert view.notebook.ours() == [] and view.notebook.off_site == []
 
 
 def test_a_click_reaches_the_kernel(view):
@@ -170,7 +170,7 @@ def test_what_cannot_be_answered_is_said_in_the_view(view):
         view.says(".wb-note", "division by zero")
     finally:
         view.do("del view.answer")
-    assert view.notebook.complaints == []
+    assert view.notebook.ours() == []
 
 
 def test_beside_a_running_cell_the_view_waits_and_harms_nothing(view):
@@ -262,7 +262,7 @@ def test_a_heat_map_alone_tells_the_kernel_what_was_picked(lab, browser):
             notebook.page.keyboard.press(key)
         with lab.kernel_of("heat.ipynb") as kernel:
             eventually(lambda: kernel.value("heat.picked"), lambda found: found == [1, 1])
-        assert notebook.complaints == []
+        assert notebook.ours() == []
 
 
 def test_a_saved_notebook_keeps_a_picture_for_readers_without_widgets(view):

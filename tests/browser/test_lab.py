@@ -34,7 +34,7 @@ def test_a_notebook_runs_in_jupyterlab_and_its_output_appears(
     with lab.kernel_of("plain.ipynb") as kernel:
         assert kernel.value("x + 1") == 43
     assert notebook.off_site == []
-    assert notebook.complaints == []
+    assert notebook.ours() == []
     assert all(file.stat().st_size > 5_000 for file in notebook.screenshots(artefacts, "plain"))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import nbformat
 import pytest
-from lab import JupyterLab, eventually, of_notebook_7, opened, write_notebook
+from lab import JupyterLab, eventually, opened, write_notebook
 from nbformat.sign import NotebookNotary
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def outputs(notebook: NotebookPage) -> list[dict[str, Any]]:
     return [one for one in notebook.page.evaluate(SHOWN) if one["high"] > 0]
 
 
-def ours(complaints: list[str]) -> list[str]:
+def ours(notebook: NotebookPage) -> list[str]:
     """Without what the hosts say themselves: ipywidgets complains of any widget without a kernel."""
-    return [text for text in complaints if not of_notebook_7(text) and "widget model not found" not in text]
+    return [text for text in notebook.ours() if "widget model not found" not in text]
 
 
 def let_go(server: JupyterLab) -> None:
@@ -70,14 +70,14 @@ def test_a_saved_view_is_a_picture_until_it_lives(server: JupyterLab, browser: A
         assert [one["live"] for one in outputs(notebook)] == lives  # the pictures are there, and hidden
         assert notebook.page.locator(".wb-still").count() == 2
         notebook.save()
-        assert ours(notebook.complaints) == [] and notebook.off_site == []
+        assert ours(notebook) == [] and notebook.off_site == []
     stored = json.loads((server.files / "saved.ipynb").read_text("utf-8"))
     assert all(len(json.dumps(cell["outputs"])) < 300_000 for cell in stored["cells"])
     let_go(server)
     with opened(browser, server, "saved.ipynb") as notebook:  # with another kernel, which knows nothing of it
         eventually(lambda: [one["picture"] > 500 for one in outputs(notebook)], lambda found: found == lives)
         assert not any(word in notebook.page.inner_text("body") for word in ("not found", "Loading widget"))
-        assert ours(notebook.complaints) == []
+        assert ours(notebook) == []
         notebook.run_all()
         eventually(lambda: [one["live"] for one in outputs(notebook)], lambda found: found == lives)
     let_go(server)
@@ -88,7 +88,7 @@ def test_a_saved_view_is_a_picture_until_it_lives(server: JupyterLab, browser: A
     with opened(browser, server, "alone.ipynb", kernel=False) as notebook:
         eventually(lambda: [one["picture"] > 500 for one in outputs(notebook)], lambda found: found == lives)
         assert not any(word in notebook.page.inner_text("body") for word in ("not found", "Loading widget"))
-        assert ours(notebook.complaints) == []
+        assert ours(notebook) == []
 
 
 def test_tape_views_beside_each_other_are_beside_each_other(lab: JupyterLab, browser: Any) -> None:

@@ -75,7 +75,7 @@ def test_an_element_is_chosen_by_keyboard_alone(shown: NotebookPage, kernel: Ker
     eventually(lambda: shown.page.get_by_text("Seeding y (12) · seed: y[11]").count())
     shown.page.locator(".wb-pick rect[data-k='5']").click()
     eventually(lambda: kernel.value("panel.run.label"), lambda label: label == "y[5]")
-    assert shown.off_site == [] and shown.complaints == []
+    assert shown.off_site == [] and shown.ours() == []
     shown.page.locator(".wb-seeds:visible").first.scroll_into_view_if_needed()
     shown.screenshots(artefacts, "seeds")
 
@@ -116,7 +116,7 @@ def test_next_fills_a_row_and_fill_all_of_them(shown: NotebookPage, kernel: Kern
     assert kernel.value("bool(np.array_equal(panel.engine.jacobian(), wb.jacobian(tape, y, x)))") is True
     assert kernel.value("not x.grad.numpy().any()") is True
     assert [o for cell in shown.cells() for o in cell["outputs"] if o["output_type"] == "stream"] == []
-    assert shown.complaints == []
+    assert shown.ours() == []
     shown.page.locator(".wb-matrix:visible").first.scroll_into_view_if_needed()
     shown.screenshots(artefacts, "seeds-filled")
 

@@ -76,14 +76,14 @@ def test_the_tour_runs_from_top_to_bottom_and_everything_in_it_is_seen(
         live.scroll_into_view_if_needed()
         assert live.is_visible()
         page.screenshot(path=str(artefacts / f"tour-live-{theme.split()[-1].lower()}.png"))
-    page.get_by_text("rest before #0 spring", exact=True).first.wait_for()  # no later cell has spoilt its values
+    notebook.wait_text("rest before #0 spring")  # no later cell has spoilt its values
     reversed_so_far = view.get_by_text("5 of 5 reversed", exact=True)
     assert reversed_so_far.is_visible()
     view.get_by_role("button", name="undo").first.click()
     view.get_by_text("4 of 5 reversed", exact=True).wait_for()
 
     assert notebook.off_site == []
-    assert notebook.complaints == []
+    assert notebook.ours() == []
 
 
 def test_a_refused_kernel_shows_its_line_with_a_caret_and_not_the_reader_s_insides(

@@ -47,7 +47,7 @@ def test_the_strip_is_filled_although_nobody_asked_and_one_click_shows_the_cause
     page.locator("tr.now").wait_for()
     assert f"line {line}:" in str(page.locator(".wb-scope input[type=range]").get_attribute("aria-valuetext"))
     assert page.locator("rect.marked").count() == 1
-    assert notebook.complaints == [] and notebook.off_site == []
+    assert notebook.ours() == [] and notebook.off_site == []
 
 
 def test_what_was_not_kept_comes_with_a_second_run(lab_view):
@@ -118,7 +118,7 @@ def test_the_strip_names_launch_and_line_and_one_click_shows_them(three_views, a
     for seen in (".event.current", "rect.marked", "tr.now", ".wb-scope .wb-head"):
         eventually(lambda seen=seen: (seen, view.locator(seen).first.evaluate(SEEN)), lambda found: not found[1], 5)
     page.screenshot(path=str(artefacts / f"lab-{name}-{wide}-{zoom}.png"))
-    assert notebook.complaints == []
+    assert notebook.ours() == []
 
 
 def test_while_a_long_cell_runs_the_view_says_so_and_answers_by_itself(three_views):
@@ -137,4 +137,4 @@ def test_while_a_long_cell_runs_the_view_says_so_and_answers_by_itself(three_vie
     assert view.get_by_role("button", name="running again").is_disabled()
     view.locator(".wb-verdict", has_text="every value at every moment is known").wait_for(timeout=60_000)
     eventually(view.locator(".wb-status").inner_text, lambda text: "busy" not in text, 20)
-    assert kernel.value("custom_rule[0]._kept is not None") and notebook.complaints == []
+    assert kernel.value("custom_rule[0]._kept is not None") and notebook.ours() == []

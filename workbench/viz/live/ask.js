@@ -1,22 +1,31 @@
 // @ts-check
 // Questions to the kernel, or to the answers that a page without one has stored.
 
+const LOST = 10_000; // milliseconds without a word after which a question that changes nothing is asked once more
+
 /** Who asks: `ask(what, more)` is the answer; `keen` asks for what is wanted now. @param {any} model
  * @param {string} uid @param {(text: string) => void} say */
 export function asker(model, uid, say) {
   let asked = 0;
   const waiting = new Map();
-  const ask = (/** @type {string} */ what, /** @type {any} */ more = {}, /** @type {(busy: string) => void} */ wait = say) => new Promise((done, fail) => {
+  const ask = (/** @type {string} */ what, /** @type {any} */ more = {}, /** @type {(busy: string) => void} */ wait = say, lost = 0) => new Promise((done, fail) => {
     const content = { id: `${uid}-${++asked}`, ask: what, ...more };
     waiting.set(content.id, { done, fail, wait, content, tries: 0 });
     model.send(content);
+    if (lost) setTimeout(unheard, lost, content, lost);
   });
+  // Messages can be lost with a connection: a panel must not wait for its answer for ever.
+  const unheard = (/** @type {any} */ content, /** @type {number} */ after) => {
+    if (!waiting.has(content.id)) return;
+    model.send(content);
+    setTimeout(unheard, 2 * after, content, 2 * after);
+  };
   const heard = (/** @type {any} */ message, /** @type {DataView[]} */ buffers) => {
     const one = waiting.get(message?.id);
     if (!one) return;
     if (message.busy) {
       one.wait(`${message.busy} …`);
-      setTimeout(() => model.send(one.content), one.tries++ < 100 ? 400 : 2000);
+      setTimeout(() => waiting.has(message.id) && model.send(one.content), one.tries++ < 100 ? 400 : 2000);
       return;
     }
     waiting.delete(message.id);
@@ -38,7 +47,7 @@ export function asker(model, uid, say) {
         const more = wanted();
         if (!more) break;
         try {
-          take(await ask(what, more, wait), more);
+          take(await ask(what, more, wait, LOST), more);
           say("");
         } catch (error) {
           refuse(/** @type {Error} */ (error).message);
@@ -48,7 +57,11 @@ export function asker(model, uid, say) {
     };
   }
 
-  return { ask, keen, close: () => model.off("msg:custom", heard) };
+  const close = () => {
+    model.off("msg:custom", heard);
+    waiting.clear();
+  };
+  return { ask, keen, close };
 }
 
 /** A model for a page without a kernel: traits in memory, questions answered from what was worked out before.

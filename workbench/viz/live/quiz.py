@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from html import escape
 from textwrap import wrap
 
-import anywidget
 import traitlets
 
 from ..data.marks import DARK, LIGHT
 from .saved import Saved
 from .view import module, style
+from .widget import Widget
 
 LINE, SIZE = 96, 13.0  # characters of a line of the folded answer; of its text
 
@@ -44,13 +44,13 @@ def _opened(sealed: str) -> tuple[str, str]:
     return right, because
 
 
-class Prediction(Saved, anywidget.AnyWidget):
+class Prediction(Saved, Widget):
     """The question as buttons; `chosen` is the answer given, None until then; `skipped`: there will be none.
 
     told   what the page is told once there is an answer, or the question is skipped: `right`, `because`.
     """
 
-    _esm = module("elements.js", "quiz.js")
+    _esm = module("elements.js", "late.js", "quiz.js")
     _css = style("quiz.css")
     question = traitlets.Unicode().tag(sync=True)
     answers = traitlets.List(traitlets.Unicode()).tag(sync=True)

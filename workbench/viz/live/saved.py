@@ -37,11 +37,13 @@ class Answers:
         self.size = 0
         self.seeds: Any = None
 
-    def key(self, asked: Mapping[str, Any], seeds: Any) -> str:
-        """The name of a question. With other seeds than those of the last one, all is forgotten."""
+    def key(self, asked: Mapping[str, Any], seeds: Any, exactly: bool = False) -> str:
+        """The name of a question, `exactly` this one or all like it. With other seeds than those of the last one, all
+        is forgotten."""
         if seeds is not self.seeds:
             self.known, self.size, self.seeds = {}, 0, seeds
-        return json.dumps({name: value for name, value in asked.items() if name != "id"}, sort_keys=True, default=str)
+        named = {name: value for name, value in asked.items() if exactly or name != "id"}
+        return json.dumps(named, sort_keys=True, default=str)
 
     def put(self, key: str, found: tuple[Any, list[bytes]]) -> None:
         self.known[key] = found

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import anywidget
 import ipywidgets as widgets
 import numpy as np
 import traitlets
@@ -31,6 +30,7 @@ from ..picture.svg import quoted, render
 from . import jacobian_html
 from .saved import SIZE, Saved
 from .view import View, module, style
+from .widget import Widget
 
 PATIENCE = 0.05  # seconds a callback waits for the lock
 FRAME = 0.2  # seconds between pictures while rows are filled
@@ -41,10 +41,10 @@ NOTES = {
 }  # fmt: skip
 
 
-class Picker(anywidget.AnyWidget):
+class Picker(Widget):
     """The values of an array as cells, of which one is picked by click or keyboard."""
 
-    _esm = module("elements.js", "heat.js", "seeds.js")
+    _esm = module("elements.js", "heat.js", "late.js", "seeds.js")
     _css = style("seeds.css")
     values = traitlets.Bytes().tag(sync=True)
     columns = traitlets.Int(1).tag(sync=True)

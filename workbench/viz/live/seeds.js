@@ -6,6 +6,7 @@ has no `data-lm-suppress-shortcuts` itself, so every focusable element of the pa
 
 import { h, s } from "./elements.js";
 import { colourBar, floats, largest, shade } from "./heat.js";
+import { hearLate } from "./late.js";
 
 const FOCUSABLE = "input, button, select, textarea, summary, [tabindex]";
 const CELLS = 1024;
@@ -114,6 +115,7 @@ function render({ model, el, signal }) {
   model.on(traits, draw);
   signal?.addEventListener("abort", () => model.off(traits, draw));
   draw();
+  hearLate(model);
   attach(model, el, signal);
 }
 

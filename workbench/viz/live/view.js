@@ -8,6 +8,7 @@ import { showSeed } from "./families.js";
 import { heatWidget } from "./heat.js";
 import { listenToPicture } from "./keys.js";
 import { decodeLevels, tallies } from "./lanes.js";
+import { hearLate } from "./late.js";
 import { listenToMap, paintFrame, paintMap } from "./overview.js";
 import { pageOf } from "./page.js";
 import { drawLegend, drawScale } from "./legend.js";
@@ -134,6 +135,7 @@ function watch(v) {
 export default {
   /** @param {{model: any, el: HTMLElement, signal: AbortSignal}} given */
   render({ model, el, signal }) {
+    hearLate(model);
     try {
       if (model.get("kind") === "heat") heatWidget(model, el, signal);
       else explorer(model, el, signal);

@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import anywidget
 import numpy as np
 import traitlets
 
@@ -43,14 +42,15 @@ from ..inspect.ledger import ledger
 from ..inspect.ledger_table import Ledger, Row
 from ..inspect.microscope import microscope
 from .saved import Answers, Saved, still_of
+from .widget import Widget
 
 PATIENCE = 0.05  # seconds that an answer waits for the lock
 SHORT = 100  # events up to which the still picture waits for the verdict
 AT_ONCE = 2000  # events up to which the adjoint is walked before the page opens
 BUSY = "busy: recording"
-REMEMBERED = ("heat", "ledger", "microscope")  # answers that are given again
+REMEMBERED = ("heat", "ledger", "microscope")  # answers that are given again to whoever asks the same
 SCRIPTS = (  # a file imports from those before it
-    "elements.js", "heat.js", "lanes.js", "envelope.js", "strips.js", "ask.js", "state.js", "window.js",
+    "elements.js", "heat.js", "lanes.js", "envelope.js", "strips.js", "ask.js", "late.js", "state.js", "window.js",
     "families.js", "against.js", "words.js", "search.js", "help.js", "play.js", "page.js", "heads.js", "compose.js",
     "dock.js", "paint.js", "overview.js", "table.js", "tips.js", "keys.js", "section.js", "heat_panel.js",
     "ledger_panel.js", "turns.js", "scope_panel.js", "panels.js", "legend.js", "verdict.js", "printed.js", "view.js",
@@ -129,7 +129,7 @@ def quiet_memory() -> Iterator[None]:
         memory.LOCK.release()
 
 
-class View(Saved, anywidget.AnyWidget):
+class View(Saved, Widget):
     """The live view of a tape; `wrong`: of a pass that is wrong on purpose.
 
     findings  of somebody else, which come first.
@@ -331,7 +331,8 @@ class View(Saved, anywidget.AnyWidget):
         seeds = self.tape.last_seeds if self._seeds is None else self._seeds
         if self.moments is not None and seeds is not self.answers.seeds:
             self.moments.walked.clear()
-        key = self.answers.key(content, seeds)
+        # Of the others the same question, by its id, may come again: the page did not hear the answer.
+        key = self.answers.key(content, seeds, exactly=content["ask"] not in REMEMBERED)
         if key in self.answers.known:
             return self.answers.known[key]
         with quiet_memory():
@@ -339,7 +340,7 @@ class View(Saved, anywidget.AnyWidget):
                 raise ValueError("the tape has changed since this view was made: tape.explore() makes a new one")
             self._enter_devices()
             found = questions[content["ask"]](content)
-            if content["ask"] in REMEMBERED:
+            if content["ask"] in REMEMBERED or "id" in content:
                 self.answers.put(key, found)
             return found
 
@@ -472,7 +473,7 @@ class View(Saved, anywidget.AnyWidget):
         return still_of(self._columns.trace, self._found, self.wrong, self._said)
 
 
-class HeatMap(anywidget.AnyWidget):
+class HeatMap(Widget):
     """The heat-map of the tape view alone: `show(values)`; `picked` is the index of the chosen element."""
 
     _esm = module(*SCRIPTS)
