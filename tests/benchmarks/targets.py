@@ -71,7 +71,7 @@ def launches() -> Iterator[Figure]:
         chain.check()
         runs |= {f"turn {name}": chain.turn, f"backward {name}": chain.backward}
         runs |= {f"make {name}": fresh[name].make, f"fresh {name}": fresh[name].fresh}
-    times = interleaved(runs, ROUNDS, 1)
+    times = interleaved(runs, ROUNDS, launch_overhead.REPEAT)
 
     def each(way: str, less: str = "") -> dict[str, float]:
         return {n: 1e6 / LAUNCHES * (min(times[f"{way} {n}"]) - min(times.get(f"{less} {n}", [0]))) for n in apis}

@@ -107,8 +107,8 @@ def test_comments_do_not_count_but_flags_and_text_do(cache):
 @pytest.mark.needs_cc
 def test_loops_over_tiles_are_not_written_out_by_gcc(cache):
     used = c_compiler.compiler()
-    gcc = "Free Software Foundation" in used.identity
-    assert used.flags_for("WB_TILE(k, 9) x[k] = 0;")[-4:] == (c_compiler.SPARING if gcc else used.flags_for("")[-4:])
+    spare = c_compiler.SPARING if used.is_gcc else used.flags_for("")[-4:]
+    assert used.flags_for("WB_TILE(k, 9) x[k] = 0;")[-4:] == spare
     assert "--param" not in used.flags_for("x[k] = 0;")
 
 
@@ -302,6 +302,31 @@ def test_a_compiler_is_asked_for_its_version_once(cache, fresh_compiler, monkeyp
         fresh_compiler(CC=str(script))
         assert c_compiler.compiler().identity.endswith(used.identity.split(" ", 3)[3].lstrip())
     assert len(asked) == (2 if known else 3)
+
+
+GCC = """gcc version 12.2.0 (Debian 12.2.0-14)
+ /usr/lib/cc1 -E -quiet - "-march=icelake-client" -mavx2 {} -mno-avx512fp16 "-mtune={}" -dumpbase -
+"""
+
+
+@pytest.mark.parametrize(
+    "said, tuned",
+    [
+        (GCC.format("-mavx512f", "generic"), True),  # of a processor that this gcc does not know
+        (GCC.format("-mavx512f", "icelake-server"), False),
+        (GCC.format("-mno-avx512f", "generic"), False),
+        (GCC.format("-mavx512f", "generic").replace("gcc version", "clang version"), False),
+        ("cc: unknown option", False),
+    ],
+)
+def test_gcc_is_told_what_to_tune_for_where_it_knows_only_the_instructions(said, tuned, cache, monkeypatch, tmp_path):
+    script = tmp_path / "gcc"
+    script.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\n")
+    script.chmod(0o700)
+    used = c_compiler._native((str(script),))
+    assert used.flags == (tuple(c_compiler.OLDER) if tuned else ())
+    assert all(flag in used.flags_for("") for flag in used.flags)
+    assert "cc1" not in used.identity and used.is_gcc == ("gcc version" in said)
 
 
 @pytest.mark.needs_cc
@@ -568,7 +593,7 @@ def test_a_kernel_and_its_adjoint_compile_side_by_side_and_long_waits_show_a_bar
     wait = f"touch {begun}/$$; n=0; until [ $(ls {begun} | wc -l) -ge 2 ]; do n=$((n+1)); [ $n -lt 1200 ] || exit 9; "
     wait += "sleep 0.1; done; sleep 2"
     real = shlex.join(c_compiler.compiler().command)
-    slow.write_text(f'#!/bin/sh\ncase "$*" in *--version*) ;; *) {wait};; esac\nexec {real} "$@"\n')
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *-###*) ;; *) {wait};; esac\nexec {real} "$@"\n')
     slow.chmod(0o755)
     file = tmp_path / "cube.py"
     file.write_text(SLOW)

@@ -7,7 +7,7 @@ interval enters the one or two cells, at least as long as it is, that it meets.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .span import Span
 
@@ -87,6 +87,13 @@ class Nearby(Intervals[T]):
     def __init__(self) -> None:
         super().__init__()
         self.spans: dict[T, Span] = {}
+
+    @staticmethod
+    def alone(item: Any, span: Span, hull: tuple[int, int]) -> Nearby[Any]:
+        """One item on a span; `hull` is that of the span."""
+        made: Nearby[Any] = object.__new__(Nearby)
+        made.ends, made._scales, made.spans = {item: hull}, None, {item: span}
+        return made
 
     def copy(self) -> Nearby[T]:
         made: Nearby[T] = Nearby()

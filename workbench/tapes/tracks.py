@@ -115,7 +115,8 @@ class Track:
     needs     number of a memory -> (step, position, box) of what adjoints read there.
     last_run  a weak reference to the `Run` of the tape that followed it last.
     names     (step, position, what the user called the array).
-    origins   (step, position, box, live) of what was written last, in the order in which it is noted.
+    origins   (span that keeps no memory alive, its hull, live) of what was written last, in the order in which it is
+              noted.
     """
 
     def __init__(self, walk: Prepared, tape: Any):
@@ -128,7 +129,7 @@ class Track:
         self.names: list[tuple[int, int, str]] = []
         self.needs: dict[int, list[tuple[int, int, Any]]] = {}
         self.last_run: Any = lambda: None
-        self.origins: list[tuple[int, int, Any, bool]] = []
+        self.origins: list[tuple[Span, tuple[int, int], bool]] = []
 
     @property
     def first(self) -> Step:
@@ -309,14 +310,12 @@ class _Made:
         return found
 
 
-def _origins(tape: Any) -> list[tuple[int, int, Any, bool]]:
+def _origins(tape: Any) -> list[tuple[Span, tuple[int, int], bool]]:
     """What `borders.settle` notes when the tape closes."""
-    last: dict[Span, tuple[int, int, Any, bool]] = {}
-    for number, event in reversed(list(enumerate(tape.events))):
+    last: dict[Span, bool] = {}
+    for event in reversed(tape.events):
         back = event.reverse
-        places = ((0, None),) if event.command is None else event.command.plan.writes
-        for n, (span, (k, box)) in enumerate(zip(event.writes, places, strict=True)):
+        for n, span in enumerate(event.writes):
             if span not in last:
-                live = back is not None and back.live[n] and event not in tape.constants
-                last[span] = (number, k, box, bool(live))
-    return list(reversed(last.values())) if any(found[3] for found in last.values()) else []
+                last[span] = back is not None and bool(back.live[n]) and event not in tape.constants
+    return [(span.weak(), span.hull(), live) for span, live in reversed(last.items())] if any(last.values()) else []
