@@ -244,10 +244,11 @@ class Allocation:
     def note_origin(self, span: Span, run: Any, live: bool) -> None:
         """A tape wrote these bytes last, during `run`; `live`: from something with `requires_grad`."""
         if self.origins is None:
-            if not live:
-                return
-            self.origins = Nearby()
-        for origin in self.origins.near(span) if self.origins.ends else ():
+            if live:
+                own = span.weak()
+                self.origins = Nearby.alone((own, run), own)
+            return
+        for origin in self.origins.near(span):
             if span.contains(origin[0]):
                 self.origins.remove(origin)
         if live:

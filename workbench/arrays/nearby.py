@@ -89,10 +89,10 @@ class Nearby(Intervals[T]):
         self.spans: dict[T, Span] = {}
 
     @staticmethod
-    def alone(item: Any, span: Span, hull: tuple[int, int]) -> Nearby[Any]:
-        """One item on a span; `hull` is that of the span."""
+    def alone(item: Any, span: Span) -> Nearby[Any]:
+        """One item on a span."""
         made: Nearby[Any] = object.__new__(Nearby)
-        made.ends, made._scales, made.spans = {item: hull}, None, {item: span}
+        made.ends, made._scales, made.spans = {item: span.hull()}, None, {item: span}
         return made
 
     def copy(self) -> Nearby[T]:

@@ -19,7 +19,6 @@ from ..arrays import capture_log
 from ..arrays.allocation import Allocation
 from ..arrays.array import array, pack_values, span_of, spans_of
 from ..arrays.loans import lent
-from ..arrays.nearby import Nearby
 from ..arrays.span import Span
 from ..arrays.workspace import Workspace
 from ..config import config
@@ -235,12 +234,8 @@ class Following:
             tape.entered.pop()
             run = tape.run
             run.wrote.update(track.wrote)
-            for span, hull, live in track.origins:
-                a = span.allocation
-                if live and a.origins is None:
-                    a.origins = Nearby.alone((span, run), span, hull)
-                else:
-                    a.note_origin(span, run, live)
+            for span, live in track.origins:
+                span.allocation.note_origin(span, run, live)
             run.leaves, run.names = track.kept_leaves, track.kept_names
             self.open, track.missed, track.last_run = False, 0, weakref.ref(run)
             self.quick, self.fast = _never, ()

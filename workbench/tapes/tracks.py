@@ -115,8 +115,7 @@ class Track:
     needs     number of a memory -> (step, position, box) of what adjoints read there.
     last_run  a weak reference to the `Run` of the tape that followed it last.
     names     (step, position, what the user called the array).
-    origins   (span that keeps no memory alive, its hull, live) of what was written last, in the order in which it is
-              noted.
+    origins   (span that keeps no memory alive, live) of what was written last, in the order in which it is noted.
     """
 
     def __init__(self, walk: Prepared, tape: Any):
@@ -129,7 +128,7 @@ class Track:
         self.names: list[tuple[int, int, str]] = []
         self.needs: dict[int, list[tuple[int, int, Any]]] = {}
         self.last_run: Any = lambda: None
-        self.origins: list[tuple[Span, tuple[int, int], bool]] = []
+        self.origins: list[tuple[Span, bool]] = []
 
     @property
     def first(self) -> Step:
@@ -310,7 +309,7 @@ class _Made:
         return found
 
 
-def _origins(tape: Any) -> list[tuple[Span, tuple[int, int], bool]]:
+def _origins(tape: Any) -> list[tuple[Span, bool]]:
     """What `borders.settle` notes when the tape closes."""
     last: dict[Span, bool] = {}
     for event in reversed(tape.events):
@@ -318,4 +317,4 @@ def _origins(tape: Any) -> list[tuple[Span, tuple[int, int], bool]]:
         for n, span in enumerate(event.writes):
             if span not in last:
                 last[span] = back is not None and bool(back.live[n]) and event not in tape.constants
-    return [(span.weak(), span.hull(), live) for span, live in reversed(last.items())] if any(last.values()) else []
+    return [(span.weak(), live) for span, live in reversed(last.items())] if any(last.values()) else []
