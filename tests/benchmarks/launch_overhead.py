@@ -61,8 +61,8 @@ class Chain:
 
     def fresh(self) -> None:
         make = dict(dtype=float, device="cpu", requires_grad=True)
-        made = [self.api.zeros(16, **make) for _ in range(self.launches + 1)]
-        before, self.x = self.x, made
+        self.made = [self.api.zeros(16, **make) for _ in range(self.launches + 1)]
+        before, self.x = self.x, self.made
         self.record()
         self.x = before
 
@@ -70,6 +70,10 @@ class Chain:
         self.made = [
             self.api.zeros(16, dtype=float, device="cpu", requires_grad=True) for _ in range(self.launches + 1)
         ]
+
+    def fresh_turn(self) -> None:
+        self.fresh()
+        self.tape.backward(grads={self.made[-1]: self.seed})
 
     def command(self) -> Callable[[], None] | None:
         if not accepts(self.api, "record_cmd"):
@@ -109,6 +113,7 @@ def main() -> None:
         "its backward": lambda chain: chain.repeat_backward,
         "arrays made": lambda chain: chain.make,
         "arrays made, and a launch of each under a tape": lambda chain: chain.fresh,
+        "arrays made, a launch of each under a tape, and its backward": lambda chain: chain.fresh_turn,
         "a turn of a loop: a new tape, zero(), and backward": lambda chain: chain.turn,
     }
     for title, way in ways.items():
