@@ -400,10 +400,13 @@ def _adjoint_pow(g, y, x, p):
 
 
 def _pow(x, p):
-    """As C has it: NumPy takes p = 0.5 for a square root, which is another thing at minus infinity and minus zero."""
+    """As C has it: NumPy takes p = 0.5 for a square root, which is another thing at minus infinity and minus zero.
+
+    It divides for p = -1 where all have that exponent, and not where each has its own.
+    """
     if p == 0.5:
         return -x if x == -np.inf else np.sqrt(x) + 0
-    return x * x if p == 2 else np.power(x, p)
+    return x * x if p == 2 else 1 / x if p == -1 else np.power(x, p)
 
 
 def _c_pow(types, x, p):

@@ -27,7 +27,7 @@ def pymod(a, b):
 
 def pow(x, p):
     root = np.where(x == -np.inf, -x, np.sqrt(x) + 0)
-    return np.where(p == 0.5, root, np.where(p == 2, x * x, np.power(x, p)))
+    return np.where(p == 0.5, root, np.where(p == 2, x * x, np.where(p == -1, 1 / x, np.power(x, p))))
 
 
 def round(x):
