@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from workbench.kernels.compile import c_compiler
+
 HERE = Path(__file__).parent
 EXACT = "-O3 -march=native -ffp-contract=off -fno-math-errno -fno-trapping-math -fopenmp"  # what the workbench allows
 FAST = "-O3 -march=native -ffast-math -fopenmp"
@@ -30,9 +32,12 @@ POINTER, INT, SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_ssize_t
 
 @cache
 def build(name: str, real: str, flags: str) -> ctypes.CDLL:
-    """`name`.c with `real` ("float" or "double") as its scalar type; raises CalledProcessError where gcc refuses."""
-    source = HERE / f"{name}.c"
-    options = [f"-DREAL={real}", *flags.split(), *map("-mno-{}".format, LEFT_OUT), *COMPILE.split()]
+    """`name`.c with `real` ("float" or "double") as its scalar type; raises CalledProcessError where gcc refuses.
+
+    It is tuned for the processor as generated C is.
+    """
+    source, tuned = HERE / f"{name}.c", c_compiler.compiler().flags
+    options = [f"-DREAL={real}", *flags.split(), *tuned, *map("-mno-{}".format, LEFT_OUT), *COMPILE.split()]
     digest = hashlib.sha256(source.read_bytes() + " ".join([*options, LINK]).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / "workbench-benchmarks"
     folder.mkdir(exist_ok=True)

@@ -232,6 +232,13 @@ class Allocation:
         """Nothing that a tape wrote to these bytes is left; `by` hears of it, where some of it may be."""
         if self.origins is None:
             return
+        if len(self.origins.ends) == 1:  # nearly always, and all of it
+            ((part, run),) = self.origins.ends
+            if span.contains(part):
+                if by is not None:
+                    by.crossed(part, run)
+                self.origins = None
+                return
         for part, run in self.origins.met(span):
             if by is not None:
                 by.crossed(part, run)
