@@ -10,6 +10,7 @@ import numpy as np
 import warp as wp
 
 from tests.interop.warp.declare import Outcome, Program
+from tests.interop.warp.programs import arguments
 from tests.interop.warp.programs.loops import through
 from tests.interop.warp.programs.memory import counted_twice, grown, square, weighted_sum
 from tests.interop.warp.programs.passes import halve, scattered
@@ -486,3 +487,169 @@ def squared_and_counted(x: wp.array(dtype=float), count: wp.array(dtype=float), 
 @mends("count_in_a_func", "the writing to `count` in the kernel itself")
 def counted_in_the_kernel(x):
     return counted_twice(squared_and_counted, x)
+
+
+# ---- arguments
+
+
+@mends("number_in_a_struct_changed", "a struct of its own for each launch")
+def a_struct_for_each_launch(x):
+    x, loss = leaf(x), fresh(1)
+    with wp.Tape() as tape:
+        for n in range(3):
+            spring, y = arguments.Spring(), fresh()
+            spring.x, spring.stiffness = x, 1.0 + n
+            wp.launch(arguments.pulled, dim=3, inputs=[spring], outputs=[y])
+            wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+def steps_of_structs(x, v, count):
+    x, v = leaf(x), leaf(v)
+    now, loss = arguments.body(x, v), fresh(1)
+    with wp.Tape() as tape:
+        for _ in range(count):
+            then = arguments.body(fresh(2), fresh(2))
+            wp.launch(arguments.moved, dim=2, inputs=[now, then, 0.4])
+            now = then
+        wp.launch(arguments.reached, dim=2, inputs=[now], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x, "v": v})
+
+
+@mends("arrays_in_structs_change_places", "a struct of its own for each launch")
+def two_steps_of_structs(x, v):
+    return steps_of_structs(x, v, 2)
+
+
+@mends("arrays_in_structs_replaced", "a struct of its own for each launch")
+def three_steps_of_structs(x, v):
+    return steps_of_structs(x, v, 3)
+
+
+@mends("list_of_arguments_changed", "list of arguments, of its own for each launch")
+def a_list_for_each_launch(x):
+    x, loss = leaf(x), fresh(1)
+    with wp.Tape() as tape:
+        for n in range(3):
+            y = fresh()
+            wp.launch(arguments.scaled, dim=3, inputs=[x, 1.0 + n], outputs=[y])
+            wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@mends("vector_changed", "a vector, or list of arguments, of its own")
+def a_vector_for_each_launch(x):
+    x = wp.array(x, dtype=wp.vec3, requires_grad=True)
+    loss = fresh(1)
+    with wp.Tape() as tape:
+        for g in (wp.vec3(1.0, 0.0, 0.0), wp.vec3(1.0, 5.0, 0.0)):
+            y = fresh(1)
+            wp.launch(arguments.along, dim=1, inputs=[x, g], outputs=[y])
+            wp.launch(weighted_sum, dim=1, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@wp.kernel
+def gathered(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    v = wp.vec3()
+    for k in range(3):
+        v[k] = x[k] * x[i]
+    y[i] = wp.dot(v, v)
+
+
+@mends("vector_filled_in_a_loop", "turns whose number stands in the text")
+def vector_filled_in_a_loop_of_the_text(x):
+    return through(gathered, x)
+
+
+@wp.kernel
+def pushed(p: wp.array(dtype=arguments.Point), dt: float, q: wp.array(dtype=arguments.Point)):
+    i = wp.tid()
+    made = arguments.Point()
+    made.m = p[i].m
+    made.p = p[i].p + p[i].p * (dt * p[i].m)
+    q[i] = made
+
+
+@mends("field_moved_in_place", "an output of its own for `pushed`")
+def points_moved_to_others(x):
+    x, y, loss = leaf(x), fresh(), fresh(1)
+    p, q = (wp.zeros(3, dtype=arguments.Point, requires_grad=True) for _ in range(2))
+    with wp.Tape() as tape:
+        wp.launch(arguments.placed, dim=3, inputs=[x], outputs=[p])
+        wp.launch(pushed, dim=3, inputs=[p, 0.3], outputs=[q])
+        wp.launch(arguments.measured, dim=3, inputs=[q], outputs=[y])
+        wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@wp.kernel
+def largest_times(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    most = wp.max(wp.max(x[4 * i], x[4 * i + 1]), wp.max(x[4 * i + 2], x[4 * i + 3]))
+    y[i] = most * (x[4 * i] + x[4 * i + 1] + x[4 * i + 2] + x[4 * i + 3])
+
+
+@mends("largest_of_a_tile", "`tile_max` written out with builtins that have an adjoint")
+def largest_of_four(x):
+    x, y, loss = leaf(x), fresh(2), fresh(1)
+    with wp.Tape() as tape:
+        wp.launch(largest_times, dim=2, inputs=[x], outputs=[y])
+        wp.launch(weighted_sum, dim=2, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@wp.func
+def next_place(count: wp.array(dtype=int), places: wp.array(dtype=int), i: int):
+    k = wp.atomic_add(count, 0, 1)
+    places[i] = k
+    return k
+
+
+@wp.func_replay(next_place)
+def noted_place(count: wp.array(dtype=int), places: wp.array(dtype=int), i: int):
+    return places[i]
+
+
+@wp.kernel
+def compacted(x: wp.array(dtype=float), count: wp.array(dtype=int), places: wp.array(dtype=int),
+              y: wp.array(dtype=float)):  # fmt: skip
+    i = wp.tid()
+    if x[i] > 0.0:
+        k = next_place(count, places, i)
+        y[k] = x[i] * x[i] * x[i]
+
+
+@mends("places_by_a_counter", "with a wp.func_replay")
+def places_that_are_noted(x):
+    x, y, loss = leaf(x), fresh(8), fresh(1)
+    count, places = wp.zeros(1, dtype=int), wp.zeros(4, dtype=int)
+    with wp.Tape() as tape:
+        wp.launch(compacted, dim=4, inputs=[x, count, places], outputs=[y])
+        wp.launch(weighted_sum, dim=8, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
+
+
+@wp.kernel
+def product_added(x: wp.array(dtype=float), y: wp.array(dtype=float), total: wp.array(dtype=float)):
+    i = wp.tid()
+    wp.atomic_add(total, 0, x[i] * y[i])
+
+
+@mends("seed_in_a_result_that_is_not_recorded", "a kernel in place of array_inner")
+def inner_product_by_a_kernel(x):
+    x, y, loss = leaf(x), fresh(), fresh(1)
+    with wp.Tape() as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+        wp.launch(product_added, dim=3, inputs=[x, y], outputs=[loss])
+    loss.grad.fill_(1.0)
+    tape.backward()
+    return Outcome(loss, {"x": x})

@@ -290,3 +290,18 @@ def test_an_array_without_a_gradient_that_no_adjoint_would_pass_is_no_cause(k: A
         tape.backward(grads={z: wp.array([1.0, 1.0], dtype=float)})
     rows = {row.array: row for row in seen.compare()}
     assert rows["x"].verdict == "wrong" and rows["x"].cause.startswith("overwritten memory: "), rows["x"].texts()
+
+
+def test_a_failure_of_ours_is_told_and_stops_no_program(k: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from workbench.interop.warp import verdicts
+
+    def fails(*given: Any) -> Any:
+        raise IndexError("no such thing")
+
+    monkeypatch.setattr(verdicts, "explain", fails)
+    wp, x, y = k.wp, floats(k, [1.0, 2.0, 3.0]), zeros(k, 3)
+    with wb.interop.warp.watch() as seen:
+        with wp.Tape() as tape:
+            wp.launch(k.off_by_a_hundredth, 3, [x], [y])
+        tape.backward(grads={y: wp.array(np.ones(3, np.float32), dtype=float)})
+    assert [(row.verdict, row.cause) for row in seen.compare() if row.array == "x"] == [("unverified", "no such thing")]

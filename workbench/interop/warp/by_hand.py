@@ -104,7 +104,7 @@ class LaunchBack(Verdicts):
                     break
                 if back.event is not None and back.recorded and _meets(seed, back.given):
                     limit, chained = min(limit, events.index(back.event)), True
-        found = (e for e in reversed(events[:limit]) if _same(e.command, self.command))
+        found = (e for e in reversed(events[:limit]) if same(e.command, self.command))
         return next(found, None), chained
 
     def _unknown(self, pairs: list[Pair]) -> str:
@@ -314,7 +314,7 @@ def _as_now(command: Command) -> Event:
     return event
 
 
-def _same(one: Command | None, other: Command) -> bool:
+def same(one: Command | None, other: Command) -> bool:
     """Are two launches of one kernel, on one grid, with the same arguments."""
     if one is None or one.program is not other.program or one.plan.form.dims != other.plan.form.dims:
         return False

@@ -19,10 +19,22 @@ from ...arrays.span import Span
 from ...errors import GradientError
 from ...tapes.events import Event, Need
 from ...tapes.naming import name_of
+from .arguments import Changed, WithNumbers, changed
 from .compare import accuracy
 from .events import Step, asks_mesh
 from .memory import Untranslated
-from .suspects import AGAIN, BRANCH, COMPONENT, DYNAMIC, RULE, Suspect, given_to_funcs, suspects
+from .suspects import (
+    AGAIN,
+    BRANCH,
+    COMPONENT,
+    DYNAMIC,
+    NONE,
+    RULE,
+    Suspect,
+    given_to_funcs,
+    returned_by_atomics,
+    suspects,
+)
 
 if TYPE_CHECKING:
     from .compare import Row
@@ -78,7 +90,7 @@ def explain(seen: Watch, one: Verdicts, row: Row) -> tuple[str, str]:
 def leaked(seen: Watch, one: Verdicts, row: Row) -> Found | None:
     """What an earlier pass left in gradients is a seed too for Warp: with it Warp's numbers come out."""
     seeded = {id(twin) for twin, _ in one.seeds}
-    left = [p for p in one.published if p.written and id(p.twin) not in seeded and np.any(p.before)]
+    left = [p for p in one.published if p.written and id(p.twin) not in seeded and p.holds]
     if not left or row.theirs is None:
         return None
     exact = one.with_seeds([*one.seeds, *((p.twin, p.before) for p in left)])
@@ -155,6 +167,46 @@ def _without_gradient(seen: Watch, step: Step) -> str | None:
         if a is not None and a.grad is None and _touches(step.event, known.twin.span):
             return name_of(seen.tape, known.twin)
     return None
+
+
+def argument_changed(seen: Watch, one: Verdicts, row: Row) -> Found | None:
+    """A struct, vector or list among the arguments that has changed since: Warp's tape has kept the thing itself."""
+    if "changed" not in one.told:
+        one.told["changed"] = _changed_arguments(seen, one)
+    found, numbers, exact = one.told["changed"]
+    mine, step = row.subject, row.step
+    moved = numbers and not np.array_equal(exact[id(mine.twin)], one.exact[id(mine.twin)], equal_nan=True)
+    for at in [step, *_behind(one.steps, row)] if step is not None else []:
+        for k, then, now in found.get(at, ()):
+            leaf = at.event.command.program.leaves[k]
+            what = f"`{leaf.name}` of {at!r}"
+            if isinstance(then, array):
+                sentence = f"its adjoint takes {what} as it is now: another array than when it ran"
+            elif moved:
+                sentence = f"its adjoint takes {what} as it is now; the host has changed it from {then} to {now} since"
+            else:
+                continue
+            kind = "struct" if leaf.path else "vector, or list of arguments,"
+            return "host write", sentence, at, f"a {kind} of its own for each launch in place of one that is changed"
+    return None
+
+
+def _changed_arguments(seen: Watch, one: Verdicts) -> tuple[dict[Step, list[Changed]], bool, dict[int, np.ndarray]]:
+    """By step: the arguments that matter and have changed. Have numbers; the exact gradients with those of now."""
+    found: dict[Step, list[Changed]] = {}
+    numbers: dict[Event, dict[int, Any]] = {}
+    for n, step in enumerate(one.by_entry):
+        event = None if step is None else step.event
+        if step is None or event is None or event.command is None or event.reverse is None:
+            continue
+        active = {*event.reverse.shadows, *(k for k, _ in event.reverse.needs)}
+        for k, then, now in changed(seen.twins, event.command, one.moment.arguments[n]):
+            if not isinstance(then, array):
+                numbers.setdefault(event, {})[k] = now
+            elif k not in active:
+                continue
+            found.setdefault(step, []).append((k, then, now))
+    return found, bool(numbers), one.with_step(WithNumbers(numbers)) if numbers else {}
 
 
 def without_gradient(seen: Watch, one: Verdicts, row: Row) -> Found | None:
@@ -265,7 +317,11 @@ def _overwritten(seen: Watch, one: Verdicts, wrong: Step, by: Step, need: Any) -
         sentence += f" in line {by.where.line}"
     if by.kind in HOST[:2]:
         return "host write", sentence, None, _before_host(name)
-    if by is wrong:
+    if by is wrong and wrong.kernel is not None and need.name in returned_by_atomics(wrong.kernel):
+        mend = (
+            f"a wp.func around the atomic, with a wp.func_replay that reads what it returned on `{name}` from an array"
+        )
+    elif by is wrong:
         mend = f"an output of its own for `{wrong.label}` instead of writing `{name}` in place"
     elif by.kind in HOST or not _is_used(one, by):
         mend = f"{by!r} behind tape.backward(...), or wp.clone(`{name}`) as argument of {wrong!r}"
@@ -393,6 +449,7 @@ def _said(s: Suspect) -> str:
         COMPONENT: f"`{s.name}` is written in {place}, and Warp's adjoint reads what the local holds at the end",
         AGAIN: f"`{s.name}` is overwritten in {place} once read, and Warp's adjoint reads it at the end",
         RULE: f"the func_grad of `{s.name}`, {place}, is not the derivative of its func",
+        NONE: f"`{s.name}` in {place} has no adjoint in Warp: no gradient passes it",
     }[s.cause]  # fmt: skip
 
 
@@ -410,6 +467,7 @@ def _mended(s: Suspect) -> str:
         COMPONENT: f"a local number in place of `{s.name}`, and of the others written so; one vector made of them at"
         " the end: wp.vec3(a, b, c)",
         AGAIN: f"a local variable instead of `{s.name}`, and one store at the end",
+        NONE: f"`{s.name}` written out with builtins that have an adjoint",
         RULE: f"the func_grad of `{s.name}` mended, or left out; if it differs on purpose, ignore this",
     }[s.cause]
 
@@ -458,10 +516,16 @@ def unexplained(seen: Watch, one: Verdicts, row: Row) -> Found | None:
 
 
 RULES = (
-    behind_mesh, leaked, launched_back, no_adjoint, not_recorded, without_gradient, aliased,
+    behind_mesh, leaked, launched_back, no_adjoint, not_recorded, argument_changed, without_gradient, aliased,
     overwritten, host_wrote, retained, not_cleared, rounded, in_kernel, unexplained,
 )  # fmt: skip
-OF_ROWS = {behind_mesh, leaked, without_gradient, rounded}  # the others tell the same of all rows with one launch
+OF_ROWS = {
+    behind_mesh,
+    leaked,
+    argument_changed,
+    without_gradient,
+    rounded,
+}  # the others tell the same of all rows with one launch
 
 
 # ---- what the pass consists of

@@ -14,6 +14,7 @@ import numpy as np
 import warp
 from warp._src import context
 
+from .arguments import as_now
 from .memory import Region, Twins, arrays_in
 
 MUCH = 1 << 26  # bytes that are noted after the adjoint launches of one graph
@@ -24,6 +25,7 @@ class Moments:
     """One backward, and what gradients held.
 
     entries    what Warp's tape held; `gradients`: the arrays that it had gradients of.
+    arguments  of each entry when the backward began, as the tape had them then: see `as_now`.
     arrays     with a gradient, by their id: what `first` (before), `last` (behind it) and `values` tell of.
     glimpses   behind adjoint launches: the number of the entry, and (array, its gradient).
     names      what the program called its arrays, by the ids of twins.
@@ -43,9 +45,11 @@ class Moments:
         self.glimpses: list[tuple[int, list[tuple[Any, Any]]]] = []
         self.changed: frozenset[Region] = frozenset()
         given = [*arrays_in([*(a for a in (loss, *(grads or ())) if a is not None), *self.gradients]), *others]
+        self.arguments: list[list[Any]] = []
         for entry in self.entries:
-            if isinstance(entry, list):
-                given += twins.arrays_of([*entry[3], *entry[4]])
+            values = [*entry[3], *entry[4]] if isinstance(entry, list) else []
+            self.arguments.append(list(map(as_now, values)))
+            given += twins.arrays_of(values)
         self.arrays = {key: a for key, a in {id(a): a for a in given}.items() if a.grad is not None}
         self.buffers: dict[int, Any] = {}
         self.first: dict[int, Any] = {}

@@ -15,15 +15,17 @@ import numpy as np
 from ...arrays.allocation import Allocation
 from ...arrays.array import array
 from ...arrays.span import Span
-from ...arrays.workspace import Workspace, gradient_dtype, is_float_memory, shadow_view
+from ...arrays.workspace import Workspace, float_parts, gradient_dtype, is_float_memory, shadow_view
 from ...errors import GradientError
 from ...tapes.events import Event
 from ...tapes.reverse import opaque_meets, reverse, walk
+from .by_hand import same
 from .compare import SMALL, accuracy, is_near
 from .events import HOST_WRITE, Step
 from .memory import Untranslated, arrays_in, root_of
 from .moments import Moments, digest
 from .once_more import floats
+from .programs import said
 from .verdicts import SCALES, Act, Left, Published, Verdicts
 
 if TYPE_CHECKING:
@@ -56,16 +58,18 @@ class Pass(Verdicts):
     past     the steps before it, of Warp's tape or not.
     """
 
-    def __init__(self, seen: Watch, number: int, moment: Moments):
+    def __init__(self, seen: Watch, number: int, moment: Moments, known: dict[int, Step | None] | None = None):
+        """`known`: the steps that the entries of Warp's tape stand for; None: those that it has recorded."""
         super().__init__(seen, number, moment, seen.steps[: moment.steps], moment.entries)
-        known = seen.recorded.get(moment.tape, {})
+        known = seen.recorded.get(moment.tape, {}) if known is None else known
         self.complete = all(id(e) in known for e in self.entries)
         self.by_entry = [known.get(id(e)) for e in self.entries]
         self.steps = [s for s in self.by_entry if s is not None]
         self.glimpses: list[Glimpse] = []
         loss, grads = moment.loss, moment.grads
         escaped = seen.escaped.get(moment.tape, [])
-        self.events = self._window([a for a in (loss, *(grads or ())) if a is not None], escaped)
+        self.seeded = [a for a in (loss, *(grads or ())) if a is not None] or self._seeded_by_hand(escaped)
+        self.events = self._window(self.seeded, escaped)
         self.meeting: dict[Allocation, list[Event]] = {}  # the events that touch a memory
         for event in self.events:
             for memory in {span.allocation for span in (*event.reads, *event.writes)}:
@@ -100,6 +104,18 @@ class Pass(Verdicts):
 
     # ---- before
 
+    def _seeded_by_hand(self, escaped: list[Step]) -> list[Any]:
+        """Arrays with a seed in their gradient that steps have written which Warp's tape should have recorded."""
+        missed = [s.event for s in escaped if s.event is not None and s.kind != "adjoint" and not _is_host(s.event)]
+        found = []
+        for known in list(self.seen.twins.made.values()) if missed else ():
+            a = known.ref()
+            if a is None or a.grad is None or not self.moment.knows(a) or not np.any(_numbers(self.moment.before(a))):
+                continue
+            if any(_touches(e.writes, known.twin.span) for e in missed):
+                found.append(a)
+        return found
+
     def _with_gradients(self) -> list[Published]:
         """The arrays that publish a gradient, the largest of each memory."""
         found: dict[int, Any] = {}
@@ -128,13 +144,16 @@ class Pass(Verdicts):
         return kept
 
     def _beside(self) -> Iterator[Any]:
-        """The arrays with a gradient that launches of the pass read which Warp's tape has not recorded."""
+        """The arrays with a gradient that launches of the pass read which Warp's tape has not, or no more, recorded."""
         own = {id(s.event) for s in self.steps if s.event is not None}
         missed = [e for e in self.events if id(e) not in own and not _is_host(e) and e.kind != "opaque"]
-        for known in list(self.seen.twins.made.values()) if missed else ():
+        taken = {id(a) for e in self.events if e.command is not None for a in e.command.flat}
+        for known in list(self.seen.twins.made.values()):
             a, span = known.ref(), known.twin.span
-            read = a is not None and a.grad is not None and any(_touches(e.reads, span) for e in missed)
-            if read and not any(_touches(e.writes, span) for e in self.events):
+            if a is None or a.grad is None:
+                continue
+            read = id(known.twin) in taken or any(_touches(e.reads, span) for e in missed)
+            if read and not any(_touches(e.writes, span) for e in self.meeting.get(span.allocation, ())):
                 yield a
 
     def _place(self, one: Published) -> None:
@@ -164,7 +183,7 @@ class Pass(Verdicts):
         found: list[tuple[array, np.ndarray]] = []
         given = {} if grads is None else {id(a): g for a, g in grads.items()}
         listed = {id(p.theirs) for p in self.published}
-        extra = [a for a in (loss, *(grads or ())) if a is not None and id(a) not in listed]
+        extra = [a for a in self.seeded if id(a) not in listed]
         for one in [*self.published, *(e for e in map(self._unlisted, extra) if e is not None)]:
             a = one.theirs
             if a is loss:
@@ -194,12 +213,22 @@ class Pass(Verdicts):
             twin = self.seen.twins.array(a)
         except Untranslated:
             return None
-        return Published(a, twin, np.zeros(twin.data.shape, twin.data.dtype), True)
+        zeros = np.zeros(twin.data.shape, twin.data.dtype)
+        return Published(a, twin, self.moment.before(a) if self.moment.knows(a) and a.grad is not None else zeros, True)
 
     # ---- after
 
     def judge(self, error: str = "") -> None:
         """Compute the exact gradient, and make the rows. `error`: why nothing can be said."""
+        try:
+            self._judge(error)
+        except Exception as failure:  # noqa: BLE001  the program goes on, and its rows say what went wrong here
+            self.rows.clear()
+            self._judge(error or said(failure))
+        if any(row.verdict == "wrong" for row in self.rows) and (known := self._repeated()) is not None:
+            self._may_be_of(Pass(self.seen, self.number, self.moment, known))
+
+    def _judge(self, error: str) -> None:
         for n, noted in self.moment.glimpses if not error else ():
             step = self.by_entry[n]
             if step is not None:
@@ -219,6 +248,33 @@ class Pass(Verdicts):
             one.after, self.seen.left[one.theirs.grad] = after, Left(self.number, after, held, one.written)
         if sum(values.nbytes for g in self.glimpses for _, values in g.values) > MUCH:
             self.glimpses.clear()
+
+    def _repeated(self) -> dict[int, Step | None] | None:
+        """The steps that have repeated, in order, all launches that Warp's tape has recorded; None if not all were."""
+        last = max((s.number for s in self.steps), default=-1)
+        later = [s for s in self.past if s.number > last and s.event is not None and s.event.command is not None]
+        found: dict[int, Step | None] = {}
+        for entry, step in reversed(list(zip(self.entries, self.by_entry, strict=True))):
+            if step is not None and step.event is not None:
+                while later and not same(later[-1].event.command, step.event.command):  # type: ignore[union-attr]
+                    later.pop()
+                if not later:
+                    return None
+                step = later.pop()
+            found[id(entry)] = step
+        return found or None
+
+    def _may_be_of(self, other: Pass) -> None:
+        """Rows that are wrong here, and right for the launches as they were repeated since, may be meant so."""
+        other.judge()
+        right = {id(row.subject.theirs): row for row in other.rows if row.verdict in ("agrees", "unverified")}
+        for row in self.rows:
+            if row.verdict == "wrong" and id(row.subject.theirs) in right:
+                row.verdict = "unverified"
+                row.cause += (
+                    ": right for the launches as they were repeated since, wrong for those that it has recorded"
+                )
+                row.remedy = "tape.reset(), and the launches once more inside `with tape:`"
 
     def show(self) -> None:
         """From now on the tools of our tape are about this pass: its seeds, and the events that it goes through."""
@@ -282,16 +338,27 @@ class Pass(Verdicts):
     def _look(self, glimpse: Glimpse, space: Workspace, wrong: dict[int, Step]) -> None:
         """Compare Warp's buffers after one adjoint launch with the adjoints of the walk."""
         for twin, theirs in glimpse.values:
-            if id(twin) in wrong or theirs.dtype.names is not None:
-                continue
-            base = self.bases.get(id(twin))
-            exact = _read(twin, space)
-            if base is not None:
-                exact = exact + base
-            if exact.shape == theirs.shape and not is_near(theirs, exact) and not np.isnan(exact).any():
-                found = accuracy(theirs, exact, None)
-                if not found.fine and found.difference > SMALL:
-                    wrong[id(twin)] = glimpse.step
+            for part, values, base in self._parts(twin, theirs) if id(twin) not in wrong else ():
+                exact = _read(part, space)
+                if base is not None:
+                    exact = exact + base
+                if exact.shape == values.shape and not is_near(values, exact) and not np.isnan(exact).any():
+                    found = accuracy(values, exact, None)
+                    if not found.fine and found.difference > SMALL:
+                        wrong[id(twin)] = glimpse.step
+
+    def _parts(self, twin: array, theirs: np.ndarray) -> Iterator[tuple[array, np.ndarray, np.ndarray | None]]:
+        """An array, Warp's gradient, and what that held before if no event writes it; of structs field by field."""
+        for path, part in float_parts(twin).items():
+            values, base = theirs, self.bases.get(id(twin))
+            for name in path.split(".") if path else ():
+                values, base = values[name], None if base is None else base[name]
+            yield part, values, base
+
+
+def _numbers(values: np.ndarray) -> np.ndarray:
+    """The numbers of a gradient; none of structs."""
+    return values if values.dtype.names is None else values[:0].view(np.uint8)
 
 
 def _is_host(event: Event) -> bool:

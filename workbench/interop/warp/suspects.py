@@ -16,13 +16,19 @@ from typing import Any
 
 from warp._src import context
 
-DYNAMIC, BRANCH, COMPONENT, RULE, AGAIN = (
+DYNAMIC, BRANCH, COMPONENT, RULE, AGAIN, NONE = (
     "dynamic loop in the kernel",
     "local re-assignment in the kernel",
     "component write",
     "custom adjoint",
     "overwritten memory",
+    "no adjoint",
 )
+SLOPES = {  # what has a slope, and in some version of Warp no adjoint
+    "frac", "tile_cholesky_inplace", "tile_cholesky_solve", "tile_cholesky_solve_inplace", "tile_diag_add",
+    "tile_lower_solve_inplace", "tile_max", "tile_min", "tile_reduce", "tile_scan_exclusive", "tile_scan_inclusive",
+    "tile_scan_max_inclusive", "tile_scan_min_inclusive", "tile_sort", "tile_upper_solve", "tile_upper_solve_inplace",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,18 @@ def given_to_funcs(kernel: Any) -> set[str]:
     return {part.id for part in given if isinstance(part, ast.Name)}
 
 
+def returned_by_atomics(kernel: Any) -> set[str]:
+    """The parameters of a kernel of which it uses what an atomic returned, which Warp does not run once more."""
+    values = [n.value for n in ast.walk(kernel.adj.tree) if isinstance(n, ast.Assign | ast.AnnAssign)]
+    calls = [v for v in values if isinstance(v, ast.Call) and _last(v.func).startswith("atomic_") and v.args]
+    return {ast.unparse(c.args[0]) for c in calls}
+
+
+def _last(function: ast.expr) -> str:
+    """The name of a function behind the last dot."""
+    return ast.unparse(function).rpartition(".")[2]
+
+
 def _called(func: Any, function: ast.FunctionDef) -> list[Any]:
     """The funcs that the text of a function names, as far as its globals and closure know them."""
     names = _names_of(func)
@@ -97,12 +115,20 @@ class _Reader:
         self.unrolled = options.get("max_unroll") or 16
 
     def read(self) -> Iterator[tuple[Any, ...]]:
+        yield from self.without_adjoint()
         yield from self.components()
         yield from self.cells()
         for node in ast.walk(self.function):
             if isinstance(node, ast.While) or (isinstance(node, ast.For) and not self.is_unrolled(node)):
                 yield from self.carried(node)
                 yield from self.used_behind(node)
+
+    def without_adjoint(self) -> Iterator[tuple[str, str, int]]:
+        """Calls of builtins that have a slope, but in Warp no adjoint."""
+        for node in ast.walk(self.function):
+            name = _last(node.func) if isinstance(node, ast.Call) else ""
+            if name in SLOPES and (known := context.builtin_functions.get(name)) and not known.is_differentiable:
+                yield NONE, name, node.lineno  # type: ignore[attr-defined]
 
     def components(self) -> Iterator[tuple[str, str, int]]:
         """Writes to a component of a local vector that was written or read before, all to cells of a local array."""
@@ -232,9 +258,9 @@ def _uses(statement: ast.AST, name: str) -> bool:
 
 
 def _targets(node: ast.AST) -> list[str]:
-    """The locals that a statement assigns."""
+    """The locals that a statement assigns, or components of."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
-    return [t.id for t in targets if isinstance(t, ast.Name)]
+    return [name for t in targets if (name := t.id if isinstance(t, ast.Name) else _base(t)) is not None]
 
 
 def _expressions(statement: ast.AST) -> list[ast.AST]:

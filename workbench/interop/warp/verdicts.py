@@ -44,6 +44,11 @@ class Published:
     at: Event | None = None  # the event whose reversal leaves the exact gradient; None: there is none to compare
     after: np.ndarray | None = None  # what Warp has published
 
+    @property
+    def holds(self) -> bool:
+        """Did its gradient hold numbers before the pass. Of structs that is not asked."""
+        return self.before.dtype.names is None and bool(np.any(self.before))
+
 
 @dataclass(eq=False)
 class Left:
@@ -154,6 +159,7 @@ class Verdicts:
         return (
             self._not_finite(one, row)
             or self._kink(one, row, wrong_at)
+            or self._may_be_seeded(one, row)
             or self._is_rounding(one, row)
             or self._is_slight(row)
             or self._chosen(row)
@@ -237,6 +243,20 @@ class Verdicts:
         row.verdict = "unverified"
         row.cause = "precision: off by more than the sums in it are rounded, and by less than single slopes may be"
         row.remedy = "wp.float64, or a formula without large terms that cancel"
+        return True
+
+    def _may_be_seeded(self, one: Published, row: Row) -> bool:
+        """Is a wrong row right with seeds that backwards of other tapes have left, which may be meant."""
+        left, told = self.seen.left, {id(twin) for twin, _ in self.seeds}
+        more = [p for p in self.published if p.written and p.holds and id(p.twin) not in told]
+        more = [p for p in more if (earlier := left.get(p.theirs.grad)) is not None and not earlier.computed]
+        exact = self.with_seeds([*self.seeds, *((p.twin, p.before) for p in more)]).get(id(one.twin)) if more else None
+        if exact is None or self._judged(one, row, exact if one.written else exact + one.before)[0] == "wrong":
+            return False
+        name, number = name_of(self.seen.tape, more[0].twin), left[more[0].theirs.grad].number
+        row.verdict = "unverified"
+        row.cause = f"leaked seed: `{name}.grad` holds what backward {number} has left, and is walked back as well"
+        row.remedy = f"`{name}.grad.zero_()`, or tape.backward(grads={{...}}) with all seeds if it is meant"
         return True
 
     def _rests_on_left(self, one: Published, exact: np.ndarray) -> bool:
@@ -334,6 +354,10 @@ class Verdicts:
             if not act.ran:
                 return {}
         return moved
+
+    def with_step(self, act: Act) -> dict[int, np.ndarray]:
+        """The gradients of the pass if `act` reverses its events, by the id of twins."""
+        return self._walk(SCALES[0], act)[0]
 
     def with_seeds(self, seeds: list[tuple[array, np.ndarray]]) -> dict[int, np.ndarray]:
         """The exact gradients of the pass for other seeds, by the id of twins."""

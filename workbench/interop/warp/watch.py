@@ -235,10 +235,9 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         self.settle(step, self.changed_by(count, regions))
 
     def place(self, count: int, frame: Any) -> None:
-        """The line of the events from number `count` on, if their call was followed later."""
-        if isinstance(frame, Place):
-            for event in self.tape.events[count:]:
-                event.place = frame.f_code, frame.f_lasti
+        """The line of the events from number `count` on: that of the program's call."""
+        for event in self.tape.events[count:]:
+            event.place = frame.f_code, frame.f_lasti
 
     def changed_by(self, count: int, regions: list[Region]) -> list[Region]:
         """The buffers to compare after the events of ours from number `count` on.
