@@ -606,38 +606,6 @@ def largest_of_four(x):
     return Outcome(loss, {"x": x})
 
 
-@wp.func
-def next_place(count: wp.array(dtype=int), places: wp.array(dtype=int), i: int):
-    k = wp.atomic_add(count, 0, 1)
-    places[i] = k
-    return k
-
-
-@wp.func_replay(next_place)
-def noted_place(count: wp.array(dtype=int), places: wp.array(dtype=int), i: int):
-    return places[i]
-
-
-@wp.kernel
-def compacted(x: wp.array(dtype=float), count: wp.array(dtype=int), places: wp.array(dtype=int),
-              y: wp.array(dtype=float)):  # fmt: skip
-    i = wp.tid()
-    if x[i] > 0.0:
-        k = next_place(count, places, i)
-        y[k] = x[i] * x[i] * x[i]
-
-
-@mends("places_by_a_counter", "with a wp.func_replay")
-def places_that_are_noted(x):
-    x, y, loss = leaf(x), fresh(8), fresh(1)
-    count, places = wp.zeros(1, dtype=int), wp.zeros(4, dtype=int)
-    with wp.Tape() as tape:
-        wp.launch(compacted, dim=4, inputs=[x, count, places], outputs=[y])
-        wp.launch(weighted_sum, dim=8, inputs=[y], outputs=[loss])
-    tape.backward(loss)
-    return Outcome(loss, {"x": x})
-
-
 @wp.kernel
 def product_added(x: wp.array(dtype=float), y: wp.array(dtype=float), total: wp.array(dtype=float)):
     i = wp.tid()

@@ -305,3 +305,18 @@ def test_a_failure_of_ours_is_told_and_stops_no_program(k: Any, monkeypatch: pyt
             wp.launch(k.off_by_a_hundredth, 3, [x], [y])
         tape.backward(grads={y: wp.array(np.ones(3, np.float32), dtype=float)})
     assert [(row.verdict, row.cause) for row in seen.compare() if row.array == "x"] == [("unverified", "no such thing")]
+
+
+def test_what_an_atomic_returned_is_found_in_the_text_of_a_kernel(k: Any) -> None:
+    """Such a kernel is not run here: Warp's adjoint of it goes where a variable without a value points to."""
+    wp = k.wp
+
+    @wp.kernel(module="unique")
+    def compacted(x: wp.array(dtype=float), count: wp.array(dtype=int), y: wp.array(dtype=float)):
+        i = wp.tid()
+        n = wp.atomic_add(count, 0, 1)
+        wp.atomic_add(y, n, x[i])
+
+    from workbench.interop.warp.suspects import returned_by_atomics
+
+    assert returned_by_atomics(compacted) == {"count"}

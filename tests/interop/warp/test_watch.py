@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -502,3 +503,30 @@ def test_a_gradient_left_in_what_was_computed_is_no_agreement_as_a_seed_again(k:
     np.testing.assert_allclose(second.theirs, 3 * 2 * X)  # 1 + 2: the second walk carried y.grad once more
     assert first.verdict == "agrees"
     assert second.verdict == "unverified" and second.cause.startswith("leaked seed")
+
+
+def test_memory_that_its_owner_has_given_back_is_not_looked_at(k: Any, wp: Any) -> None:
+    size = 4 * mmap.PAGESIZE
+    pages = mmap.mmap(-1, size)
+    lent = np.frombuffer(pages, np.float32)
+    x, y = wp.array([1.0, 2.0], dtype=float, requires_grad=True), wp.zeros(2, dtype=float, requires_grad=True)
+    with wb.interop.warp.watch() as seen:
+        a = wp.array(ptr=lent.ctypes.data, shape=lent.shape, dtype=float, device="cpu")
+        wp.launch(k.square, lent.size, [a], [wp.zeros(lent.size, dtype=float)])
+        del lent, a
+        pages.close()
+        with wp.Tape() as tape:
+            wp.launch(k.square, 2, [x], [y])
+        tape.backward(grads={y: wp.array([1.0, 1.0], dtype=float)})
+    assert seen.compare()["x"].verdict == "agrees"
+
+
+def test_a_tape_recorded_before_the_watch_is_unverified_and_says_why(k: Any, wp: Any) -> None:
+    x, y = wp.array([1.0, 2.0], dtype=float, requires_grad=True), wp.zeros(2, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(k.square, 2, [x], [y])
+    with wb.interop.warp.watch() as seen:
+        wp.launch(k.square, 2, [x], [y])
+        tape.backward(grads={y: wp.array([1.0, 1.0], dtype=float)})
+    row = seen.compare()["x"]
+    assert row.verdict == "unverified" and "from before it" in row.cause

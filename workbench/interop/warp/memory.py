@@ -12,6 +12,7 @@ import ctypes
 import enum
 import itertools
 import math
+import mmap
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -53,7 +54,7 @@ class Kept:
 
 
 class Region:
-    """One buffer of Warp and its twin. `keeper`: gives the array that owns the buffer, None once that is gone.
+    """One buffer of Warp and its twin. `keeper`: gives the array that owns the buffer, None once the memory is gone.
 
     live    Warp's bytes.
     theirs  those that count: `live`, or, while the twin follows an earlier event, what they were then.
@@ -87,7 +88,7 @@ class Region:
     def moved_on(self) -> bool:
         """Has Warp's buffer other bytes than at the last event of all."""
         if self.size <= LITTLE:
-            return self.live.tobytes() != self.held() and self.keeper() is not None
+            return self.keeper() is not None and self.live.tobytes() != self.held()
         return self.differs(self.seen if self.latest is None else self.latest)
 
     def held(self) -> bytes:
@@ -133,6 +134,16 @@ Noted = bytes | np.ndarray | Kept
 _numbers = itertools.count()
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_mincore = getattr(ctypes.CDLL(None), "mincore", None)
+if _mincore is not None:
+    _mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
+
+
+def _is_mapped(low: int, high: int) -> bool:
+    """Are these addresses still memory: nobody tells Warp when memory that it has not allocated is given back."""
+    first = low - low % mmap.PAGESIZE
+    pages = -(-(high - first) // mmap.PAGESIZE)
+    return _mincore is None or _mincore(first, high - first, ctypes.create_string_buffer(pages)) == 0
 
 
 class HostWrite(NamedTuple):
@@ -254,7 +265,7 @@ class Twins:
                 return region
             raise Untranslated("its memory overlaps other memory in part")
         owned = root.deleter is not None and getattr(root, "_ref", None) is None
-        keeper = weakref.ref(root) if owned else lambda: root
+        keeper = weakref.ref(root) if owned else lambda: root if _is_mapped(low, high) else None
         made = Region(low, high, keeper, root.dtype)
         bisect.insort(self.lows, low)
         self.by_low[low] = made

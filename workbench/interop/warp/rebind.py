@@ -10,6 +10,7 @@ import contextlib
 import enum
 import linecache
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Iterator
@@ -216,7 +217,7 @@ class Rebinder:
         made: Any = None
         try:
             for part in parts:
-                before, made = made, wb.func(self.function(part.func))
+                before, made = made, wb.func(self.function(_with_text(part)))
                 made.overloads = beside(made, before)
                 for own, attach in ((part.custom_grad_func, wb.func_grad), (part.custom_replay_func, wb.func_replay)):
                     if own is not None and self.own_adjoints:
@@ -343,6 +344,20 @@ def _meant(kind: Any, fn: types.FunctionType) -> Any:
         with contextlib.suppress(Exception):
             return eval(kind, fn.__globals__)
     return kind
+
+
+def _with_text(f: Any) -> types.FunctionType:
+    """The function of a func; of a lambda, which `wp.map` has taken, the function that Warp has made a text of."""
+    if f.func.__name__ != "<lambda>":
+        return f.func
+    code = f.func.__code__
+    text = f"def make({', '.join(code.co_freevars)}):\n{textwrap.indent(f.adj.source, '    ')}\n    return {f.key}\n"
+    space: dict[str, Any] = {}
+    exec(compile(text, _known_text(f.key, text), "exec"), space)
+    made = space["make"](*code.co_freevars).__code__
+    cells = dict(zip(code.co_freevars, f.func.__closure__ or (), strict=True))
+    closure = tuple(cells[name] for name in made.co_freevars)
+    return types.FunctionType(made, f.func.__globals__, f.key, f.func.__defaults__, closure)
 
 
 def _known_text(name: str, text: str) -> str:

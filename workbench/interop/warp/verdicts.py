@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Act = Callable[[Any, Event, Workspace, dict], None]
 SCALES = (1.0, 1.37, 0.811, 2.93)  # of the seeds: each rounds differently, which tells how far rounding goes
 NO_SEED = "this backward starts from no seed: no loss=, no grads=, and nothing in .grad of what launches have written"
+UNHEARD = "Warp's tape has events that the watch has not heard: from before it, or of another thread"
 TRIALS = 3  # walks in which everything is moved by a rounding
 
 
@@ -105,11 +106,11 @@ class Verdicts:
     def _row(self, one: Published, error: str, wrong_at: dict[int, Step]) -> Row:
         theirs = self.moment.after(one.theirs)
         row = Row(name_of(self.seen.tape, one.twin), "not asked", backward=self.number, theirs=theirs, subject=one)
-        if theirs.dtype.names is not None or (one.at is None and not error):
+        if theirs.dtype.names is not None or (one.at is None and self.complete and not error):
             row.cause = "launches overwrite it, so that its gradient has no one meaning"
             return row
         if not self.complete or error:
-            row.verdict, row.cause = "unverified", error or "Warp's tape has events from before the watch"
+            row.verdict, row.cause = "unverified", error or UNHEARD
             return row
         exact = self.exact.get(id(one.twin))
         if exact is None:

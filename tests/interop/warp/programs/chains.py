@@ -321,6 +321,19 @@ def mapped(x, y):
     return Outcome(loss, {"x": x, "y": y})
 
 
+@agrees(x=[1.0, 0.5, -0.7], y=[2.0, 0.1, 0.3])
+def mapped_lambda(x, y):
+    """`wp.map` of a lambda, whose text Warp takes out of the file."""
+    x = wp.array(x, dtype=float, requires_grad=True)
+    y = wp.array(y, dtype=float, requires_grad=True)
+    loss = wp.zeros(1, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        z = wp.map(lambda a, b: a * b + wp.sin(a), x, y)
+        wp.launch(weighted_sum, dim=3, inputs=[z], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x, "y": y})
+
+
 @agrees(x=[3.0, 1.0, 2.0])
 def sorted_order(x):
     """The order comes from `radix_sort_pairs` on other arrays; values are gathered by it."""
