@@ -621,3 +621,19 @@ def inner_product_by_a_kernel(x):
     loss.grad.fill_(1.0)
     tape.backward()
     return Outcome(loss, {"x": x})
+
+
+@wp.kernel
+def blended(x: wp.array(dtype=float), n: int, y: wp.array(dtype=float)):
+    i = wp.tid()
+    y[i] = 0.5 * (x[i] + x[(i + 1) % n]) * x[i]
+
+
+@mends("neighbours_in_place", "an output of its own, of which no thread of the launch reads")
+def neighbours_blended_into_others(x):
+    x, y, loss = leaf(x), fresh(), fresh(1)
+    with wp.Tape() as tape:
+        wp.launch(blended, dim=3, inputs=[x, 3], outputs=[y])
+        wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})

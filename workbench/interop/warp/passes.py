@@ -21,7 +21,7 @@ from ...tapes.events import Event
 from ...tapes.reverse import opaque_meets, reverse, walk
 from .by_hand import same
 from .compare import SMALL, accuracy, is_near
-from .events import HOST_WRITE, Step
+from .events import HOST_WRITE, RACE, Step
 from .memory import Untranslated, arrays_in, root_of
 from .moments import Moments, digest
 from .once_more import floats
@@ -239,7 +239,7 @@ class Pass(Verdicts):
             try:
                 self.exact, wrong_at = self._walk(SCALES[0])
             except (GradientError, Untranslated) as refused:
-                error = str(refused).splitlines()[0]
+                error = (RACE if getattr(refused, "slug", "") == "race" else "") + str(refused).splitlines()[0]
         for one in self.published:
             self.rows.append(self._row(one, error, wrong_at))
         self._explain(wrong_at)
@@ -318,7 +318,11 @@ class Pass(Verdicts):
                     self.reached.append(event)
                     _spoil(event, space)
                 return
-            act(tape, event, space, after)
+            try:
+                act(tape, event, space, after)
+            except GradientError:
+                self.stopped = event
+                raise
 
         def observe(event: Event, space: Workspace) -> None:
             for one in wanted.get(id(event), ()):

@@ -31,6 +31,8 @@ Act = Callable[[Any, Event, Workspace, dict], None]
 SCALES = (1.0, 1.37, 0.811, 2.93)  # of the seeds: each rounds differently, which tells how far rounding goes
 NO_SEED = "this backward starts from no seed: no loss=, no grads=, and nothing in .grad of what launches have written"
 UNHEARD = "Warp's tape has events that the watch has not heard: from before it, or of another thread"
+APART = f"an output of its own, of which no thread of the launch reads (notebooks/{NOTEBOOKS['race']})"
+NO_RACE = f"a cell for each thread, or wp.atomic_add (notebooks/{NOTEBOOKS['race']})"
 TRIALS = 3  # walks in which everything is moved by a rounding
 
 
@@ -83,6 +85,7 @@ class Verdicts:
         self.seen, self.number, self.moment, self.past, self.entries = seen, number, moment, past, entries
         self.rows: list[Row] = []
         self.reached: list[Event] = []
+        self.stopped: Event | None = None  # at which a walk broke off
         self.exact: dict[int, np.ndarray] = {}
         self.noise: dict[int, np.ndarray] = {}
         self.moved: dict[int, np.ndarray] = {}
@@ -111,6 +114,8 @@ class Verdicts:
             return row
         if not self.complete or error:
             row.verdict, row.cause = "unverified", error or UNHEARD
+            row.step = None if self.stopped is None else self._step_behind(self.stopped)
+            row.remedy = APART if row.cause.startswith(RACE) else ""
             return row
         exact = self.exact.get(id(one.twin))
         if exact is None:
@@ -120,8 +125,7 @@ class Verdicts:
         if self.reached and np.isnan(exact).any():
             row.verdict, row.cause = "unverified", "; ".join(dict.fromkeys(self._doubt(e) for e in self.reached))
             row.step = self._step_behind(self.reached[0])
-            if row.cause.startswith(RACE):
-                row.remedy = f"a cell for each thread, or wp.atomic_add (notebooks/{NOTEBOOKS['race']})"
+            row.remedy = NO_RACE if row.cause.startswith(RACE) else ""
             return row
         row.verdict, row.difference = self._judged(one, row, whole)
         added = not one.written

@@ -333,3 +333,22 @@ def launches_repeated_without_the_tape(x):
     forward()
     tape.backward(loss)
     return Outcome(loss, {"x": x})
+
+
+@wp.kernel
+def blended(x: wp.array(dtype=float), n: int):
+    i = wp.tid()
+    x[i] = 0.5 * (x[i] + x[(i + 1) % n]) * x[i]
+
+
+@wrong("race", launch="blended", seen="unverified", x=[1.0, 2.0, -0.5])
+def neighbours_in_place(x):
+    """Each thread reads its neighbour's cell, which that one overwrites: before, or after, nobody promises."""
+    x = wp.array(x, dtype=float, requires_grad=True)
+    y, loss = fresh(), fresh(1)
+    with wp.Tape() as tape:
+        wp.copy(y, x)
+        wp.launch(blended, dim=3, inputs=[y, 3])
+        wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
+    tape.backward(loss)
+    return Outcome(loss, {"x": x})
