@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import warp
@@ -36,3 +37,19 @@ def kernels() -> tuple[Any, ...]:
         cell = value
 
     return by_constant, by_element, by_func, set_cell
+
+
+@functools.cache
+def times(factor: int):
+    """A func that multiplies, made once for each factor."""
+
+    @warp.func
+    def scaled(x: float):
+        return float(factor) * x
+
+    return scaled
+
+
+@warp.kernel
+def by_factory(x: warp.array(dtype=float)):
+    x[0] = warp.static(times(4))(x[0])

@@ -84,3 +84,15 @@ def test_memory_of_the_program_is_let_go(monkeypatch):
     del a
     gc.collect()
     assert gone() is None
+
+
+def test_a_function_that_keeps_the_funcs_it_made_is_followed():
+    import changing
+
+    from workbench.interop.warp.programs import Programs
+
+    programs = Programs()
+    assert results(programs, [changing.by_factory]) == [4]
+    before = programs.twins[id(changing.by_factory)][1].program()
+    assert results(programs, [changing.by_factory]) == [4]
+    assert programs.twins[id(changing.by_factory)][1].program() is before  # nothing was read anew

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from warp._src import codegen, context
 
+CACHED = type(functools.cache(abs))  # a function that keeps what it returned
 SMALL = 4096  # bytes of an array of NumPy that may be a constant of a kernel
 
 
@@ -42,6 +43,8 @@ def holds_memory(thing: Any, around: frozenset[int] = frozenset()) -> bool:
         is_code = isinstance(thing, types.FunctionType)
         inner = _contents(thing) if is_code else thing.values() if isinstance(thing, dict) else thing
         return any(holds_memory(part, around | {id(thing)}) for part in inner)
+    if isinstance(thing, CACHED):
+        return holds_memory(thing.__wrapped__, around)
     if isinstance(thing, np.ndarray):
         return thing.nbytes > SMALL
     return not isinstance(thing, _CODE) and not hasattr(type(thing), "_wp_scalar_type_")

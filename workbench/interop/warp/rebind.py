@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import linecache
 import sys
 import textwrap
@@ -23,7 +24,7 @@ from warp._src import types as warp_types
 from ...errors import KernelError
 from ...kernels.reading.declare import Refused
 from ...kernels.reading.overloads import beside
-from .parts import holds_memory, is_same, parts_of
+from .parts import CACHED, holds_memory, is_same, parts_of
 
 wb: Any = sys.modules[__name__.partition(".")[0]]  # the public names, which are Warp's
 _LEFT = "__builtins__ __cached__ __loader__ __spec__".split()
@@ -100,6 +101,8 @@ class Rebinder:
             return self.container(thing)
         if isinstance(thing, types.FunctionType) and self.covers(thing.__module__):
             return self.function(thing)
+        if isinstance(thing, CACHED) and self.covers(thing.__module__):
+            return functools.lru_cache(**thing.cache_parameters())(self(thing.__wrapped__))
         return thing
 
     def container(self, thing: Any) -> Any:
