@@ -530,3 +530,34 @@ def test_a_tape_recorded_before_the_watch_is_unverified_and_says_why(k: Any, wp:
         tape.backward(grads={y: wp.array([1.0, 1.0], dtype=float)})
     row = seen.compare()["x"]
     assert row.verdict == "unverified" and "from before it" in row.cause
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_seeds_of_structs(wp: Any, by_hand: bool) -> None:
+    from tests.interop.warp.programs import arguments
+
+    x, p = wp.array(X, dtype=float, requires_grad=True), wp.zeros(3, dtype=arguments.Point, requires_grad=True)
+    seed = np.array([((1.0, 0.0, 2.0), 3.0)] * 3, arguments.Point.numpy_dtype())
+    with wb.interop.warp.watch() as seen:
+        with wp.Tape() as tape:
+            wp.launch(arguments.placed, 3, [x], [p])
+        if by_hand:
+            p.grad.assign(seed)
+            tape.backward()
+        else:
+            tape.backward(grads={p: wp.array(seed, dtype=arguments.Point)})
+    row = seen.compare()["x"]
+    np.testing.assert_allclose(row.theirs, 2 * X + 2 + 3)
+    assert row.verdict == "agrees", row.texts()
+
+
+def test_a_seed_that_is_shorter_leaves_the_rest(k: Any, wp: Any) -> None:
+    x, y, _ = parameters(wp)
+    with wb.interop.warp.watch() as seen:
+        with wp.Tape() as tape:
+            wp.launch(k.square, 3, inputs=[x], outputs=[y])
+        y.grad.fill_(5.0)
+        tape.backward(grads={y: wp.array([1.0, 1.0], dtype=float)})
+    row = seen.compare()["x"]
+    np.testing.assert_allclose(row.theirs, 2 * X * [1, 1, 5])
+    assert row.verdict == "agrees", row.texts()

@@ -75,8 +75,8 @@ class Pass(Verdicts):
             for memory in {span.allocation for span in (*event.reads, *event.writes)}:
                 self.meeting.setdefault(memory, []).append(event)
         self.published = self._with_gradients()
-        self.bases = {id(p.twin): p.before for p in reversed(self.published) if not p.written}
         self.seeds = self._seeds(loss, grads)
+        self.bases = {id(p.twin): p.before for p in reversed(self.published) if not p.written}
         self.again = [] if loss is not None or grads else self._left_again()
 
     def _window(self, seeded: list[Any], escaped: list[Step]) -> list[Event]:
@@ -185,18 +185,23 @@ class Pass(Verdicts):
         listed = {id(p.theirs) for p in self.published}
         extra = [a for a in self.seeded if id(a) not in listed]
         for one in [*self.published, *(e for e in map(self._unlisted, extra) if e is not None)]:
-            a = one.theirs
+            a, left = one.theirs, None
+            named = a is loss or id(a) in given
             if a is loss:
-                found.append((one.twin, np.ones_like(one.before)))
-            elif id(a) in given:
-                found.append((one.twin, self.moment.seed(given[id(a)])))
-            elif one.written and one.before.dtype.names is None:
-                left = self.seen.left.get(a.grad) if loss is not None or grads else None
-                values = one.before
+                values = np.ones_like(one.before)
+            elif named:
+                values = _over(one.before, self.moment.seed(given[id(a)]))
+            elif one.written:
+                values, left = one.before, self.seen.left.get(a.grad) if loss is not None or grads else None
+            else:
+                continue
+            for n, (part, numbers) in enumerate(_fields(one.twin, values)):
                 if left is not None and left.gradient.shape == values.shape:
-                    values = np.where(values == left.gradient, 0, values)
-                if np.any(values):
-                    found.append((one.twin, values))
+                    numbers = np.where(numbers == list(_fields(one.twin, left.gradient))[n][1], 0, numbers)
+                if named or np.any(numbers):
+                    found.append((part, numbers))
+            if named:  # it has taken the place of what was there
+                one.before = np.zeros_like(one.before)
         return found
 
     def _left_again(self) -> list[Published]:
@@ -353,11 +358,28 @@ class Pass(Verdicts):
 
     def _parts(self, twin: array, theirs: np.ndarray) -> Iterator[tuple[array, np.ndarray, np.ndarray | None]]:
         """An array, Warp's gradient, and what that held before if no event writes it; of structs field by field."""
-        for path, part in float_parts(twin).items():
-            values, base = theirs, self.bases.get(id(twin))
-            for name in path.split(".") if path else ():
-                values, base = values[name], None if base is None else base[name]
-            yield part, values, base
+        base = self.bases.get(id(twin))
+        before = (None for _ in float_parts(twin)) if base is None else (held for _, held in _fields(twin, base))
+        yield from ((*field, held) for field, held in zip(_fields(twin, theirs), before, strict=True))
+
+
+def _fields(twin: array, values: np.ndarray) -> Iterator[tuple[array, np.ndarray]]:
+    """An array with a gradient of it; of structs each field that holds floats."""
+    for path, part in float_parts(twin).items():
+        numbers = values
+        for name in path.split(".") if path else ():
+            numbers = numbers[name]
+        yield part, numbers
+
+
+def _over(before: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """What a gradient holds once a seed is copied into it: the rest, where the seed is shorter, stays."""
+    if given.shape == before.shape:
+        return given
+    made = before.reshape(-1).copy()
+    flat = given.reshape(-1)[: made.size]
+    made[: flat.size] = flat
+    return made.reshape(before.shape)
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:

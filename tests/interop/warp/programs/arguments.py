@@ -352,3 +352,16 @@ def neighbours_in_place(x):
         wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
     tape.backward(loss)
     return Outcome(loss, {"x": x})
+
+
+@agrees(x=[1.0, 2.0, -0.5])
+def seeds_for_a_result_and_for_an_input(x):
+    """`grads=` names x too: its seed takes the place of what its gradient held, and is added to."""
+    x = wp.array(x, dtype=float, requires_grad=True)
+    y = fresh()
+    with wp.Tape() as tape:
+        wp.launch(square, dim=3, inputs=[x], outputs=[y])
+    seed = wp.array([1.0, 2.0, 3.0], dtype=float)
+    for _ in range(2):
+        tape.backward(grads={y: seed, x: seed})
+    return Outcome([(y, [1.0, 2.0, 3.0]), (x, [1.0, 2.0, 3.0])], {"x": x})
