@@ -7,9 +7,15 @@ import pytest
 
 import workbench as wb
 from workbench.kernels.compile import thread_pool
+from workbench.tapes import walks_seen
 
 pytestmark = pytest.mark.needs_cc
 N, CELLS = 20_000, 50
+
+
+@pytest.fixture(autouse=True)
+def also_short_launches(monkeypatch):
+    monkeypatch.setattr("workbench.launches.thresholds.SUMS_FROM", 100_000)
 
 
 @wb.kernel
@@ -235,7 +241,7 @@ def collected(backend, threads, cells):
 def test_fields_of_structs_and_mixed_types_are_added_exactly(monkeypatch, cells):
     """Fields lie apart from each other, so only a struct of one field is shared, and nothing beside a count of ints."""
     monkeypatch.setattr("workbench.launches.thresholds.PARALLEL_FROM", 1)
-    monkeypatch.setattr("workbench.launches.thresholds.WAKE_FROM", 1)
+    monkeypatch.setattr("workbench.launches.thresholds.SUMS_FROM", 1)
     _, want = collected("numpy", 1, cells)
     for threads in (1, 3):
         shared, found = collected("c", threads, cells)
@@ -274,3 +280,42 @@ def test_what_repeats_an_atomic_is_not_cut():
     assert tape.launches[0].reverse.executable.contested
     want = np.bincount(index, 2 * x.numpy()[index] * seed * slot, 10) + rows
     np.testing.assert_allclose(x.grad.numpy(), want, rtol=1e-9)
+
+
+@wb.kernel
+def scaled_into_cells(x: wb.array[float], k: float, direction: wb.vec2, index: wb.array[int], y: wb.array[wb.vec2]):
+    i = wb.tid()
+    wb.atomic_add(y, index[i], wb.sin(x[i] * k) * direction)
+
+
+@wb.kernel
+def squares(y: wb.array[wb.vec2], index: wb.array[int], loss: wb.array[float]):
+    wb.atomic_add(loss, 0, wb.dot(y[index[wb.tid()]], y[index[wb.tid()]]))
+
+
+def turns_of_a_loop(remember):
+    wb.config.threads, wb.config.remember_launches = 2, remember
+    walks_seen.forget()
+    rng = np.random.default_rng(3)
+    x = wb.array(rng.uniform(-1, 1, N).astype(np.float32), requires_grad=True)
+    index = wb.array(rng.integers(0, CELLS, N).astype(np.int32))
+    y, loss, found = wb.zeros(CELLS, dtype=wb.vec2), wb.zeros(1), []
+    for turn in range(8):
+        y.zero_(), loss.zero_()
+        with wb.Tape() as tape:
+            wb.launch(scaled_into_cells, N, [x, 1.0 + 0.1 * turn, wb.vec2(1.0, 0.5 * turn), index], [y])
+            wb.launch(squares, N, [y, index], [loss])
+        tape.backward(loss)
+        followed = tape.following is not None
+        found.append(x.grad.numpy().tobytes())
+        tape.zero()
+    found += [y.numpy().tobytes(), loss.numpy().tobytes()]
+    shared = [event.command.plan.forward.shares is not None for event in tape.launches]
+    shared += [event.reverse.executable.shares is not None for event in tape.launches]
+    return found, shared, followed
+
+
+def test_a_loop_with_private_sums_is_followed_and_its_numbers_change():
+    remembered, plain = turns_of_a_loop(True), turns_of_a_loop(False)
+    assert remembered[:2] == plain[:2] and remembered[1] == [True, True, False, True]
+    assert remembered[2] and not plain[2]

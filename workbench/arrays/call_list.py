@@ -27,12 +27,19 @@ class CallList:
         self.numbers: list[Any] = []  # in fours: event, position of a number there, how it is written, address
         self.vectors: list[tuple[int, int, int, int]] = []  # event, position, address, how many bytes
         self.shared: dict[Any, None] = {}  # what copies of sums per thread its calls use, and leave empty
+        self.blocks: dict[int, list[int]] = {}  # by the number of a call that is one per worker: their arguments
 
     def native(self, kernel: int, packed: bytes, begin: int, end: int, team: int) -> None:
         """Note a call `kernel(packed, begin, end)`."""
         block = ctypes.create_string_buffer(packed, len(packed))
         self.kept.append(block)
         self.calls.append(Call(kernel, ctypes.addressof(block), begin, end, team))
+
+    def share(self, shares: Any, blocks: list[Any], room: Any) -> None:
+        """Note that the next call runs a launch as one call per worker, with these arguments and this memory."""
+        self.kept += [blocks, room]
+        self.shared[shares] = None
+        self.blocks[len(self.calls)] = [ctypes.addressof(block) for block in blocks]
 
     def buffer(self, data: Any, address: int, clear: bool) -> None:
         """Note that these bytes are used from here on, and set them to zero if `clear`."""

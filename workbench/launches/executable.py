@@ -82,7 +82,7 @@ class Executable:
         dims = self.form.dims
         if 0 in dims:
             return
-        if self.direct is not None and rows is None and capture_log.opened is None:
+        if self.direct is not None and self.shares is None and rows is None and capture_log.opened is None:
             packed = self.packed(values)
             if capture_log.listing is not None:
                 capture_log.listing.native(self.call.address, packed, 0, dims[0], self.team)
@@ -108,7 +108,7 @@ class Executable:
         for k in range(cuts):
             part = begin + (end - begin) * k // cuts, begin + (end - begin) * (k + 1) // cuts
             if self.shares is not None:
-                self.shares.run(self, values, record, part)
+                self.shares.run(self, self.signature.pack(dims, values, record), part)
             elif noted:
                 packed = self.signature.pack(dims, values, record)
                 capture_log.native(call.address, packed, *part, self.team, None if self.can_fail else (self, values))
@@ -133,11 +133,17 @@ class Executable:
 
     def _compile(self) -> Any:
         made = self.call = self.program.executable(self.function, self.form.backend, self.variant, wait_with_bar)
-        around = self.can_fail or self.shares or self.slices > 1
+        around = self.can_fail or self.slices > 1
         if isinstance(made, c_library.Compiled) and not around and 0 not in self.form.dims:
             alone = self.team == 1 and not made.asks
-            self.direct = made.call if alone else lambda packed, begin, end: made(packed, begin, end, self.team)
+            self.direct = self._share if self.shares else made.call if alone else self._in_pool
         return made
+
+    def _in_pool(self, packed: bytes, begin: int, end: int) -> None:
+        self.call(packed, begin, end, self.team)
+
+    def _share(self, packed: bytes, begin: int, end: int) -> None:
+        self.shares.run(self, packed, (begin, end))  # type: ignore[union-attr]
 
     def _watch(self, status: Any) -> None:
         """Have every replay of the open capture look, when it is over, whether this launch failed."""
@@ -260,7 +266,7 @@ def executable_for(program: Program, function: Function, form: LaunchForm, order
     mixed = bool(changed & form.shared)  # does it write to memory that goes by several names here
     cut = None
     if wide and contested:
-        if work >= thresholds.WAKE_FROM and not (mixed or config.deterministic):
+        if work >= thresholds.SUMS_FROM and not (mixed or config.deterministic):
             cut = shares(function, contested, form, config.threads, work)
         wide = False
     variant = Variant(

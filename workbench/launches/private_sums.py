@@ -7,8 +7,8 @@ of workers stays.
 
 from __future__ import annotations
 
+import ctypes
 import struct
-from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
@@ -23,15 +23,15 @@ from ..kernels.types import Array
 from ..records import record
 
 WORTH = 0.5  # the most that clearing and adding up copies may cost, as a part of the work of the launch
-_SLICE = struct.Struct("=QQqq")
+_SLICE, _ADDRESS = struct.Struct("=QQqq"), struct.Struct("=Q")
 _ALIGNED = 64
 
 
 @record(frozen=True)
 class Target:
-    """An array that several workers add to. `place`: of its address in the flat values; `offset`: in their memory."""
+    """An array that several workers add to. `parameter`: which of the function's; `offset`: in a worker's memory."""
 
-    place: int
+    parameter: int
     offset: int
     count: int
     dtype: Any
@@ -47,35 +47,34 @@ class Shares:
     room: list[np.ndarray] = field(default_factory=list)
     broken: bool = False  # a launch was interrupted before its copies were cleared
 
-    def run(self, executable: Any, values: Sequence[Any], status: int, rows: tuple) -> None:
-        """Run `executable` on the rows [first, last) of the first launch dimension."""
+    def run(self, executable: Any, packed: bytes, rows: tuple) -> None:
+        """Run `executable` on the rows [first, last) of the first launch dimension; `packed`: its arguments."""
         while len(self.room) < self.workers - 1:
             self.room.append(np.zeros(self.nbytes, np.uint8))
         self.begin()
-        pack, dims = executable.signature.pack, executable.form.dims
+        places = [executable.signature.offsets[t.parameter] for t in self.targets]
         blocks, slices = [], b""
         first, last = rows
         for k in range(self.workers):
-            moved = list(values)
-            for t in self.targets if k else ():
-                moved[t.place] = capture_log.address(self.room[k - 1]) + t.offset
-            block = pack(dims, moved, status)
-            blocks.append(np.frombuffer(block, np.uint8).copy())
+            block = ctypes.create_string_buffer(packed, len(packed))
+            for t, place in zip(self.targets, places, strict=True) if k else ():
+                _ADDRESS.pack_into(block, place, capture_log.address(self.room[k - 1]) + t.offset)
+            blocks.append(block)
             begin, end = (first + (last - first) * n // self.workers for n in (k, k + 1))
-            slices += _SLICE.pack(executable.call.address, capture_log.address(blocks[-1]), begin, end)
+            slices += _SLICE.pack(executable.call.address, ctypes.addressof(block), begin, end)
         if capture_log.opened is not None:
             capture_log.keep(blocks, self.room)
         if capture_log.listing is not None:
-            capture_log.listing.kept += [blocks, self.room]
-            capture_log.listing.shared[self] = None
+            capture_log.listing.share(self, blocks, self.room)
         try:
             capture_log.native(
                 thread_pool.kernel_address("wb_slices"), slices, 0, self.workers, thread_pool.team(self.workers)
             )
-            for t in self.targets:
+            for t, place in zip(self.targets, places, strict=True):
+                (to,) = _ADDRESS.unpack_from(packed, place)
                 for mine in self.room:
                     end = t.offset + t.count * t.dtype.itemsize
-                    capture_log.merge(values[t.place], t.dtype, mine[t.offset : end])
+                    capture_log.merge(to, t.dtype, mine[t.offset : end])
             self.broken = False
         finally:
             if self.broken:
@@ -99,17 +98,16 @@ def shares(function: Function, contested: frozenset[str], form: LaunchForm, work
     """
     if not contested <= form.contiguous or not _only_added(function, contested):
         return None
-    targets, place, at = [], 0, 0
-    for p in function.params:
+    targets, at = [], 0
+    for k, p in enumerate(function.params):
         type = p.type
         if isinstance(type, Array) and p.name in contested:
             scalar = getattr(type.dtype, "scalar", None)
             if scalar is None or scalar.kind != "f" or scalar.bits == 16:
                 return None
             count = int(np.prod(form.shapes[p.name])) * type.dtype.size
-            targets.append(Target(place, at, count, scalar.numpy))
+            targets.append(Target(k, at, count, scalar.numpy))
             at += -(-count * scalar.numpy.itemsize // _ALIGNED) * _ALIGNED
-        place += 1 + 2 * type.ndim if isinstance(type, Array) else type.size  # type: ignore[attr-defined]
     copied = 2 * (workers - 1) * sum(t.count for t in targets)  # read and added, where there is anything
     if len(targets) != len(contested) or copied > WORTH * work:
         return None

@@ -184,9 +184,8 @@ def _plain(event: Event) -> bool:
         return False
     if back is None:
         return True
-    divided = back.gather or back.executable.shares  # then numbers lie elsewhere
     odd = back.private or back.extremal or back.races or back.executable.form.backend != "c"
-    return not (odd or (divided and command.seen.free))
+    return not (odd or (back.gather and command.seen.free))  # there numbers lie elsewhere
 
 
 def _write_down(made: Prepared, tape: Recording, seeds: Workspace) -> None:
@@ -226,7 +225,8 @@ def _note_numbers(tape: Recording, calls: CallList, begun: list[tuple[Event, int
             continue
         parts = [back.executable, *(back.pull.made.values() if back.pull is not None else ())]
         own = {part.call.address for part in parts if part.call is not None}
-        for call in calls.calls[first:end]:
-            if call.kernel in own:
+        for n in range(first, end):
+            call = calls.calls[n]
+            for block in calls.blocks.get(n, [call.args] if call.kernel in own else []):
                 for free in event.command.seen.free:
-                    calls.number(position[event], free, call.args)
+                    calls.number(position[event], free, block)

@@ -6,6 +6,7 @@ typedef struct _object PyObject;
 typedef intptr_t Size;
 typedef PyObject *(*Fast)(PyObject *, PyObject *const *, Size);
 typedef void (*wb_kernel)(const void *, int64_t, int64_t);
+typedef void (*wb_parallel)(wb_kernel, const void *, int64_t, int64_t, int64_t);
 typedef struct { const char *name; Fast run; int flags; const char *text; } PyMethodDef;
 extern PyObject *PyCFunction_NewEx(PyMethodDef *, PyObject *, PyObject *);
 extern PyObject *PyUnicode_InternFromString(const char *);
@@ -185,7 +186,8 @@ static PyObject *flattened(PyObject *args, PyObject *paths) {
 }
 
 /* Is a launch this step: (kernel, program, reading, switches, grid, device, count, code, instruction, serials, numbers,
-   writes, watched, starts, reads, address, block, begin, end, paths, free, size of the block). Pairs lie flat. */
+   writes, watched, starts, reads, address, block, begin, end, paths, free, size of the block, team, address of the pool's
+   function, address of its flag, what raises then). Pairs lie flat. */
 static int fits(PyObject *step, PyObject *kernel, PyObject *dim, PyObject *args, PyObject *device, PyObject *choices) {
     if (kernel != item(step, 0) || device != item(step, 5)) return 0;
     if (!equal(PyDict_GetItem(choices, switches), item(step, 3))) return 0;
@@ -292,13 +294,27 @@ static int filled(char *block, PyObject *step, PyObject *flat) {
     return numbers_into(block, item(step, 20), flat);
 }
 
-/* Call the kernel of a step with this block of arguments; other threads of Python run meanwhile. */
-static void run(PyObject *step, const char *block) {
+/* Call the kernel of a step with this block of arguments, in the pool where several share it; other threads of Python
+   run meanwhile. 0 where a handler of a signal has raised something: the launch is over all the same. */
+static int run(PyObject *step, const char *block) {
     wb_kernel kernel = (wb_kernel)number(step, 15);
-    int64_t begin = number(step, 17), end = number(step, 18);
+    int64_t begin = number(step, 17), end = number(step, 18), team = number(step, 22);
+    wb_parallel parallel = (wb_parallel)number(step, 23);
+    volatile int *stop = (volatile int *)number(step, 24);
     void *state = PyEval_SaveThread();
-    kernel(block, begin, end);
+    if (team == 1) kernel(block, begin, end);
+    else parallel(kernel, block, begin, end, team);
     PyEval_RestoreThread(state);
+    return team == 1 || !*stop;
+}
+
+/* The answer, or what a handler of a signal has raised. */
+static PyObject *unless_stopped(PyObject *step, PyObject *answered, int whole) {
+    if (whole || !answered) return answered;
+    PyObject *none = PyObject_CallNoArgs(item(step, 25));
+    if (none) return Py_DecRef(none), answered;
+    Py_DecRef(answered);
+    return 0;
 }
 
 /* (following, kernel, dim, args, device) -> bool. following: (steps, args, ids, own, last run, clock, acquire, release,
@@ -318,15 +334,15 @@ static PyObject *step_of(PyObject *self, PyObject *const *given, Size n) {
                (flat = flattened(args, item(step, 19))) && fits(step, kernel, dim, flat, device, item(all, 5)) &&
                called_from(item(step, 7), item(step, 8)) && free_of_others(step, flat, own, item(following, 4)) &&
                filled(block, step, flat);
-    int failed = done && !enter(step, flat, own);
+    int failed = done && !enter(step, flat, own), whole = 1;
     if (done && !failed) {
         PyObject *id = PyIter_Next(item(following, 5));
-        run(step, block);
+        whole = run(step, block);
         failed = !id || PyList_Append(ids, id) || PyList_Append(kept, flat);
         if (id) Py_DecRef(id);
     }
     if (flat) Py_DecRef(flat);
-    return released(item(following, 7), done, failed);
+    return unless_stopped(step, released(item(following, 7), done, failed), whole);
 }
 
 /* What a launch is remembered by: the grid, serial numbers of the arrays, numbers. 0 for arguments of other kinds. */
@@ -371,11 +387,12 @@ static PyObject *launch_of(PyObject *self, PyObject *const *given, Size n) {
                (stack = lent(item(others, 0), stack_name)) && PyList_Size(stack) == 0 &&
                fits(step, kernel, dim, flat, device, choices) && free_of_others(step, flat, 0, 0) &&
                filled(block, step, flat);
-    int failed = done && !enter(step, flat, 0);
-    if (done && !failed) run(step, block);
-    Py_DecRef(step);
+    int failed = done && !enter(step, flat, 0), whole = 1;
+    if (done && !failed) whole = run(step, block);
     Py_DecRef(flat);
-    return released(item(others, 5), done, failed);
+    PyObject *answered = unless_stopped(step, released(item(others, 5), done, failed), whole);
+    Py_DecRef(step);
+    return answered;
 }
 
 /* (numbers, flat arguments of all events): write numbers into blocks. In fours: event, position, code, address. */

@@ -10,7 +10,7 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from . import c_compiler
+from . import c_compiler, thread_pool
 from .compile_error import CompileError
 from .disk_cache import read_sealed
 
@@ -73,7 +73,7 @@ def described(
     kernel: Any, seen: Any, paths: tuple | None, numbers: tuple, free: tuple, place: tuple, serials: tuple,
     writes: tuple, watched: tuple = (), starts: tuple = (), reads: tuple = (),
 ) -> tuple | None:  # fmt: skip
-    """A launch as `steps.c` takes it; None where it is more than one call on the calling thread.
+    """A launch as `steps.c` takes it; None where it is more than one call, alone or shared by workers.
 
     paths     per flat argument: the number of the user's, and the names of fields; None where they are the same.
     numbers   positions and what must be there.
@@ -84,7 +84,7 @@ def described(
     """
     plan = seen.plan
     run, (program, reading) = plan.forward, kernel.present
-    if run.team != 1 or run.direct is None or run.call.asks or program is not plan.program:
+    if run.direct is None or run.shares or run.call.asks or program is not plan.program:
         return None
     if seen.packed is None:
         seen.packed = run.packed(seen.values)
@@ -94,5 +94,5 @@ def described(
     return (
         kernel, program, reading, seen.switches, seen.grid, seen.device, len(program.params), *place, serials, numbers,
         writes, watched, starts, reads, run.call.address, seen.packed, 0, plan.form.dims[0], paths, codes,
-        len(seen.packed),
+        len(seen.packed), *(thread_pool.shared(run.team) if run.team != 1 else (1, 0, 0, None)),
     )  # fmt: skip

@@ -6,6 +6,7 @@ access id, thread, index count, six indices, six extents.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
@@ -147,14 +148,16 @@ class Signature:
         return self._pack(*dims, *_ONES[len(dims)], *values, status, scratch, scratch_bytes)
 
     @cached_property
+    def offsets(self) -> list[int]:
+        """Where in the block each parameter begins, an array with its pointer."""
+        sizes = [struct.calcsize("=" + self._part(p.type)) for p in self.function.params]
+        return list(itertools.accumulate([8 * MAX_RANK, *sizes[:-1]])) if sizes else []
+
+    @cached_property
     def fields_of_numbers(self) -> dict[int, tuple[str, int]]:
         """Position of a parameter that is no array -> how `struct` writes each component, and where in the block."""
-        found, offset = {}, 8 * MAX_RANK
-        for k, p in enumerate(self.function.params):
-            part = self._part(p.type)
-            if not isinstance(p.type, Array):
-                found[k] = _FORMAT[p.type.scalar.name], offset  # type: ignore[attr-defined]
-            offset += struct.calcsize("=" + part)
+        numbers = [k for k, p in enumerate(self.function.params) if not isinstance(p.type, Array)]
+        found = {k: (_FORMAT[self.function.params[k].type.scalar.name], self.offsets[k]) for k in numbers}  # type: ignore[attr-defined]
         return found
 
     @property
