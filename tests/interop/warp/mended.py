@@ -637,3 +637,14 @@ def neighbours_blended_into_others(x):
         wp.launch(weighted_sum, dim=3, inputs=[y], outputs=[loss])
     tape.backward(loss)
     return Outcome(loss, {"x": x})
+
+
+@mends("seed_in_a_result_behind_the_tape", "wp.launch(square, ...) inside `with tape:`")
+def all_launches_on_the_tape(x):
+    x, y, z = leaf(x), fresh(), fresh()
+    with wp.Tape() as tape:
+        wp.launch(arguments.scaled, dim=3, inputs=[x, 2.0], outputs=[y])
+        wp.launch(square, dim=3, inputs=[y], outputs=[z])
+    z.grad.fill_(1.0)
+    tape.backward()
+    return Outcome(z, {"x": x})

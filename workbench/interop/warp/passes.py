@@ -105,16 +105,26 @@ class Pass(Verdicts):
     # ---- before
 
     def _seeded_by_hand(self, escaped: list[Step]) -> list[Any]:
-        """Arrays with a seed in their gradient that steps have written which Warp's tape should have recorded."""
+        """Arrays with a seed in their gradient that steps have written which Warp's tape has not recorded."""
         missed = [s.event for s in escaped if s.event is not None and s.kind != "adjoint" and not _is_host(s.event)]
+        missed += self._going_on()
         found = []
         for known in list(self.seen.twins.made.values()) if missed else ():
             a = known.ref()
             if a is None or a.grad is None or not self.moment.knows(a) or not np.any(_numbers(self.moment.before(a))):
                 continue
-            if any(_touches(e.writes, known.twin.span) for e in missed):
+            if self.seen.left.get(a.grad) is None and any(_touches(e.writes, known.twin.span) for e in missed):
                 found.append(a)
         return found
+
+    def _going_on(self) -> list[Event]:
+        """Launches and copies that read what a recorded event has written, and that Warp's tape has not recorded."""
+        own = {id(s.event): s.event for s in self.steps if s.event is not None}
+        events = self.seen.tape.events[: self.moment.events]
+        results = [span for event in own.values() for span in event.writes]
+        begun = next((n for n, e in enumerate(events) if id(e) in own), len(events))
+        others = (e for e in events[begun:] if id(e) not in own and not _is_host(e) and e.kind != "opaque")
+        return [e for e in others if any(_touches(results, span) for span in e.reads)]
 
     def _with_gradients(self) -> list[Published]:
         """The arrays that publish a gradient, the largest of each memory."""

@@ -365,3 +365,16 @@ def seeds_for_a_result_and_for_an_input(x):
     for _ in range(2):
         tape.backward(grads={y: seed, x: seed})
     return Outcome([(y, [1.0, 2.0, 3.0]), (x, [1.0, 2.0, 3.0])], {"x": x})
+
+
+@wrong("not on the tape", launch="square", x=[1.0, 2.0, -0.5])
+def seed_in_a_result_behind_the_tape(x):
+    """The last launch runs when the tape is closed, and the seed stands in the gradient of its result."""
+    x = wp.array(x, dtype=float, requires_grad=True)
+    y, z = fresh(), fresh()
+    with wp.Tape() as tape:
+        wp.launch(scaled, dim=3, inputs=[x, 2.0], outputs=[y])
+    wp.launch(square, dim=3, inputs=[y], outputs=[z])
+    z.grad.fill_(1.0)
+    tape.backward()
+    return Outcome(z, {"x": x})
