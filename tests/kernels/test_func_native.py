@@ -51,6 +51,10 @@ SNIPPETS = {
         int count = big + (n > 1);
         unsigned short s = 65535; s += 2;
         return fmaxf(b, -1.0f) + count + s + powf(fabsf(x), 2.0f) - (x < 0 ? -1 : 1) * ~n;""",
+    "bits": """
+        unsigned int u = n + 12;
+        unsigned long long wide = 40ULL << (4 * n);
+        return __builtin_ctz(u) + __builtin_ctzll(wide) * x + __builtin_ffs(n) * 2 + __builtin_popcount(u);""",
 }
 
 

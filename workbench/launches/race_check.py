@@ -18,6 +18,7 @@ from ..kernels.ir import Function, walk
 from ..kernels.ops import Row
 from ..kernels.ops import memory as rows
 from ..kernels.passes import race_finder as racing
+from ..kernels.types import is_int
 from ..records import record, replace
 from .adjoint_arguments import AdjointArguments
 from .executable import Executable, executable_for, root_name
@@ -80,8 +81,11 @@ class Races:
         )  # fmt: skip
 
 
-def find_races(plan: Plan) -> Races | None:
-    """The finder for stores to elements that other threads may touch too, as far as index ranges tell, or None."""
+def find_races(plan: Plan, counts: bool = True) -> Races | None:
+    """The finder for stores to elements that other threads may touch too, as far as index ranges tell, or None.
+
+    `counts`: False leaves out integers that all threads add to, and some read: as lucky as a slot of `atomic_add`.
+    """
     function, form = plan.program.function, plan.form
     if math.prod(form.dims) < 2:
         return None
@@ -93,7 +97,8 @@ def find_races(plan: Plan) -> Races | None:
     names: set[str] = set()
     for n in kinds:
         family = grouped.get(n, frozenset((n,)))
-        if _may_clash(set().union(*(kinds.get(m, set()) for m in family))):
+        together = set().union(*(kinds.get(m, set()) for m in family))
+        if _may_clash(together) and (counts or not _counts(function, n, together)):
             alone = len(family) == 1 and n not in form.overlapping
             if not (alone and private(function, n, form)):
                 names.add(n)
@@ -111,6 +116,12 @@ def find_races(plan: Plan) -> Races | None:
 def _may_clash(kinds: set[Row]) -> bool:
     """False for loads alone and for atomics of one kind alone."""
     return kinds != {rows.LOAD} and not all(r.adds for r in kinds) and (len(kinds) > 1 or kinds == {rows.STORE})
+
+
+def _counts(function: Function, name: str, kinds: set[Row]) -> bool:
+    """Is an array one of integers that are read and added to, but never stored."""
+    integers = any(p.name == name and is_int(p.type.dtype) for p in function.arrays)  # type: ignore[attr-defined]
+    return integers and all(r.adds or r is rows.LOAD for r in kinds)
 
 
 def refuse_race(kernel: str, function: Function, form: LaunchForm) -> None:

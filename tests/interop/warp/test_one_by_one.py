@@ -57,6 +57,17 @@ def test_equal_stores_of_several_threads_have_the_exact_gradient(k: Any) -> None
     np.testing.assert_allclose(seen.gradients[out], np.outer(by_roots, np.eye(6)[0]), rtol=2e-6)
 
 
+def test_a_counter_that_threads_read_and_add_to_is_that_of_warps_order(k: Any) -> None:
+    wp = k.wp
+    x, count, out = wp.array(X, dtype=float), wp.zeros(1, dtype=int), wp.zeros(6, dtype=float)
+    with wb.interop.warp.watch() as seen:
+        wp.launch(k.slots, 6, [x, 3], [count, out])
+    np.testing.assert_array_equal(out.numpy(), [*np.float32(X[1::2]) ** 2, 0, 0, 0])
+    assert not seen.opaque_steps and seen.steps[0].difference is None
+    seen.backward(grads={out: np.ones(6, np.float32)})
+    np.testing.assert_allclose(seen.gradients[x], 2 * X * [0, 1, 0, 1, 0, 1], rtol=1e-6)
+
+
 def test_stores_that_differ_stay_a_race(k: Any) -> None:
     wp = k.wp
     x, y = wp.array(X, dtype=float), wp.zeros(2, dtype=float)

@@ -147,6 +147,14 @@ def branch(starts: wp.array(dtype=int), bodies: wp.array(dtype=int), x: wp.array
 
 
 @wp.kernel
+def slots(x: wp.array(dtype=float), most: int, count: wp.array(dtype=int), out: wp.array(dtype=float)):
+    """Squares of every other element, as many as fit."""
+    i = wp.tid()
+    if i % 2 == 1 and count[0] < most:
+        out[wp.atomic_add(count, 0, 1)] = x[i] * x[i]
+
+
+@wp.kernel
 def meet(x: wp.array(dtype=float), y: wp.array(dtype=float)):
     i = wp.tid()
     y[i % 2] = x[i] * x[i]

@@ -1,9 +1,10 @@
-"""Launches of which several threads store one and the same result to one element.
+"""Launches of which several threads store one and the same result to one element, or read what they count.
 
 On a processor Warp runs the threads of a launch one by one, in their order. MuJoCo Warp has kernels with a thread for
 each branch of a tree of bodies, which all store what the bodies near the root have in common. Whichever comes last, the
-result is the same. Such a launch is recorded as one thread that does the work of all, in Warp's order: what it computes
-and what its adjoint is do then not rest on luck.
+result is the same. Others hand out slots by adding to a counter, which some threads read as well. Such a launch is
+recorded as one thread that does the work of all, in Warp's order: what it computes and what its adjoint is do then not
+rest on luck.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from ...kernels.passes.in_order import in_order
 from ...kernels.program import Program
 from ...launches.launch import Command
 from ...launches.plan import plan
+from ...launches.race_check import find_races
 
 MOST = 1 << 16  # threads that are run one by one
 
 
 def settled(command: Command) -> Command:
-    """The launch to record for one of Warp: itself, or, where only equal stores meet, its threads in their order.
+    """The launch to record for one of Warp: itself, or, where only equal stores or counts meet, its threads in order.
 
     A launch whose result depends on the order of its threads is returned as it is: backward refuses it [race]. Memory
     must be as the launch sees it, and is again afterwards.
@@ -37,9 +39,20 @@ def settled(command: Command) -> Command:
             races.check(command)
         except GradientError:
             first, last = _serial(command, dims, False), _serial(command, dims, True)
-            if all(map(np.array_equal, _results(first), _results(last))):
+            if _only_counts(command) or all(map(np.array_equal, _results(first), _results(last))):
                 return first
     return command
+
+
+def _only_counts(command: Command) -> bool:
+    """Do threads meet only in integers that they add to, and read: each gets the count that it finds."""
+    others = find_races(command.plan, counts=False)
+    try:
+        if others is not None:
+            others.check(command)
+    except GradientError:
+        return False
+    return True
 
 
 def _serial(command: Command, dims: tuple[int, ...], backwards: bool) -> Command:

@@ -39,7 +39,8 @@ SAME_BITS = {
     "__double_as_longlong": "int64", "__longlong_as_double": "float64",
 }  # fmt: skip
 ADDRESSES = "uint64", "int64"  # the types that an address fits into
-FIRST_BIT = "__builtin_ffs", "__builtin_ffsll", "__ffs", "__ffsll"
+FIRST_BIT = dict.fromkeys("__builtin_ffs __builtin_ffsll __ffs __ffsll".split(), "wp.where({0} == 0, 0, {1})")
+FIRST_BIT |= dict.fromkeys("__builtin_ctz __builtin_ctzl __builtin_ctzll".split(), "({1} - 1)")
 CONSTANTS = {"M_PI": "3.141592653589793", "M_PI_F": "3.141592653589793", "true": "True", "false": "False",
              "INFINITY": "wp.inf", "FLT_MAX": "3.4028234663852886e38", "INT_MAX": "2147483647"}  # fmt: skip
 BINARY = (("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", "<=", ">", ">="), ("<<", ">>"), ("+", "-"),
@@ -627,7 +628,7 @@ class Snippet:
         if name in SAME_BITS:
             return f"wp.cast({', '.join(args)}, wp.{SAME_BITS[name]})"
         if name in FIRST_BIT:
-            return f"wp.where({args[0]} == 0, 0, wp.bit_count({args[0]} ^ ({args[0]} - 1)))"
+            return FIRST_BIT[name].format(args[0], f"wp.bit_count({args[0]} ^ ({args[0]} - 1))")
         if name.startswith("__") or "::" in name:
             raise ValueError(f"`{word}`, which speaks to other threads," if "sync" in word else f"`{word}`")
         if name.startswith("atomic_") and args:
