@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -561,3 +562,19 @@ def test_a_seed_that_is_shorter_leaves_the_rest(k: Any, wp: Any) -> None:
     row = seen.compare()["x"]
     np.testing.assert_allclose(row.theirs, 2 * X * [1, 1, 5])
     assert row.verdict == "agrees", row.texts()
+
+
+def test_what_another_thread_launches_is_refused(wp: Any, k: Any) -> None:
+    x, y, z = (wp.array(X, requires_grad=True) for _ in range(3))
+    with wb.interop.warp.watch() as seen, wp.Tape() as tape:
+        wp.launch(k.square, 3, [x], [y])
+        other = threading.Thread(target=lambda: wp.launch(k.square, 3, [y], [z]))
+        other.start()
+        other.join()
+    with wb.interop.warp.watch() as alone:
+        wp.launch(k.square, 3, [x], [y])
+    tape.backward(grads={z: wp.ones(3, dtype=float)})
+    with pytest.raises(wb.GradientError, match=r"another thread(.|\n)*\[watch-thread\]"):
+        seen.backward(grads={y: np.ones(3)})
+    alone.backward(grads={y: np.ones(3)})
+    np.testing.assert_array_equal(alone.gradients[x], 2 * X)

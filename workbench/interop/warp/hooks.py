@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from ...errors import GradientError
+
 Handler = Callable[..., Any]  # of the original function and the arguments
 
 
@@ -30,10 +32,11 @@ def _original(function: Any) -> FunctionType:
 
 
 class Hooks:
-    """Functions whose calls go to handlers, from `put` to `restore`. Calls of other threads are not heard."""
+    """Functions whose calls go to handlers, from `put` to `restore`. Of those of other threads `unheard` is told."""
 
-    def __init__(self) -> None:
+    def __init__(self, unheard: Callable[[str], None]) -> None:
         self.kept: list[tuple[Any, Any, Any, Any]] = []
+        self.unheard = unheard
         self.thread = threading.get_ident()
 
     def put(self, function: Any, handler: Handler) -> None:
@@ -43,6 +46,7 @@ class Hooks:
 
         def heard(*args: Any, **kwargs: Any) -> Any:
             if threading.get_ident() != thread:
+                self.unheard(original.__name__)
                 return original(*args, **kwargs)
             return handler(original, *args, **kwargs)
 
@@ -57,3 +61,14 @@ class Hooks:
         while self.kept:
             function, code, defaults, keywords = self.kept.pop()
             function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, keywords
+
+
+def refuse_walks(tape: Any, name: str) -> None:
+    """Let the tape of a watch refuse all walks from now on: another thread has called Warp, and is not followed."""
+    if not tape.conflicts:
+        error = GradientError(
+            f"`{name}` of Warp was called in another thread during the watch", slug="watch-thread",
+            why="What it computed is not followed, so a gradient through it would be lost.",
+            instead="all calls of Warp in the thread that has opened the watch",
+        )  # fmt: skip
+        tape.conflicts.append(error)

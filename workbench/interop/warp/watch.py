@@ -35,7 +35,7 @@ from .captures import Captures, Noted, Ready
 from .compare import Comparison
 from .differences import Differences
 from .events import HOST_WRITE, RACE, Step, asks_mesh, difference_of
-from .hooks import Hooks
+from .hooks import Hooks, refuse_walks
 from .later import Later, Place, Repeated, repeated
 from .looks import Apart, Store
 from .memory import Known, Region, Twins, Untranslated, arrays_in
@@ -90,7 +90,7 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
         self.twins = Twins(self.rebind)
         self._steps: list[Step] = []
         self._passes: list[Pass] = []
-        self.hooks = Hooks()
+        self.hooks = Hooks(lambda name: refuse_walks(self.tape, name))
         self.inside = False  # a call of Warp: what it calls is part of it
         self.current: Now | Back | None = None
         self.tapes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
