@@ -169,3 +169,12 @@ def scaled_by(c: float):
         y[i] = x[i] * c
 
     return scaled
+
+
+@wp.kernel
+def forces(f: wp.array(dtype=float), x: wp.array(dtype=float), place: wp.array(dtype=int), y: wp.array(dtype=float)):
+    """Sums of forces times arms, where forces of 0 are left out."""
+    i = wp.tid()
+    if f[i] == 0.0:
+        return
+    wp.atomic_add(y, place[i], f[i] * x[i])

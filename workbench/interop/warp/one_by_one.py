@@ -39,7 +39,7 @@ def settled(command: Command) -> Command:
             races.check(command)
         except GradientError:
             first, last = _serial(command, dims, False), _serial(command, dims, True)
-            if _only_counts(command) or all(map(np.array_equal, _results(first), _results(last))):
+            if _only_counts(command) or all(map(np.array_equal, results(first), results(last))):
                 return first
     return command
 
@@ -68,7 +68,7 @@ def _program(program: Program, dims: tuple[int, ...], backwards: bool) -> Progra
     )  # fmt: skip
 
 
-def _results(command: Command) -> list[Any]:
+def results(command: Command) -> list[Any]:
     """The bytes that a launch leaves where it writes. They are put back."""
     places = list({command.flat[k].allocation: None for k, _ in command.plan.writes})
     before = [place.bytes.copy() for place in places]

@@ -48,6 +48,7 @@ from .pictures import Pictures
 from .programs import caller, programs, said
 from .progress import Progress
 from .scopes import by_module
+from .skips import without_skips
 from .verdicts import Left
 
 Act = Callable[[], Any]
@@ -426,9 +427,9 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
             if not ours.generic and id(kernel) in self.rebind.met:
                 self.rebind.failed(kernel, failure)
             raise
-        command = settled(recorded.command)
-        known = None
-        if not command.program.handles:
+        plain = without_skips(recorded.command)
+        command, known = settled(plain), None
+        if not command.program.handles and plain is recorded.command:
             self.plain.add(id(kernel))
             known = repeated(command, place, regions)
             if key is not None:

@@ -1,0 +1,171 @@
+"""Tests that leave out work on zeros: `if force == 0.0: continue`, and then sums in which `force` is a factor.
+
+They change nothing but the derivative: at 0 that of the branch is 0, that of the function is not. Without the test the
+results are the same, for numbers that are finite, and the derivative is that of the function.
+"""
+
+from __future__ import annotations
+
+from ..ir import Function, Region, Stmt, Value, root, walk
+from ..ops import control as c
+from ..ops import memory as mem
+from ..ops.row import ROWS, Effect
+from ..types import Composite, is_float
+from .named import named_pass
+from .simplify import Rewrite, Scope
+
+_PRODUCTS = frozenset(ROWS[n] for n in "mul scale dot cross matvec matmul outer".split())  # 0 where one operand is
+_MOVES = frozenset(ROWS[n] for n in "neg pos cast extract part transpose construct".split())  # 0 where all are
+_SUMS = ROWS["add"], ROWS["sub"]
+_ADDERS = frozenset((mem.ACCUMULATE, mem.ATOMIC_ADD, mem.ATOMIC_SUB))
+
+
+@named_pass("zero skips")
+def without_zero_skips(function: Function) -> Function:
+    """The same function, where work on zeros that comes to nothing is done; the function itself where none is left out.
+
+    What it loads then, and where it adds 0, may lie outside of an array: the caller has to look.
+    """
+    found = skips(function)
+    return _Without(found).function(function) if found else function
+
+
+def skips(function: Function) -> dict[Stmt, Region]:
+    """Each `if` that leaves out work which comes to nothing where its test holds, and the region with that work."""
+    found, stmts = {}, list(walk(function.body))
+    written = {root(s.args[0]).name for s in stmts if s.row.writes}
+    for stmt in stmts:
+        for idle, work, holds in _arms(stmt) if stmt.row is c.IF else ():
+            zeros = _zeros(stmt.args[0], holds)
+            if zeros and _idle(idle) and _Nothing(zeros, written).comes_to(work, idle.results):
+                found[stmt] = work
+    return found
+
+
+def _arms(stmt: Stmt) -> list[tuple[Region, Region, bool]]:
+    """The region that may be idle, the other one, and what the test is for the idle one."""
+    then, otherwise = stmt.regions
+    return [(then, otherwise, True), (otherwise, then, False)]
+
+
+def _idle(region: Region) -> bool:
+    return all(s.row is c.CONST for s in region.body)
+
+
+def _zeros(test: Value, holds: bool) -> set[Value]:
+    """The numbers that are 0 where a test holds, or fails."""
+    stmt = test.stmt
+    if stmt is None:
+        return set()
+    if stmt.row is ROWS["logical_not"]:
+        return _zeros(stmt.args[0], not holds)
+    if stmt.row is ROWS["logical_and" if holds else "logical_or"]:
+        return _zeros(stmt.args[0], holds) | _zeros(stmt.args[1], holds)
+    if stmt.row is c.IF and len(stmt.outs) == 1:  # `a and b`, of which b is worked out where it is asked for
+        then, otherwise = stmt.regions
+        asked, other = (then, otherwise) if holds else (otherwise, then)
+        last = other.results[0].stmt
+        if last is not None and last.row is c.CONST and last.attr is not holds:
+            return _zeros(stmt.args[0], holds) | _zeros(asked.results[0], holds)
+    if stmt.row in [ROWS[n] for n in (("eq", "all_eq") if holds else ("ne", "any_ne"))]:
+        a, b = stmt.args
+        return {v for v, other in ((a, b), (b, a)) if is_float(v.type) and is_zero(other)}
+    return set()
+
+
+def is_zero(value: Value) -> bool:
+    """Is this the constant 0, or a vector or matrix of it."""
+    stmt = value.stmt
+    if stmt is None or not is_float(value.type):
+        return False
+    if stmt.row is c.CONST:
+        parts = stmt.attr if isinstance(stmt.attr, tuple) else (stmt.attr,)
+        return all(part == 0 for part in parts)
+    return isinstance(value.type, Composite) and stmt.row in _MOVES and all(map(is_zero, stmt.args))
+
+
+class _Nothing:
+    """What is known where some numbers are 0: which others are, and which are equal to an earlier one."""
+
+    def __init__(self, zeros: set[Value], written: set[str]):
+        self.zeros = set(zeros)
+        self.same: dict[Value, Value] = {}
+        loads = [z.stmt.args for z in zeros if z.stmt is not None and z.stmt.row is mem.LOAD]
+        self.cells = {args for args in loads if root(args[0]).name not in written}  # read again they are the same
+
+    def comes_to(self, region: Region, results: tuple[Value, ...]) -> bool:
+        """Does a region add nothing to any array, and yield these results."""
+        return all(map(self.follows, region.body)) and all(map(self.equal, region.results, results))
+
+    def first(self, value: Value) -> Value:
+        while value in self.same:
+            value = self.same[value]
+        return value
+
+    def none(self, value: Value) -> bool:
+        return self.first(value) in self.zeros or is_zero(value)
+
+    def equal(self, one: Value, other: Value) -> bool:
+        return self.first(one) is self.first(other) or (self.none(one) and self.none(other))
+
+    def follows(self, stmt: Stmt) -> bool:
+        """Take note of a statement. False for one that may do something, or that is not understood."""
+        if stmt.row in _ADDERS:
+            return self.none(stmt.args[-1])
+        if stmt.row is c.IF:
+            then, otherwise = stmt.regions
+            return all(map(self.follows, (*then.body, *otherwise.body))) and self.joins(stmt, then, otherwise)
+        if stmt.row is c.FOR:
+            return self.loop(stmt)
+        if stmt.row is mem.LOAD or (stmt.row.effect is Effect.PURE and not stmt.regions):
+            return self.computes(stmt)
+        return False
+
+    def computes(self, stmt: Stmt) -> bool:
+        if not stmt.outs or not is_float(stmt.outs[0].type):
+            return True
+        (out,), args = stmt.outs, stmt.args
+        known = [self.none(a) for a in args]
+        if stmt.row is mem.LOAD:
+            self.zeros.update((out,) if args in self.cells else ())
+        elif (stmt.row in _PRODUCTS and any(known)) or (stmt.row in (*_SUMS, *_MOVES) and known and all(known)):
+            self.zeros.add(out)
+        elif stmt.row in _SUMS and known[1] and args[0].type == out.type:
+            self.same[out] = args[0]
+        elif stmt.row is ROWS["add"] and known[0] and args[1].type == out.type:
+            self.same[out] = args[1]
+        return True
+
+    def joins(self, stmt: Stmt, then: Region, otherwise: Region) -> bool:
+        """What is known of the results of an `if`: what is true of both regions."""
+        for out, a, b in zip(stmt.outs, then.results, otherwise.results, strict=True):
+            if self.none(a) and self.none(b):
+                self.zeros.add(out)
+            elif self.first(a) is self.first(b):
+                self.same[out] = a
+        return True
+
+    def loop(self, stmt: Stmt) -> bool:
+        """A loop whose turns leave what they carry as it is."""
+        (region,), carried = stmt.regions, stmt.args[3:]
+        if stmt.attr is not None and getattr(stmt.attr, "breaks", False):
+            return False
+        self.same.update(zip(region.params[1:], carried, strict=True))
+        if not self.comes_to(region, tuple(region.params[1:])):
+            return False
+        self.same.update(zip(stmt.outs, carried, strict=True))
+        return True
+
+
+class _Without(Rewrite):
+    def __init__(self, found: dict[Stmt, Region]):
+        super().__init__(None)
+        self.found = found
+
+    def regions(self, stmt: Stmt, args: tuple[Value, ...], scope: Scope) -> None:
+        work = self.found.get(stmt)
+        if work is None:
+            super().regions(stmt, args, scope)
+            return
+        self.region(work, scope)
+        scope.values.update(zip(stmt.outs, [scope.values[r] for r in work.results], strict=True))
