@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from ..ir import Function, Region, Stmt, Value, root, walk
 from ..ops import control as c
+from ..ops import matrices, scalar, vectors
 from ..ops import memory as mem
-from ..ops.row import ROWS, Effect
+from ..ops.row import Effect
 from ..types import Composite, is_float
 from .named import named_pass
 from .simplify import Rewrite, Scope
 
-_PRODUCTS = frozenset(ROWS[n] for n in "mul scale dot cross matvec matmul outer".split())  # 0 where one operand is
-_MOVES = frozenset(ROWS[n] for n in "neg pos cast extract part transpose construct".split())  # 0 where all are
-_SUMS = ROWS["add"], ROWS["sub"]
-_ADDERS = frozenset((mem.ACCUMULATE, mem.ATOMIC_ADD, mem.ATOMIC_SUB))
+_PRODUCTS = vectors.CROSS, matrices.MATVEC, matrices.MATMUL, matrices.OUTER  # beside what is bilinear
+_SUMS = scalar.ADD, scalar.SUB
+_MOVES = scalar.CAST, vectors.CONSTRUCT  # 0 where all operands are, beside what is linear
+_ADDERS = mem.ACCUMULATE, mem.ATOMIC_ADD, mem.ATOMIC_SUB
 
 
 @named_pass("zero skips")
@@ -57,9 +58,9 @@ def _zeros(test: Value, holds: bool) -> set[Value]:
     stmt = test.stmt
     if stmt is None:
         return set()
-    if stmt.row is ROWS["logical_not"]:
+    if stmt.row is scalar.LOGICAL_NOT:
         return _zeros(stmt.args[0], not holds)
-    if stmt.row is ROWS["logical_and" if holds else "logical_or"]:
+    if stmt.row is (scalar.LOGICAL_AND if holds else scalar.LOGICAL_OR):
         return _zeros(stmt.args[0], holds) | _zeros(stmt.args[1], holds)
     if stmt.row is c.IF and len(stmt.outs) == 1:  # `a and b`, of which b is worked out where it is asked for
         then, otherwise = stmt.regions
@@ -67,7 +68,7 @@ def _zeros(test: Value, holds: bool) -> set[Value]:
         last = other.results[0].stmt
         if last is not None and last.row is c.CONST and last.attr is not holds:
             return _zeros(stmt.args[0], holds) | _zeros(asked.results[0], holds)
-    if stmt.row in [ROWS[n] for n in (("eq", "all_eq") if holds else ("ne", "any_ne"))]:
+    if stmt.row in ((scalar.EQ, scalar.ALL_EQ) if holds else (scalar.NE, scalar.ALL_NE)):
         a, b = stmt.args
         return {v for v, other in ((a, b), (b, a)) if is_float(v.type) and is_zero(other)}
     return set()
@@ -79,8 +80,8 @@ def is_zero(value: Value) -> bool:
     if stmt is None or not is_float(value.type):
         return False
     if stmt.row is c.CONST:
-        parts = stmt.attr if isinstance(stmt.attr, tuple) else (stmt.attr,)
-        return all(part == 0 for part in parts)
+        numbers = stmt.attr if isinstance(stmt.attr, tuple) else (stmt.attr,)
+        return all(number == 0 for number in numbers)
     return isinstance(value.type, Composite) and stmt.row in _MOVES and all(map(is_zero, stmt.args))
 
 
@@ -128,11 +129,11 @@ class _Nothing:
         known = [self.none(a) for a in args]
         if stmt.row is mem.LOAD:
             self.zeros.update((out,) if args in self.cells else ())
-        elif (stmt.row in _PRODUCTS and any(known)) or (stmt.row in (*_SUMS, *_MOVES) and known and all(known)):
+        elif _vanishes(stmt, known):
             self.zeros.add(out)
         elif stmt.row in _SUMS and known[1] and args[0].type == out.type:
             self.same[out] = args[0]
-        elif stmt.row is ROWS["add"] and known[0] and args[1].type == out.type:
+        elif stmt.row is scalar.ADD and known[0] and args[1].type == out.type:
             self.same[out] = args[1]
         return True
 
@@ -155,6 +156,13 @@ class _Nothing:
             return False
         self.same.update(zip(stmt.outs, carried, strict=True))
         return True
+
+
+def _vanishes(stmt: Stmt, known: list[bool]) -> bool:
+    """Is a result 0, as some of its operands are: those that are `known`."""
+    if stmt.row.bilinear or stmt.row in _PRODUCTS:
+        return any(known)
+    return bool(known) and all(known) and (stmt.row.linear or stmt.row in (*_SUMS, *_MOVES))
 
 
 class _Without(Rewrite):
