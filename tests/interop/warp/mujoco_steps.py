@@ -15,11 +15,18 @@ import mujoco
 import mujoco_warp
 import numpy as np
 import warp
-from mujoco_models import Jacobian, by_differences, models, moved, position_tangent, start, truth
+from mujoco_models import Jacobian, by_differences, moved, position_tangent, start, truth
+from mujoco_models import models as first_models
+from mujoco_more_models import more_models
 
 import workbench as wb
 
 DIFFERENCES = 1e-2, 3e-3, 1e-3, 3e-4, 1e-4
+
+
+def models() -> dict[str, Any]:
+    """All models by name."""
+    return first_models() | more_models()
 
 
 def put(made: Any, qpos: Any, qvel: Any, ctrl: Any, warm: Any = None) -> Any:

@@ -22,6 +22,12 @@ TOLERANCE = {  # from transitionFD, and from differences of the float32 step, wh
     "ball in the air": (5e-6, 1e-4),
     "ball joints": (1e-5, 1e-3),
 }
+MORE = {  # from transitionFD, of models with many joints, or whose start is at a place where a kernel skips work
+    "40 links, sparse": 5e-4,  # the state is 1.6e-4 off in float32, and the Jacobian 1.3e-4
+    "six balls, sparse": 5e-6,
+    "wrapping cylinders": 5e-6,
+    "cloth at rest": 1e-6,
+}
 BOXES = {"box on the ground, pyramidal": 1e-4, "box on the ground, elliptic": 5e-5}  # from transitionFD
 
 
@@ -72,6 +78,13 @@ def test_the_jacobians_are_those_of_transition_fd(name: str, watched: Any, steps
 def test_the_jacobians_are_those_of_differences_of_the_step_itself(name: str, watched: Any, steps: Any) -> None:
     made, data, _, _, found = watched(name)
     assert min(steps.error(found, steps.differences(made, data, h)) for h in (1e-2, 3e-3)) < TOLERANCE[name][1]
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_large_and_resting_models_have_the_jacobians_of_transition_fd(name: str, watched: Any, steps: Any) -> None:
+    made, data, seen, _, found = watched(name)
+    assert not [(step.label, step.reason) for step in seen.steps if step.kind == "opaque" or step.reason]
+    assert steps.error(found, steps.truth(made, data)) < MORE[name]
 
 
 @pytest.mark.parametrize("name", BOXES)
