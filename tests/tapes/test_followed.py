@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 import warnings
 from collections.abc import Callable
@@ -195,6 +197,21 @@ def test_who_asks_sees_what_was_recorded(stepping: list[Any], followed_tapes: li
     assert program.tape.__class__ is wb.Tape
     assert len(program.tape.diagnose()) == len(plain.tape.diagnose())
     np.testing.assert_array_equal(program.tape.adjoint(program.x[2]), plain.tape.adjoint(plain.x[2]))
+
+
+def test_a_tape_that_follows_can_be_pickled_and_copied(stepping: list[Any], followed_tapes: list[Any]) -> None:
+    for other in (lambda p: pickle.loads(pickle.dumps((p.tape, p.x[0], p.loss))), lambda p: (copy.copy(p.tape),)):
+        program, _ = turns(True, Program())
+        assert followed_tapes and program.tape.following is not None
+        again, *arrays = other(program)
+        assert [e.label for e in again.events] == [e.label for e in program.tape.events]
+        if arrays:
+            x, loss = arrays
+            again.zero()
+            again.backward(loss)
+            program.tape.zero()
+            program.tape.backward(program.loss)
+            assert x.grad.list() == program.x[0].grad.list()
 
 
 def test_the_same_tape_again_after_reset(stepping: list[Any], followed_tapes: list[Any]) -> None:

@@ -23,6 +23,7 @@ ANSWERS = {
     "follow": "tapes.followed.begin",
     "pitfall": "derivatives.pitfalls.backward",
     "duplicate": "derivatives.serialize.duplicate",
+    "reduced": "derivatives.serialize.reduced",
 }
 
 

@@ -27,6 +27,7 @@ from ..kernels.compile import steps
 from ..launches import seen as launches_seen
 from ..launches.launch import Command
 from . import overwrites, publish, tracks
+from .ask import ask
 from .events import Event, Kept, checksum_of, clock
 from .tape import Tape
 from .tracks import Step, Track
@@ -475,6 +476,11 @@ class Followed(Tape):
     def memories(self) -> list[Allocation]:
         """The memory of all arrays that this tape has met."""
         return self.following.memories()
+
+    def __reduce__(self) -> Any:
+        """What `pickle` makes of a tape."""
+        self.following.unfold()
+        return ask("reduced", self)
 
 
 Followed.__name__ = Followed.__qualname__ = "Tape"
