@@ -13,6 +13,7 @@ import pytest
 
 import workbench as wb
 from workbench.derivatives import serialize
+from workbench.derivatives.sweep import _lost
 
 F = wb.float64
 STIFF = 3.0
@@ -319,3 +320,18 @@ def test_a_cluster_of_two_workers_gives_the_same_rows(dask):
 def test_a_worker_of_the_cluster_that_is_killed_loses_no_row(dask, tmp_path):
     found = wb.sweep(killed_once(str(tmp_path / "mark")), range(8), dask)
     assert found == [k * k for k in range(8)] and (tmp_path / "mark").exists()
+
+
+def test_an_error_of_dask_about_a_lost_worker_is_told_from_one_of_the_work():
+    def _cascade_future(result):
+        _kind, _error, _trace = result
+
+    def work(result):
+        _kind, _error, _trace = result
+
+    lost = []
+    for fn in (_cascade_future, work):
+        with pytest.raises(ValueError) as raised:
+            fn(("lost", None))
+        lost.append(_lost(raised.value))
+    assert lost == [True, False]

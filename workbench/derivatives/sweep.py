@@ -110,7 +110,15 @@ def _sent(task: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any], ex
 
 def _lost(error: BaseException) -> bool:
     """Did the worker go, as against the work."""
-    return isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ in _LOST
+    return isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ in _LOST or _misread(error)
+
+
+def _misread(error: BaseException) -> bool:
+    """Is it an error of Dask's own executor, which at times cannot read what it is told of a lost worker."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_name == "_cascade_future"
 
 
 def _home() -> tuple[str, int]:

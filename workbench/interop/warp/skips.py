@@ -15,7 +15,7 @@ from ...kernels.passes.zero_skips import without_zero_skips
 from ...kernels.program import Program
 from ...launches.launch import Command
 from ...launches.plan import plan
-from .one_by_one import results
+from .one_by_one import results, settled
 
 
 def without_skips(command: Command) -> Command:
@@ -39,6 +39,22 @@ def without_skips(command: Command) -> Command:
         finally:
             config.check_bounds = before
     return made
+
+
+class Anew:
+    """A launch to be repeated that leaves out work on zeros: looked at each time, as memory is then."""
+
+    def __init__(self, given: Command):
+        self.given, self.plan, self.flat = given, given.plan, given.flat
+
+    def launch(self, record_tape: bool, place: Any) -> None:
+        settled(without_skips(self.given)).launch(record_tape, place)
+
+
+def to_repeat(given: Command, command: Command) -> Any:
+    """What repeats a launch that was recorded as this command: it, or what looks anew."""
+    program = given.program
+    return command if program.once(without_zero_skips, program.function) is program.function else Anew(given)
 
 
 def _command(command: Command, program: Program) -> Command:

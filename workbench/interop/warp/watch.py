@@ -48,7 +48,7 @@ from .pictures import Pictures
 from .programs import caller, programs, said
 from .progress import Progress
 from .scopes import by_module
-from .skips import without_skips
+from .skips import to_repeat, without_skips
 from .verdicts import Left
 
 Act = Callable[[], Any]
@@ -427,11 +427,10 @@ class Watch(Moves, Captures, LaunchesBack, Pictures):
             if not ours.generic and id(kernel) in self.rebind.met:
                 self.rebind.failed(kernel, failure)
             raise
-        plain = without_skips(recorded.command)
-        command, known = settled(plain), None
-        if not command.program.handles and plain is recorded.command:
+        command, known = settled(without_skips(recorded.command)), None
+        if not command.program.handles:
             self.plain.add(id(kernel))
-            known = repeated(command, place, regions)
+            known = repeated(to_repeat(recorded.command, command), place, regions)
             if key is not None:
                 self.commands[key] = known
         command.launch(True, place)
