@@ -26,6 +26,7 @@ from workbench.kernels.passes import (
     ties,
     to_float64,
     unpruned_adjoint,
+    zero_skips,
 )
 
 BOTH = frozenset("xy")
@@ -56,6 +57,15 @@ def largest(x: wb.array[float], y: wb.array[float]):
 def smallest(x: wb.array[float], y: wb.array[float]):
     i = wb.tid()
     y[i] = wb.min(x[i], 0.0) + wb.abs(x[i]) * wb.clamp(x[i], -1.0, 0.0)
+
+
+@wb.kernel
+def skipping(x: wb.array[float], y: wb.array[float]):
+    i = wb.tid()
+    a = x[i]
+    if a == 0.0:
+        return
+    wb.atomic_add(y, 0, a * 3.0)
 
 
 def of(kernel: wb.Kernel) -> Function:
@@ -93,6 +103,7 @@ RUN: dict[str, Callable[[], object]] = {
     "merge parameters": lambda: simplify.merged(of(diffuse), (("x", "y"),)),
     "unroll": lambda: simplify.unrolled(of(largest)),
     "other slope": lambda: other_slope.other_slope(adjoint.adjoint(of(smallest), BOTH).function),
+    "zero skips": lambda: zero_skips.without_zero_skips(of(skipping)),
     "fewer branches": lambda: fewer_branches.fewer_branches(of(diffuse)),
 }
 

@@ -31,6 +31,7 @@ from .passes import (
     ties,
     to_float64,
     unpruned_adjoint,
+    zero_skips,
 )
 from .program import Kernel, Program, kernel, overload
 
@@ -75,4 +76,5 @@ PASSES = (
         "Cheap conditions are worked out unasked: for compilers that vectorise.",
     ),
     Pass(other_slope.other_slope, "An adjoint that takes the other slope at ties of `min`, `max`, `abs` and `clamp`."),
+    Pass(zero_skips.without_zero_skips, "Work on zeros that comes to nothing is done, not left out."),
 )
