@@ -1,0 +1,37 @@
+"""A handful of the random loops, which see what is remembered; thousands are run by hand with `tests/fuzz_loops.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fuzz_loops
+import pytest
+from fuzz_loop_texts import Program
+from fuzz_loops import verdict
+
+from workbench.launches import seen
+from workbench.tapes import publish, walks_seen
+
+pytestmark = pytest.mark.needs_cc
+
+
+@pytest.fixture(autouse=True)
+def met(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """How often what is remembered was met."""
+    for module in (walks_seen, publish):
+        monkeypatch.setattr(module, "ports", [])  # another file may have imported PyTorch, which ends all lists
+    monkeypatch.setattr(seen, "OFTEN", 3)
+    fuzz_loops.counts.clear()
+    return fuzz_loops.counts
+
+
+def test_what_is_remembered_changes_nothing(met: Any) -> None:
+    for number in range(16):
+        assert verdict(Program(number), number) == ""
+    assert met["tapes followed"] > 20 and met["walks as lists"] > 30 and met["launches found"] > 300, met
+
+
+def test_a_turn_that_is_taken_for_another_is_noticed(met: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen.Seen, "fits", lambda self, flat: True)
+    monkeypatch.setattr(seen.Free, "taken", lambda self, now: self.number)
+    assert any(verdict(Program(number), number) for number in range(16))
