@@ -40,15 +40,6 @@ def text(number):
     return ADD + f"int number(void) {{ return {number}; }}\n"
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """A cache of this test's own."""
-    path = tmp_path / "cache"
-    monkeypatch.setenv("WORKBENCH_CACHE", str(path))
-    monkeypatch.setattr(c_library, "_loaded", {})
-    return path
-
-
 def in_process(code, cache, **more):
     """Start a Python process that builds in the same cache."""
     environment = {**os.environ, "WORKBENCH_CACHE": str(cache), "PYTHONPATH": str(ROOT), **more}

@@ -21,15 +21,6 @@ void count(const void *block, long begin, long end) {
 """
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """A cache of this test's own."""
-    path = tmp_path / "cache"
-    monkeypatch.setenv("WORKBENCH_CACHE", str(path))
-    monkeypatch.setattr(c_library, "_loaded", {})
-    return path
-
-
 def _fresh(monkeypatch, **environment):
     c_compiler.compiler.cache_clear()
     for name, value in environment.items():
@@ -81,6 +72,7 @@ GCC = """gcc version 12.2.0 (Debian 12.2.0-14)
         (GCC.format("-mavx512f", "icelake-server"), False),
         (GCC.format("-mno-avx512f", "generic"), False),
         (GCC.format("-mavx512f", "generic").replace("gcc version", "clang version"), False),
+        (GCC.format("-mavx512f", "generic").replace("12.2.0", "7.5.0"), False),  # which does not know the flags
         ("cc: unknown option", False),
     ],
 )

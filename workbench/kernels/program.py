@@ -100,6 +100,12 @@ class Program:
             found = self.reverses[key] = deep(adjoint)(self.function, active, groups)
         return found
 
+    def with_function(self, function: Function) -> Program:
+        """The same reading, with another function that does what its own does."""
+        return Program(
+            self.name, function, self.params, self.leaves, self.enable_backward, asked=self.asked, kernel=self.kernel
+        )
+
     @property
     def floats(self) -> frozenset[str]:
         """The array parameters that can have a gradient."""
@@ -148,6 +154,11 @@ class Program:
             for k, leaf in enumerate(self.leaves)
             if leaf.opened is not None
         )
+
+    @cached_property
+    def chooses(self) -> bool:
+        """True if it chooses meshes, trees or grids by numbers from arrays: from all that live."""
+        return any(handle.every for _, _, handle, _ in self.handles)
 
     @cached_property
     def takes_numbers(self) -> bool:

@@ -40,7 +40,7 @@ def flatten(kernel: str, program: Program, args: Sequence[Any]) -> list[Any]:
             where=program.function.where, why=f"Its parameters are ({names}).",
         )  # fmt: skip
     flat = []
-    kept = living() if program.handles else ()  # what a kernel chooses from has one row each in every field
+    kept = living() if program.chooses else ()  # what a kernel chooses from has one row each in every field
     for leaf, getter, kind in program.sources:
         arg, type = args[leaf.arg], leaf.type
         if getter is not None:

@@ -44,3 +44,14 @@ def test_the_gradient_by_a_force_of_zero_is_its_arm(k: Any) -> None:
 
 def test_work_outside_of_an_array_is_left_out_as_in_the_program(k: Any) -> None:
     assert gradients(k, [0, 1, 1 << 28])[1] == [[0, 15, 0], [0, 6, 0]]
+
+
+def test_work_that_would_be_no_number_is_left_out_as_in_the_program(k: Any) -> None:
+    wp = k.wp
+    x, y = wp.array([0.0, 0.5, 2.0], dtype=float), wp.zeros(1, dtype=float)
+    with wb.interop.warp.watch() as seen:
+        for _ in range(3):
+            wp.launch(k.entropy, 3, [x], [y])
+    seen.backward(grads={y: np.ones(1, np.float32)})
+    np.testing.assert_allclose(seen.gradients[x], [0.0, *(3 * (1 + np.log([0.5, 2.0])))], rtol=1e-6)
+    assert not any(step.difference for step in seen.steps)

@@ -178,3 +178,13 @@ def forces(f: wp.array(dtype=float), x: wp.array(dtype=float), place: wp.array(d
     if f[i] == 0.0:
         return
     wp.atomic_add(y, place[i], f[i] * x[i])
+
+
+@wp.kernel
+def entropy(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    """A product that is left out at 0, where it would be 0 times infinity."""
+    i = wp.tid()
+    a = x[i]
+    if a == 0.0:
+        return
+    wp.atomic_add(y, 0, a * wp.log(a))

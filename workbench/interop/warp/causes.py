@@ -519,13 +519,8 @@ RULES = (
     behind_mesh, leaked, launched_back, no_adjoint, not_recorded, argument_changed, without_gradient, aliased,
     overwritten, host_wrote, retained, not_cleared, rounded, in_kernel, unexplained,
 )  # fmt: skip
-OF_ROWS = {
-    behind_mesh,
-    leaked,
-    argument_changed,
-    without_gradient,
-    rounded,
-}  # the others tell the same of all rows with one launch
+# the others tell the same of all rows with one launch
+OF_ROWS = {behind_mesh, leaked, argument_changed, without_gradient, rounded}
 
 
 # ---- what the pass consists of

@@ -56,16 +56,16 @@ def _only_counts(command: Command) -> bool:
 
 
 def _serial(command: Command, dims: tuple[int, ...], backwards: bool) -> Command:
-    program = command.program.once(_program, command.program, dims, backwards)
-    return Command(program, plan(program.name, program, (1,), command.flat, None), command.flat)
+    return of_program(command, command.program.once(_in_order, command.program, dims, backwards), (1,))
 
 
-def _program(program: Program, dims: tuple[int, ...], backwards: bool) -> Program:
-    function = in_order(program.function, dims, backwards)
-    return Program(
-        program.name, function, program.params, program.leaves, program.enable_backward,
-        asked=program.asked, kernel=program.kernel,
-    )  # fmt: skip
+def _in_order(program: Program, dims: tuple[int, ...], backwards: bool) -> Program:
+    return program.with_function(in_order(program.function, dims, backwards))
+
+
+def of_program(command: Command, program: Program, dims: tuple[int, ...]) -> Command:
+    """A launch of another program, on a grid, with the arguments of this one."""
+    return Command(program, plan(program.name, program, dims, command.flat, None), command.flat)
 
 
 def results(command: Command) -> list[Any]:

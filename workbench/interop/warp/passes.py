@@ -205,11 +205,12 @@ class Pass(Verdicts):
                 values, left = one.before, self.seen.left.get(a.grad) if loss is not None or grads else None
             else:
                 continue
+            known = left is not None and left.gradient.shape == values.shape
+            old = list(_fields(one.twin, left.gradient)) if known else []
             for n, (part, numbers) in enumerate(_fields(one.twin, values)):
-                if left is not None and left.gradient.shape == values.shape:
-                    numbers = np.where(numbers == list(_fields(one.twin, left.gradient))[n][1], 0, numbers)
-                if named or np.any(numbers):
-                    found.append((part, numbers))
+                new = np.where(numbers == old[n][1], 0, numbers) if known else numbers
+                if named or np.any(new):
+                    found.append((part, new))
             if named:  # it has taken the place of what was there
                 one.before = np.zeros_like(one.before)
         return found

@@ -10,35 +10,32 @@ from typing import Any
 from ...arrays import allocation as memory
 from ...config import config
 from ...errors import WorkbenchError
-from ...kernels.ir import Function
 from ...kernels.passes.zero_skips import without_zero_skips
 from ...kernels.program import Program
 from ...launches.launch import Command
-from ...launches.plan import plan
-from .one_by_one import results, settled
+from .one_by_one import of_program, results, settled
 
 
 def without_skips(command: Command) -> Command:
     """The launch to record for one of Warp: itself, or, where it leaves out work on zeros, one that does that work.
 
-    It is itself too where that work would lie outside of an array. Memory must be as the launch sees it, and is again
-    afterwards.
+    It is itself too where that work would lie outside of an array, or have another result, as 0 times infinity. Memory
+    must be as the launch sees it, and is again afterwards.
     """
-    program = command.program
-    function = program.once(without_zero_skips, program.function)
-    if function is program.function or command.declared:
+    program = _of_work(command.program)
+    if program is None or command.declared:
         return command
     before = config.check_bounds
     with memory.LOCK:
         try:
             config.check_bounds = True
-            made = _command(command, program.once(_program, program, function))
-            results(made)
+            made = of_program(command, program, command.plan.form.dims)
+            found = results(made)
         except WorkbenchError:
             return command
         finally:
             config.check_bounds = before
-    return made
+        return made if all(map(_same_bits, found, results(command))) else command
 
 
 class Anew:
@@ -53,16 +50,18 @@ class Anew:
 
 def to_repeat(given: Command, command: Command) -> Any:
     """What repeats a launch that was recorded as this command: it, or what looks anew."""
-    program = given.program
-    return command if program.once(without_zero_skips, program.function) is program.function else Anew(given)
+    return command if _of_work(given.program) is None else Anew(given)
 
 
-def _command(command: Command, program: Program) -> Command:
-    return Command(program, plan(program.name, program, command.plan.form.dims, command.flat, None), command.flat)
+def _of_work(program: Program) -> Program | None:
+    """The program that does the work; None where none is left out."""
+    return program.once(_without, program)
 
 
-def _program(program: Program, function: Function) -> Any:
-    return Program(
-        program.name, function, program.params, program.leaves, program.enable_backward,
-        asked=program.asked, kernel=program.kernel,
-    )  # fmt: skip
+def _without(program: Program) -> Program | None:
+    function = without_zero_skips(program.function)
+    return None if function is program.function else program.with_function(function)
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    return one.tobytes() == other.tobytes()

@@ -120,15 +120,14 @@ def _native(command: tuple[str, ...]) -> Compiler:
     real = os.path.realpath(command[0])
     seen = os.stat(real)
     known = f"{real} {seen.st_size} {seen.st_mtime_ns} {' '.join(command[1:])}"
-    version, tuned = _version(command, known, real)
+    version, tuned = _asked(command, known, real)
     return Compiler(command, f"{known} {version}", tuned)
 
 
-def _version(command: tuple[str, ...], known: str, real: str) -> tuple[str, tuple[str, ...]]:
+def _asked(command: tuple[str, ...], known: str, real: str) -> tuple[str, tuple[str, ...]]:
     """What the compiler says of itself, and the flags that it takes for this processor.
 
     From the cache, if the same file was asked before on such a processor; that saves a process.
-
     Of a script, or of what calls another compiler (ccache), the file tells nothing: these are asked each time.
     """
     kept = None
@@ -147,7 +146,9 @@ def _version(command: tuple[str, ...], known: str, real: str) -> tuple[str, tupl
                 write_sealed(kept, said)
     text = said.decode(errors="replace")
     version = "\n".join(line for line in text.splitlines() if " version " in line and "Configured" not in line)
-    older = "gcc version" in version and '"-mtune=generic"' in text and " -mavx512f " in text
+    gcc = re.search(r"gcc version (\d+)", version)
+    knows = gcc is not None and int(gcc[1]) >= 8  # what `OLDER` says
+    older = knows and '"-mtune=generic"' in text and " -mavx512f " in text
     return version, tuple(OLDER) if older else ()
 
 

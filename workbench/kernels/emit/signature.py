@@ -156,9 +156,8 @@ class Signature:
     @cached_property
     def fields_of_numbers(self) -> dict[int, tuple[str, int]]:
         """Position of a parameter that is no array -> how `struct` writes each component, and where in the block."""
-        numbers = [k for k, p in enumerate(self.function.params) if not isinstance(p.type, Array)]
-        found = {k: (_FORMAT[self.function.params[k].type.scalar.name], self.offsets[k]) for k in numbers}  # type: ignore[attr-defined]
-        return found
+        places = enumerate(zip(self.function.params, self.offsets, strict=True))
+        return {k: (_FORMAT[p.type.scalar.name], at) for k, (p, at) in places if not isinstance(p.type, Array)}  # type: ignore[attr-defined]
 
     @property
     def c_declaration(self) -> str:
