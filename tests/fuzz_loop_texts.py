@@ -41,7 +41,6 @@ class Program:
         self.bits = int(self.rng.choice([32, 64]))
         self.size = 8 if self.chance(0.93) else 6000
         self.threads = int(self.rng.choice([1, 2]))
-        self.native = self.chance(0.8)
         self.calm = self.chance(0.85)  # writes each array once in a turn, and makes none
         self.turns = int(self.rng.integers(7, 13))
         self.start: list[str] = []

@@ -110,9 +110,9 @@ class Config:
     check_passes  check the program after every pass of the compiler, for those who write passes: an error names the
                   pass. On from the start where the environment has WORKBENCH_CHECK_PASSES=1.
     remember_launches
-                  look up what follows from the arguments of a launch that was made before, run a reverse pass over
-                  the same launches as one list of calls, and let a tape that records what an earlier one did note it
-                  when somebody asks. It changes no result and no error; off, all is looked at anew.
+                  look up what follows from the arguments of a launch that was made before, and run a reverse pass
+                  over the same launches as one list of calls. It changes no result and no error; off, all is looked
+                  at anew.
     tile_captures run launches of a capture that follow each other on one grid piece by piece, several launches on the
                   rows that are in the cache, where that is the same to the last bit. Off: launch by launch.
     verbose       log every new plan of a launch on the logger "workbench" (level INFO).

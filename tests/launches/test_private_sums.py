@@ -306,16 +306,19 @@ def turns_of_a_loop(remember):
             wb.launch(scaled_into_cells, N, [x, 1.0 + 0.1 * turn, wb.vec2(1.0, 0.5 * turn), index], [y])
             wb.launch(squares, N, [y, index], [loss])
         tape.backward(loss)
-        followed = tape.following is not None
         found.append(x.grad.numpy().tobytes())
         tape.zero()
     found += [y.numpy().tobytes(), loss.numpy().tobytes()]
     shared = [event.command.plan.forward.shares is not None for event in tape.launches]
     shared += [event.reverse.executable.shares is not None for event in tape.launches]
-    return found, shared, followed
+    return found, shared
 
 
-def test_a_loop_with_private_sums_is_followed_and_its_numbers_change():
-    remembered, plain = turns_of_a_loop(True), turns_of_a_loop(False)
-    assert remembered[:2] == plain[:2] and remembered[1] == [True, True, False, True]
-    assert remembered[2] and not plain[2]
+def test_a_loop_with_private_sums_runs_as_a_list_and_its_numbers_change(monkeypatch):
+    lists, run = [], walks_seen.Prepared.run
+    monkeypatch.setattr(walks_seen, "ports", [])  # another file may have imported PyTorch, which ends all lists
+    monkeypatch.setattr(walks_seen.Prepared, "run", lambda *given: (lists.append(given[0]), run(*given))[1])
+    plain = turns_of_a_loop(False)
+    assert not lists
+    assert turns_of_a_loop(True) == plain and plain[1] == [True, True, False, True]
+    assert lists

@@ -39,7 +39,6 @@ LARGE_FROM, LARGE_PAGE = 1 << 22, 1 << 21  # bytes: from where NumPy asks for la
 _ids = itertools.count()
 clock = itertools.count(1)  # orders recordings, publications and readings of all tapes
 asks = 0  # how often `required` or `retained` of any allocation has changed
-shown = 0  # how often an allocation became exposed
 
 
 # ---- allocations
@@ -76,7 +75,6 @@ class Allocation:
     of           set on gradient memory: the allocation it is the gradient of.
     names        labels for pictures: name -> span.
     grad_notes   span -> what to say, once, to who reads the gradient of these bytes and finds it zero.
-    noted_by     what stands for the present `grad_notes`, where they may come back (`tapes.walks_seen`); else None.
     blank        the version at which it was all zeros, if it is known; else -1.
     written      on gradient memory: spans that our API has written to for the user since `mark_published`.
     publisher    on gradient memory: when a tape last published it, and which (a weak reference).
@@ -90,7 +88,7 @@ class Allocation:
     __slots__ = (
         "id", "owner", "address", "nbytes", "device", "version", "exposed", "watchers", "required", "retained",
         "asked", "grad", "_of", "names", "grad_notes", "grad_scale", "publisher", "blank", "_bytes", "written",
-        "_published", "loan", "former", "read_at", "stood_at", "_by_hand", "origins", "awaited", "noted_by",
+        "_published", "loan", "former", "read_at", "stood_at", "_by_hand", "origins", "awaited",
         "__weakref__",
     )  # fmt: skip
 
@@ -105,7 +103,6 @@ class Allocation:
         self._of: weakref.ref[Allocation] | None = None
         self.names: dict[str, Span] = {}
         self.grad_notes: dict[Span, str] = {}
-        self.noted_by: Any = None
         self.grad_scale: int | None = None
         self.publisher: tuple[int, Any] = (0, None)
         self.blank = -1
@@ -154,7 +151,6 @@ class Allocation:
 
     def expose(self) -> None:
         """Call before giving the raw address to foreign code. The first time, watching tapes are told before."""
-        global shown
         capture_log.refuse("Memory is shown to others")
         if self.exposed:
             return
@@ -165,7 +161,6 @@ class Allocation:
                 if (tape := ref()) is not None:
                     tape.exposing(self)
             self.exposed = True
-            shown += 1
             if self.is_gradient:
                 self._published = self.bytes.copy()
 
@@ -225,7 +220,6 @@ class Allocation:
         if self.is_gradient:
             self.mark_published()
         self.written, self._by_hand, self.publisher, self.read_at, self.origins, self.grad_notes = marks
-        self.noted_by = None
         self.origins = self._origins_now()  # `state` may be put back again
 
     def forget_origins(self, span: Span, by: Any = None) -> None:

@@ -10,7 +10,7 @@ import struct
 from functools import cached_property
 from typing import Any
 
-from ..kernels.compile import steps, thread_pool
+from ..kernels.compile import thread_pool
 from ..kernels.types import Scalar
 from .capture_log import Call
 
@@ -24,7 +24,7 @@ class CallList:
         self.calls: list[Call] = []
         self.kept: list[Any] = []
         self.whole = True
-        self.numbers: list[Any] = []  # in fours: event, position of a number there, how it is written, address
+        self.numbers: list[tuple[int, int, str, int]] = []  # event, position there, how it is written, address
         self.vectors: list[tuple[int, int, int, int]] = []  # event, position, address, how many bytes
         self.shared: dict[Any, None] = {}  # what copies of sums per thread its calls use, and leave empty
         self.blocks: dict[int, list[int]] = {}  # by the number of a call that is one per worker: their arguments
@@ -59,25 +59,17 @@ class CallList:
     def number(self, event: int, free: Any, block: int) -> None:
         """Note that this block of arguments holds what may change of an event: see `launches.seen.Free`."""
         if free.type.__class__ is Scalar:
-            self.numbers += (event, free.position, free.code, block + free.offset)
+            self.numbers.append((event, free.position, free.code, block + free.offset))
         else:
             self.vectors.append((event, free.position, block + free.offset, free.type.itemsize))
 
-    @cached_property
-    def packed_numbers(self) -> tuple:
-        """`numbers` as `steps.c` takes them."""
-        return tuple([ord(n) if isinstance(n, str) else n for n in self.numbers])
-
     def fill(self, arguments: list) -> None:
-        """Write the numbers of these events into the blocks. `arguments`: theirs, flat; vectors may be bytes."""
+        """Write the numbers of these events into the blocks. `arguments`: theirs, flat."""
         for event, k, address, size in self.vectors:
-            given = arguments[event][k]
-            ctypes.memmove(address, given if given.__class__ is bytes else given.tobytes(), size)
-        functions = steps.ready()
-        if functions is None or "e" in self.numbers or not functions[2](self.packed_numbers, arguments):
-            for event, k, code, address in zip(*[iter(self.numbers)] * 4, strict=True):
-                data = struct.pack("=" + code, arguments[event][k])
-                ctypes.memmove(address, data, len(data))
+            ctypes.memmove(address, arguments[event][k].tobytes(), size)
+        for event, k, code, address in self.numbers:
+            data = struct.pack("=" + code, arguments[event][k])
+            ctypes.memmove(address, data, len(data))
 
     @cached_property
     def row(self) -> Any:

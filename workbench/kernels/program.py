@@ -312,11 +312,6 @@ class Kernel:
     def __call__(self, *args, **kwargs):
         raise TypeError(f"a kernel is launched, not called: wb.launch({self.__name__}, dim=n, inputs=[...])")
 
-    @property
-    def present(self) -> tuple[Program | None, Any]:
-        """The last reading: the program, and what it took from Python."""
-        return self._program, self._reading
-
     def reads(self, program: Program) -> bool:
         """True if `program` is the present reading."""
         return program is self._program and self._reading.current()  # type: ignore[union-attr]

@@ -19,7 +19,6 @@ from ..kernels.parameter_types import IndexedArray, indexed_type
 from ..kernels.program import Kernel, Program
 from ..kernels.reading.declare import Instance
 from ..kernels.types import Array, Type, covers, float32, scalar_of
-from . import seen as launches_seen
 from .arguments import check_lists, flatten, foreign, shown, value_type, views
 from .handles import NotBuilt, hold, part_of
 from .left_out import fitted, left_out
@@ -68,9 +67,6 @@ def launch(
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS:
         check_lists(kernel.__name__, inputs, outputs)
     args = (*inputs, *outputs)
-    ahead = None if adjoint or record_cmd or not record_tape else launches_seen.ahead
-    if ahead and (ahead.quick(ahead.fast, kernel, dim, args, device) or ahead.step(kernel, dim, args, device)):
-        return None
     if kernel.generic:
         kernel = kernel.overload(_generic_types(kernel, args))
     if not (adjoint or record_cmd) and (seen := _seen(kernel, dim, args, device)) is not None:

@@ -9,18 +9,14 @@ Nothing here keeps an array alive. `config.remember_launches = False` turns it o
 
 from __future__ import annotations
 
-from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import allocation, capture_log
 from ..arrays.array import array, layout_numbers
 from ..arrays.host_reads import sources_of
-from ..arrays.loans import lent
 from ..config import config
-from ..kernels.compile import steps
 from ..kernels.parameter_types import IndexedArray
 from ..kernels.program import Kernel, Program
 from ..kernels.types import Array, Composite, Scalar, Small
@@ -31,7 +27,6 @@ if TYPE_CHECKING:
     from .launch import Command
 
 MOST = 1 << 14  # launches that a kernel remembers: some hundred bytes each
-OFTEN = 16  # launches found, until compiled code is to look for them
 _NUMBERS = {int, float, bool, *[np.dtype(code).type for code in "?bhilqBHILQfd"]}  # which cannot change
 
 
@@ -50,7 +45,10 @@ class Free(NamedTuple):
     number: Any
 
     def taken(self, now: Any) -> Any:
-        """The number as the kernel gets it; None for what must be looked at."""
+        """The number as the kernel gets it, or a copy of the vector; None for what must be looked at."""
+        if self.type.__class__ is not Scalar:
+            right = now.__class__ is Small and is_one(now, self.type) and not sources_of(now)
+            return now.view(np.ndarray).copy() if right else None
         if now.__class__ is self.type.numpy.type:
             return now.item()
         if now.__class__ is float:
@@ -58,20 +56,6 @@ class Free(NamedTuple):
         if now.__class__ is int and now in exact_ints(self.type):
             return now if self.type.kind in "iu" else float(now)
         return None
-
-    def components(self, now: Any) -> bytes | None:
-        """The bytes of a vector or matrix of the host; None for what must be looked at."""
-        return now.tobytes() if now.__class__ is Small and is_one(now, self.type) and not sources_of(now) else None
-
-    def kept(self, now: Any) -> Any:
-        """What stays as it is now, whatever the user does to a vector: the bytes of one. None as above."""
-        return self.taken(now) if self.type.__class__ is Scalar else self.components(now)
-
-    def value(self, kept: Any) -> Any:
-        """What a launch has among its flat arguments, from what was `kept`."""
-        if self.type.__class__ is Scalar:
-            return self.taken(kept)
-        return np.frombuffer(kept, self.type.numpy).reshape(self.type.shape).copy()
 
 
 class Seen:
@@ -105,10 +89,10 @@ class Seen:
             if now is free.then:
                 flat[free.position] = free.number
                 continue
-            kept = free.kept(now)
-            if kept is None:
+            taken = free.taken(now)
+            if taken is None:
                 return None
-            flat[free.position] = free.value(kept)
+            flat[free.position] = taken
             changed = True
         return changed
 
@@ -129,14 +113,9 @@ class Launches:
         self.arrays = program.array_positions
         self.all_arrays = len(program.leaves) == len(self.arrays)
         self.fixed = tuple([k for k in range(len(program.leaves)) if not (k in self.arrays or self._is_free(k))])
-        self.paths = paths_of(program)
         self.seen: dict[tuple, Seen] = {}
         self.layouts: dict[Any, Seen] = {}  # for arrays that are new: one launch of each form
-        self.quick: dict[tuple, tuple | None] = {}  # the same for `steps.c`
-        self.found = 0
-        self.once: set[int] = (
-            set()
-        )  # hashes of launches made once: of arrays that are new each time nothing more is kept
+        self.once: set[int] = set()  # hashes of launches made once: of arrays new each time nothing more is kept
 
     def _is_free(self, k: int) -> bool:
         type: Any = self.program.leaves[k].type
@@ -172,9 +151,6 @@ class Launches:
         changed = known.take(flat)
         if changed is None:
             return None
-        self.found += 1
-        if self.found > OFTEN and key not in self.quick:
-            self._hasten(key, known, given)
         return known.plan, flat, known, changed
 
     def _alike(self, key: tuple, given: Any, device: Any) -> tuple[Plan, list, None, bool] | None:
@@ -200,16 +176,6 @@ class Launches:
             self.once.clear()
         self.once.add(hash(key))
 
-    def _hasten(self, key: tuple, known: Seen, flat: Any) -> None:
-        """Let compiled code find this launch from now on, where it is there and can."""
-        functions = steps.ready()
-        if functions is None or any(flat[k].allocation.is_gradient for k, _ in known.plan.writes):
-            return
-        serials = tuple([n for k in self.arrays for n in (k, flat[k].serial)])
-        writes = tuple([n for k, _ in known.plan.writes for n in (k, 0)])
-        self.quick[key] = described(self.kernel, known, (None, None), serials, writes)
-        Idle.begin(functions[1])
-
     def remember(self, dim: Any, args: tuple, device: Any, command: Command) -> None:
         """Note a launch that was found to be right, and the second time what it shares with those to come."""
         try:
@@ -229,7 +195,7 @@ class Launches:
             return
         numbers = tuple([(k, given[k], command.flat[k]) for k in self.fixed])
         free = self._free(given, command)
-        if any(f.kept(given[f.position]) is None for f in free):
+        if any(f.taken(given[f.position]) is None for f in free):
             return
         made = Seen(key[0], device, numbers, free, command.plan, command.values)
         if first:
@@ -239,8 +205,6 @@ class Launches:
             return
         if len(self.seen) >= MOST:
             self.seen.clear()
-            self.quick.clear()
-        self.quick.pop(key, None)
         self.seen[key] = command.seen = made
 
     def _free(self, given: Any, command: Command) -> tuple[Free, ...]:
@@ -250,58 +214,6 @@ class Launches:
                 then = given[k] if given[k].__class__ in _NUMBERS else None
                 found.append(Free(k, self.program.leaves[k].type, code, offset, then, command.flat[k]))
         return tuple(found)
-
-
-def paths_of(program: Program) -> tuple | None:
-    """For each flat argument the number of the user's, and the names of fields; None where they are the user's own."""
-    if program.structless and all(leaf.type.__class__ in (Array, Scalar) for leaf in program.leaves):
-        return None
-    return tuple([(leaf.arg, *leaf.path) for leaf in program.leaves])
-
-
-def described(kernel: Any, seen: Seen, place: tuple, serials: tuple, writes: tuple, *more: tuple) -> tuple | None:
-    """A launch as `steps.c` takes it: see `steps.described`."""
-    numbers = tuple([n for k, then, _ in seen.numbers for n in (k, then)])
-    free: list[Any] = []
-    for f in seen.free:
-        if f.type.__class__ is Scalar:
-            exact = exact_ints(f.type)
-            free += (f.position, f.code, f.offset, exact[0], min(exact[-1], 2**63 - 1), f.type.numpy.type)
-        else:
-            free += (f.position, "", f.offset, f.type.itemsize, 0, partial(Free.components, f))
-    return steps.described(
-        kernel, seen, paths_of(seen.plan.program), numbers, tuple(free), place, serials, writes, *more
-    )
-
-
-class Idle:
-    """Stands where a tape would that follows a track (`tapes.followed.Following`), while there is none."""
-
-    fast: Any = ()
-    quick: Any = None
-
-    def step(self, *given: Any) -> bool:
-        """Never the next step of a tape."""
-        return False
-
-    @staticmethod
-    def begin(quick: Any) -> None:
-        """From now on launches outside of tapes are looked for by compiled code first."""
-        global idle, ahead
-        if idle is not None:
-            return
-        before, idle = idle, Idle()
-        lock = allocation.LOCK
-        idle.fast = (
-            allocation.tapes_of_threads, lent, vars(capture_log), vars(config), lock.acquire, lock.release, False
-        )  # fmt: skip
-        idle.quick = quick
-        if ahead is before:
-            ahead = idle
-
-
-idle: Idle | None = None
-ahead: Any = None  # what is asked first at a launch: `idle`, or what an open tape expects next
 
 
 def _equal(now: Any, then: Any) -> bool:

@@ -20,10 +20,8 @@ ANSWERS = {
     "against": "diagnose.against.against",
     "memory": "diagnose.memory_held.holdings",
     "replay": "tapes.replay.replay",
-    "follow": "tapes.followed.begin",
     "pitfall": "derivatives.pitfalls.backward",
     "duplicate": "derivatives.serialize.duplicate",
-    "reduced": "derivatives.serialize.reduced",
 }
 
 

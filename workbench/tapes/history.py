@@ -38,7 +38,7 @@ def note_before(tape: Recording, a: Allocation, blank: bool) -> None:
 def read_too_early(tape: Recording, a: Allocation) -> bool:
     """Has somebody read this gradient since the tape's last event, although no backward had published since."""
     grad = a.grad
-    if grad is None or not grad.publisher[0] < tape.last_stamp() < grad.read_at:
+    if grad is None or not grad.publisher[0] < tape.events[-1].stamp < grad.read_at:
         return False
     return grad.user_written_mask(grad.span()) is None
 

@@ -50,17 +50,11 @@ def counted(tape: Recording, a: Allocation) -> tuple[Marks | None, Iterable[Span
     return tape.written.get(a), tape.stored.get(a, ())
 
 
-def publish(
-    tape: Recording, space: Workspace, retained: dict[Span, Any], wrote: Wrote = counted, token: Any = None
-) -> None:
-    """Write the adjoints in a workspace into the `.grad` of all arrays that asked, and tell other libraries.
-
-    `token`: what stands for the notes that are made about gradients.
-    """
+def publish(tape: Recording, space: Workspace, retained: dict[Span, Any], wrote: Wrote = counted) -> None:
+    """Write the adjoints in a workspace into the `.grad` of all arrays that asked, and tell other libraries."""
     for a in list(space):
         if a.asked:
             _publish_one(tape, a, space[a], retained, *wrote(tape, a))
-            a.noted_by = token
     shown = Workspace(space)  # which a replay shows again
     for port in ports:
         if (notes := capture_log.noting()) is not None and notes.before is not None:
@@ -75,7 +69,7 @@ def _publish_one(
 ) -> None:  # fmt: skip
     """Add the shadow of a leaf to its `.grad`; replace the `.grad` of what events wrote."""
     grad, k = a.gradient(), a.grad_scale or 1
-    dtype = tape.scalar_of(a)
+    dtype = tape.scalars.get(a)
     if dtype is None:  # seeded itself, and on no active path
         floats = (x.dtype for x in tape.arrays.values() if x.allocation is a and is_float_memory(x))
         dtype = next((t if isinstance(t, Struct) else t.scalar for t in floats), None)  # type: ignore[attr-defined]
@@ -131,7 +125,8 @@ def _publish_one(
 
 def gradients_of(tape: Recording) -> list[Allocation]:
     """The memories of the gradients that the arrays of a tape have now."""
-    return [a.grad for a in tape.memories() if a.grad is not None]
+    memories = dict.fromkeys([a.allocation for a in tape.arrays.values()])
+    return [a.grad for a in memories if a.grad is not None]
 
 
 # called after every publishing with (tape, workspace): output ports of other libraries

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any, Self
@@ -43,7 +43,6 @@ class Recording:
     apart = False  # a tape that records one step of another tape's event: it has no border of its own
     around: Recording | None = None  # the tape of a checkpointed loop, if this is one of its steps
     inherited: frozenset[Allocation] = frozenset()  # what was active when this tape began
-    following: Any = None  # `followed.Following`, while this tape repeats what an earlier one recorded
     refuses_late = True  # a walk for memory that got requires_grad after a launch had met it
 
     def __init__(self, keep: str = "needed"):
@@ -124,8 +123,6 @@ class Recording:
 
     def __exit__(self, *exc: object) -> None:
         memory.pop_recorder(self)
-        if self.following is not None and self.following.close():
-            return
         note_near_names(self, sys._getframe(1))
         with memory.LOCK:
             settle(self)
@@ -479,31 +476,6 @@ class Recording:
         tally(self)
         marks = self.touched.get(span.allocation)
         return marks is not None and marks.touch(span)
-
-    def scalar_of(self, a: Allocation) -> Any:
-        """The scalar type of memory on an active path; None of other memory."""
-        return self.scalars.get(a)
-
-    def is_active(self, a: Allocation) -> bool:
-        """Does this memory depend on something with `requires_grad`."""
-        return a in self.active
-
-    def write(self, number: int, k: int) -> tuple[Span, Any]:
-        """What an event wrote k-th, and the plan of the launch that it was; None for other events."""
-        event = self.events[number]
-        return event.writes[k], None if event.command is None else event.command.plan
-
-    def arguments(self) -> list:
-        """The flat arguments of all events; vectors may be bytes."""
-        return [e.arrays if e.command is None else e.command.flat for e in self.events]
-
-    def last_stamp(self) -> int:
-        """When the last event was recorded."""
-        return self.events[-1].stamp
-
-    def memories(self) -> Iterable[Allocation]:
-        """The memory of all arrays that this tape has met."""
-        return dict.fromkeys([a.allocation for a in self.arrays.values()])
 
     def last_writer(self, span: Span) -> Event | None:
         """The last event that wrote one of these bytes; changes by others are not the program's."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +18,7 @@ from ..arrays.absent import place_absent
 from ..arrays.allocation import Allocation
 from ..arrays.array import array
 from ..arrays.workspace import Shadow, Workspace, shadow_view
-from ..config import config
-from ..device import cpu
 from ..errors import GradientError, LaunchError
-from ..kernels.compile import steps
-from . import tracks
 from .ask import ask
 from .borders import Crossing, note_seeds, settle, tell
 from .events import Event
@@ -98,12 +94,6 @@ class Tape(Recording):
             )  # fmt: skip
         super().__init__(keep)
 
-    def __enter__(self) -> Self:
-        super().__enter__()
-        if tracks.known and config.remember_launches:
-            ask("follow", self)
-        return self
-
     def backward(
         self, loss: array | None = None, grads: dict[array, array] | None = None, *, pitfall: Any = None
     ) -> Any:
@@ -116,10 +106,7 @@ class Tape(Recording):
         Raises GradientError where the gradient would not be exact, or a seed does not fit.
         """
         with memory.LOCK, memory.unrecorded(), capture_log.allowed():
-            following = self.following
-            if following is None or not following.may_walk():
-                following = None
-                self._refuse_without_leaf()
+            self._refuse_without_leaf()
             space = seeds_of(self, loss, grads)
             if pitfall is not None:
                 capture_log.refuse("A pitfall")
@@ -132,10 +119,6 @@ class Tape(Recording):
                     )
                 notes.asked.update(dict.fromkeys(a.allocation for a in self.arrays.values()))
             self._remember(space)
-            if following is not None and (known := following.walk(space)) is not None:
-                note_seeds(self, space)
-                self._publish_prepared(known, space, not any(self.is_active(a) or a.asked for a in space))
-                return None
             crossing, blind = self._crossing(space), not any(a in self.active or a.asked for a in space)
             space.places = computed_in_place(self, space, grads)
             if crossing is None and (known := prepared(self, space)) is not None:
@@ -157,16 +140,13 @@ class Tape(Recording):
 
     def _publish_prepared(self, known: Prepared, seeds: Workspace, blind: bool) -> None:
         """Finish a `backward` whose walk has been made before."""
-        if self.following is None:  # else there are neither checksums nor conflicts
-            verify_needs(self)
+        verify_needs(self)
         known.run(seeds, self)
         seeds.release()
         tell(self, [], blind)
         known.publish(self)
         self.walked = True
         warn(self)
-        if self.following is None:
-            tracks.note(known, self)
 
     def _refuse_without_leaf(self) -> None:
         if self.events and not self.active and not any(a.allocation.asked for a in self.arrays.values()):
@@ -270,10 +250,7 @@ class Tape(Recording):
                 for a in self.arrays.values():
                     if a.allocation.asked:
                         a.allocation.gradient()
-            grads, functions = gradients_of(self), steps.ready()
-            if functions is not None and capture_log.opened is None:
-                grads = functions[4](grads, cpu, _CLEARED, 0)
-            for grad in grads:
+            for grad in gradients_of(self):
                 if grad.loan is not None:
                     grad.loan.close(grad)
                 if grad.blank != grad.version or grad.exposed or notes is not None:
@@ -295,8 +272,6 @@ class Tape(Recording):
     def reset(self) -> None:
         """Forget every event and zero the gradients."""
         self.zero()
-        if self.following is not None:
-            self.following.drop()
         self._clear()
 
     def __len__(self) -> int:

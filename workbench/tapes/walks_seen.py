@@ -10,7 +10,6 @@ here keeps an array alive.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,8 @@ from ..arrays.nearby import Marks
 from ..arrays.span import Span
 from ..arrays.workspace import Shadow, Workspace, own_buffers
 from ..config import config
-from ..device import cpu
-from ..kernels.compile import steps
 from ..kernels.types import is_float
-from . import tracks
-from .events import Event, clock
+from .events import Event
 from .overwrites import START
 from .publish import ports, publish
 from .recording import Recording
@@ -54,16 +50,12 @@ class Prepared:
         self.seeds: list[Any] = []
         self.left: list[tuple] = []
         self.writes: dict[int, list[tuple[int, int]]] = {}
-        self.tracks = 0  # that were made of its tapes
-        self.token = object()  # stands for the notes that it leaves about gradients
-        self.rows: tuple | None = None  # what is published by copying bytes, as `steps.c` takes it
-        self.others: list[int] = []  # positions in `left` of what takes more
 
     def run(self, seeds: Workspace, tape: Recording) -> None:
         """Walk this tape from these seeds. The adjoints lie in the shadows that are `left`."""
         assert self.calls is not None
         if self.calls.numbers or self.calls.vectors:
-            self.calls.fill(tape.arguments())
+            self.calls.fill([() if e.command is None else e.command.flat for e in tape.events])
         for data, shadow in zip(self.seeds, seeds.values(), strict=True):
             data[...] = shadow.data
         self.calls.run()
@@ -73,38 +65,12 @@ class Prepared:
 
         The signature says who asked, and that no gradient is retained.
         """
-        functions = steps.ready()
-        if self.rows is None or functions is None or ports:
-            publish(tape, self._space(range(len(self.left))), {}, self.wrote, self.token)
-            self._note_rows(tape)
-            return
-        undone = functions[3](self.rows, weakref.ref(tape), clock, self.token)
-        publish(tape, self._space([*self.others, *[row[-1] for row in undone]]), {}, self.wrote, self.token)
-
-    def _space(self, positions: Iterable[int]) -> Workspace:
-        """The workspace that a walk ends with; of these positions in `left` alone."""
         space = Workspace()
-        for k in positions:
-            ref, data, address, scale = self.left[k]
+        for ref, data, address, scale in self.left:
             a = ref()
             space[a] = shadow = object.__new__(Shadow)
             shadow.allocation, shadow.data, shadow.address, shadow.scale, shadow.lent = a, data, address, scale, False
-        return space
-
-    def _note_rows(self, tape: Recording) -> None:
-        """Write down what is published by copying bytes: what events wrote all of, where it is not large."""
-        rows: list[tuple] = []
-        self.others = []
-        for k, (ref, data, address, _) in enumerate(self.left):
-            a = ref()
-            if not a.asked:
-                continue
-            marks, _ = self.wrote(tape, a)
-            if marks is None or not marks.everything or a.device is not cpu or len(data) >= capture_log.LARGE:
-                self.others.append(k)
-            else:
-                rows.append((ref, address, len(data), len(a.grad_notes), k))
-        self.rows = tuple(rows)
+        publish(tape, space, {}, self.wrote)
 
     def wrote(self, tape: Recording, a: Allocation) -> tuple[Marks | None, dict[Span, None]]:
         """What `tape.written` and `tape.stored` hold of one memory in `left`, when they are counted."""
@@ -112,18 +78,18 @@ class Prepared:
             return None, {}
         marks, stored = Marks(), {}
         for e, k in self.writes[a.id]:
-            span, plan = tape.write(e, k)
-            marks.add(span)
+            event = tape.events[e]
+            plan = None if event.command is None else event.command.plan
+            marks.add(event.writes[k])
             if plan is None or plan.writes[k][0] not in plan.accumulates_only:
-                stored[span] = None
+                stored[event.writes[k]] = None
         return marks, stored
 
 
 def forget() -> None:
-    """Forget all walks, and the tracks that belong to them."""
+    """Forget all walks."""
     _once.clear()
     _known.clear()
-    tracks.forget()
 
 
 def signature(tape: Recording, seeds: Workspace) -> tuple | None:

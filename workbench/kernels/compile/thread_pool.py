@@ -56,11 +56,6 @@ def team(threads: int, pieces: int = 1) -> int:
     return threads | pieces << 32 if threads > 1 else 1
 
 
-def shared(team: int) -> tuple:
-    """What compiled code needs to share a launch: the team, `wb_parallel`, the flag to stop, and what raises then."""
-    return team, kernel_address("wb_parallel"), ctypes.addressof(_stop()), after_call
-
-
 @lru_cache(None)
 def kernel_address(name: str) -> int:
     """The address of a function of the pool's text, to be run by the pool."""

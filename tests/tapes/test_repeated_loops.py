@@ -1,4 +1,4 @@
-"""A tape that repeats an earlier one follows its track: the same bits, events and refusals as if it recorded."""
+"""Programs that repeat their step: what is remembered of it changes no bits, events, refusals or warnings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import pytest
 
 import workbench as wb
 from workbench.errors import WorkbenchError
-from workbench.kernels.compile import steps
-from workbench.tapes import followed, walks_seen
+from workbench.tapes import publish, walks_seen
 
-TURNS = 6  # the walk of the third is a list of calls, and its tape a track: the fourth is the first to follow it
+TURNS = 6  # the walk of the third is the first that runs as a list of calls
 
 
 @wb.kernel
@@ -49,43 +48,18 @@ def squared(x: wb.array[float], loss: wb.array[float]):
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     walks_seen.forget()
-    for module in (walks_seen, followed.publish):
+    for module in (walks_seen, publish):
         monkeypatch.setattr(module, "ports", [])  # another file may have imported PyTorch, which ends all lists
     monkeypatch.setattr(wb.config, "backend", "c")
 
 
 @pytest.fixture
-def followed_tapes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Grows by one for each tape that closes at the end of its track."""
-    closed: list[Any] = []
-    close = followed.Following.close
-
-    def noted(self: Any) -> bool:
-        done = close(self)
-        closed.extend([self] if done else [])
-        return done
-
-    monkeypatch.setattr(followed.Following, "close", noted)
-    return closed
-
-
-@pytest.fixture(params=["python", "native"])
-def stepping(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """By whom the steps are taken. Grows with each launch that Python looked at."""
-    quick = None
-    if request.param == "native":
-        quick = steps.load(steps.source())
-        assert quick is not None
-    monkeypatch.setattr(steps, "ready", lambda: quick)
-    looked: list[Any] = []
-    step = followed.Following.step
-
-    def noted(self: Any, *launch: Any, depth: int = 3) -> bool:
-        looked.append(1)
-        return step(self, *launch, depth=depth)
-
-    monkeypatch.setattr(followed.Following, "step", noted)
-    return looked
+def lists(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Grows by one for each walk that ran as a list."""
+    ran: list[Any] = []
+    run = walks_seen.Prepared.run
+    monkeypatch.setattr(walks_seen.Prepared, "run", lambda *given: (ran.append(given[0]), run(*given))[1])
+    return ran
 
 
 Act = Callable[["Program"], Any]
@@ -143,15 +117,12 @@ def turns(remember: bool, program: Program, **last: Any) -> tuple[Program, list[
 
 
 @pytest.mark.parametrize("marked", [False, True])
-def test_the_bits_are_those_of_a_recording(marked: bool, stepping: list[Any], followed_tapes: list[Any]) -> None:
+def test_the_bits_are_those_of_a_recording(marked: bool, lists: list[Any]) -> None:
     _, plain = turns(False, Program(marked))
-    assert not followed_tapes
+    assert not lists
     program, found = turns(True, Program(marked))
     assert found == plain
-    assert len(followed_tapes) == TURNS - 3
-    assert program.tape.following is not None  # the reverse pass asked for nothing
-    in_python = 6 if steps.ready() is None else 2  # the first launch, and the last, which copies what it adds to
-    assert len(stepping) == in_python * len(followed_tapes)
+    assert len(lists) == TURNS - 2
     want = finite_difference(Program())
     program.tape.zero()
     program.turn()
@@ -189,20 +160,20 @@ def picture(program: Program) -> list[Any]:
     return [events, *map(sorted, noted), names, origins, watched, stamps == sorted(set(stamps))]
 
 
-def test_who_asks_sees_what_was_recorded(stepping: list[Any], followed_tapes: list[Any]) -> None:
+def test_who_asks_sees_what_was_recorded(lists: list[Any]) -> None:
     plain, _ = turns(False, Program())
     program, _ = turns(True, Program())
-    assert followed_tapes
+    assert lists
     assert picture(program) == picture(plain)
     assert program.tape.__class__ is wb.Tape
     assert len(program.tape.diagnose()) == len(plain.tape.diagnose())
     np.testing.assert_array_equal(program.tape.adjoint(program.x[2]), plain.tape.adjoint(plain.x[2]))
 
 
-def test_a_tape_that_follows_can_be_pickled_and_copied(stepping: list[Any], followed_tapes: list[Any]) -> None:
+def test_a_tape_that_repeats_another_can_be_pickled_and_copied(lists: list[Any]) -> None:
     for other in (lambda p: pickle.loads(pickle.dumps((p.tape, p.x[0], p.loss))), lambda p: (copy.copy(p.tape),)):
         program, _ = turns(True, Program())
-        assert followed_tapes and program.tape.following is not None
+        assert lists
         again, *arrays = other(program)
         assert [e.label for e in again.events] == [e.label for e in program.tape.events]
         if arrays:
@@ -214,7 +185,7 @@ def test_a_tape_that_follows_can_be_pickled_and_copied(stepping: list[Any], foll
             assert x.grad.list() == program.x[0].grad.list()
 
 
-def test_the_same_tape_again_after_reset(stepping: list[Any], followed_tapes: list[Any]) -> None:
+def test_the_same_tape_again_after_reset(lists: list[Any]) -> None:
     program, plain = Program(), Program()
     for remember, one in ((False, plain), (True, program)):
         wb.config.remember_launches = remember
@@ -225,7 +196,7 @@ def test_the_same_tape_again_after_reset(stepping: list[Any], followed_tapes: li
             with tape:
                 one.run()
             tape.backward(grads={one.loss: wb.array([0.5])})
-    assert len(followed_tapes) == TURNS - 3
+    assert len(lists) == TURNS - 2
     assert program.numbers() == plain.numbers()
 
 
@@ -262,17 +233,17 @@ DISTURBANCES: dict[str, Act] = {
 
 @pytest.mark.parametrize("what", DISTURBANCES)
 @pytest.mark.parametrize("when", ["inside", "after"])
-def test_others_are_seen(what: str, when: str, stepping: list[Any], followed_tapes: list[Any]) -> None:
+def test_others_are_seen(what: str, when: str, lists: list[Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         plain, want = turns(False, Program(), **{when: DISTURBANCES[what]})
         program, found = turns(True, Program(), **{when: DISTURBANCES[what]})
-        assert followed_tapes
+        assert lists
         assert [str(f).replace("(", "") for f in found] == [str(w).replace("(", "") for w in want]
         assert picture(program) == picture(plain)
 
 
-def test_what_is_overwritten_afterwards_is_kept(stepping: list[Any], followed_tapes: list[Any]) -> None:
+def test_what_is_overwritten_afterwards_is_kept(lists: list[Any]) -> None:
     found = []
     for remember in (False, True):
         program, _ = turns(remember, Program())
@@ -280,21 +251,19 @@ def test_what_is_overwritten_afterwards_is_kept(stepping: list[Any], followed_ta
         before = program.x[0].grad.list()
         for a in (program.x[0], program.x[0], program.v[1], program.loss):
             a.fill_(2.0)
-        assert (tape.following is not None) is remember
         tape.zero()
         tape.backward(grads={program.loss: wb.ones(1)})
         assert program.x[0].grad.list() != before  # which had added up
         kept = [(e.kind, len(e.kept), e.where.line) for e in tape.events if e.kind == "foreign"]
         found.append((program.numbers(), kept))
-    assert followed_tapes
+    assert lists
     assert found[0] == found[1]
     assert len(found[0][1]) == 1  # nobody reads the speeds, and the second time nothing was left to be read
 
 
-def test_a_launch_that_breaks_off(stepping: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "ready", lambda: None)
+def test_a_launch_that_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:
     program, _ = turns(True, Program())
-    forward = program.tape.launches[0].command.plan.forward  # which all steps share
+    forward = program.tape.launches[0].command.plan.forward  # which all of them share
     left = [forward.direct] * 2
 
     def broken(*given: Any) -> None:
@@ -310,7 +279,7 @@ def test_a_launch_that_breaks_off(stepping: list[Any], monkeypatch: pytest.Monke
         tape.backward(grads={program.x[1]: wb.ones(9)})
 
 
-def test_a_name_of_the_kernel_that_means_something_else_ends_it(stepping: list[Any], followed_tapes: list[Any]) -> None:
+def test_a_name_of_the_kernel_that_means_something_else_ends_it(lists: list[Any]) -> None:
     x, y, loss = wb.array([1.0, 2.0], requires_grad=True), wb.zeros(2), wb.zeros(1)
     for turn in range(TURNS + 1):
         scale.update(by=3.0 if turn < TURNS else 5.0)
@@ -322,7 +291,7 @@ def test_a_name_of_the_kernel_that_means_something_else_ends_it(stepping: list[A
         tape.zero()
         tape.backward(loss)
         np.testing.assert_allclose(x.grad.list(), [2 * scale["by"] ** 2, 4 * scale["by"] ** 2])
-    assert followed_tapes
+    assert lists
 
 
 scale: dict[str, float] = {}
@@ -394,21 +363,18 @@ class Weather:
         return [a.list() for a in (*x, self.loss, x[0].grad, wind.over.grad)]
 
 
-def test_numbers_vectors_and_structs_may_differ(stepping: list[Any], followed_tapes: list[Any]) -> None:
+def test_numbers_vectors_and_structs_may_differ(lists: list[Any]) -> None:
     found, numbers = [], []
     for remember in (False, True):
         wb.config.remember_launches = remember
         program = Weather()
         found.append([program.turn(turn) for turn in range(TURNS + 1)])
-        assert (program.tape.following is not None) is remember
         events = program.tape.events
         numbers.append([[n for n in map(plain, e.command.flat) if n is not None] for e in events])
         found[-1].append(program.tape.adjoint(program.x[0]).tolist())
-    assert len(followed_tapes) == TURNS - 2
+    assert len(lists) == TURNS - 1
     assert found[0] == found[1]
     assert numbers[0] == numbers[1]
-    if steps.ready() is not None:
-        assert len(stepping) <= 2 * len(followed_tapes)  # the first launch, and the last, which copies what it adds to
 
 
 def plain(number: Any) -> Any:
@@ -427,7 +393,7 @@ def held(program: Program) -> Any:
     return taken
 
 
-def test_gradients_that_others_have_are_published_as_ever(stepping: list[Any], followed_tapes: list[Any]) -> None:
+def test_gradients_that_others_have_are_published_as_ever(lists: list[Any]) -> None:
     found = []
     for remember in (False, True):
         wb.config.remember_launches = remember
@@ -447,12 +413,12 @@ def test_gradients_that_others_have_are_published_as_ever(stepping: list[Any], f
                 seen.append([str(w.message) for w in said])
             del taken
         found.append(seen)
-    assert followed_tapes
+    assert lists
     assert found[0] == found[1]
     assert any("written" in text for messages in found[0][3::4] for text in messages)
 
 
-def test_gradients_of_other_memory_change_nothing(stepping: list[Any], followed_tapes: list[Any]) -> None:
+def test_gradients_of_other_memory_change_nothing(lists: list[Any]) -> None:
     found = []
     for remember in (False, True):
         wb.config.remember_launches, program = remember, Program(True)
@@ -463,6 +429,5 @@ def test_gradients_of_other_memory_change_nothing(stepping: list[Any], followed_
             assert others[-1].ptr
 
         found.append([program.turn(ask, ask) for _ in range(TURNS)])
-        assert (program.tape.following is not None) is remember
-    assert len(followed_tapes) == TURNS - 3
+    assert len(lists) == TURNS - 2
     assert found[0] == found[1]
