@@ -575,30 +575,30 @@ class _Recorders(threading.local):
         self.stack: list[Any] = []
 
 
-tapes_of_threads = _Recorders()  # `stack`: the list that `push_recorder` and `pop_recorder` of this thread change
+_recorders = _Recorders()
 
 
 def push_recorder(tape: Any) -> None:
     """From now on host writes of this thread are events of this tape."""
-    tapes_of_threads.stack.append(tape)
+    _recorders.stack.append(tape)
 
 
 def pop_recorder(tape: Any) -> None:
     """Ends `push_recorder(tape)`."""
-    for i in range(len(tapes_of_threads.stack) - 1, -1, -1):
-        if tapes_of_threads.stack[i] is tape:
-            del tapes_of_threads.stack[i]
+    for i in range(len(_recorders.stack) - 1, -1, -1):
+        if _recorders.stack[i] is tape:
+            del _recorders.stack[i]
             return
 
 
 def recorder() -> Any:
     """The tape that records now in this thread, or None."""
-    return tapes_of_threads.stack[-1] if tapes_of_threads.stack else None
+    return _recorders.stack[-1] if _recorders.stack else None
 
 
 def recorders() -> list[Any]:
     """The open tapes of this thread that are not shut out by `unrecorded`, the innermost last."""
-    stack = tapes_of_threads.stack
+    stack = _recorders.stack
     last = max((i for i, tape in enumerate(stack) if tape is None), default=-1)
     return stack[last + 1 :]
 

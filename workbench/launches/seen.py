@@ -61,17 +61,16 @@ class Free(NamedTuple):
 class Seen:
     """What follows from the arrays of one launch and its grid.
 
-    grid      as it is remembered: an int, or a tuple.
     numbers   (position, the argument, the number that the kernel gets) of those that must be the same again.
     free      those that need not.
     values    as `Signature.pack` takes them, with the numbers of the launch that was remembered.
     packed    the block of arguments made of `values`.
     """
 
-    __slots__ = ("switches", "grid", "device", "numbers", "free", "plan", "values", "packed")
+    __slots__ = ("switches", "device", "numbers", "free", "plan", "values", "packed")
 
-    def __init__(self, grid: Any, device: Any, numbers: tuple, free: tuple[Free, ...], plan: Plan, values: list):
-        self.switches, self.grid, self.device, self.numbers = config.switches, grid, device, numbers
+    def __init__(self, device: Any, numbers: tuple, free: tuple[Free, ...], plan: Plan, values: list):
+        self.switches, self.device, self.numbers = config.switches, device, numbers
         self.free, self.plan, self.values = free, plan, values
         self.packed: bytes | None = None
 
@@ -197,7 +196,7 @@ class Launches:
         free = self._free(given, command)
         if any(f.taken(given[f.position]) is None for f in free):
             return
-        made = Seen(key[0], device, numbers, free, command.plan, command.values)
+        made = Seen(device, numbers, free, command.plan, command.values)
         if first:
             if len(self.layouts) >= MOST:
                 self.layouts.clear()
