@@ -217,6 +217,16 @@ def test_fields_and_vectors_are_taken_as_they_are_at_each_launch() -> None:
     assert error.value.slug == "argument-type"
 
 
+def test_a_vector_that_is_left_out_is_refused_behind_a_launch_that_was_right() -> None:
+    s, y = Spring(), wb.zeros(2)
+    s.k, s.rest, s.x = 1.0, wb.vec3(), wb.ones(2)
+    for _ in range(3):
+        wb.launch(pulled, 2, [s, wb.vec3()], [y])
+    with pytest.raises(wb.errors.LaunchError) as error:
+        wb.launch(pulled, 2, [s, None], [y])
+    assert error.value.slug == "argument-type"
+
+
 @wb.kernel
 def along(v: wb.vec3, x: wb.array[float], y: wb.array[float]):
     i = wb.tid()

@@ -85,7 +85,7 @@ class Seen:
         changed = False
         for free in self.free:
             now = flat[free.position]
-            if now is free.then:
+            if now is free.then and now is not None:
                 flat[free.position] = free.number
                 continue
             taken = free.taken(now)
