@@ -22,7 +22,7 @@ def _through(*args: Any, **kwargs: Any) -> Any:
 
 
 def _original(function: Any) -> FunctionType:
-    """A function with the code that this one has now."""
+    """A copy of a function with its present code, to call the original after the exchange."""
     made = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
@@ -32,7 +32,7 @@ def _original(function: Any) -> FunctionType:
 
 
 class Hooks:
-    """Functions whose calls go to handlers, from `put` to `restore`. Of those of other threads `unheard` is told."""
+    """Functions whose calls go to handlers, from `put` to `restore`. `unheard` is told of calls in other threads."""
 
     def __init__(self, unheard: Callable[[str], None]) -> None:
         self.kept: list[tuple[Any, Any, Any, Any]] = []
@@ -57,7 +57,7 @@ class Hooks:
         function.__defaults__ = function.__kwdefaults__ = None
 
     def restore(self) -> None:
-        """Every function is what it was."""
+        """Give every function its own code back."""
         while self.kept:
             function, code, defaults, keywords = self.kept.pop()
             function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, keywords
