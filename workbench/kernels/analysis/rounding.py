@@ -1,7 +1,7 @@
-"""Whether the interpreter certainly takes the branches, turns and addresses that compiled code takes.
+"""Proof that the interpreter takes the same branches, turns and addresses as compiled code.
 
 Sums, products, quotients, roots and comparisons are rounded in one way everywhere; sines and powers are not. So
-that is certain unless a value which one of those had a part in decides about it. In doubt the answer is no.
+it holds unless a value that depends on one of those decides about control flow or an address. In doubt: no.
 """
 
 from __future__ import annotations

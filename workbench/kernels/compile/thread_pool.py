@@ -57,7 +57,7 @@ def team(threads: int, pieces: int = 1) -> int:
 
 
 def shared(team: int) -> tuple:
-    """What compiled code needs to share a launch: the team, `wb_parallel`, the flag to stop, and what raises then."""
+    """(team, address of `wb_parallel`, address of the stop flag, `after_call`), for code that shares a launch."""
     return team, kernel_address("wb_parallel"), ctypes.addressof(_stop()), after_call
 
 
@@ -69,7 +69,7 @@ def kernel_address(name: str) -> int:
 
 @lru_cache(None)
 def loss() -> ctypes.c_int:
-    """How many times a loss of time by sharing launches then run alone; settable. 0: they share whatever it costs."""
+    """The settable back-off factor: launches run alone for this many times the time lost by sharing. 0: never."""
     return ctypes.c_int.in_dll(_library(), "wb_loss")
 
 

@@ -48,7 +48,7 @@ Part = list[Stmt] | Loop
 
 @record(eq=False)
 class Lanes:
-    """How the statements of a thread divide into stretches, and loops of those.
+    """The division of a thread's statements into straight stretches, and loops of those.
 
     `uniform`: values that are the same for all threads; `own`: the indices of the thread, `last` the innermost of them;
     `width`: threads of a block."""
@@ -129,7 +129,7 @@ def _returns(s: Stmt, function: Function) -> bool:
 
 
 class _Facts:
-    """What decides about the form: which values are the same in all threads, and which arrays are touched how."""
+    """Facts that decide about blocks: values uniform over all threads; arrays loaded, added to and stored to."""
 
     def __init__(self, function: Function):
         stmts = list(walk(function.body))
@@ -155,7 +155,7 @@ class _Facts:
                 self._see(inner)
 
     def _alike(self, s: Stmt) -> bool:
-        """True for a loop with the same turns in all threads."""
+        """True for a loop with uniform bounds: the same turns in all threads."""
         if s.row is not control.FOR or (s.attr is not None and s.attr.breaks):
             return False
         return all(v in self.uniform for v in s.args[:3])

@@ -35,7 +35,7 @@ _UNPACKED = re.compile(r"\s*const \w+ (\w+) = .*args(?:->|\.)")
 
 @record
 class Memory:
-    """How the text names one array: pointer, extents, byte strides; `inner` is the shape of seen components."""
+    """The C names of one array: pointer, extents, byte strides; `inner` is the component shape of a view."""
 
     param: str
     pointer: str
@@ -48,7 +48,7 @@ class Memory:
 
 @record
 class StackText:
-    """How the text names one stack; `data` is empty where the stack lives in the worker's byte stack."""
+    """The C names of one stack; `data` is empty where the stack lives in the worker's byte stack."""
 
     type: Stack
     data: str = ""

@@ -205,7 +205,7 @@ class TileText:
     # ---- who needs what how long
 
     def last(self, region: Region) -> dict[Value, int]:
-        """Where in the region each value is used last; its length, for results."""
+        """The index in the region of the last use of each value; the region's length for its results."""
         found = self.last_uses.get(id(region))
         if found is None:
             found = self.last_uses[id(region)] = {}
@@ -262,7 +262,7 @@ class TileText:
         return f"{type_name(type)} {name};"
 
     def scope(self) -> Any:
-        """What is free now; `unscope` goes back to that where a block of C ends."""
+        """A snapshot of the free buffers; `unscope` restores it where a block of C ends."""
         return list(self.free)
 
     def unscope(self, kept: Any) -> None:

@@ -47,7 +47,7 @@ class Together:
         self.apart = uses is None or math.prod(dims) <= FEW
 
     def run(self, args: Sequence[Any]) -> None:
-        """What `run.run` does, with the same results and errors."""
+        """Run the grid on `args` as `run.run` does, with the same results and errors."""
         first, count = 0, math.prod(self.dims)
         if not self.apart:
             if self.lanes is None:
@@ -138,7 +138,7 @@ def _uniform(type: Type, value: Any) -> Any:
 
 
 def is_vector(value: Any) -> bool:
-    """Do lanes differ in it, as far as is known."""
+    """True if lanes may hold different values in it."""
     return value.__class__ is np.ndarray or (value.__class__ is tuple and any(v.__class__ is np.ndarray for v in value))
 
 
@@ -349,7 +349,7 @@ class _Heap:
 
 
 def _equal(numbers: np.ndarray) -> Iterable[tuple[int, Any]]:
-    """Each number with the positions where it stands; None where it stands everywhere."""
+    """Pairs (number, positions that hold it); the positions are None if all do."""
     if (numbers == numbers[0]).all():
         yield int(numbers[0]), None
         return
@@ -520,7 +520,7 @@ def _for(c: Any, stmt: ir.Stmt) -> Step:
 
 
 def _trips(first: np.ndarray, last: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """How often each lane turns, as Python's `range` does; never for a step of 0."""
+    """The number of turns of each lane, as in Python's `range`; 0 for a step of 0."""
     ahead = np.where(by > 0, last - first, first - last)
     return np.where(by == 0, 0, np.maximum(0, -(-ahead // np.maximum(1, np.abs(by)))))
 

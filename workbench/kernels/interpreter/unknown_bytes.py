@@ -1,4 +1,4 @@
-"""Which values of a run depend on unknown bytes: memory that was overwritten and not kept. A dynamic taint analysis.
+"""Dynamic taint analysis: the values of a run that depend on unknown bytes (memory overwritten and not kept).
 
 It sees every statement that `run.run` traces, and follows doubt the way values go: through arithmetic, memory, stacks
 and control flow. Behind a condition or an index in doubt, all that the other way could have changed is in doubt too.
@@ -21,7 +21,7 @@ _LOOPS = (c.FOR, c.WHILE)
 
 
 class Doubt:
-    """What is in doubt while a function runs.
+    """The taint state of a running function: "in doubt" means tainted.
 
     `starts`: a marker statement at the start of every region of every loop -> (the loop, the region).
     `memory`: pairs of bytes that the run works on and a mask of them: is this byte known. The masks are changed.
@@ -201,7 +201,7 @@ class Doubt:
 
 
 def carried(loop: Stmt, turns: int) -> tuple[Value, ...]:
-    """What the next turn of a loop, or what follows it, gets after so many turns."""
+    """The carried values that leave a loop after `turns` turns: to its next turn, or past its end."""
     if not turns:
         return loop.args[3:] if loop.row is c.FOR else loop.args
     return loop.regions[-1].results[1 if loop.attr.breaks else 0 :]

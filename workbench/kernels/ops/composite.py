@@ -1,4 +1,4 @@
-"""How rows over components are written: their type rules, and tangents of linear, bilinear and other functions.
+"""Builders of rows over components: type rules, and tangents of linear, bilinear and other functions.
 
 A row is written once, as components in and components out: the interpreter, the emitter and the derivative all run the
 same `expand`; inside it functions are rows, so that they go where their operand goes. Adjoint rules stay on whole

@@ -151,12 +151,12 @@ def static_index(type: Type, attr: Any) -> tuple[int, ...]:
 
 
 def _part_type(type: Composite, count: int) -> Type:
-    """What `count` indices leave of a composite."""
+    """The type of a composite after `count` indices: its scalar, or a row vector."""
     return type.scalar if count == len(type.shape) else vector(type.shape[-1], type.scalar)
 
 
 def span(type: Composite, attr: Any) -> tuple[int, int]:
-    """Where a part lies among the components: start and length."""
+    """(start, length) of a part among the flattened components."""
     index = static_index(type, attr)
     if len(index) == len(type.shape):
         return int(np.ravel_multi_index(index, type.shape)), 1
@@ -357,7 +357,7 @@ def widened(v: list, type: Scalar) -> list:
 
 
 def narrowed(v: list, type: Scalar) -> list:
-    """What was widened, in the type again."""
+    """Components of `widened` cast back to float16; unchanged for other types."""
     return [CAST(x, attr=float16) for x in v] if type is float16 else v
 
 

@@ -84,10 +84,10 @@ def adjoint(function: Function, active: frozenset[str], groups: Groups = ()) -> 
 
 
 class Adjoint(Derivative):
-    """How an adjoint is made. `known`: primal value -> its replay; `adjoints`: primal value -> its adjoint so far."""
+    """Builder of an adjoint. `known`: primal value -> its replay; `adjoints`: primal value -> its adjoint so far."""
 
     def reversed(self) -> Reverse:
-        """The adjoint, made smaller, with what it asks of the tape."""
+        """The simplified adjoint, with its needs of the tape."""
         made = simplify.adjoint(self.written_out(), self.groups)
         needs, private = self.asks(made)
         returned = next((s for s in self.reused if s.row.adds and s.outs[0] in self.varied), None)

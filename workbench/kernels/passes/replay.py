@@ -25,10 +25,10 @@ Groups = tuple[frozenset[str], ...]
 
 
 class Replay:
-    """A thread of `primal` again, written by `builder`. Those who derive from it add what they want to know.
+    """A thread of `primal` again, emitted by `builder`: the base of adjoint, tangent and others.
 
     `groups`: sets of array parameters that share memory at this launch; all others are taken as disjoint. `private`:
-    parameters that a thread both reads and writes. `logging`: are stores to those noted, to be undone turn by turn.
+    parameters that a thread both reads and writes. `logging`: stores to those are logged, for rollback turn by turn.
     `reused`: the atomics whose results the thread uses.
     """
 
@@ -54,11 +54,11 @@ class Replay:
         return known
 
     def named(self, suffix: str) -> Function:
-        """What was written, as a function."""
+        """The function of all statements emitted so far, named with `suffix`."""
         return self.primal.with_body(self.builder.region, f"{self.primal.name}_{suffix}")
 
     def asks(self, made: Function) -> tuple[frozenset[str], frozenset[str]]:
-        """The arrays whose contents at the launch `made` reads, and those of which it needs a copy to write to."""
+        """(arrays that `made` reads as they were at the launch, arrays of which it needs a private copy)."""
         names = {p.name for p in self.primal.params}
         stmts = list(walk(made.body))
         loads = {root(s.args[0]).name for s in stmts if s.row is mem.LOAD} & names
@@ -272,9 +272,9 @@ class Replay:
             known[out] = known[result]
 
     def again(self, stmt: Stmt) -> Region:
-        """What a call repeats: its func_replay, unless that reads memory that the kernel or itself writes.
+        """The region that repeats a call: its func_replay, unless that reads memory that it or the kernel writes.
 
-        The replay runs on the memory that the launch found. The func itself is repeated exactly, so nothing is lost.
+        The replay runs on memory as it was before the launch. The func itself is repeated exactly, so nothing is lost.
         """
         replay = stmt.attr.replay
         stmts = list(walk(replay)) if replay is not None else []

@@ -107,7 +107,7 @@ def _size(region: Region) -> int:
 
 @record
 class Scope:
-    """What is known at one point: equal expressions, and memory cells whose contents are a known value.
+    """Facts at one point (value numbering): available expressions, and memory cells with a known value.
 
     `found`: the keys of `pure` that a region has added; they go when it ends. Nobody asks for its `values` then.
     """

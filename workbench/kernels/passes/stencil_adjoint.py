@@ -215,7 +215,7 @@ class _Split:
         return [(name, offset, found[g]) for name, offset, g in inner]
 
     def grouped(self, pending: list[tuple[str, Offset, Value]]) -> list[tuple[str, tuple[Offset, ...], Value]]:
-        """What is added to which target at which offsets; values that go to the same cells are added first."""
+        """(target, offsets, value) of each accumulation; values that go to the same cells are summed first."""
         cells: dict[tuple[str, Value], list[Offset]] = {}
         for name, offset, g in pending:
             cells.setdefault((name, g), []).append(offset)
@@ -355,7 +355,7 @@ def _untouched(copy: Function, needed: set[Value], targets: tuple[str, ...]) -> 
 
 @record
 class _At:
-    """What the thread `offset` away contributes to this cell: the statements behind `wanted`, for that thread."""
+    """The contribution of the thread `offset` away to this cell: the slice of `body` behind `wanted`."""
 
     body: Region
     known: dict[Value, Value]

@@ -131,7 +131,7 @@ class _Tangent(Derivative):
         return total
 
     def part(self, row: Row, stmt: Stmt, j: int, t: Value, values: tuple, extra: dict) -> Value | None:
-        """What one operand contributes. Where its tangent or its partial is exactly zero that is zero, not 0 * inf."""
+        """The contribution of operand j, or None: exactly 0, not 0 * inf, where its tangent or its partial is 0."""
         alone: list[Value | None] = [None] * len(stmt.args)
         d = self.moved(row, [*alone[:j], t, *alone[j + 1 :]], values, extra)
         if d is None or row.bilinear or t.type != d.type or not (row.elementwise or isinstance(t.type, Scalar)):

@@ -21,7 +21,7 @@ class Chosen:
     """Part of the reader."""
 
     def each_option(self, choice: Choice, do: Callable[[Any], Any]) -> Any:
-        """What `do` gives for the array that is meant: a branch for each that it may be here."""
+        """The result of `do` for the array that is meant: one branch per option that is possible here."""
         known = [self.conditions.truth(flag) for flag in choice.flags]
         if True in known:
             return do(choice.options[known.index(True)])
@@ -65,7 +65,7 @@ class Chosen:
 
 
 def options(x: View | Local | Choice) -> list[tuple[View | Local, Any]]:
-    """Which arrays something may be, each with the flag that says so."""
+    """The arrays that `x` may be, as (array, flag that it is this one)."""
     return list(zip(x.options, x.flags, strict=True)) if isinstance(x, Choice) else [(x, True)]
 
 
@@ -115,7 +115,7 @@ def among_itself(x: Any) -> Any:
 
 
 def options_in(x: Any) -> int:
-    """How many arrays all choices in a tree are among, together."""
+    """The total number of options over all choices in a tree."""
     return sum(len(a.options) for a in arrays(x) if isinstance(a, Choice))
 
 

@@ -165,7 +165,7 @@ class Flow:
         names.update({"$stop": True, "$go": False, "$return": True})
 
     def returning(self, value: Any) -> Any:
-        """What `return` gives: a literal takes the type that the func declares, or else what other paths return."""
+        """The value of `return`: a literal takes the declared type, else stays open for other paths to decide."""
         if isinstance(value, tuple):
             return tuple(part if is_literal(part) else self.settled(part, "") for part in value)
         wanted = self.frame.fn.__annotations__.get("return")
@@ -327,7 +327,7 @@ class Flow:
 
 
 def _differ(a: Any, b: Any) -> bool:
-    """Do two meanings of a name have other values; what only says on which paths it is assigned does not count."""
+    """True if two bindings of a name have different values; flags of `Guarded` are ignored."""
     if isinstance(a, Guarded) and isinstance(b, Guarded):
         a, b = a.tree, b.tree
     one, two = list(leaves(a)), list(leaves(b))
@@ -422,7 +422,7 @@ class Loop:
         return name in self.rebound and name not in self.before.names
 
     def with_earlier(self, name: str, x: Guarded) -> Guarded:
-        """What a name is here if this turn has assigned it, and else what it was when the turn before ended."""
+        """The value of a name: that of this turn if assigned in it, else the one at the end of the turn before."""
         if name not in self.earlier:
             had = _slot(self.reader.value(False))
             self.earlier[name] = had, x.tree, [_slot(v) for v in leaves(x.tree)]
@@ -504,7 +504,7 @@ class Loop:
             raise Wider(self.wider, name, pattern, array_choice(name, self.where, None))
 
     def changes_from(self, name: str, tree: Any, at: Where | None) -> KernelError:
-        """What is raised where a turn reads an array that the turn before may have left, or another one."""
+        """The error where a turn reads a name that may be one array or another: `Wider`, or a refusal."""
         refusal = array_choice(name, self.where, at)
         return Wider(self.wider, name, among_itself(tree), refusal) if is_array(tree) else refusal
 
@@ -543,7 +543,7 @@ class Loop:
             self.lost[name] = Unusable(self.unbound(name))
 
     def turned(self) -> ir.Value:
-        """Whether the loop has turned at all."""
+        """The condition (bool value) that the loop made at least one turn."""
         if not self.bounds:
             (slot,) = self.new["$turned"][1]
             return slot.out or slot.init

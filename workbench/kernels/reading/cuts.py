@@ -27,7 +27,7 @@ class Cuts:
     # ---- axes
 
     def turn(self, base: View | Local | Choice, axis: int) -> Turn | None:
-        """What a slice has made of a free axis; None if it is one of the array, and whole."""
+        """The `Turn` (step, length) of a free axis; None if no slice applies to it."""
         if isinstance(base, Local):
             return base.cut.turns[axis]
         if isinstance(base, Choice):
@@ -40,7 +40,7 @@ class Cuts:
         return None
 
     def extent(self, base: View | Local | Choice, axis: int) -> ir.Value:
-        """How many elements there are along a free axis."""
+        """The number of elements along a free axis, as an IR value."""
         if isinstance(base, Choice):
             return self.value(self.each_option(base, lambda option: self.extent_as(option, axis, base)))
         turn = self.turn(base, axis)
@@ -108,7 +108,7 @@ class Cuts:
     # ---- indices and slices
 
     def picked_along(self, base: View | Local | Choice, axis: int, node: ast.expr) -> Any:
-        """What one index or slice picks along a free axis."""
+        """The wrapped index, or the `Cut` of a slice, along a free axis; None for `:`."""
         if not isinstance(node, ast.Slice):
             return self.wrapped(base, axis, node)
         if node.lower is None and node.upper is None and node.step is None:
@@ -144,7 +144,7 @@ class Cuts:
         self.claim(held, Claim(text, "bounds", "Its elements have the indices from 0 on, or from -1 down."))
 
     def slice_cut(self, base: View | Local | Choice, axis: int, node: ast.Slice) -> Cut:
-        """Where the elements of a slice lie along an axis, counted along it."""
+        """The `Cut` (start, step, length) of a slice along an axis. Raises KernelError for step 0."""
         ends = [None if e is None else self.end(e) for e in (node.lower, node.upper, node.step)]
         lower, upper, step = ends[0], ends[1], 1 if ends[2] is None else ends[2]
         turn = self.turn(base, axis)

@@ -81,7 +81,7 @@ class Handles:
         return self.handles[name]
 
     def chosen(self, wanted: Handle, number: ir.Value) -> Record:
-        """What a number computed in the kernel stands for: a row of arrays in which all living objects lie."""
+        """The fields behind an id computed in the kernel: one row of the arrays that hold all living objects."""
         every = self.fields_behind(f"every {wanted.name}", all_of(wanted), self.builder.where)
         bound = {"number": number, "numbers": every.fields["numbers"]}
         row = self.inlined(row_of, bound, self.frame.source.tree)

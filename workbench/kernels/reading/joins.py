@@ -1,4 +1,4 @@
-"""Where branches meet: the names of both sides become one state.
+"""Joins of control flow: the names of both sides of a branch become one state.
 
 What differs becomes a result of the `if`, arrays that are parts of one array as parts at chosen places. Of different
 arrays it is which one (`scope.Choice`).
@@ -196,7 +196,7 @@ class Join:
 
 
 def _assigned(x: Any) -> tuple[Any, Any, bool]:
-    """Whether a name is assigned, what it stands for, and whether by several assignments; of None, it is not."""
+    """(flag that the name is assigned, its tree, True if by several assignments); (False, None, False) for None."""
     if isinstance(x, Guarded):
         return x.flag, x.tree, x.parts
     return x is not None, x, False

@@ -97,7 +97,7 @@ class Builder(ir.Builder):
 
 
 def not_given(name: str) -> control.Claim:
-    """What fails where an array is touched that the launch left out."""
+    """The claim that fails where an array is touched that the launch left out."""
     field = "A field of a struct is None until it is assigned: it must be assigned before the launch."
     return control.Claim(
         f"{name!r} is touched, for which the launch gave None.", SLUG,
@@ -110,7 +110,7 @@ class LeftOut:
     """Part of the reader: arrays as conditions."""
 
     def given(self, x: Any) -> Any:
-        """What an array is as a condition: True if it was passed and has elements."""
+        """The truth value of an array as a condition: True if it was passed and has elements."""
         x = _first(x)
         if isinstance(x, Choice):
             return self.each_option(x, self.given)

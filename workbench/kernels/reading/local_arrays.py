@@ -78,6 +78,6 @@ class LocalArrays:
 
 
 def place(local: Local) -> int | ir.Value:
-    """Which of all elements one is."""
+    """The flat index of a single element."""
     k = static_int(local.cut.start)
     return local.cut.start if k is None else k

@@ -158,7 +158,7 @@ class Overloads:
         return found
 
     def is_apart(self, target: ast.expr, found: dict[str, ast.expr], values: list[Any]) -> bool:
-        """Is an element of an array out of reach of the other arguments, and its index free of effects."""
+        """True if no other argument can reach this array element, and its index has no calls."""
         if not isinstance(target, (ast.Subscript, ast.Attribute)) or any(map(holds_array, values)):
             return False
         named = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}

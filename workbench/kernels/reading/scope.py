@@ -1,4 +1,4 @@
-"""What a name can stand for while a function is read, and the state that branches copy and merge.
+"""The things a name can stand for while a function is read, and the state that branches copy and merge.
 
 Everything here is immutable except `State`: writing a field or a component makes a new tree and rebinds the name.
 Leaves that control flow carries are `ir.Value`s. Of arrays, which are handles, it carries where their parts lie, and
@@ -61,7 +61,7 @@ class View:
 
 
 def free(entry: Entry) -> int:
-    """How many axes an entry of a prefix leaves."""
+    """The number of axes that an entry of a prefix leaves."""
     return len(entry.turns) if isinstance(entry, Cut) else int(entry is None)
 
 

@@ -28,7 +28,7 @@ def is_tile(x: Any) -> bool:
 
 
 def number_of(type: Any) -> Any:
-    """What a tile holds: a scalar type, a composite or a struct."""
+    """The element type of a tile: a scalar, a composite or a struct."""
     return type.dtype if isinstance(type, TileOf) else type.scalar
 
 
@@ -230,7 +230,7 @@ class TileParts(Sharing):
     def guarded(
         self, a: View | Fields, at: list[ir.Value], checked: bool, before: list[int], write: Callable[[], Any]
     ) -> Any:
-        """What is done where the element exists; a load gives 0 elsewhere."""
+        """The result of `write` where the element is in the array, 0 elsewhere; no branch unless `checked`."""
         if not checked:
             return write()
         held = self.within_array(a, at, before)
@@ -321,7 +321,7 @@ def flat(type: Any) -> list[Tile]:
 
 
 def ir_indices(type: Type) -> list[tuple[int, ...]]:
-    """Where the components of a composite are, row by row."""
+    """The indices of the components of a composite, row by row: (k,) or (row, column)."""
     shape = type.shape  # type: ignore[attr-defined]
     return [(k,) for k in range(shape[0])] if len(shape) == 1 else [
         (r, c) for r in range(shape[0]) for c in range(shape[1])]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which names show one tile: as in Warp, a change in place is seen by all of them.
+"""Aliasing of tiles: as in Warp, a change in place is seen by all names that show the tile.
 
 `u = t` is a copy; a part or another form of a tile, and the parameter of a func, show memory of the tile that they were
 made from. As soon as they have a name, all names stand for `Shown`: one cell of the state holds the whole tile, and
@@ -33,7 +33,7 @@ class Sharing:
     # ---- names and what they show
 
     def resolved(self, x: Any) -> Any:
-        """What a name stands for, with the present values of the tiles that it shows."""
+        """`x` with each `Shown` replaced by the present value of its tile."""
         return with_shown(x, self.now) if has_shown(x) else x
 
     def now(self, x: Shown) -> ir.Value:
@@ -46,7 +46,7 @@ class Sharing:
         return self.builder.emit(step.row, v, *step.indices, attr=step.attr)
 
     def shared(self, x: Any, but: str = "") -> Any:
-        """What a name is to stand for. Tiles that other names than `but` show become `Shown` under these names too."""
+        """`x` as a name is bound to it: tiles that names other than `but` show too become `Shown`, there as well."""
         if isinstance(x, ir.Value):
             return (self.storage(x, self.cell_made, but) or x) if isinstance(x.type, Tile) else x
         if isinstance(x, Record):
@@ -54,7 +54,7 @@ class Sharing:
         return tuple([self.shared(part, but) for part in x]) if isinstance(x, tuple) else x
 
     def storage(self, v: ir.Value, cell: Callable[..., str | None], *more: str) -> Shown | None:
-        """Which part of which shared memory this is, where `cell` tells what holds a whole tile; None of none."""
+        """The `Shown` (cell, steps) that a tile is a view of; None if no cell holds it. `cell`: tile -> its cell."""
         whole, steps = v, []
         while True:
             key = cell(whole, *more)
@@ -166,7 +166,7 @@ class Sharing:
         return found
 
     def tiles_may_change(self, node: ast.AST, rebound: set[str]) -> bool:
-        """Whether the turns of a loop may change a tile of before in place. Then those have cells, which it carries."""
+        """True if a loop may change an earlier tile in place; such tiles are put in cells, which the loop carries."""
         names = self.state.names
         held = {n: tree for n, tree in names.items() if only_tiles(tree) and not n.startswith("$")}
         if not held or not any(self.changes_tile(n) for n in ast.walk(node)):
@@ -183,7 +183,7 @@ class Sharing:
         return any(x is None or isinstance(x, Unusable) or has_tiles(x) for x in found)
 
     def shown_after(self, before: Any, after: Any, runs: bool) -> Any:
-        """What a name that the loop does not carry stands for after it."""
+        """The value after a loop of a name that it does not carry."""
         if not has_shown(after) or before == after:
             return before if has_shown(after) else after
         if before is not None and not has_shown(before) and has_tiles(before):
@@ -262,7 +262,7 @@ class Sharing:
             self.merged_tiles.setdefault(made, (merge, []))[1].extend(sources)
 
     def may_share(self, a: ir.Value, b: ir.Value) -> bool:
-        """Whether two tiles, held at one moment, may be one tile in Warp, or parts of one.
+        """True if two tiles, live at one moment, may alias in Warp: be one tile, or parts of one.
 
         Results of one merge come from the same side. The later merge is followed first, so both sides of a pair stay
         values of one turn of a loop; what a turn made is nothing that the turn began with.
@@ -292,7 +292,7 @@ class Sharing:
 
 
 def _begins(target: str, name: str) -> bool:
-    """Whether a target is this name, or a part of what it holds."""
+    """True if a target is this name, or a part of its value."""
     return target == name or target.startswith((f"{name}[", f"{name}."))
 
 

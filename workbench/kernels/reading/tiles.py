@@ -444,7 +444,7 @@ class Tiles(MoreTiles):
         return named[0] if named else node.args[position]
 
     def changed_tiles(self, callee: Any, node: ast.Call) -> list[ast.expr]:
-        """Which arguments a call changes in place."""
+        """The arguments that a call changes in place."""
         if not isinstance(callee, TileBuiltin):
             return []
         found = []
@@ -612,7 +612,7 @@ class Tiles(MoreTiles):
         return found
 
     def part_picked(self, dims: tuple[int, ...], picked: list[Any]) -> tuple[list[Any], tuple, tuple]:
-        """Where a part begins, its shape with an axis for each, and without those of an index."""
+        """(offsets of a part, its shape with every axis, its shape without the axes that an index picks)."""
         offsets = [self.value(p.start) if isinstance(p, range) else self.counted(p, n)
                    for p, n in zip(picked, dims, strict=True)]  # fmt: skip
         whole = tuple(len(p) if isinstance(p, range) else 1 for p in picked)
@@ -640,7 +640,7 @@ class Tiles(MoreTiles):
         return self.per_part(t, part)
 
     def tile_slot(self, base: Any, nodes: list[ast.expr], node: ast.expr) -> tuple[Any, Any]:
-        """How an element or a part of a local tile is read, and how it is replaced."""
+        """(load, store) functions of an element or a part of a local tile."""
         picked = self.tile_picked(base.load().type.dims, nodes)
 
         def replaced(whole: Any, v: Any) -> Any:
