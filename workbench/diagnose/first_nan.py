@@ -29,7 +29,7 @@ Threads = list[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Birth:
-    """The statement and thread where a non-finite number arose; `text`: the operation with its numbers; `row`: its primal.
+    """The statement and thread where a non-finite number arose; `text`: the operation with numbers; `row`: its primal.
 
     `what`: NaN or infinity. `overflow`: infinity, made of finite numbers that were too large.
     """

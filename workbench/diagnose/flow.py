@@ -87,7 +87,7 @@ def _not_on_path(case: Case, name: str, event: Event | None) -> Finding:
 
 
 def _cone(case: Case, found: list[Access], cuts: bool = True) -> tuple[dict[Event, list[Access]], bool]:
-    """({event that depends on these bytes: its reads of them}, True if an adjoint reaches one). cuts=False: not past cuts."""
+    """({event that depends on these bytes: its reads}, True if an adjoint reaches one). cuts=False: not past cuts."""
     reach: dict[Allocation, Marks] = {}
     ahead = bytearray(len(case.trail.steps))  # steps that touch memory that is reached
 
