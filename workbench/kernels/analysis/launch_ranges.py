@@ -123,7 +123,7 @@ def _refusal(function: ir.Function, hull: Hull, axis: int, point: Point, name: s
 
 
 class Interior(NamedTuple):
-    """Threads [lo, hi) per axis that take the first branch of all of `taken`. `whole`: the others change nothing."""
+    """Threads [lo, hi) per axis that take the first branch of all `taken`. `whole`: others have no effect."""
 
     taken: frozenset[ir.Stmt]
     box: Box
@@ -163,7 +163,7 @@ def interior(function: ir.Function, launch: LaunchForm, numbers: set[str]) -> In
 
 
 def _cut(line: Line, box: dict[Symbol, tuple[int, int]]) -> bool:
-    """Cut the box to where line >= 0. False where that is no box, or empty."""
+    """Intersect `box`, in place, with line >= 0. False if the result is empty or not a box."""
     if not line.terms:
         return line.constant >= 0
     if len(line.terms) > 1:

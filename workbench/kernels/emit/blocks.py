@@ -272,7 +272,7 @@ class _Writer:
             self.add_each(spread)
 
     def names(self, stmts: list[Stmt]) -> list[Stmt]:
-        """Write what is the same for all threads, once; returns the rest."""
+        """Emit statements that need no loop over threads, once; returns the others."""
         rest = []
         for s in stmts:
             if s.row in _NAMES or (s.outs and not s.regions and all(v in self.form.uniform for v in s.outs)):
@@ -317,7 +317,7 @@ class _Writer:
             self.body.put(f"{_part(self.body.place(m, indices), s.args[-1].type, k)} += {name};")
 
     def add_each(self, spread: list[tuple[Stmt, list[list[str]]]]) -> None:
-        """Make the additions, thread by thread, in the order of the program."""
+        """Emit the deferred additions, thread by thread, in program order."""
         with self.lanes(set()):
             for s, copies in spread:
                 before = dict(self.body.texts)
@@ -328,7 +328,7 @@ class _Writer:
                 self.body.texts.update(before)
 
     def copy(self, v: Value) -> list[str]:
-        """Declare arrays for an operand of a later addition; none for what can still be named then."""
+        """Declare arrays for an operand of a deferred addition; none if it is uniform or a thread index."""
         if v in self.form.uniform or v in self.form.own:
             return []
         if isinstance(v.type, Composite) and v.type.size in (2, 4):  # read back as a whole
@@ -408,7 +408,7 @@ def _part(text: str, type: Type, k: int) -> str:
 
 
 def _lasting(form: Lanes) -> set[Value]:
-    """Values that are used in another stretch than the one that makes them."""
+    """Values live across stretches: used in another one than where they are defined."""
     made: dict[Value, int] = {}
     uses: list[tuple[Value, int]] = []
     count = 0
@@ -432,7 +432,7 @@ def _lasting(form: Lanes) -> set[Value]:
 
 
 def _kept(form: Lanes, stmts: list[Stmt]) -> int:
-    """Bytes that a block keeps of each thread."""
+    """Bytes per thread that a block stores: values live across stretches, loop results, deferred additions."""
     kept = [v.type for v in _lasting(form) if not isinstance(v.type, Array)]
     for s in stmts:
         if s.row is control.FOR:

@@ -19,7 +19,7 @@ CHOSEN = 36  # as many components are compared one by one
 
 
 class ComponentText:
-    """Part of `Body`: how components at run-time indices are read and replaced."""
+    """Mixin of `Body`: reads and updates of components at run-time indices."""
 
     variant: Variant
     text: Callable[..., str]

@@ -339,7 +339,7 @@ _RANGE = {32: (2.0**-50, 2.0**60, 2.0**80), 64: (2.0**-450, 2.0**500, 2.0**600)}
 
 
 def _within(v: list, type: Scalar) -> tuple[list, Any]:
-    """v times a power of two, such that its squares neither overflow nor vanish, and what undoes it; often by 1."""
+    """(v times a power of two such that its squares neither overflow nor underflow, the inverse factor or None)."""
     if type is float16:
         return v, None
     small, large, power = (type.numpy.type(x) for x in _RANGE[type.bits])
@@ -404,7 +404,7 @@ def _flat_normalize(g, y, v):
 
 
 def _direction(v, size):
-    """v / |v|, zeros at zero: the derivative of the length."""
+    """v / |v|, zeros at zero: the derivative of the length of v."""
     unit = NORMALIZE(v)
     return WHERE(EQ(size, 0.0), zero(v), unit) if isinstance(kind(v), Quat) else unit
 

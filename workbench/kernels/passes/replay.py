@@ -92,7 +92,7 @@ class Replay:
     # ---- statements
 
     def replay(self, region: Region, known: dict, record: bool) -> None:
-        """Write the statements again. With `record`, what the reverse sweep will ask for is kept."""
+        """Emit the statements again. With `record`, keep the values that the reverse sweep needs."""
         for stmt in region.body:
             with self.builder.at(stmt.where, stmt):
                 getattr(self, _REPLAY.get(stmt.row, "replay_value"))(stmt, known, record)
@@ -118,7 +118,7 @@ class Replay:
         self.builder.emit(mem.LOG_STORE if self.logging else mem.STORE, array, *rest)
 
     def replay_atomic(self, stmt: Stmt, known: dict, record: bool) -> None:
-        """On the private copy; only a thread that has the cell to itself can tell the difference."""
+        """Repeat an atomic as load, update and store on the private copy; nothing if the array is not private."""
         if root(stmt.args[0]).name not in self.private or self.quiet:
             return
         array, indices = self.array(stmt.args[0], known), self.indices(stmt, known)
@@ -161,7 +161,7 @@ class Replay:
             known[key] = out
 
     def replay_loop(self, stmt: Stmt, known: dict, record: bool) -> None:
-        """A loop again; with `record` it pushes what it carries and counts its turns where they are not known."""
+        """Emit a loop again; with `record` it pushes its carried values and counts turns that are not known."""
         counted = record and (stmt.row is c.WHILE or stmt.attr.breaks)
         fixed = 3 if stmt.row is c.FOR else 0
         args = [known[a] for a in stmt.args]
@@ -263,7 +263,7 @@ class Replay:
     # ---- funcs with an adjoint or a replay of their own
 
     def replay_call(self, stmt: Stmt, known: dict, record: bool) -> None:
-        """The func's body, or its replay in its place."""
+        """Emit the func's body, or its func_replay (`again`)."""
         region = self.again(stmt)
         for p, a in zip(region.params, stmt.args, strict=True):
             known[p] = self.array(a, known) if isinstance(a.type, Array) else known[a]
@@ -283,7 +283,7 @@ class Replay:
         return stmt.regions[0] if replay is None or any(self.group(n) & written for n in reads) else replay
 
     def repeated(self, region: Region) -> Iterator[Stmt]:
-        """Every statement, also those of the replays of calls."""
+        """Iterate over every statement, also those of the replays of calls."""
         for stmt in walk(region):
             yield stmt
             if stmt.row is c.CALL and self.again(stmt) is not stmt.regions[0]:

@@ -23,16 +23,16 @@ _ADDERS = mem.ACCUMULATE, mem.ATOMIC_ADD, mem.ATOMIC_SUB
 
 @named_pass("zero skips")
 def without_zero_skips(function: Function) -> Function:
-    """The same function, where work on zeros that comes to nothing is done; the function itself where none is left out.
+    """The function without tests that skip work on zeros; the function itself if there are none.
 
-    What it loads then, and where it adds 0, may lie outside of an array: the caller has to look.
+    The work then loads, and adds 0, at indices that may be out of bounds: the caller has to check.
     """
     found = skips(function)
     return _Without(found).function(function) if found else function
 
 
 def skips(function: Function) -> dict[Stmt, Region]:
-    """Each `if` that leaves out work which comes to nothing where its test holds, and the region with that work."""
+    """Each `if` whose one branch is idle where the other would have no effect, given the zeros -> that region."""
     found, stmts = {}, list(walk(function.body))
     written = {root(s.args[0]).name for s in stmts if s.row.writes}
     for stmt in stmts:
@@ -44,7 +44,7 @@ def skips(function: Function) -> dict[Stmt, Region]:
 
 
 def _arms(stmt: Stmt) -> list[tuple[Region, Region, bool]]:
-    """The region that may be idle, the other one, and what the test is for the idle one."""
+    """(region that may be idle, other region, truth of the test in the idle one), both ways."""
     then, otherwise = stmt.regions
     return [(then, otherwise, True), (otherwise, then, False)]
 
@@ -54,7 +54,7 @@ def _idle(region: Region) -> bool:
 
 
 def _zeros(test: Value, holds: bool) -> set[Value]:
-    """The numbers that are 0 where a test holds, or fails."""
+    """The float values that are 0 where a test holds (or fails: `holds` False)."""
     stmt = test.stmt
     if stmt is None:
         return set()

@@ -38,7 +38,7 @@ def is_address(x: Any) -> bool:
 
 
 class Addresses:
-    """Part of the reader."""
+    """Mixin of `Reader`: addresses, and arrays made of them."""
 
     def address_of(self, array: Any, node: ast.AST) -> Record:
         """`x.ptr`. Raises KernelError [address] for what is not one axis of numbers, vectors or matrices."""

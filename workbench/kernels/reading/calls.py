@@ -65,7 +65,7 @@ OUTSIDE = "A func is read into the kernel; a plain Python function is not."
 
 
 class Calls(Overloads, Gradients):
-    """Part of the reader: everything with parentheses."""
+    """Mixin of `Reader`: calls."""
 
     def visit_Call(self, node: ast.Call) -> Any:
         if any(isinstance(arg, ast.Starred) for arg in node.args):

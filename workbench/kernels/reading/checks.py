@@ -99,7 +99,7 @@ MARKERS = {
 
 
 class Checks:
-    """Part of the reader."""
+    """Mixin of `Reader`: `print`, `assert` and the `expect_...` builtins."""
 
     def claim(self, holds: Any, claim: control.Claim) -> None:
         """Write that `holds` is claimed here; nothing where that is known to be so."""

@@ -18,7 +18,7 @@ MOST = 16  # arrays that one name may stand for: each access is written once for
 
 
 class Chosen:
-    """Part of the reader."""
+    """Mixin of `Reader`: names that stand for one array or another."""
 
     def each_option(self, choice: Choice, do: Callable[[Any], Any]) -> Any:
         """The result of `do` for the array that is meant: one branch per option that is possible here."""
@@ -37,7 +37,7 @@ class Chosen:
     # ---- loops
 
     def as_carried(self, x: Any, pattern: Any) -> Any:
-        """`conformed`, with all numbers and flags that say which array it is as values."""
+        """`conformed`, with every place and flag as an IR value, so that a loop can carry it."""
         made = self.conformed(x, pattern)
         return None if made is None else with_arrays(made, self.movable)
 
@@ -60,7 +60,7 @@ class Chosen:
         return Choice(tuple(made), tuple([False if k is None else own[k][1] for k in found]))
 
     def elsewhere(self, option: View | Local) -> Any:
-        """The same kind of part where it is never looked at."""
+        """A dummy for an option that is not chosen: the same kind of view, at places 0."""
         return placed_at(option, [self.zero(n.type) if isinstance(n, ir.Value) else n for n in places(option)])
 
 
@@ -77,7 +77,7 @@ def parts(x: Any, y: Any) -> Iterator[tuple[str, Any, Any]] | None:
 
 
 def union(x: Any, y: Any) -> Any:
-    """A tree like `x` with a choice wherever `y` has another array; None if `y` differs by more than that."""
+    """`x` with a `Choice` wherever `y` has another array; None if `y` differs otherwise too."""
     if is_array(x) and is_array(y) and not isinstance(x, Fields) and x.type == y.type:
         found = [o for o, _ in options(x)]
         found += [o for o, _ in options(y) if not any(same_parts(o, p) for p in found)]

@@ -22,7 +22,7 @@ from .scope import Choice, Cut, Entry, Fields, Int, Local, Turn, View, free, is_
 
 
 class Cuts:
-    """Part of the reader: rows, slices and elements of arrays."""
+    """Mixin of `Reader`: rows, slices and elements of arrays."""
 
     # ---- axes
 
@@ -82,7 +82,7 @@ class Cuts:
         return made if made.turns else self.value(made.start)
 
     def cut_again(self, cut: Cut, picks: Iterator[Any]) -> Cut:
-        """Part of a part."""
+        """The cut of a cut: a row or slice of an axis that is already sliced."""
         start, turns = cut.start, []
         for turn in cut.turns:
             pick = next(picks, None)

@@ -24,7 +24,7 @@ from .scope import Choice, Record, Slot, State, View, describe, leaves, rebuild
 
 
 class Custom:
-    """Part of the reader."""
+    """Mixin of `Reader`: calls of funcs with their own adjoint or replay, and `adjoint[...]`."""
 
     def call_custom_each(self, f: Func, bound: dict[str, Any], node: ast.Call) -> Any:
         """A call for each array that an argument may be."""

@@ -61,7 +61,7 @@ _KNOWN = {f: f for f in ops.BUILTINS.values() if not isinstance(f, Row)} | dict(
 
 
 class Gradients:
-    """Part of the reader."""
+    """Mixin of `Reader`: calls of `grad(f)`."""
 
     def call_grad_of(self, node: ast.Call) -> Gradient:
         """`grad(f)` itself."""

@@ -49,7 +49,7 @@ def all_of(handle: Struct) -> Handle:
 
 
 class Handles:
-    """Part of the reader."""
+    """Mixin of `Reader`: handles and loops over queries."""
 
     def open_handle(self, wanted: Handle, value: Any) -> Record:
         """The fields behind a number. Raises KernelError [handle] for a number that is no parameter."""

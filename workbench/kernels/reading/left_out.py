@@ -107,7 +107,7 @@ def not_given(name: str) -> control.Claim:
 
 
 class LeftOut:
-    """Part of the reader: arrays as conditions."""
+    """Mixin of `Reader`: arrays as conditions."""
 
     def given(self, x: Any) -> Any:
         """The truth value of an array as a condition: True if it was passed and has elements."""

@@ -21,7 +21,7 @@ MOST = 1024  # numbers in one array: compilers are slow with larger values
 
 
 class LocalArrays:
-    """Part of the reader."""
+    """Mixin of `Reader`: arrays made inside a kernel."""
 
     def call_zeros(self, node: ast.Call) -> Local | Fields:
         named = self.named(node, ("shape", "dtype"))

@@ -103,7 +103,7 @@ def signature(part: Any) -> str:
 
 
 class Overloads:
-    """Part of the reader."""
+    """Mixin of `Reader`: overload resolution and `ref` arguments."""
 
     def overload(self, f: Any, args: list[Any], named: dict[str, Any], node: ast.AST | None) -> Any:
         """The func that a call with these arguments means. Raises KernelError [overload]."""

@@ -34,7 +34,7 @@ class Turn:
 
 @record(frozen=True)
 class Cut:
-    """Part of one axis of an array, or of a local array: the element where it starts, and the axes that go on."""
+    """A cut through an axis of an array, or a local array: its first element, and its remaining axes."""
 
     start: Int
     turns: tuple[Turn, ...] = ()
@@ -201,7 +201,7 @@ def is_array(x: Any) -> bool:
 
 
 def leaves(x: Any) -> Iterator[ir.Value]:
-    """The values of a tree that control flow can carry, in order; of arrays those that say which part it is."""
+    """The IR values of a tree, in order, as control flow carries them; of an array view its places."""
     if isinstance(x, ir.Value):
         yield x
     elif isinstance(x, Record):
@@ -221,7 +221,7 @@ def leaves(x: Any) -> Iterator[ir.Value]:
 
 
 def rebuild(x: Any, values: Iterator[ir.Value]) -> Any:
-    """The same tree with other leaves."""
+    """The same tree with its leaves, in order, taken from `values`."""
     if isinstance(x, ir.Value):
         return next(values)
     if isinstance(x, Record):
@@ -237,7 +237,7 @@ def rebuild(x: Any, values: Iterator[ir.Value]) -> Any:
 
 
 def places(x: Any) -> list[Int]:
-    """Every number that says which part of its array this is, or which array, known or not."""
+    """The places of a view: all numbers (constants or IR values) that tell which part or which array it is."""
     if isinstance(x, Choice):
         return [*x.flags, *(n for option in x.options for n in places(option))]
     found: list[Int] = []

@@ -52,7 +52,7 @@ def kept(x: Any) -> Any:
 
 
 class StaticLoops:
-    """Part of the reader."""
+    """Mixin of `Reader`: `static(...)` and unrolled loops."""
 
     def call_static(self, node: ast.Call) -> Any:
         if len(node.args) != 1 or node.keywords:

@@ -37,7 +37,7 @@ class Cells:
 
 
 class Places(IndexedArrays):
-    """Part of the reader: subscripts and attributes, read and assigned."""
+    """Mixin of `Reader`: subscripts and attributes, read and assigned."""
 
     # ---- reading
 

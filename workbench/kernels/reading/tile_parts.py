@@ -33,7 +33,7 @@ def number_of(type: Any) -> Any:
 
 
 class TileParts(Sharing):
-    """Part of the reader: tiles of any type, element by element and part by part."""
+    """Mixin of `Reader`: tiles of any element type, element by element and part by part."""
 
     # ---- types
 

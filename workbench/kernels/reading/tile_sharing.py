@@ -28,7 +28,7 @@ CELL = "[]tile "
 
 
 class Sharing:
-    """Part of the reader: tiles that are changed in place, and what branches and loops make of them."""
+    """Mixin of `Reader`: tiles changed in place, and their aliasing through branches and loops."""
 
     # ---- names and what they show
 

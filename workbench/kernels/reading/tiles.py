@@ -33,7 +33,7 @@ _IGNORED = ("storage", "precision", "aligned")  # how Warp does it, not what
 
 
 class Tiles(MoreTiles):
-    """Part of the reader: calls of `ops.tile_names`, and operators between tiles."""
+    """Mixin of `Reader`: calls of `ops.tile_names`, and operators between tiles."""
 
     def call_tile(self, builtin: TileBuiltin, node: ast.Call) -> Any:
         if builtin.__name__.endswith("_inplace") and "..." in builtin.arguments:
