@@ -46,7 +46,7 @@ Wrote = Callable[[Recording, Allocation], tuple[Marks | None, Iterable[Span]]]
 
 
 def counted(tape: Recording, a: Allocation) -> tuple[Marks | None, Iterable[Span]]:
-    """What events wrote of a memory, and what they stored to."""
+    """(marks of all writes of a memory or None, spans surely stored to), from the tally of the tape."""
     return tape.written.get(a), tape.stored.get(a, ())
 
 
@@ -55,7 +55,7 @@ def publish(
 ) -> None:
     """Write the adjoints in a workspace into the `.grad` of all arrays that asked, and tell other libraries.
 
-    `token`: what stands for the notes that are made about gradients.
+    `token`: identity of the notes that are made about gradients (`Allocation.noted_by`).
     """
     for a in list(space):
         if a.asked:
@@ -130,7 +130,7 @@ def _publish_one(
 
 
 def gradients_of(tape: Recording) -> list[Allocation]:
-    """The memories of the gradients that the arrays of a tape have now."""
+    """The gradient memories of the arrays of a tape."""
     return [a.grad for a in tape.memories() if a.grad is not None]
 
 

@@ -30,7 +30,7 @@ from .tape import Tape
 
 
 class Replay(Tape):
-    """What `Tape.replay` returns: a tape of its own, whose arrays are copies of those of the `original`.
+    """Tape returned by `Tape.replay`, on copies of the arrays of the `original`.
 
     `again.of(a)`, or `again[a]`, is the copy of an array or a view on memory of the first tape.
     """
@@ -112,7 +112,7 @@ def _refuse_other_bits(tape: Tape, made: Replay, copies: Mapping[Allocation, All
 
 
 def _began_as_zeros(tape: Tape, a: Allocation) -> bool:
-    """Was this memory made of zeros, and as far as is known written by nobody but the events of this tape."""
+    """True if this memory was made of zeros and, as far as is known, written only by events of this tape."""
     return a.blank >= 0 and a.version - sum(s.allocation is a for e in tape.events for s in e.writes) == a.blank
 
 
@@ -129,7 +129,7 @@ def _prepared(tape: Tape, looking: bool = False) -> _Again:
 
 
 def starts(tape: Tape, arrays: Sequence[array]) -> list[np.ndarray]:
-    """What arrays of numbers held when the tape started: copies on the host. Refuses what `replay` refuses."""
+    """NumPy copies of the contents of arrays when the tape started. Raises what `replay` raises."""
     found: list[np.ndarray] = []
 
     def take(*_: Any) -> None:
@@ -145,7 +145,7 @@ def starts(tape: Tape, arrays: Sequence[array]) -> list[np.ndarray]:
 
 
 class _Copies(Twins):
-    """Copies of whole memories: one array object for one array, and the same gradients asked for."""
+    """Copies of whole allocations: one array object per array, with the same gradients asked for."""
 
     def __init__(self, arrays: list[array]):
         self.made: dict[tuple[Span, Any], array] = {}
@@ -222,7 +222,7 @@ class _Again(Rerun):
 
 
 def _set(made: Replay, x: Any, values: Any) -> None:
-    """Put new values where the copy of an input starts."""
+    """Write the new values of an input to its copy."""
     a = x.memory if isinstance(x, scalar) else x
     if not isinstance(a, array) or not made.original.has_touched(a.span):
         raise _stranger(a)
@@ -341,7 +341,7 @@ def _sure_writes(event: Event) -> list[Span]:
 
 
 def _name(tape: Tape, span: Span) -> str:
-    """What the user calls these bytes."""
+    """The user's name of these bytes, quoted; else the id of their memory."""
     near = [a for a in tape.arrays.values() if a.span.overlaps(span) is not False]
     near.sort(key=lambda a: (a.span != span, tape.names.get(id(a)) is None and a.name is None))
     return repr(tape.names.get(id(near[0])) or near[0].name or near[0].label) if near else str(span.allocation)
