@@ -78,7 +78,7 @@ def report(seen: Any, page: Path) -> None:
 
 
 def said(seen: Any) -> str:
-    """The summary and the table; gradients that were not asked for are counted, if there are others."""
+    """Text of the summary and table; gradients that were not asked for are only counted, if there are others."""
     from .interop.warp import Comparison
 
     found = seen.compare()

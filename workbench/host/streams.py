@@ -31,7 +31,7 @@ class Stream:
 
     @property
     def is_complete(self) -> bool:
-        """Has everything finished. Always, on a CPU."""
+        """True if all work has finished; always on a CPU."""
         if not self.device.is_cuda:
             return True
         return bool(xp(self.device).cuda.get_current_stream(self.device.ordinal).done)
@@ -68,7 +68,7 @@ class Event:
         self.moment: Any = None
 
     def note(self, device: Device) -> None:
-        """Set it to now."""
+        """Set the event to the present moment."""
         self.device = device
         if not device.is_cuda:
             self.moment = time.perf_counter()
@@ -79,7 +79,7 @@ class Event:
 
     @property
     def is_complete(self) -> bool:
-        """Has the device come to it. Always, on a CPU."""
+        """True if the device has reached it; always on a CPU."""
         return True if self.moment is None or not self.device.is_cuda else bool(self.moment.done)
 
 
