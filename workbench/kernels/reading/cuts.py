@@ -54,7 +54,7 @@ class Cuts:
         return self.builder.emit(memory.SHAPE, base.root, attr=len(base.prefix) + axis)
 
     def extent_as(self, option: View | Local, axis: int, base: Choice) -> ir.Value:
-        """The extent of one of several arrays, in a type that all of them have it in."""
+        """The extent of one option of a `Choice`, in the integer type common to all options."""
         n = self.extent(option, axis)
         wide = any(isinstance(v, ir.Value) and v.type == int64 for o in base.options for v in places(o))
         return self.of_type(n, int64) if wide else n
@@ -96,7 +96,7 @@ class Cuts:
         return Cut(start, tuple(turns))
 
     def movable(self, x: Any) -> Any:
-        """A part of an array as loops carry it: with all numbers that say which part it is as values."""
+        """A view with every place as an IR value, so that a loop can carry it."""
         if isinstance(x, Fields):
             return x.each(self.movable)
         return placed_at(x, [self.value(n) for n in places(x)]) if is_array(x) else x
@@ -243,7 +243,7 @@ class Cuts:
 
 
 def safe(turn: Turn | None, lower: Any, upper: Any, step: Any) -> float:
-    """Up to which index a slice ends only where its array does too: then no claim is needed."""
+    """The bound below which an index leaves the slice only by leaving the array too, so needs no claim."""
     around = math.inf if turn is None else turn.safe
     if isinstance(step, ir.Value):
         return 0

@@ -67,7 +67,7 @@ class Builder(ir.Builder):
         return stmt
 
     def check_handed_over(self, args: Any) -> None:
-        """A func with an adjoint of its own takes arrays that are there."""
+        """Raise KernelError if a missing array is passed to a func with an adjoint of its own."""
         gone = [a for a in args if a in self.absent]
         if gone:
             given = "no array was assigned" if gone[0] in self.unassigned else "the launch gave None"

@@ -79,7 +79,7 @@ class Sharing:
         return self.cell_of(v)
 
     def in_cells(self, name: str, tree: Any) -> Any:
-        """The same tree, with its tiles in cells."""
+        """The tree with its tiles moved to cells of the state, each replaced by a `Shown`."""
 
         def moved(v: ir.Value) -> Any:
             if not isinstance(v.type, Tile):
@@ -117,7 +117,7 @@ class Sharing:
         self.state.cells[place.key] = new
 
     def written_back(self, step: Step, whole: ir.Value, part: ir.Value) -> ir.Value:
-        """The whole tile, of which a part, or another form, has this value."""
+        """The whole tile after its part, or view, got the value `part`."""
         if step.row is tiles.VIEW:
             return self.builder.emit(tiles.ASSIGN, whole, *step.indices, part)
         if step.row is tiles.TRANSPOSE:
@@ -145,7 +145,7 @@ class Sharing:
     # ---- branches and loops
 
     def part_ways(self, node: ast.AST, ends: list[Any]) -> None:
-        """Before branches meet: a name that does not show the same on both sides has a value of its own on each."""
+        """Before a join: replace `Shown` by values for names that do not show the same on both sides."""
         (one, a, _), (two, b, _) = ends
         for name in {**a.names, **b.names}:
             x, y = a.names.get(name), b.names.get(name)
@@ -208,7 +208,7 @@ class Sharing:
     # ---- what cannot be followed
 
     def refuse_read_beside(self, outer: State, cells: dict[str, Any], node: ast.AST) -> None:
-        """A func changes a tile that the line of its call also reads elsewhere: before the change, or after it?"""
+        """Raise KernelError if a func changes a tile that the line of its call also reads elsewhere."""
         for name, tree in outer.names.items():
             changed = [s for s in shown_in(tree) if cells.get(s.key) is not outer.cells.get(s.key)]
             if changed and read_beside(self.frame.source.tree, node, name):
@@ -218,9 +218,9 @@ class Sharing:
                 )  # fmt: skip
 
     def refuse_shared(self, old: Any, node: ast.AST) -> None:
-        """A change in place of what another name, which is read later, may show.
+        """Raise KernelError for a change in place of a tile that another name, live afterwards, may show.
 
-        It is kept: what names show inside a loop is known only where the loop ends (`recheck_shared`).
+        The change is also noted: what names show inside a loop is known only where the loop ends (`recheck_shared`).
         """
         name = ast.unparse(node) if isinstance(node, ast.expr) else ""
         known = {place.key for part in leaves(old) if (place := self.storage(part, self.cell_of))}
