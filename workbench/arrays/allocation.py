@@ -502,7 +502,7 @@ def allocation_of(data: Any) -> tuple[Allocation, int]:
 def known_memory(data: np.ndarray) -> tuple[Allocation, int] | None:
     """The allocation on the CPU in which a NumPy array lies as a whole, and the byte offset of its first element.
 
-    None if it lies in none that anybody has made an array of.
+    None if no array was made on its memory.
     """
     if not data.size or cpu not in _ranges:
         return None

@@ -81,7 +81,7 @@ class Workspace(dict):
     def fresh(self, arrays: list[array]) -> list[array]:
         """Make shadows with undefined contents for those of these arrays that are a whole allocation without a shadow.
 
-        Returns those arrays: whoever asks will store to all of each.
+        Returns those arrays: the caller has to store to every element of each.
         """
         found = [a for a in arrays if a.allocation not in self and a.span.dense and a.nbytes == a.allocation.nbytes]
         for a in found:

@@ -164,7 +164,7 @@ def sort_by_bits(
 
 @through
 def order_along_curve(lowers: array, uppers: array, boxes: array, items: array) -> None:
-    """Put into `items` an order in which neighbours are near each other; the box of all is that of node 1."""
+    """Sort `items` along a Morton curve through the box of all items, that of node 1."""
     n, device = len(items), items.device
     codes, others = new_array(n, wb.uint32, device), new_array(n, wb.uint32, device)
     first, second = new_array(n, int32, device), new_array(n, int32, device)

@@ -48,10 +48,10 @@ class Stream:
         return event
 
     def wait_event(self, event: Event, external: bool = False) -> None:
-        """Nothing to wait for: what was launched before runs before."""
+        """No-op: work runs in the order in which it was launched."""
 
     def wait_stream(self, other_stream: Stream, event: Event | None = None, external: bool = False) -> None:
-        """Nothing to wait for: what was launched before runs before."""
+        """No-op: work runs in the order in which it was launched."""
 
 
 class Event:
@@ -133,14 +133,14 @@ def record_event(event: Event | None = None, external: bool = False) -> Event:
 
 
 def wait_event(event: Event, external: bool = False) -> None:
-    """Nothing to wait for: what was launched before runs before.
+    """No-op: work runs in the order in which it was launched.
 
     >>> wb.wait_event(wb.record_event())
     """
 
 
 def wait_stream(other_stream: Stream, event: Event | None = None, external: bool = False) -> None:
-    """Nothing to wait for: what was launched before runs before.
+    """No-op: work runs in the order in which it was launched.
 
     >>> wb.wait_stream(wb.get_stream("cpu"))
     """

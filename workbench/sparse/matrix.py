@@ -121,7 +121,7 @@ class BsrMatrix:
 
     @row_counts.setter
     def row_counts(self, counts: Any) -> None:
-        """Raises LaunchError [topology] for anything but None."""
+        """Raise LaunchError [topology] for anything but None."""
         if counts is not None:
             raise LaunchError(
                 "a matrix with room between its rows (`row_counts`) is not here.", slug="topology",
@@ -159,7 +159,7 @@ class BsrMatrix:
         return self.values if isinstance(self.dtype, Scalar) else self.values.view(self.scalar_type)
 
     def nnz_sync(self) -> int:
-        """`nnz`: nothing is waited for."""
+        """Return `nnz`; there is nothing to wait for."""
         return self.nnz
 
     def notify_nnz_changed(self, nnz: int | None = None, nnz_capacity: int | None = None) -> None:

@@ -2,7 +2,7 @@
 
 The one idea: a replay repeats what changed memory, on the same memory and with the same numbers, and nothing else. So
 it sees new contents of arrays, and not a new value of a Python variable. What a launch or `backward` decides from
-layouts and numbers was decided at the capture; what they decide from contents is looked at again or refused.
+layouts and numbers was decided at the capture; what they decide from contents is checked again or refused.
 On the CPU native calls in a row are one call of the generated runtime; on a GPU work in a row becomes a CUDA graph.
 """
 

@@ -123,7 +123,7 @@ class Launch:
 
 
 def launch_of(command: Command, twins: Twins) -> Launch:
-    """The same launch on copies."""
+    """The launch of `command` on copies."""
     made = program(command.program, twins.widened)
     flat = []
     for p, a in zip(made.function.params, command.places, strict=True):

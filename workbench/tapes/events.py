@@ -87,7 +87,7 @@ class Event:
 
 @dataclass(eq=False, slots=True)
 class Need:
-    """Bytes that the adjoint of an event will read, with a checksum if somebody else can change them unseen."""
+    """Bytes that the adjoint of an event will read, with a checksum if foreign code can change them unseen."""
 
     span: Span
     event: Event

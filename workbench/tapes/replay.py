@@ -167,7 +167,7 @@ class _Copies(Twins):
 
 
 class _Again(Rerun):
-    """The steps of a tape, and which event each of them is. On the old inputs, values of the host are the old ones."""
+    """Steps that rerun a tape, and how many there are up to each event. Host values are those of the recording."""
 
     refuses_sources = False
 
@@ -188,7 +188,7 @@ class _Again(Rerun):
         self.ends.append(len(self.steps))
 
     def verify(self, position: int) -> None:
-        """Refuse if exposed memory is not what it was when the tape met it before event number `position`."""
+        """Raise GradientError [overwritten] if exposed memory first met at event `position` was changed unseen."""
         for a, (when, checksum) in self.tape.met.items():
             if when == position and checksum is not None and checksum != checksum_of(a.span()):
                 raise GradientError(
@@ -288,9 +288,9 @@ def _refuse_opaque(tape: Tape) -> None:
 
 
 def _refuse_unknown(tape: Tape, looking: bool = False) -> None:
-    """Refuse unless all that events read is known: left by a write that surely happened, kept, or still there.
+    """Raise GradientError [not-kept] unless all bytes that events read are surely written before, kept, or unchanged.
 
-    looking   what is probably still there will do: the bits are compared afterwards.
+    looking   bytes that are probably unchanged will do: they are compared afterwards.
     """
     right: dict[Allocation, dict[Span, None]] = {}
     for n, event in enumerate(tape.events):
@@ -324,7 +324,7 @@ def _started(tape: Tape, n: int, span: Span) -> bool:
 
 
 def _probably_started(tape: Tape, span: Span) -> bool:
-    """True if nobody is known to have written these bytes, or if they were zeros to begin with."""
+    """True if no write to these bytes is known, or if they were zeros to begin with."""
     a = span.allocation
     unwritten = all(s.overlaps(span) is False for e in tape.events for s in e.writes)
     if unwritten and all(s.overlaps(span) is False for s in tape.changed.get(a, ())):
