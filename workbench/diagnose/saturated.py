@@ -101,7 +101,7 @@ def _kind(event: Event) -> tuple[Plan, frozenset[str]]:
 
 
 def limits_of(function: ir.Function, active: frozenset[str]) -> dict[ir.Stmt, list[bool]]:
-    """The bounds of a kernel on values with a derivative, with a flag per operand that has one."""
+    """The bounds of a kernel with a flag per operand, True if it has a derivative; some have one, some have none."""
     stmts = list(ir.walk(function.body))
     depends = varied(function, active, stmts)
     found = {s: [a in depends for a in s.args] for s in stmts

@@ -1,7 +1,7 @@
-"""Hearing Warp's calls: the code of its functions is exchanged while a watch is on.
+"""Hooks on Warp's functions: their code objects are exchanged while a watch is on.
 
-The function objects stay, so `from warp import launch`, taken before, is heard too. What is called from inside a call
-that is heard is part of it: `assign` copies, `clone` copies, `Tape.backward` launches.
+The function objects stay, so `from warp import launch`, taken before, is hooked too. Calls made inside a hooked call
+are part of it: `assign` copies, `clone` copies, `Tape.backward` launches.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Hooks:
         self.thread = threading.get_ident()
 
     def put(self, function: Any, handler: Handler) -> None:
-        """From now on calls of `function` become `handler(original, *args, **kwargs)`."""
+        """Turn calls of `function` into `handler(original, *args, **kwargs)`."""
         original = _original(function)
         thread = self.thread
 
@@ -64,7 +64,7 @@ class Hooks:
 
 
 def refuse_walks(tape: Any, name: str) -> None:
-    """Let the tape of a watch refuse all walks from now on: another thread has called Warp, and is not followed."""
+    """Make the watch's tape refuse all walks from now on: another thread has called Warp, which is not followed."""
     if not tape.conflicts:
         error = GradientError(
             f"`{name}` of Warp was called in another thread during the watch", slug="watch-thread",

@@ -115,7 +115,7 @@ class Region:
         self.theirs = noted.of(self) if isinstance(noted, Kept) else np.frombuffer(noted, np.uint8)
 
     def followed(self) -> None:
-        """The twin has replayed an event: if nothing is deferred any more, drop the latest snapshot."""
+        """Drop the latest snapshot once the twin has replayed an event and nothing is deferred any more."""
         if self.theirs is self.live:
             self.latest = None
 

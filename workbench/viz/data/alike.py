@@ -62,7 +62,7 @@ class AlikeEvents(Sequence[EventColumn]):
         self, firsts: Sequence[EventColumn], which: Array, ids: Sequence[str],
         accesses: Accesses | None = None, part: range | None = None,
     ):  # fmt: skip
-        """firsts: a column per kind of equal events, in order of appearance; which: per event the number of its kind."""
+        """firsts: a column per kind of equal events, in order of appearance; which: the number of each event's kind."""
         self.firsts, self.which, self.ids = firsts, which, ids
         self.accesses = Accesses.of(firsts, which) if accesses is None else accesses
         self.part = range(len(which)) if part is None else part
@@ -165,7 +165,7 @@ def _rows(
 
 
 def _in_pieces(events: AlikeEvents, cuts: Mapping[str, tuple[int, ...]], lane: Array, whole: Array) -> Array:
-    """The versions of memory in several pieces, made by `versions_of`, as an array like that of `_whole`."""
+    """The versions of memory in several pieces, found write by write, as an array like that of `_whole`."""
     lanes = {key: n for n, key in enumerate(cuts)}
     several = {key: ends for key, ends in cuts.items() if len(ends) != 2}
     there = np.flatnonzero((lane >= 0) & ~whole[lane])

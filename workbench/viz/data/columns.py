@@ -106,7 +106,7 @@ class Texts:
 
 
 def packed(names: Mapping[str, tuple[str, ...]], rows: Rows) -> tuple[dict[str, Any], bytes]:
-    """(all tables as bytes, column by column; the place of each)."""
+    """(the place of each table, all tables as float32 bytes, column by column)."""
     tables, parts, at = {}, [], 0
     for table, fields in names.items():
         columns = np.array(rows[table], np.float32).reshape(-1, len(fields)).T

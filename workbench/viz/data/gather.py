@@ -50,7 +50,7 @@ _KINDS = {"fill_": "fill", "zero_": "fill", "foreign": "assign"}
 
 @contextmanager
 def no_collector() -> Iterator[None]:
-    """Context without garbage collection: a long tape makes millions of small lasting objects, half of the time."""
+    """Context without garbage collection, which takes half the time when a long tape makes millions of objects."""
     was = gc.isenabled()
     gc.disable()
     try:

@@ -192,7 +192,7 @@ def runs(cells: Sequence[_Cell], first: int, last: int) -> Iterator[tuple[int, i
 
 
 def versions_of(trace: Trace, cuts: Mapping[str, tuple[int, ...]]) -> list[Block]:
-    """Every version of every piece, except those overwritten unread."""
+    """Every version of every piece, except initial contents that nobody read."""
     known: list[tuple[Any, list[Block]]] = trace.__dict__.setdefault("known_versions", [])  # a picture asks twice
     for asked, blocks in known:
         if asked == cuts:
@@ -223,7 +223,7 @@ class Values:
         self.blocks: list[Block] = []
 
     def use(self, touches: Sequence[TouchMark]) -> None:
-        """Mark what an event reads as used."""
+        """Mark what an event reads or adds to as used."""
         for touch in touches:
             used = self.used.get(touch.allocation) if touch.how != "write" else None
             if used is not None:

@@ -79,7 +79,7 @@ def full_shape(a: array) -> tuple[int, ...]:
 
 
 def frame_of(full: tuple[int, ...], fixed: Sequence[int] = (), window: Sequence[int] = ()) -> Frame:
-    """The default frame of a shape: a vector is wrapped to rows, few components are stacked, further axes fixed."""
+    """The frame of a shape: a vector is wrapped to rows, few components are stacked, further axes are fixed."""
     axes: tuple[int, ...]
     if len(full) <= 1:
         axes = (0,) if full else ()
@@ -189,7 +189,7 @@ class Moments:
         return touching[bisect_left(touching, cursor) : bisect_left(touching, at)][::-1]
 
     def status(self, a: Allocation, cursor: int) -> tuple[np.ndarray, np.ndarray]:
-        """(known, certain): masks of a memory's bytes before event `cursor`; the known but uncertain are present ones."""
+        """(known, certain): masks of a memory's bytes before event `cursor`; known but uncertain: as they are now."""
         at, known, certain = self.masks.get(a, (-1, None, None))
         if at < cursor or known is None or certain is None:
             at, known, certain = len(self.events), present(self.tape, a)[1], _watched(self.tape, a)

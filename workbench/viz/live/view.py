@@ -351,7 +351,7 @@ class View(Saved, Widget):
         return now[: len(drawn)][-1:] == drawn[-1:] and all(event.kind == "foreign" for event in later)
 
     def _walks(self) -> Moments:
-        """Context for walks that restore past contents. Raises `Busy` while a cell runs that would see them."""
+        """The `Moments`, for walks that restore past contents. Raises `Busy` while a cell runs that would see them."""
         if self.moments is None:
             self.moments = self._moments()
         if self.moments.rewinds and cells.beside:
